@@ -1,0 +1,174 @@
+"""Arms: the base model and its training, edited."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from ablate.explain import complaints, plain
+from ablate.layers import Origins, Target, common_length
+from ablate.problems import Problem, StudyError
+from ablate.sections import StudySections
+from ablate.training.spec import TrainSpec
+from zoo.edits import expand, merge
+from zoo.errors import SpecError
+from zoo.explain import explain
+from zoo.spec import ModelSpec
+
+TRAIN = "train"
+
+
+@dataclass(frozen=True)
+class Edit:
+    """One edit of a model or its training, as the user wrote it.
+
+    `target` is where it stands in the study (`("arms", "post", "block", "norm_placement")`), `path` what it edits
+    (`("block", "norm_placement")`). Of two layers, the later one edits over the earlier.
+    """
+
+    target: Target
+    path: Target
+    value: Any
+    layer: int
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The edit as a nested map."""
+        return expand({".".join(self.path): self.value})
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A model and its training, with the edits that make it from the base, and where it was written."""
+
+    name: str
+    edits: dict[str, Any]
+    model: ModelSpec
+    train: TrainSpec
+    target: Target
+
+    @property
+    def identity(self) -> tuple[str, str]:
+        """What two arms that are the same share."""
+        return self.model.digest, self.train.model_dump_json()
+
+
+def edits_in(written: Mapping[str, Any], root: Target, layer: int, path: Target = ()) -> Iterator[Edit]:
+    """The edits in a nested map. A map with a `kind` is one edit, since it may replace a part whole."""
+    for key, value in written.items():
+        here = (*path, key)
+        if isinstance(value, Mapping) and value and "kind" not in value:
+            yield from edits_in(value, root, layer, here)
+        else:
+            yield Edit((*root, *here), here, value, layer)
+
+
+class ArmBuilder:
+    """Makes arms from edits, and says which edit is to blame where that fails."""
+
+    def __init__(self, preset: Mapping[str, Any], base: Iterable[Edit], train: Mapping[str, Any], origins: Origins):
+        self.preset = preset
+        self.base = tuple(base)
+        self.train = dict(train)
+        self.origins = origins
+
+    def build_all(self, base: Arm, edits: Mapping[str, Sequence[Edit]]) -> tuple[list[Arm], list[Problem]]:
+        """The base and the arms that can be built, and what is wrong with the others."""
+        arms = {base.identity: base}
+        problems: list[Problem] = []
+        for name, own in edits.items():
+            target = ("arms", name)
+            try:
+                arm = self.build(name, own, target)
+            except StudyError as error:
+                problems += error.problems
+                continue
+            twin = arms.setdefault(arm.identity, arm)
+            if twin is not arm:
+                reason = "changes nothing in the base" if twin is base else f"the same as arm {twin.name}"
+                problems.append(self.origins.problem(target, reason, at_key=True))
+        return list(arms.values()), problems
+
+    def shared_reason(self, path: Target) -> str | None:
+        """Why arms may not differ in a setting, or None where they may."""
+        if path == (TRAIN, "context"):
+            return "losses at different contexts do not compare: every arm has the same"
+        if path[0] == "base":
+            return f"paths start from the base: write {'.'.join(path[1:]) or 'what changes in it'}"
+        if path[0] != TRAIN and path[0] in StudySections.model_fields:
+            return f"every arm has the same {path[0]}: only the model and train differ"
+        return None
+
+    def build(self, name: str, edits: Iterable[Edit], target: Target) -> Arm:
+        """The base edited. Raises StudyError."""
+        own = tuple(edits)
+        shared = [(edit, self.shared_reason(edit.path)) for edit in own]
+        refused = [self.origins.problem(e.target, why, at_key=True) for e, why in shared if why]
+        if refused:
+            raise StudyError(refused)
+        model_edits = [edit for edit in own if edit.path[0] != TRAIN]
+        train_edits = [edit for edit in own if edit.path[0] == TRAIN]
+        problems = [*self._model_problems(model_edits, target), *self._train_problems(train_edits)]
+        if problems:
+            raise StudyError(problems)
+        model = ModelSpec.model_validate(self._model_data([*self.base, *model_edits]))
+        train = TrainSpec.model_validate(self._train_data(train_edits))
+        return Arm(name, {".".join(e.path): e.value for e in own}, model, train, target)
+
+    def _model_data(self, edits: Iterable[Edit]) -> Any:
+        data: Any = expand(self.preset)
+        for edit in edits:
+            data = merge(data, edit.data)
+        return data
+
+    def _train_data(self, edits: Iterable[Edit]) -> Any:
+        data: Any = {TRAIN: self.train}
+        for edit in edits:
+            data = merge(data, edit.data)
+        return data[TRAIN]
+
+    def _model_errors(self, edits: Iterable[Edit]) -> list[SpecError]:
+        try:
+            ModelSpec.model_validate(self._model_data(edits))
+        except ValidationError as error:
+            return explain(error, ModelSpec)
+        return []
+
+    def _model_problems(self, own: list[Edit], target: Target) -> Iterator[Problem]:
+        for error in self._model_errors([*self.base, *own]):
+            path, why = tuple(error.path.split(".")), plain(error.reason)
+            blamed = self._blamed(error, path, own or list(self.base))
+            at_key = error.reason.startswith("unknown key")
+            if blamed is None:
+                yield self.origins.problem(target, f"{error.path}: {why}")
+                continue
+            inside = path[len(blamed.path) :] if path[: len(blamed.path)] == blamed.path else None
+            place = (*blamed.target, *(inside or ()))
+            near = blamed.path[: len(path)] == path or inside is not None
+            reason = why if near else f"{error.path}: {why}"
+            yield self.origins.problem(place, reason, at_key=at_key)
+
+    def _blamed(self, error: SpecError, path: Target, own: list[Edit]) -> Edit | None:
+        """The edit without which the error would not be: in the last layer that has one, the nearest by path."""
+        whole = [*self.base, *own] if own[0].target[0] != "base" else own
+        causes = [edit for edit in own if not self._fails_without(edit, whole, error)] or [
+            edit for edit in own if common_length(edit.path, path) > 0
+        ]
+        return max(causes, key=lambda e: (e.layer, common_length(e.path, path)), default=None)
+
+    def _fails_without(self, edit: Edit, edits: list[Edit], error: SpecError) -> bool:
+        left = [other for other in edits if other is not edit]
+        return any((e.path, e.reason) == (error.path, error.reason) for e in self._model_errors(left))
+
+    def _train_problems(self, edits: list[Edit]) -> Iterator[Problem]:
+        data = self._train_data(edits)
+        try:
+            TrainSpec.model_validate(data)
+        except ValidationError as error:
+            for path, reason in complaints(error, data, TrainSpec.model_json_schema()):
+                found = [e for e in edits if e.path == (TRAIN, *path)[: len(e.path)]]
+                target = (*found[-1].target, *path[len(found[-1].path) - 1 :]) if found else (TRAIN, *path)
+                yield self.origins.problem(target, reason, at_key=reason.startswith("unknown key"))

@@ -1,0 +1,99 @@
+"""The command line. Start-up loads nothing heavy: each command imports what it needs when it runs."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+from typing import Any, NoReturn, Protocol, cast
+
+from ablate.store import StoreError
+
+COMMANDS = ("run", "plan", "eval", "report", "zoo")
+DONE, SOME_FAILED, BAD_INPUT = 0, 1, 2
+INTERRUPTED = 130
+
+EXAMPLES = """examples:
+  ablate run studies/norm_placement.yaml                  train, measure, evaluate, report
+  ablate run studies/norm_placement.yaml --set seeds=5    two more seeds: only what is new is trained
+  ablate plan studies/gqa_groups.yaml --scale gpu         what would run, and what it would cost
+  ablate zoo llama3                                       one model, in full
+
+Exit status: 0 done, 1 some runs failed (they are named), 2 bad input (nothing is written)."""
+
+
+class InputError(Exception):
+    """What the user gave cannot be used. The text is the whole message."""
+
+
+class Command(Protocol):
+    """A module of `ablate.commands`. Its docstring is its help."""
+
+    __doc__: str | None
+
+    def configure(self, parser: argparse.ArgumentParser) -> None: ...
+
+    def run(self, options: argparse.Namespace) -> int: ...
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    options = _parser().parse_args(given)
+    try:
+        return cast(Command, options.command).run(options)
+    except InputError as error:
+        print(f"ablate: {error}" if "\n" not in str(error) else error, file=sys.stderr)
+        return BAD_INPUT
+    except (StoreError, OSError) as error:  # a damaged document, a full disk, a folder that may not be written
+        print(f"ablate: {error}", file=sys.stderr)
+        return BAD_INPUT
+    except KeyboardInterrupt:
+        print("ablate: stopped. The same command goes on from here.", file=sys.stderr)
+        return INTERRUPTED
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """One message, with the nearest command for a mistyped one."""
+        _, _, rest = message.partition("invalid choice: '")
+        if rest and self.prog == "ablate":
+            from zoo.errors import did_you_mean  # noqa: PLC0415 (start-up is quick)
+
+            word = rest.partition("'")[0]
+            near = did_you_mean(word, COMMANDS) or f": one of {', '.join(COMMANDS)}"
+            message = f"unknown command '{word}'{near}"
+        print(f"{self.prog}: {message} (see `{self.prog} --help`)", file=sys.stderr)
+        raise SystemExit(BAD_INPUT)
+
+
+class _Version(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
+        from ablate.environment import project_version  # noqa: PLC0415 (start-up is quick)
+
+        print(f"ablate {project_version()}")
+        parser.exit()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="ablate",
+        description="Train small language models that differ in one choice, and report what won.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("-V", "--version", action=_Version, nargs=0, help="print the version")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for name in COMMANDS:
+        module = cast(Command, importlib.import_module(f"ablate.commands.{name}"))
+        text = module.__doc__ or ""
+        sub = commands.add_parser(
+            name,
+            help=text.partition("\n")[0].rstrip("."),
+            description=text,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        sub.set_defaults(command=module)
+        module.configure(sub)
+    return parser

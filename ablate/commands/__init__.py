@@ -1,0 +1,71 @@
+"""The commands: one module each, light to import, with `configure(parser)` and `run(options) -> exit status`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+PIPE_WIDTH = 200
+"""A pipe has no width: tables there are as wide as they like, within reason."""
+
+
+def add_study(parser: argparse.ArgumentParser) -> None:
+    """What every command that reads a study takes."""
+    parser.add_argument("study", metavar="STUDY.yaml")
+    parser.add_argument("--scale", help="a scale of the study; by default gpu with a GPU, cpu without")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="PATH=VALUE",
+        help="edit the study, e.g. --set seeds=5 --set train.lr=1e-3 (may be repeated)",
+    )
+    parser.add_argument("--device", choices=("cpu", "cuda"), help="by default cuda where there is a GPU")
+    add_store(parser)
+
+
+def add_store(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--store", default="runs", metavar="DIR", help="the store (default: runs/)")
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print one JSON document on standard output")
+
+
+def print_json(document: Any) -> None:
+    print(json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False))
+
+
+def print_table(rows: Sequence[Sequence[str]], text_columns: int = 1) -> None:
+    """Rows of text, the header first. The first `text_columns` columns are left-aligned, the others right.
+
+    A table of numbers that is wider than the terminal is turned on its side.
+    """
+    from rich.console import Console
+
+    console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
+    table = _table(rows, text_columns)
+    unbounded = console.options.update(max_width=10 * PIPE_WIDTH)
+    if text_columns == 1 and console.measure(table, options=unbounded).maximum > console.width:
+        table = _table(list(zip(*rows, strict=True)), text_columns)
+    console.print(table)
+
+
+def _table(rows: Sequence[Sequence[str]], text_columns: int) -> Table:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for number, title in enumerate(rows[0]):
+        justify: Literal["left", "right"] = "left" if number < text_columns else "right"
+        table.add_column(Text(title), justify=justify, overflow="fold")
+    for row in rows[1:]:
+        table.add_row(*map(Text, row))
+    return table

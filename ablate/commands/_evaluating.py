@@ -1,0 +1,94 @@
+"""`ablate eval`: one evaluation request on one stored run."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from ablate.cli import DONE, InputError
+from ablate.commands import print_json, print_table
+from ablate.engines import Options, load
+from ablate.environment import cores
+from ablate.plan import request_digest
+from ablate.request import Request
+from ablate.store import Store
+from evals.harness import UnknownTaskError
+from evals.known import located
+from evals.spec import EvalSpec
+
+
+def evaluate_run(options: argparse.Namespace) -> int:
+    store, digest = _find(options.run, Path(options.store))
+    spec = _spec(options)
+    request = _request(store, digest, spec)
+    try:
+        for _ in load("inprocess", Options(request.identity["numerics"]["device"])).run([request]):
+            pass
+    except UnknownTaskError as error:
+        raise InputError(str(error)) from error
+    document = store.read_evals(digest, request_digest(spec))
+    if document is None:
+        raise RuntimeError(f"run {digest} has no evaluation after it was evaluated")
+    if options.json:
+        print_json({"digest": digest, **document})
+    else:
+        print_table(_rows(document["tasks"]))
+    return DONE
+
+
+def _find(name: str, root: Path) -> tuple[Store, str]:
+    """The store and the digest of a finished run, by folder, digest, or the beginning of one."""
+    folder = Path(name)
+    if (folder / "run.json").is_file():
+        root, name = folder.resolve().parent, folder.resolve().name
+    store = Store(root)
+    found = [digest for digest in store.runs() if digest.startswith(name)]
+    if len(found) != 1:
+        reason = f"{len(found)} runs begin so: {', '.join(found)}" if found else "there is no such run"
+        raise InputError(f"{name}: {reason} in {root}/")
+    status = store.status(found[0])
+    if status != "finished":
+        raise InputError(f"{found[0]}: the run is {status}, so there is no model to evaluate")
+    return store, found[0]
+
+
+def _spec(options: argparse.Namespace) -> EvalSpec:
+    given: dict[str, Any] = {"tasks": options.tasks, "include": options.include, "limit": options.limit}
+    try:
+        spec = EvalSpec.model_validate({key: value for key, value in given.items() if value is not None})
+    except ValidationError as error:
+        raise InputError("; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())) from error
+    found = located(spec, Path.cwd())
+    for folder in found.include:
+        if not Path(folder).is_dir():
+            raise InputError(f"--include: there is no folder {folder}")
+    return found
+
+
+def _request(store: Store, digest: str, spec: EvalSpec) -> Request:
+    identity = store.read_run(digest)
+    if identity is None:
+        raise InputError(f"{digest}: the run has no run.json")
+    corpus = store.data_dir() / identity["data"]["digest"]
+    if not corpus.is_dir():
+        raise InputError(f"{digest}: its corpus is not in {store.data_dir()}")
+    return Request(
+        store=str(store.root.resolve()),
+        corpus=str(corpus.resolve()),
+        identity=identity,
+        evals=spec.model_dump(mode="json"),
+        evals_digest=request_digest(spec),
+        threads=cores(),
+    )
+
+
+def _rows(tasks: dict[str, Any]) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = [("task", "metric", "value", "± standard error", "chance")]
+    for task, metrics in tasks.items():
+        for metric, score in metrics.items():
+            numbers = (score["value"], score["stderr"], score["chance"])
+            rows.append((task, metric, *("" if n is None else f"{n:.4f}" for n in numbers)))
+    return rows

@@ -1,0 +1,125 @@
+"""What a preset is made of, in a row: derived from its spec, never written by hand."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import zoo
+from zoo.axis import Spec
+from zoo.presets import Preset
+
+PATHS = {
+    "norm": "block.norm.kind",
+    "placement": "block.norm_placement.kind",
+    "topology": "block.topology",
+    "position": "block.mixer.position.kind",
+    "activation": "block.ffn.kind",
+}
+"""The columns of a row that name a part, and where that part is in a spec."""
+SIZES = {"kind", "heads", "head_dim", "d_ff", "position", "nope_dim", "rope_dim", "v_dim", "q_rank", "kv_rank"}
+"""Settings of a part that say how large it is, or that have columns of their own."""
+MODEL_SIZES = {"vocab_size", "d_model", "n_layers", "block", "blocks", "first", "pattern"}
+
+
+def preset_row(preset: Preset) -> dict[str, Any]:
+    """What `ablate zoo --json` says of a preset."""
+    parts = _built(preset.spec) if preset.buildable else _claimed(preset.parts)
+    return {
+        "name": preset.name,
+        "year": preset.year,
+        **parts,
+        "parameters": zoo.cost(preset.spec).params if preset.buildable else None,
+        "published_parameters": preset.published_parameters,
+        "source": preset.source,
+    }
+
+
+def assumed_columns(preset: Preset) -> set[str]:
+    """The columns of a preset's row that its source does not say."""
+    return {
+        column
+        for column, path in PATHS.items()
+        if any(path == assumed or path.startswith(f"{assumed}.") for assumed in preset.assumed)
+    }
+
+
+def _built(spec: zoo.ModelSpec) -> dict[str, Any]:
+    layers = spec.layers
+    return {
+        "norm": _each(layer.norm.kind for layer in layers),
+        "placement": _each(layer.norm_placement.kind for layer in layers),
+        "topology": _each(layer.topology for layer in layers),
+        "position": _each(_position(layer.mixer) for layer in layers),
+        "activation": _each(_activation(layer.ffn) for layer in layers),
+        "tricks": _tricks(spec),
+    }
+
+
+def _claimed(parts: dict[str, Any]) -> dict[str, Any]:
+    """What little is said of a model that cannot be built."""
+    return {column: _at(parts, path) for column, path in PATHS.items()} | {"tricks": []}
+
+
+def _at(data: Any, path: str) -> Any:
+    for key in path.split("."):
+        data = {"kind": data}.get(key) if isinstance(data, str) else (data or {}).get(key)
+    return data
+
+
+def _each(words: Iterable[str]) -> str:
+    """The words, each once, in the order of the layers."""
+    return ", ".join(dict.fromkeys(words))
+
+
+def _position(mixer: Any) -> str:
+    """The scheme, or the mixer where it has none to choose."""
+    position = getattr(mixer, "position", mixer)
+    scaling = getattr(position, "scaling", None)
+    return f"{position.kind} ({scaling.kind})" if scaling is not None else str(position.kind)
+
+
+def _activation(ffn: Any) -> str:
+    """The layer's kind, with that of its experts."""
+    inside = [value.kind for _, value in ffn if isinstance(value, Spec) and hasattr(value, "kind")]
+    return f"{ffn.kind} ({', '.join(inside)})" if inside else str(ffn.kind)
+
+
+def _tricks(spec: zoo.ModelSpec) -> list[str]:
+    """Settings that are not the default, but for sizes; where only some layers have one, in how many."""
+    model = [f"{name}={text(value)}" for name, value in _changed(spec, MODEL_SIZES)]
+    blocks = [spec.written(name) for name in spec.layer_names]
+    counts = Counter(trick for block in blocks for trick in _block_tricks(block))
+    return model + [
+        trick if layers == len(blocks) else f"{trick} in {layers} of {len(blocks)} layers"
+        for trick, layers in counts.items()
+    ]
+
+
+def _block_tricks(block: Any) -> Iterator[str]:
+    for part in (block.norm_placement, block.mixer, block.ffn):
+        for name, value in _changed(part, SIZES):
+            yield f"{name}={text(value)}"
+
+
+def _changed(part: Spec, but: set[str]) -> Iterator[tuple[str, Any]]:
+    for name, field in type(part).model_fields.items():
+        value = getattr(part, name)
+        if name not in but and value != field.get_default(call_default_factory=True):
+            yield name, value
+
+
+def text(value: Any) -> str:
+    """A value as it is shown: a part by its kind, true as yes."""
+    if isinstance(value, Spec):
+        return str(getattr(value, "kind", value))
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(text, value))
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return f"{value:,}" if isinstance(value, int) and value > 9999 else str(value)

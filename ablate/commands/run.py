@@ -1,0 +1,38 @@
+"""Train what is missing of a study, measure, evaluate, and render the report.
+
+What the store already has is reused. A run that was killed goes on from its last saved state.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from ablate.commands import add_json, add_study
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    add_study(parser)
+    parser.add_argument("--engine", default="local", help="where runs are carried out (default: local)")
+    parser.add_argument(
+        "--workers", type=_positive, metavar="N", help="how many runs at once (default: all cores, or all GPUs)"
+    )
+    parser.add_argument(
+        "--checkpoint-seconds",
+        type=float,
+        default=60.0,
+        metavar="S",
+        help="how often a run saves the state that it can go on from (default: 60)",
+    )
+    add_json(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    from ablate.commands._running import run_study
+
+    return run_study(options)
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number from 1")
+    return int(text)

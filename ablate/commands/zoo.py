@@ -1,0 +1,31 @@
+"""List the variants on every axis and the presets, or show one of them.
+
+NAME is a preset (its model in full, as YAML, with its cost) or a variant (its documentation).
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from ablate.commands import add_json
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", nargs="?", metavar="NAME")
+    parser.add_argument("--small", action="store_true", help="the preset shrunk to train in seconds")
+    parser.add_argument(
+        "--matrix",
+        nargs="?",
+        const="matrix.html",
+        metavar="FILE",
+        help="write what can be combined as a page (default: matrix.html); with --json, print it",
+    )
+    add_json(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    from ablate.commands._catalogue import show_all, show_matrix, show_one
+
+    if options.matrix:
+        return show_matrix(options.matrix, options.json)
+    return show_one(options.name, options.small, options.json) if options.name else show_all(options.json)

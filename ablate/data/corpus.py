@@ -1,0 +1,121 @@
+"""A prepared corpus: token memory maps, and the windows that training and validation read from them."""
+
+from __future__ import annotations
+
+import json
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ablate.data.error import DataError
+from ablate.data.shuffle import offset, permuted
+
+Windows = NDArray[np.int64]
+
+
+class Corpus:
+    """Tokens of one corpus under one tokenizer, made by `prepare`.
+
+    Each split is one row of tokens, `eos d₁ eos d₂ … eos dₙ eos`: every token of every document is predicted by
+    something, and a window may cross from one document into the next over the `eos` between them.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        try:
+            self.meta: dict[str, Any] = json.loads((directory / "meta.json").read_bytes())
+        except FileNotFoundError as error:
+            raise DataError(f"{directory} holds no prepared corpus") from error
+        self.digest: str = self.meta["digest"]
+        self.vocab_size: int = self.meta["vocab_size"]
+        self.eos: int = self.meta["eos"]
+        self.train_tokens: int = self.meta["tokens"]["train"]
+        self.tokenizer_path = directory / "tokenizer.json"
+
+    def batch(self, step: int, *, batch: int, context: int, seed: int) -> Windows:
+        """(batch, context + 1) training tokens: inputs are [:, :-1], targets [:, 1:].
+
+        A pure function of its arguments: the n-th window of a run is the same for every arm. An epoch visits every
+        window once, in an order that (seed, epoch) chooses, from an offset that it chooses too.
+
+        Raises:
+            DataError: the corpus is shorter than two windows.
+        """
+        windows = self._windows_per_epoch(context)
+        first = step * batch
+        out = np.empty((batch, context + 1), dtype=np.int64)
+        for epoch in range(first // windows, (first + batch - 1) // windows + 1):
+            begin = max(first, epoch * windows)
+            end = min(first + batch, (epoch + 1) * windows)
+            starts = window_starts(begin % windows, end - begin, windows, context, (seed, epoch))
+            for row, start in enumerate(starts, begin - first):
+                out[row] = self._train[start : start + context + 1]
+        return out
+
+    def validation(self, context: int) -> tuple[Windows, int]:
+        """All validation windows (n, context + 1), and the bytes that their target tokens stand for.
+
+        Windows do not overlap in what they predict, so each target counts once. Where held-out text is longer than
+        `validation_tokens`, they are spread evenly over it.
+        bits per byte = nats per token · n · context / (bytes · ln 2); `eos` costs nats and stands for no byte.
+
+        Raises:
+            DataError: there is less held-out text than one window.
+        """
+        tokens, sizes = self._validation, self._validation_bytes
+        available = (len(tokens) - 1) // context
+        count = min(available, max(1, self.meta["validation_tokens"] // context))
+        if count == 0:
+            raise DataError(
+                f"validation needs {context + 1} tokens for one window of context {context}, and held-out text has"
+                f" {len(tokens)}: raise data.validation_fraction, or lower the context"
+            )
+        starts = np.arange(count) * available // count * context
+        positions = starts[:, None] + np.arange(context + 1)
+        return tokens[positions].astype(np.int64), int(sizes[positions[:, 1:]].sum(dtype=np.int64))
+
+    def held_out(self) -> list[str]:
+        """The validation documents."""
+        with (self.directory / "validation.jsonl").open("rb") as lines:
+            return [json.loads(line)["text"] for line in lines]
+
+    def document_offsets(self, split: str) -> NDArray[np.int64]:
+        """(documents + 1,) indices: document i is tokens[offsets[i] : offsets[i + 1] − 1], then comes its `eos`."""
+        offsets: NDArray[np.int64] = np.load(self.directory / f"{split}.offsets.npy")
+        return offsets
+
+    def tokens(self, split: str) -> NDArray[Any]:
+        """The tokens of a split, memory-mapped (as a plain array: slicing `np.memmap` costs ten times as much)."""
+        return np.asarray(np.memmap(self.directory / f"{split}.bin", dtype=self.meta["dtype"], mode="r"))
+
+    def _windows_per_epoch(self, context: int) -> int:
+        windows = (self.train_tokens - context) // context
+        if windows < 1:
+            raise DataError(
+                f"training at context {context} needs {2 * context} tokens, and the corpus has {self.train_tokens}"
+            )
+        return windows
+
+    @cached_property
+    def _train(self) -> NDArray[Any]:
+        return self.tokens("train")
+
+    @cached_property
+    def _validation(self) -> NDArray[Any]:
+        return self.tokens("validation")
+
+    @cached_property
+    def _validation_bytes(self) -> NDArray[np.uint32]:
+        sizes: NDArray[np.uint32] = np.load(self.directory / "validation.bytes.npy")
+        return sizes
+
+
+def window_starts(first: int, count: int, windows: int, context: int, key: tuple[int, int]) -> list[int]:
+    """Where windows `first` … `first + count − 1` of an epoch begin; `key` is (seed, epoch)."""
+    index = np.arange(first, first + count, dtype=np.uint64)
+    order = permuted(index, windows, key).astype(np.int64)
+    starts: list[int] = (offset(context, key) + order * context).tolist()
+    return starts

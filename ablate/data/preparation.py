@@ -1,0 +1,156 @@
+"""From a spec to a folder of tokens, once."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+from filelock import FileLock
+
+from ablate.data.corpus import Corpus
+from ablate.data.documents import Document, Survey, documents, pieces, survey
+from ablate.data.error import DataError
+from ablate.data.identity import DataIdentity, identify
+from ablate.data.sources import DataSource
+from ablate.data.tokenizers._encoder import Encoder
+from ablate.data.writing import SplitWriter
+
+Progress = Callable[[str, float], None]
+"""Told the stage (`train tokenizer`, `tokenise`) and the share of it that is done."""
+
+TOKENIZER_BYTES = 16_000_000
+"""A tokenizer is learnt from at most so much text, taken evenly over the train split."""
+BATCH_BYTES = 1_000_000
+
+
+def prepare(spec: DataSource, root: Path, base: Path = Path(), progress: Progress | None = None) -> Corpus:
+    """The corpus that `spec` means, from `root/<digest>/`, which is made first if it is missing.
+
+    Made in a temporary folder beside it and renamed, under a lock that the death of its process frees: what is there
+    is whole, and two processes do not make it twice.
+
+    Raises:
+        DataError: the text or the tokenizer cannot be read, a split would be empty, or the text changed meanwhile.
+    """
+    identity = identify(spec, base)
+    directory = root / identity.digest
+    if not directory.exists():
+        root.mkdir(parents=True, exist_ok=True)
+        with FileLock(root / f".{identity.digest}.lock"):
+            if not directory.exists():
+                _make(spec, identity, directory, base, progress or (lambda stage, share: None))
+    return Corpus(directory)
+
+
+def _make(spec: DataSource, identity: DataIdentity, directory: Path, base: Path, progress: Progress) -> None:
+    work = directory.with_name(f".{identity.digest}.part")
+    if work.exists():  # left by a process that was killed: the lock is ours, so nobody writes there
+        shutil.rmtree(work)
+    work.mkdir()
+    try:
+        found = survey(spec, base)
+        encoder = _encoder(spec, found, base, progress)
+        tokens = _write_tokens(spec, identity, found, encoder, work, base, progress)
+        encoder.tokenizer.save(str(work / "tokenizer.json"))
+        meta = _meta(spec, identity, found, encoder, tokens)
+        (work / "meta.json").write_text(json.dumps(meta, indent=1))
+        _flush(work)
+        work.replace(directory)
+    finally:
+        if work.exists():
+            shutil.rmtree(work)
+
+
+def _encoder(spec: DataSource, found: Survey, base: Path, progress: Progress) -> Encoder:
+    progress("train tokenizer", 0.0)
+    encoder = spec.tokenizer.encoder(_sample(spec, found, base), base)
+    progress("train tokenizer", 1.0)
+    return encoder
+
+
+def _sample(spec: DataSource, found: Survey, base: Path) -> Iterator[str]:
+    """Train text for a tokenizer to learn from: every k-th piece, so that every part of the corpus is in it."""
+    every = -(-found.bytes["train"] // TOKENIZER_BYTES)
+    train = (d for d in documents(spec, base) if found.split_of(d) == "train")
+    every_piece = (piece for document in train for piece in pieces(document.utf8))
+    return (piece.decode() for piece in islice(every_piece, 0, None, every))
+
+
+def _write_tokens(
+    spec: DataSource,
+    identity: DataIdentity,
+    found: Survey,
+    encoder: Encoder,
+    work: Path,
+    base: Path,
+    progress: Progress,
+) -> dict[str, int]:
+    """Writes both splits; returns their lengths in tokens."""
+    total, done = sum(found.bytes.values()), 0
+    with (
+        SplitWriter(work, "train", encoder, identity.vocab_size) as train,
+        SplitWriter(work, "validation", encoder, identity.vocab_size, held_out=True) as validation,
+    ):
+        for batch in _batches(documents(spec, base)):
+            for writer in (train, validation):
+                writer.add([d.utf8 for d in batch if found.split_of(d) == writer.split])
+            done += sum(len(document.utf8) for document in batch)
+            progress("tokenise", min(done / total, 1.0))
+    written = {w.split: w.bytes for w in (train, validation)}
+    if written != found.bytes:
+        raise DataError("the data changed while it was read: run again")
+    return {w.split: w.tokens for w in (train, validation)}
+
+
+def _batches(stream: Iterator[Document]) -> Iterator[list[Document]]:
+    """Documents by about `BATCH_BYTES`: enough for the tokenizer's threads, little memory."""
+    batch: list[Document] = []
+    size = 0
+    for document in stream:
+        batch.append(document)
+        size += len(document.utf8)
+        if size >= BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _meta(
+    spec: DataSource,
+    identity: DataIdentity,
+    found: Survey,
+    encoder: Encoder,
+    tokens: dict[str, int],
+) -> dict[str, Any]:
+    return {
+        **identity.describe,
+        "digest": identity.digest,
+        "content_read": found.content,
+        "unit": found.unit,
+        "documents": found.documents,
+        "bytes": found.bytes,
+        "tokens": tokens,
+        "vocab_size": identity.vocab_size,
+        "vocab_learnt": encoder.tokenizer.get_vocab_size(with_added_tokens=True),
+        "eos": encoder.eos,
+        "dtype": SplitWriter.dtype_of(identity.vocab_size),
+        "validation_tokens": spec.validation_tokens,
+        "tokenizers": tokenizers.__version__,
+    }
+
+
+def _flush(folder: Path) -> None:
+    """On disk before the rename: a folder that is there after a power cut is whole."""
+    for path in [*folder.iterdir(), folder]:
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,51 @@
+"""Files of your own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+
+from ablate.data.paths import matches
+from ablate.data.sources import DataSource
+from ablate.data.sources._readers import read
+
+
+def _listed(value: Any) -> Any:
+    """One path may be written without brackets."""
+    return (value,) if isinstance(value, str) else value
+
+
+Paths = Annotated[tuple[str, ...], BeforeValidator(_listed)]
+
+
+class FilesSource(DataSource):
+    """Text files, .jsonl and .parquet, plain or as .gz or .zst.
+
+    A row is a document, and a text file is one. Fewer than 20 documents cannot be split by document: without
+    `validation_paths` they are first cut into pieces of about 8 kB at line ends, and the pieces count as documents
+    (so that neighbouring pieces of one text may fall on both sides; `separator` cuts where the text's own parts end).
+    """
+
+    source: Literal["files"] = "files"
+    paths: Annotated[Paths, Field(min_length=1, strict=False)]
+    """Globs, relative to the study's file; `**` crosses folders, `~` and `$VARIABLES` are expanded."""
+    column: str = "text"
+    """Where .jsonl and .parquet keep the text."""
+    separator: Annotated[str, Field(min_length=1)] | None = None
+    """Cuts every text into documents where this stands between them; `"\\n\\n"` for one per paragraph."""
+    validation_paths: Annotated[Paths, Field(strict=False)] = ()
+    """Held-out files, in place of holding out a share of `paths`; what is in both is held out."""
+
+    def documents(self, base: Path) -> Iterator[str]:
+        return self._read(self.paths, base)
+
+    def held_out(self, base: Path) -> Iterator[str] | None:
+        return self._read(self.validation_paths, base) if self.validation_paths else None
+
+    def _read(self, patterns: tuple[str, ...], base: Path) -> Iterator[str]:
+        for path in matches(patterns, base):
+            for text in read(path, self.column):
+                yield from text.split(self.separator) if self.separator else (text,)

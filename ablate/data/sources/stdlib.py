@@ -1,0 +1,76 @@
+"""The sources and documentation of the running Python's standard library."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+from ablate.data.error import DataError
+from ablate.data.sources import DataSource
+
+SUFFIXES = {".py", ".txt", ".rst"}
+# Installed packages, caches, build settings and compiled modules belong to the machine, not to the library; its tests
+# are not installed everywhere and are full of data; encodings and entities are generated tables.
+EXCLUDED = re.compile(
+    r"site-packages|dist-packages|__pycache__|config-.*|lib-dynload|_sysconfigdata.*"
+    r"|test|tests|idle_test|encodings|entities\.py|stringprep\.py"
+)
+TOPICS = "pydoc_data/topics.py"
+
+
+class StdlibSource(DataSource):
+    """Real text, most of it written by people, that every machine has: code, docstrings and the language reference.
+
+    Generated tables (character maps and the like) are left out. The `help()` topics of pydoc, which are chapters of
+    the language reference, are one document each. Python versions differ in content, hence in hash.
+    """
+
+    source: Literal["stdlib"] = "stdlib"
+
+    def documents(self, base: Path) -> Iterator[str]:
+        root = Path(sysconfig.get_path("stdlib"))
+        files = _files(root)
+        if not files:
+            raise DataError(
+                f"this Python has no library sources under {root}: use data.source=files with text of your own"
+            )
+        for relative in files:
+            yield from _documents(root / relative, relative)
+
+
+def _files(root: Path) -> list[str]:
+    """Paths below `root`, sorted."""
+    found = []
+    for folder, folders, names in os.walk(root):
+        folders[:] = [name for name in folders if not EXCLUDED.fullmatch(name)]
+        found += [
+            (Path(folder) / name).relative_to(root).as_posix()
+            for name in names
+            if Path(name).suffix in SUFFIXES and not EXCLUDED.fullmatch(name)
+        ]
+    return sorted(found)
+
+
+def _documents(path: Path, relative: str) -> Iterator[str]:
+    content = path.read_bytes()
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:  # a few sources declare another encoding
+        return
+    if relative == TOPICS:
+        yield from _topics(text)
+    else:
+        yield text
+
+
+def _topics(source: str) -> Iterator[str]:
+    """The texts of pydoc's `topics`, in order of their names."""
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict):
+            topics: dict[str, str] = ast.literal_eval(node.value)
+            yield from (topics[name] for name in sorted(topics))

@@ -1,0 +1,31 @@
+"""How text becomes tokens: one file per kind.
+
+`bytes`, byte-level `bpe` trained on the corpus itself, or a `file` that somebody else trained.
+Every one ends up as a `tokenizers.Tokenizer`, saved beside the tokens.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from ablate.data.tokenizers._encoder import Encoder
+from zoo.axis import Variant
+
+
+class TokenizerSpec(Variant, ABC):
+    """A tokenizer as a study names it. Relative paths in it start from `base`."""
+
+    @abstractmethod
+    def vocabulary(self, base: Path) -> int:
+        """Number of token ids, end of text included."""
+
+    @abstractmethod
+    def encoder(self, texts: Iterable[str], base: Path) -> Encoder:
+        """Ready to encode; what has to be learnt is learnt from `texts`, in their order."""
+
+    def identity(self, base: Path) -> dict[str, Any]:
+        """What decides the token ids, apart from the corpus."""
+        return self.model_dump(mode="json")

@@ -1,0 +1,71 @@
+"""Encoding documents, and knowing how many bytes of them each token stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Encoding, Tokenizer, decoders
+
+EOS = "<|endoftext|>"
+
+Tokens = NDArray[np.int64]
+Bytes = NDArray[np.uint32]
+
+
+class Encoder:
+    """A `tokenizers.Tokenizer`, its end of text, and exact byte counts."""
+
+    def __init__(self, tokenizer: Tokenizer, eos: int) -> None:
+        self.tokenizer = tokenizer
+        self.eos = eos
+
+    def encode(self, texts: Sequence[bytes]) -> Iterator[Tokens]:
+        """Token ids of each UTF-8 text, without end of text."""
+        for encoding in self._encodings(texts):
+            yield np.array(encoding.ids, dtype=np.int64)
+
+    def encode_with_bytes(self, texts: Sequence[bytes]) -> Iterator[tuple[Tokens, Bytes]]:
+        """Token ids of each text, and the bytes that each token stands for; they sum to the text's."""
+        for utf8, encoding in zip(texts, self._encodings(texts), strict=True):
+            ids = np.array(encoding.ids, dtype=np.int64)
+            yield ids, self._bytes(utf8, encoding, ids)
+
+    def _encodings(self, texts: Sequence[bytes]) -> list[Encoding]:
+        return self.tokenizer.encode_batch([utf8.decode() for utf8 in texts], add_special_tokens=False)
+
+    def _bytes(self, utf8: bytes, encoding: Encoding, ids: Tokens) -> Bytes:
+        if self._table is not None and int(self._table[ids].sum()) == len(utf8):
+            return self._table[ids]
+        return bytes_by_offset(utf8.decode(), encoding.offsets)
+
+    @cached_property
+    def _table(self) -> Bytes | None:
+        """Bytes per token id of a byte-level vocabulary, in which one character spells one byte."""
+        if not isinstance(self.tokenizer.decoder, decoders.ByteLevel):
+            return None
+        vocabulary = self.tokenizer.get_vocab(with_added_tokens=False)
+        added = self.tokenizer.get_added_tokens_decoder()
+        table = np.zeros(1 + max([self.eos, *vocabulary.values(), *added]), dtype=np.uint32)
+        for token, index in vocabulary.items():
+            table[index] = len(token)
+        for index, token_added in added.items():
+            table[index] = len(token_added.content.encode())
+        table[self.eos] = 0
+        return table
+
+
+def bytes_by_offset(text: str, offsets: Sequence[tuple[int, int]]) -> Bytes:
+    """Bytes of `text` that each token stands for, from the (start, end) characters it came from.
+
+    A token owns the text from the end of the one before it to its own end, so that spaces which a tokenizer drops
+    are counted once; the last token owns what is left. The sum is the text's length in bytes whenever there is a token.
+    """
+    length = np.fromiter((len(c.encode()) for c in text), dtype=np.int64, count=len(text))
+    position = np.concatenate([[0], np.cumsum(length)])
+    ends = np.maximum.accumulate(np.array([end for _, end in offsets], dtype=np.int64))
+    if len(ends):
+        ends[-1] = len(text)
+    return np.diff(position[ends], prepend=0).astype(np.uint32)

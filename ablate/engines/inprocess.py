@@ -1,0 +1,23 @@
+"""One run after the other in this process: for debugging. Memory and threads are shared with the caller."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+
+from ablate.engines import Engine, Event, Options
+from ablate.request import Request
+from ablate.worker import carry_out
+
+
+class InProcess:
+    """Exceptions of a run are not caught, so that a debugger stops where they are raised."""
+
+    def run(self, requests: Sequence[Request]) -> Generator[Event | None, None, None]:
+        for request in requests:
+            yield Event("started", request.digest)
+            carry_out(request)
+            yield Event("finished", request.digest)
+
+
+def build(_options: Options) -> Engine:
+    return InProcess()

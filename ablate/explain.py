@@ -1,0 +1,128 @@
+"""pydantic's complaints about a section of a study, as problems at the user's own words."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from zoo.errors import did_you_mean
+
+Schema = dict[str, Any]
+
+WORDING = (
+    (r"^[Ii]nput should be ", "must be "),
+    (r"\ba valid (dictionary or instance of \w+|dictionary)", "a map"),
+    (r"\ba valid (list|tuple)", "a list"),
+    (r"\ba valid integer", "a whole number"),
+    (r"\ba valid number", "a number"),
+    (r"\ba valid boolean", "true or false"),
+    (r"\ba valid string", "text"),
+)
+
+
+def complaints(error: ValidationError, data: Any, schema: Schema) -> Iterator[tuple[tuple[str, ...], str]]:
+    """The path and the reason of each complaint about `data`, whose JSON Schema is `schema`."""
+    for details in error.errors(include_url=False):
+        path = user_path(details["loc"], data)
+        if details["type"] in ("union_tag_invalid", "union_tag_not_found"):
+            yield _choice(details, path)
+        else:
+            yield path, _reason(details, path, data, schema)
+
+
+def _choice(details: ErrorDetails, path: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
+    """A variant that is not named, or not known."""
+    tag = "source" if path[-1:] == ("data",) else "kind"
+    if details["type"] == "union_tag_not_found":
+        return path, f"needs the key {tag}"
+    word, known = details["ctx"]["tag"], re.findall(r"'([^']*)'", details["ctx"]["expected_tags"])
+    inside = (tag,) if isinstance(details["input"], Mapping) else ()
+    return (*path, *inside), unknown(tag, word, known)
+
+
+def unknown(what: str, word: object, known: Sequence[str]) -> str:
+    """`unknown kind 'bpee' (did you mean 'bpe'?)`, or all that is known."""
+    return f"unknown {what} {yaml(word)}" + (did_you_mean(str(word), known) or f": one of {', '.join(known)}")
+
+
+def plain(message: str) -> str:
+    """pydantic's wording in the words of a YAML file."""
+    text = message.removeprefix("Value error, ")
+    for pattern, words in WORDING:
+        text = re.sub(pattern, words, text)
+    return text[:1].lower() + text[1:] if text.split(" ")[0].istitle() else text
+
+
+def user_path(location: tuple[str | int, ...], data: Any) -> tuple[str, ...]:
+    """pydantic's location without what it adds of its own: the members of unions."""
+    keys: list[str] = []
+    here = data
+    for i, part in enumerate(location):
+        if _has(here, part):
+            here = here[part]
+        elif not (isinstance(here, Mapping) and i == len(location) - 1):  # a missing key comes last
+            continue
+        keys.append(str(part))
+    return tuple(keys)
+
+
+def _has(here: Any, part: str | int) -> bool:
+    if isinstance(here, Mapping):
+        return part in here
+    return isinstance(here, list | tuple) and isinstance(part, int) and part < len(here)
+
+
+def _reason(details: ErrorDetails, path: tuple[str, ...], data: Any, schema: Schema) -> str:
+    kind, context, given = details["type"], details.get("ctx", {}), details["input"]
+    if kind == "extra_forbidden":
+        return "unknown key" + did_you_mean(path[-1], known_keys(schema, path[:-1], data))
+    if kind == "missing":
+        return "is missing"
+    if kind == "literal_error":
+        return unknown(path[-1] if path else "value", given, re.findall(r"'([^']*)'", context["expected"]))
+    if kind == "too_short":
+        return "needs at least one"
+    message = plain(details["msg"])
+    return message if kind == "value_error" else f"{message}, not {yaml(given)}"
+
+
+def yaml(value: Any) -> str:
+    """A value as it could be written in YAML, cut where it is long."""
+    text = repr(value) if isinstance(value, str) else json.dumps(value, default=str)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def known_keys(schema: Schema, path: tuple[str, ...], data: Any) -> list[str]:
+    """The keys that a JSON Schema knows at a path of `data`."""
+    branches, here = [schema], data
+    for part in path:
+        branches = [inner for branch in _branches(branches, schema, here) for inner in _inside(branch, part)]
+        here = here.get(part) if isinstance(here, Mapping) else None
+    return [key for branch in _branches(branches, schema, here) for key in branch.get("properties", {})]
+
+
+def _branches(schemas: list[Schema], root: Schema, here: Any) -> Iterator[Schema]:
+    """The object schemas behind references and unions, less the members that `here` excludes."""
+    for schema in schemas:
+        if "$ref" in schema:
+            yield from _branches([root["$defs"][schema["$ref"].rpartition("/")[2]]], root, here)
+        for union in ("anyOf", "oneOf", "allOf"):
+            yield from _branches(schema.get(union, []), root, here)
+        if "properties" in schema and not _excluded(schema, here):
+            yield schema
+
+
+def _excluded(schema: Schema, here: Any) -> bool:
+    fixed = {key: value["const"] for key, value in schema["properties"].items() if "const" in value}
+    return isinstance(here, Mapping) and any(here.get(k, v) != v for k, v in fixed.items())
+
+
+def _inside(schema: Schema, part: str) -> Iterator[Schema]:
+    found = schema["properties"].get(part)
+    if found is not None:
+        yield found

@@ -1,0 +1,54 @@
+"""How numbers are represented and multiplied: part of a run's identity, because it changes its bits."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass
+
+import torch
+
+from evals.precision import use_fast_float32
+
+
+@dataclass(frozen=True)
+class Numerics:
+    """`device` is "cpu" or "cuda". `dtype` bfloat16 means autocast over float32 weights and optimiser state.
+
+    `matmul` is torch's float32 matmul precision. On a CPU "medium" is in force only where it was found to be exact
+    (see `evals.precision`), and "highest" otherwise; on CUDA "high" allows TF32.
+    """
+
+    device: str
+    dtype: str
+    matmul: str
+
+    def identity(self) -> dict[str, str]:
+        """The `numerics` of run.json."""
+        return asdict(self)
+
+    @property
+    def torch_dtype(self) -> torch.dtype:
+        """What matrix products are computed in."""
+        return torch.bfloat16 if self.dtype == "bfloat16" else torch.float32
+
+    def autocast(self) -> AbstractContextManager[object]:
+        return torch.autocast(self.device, dtype=torch.bfloat16, enabled=self.dtype == "bfloat16")
+
+
+def enforce(device: str, dtype: str, threads: int = 1) -> Numerics:
+    """Put this process's numerics in force and say what they are.
+
+    Subnormal numbers are flushed to zero on a CPU: they cost a hundred times a normal one, and the second moments of
+    AdamW pass through them.
+    """
+    if device == "cuda":
+        torch.set_float32_matmul_precision("high")
+        return Numerics(device, dtype, "high")
+    torch.set_num_threads(threads)
+    torch.set_flush_denormal(True)
+    return Numerics(device, dtype, use_fast_float32())
+
+
+def pick_device() -> str:
+    """ "cuda" where there is a GPU, else "cpu"."""
+    return "cuda" if torch.cuda.is_available() else "cpu"

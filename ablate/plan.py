@@ -1,0 +1,269 @@
+"""Planning: a study → arms with equal budgets → runs with a digest each. Pure arithmetic, nothing is trained."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from ablate.arms import Arm
+from ablate.data import DataError, DataIdentity, identify
+from ablate.data.sources import DataSource
+from ablate.study import Study
+from ablate.training.spec import TrainSpec
+from evals.known import SHIPPED, content_of_own, located, unknown_tasks
+from evals.spec import EvalSpec, MeasureSpec
+from zoo.costs import Cost, cost
+from zoo.errors import did_you_mean
+from zoo.spec import ModelSpec
+
+SCHEMA = 1
+UTILISATION = 0.4
+"""Share of the matmul peak that small models reach in training, where nothing better is known."""
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """One training run. `identity` is its run.json; `digest` names its folder."""
+
+    digest: str
+    arm: str
+    seed: int
+    identity: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class ArmPlan:
+    """One arm: what is trained, for how long, and what that costs."""
+
+    name: str
+    edits: dict[str, Any]
+    spec: ModelSpec
+    train: TrainSpec
+    steps: int
+    cost: Cost
+    cache_bytes: tuple[tuple[int, int], ...]
+    """Context and declared cache bytes there, batch 1, in the training dtype."""
+    matched: str
+    differs: dict[str, float]
+    """By how much per cent tokens, FLOPs and parameters exceed the baseline's."""
+    runs: tuple[RunPlan, ...]
+
+    @property
+    def tokens(self) -> int:
+        return self.steps * self.train.batch * self.train.context
+
+    @property
+    def parameters(self) -> int:
+        return self.cost.params
+
+    @property
+    def parameters_embedding(self) -> int:
+        return self.cost.params_embedding
+
+    @property
+    def flops_per_token(self) -> float:
+        return self.cost.flops_per_token
+
+    @property
+    def flops(self) -> float:
+        """Training FLOPs of one run."""
+        return self.tokens * self.flops_per_token
+
+    @property
+    def kv_bytes_per_token(self) -> float:
+        """Cache bytes at the training context, over its tokens: windows shorter than it make this less."""
+        return dict(self.cache_bytes)[self.train.context] / self.train.context
+
+    def estimated_seconds(self, flops_per_second: float, utilisation: float = UTILISATION) -> float:
+        """Training time of one run on a device with this matmul peak."""
+        return self.flops / (flops_per_second * utilisation)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that a study would run. The first arm is the baseline."""
+
+    study: Study
+    arms: tuple[ArmPlan, ...]
+    measure: MeasureSpec | None
+    evals: EvalSpec | None
+    data: DataSource
+    identity: DataIdentity
+
+    @property
+    def runs(self) -> tuple[RunPlan, ...]:
+        """Every run, seed by seed, so that a study that is stopped early has whole seeds."""
+        return tuple(run for same_seed in zip(*(arm.runs for arm in self.arms), strict=True) for run in same_seed)
+
+    @property
+    def measure_digest(self) -> str | None:
+        return None if self.measure is None else request_digest(self.measure)
+
+    @property
+    def evals_digest(self) -> str | None:
+        return None if self.evals is None else request_digest(self.evals)
+
+
+def digest_of(data: Mapping[str, Any]) -> str:
+    """16 hex digits of the sha256 of canonical JSON."""
+    text = json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def request_digest(spec: BaseModel) -> str:
+    """The digest that names the document which answers a measurement or evaluation request.
+
+    An edited task file of the user's is another request.
+    """
+    own = content_of_own(spec) if isinstance(spec, EvalSpec) else None
+    return digest_of({"schema": SCHEMA, **spec.model_dump(mode="json"), **({"own": own} if own else {})})
+
+
+def make_plan(
+    study: Study, device: str = "cpu", *, matmul: str | None = None, data: DataIdentity | None = None
+) -> Plan:
+    """The plan of a study.
+
+    Args:
+        device: "cpu" or "cuda".
+        matmul: float32 matmul precision, part of a run's identity. None: "high" on CUDA, "medium" on a CPU.
+        data: the corpus's identity, where it is known; otherwise the corpus is read and hashed.
+
+    Raises:
+        StudyError: the corpus cannot be read, or the budget or the context does not fit.
+    """
+    identity = data or _identify(study)
+    _check_context(study)
+    evals = _evals(study)
+    matmul = matmul or ("high" if device == "cuda" else "medium")
+    arms: list[ArmPlan] = []
+    for arm in study.arms:
+        spec = _with_vocabulary(study, arm, identity)
+        numerics = {"device": device, "dtype": arm.train.dtype, "matmul": matmul}
+        arms.append(_plan_arm(study, arm, spec, identity, numerics, arms[0] if arms else None))
+    return Plan(study, tuple(arms), study.measure, evals, study.data, identity)
+
+
+def _identify(study: Study) -> DataIdentity:
+    try:
+        return identify(study.data, study.folder)
+    except DataError as error:
+        raise study.error("data", str(error)) from error
+
+
+def _check_context(study: Study) -> None:
+    context, held_out = study.train.context, study.data.validation_tokens
+    if held_out < context:
+        reason = f"{context} tokens are more than data.validation_tokens ({held_out}): no window could be validated"
+        raise study.error("train.context", reason)
+
+
+def _evals(study: Study) -> EvalSpec | None:
+    """What is evaluated, with absolute paths: workers run elsewhere."""
+    if study.evals is None:
+        return None
+    spec = located(study.evals, study.folder)
+    for place, folder in enumerate(spec.include):
+        if not Path(folder).is_dir():
+            raise study.error(f"evals.include.{place}", f"there is no folder {folder}")
+    for name in unknown_tasks(spec):
+        place = spec.tasks.index(name)
+        raise study.error(f"evals.tasks.{place}", f"unknown task '{name}'" + did_you_mean(name, SHIPPED))
+    return spec
+
+
+def _with_vocabulary(study: Study, arm: Arm, data: DataIdentity) -> ModelSpec:
+    given = study.vocabulary_given or "vocab_size" in arm.edits
+    if not given:
+        return arm.model.edit({"vocab_size": data.vocab_size})
+    if arm.model.vocab_size < data.vocab_size:
+        where = f"arms.{arm.name}.vocab_size" if "vocab_size" in arm.edits else "base.vocab_size"
+        raise study.error(where, f"the tokenizer has {data.vocab_size} tokens, more than {arm.model.vocab_size}")
+    return arm.model
+
+
+def _plan_arm(
+    study: Study,
+    arm: Arm,
+    spec: ModelSpec,
+    data: DataIdentity,
+    numerics: dict[str, str],
+    baseline: ArmPlan | None,
+) -> ArmPlan:
+    costs = cost(spec, arm.train.context)
+    steps = _steps(study, arm, costs)
+    tokens = steps * arm.train.batch * arm.train.context
+    spent = {"tokens": tokens, "flops": tokens * costs.flops_per_token, "parameters": costs.params}
+    runs = tuple(_run(arm, spec, steps, data, numerics, seed) for seed in study.seeds)
+    return ArmPlan(
+        name=arm.name,
+        edits=arm.edits,
+        spec=spec,
+        train=arm.train,
+        steps=steps,
+        cost=costs,
+        cache_bytes=_cache_bytes(study, arm, costs),
+        matched=study.budget.kind,
+        differs=_differs(spent, baseline),
+        runs=runs,
+    )
+
+
+def _steps(study: Study, arm: Arm, costs: Cost) -> int:
+    """How many steps the budget pays for, to the nearest one."""
+    tokens_per_step = arm.train.batch * arm.train.context
+    kind = study.budget.kind
+    budget = study.budget.flops if kind == "flops" else study.budget.tokens
+    per_step = tokens_per_step * (costs.flops_per_token if kind == "flops" else 1)
+    assert budget is not None  # Budget has exactly one
+    if budget < per_step:
+        reason = f"{budget:.3g} {kind} are less than one step of arm {arm.name} ({per_step:.3g})"
+        raise study.error(f"budget.{kind}", reason)
+    return round(budget / per_step)
+
+
+def _differs(spent: Mapping[str, float], baseline: ArmPlan | None) -> dict[str, float]:
+    if baseline is None:
+        return dict.fromkeys(spent, 0.0)
+    base = {"tokens": baseline.tokens, "flops": baseline.flops, "parameters": baseline.parameters}
+    return {key: 100 * (value / base[key] - 1) for key, value in spent.items()}
+
+
+def _cache_bytes(study: Study, arm: Arm, costs: Cost) -> tuple[tuple[int, int], ...]:
+    """At the measured contexts and up to four times the training context, where windows begin to tell."""
+    measured = study.measure.contexts if study.measure else ()
+    contexts = {*measured, *(arm.train.context * n for n in (1, 2, 4))}
+    return tuple((n, costs.cache_bytes(1, n, arm.train.dtype)) for n in sorted(contexts))
+
+
+def canonical_model(spec: ModelSpec) -> dict[str, Any]:
+    """Plain data that `zoo.parse` reads, the same for every spelling of an architecture: one name per layer."""
+    names = {json.dumps(spec.block.resolve(spec.d_model).model_dump(mode="json"), sort_keys=True): "block"}
+    pattern = []
+    for layer in spec.layers:
+        text = json.dumps(layer.model_dump(mode="json"), sort_keys=True)
+        pattern.append(names.setdefault(text, f"block{len(names) + 1}"))
+    parts = {name: json.loads(text) for text, name in names.items()}
+    block = parts.pop("block")
+    fixed = {"block": block, "blocks": parts, "first": [], "pattern": pattern, "final_norm": spec.has_final_norm}
+    return {**spec.dump(), **fixed}
+
+
+def _run(arm: Arm, spec: ModelSpec, steps: int, data: DataIdentity, numerics: dict[str, str], seed: int) -> RunPlan:
+    identity: dict[str, Any] = {
+        "schema": SCHEMA,
+        "seed": seed,
+        "model": canonical_model(spec),
+        "train": arm.train.model_dump(mode="json"),
+        "steps": steps,
+        "data": {"digest": data.digest},
+        "numerics": numerics,
+    }
+    digest = digest_of({**identity, "model": spec.resolve()})
+    return RunPlan(digest, arm.name, seed, {"digest": digest, **identity})

@@ -1,0 +1,57 @@
+"""What a worker is asked to do: one JSON document, so that a worker can be anywhere that sees the store."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ablate.store import Store
+
+
+@dataclass(frozen=True)
+class Request:
+    """Bring one run to the point where its result, its measurement and its evaluation are in the store.
+
+    `identity` is run.json. `measure` and `evals` are the specs asked for, with the digests that name their documents;
+    None asks for none. `checkpoint_seconds` is how often resumable state is saved.
+    """
+
+    store: str
+    corpus: str
+    identity: dict[str, Any]
+    measure: dict[str, Any] | None = None
+    measure_digest: str | None = None
+    evals: dict[str, Any] | None = None
+    evals_digest: str | None = None
+    checkpoint_seconds: float = 60.0
+    threads: int = 1
+
+    @property
+    def digest(self) -> str:
+        digest: str = self.identity["digest"]
+        return digest
+
+    def missing(self) -> list[str]:
+        """What is still to do: some of "train", "measure" and "evals", in that order.
+
+        A run that diverged is neither measured nor evaluated.
+        """
+        store = Store(self.store)
+        status = store.status(self.digest)
+        if status == "diverged":
+            return []
+        phases = [] if status == "finished" else ["train"]
+        if self.measure_digest and store.read_measure(self.digest, self.measure_digest) is None:
+            phases.append("measure")
+        if self.evals_digest and store.read_evals(self.digest, self.evals_digest) is None:
+            phases.append("evals")
+        return phases
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def read(cls, path: Path) -> Request:
+        return cls(**json.loads(path.read_text(encoding="utf-8")))

@@ -1,0 +1,40 @@
+"""Ending a worker from outside so that nothing is lost."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+ENDED_BY_REQUEST = 128 + signal.SIGTERM
+"""The exit status of a worker that was asked to end."""
+
+
+class Interrupted(Exception):  # noqa: N818 (not an error)
+    """Training was asked to stop; its state is saved."""
+
+
+class Stop:
+    """A request to end, by SIGTERM: at once, or, inside `deferred`, when the block next asks."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        self._deferred = False
+
+    def listen(self) -> None:
+        signal.signal(signal.SIGTERM, self._signalled)
+
+    @contextmanager
+    def deferred(self) -> Iterator[None]:
+        """The block looks at `asked` by itself, between training steps."""
+        self._deferred = True
+        try:
+            yield
+        finally:
+            self._deferred = False
+
+    def _signalled(self, _signal: int, _frame: FrameType | None) -> None:
+        self.asked = True
+        if not self._deferred:
+            raise SystemExit(ENDED_BY_REQUEST)

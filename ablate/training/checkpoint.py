@@ -1,0 +1,59 @@
+"""Resumable state: all that an interrupted run needs to end with the same bits as an undisturbed one."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from ablate.store import Store, StoreError
+
+
+@dataclass
+class Place:
+    """How far training has got. `seconds` counts training, `wall_seconds` everything; losses are in nats per token."""
+
+    step: int = 0
+    seconds: float = 0.0
+    wall_seconds: float = 0.0
+    start_loss: float | None = None
+    steps_above_start: int = 0
+    start_validation_loss: float | None = None
+    validation_loss: float | None = None
+
+
+def save_state(store: Store, digest: str, place: Place, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    """Write state.pt atomically."""
+    state = {
+        "place": asdict(place),
+        "model": model.state_dict(),
+        "optimizer": optimizer.state_dict(),
+    }
+    with store.replacing(store.state_path(digest)) as temporary:
+        torch.save(state, temporary)
+
+
+def load_state(store: Store, digest: str, model: nn.Module, optimizer: torch.optim.Optimizer) -> Place:
+    """Put the saved state, if there is one, into `model` and `optimizer`; drop the metrics written after it."""
+    path = store.state_path(digest)
+    if not path.exists():
+        store.truncate_metrics(digest, step=-1)
+        return Place()
+    device = next(model.parameters()).device
+    state = _read(path, device)
+    model.load_state_dict(state["model"])
+    optimizer.load_state_dict(state["optimizer"])
+    place = Place(**state["place"])
+    store.truncate_metrics(digest, place.step)
+    return place
+
+
+def _read(path: Path, device: torch.device) -> dict[str, Any]:
+    try:
+        state: dict[str, Any] = torch.load(path, map_location=device, weights_only=True)
+    except Exception as error:  # what the unpickler raises depends on the damage
+        raise StoreError(f"{path} is damaged: remove it, and the run begins again") from error
+    return state

@@ -1,0 +1,47 @@
+"""When a run has diverged: a result with a reason, not a crash."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ablate.training.loop import Step
+
+
+@dataclass
+class Watch:
+    """Follows training losses. Diverged means: not finite, or, after warm-up, above the start for a whole window.
+
+    The window keeps one bad batch or one spike that heals from ending a run.
+    """
+
+    warmup: int
+    start_loss: float | None = None
+    above: int = 0
+    window: int = 20
+
+    def reason(self, step: Step) -> str | None:
+        """Why the run has diverged at this step, or None. Call it with every step in order."""
+        if not math.isfinite(step.loss):
+            return f"the loss was {step.loss} at step {step.step}"
+        if not math.isfinite(step.grad_norm):
+            return f"the gradient norm was {step.grad_norm} at step {step.step}"
+        if self.start_loss is None:
+            self.start_loss = step.loss
+        counts = step.step > self.warmup and step.loss > self.start_loss
+        self.above = self.above + 1 if counts else 0
+        if self.above >= self.window:
+            return (
+                f"the loss stayed above its start ({self.start_loss:.3f}) for {self.window} steps"
+                f" until step {step.step}, when it was {step.loss:.3f}"
+            )
+        return None
+
+
+def final_reason(start: float, end: float) -> str | None:
+    """Why a run that reached its last step has diverged all the same, from its validation losses; or None."""
+    if not math.isfinite(end):
+        return f"the validation loss after the last step was {end}"
+    if end > start:
+        return f"the validation loss after the last step ({end:.3f}) was above that before the first ({start:.3f})"
+    return None

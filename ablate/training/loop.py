@@ -1,0 +1,97 @@
+"""The training loop: a generator of steps. Callers log, validate, save and stop."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from ablate.training.schedule import learning_rate
+from ablate.training.spec import TrainSpec
+
+Loss = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+"""(tokens (B, T), targets (B, T)) → (what is minimised, nats per token)."""
+
+
+class Batches(Protocol):
+    """Step → (batch, context + 1) int64: inputs are all but the last column, targets all but the first."""
+
+    def __call__(self, step: int) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step. `loss` is in nats per token and was measured before the update; `seconds` counts training only."""
+
+    step: int
+    tokens: int
+    seconds: float
+    loss: float
+    lr: float
+    grad_norm: float
+    tokens_per_second: float
+
+    def record(self) -> dict[str, float]:
+        return asdict(self)
+
+
+def train(
+    loss: Loss,
+    optimizer: torch.optim.Optimizer,
+    batches: Batches,
+    spec: TrainSpec,
+    steps: int,
+    autocast: Callable[[], AbstractContextManager[object]],
+    *,
+    done: int = 0,
+    seconds: float = 0.0,
+) -> Iterator[Step]:
+    """Train from step `done` + 1 to `steps`. `seconds` is what the first `done` steps took."""
+    for step in range(done + 1, steps + 1):
+        started = time.perf_counter()
+        lr = learning_rate(step, steps, spec)
+        window = batches(step)
+        with autocast():
+            objective, nats = loss(window[:, :-1], window[:, 1:])
+        objective.backward()
+        grad_norm = _update(optimizer, lr, spec.grad_clip)
+        values = nats.item(), grad_norm.item()  # waits for the device, so the clock is honest
+        took = time.perf_counter() - started
+        seconds += took
+        tokens = window[:, 1:].numel()
+        yield Step(step, step * tokens, seconds, values[0], lr, values[1], tokens / took)
+
+
+def _update(optimizer: torch.optim.Optimizer, lr: float, grad_clip: float | None) -> Tensor:
+    """One optimiser step; the global gradient norm before clipping."""
+    parameters = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+    norm = nn.utils.get_total_norm([p.grad for p in parameters])
+    if grad_clip is not None:
+        nn.utils.clip_grads_with_norm_(parameters, grad_clip, norm)
+    for group in optimizer.param_groups:
+        group["lr"] = lr
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+    return norm
+
+
+@torch.no_grad()
+def validate(loss: Loss, windows: Tensor, batch: int, autocast: Callable[[], AbstractContextManager[object]]) -> float:
+    """Mean nats per token over all windows (n, context + 1), `batch` at a time."""
+    total = 0.0
+    for chunk in windows.split(batch):
+        with autocast():
+            _, nats = loss(chunk[:, :-1], chunk[:, 1:])
+        total += nats.item() * len(chunk)
+    return total / len(windows)
+
+
+def bits_per_byte(nats_per_token: float, tokens: int, n_bytes: int) -> float:
+    """nats per token · tokens / (bytes · ln 2): the loss that compares across tokenizers."""
+    return nats_per_token * tokens / (n_bytes * math.log(2))

@@ -1,0 +1,171 @@
+"""Training one run: the loop, with logging, validation, saving and the end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import zoo
+from ablate.numerics import Numerics
+from ablate.stop import Interrupted
+from ablate.store import Store
+from ablate.training.checkpoint import Place, load_state, save_state
+from ablate.training.divergence import Watch, final_reason
+from ablate.training.loop import Step, bits_per_byte, train, validate
+from ablate.training.optim import adamw
+from ablate.training.schedule import warmup_steps
+from ablate.training.spec import TrainSpec
+
+
+class Corpus(Protocol):
+    """What training reads. See `ablate.data`."""
+
+    def batch(self, step: int, *, batch: int, context: int, seed: int) -> np.ndarray[Any, Any]: ...
+
+    def validation(self, context: int) -> tuple[np.ndarray[Any, Any], int]: ...
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How training ended. A run that diverged has a `reason`, and neither `loss` nor bits per byte."""
+
+    status: str
+    reason: str | None
+    place: Place
+    loss: float | None = None
+    bits_per_byte: float | None = None
+
+
+class Session:
+    """One run in this process: model, optimiser, data, and how far it has got.
+
+    `identity` is run.json. `stop` is asked after every step; when it
+    says so, the state is saved and Interrupted raised.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        identity: dict[str, Any],
+        corpus: Corpus,
+        numerics: Numerics,
+        *,
+        checkpoint_seconds: float = 60.0,
+        stop: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self.store, self.corpus, self.numerics = store, corpus, numerics
+        self.digest: str = identity["digest"]
+        self.seed: int = identity["seed"]
+        self.steps: int = identity["steps"]
+        self.spec = TrainSpec.model_validate(identity["train"])
+        self.checkpoint_seconds, self.stop = checkpoint_seconds, stop
+        self.model = zoo.build(zoo.parse(identity["model"]), seed=self.seed).to(numerics.device)
+        self.optimizer = adamw(self.model, zoo.roles(self.model), self.spec)
+        self.loss = torch.compile(self.model.loss) if self.spec.compile else self.model.loss
+        self._began = self._saved = time.perf_counter()
+        self.place = load_state(store, self.digest, self.model, self.optimizer)
+        self._wall_seconds_before = self.place.wall_seconds
+
+    def run(self) -> Ending:
+        """Train what is missing. Raises Interrupted."""
+        if self.place.step == 0:
+            self.place.start_validation_loss = self._validate()
+        warmup = warmup_steps(self.steps, self.spec)
+        watch = Watch(warmup, self.place.start_loss, self.place.steps_above_start)
+        for step in self._train():
+            self._note(step)
+            reason = watch.reason(step)
+            self.place.start_loss, self.place.steps_above_start = watch.start_loss, watch.above
+            if reason is not None:
+                return self._ending(reason)
+            if self._validation_is_due(step.step):
+                self._validate()
+            self._save_when_due()
+        return self._ending(self._final_reason())
+
+    def _train(self) -> Iterator[Step]:
+        return train(
+            self.loss,
+            self.optimizer,
+            self._batch,
+            self.spec,
+            self.steps,
+            self.numerics.autocast,
+            done=self.place.step,
+            seconds=self.place.seconds,
+        )
+
+    def _batch(self, step: int) -> Tensor:
+        spec = self.spec
+        windows = self.corpus.batch(step - 1, batch=spec.batch, context=spec.context, seed=self.seed)
+        return self._on_device(windows)
+
+    def _on_device(self, windows: np.ndarray[Any, Any]) -> Tensor:
+        return torch.from_numpy(windows).to(self.numerics.device)
+
+    def _note(self, step: Step) -> None:
+        self.place.step, self.place.seconds = step.step, step.seconds
+        self.store.append_metrics(self.digest, step.record())
+
+    @cached_property
+    def _validation(self) -> tuple[Tensor, int]:
+        """All validation windows, and the bytes that their targets stand for."""
+        windows, n_bytes = self.corpus.validation(self.spec.context)
+        return self._on_device(windows), n_bytes
+
+    def _validation_is_due(self, step: int) -> bool:
+        every = max(1, round(self.spec.validate_every * self.steps))
+        return step == self.steps or step % every == 0
+
+    def _validate(self) -> float:
+        """Measure and log the validation loss."""
+        windows, _ = self._validation
+        self.model.eval()  # no dropout, no capacity limits
+        nats = validate(self.loss, windows, self.spec.batch, self.numerics.autocast)
+        self.model.train()
+        self.place.validation_loss = nats
+        record = {
+            "step": self.place.step,
+            "tokens": self.place.step * self.spec.batch * self.spec.context,
+            "seconds": self.place.seconds,
+            "validation_loss": nats,
+            "bits_per_byte": self._bits_per_byte(nats),
+        }
+        self.store.append_metrics(self.digest, record)
+        return nats
+
+    def _bits_per_byte(self, nats: float) -> float:
+        windows, n_bytes = self._validation
+        return bits_per_byte(nats, windows[:, 1:].numel(), n_bytes)
+
+    def _save_when_due(self) -> None:
+        stop = self.stop()
+        if stop or time.perf_counter() - self._saved >= self.checkpoint_seconds:
+            self._tick()
+            save_state(self.store, self.digest, self.place, self.model, self.optimizer)
+            self._saved = time.perf_counter()
+        if stop:
+            raise Interrupted(f"run {self.digest} stopped at step {self.place.step}")
+
+    def _tick(self) -> None:
+        self.place.wall_seconds = self._wall_seconds_before + time.perf_counter() - self._began
+
+    def _final_reason(self) -> str | None:
+        start, end = self.place.start_validation_loss, self.place.validation_loss
+        if start is None or end is None:
+            raise RuntimeError(f"run {self.digest} ended without a validation loss")
+        return final_reason(start, end)
+
+    def _ending(self, reason: str | None) -> Ending:
+        self._tick()
+        nats = self.place.validation_loss
+        if reason is not None or nats is None:
+            return Ending("diverged", reason, self.place)
+        return Ending("finished", None, self.place, nats, self._bits_per_byte(nats))

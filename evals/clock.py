@@ -1,0 +1,18 @@
+"""Timing on devices that work behind the interpreter's back."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+
+def synchronise(device: torch.device) -> None:
+    """Wait until the device has done what was asked of it."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def quartiles(values: list[float]) -> dict[str, float]:
+    """{"median", "q25", "q75"}, linearly interpolated."""
+    q25, median, q75 = np.quantile(values, (0.25, 0.5, 0.75)).tolist()
+    return {"median": median, "q25": q25, "q75": q75}

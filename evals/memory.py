@@ -1,0 +1,87 @@
+"""Peak memory of a stretch of work.
+
+On a CPU this is the process's high-water mark of resident memory (VmHWM), which Linux lets a process reset by writing 5
+to /proc/self/clear_refs: it includes the interpreter, the libraries and whatever the allocator keeps, which is what the
+machine needs. On CUDA it is the allocator's peak, which leaves out the context and the libraries.
+"""
+
+from __future__ import annotations
+
+import re
+import resource
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+_STATUS = Path("/proc/self/status")
+_CLEAR_REFS = Path("/proc/self/clear_refs")
+_RESET_PEAK = "5"
+
+
+@dataclass
+class PeakMemory:
+    """Filled when the `with` block ends. `source` says what was measured.
+
+    reserved_bytes: what CUDA's allocator took from the device; None elsewhere.
+    """
+
+    source: str
+    bytes: int = 0
+    reserved_bytes: int | None = None
+
+
+@contextmanager
+def peak_memory(device: torch.device | str) -> Iterator[PeakMemory]:
+    """Peak memory inside the block, on the device that does the work."""
+    device = torch.device(device)
+    measure = _cuda_peak(device) if device.type == "cuda" else _process_peak()
+    with measure as peak:
+        yield peak
+
+
+@contextmanager
+def _cuda_peak(device: torch.device) -> Iterator[PeakMemory]:
+    torch.cuda.synchronize(device)
+    torch.cuda.reset_peak_memory_stats(device)
+    peak = PeakMemory("cuda allocated")
+    try:
+        yield peak
+    finally:
+        peak.bytes = torch.cuda.max_memory_allocated(device)
+        peak.reserved_bytes = torch.cuda.max_memory_reserved(device)
+
+
+@contextmanager
+def _process_peak() -> Iterator[PeakMemory]:
+    peak = PeakMemory("VmHWM" if _reset_high_water_mark() else "ru_maxrss since process start")
+    try:
+        yield peak
+    finally:
+        peak.bytes = high_water_mark() if peak.source == "VmHWM" else _max_resident()
+
+
+def _reset_high_water_mark() -> bool:
+    """Whether the kernel let the mark be reset: not every system has the file, nor every sandbox lets it be written."""
+    try:
+        _CLEAR_REFS.write_text(_RESET_PEAK)
+    except OSError:
+        return False
+    return True
+
+
+def high_water_mark() -> int:
+    """VmHWM in bytes: the most resident memory since the process began, or since the last reset."""
+    found = re.search(r"^VmHWM:\s+(\d+) kB$", _STATUS.read_text(), re.MULTILINE)
+    if found is None:
+        raise OSError(f"{_STATUS} has no VmHWM")
+    return int(found[1]) * 1024
+
+
+def _max_resident() -> int:
+    """ru_maxrss in bytes: it never falls. Linux counts it in KiB, macOS in bytes."""
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

@@ -1,0 +1,38 @@
+"""What a study means: collect → summarise → draw. Reads the store alone and never loads torch.
+
+Importing this package is cheap; the libraries load with the first call.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from reports.findings import StudySummary
+
+__all__ = ["render", "summarise", "table"]
+
+
+def summarise(study_dir: Path | str) -> StudySummary:
+    """Intervals, paired differences and verdicts of the study in a store's folder.
+
+    Raises `reports.collect.ReportError` where runs must not be compared.
+    """
+    from reports.summary import summarise_study  # noqa: PLC0415 (keeps the import cheap)
+
+    return summarise_study(study_dir)
+
+
+def render(study_dir: Path | str) -> Path:
+    """Write the study's report, one self-contained HTML file, and return its path."""
+    from reports.page import render_study  # noqa: PLC0415 (keeps the import cheap)
+
+    return render_study(study_dir)
+
+
+def table(summary: StudySummary) -> tuple[tuple[str, ...], ...]:
+    """Rows of text for a closing table, the header first."""
+    from reports.tables import closing_table  # noqa: PLC0415 (keeps the import cheap)
+
+    return closing_table(summary)

@@ -1,0 +1,160 @@
+"""Read what a study's runs left in the store into frames. Absent runs are rows too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from ablate.store import Store, read_json
+
+KEYS = {"arm": pl.String, "seed": pl.Int64, "digest": pl.String}
+RUNS = KEYS | {
+    "status": pl.String,
+    "reason": pl.String,
+    "loss": pl.Float64,
+    "bits_per_byte": pl.Float64,
+    "train_loss": pl.Float64,
+    "tokens_per_second": pl.Float64,
+    "mfu": pl.Float64,
+    "peak_memory_bytes": pl.Float64,
+    "peak_memory_source": pl.String,
+    "grad_norm": pl.Float64,
+    "grad_norm_spikes": pl.Int64,
+    "steps": pl.Int64,
+    "tokens": pl.Int64,
+    "flops": pl.Float64,
+    "train_seconds": pl.Float64,
+    "wall_seconds": pl.Float64,
+    "data": pl.String,
+    "dtype": pl.String,
+    "matmul": pl.String,
+}
+CURVES = KEYS | {
+    "step": pl.Int64,
+    "tokens": pl.Int64,
+    "loss": pl.Float64,
+    "validation_loss": pl.Float64,
+}
+MEASURES = KEYS | {
+    "kind": pl.String,
+    "context": pl.Int64,
+    "batch": pl.Int64,
+    "reason": pl.String,
+    "median": pl.Float64,
+    "q25": pl.Float64,
+    "q75": pl.Float64,
+    "declared_bytes": pl.Float64,
+    "allocated_bytes": pl.Float64,
+}
+EVALS = KEYS | {
+    "task": pl.String,
+    "metric": pl.String,
+    "value": pl.Float64,
+    "stderr": pl.Float64,
+    "higher_is_better": pl.Boolean,
+    "chance": pl.Float64,
+}
+
+
+class ReportError(Exception):
+    """The study cannot be reported: it is missing, or its runs must not be compared."""
+
+
+@dataclass(frozen=True)
+class Collected:
+    """A study and its runs. `environments` maps a run's digest to what it ran on."""
+
+    study: dict[str, Any]
+    runs: pl.DataFrame
+    curves: pl.DataFrame
+    measures: pl.DataFrame
+    evals: pl.DataFrame
+    environments: dict[str, dict[str, Any]]
+
+
+def collect(study_dir: Path | str) -> Collected:
+    """Read a study's folder and the runs it names. Raises ReportError without a study there."""
+    study = read_json(Path(study_dir) / "study.json")
+    if study is None:
+        raise ReportError(f"{study_dir} holds no study.json")
+    store = Store.of_study(study_dir)
+    keys = list(_keys(study))
+    return Collected(
+        study=study,
+        runs=pl.DataFrame([_run_row(store, key) for key in keys], schema=RUNS),
+        curves=pl.concat([pl.DataFrame(schema=CURVES), *(_curve(store, key) for key in keys)]),
+        measures=pl.DataFrame(_measure_rows(store, study, keys), schema=MEASURES),
+        evals=pl.DataFrame(_eval_rows(store, study, keys), schema=EVALS),
+        environments={key["digest"]: _environment(store, key["digest"]) for key in keys},
+    )
+
+
+def _keys(study: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for arm in study["arms"]:
+        for run in arm["runs"]:
+            yield {"arm": arm["name"], "seed": run["seed"], "digest": run["digest"]}
+
+
+def _run_row(store: Store, key: dict[str, Any]) -> dict[str, Any]:
+    digest = key["digest"]
+    identity = store.read_run(digest) or {}
+    result = store.read_result(digest) or {}
+    numerics = identity.get("numerics", {})
+    return key | {
+        "status": store.status(digest),
+        **{name: result.get(name) for name in RUNS if name in result and name not in key},
+        "tokens_per_second": result.get("tokens_per_second", {}).get("median"),
+        "grad_norm": result.get("grad_norm", {}).get("median"),
+        "grad_norm_spikes": result.get("grad_norm", {}).get("spikes"),
+        "data": identity.get("data", {}).get("digest"),
+        "dtype": numerics.get("dtype"),
+        "matmul": numerics.get("matmul"),
+    }
+
+
+def _environment(store: Store, digest: str) -> dict[str, Any]:
+    result = store.read_result(digest) or {}
+    return dict(result.get("environment", {}))
+
+
+def _curve(store: Store, key: dict[str, Any]) -> pl.DataFrame:
+    metrics = store.read_metrics(key["digest"])
+    return metrics.with_columns(pl.lit(value, dtype=KEYS[name]).alias(name) for name, value in key.items()).select(
+        pl.col(name).cast(kind) for name, kind in CURVES.items()
+    )
+
+
+def _measure_rows(store: Store, study: dict[str, Any], keys: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    if study.get("measure") is None:
+        return []
+    return [
+        key | {"kind": kind, **{name: point.get(name) for name in ("context", "batch", "reason")}, **values}
+        for key in keys
+        for kind, point, values in _points(store.read_measure(key["digest"], study["measure"]) or {})
+    ]
+
+
+def _points(
+    document: dict[str, Any],
+) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
+    """A point that did not fit in memory has a reason, and none of the numbers."""
+    for point in document.get("cache", ()):
+        yield "cache", point, {k: point.get(k) for k in ("declared_bytes", "allocated_bytes")}
+    for kind in ("prefill", "decode"):
+        for point in document.get(kind, ()):
+            yield kind, point, dict(point.get("tokens_per_second", {}))
+
+
+def _eval_rows(store: Store, study: dict[str, Any], keys: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    if study.get("evals") is None:
+        return []
+    return [
+        key | {"task": task, "metric": metric, **score}
+        for key in keys
+        for task, metrics in (store.read_evals(key["digest"], study["evals"]) or {}).get("tasks", {}).items()
+        for metric, score in metrics.items()
+    ]

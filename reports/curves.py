@@ -1,0 +1,126 @@
+"""Curves over training and over context length, averaged over seeds: what the figures draw."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from reports.collect import Collected
+
+BINS = 100
+"""At most so many points of a training-loss curve: the loss is averaged over equal runs of steps."""
+
+Floats = NDArray[np.float64]
+Line = tuple[Floats, Floats]
+
+
+@dataclass(frozen=True)
+class Point:
+    """A mean over seeds at one x, with the seeds' range."""
+
+    x: float
+    mean: float
+    low: float
+    high: float
+    seeds: int
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One line of a figure: `kind` says what it is of, `batch` is set for measurements of speed."""
+
+    arm: str
+    kind: str
+    points: tuple[Point, ...]
+    batch: int | None = None
+
+
+def training_curves(data: Collected) -> tuple[Curve, ...]:
+    """Loss against step, per arm: `train` (averaged over runs of steps) and `validation`."""
+    return tuple(
+        Curve(arm, kind, _average([line for _, line in _lines(data, arm, column, bins)]))
+        for arm in _arms(data)
+        for kind, column, bins in (("train", "loss", BINS), ("validation", "validation_loss", None))
+    )
+
+
+def difference_curves(data: Collected) -> tuple[Curve, ...]:
+    """Validation loss minus the baseline's with the same seed, against the share of training done.
+
+    Arms may take different numbers of steps, so the baseline's curve is read off (linearly) at the
+    same share of its own training.
+    """
+    baseline = dict(_lines(data, data.study["baseline"], "validation_loss"))
+    return tuple(
+        Curve(arm, "difference", _average(_differences(data, arm, baseline)))
+        for arm in _arms(data)
+        if arm != data.study["baseline"]
+    )
+
+
+def _differences(data: Collected, arm: str, baseline: dict[int, Line]) -> list[Line]:
+    pairs = [(line, baseline[seed]) for seed, line in _lines(data, arm, "validation_loss") if seed in baseline]
+    return [
+        (x / x[-1], y - np.interp(x / x[-1], base_x / base_x[-1], base_y))
+        for (x, y), (base_x, base_y) in pairs
+        if x[-1] > 0 and base_x[-1] > 0
+    ]
+
+
+def context_curves(data: Collected) -> tuple[Curve, ...]:
+    """Allocated cache bytes, prefill and decode tokens/s against context, by arm and batch size."""
+    frame = data.measures.with_columns(pl.coalesce("median", "allocated_bytes").alias("y"))
+    groups = frame.drop_nulls("y").group_by("arm", "kind", "batch", maintain_order=True)
+    return tuple(
+        Curve(str(arm), str(kind), _over_context(rows), int(str(batch))) for (arm, kind, batch), rows in groups
+    )
+
+
+def _over_context(rows: pl.DataFrame) -> tuple[Point, ...]:
+    summary = (
+        rows.group_by("context")
+        .agg(mean=pl.mean("y"), low=pl.min("y"), high=pl.max("y"), seeds=pl.len())
+        .sort("context")
+    )
+    return tuple(Point(*row) for row in summary.iter_rows())
+
+
+def _arms(data: Collected) -> list[str]:
+    return [arm["name"] for arm in data.study["arms"]]
+
+
+def _lines(data: Collected, arm: str, column: str, bins: int | None = None) -> Iterator[tuple[int, Line]]:
+    """(seed, (steps, values)) of the finished runs of an arm; the baseline's may be as few as none."""
+    finished = data.runs.filter(arm=arm, status="finished")
+    for digest, seed in finished.select("digest", "seed").iter_rows():
+        rows = data.curves.filter(arm=arm, digest=digest).drop_nulls(column)
+        if rows.height:
+            x = rows["step"].cast(pl.Float64).to_numpy()
+            y = rows[column].to_numpy()
+            yield seed, (x, y) if bins is None else _binned(x, y, bins)
+
+
+def _binned(x: Floats, y: Floats, bins: int) -> Line:
+    """Means over at most `bins` equal runs of neighbouring points."""
+    parts = min(bins, len(x))
+    return (
+        np.array([part.mean() for part in np.array_split(x, parts)]),
+        np.array([part.mean() for part in np.array_split(y, parts)]),
+    )
+
+
+def _average(lines: list[Line]) -> tuple[Point, ...]:
+    """Mean and range over seeds, at the points of the seed that has most of them."""
+    if not lines:
+        return ()
+    grid = max((x for x, _ in lines), key=len)
+    values = np.stack([np.interp(grid, x, y) for x, y in lines])
+    columns = (grid, values.mean(axis=0), values.min(axis=0), values.max(axis=0))
+    return tuple(
+        Point(float(x), float(mean), float(low), float(high), len(lines))
+        for x, mean, low, high in zip(*columns, strict=True)
+    )

@@ -1,0 +1,32 @@
+"""Figures of a summary, each with the table of what it shows. They draw and compute nothing new."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from reports.figures import costs, scores, training
+from reports.figures.base import Figure
+from reports.figures.style import CONFIG, Look, looks
+from reports.findings import StudySummary
+
+__all__ = ["CONFIG", "Figure", "draw"]
+
+MAKERS: tuple[Callable[[StudySummary, dict[str, Look]], Figure | None], ...] = (
+    scores.differences,
+    training.loss_by_step,
+    training.loss_by_flops,
+    training.difference_curves,
+    costs.speed_and_loss,
+    costs.memory_and_loss,
+    costs.cache_by_context,
+    costs.decode_by_context,
+    costs.prefill_by_context,
+    scores.evals,
+)
+
+
+def draw(summary: StudySummary) -> tuple[Figure, ...]:
+    """Every figure for which the summary has something to show, in the order of the page."""
+    style = looks([arm.name for arm in summary.arms])
+    made = (make(summary, style) for make in MAKERS)
+    return tuple(figure for figure in made if figure is not None)

@@ -1,0 +1,134 @@
+"""The parts that figures are made of: a figure with its words and numbers, and common traces."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import plotly.graph_objects as go
+
+from reports import words
+from reports.curves import Curve, Point
+from reports.figures.style import Look
+from reports.statistics import Estimate
+from reports.tables import Table
+
+TABLE_ROWS = 12
+NEUTRAL = {"color": "#888", "width": 1.5, "dash": "dot"}
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A drawing, its words and the numbers behind it. `title`, `note` and `alt` are plain text."""
+
+    key: str
+    title: str
+    note: str
+    alt: str
+    drawing: go.Figure
+    table: Table
+
+
+def seed_points(figure: go.Figure, look: Look, x: Sequence[float], y: Sequence[float] | Sequence[str]) -> None:
+    """One open point per seed."""
+    figure.add_scatter(
+        x=[short(value) for value in x],
+        y=list(y),
+        mode="markers",
+        marker={"color": look.colour, "symbol": f"{look.symbol}-open", "size": 7},
+        opacity=0.75,
+        showlegend=False,
+        hovertemplate="seed: %{x:.5g}, %{y}<extra></extra>",
+    )
+
+
+def mean_point(figure: go.Figure, look: Look, name: str, x: Estimate, y: Estimate | None, row: str = "") -> None:
+    """The mean with its interval in both directions; `row` is the category where there is no y."""
+    figure.add_scatter(
+        x=[short(x.mean)],
+        y=[row if y is None else short(y.mean)],
+        error_x=_bars(look, x),
+        error_y=None if y is None else _bars(look, y),
+        name=name,
+        mode="markers",
+        marker={"color": look.colour, "symbol": look.symbol, "size": 11},
+        hovertemplate="mean: %{x:.5g}, %{y}<extra></extra>",
+    )
+
+
+def _bars(look: Look, value: Estimate) -> dict[str, object]:
+    return {
+        "type": "data",
+        "array": [value.half_width or 0],
+        "color": look.colour,
+        "thickness": 1.8,
+        "width": 5,
+    }
+
+
+def band(figure: go.Figure, look: Look, curve: Curve, scale: float, opacity: float) -> None:
+    """The range over seeds, filled; nothing for a single seed."""
+    if all(point.seeds < 2 for point in curve.points):
+        return
+    up, down = curve.points, curve.points[::-1]
+    figure.add_scatter(
+        x=[short(point.x * scale) for point in (*up, *down)],
+        y=[short(point.high) for point in up] + [short(point.low) for point in down],
+        fill="toself",
+        fillcolor=look.fill(opacity),
+        line={"width": 0},
+        mode="lines",
+        hoverinfo="skip",
+        showlegend=False,
+        legendgroup=look.label,
+    )
+
+
+def line(
+    figure: go.Figure, look: Look, curve: Curve, width: float = 2.2, named: bool = True, bars: bool = False
+) -> None:
+    """A mean over seeds with markers, and with `bars` of the range over seeds."""
+    figure.add_scatter(
+        x=[short(point.x) for point in curve.points],
+        y=[short(point.mean) for point in curve.points],
+        error_y=_range_bars(curve) if bars else None,
+        name=look.label,
+        legendgroup=look.label,
+        showlegend=named,
+        mode="lines+markers",
+        marker={"symbol": look.symbol, "size": 7},
+        line={"color": look.colour, "dash": look.dash, "width": width},
+        hovertemplate="%{y:.5g} at %{x}",
+    )
+
+
+def _range_bars(curve: Curve) -> dict[str, object]:
+    return {
+        "type": "data",
+        "symmetric": False,
+        "array": [short(point.high - point.mean) for point in curve.points],
+        "arrayminus": [short(point.mean - point.low) for point in curve.points],
+        "thickness": 1,
+        "width": 3,
+    }
+
+
+def thinned(points: Sequence[Point]) -> list[Point]:
+    """At most `TABLE_ROWS` points, the last always among them."""
+    step = max(1, -(-len(points) // TABLE_ROWS))
+    return list(points[::-1][::step])[::-1]
+
+
+def mean_and_range(point: Point) -> tuple[str, str, str]:
+    return f"{point.mean:.4f}", f"{point.low:.4f}", f"{point.high:.4f}"
+
+
+def ends(curves: Sequence[Curve], kind: str) -> str:
+    """Alternative text of a figure over training: where each arm ends."""
+    last = [(curve.arm, curve.points[-1].mean) for curve in curves if curve.kind == kind]
+    return "At the end: " + "; ".join(f"{arm} {words.signed(value, 4)}" for arm, value in last)
+
+
+def short(value: float) -> float:
+    """Six significant digits: enough to draw, a third of the bytes."""
+    return float(f"{value:.6g}")

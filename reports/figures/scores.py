@@ -1,0 +1,104 @@
+"""Figures of scores: the paired differences, and the evaluation tasks."""
+
+from __future__ import annotations
+
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from reports import words
+from reports.figures.base import NEUTRAL, Figure, mean_point, seed_points
+from reports.figures.style import Look, blank, label
+from reports.findings import Score, StudySummary
+from reports.tables import frame_table
+
+
+def differences(summary: StudySummary, style: dict[str, Look]) -> Figure | None:
+    """Paired differences with intervals, seeds as open points."""
+    found = [
+        (arm, arm.comparison.difference)
+        for arm in summary.arms
+        if arm.comparison is not None and arm.comparison.difference is not None
+    ]
+    if not found:
+        return None
+    height = 130 + 46 * len(found)
+    figure = blank("difference in loss (nats/token)", "", height)
+    for arm, value in reversed(found):
+        seed_points(figure, style[arm.name], value.values, [style[arm.name].label] * len(value.values))
+        mean_point(figure, style[arm.name], "", value, None, style[arm.name].label)
+    figure.add_vline(x=0, line=NEUTRAL)
+    figure.update_layout(showlegend=False, margin_t=16)
+    figure.update_yaxes(type="category")
+    rows = [
+        (arm.name, str(seed), words.signed(difference, 4))
+        for arm, value in found
+        if arm.comparison is not None
+        for seed, difference in zip(arm.comparison.seeds, value.values, strict=True)
+    ]
+    return Figure(
+        key="differences",
+        title=f"Loss against {summary.baseline}, seed by seed",
+        note="Left of zero is better. Bars are 95 % intervals of the mean, open points are seeds.",
+        alt="; ".join(f"{a.name} {words.difference(a.comparison)}" for a, _ in found if a.comparison),
+        drawing=figure,
+        table=frame_table(("arm", "seed", "difference (nats/token)"), rows),
+    )
+
+
+def evals(summary: StudySummary, style: dict[str, Look]) -> Figure | None:
+    """Scores with standard errors, one panel per task and metric. One without a value is in the table alone."""
+    panels = list(dict.fromkeys((s.task, s.metric) for arm in summary.arms for s in arm.scores))
+    if not panels:
+        return None
+    scores = [(arm, score) for arm in summary.arms for score in arm.scores]
+    figure = _panels(panels, len(summary.arms))
+    for arm, score in reversed([(arm, score) for arm, score in scores if score.value is not None]):
+        place = panels.index((score.task, score.metric)) + 1
+        _score(figure, style[arm.name], score, place)
+    rows = [
+        (arm.name, s.task, s.metric, _optional(s.value), _optional(s.stderr), _optional(s.chance)) for arm, s in scores
+    ]
+    return Figure(
+        key="evals",
+        title="Evaluation scores",
+        note="Bars: ± one standard error, over items and seeds. Dotted: chance.",
+        alt="; ".join(f"{r[0]} {r[1]} {r[2]}: {r[3]}" for r in rows),
+        drawing=figure,
+        table=frame_table(("arm", "task", "metric", "score", "standard error", "chance"), rows, 3),
+    )
+
+
+def _panels(panels: list[tuple[str, str]], arms: int) -> go.Figure:
+    """One row per task and metric, each with an axis of its own."""
+    frame = blank("", "")
+    titles = [f"{label(task)}: {label(metric)}" for task, metric in panels]
+    rows = len(panels)
+    height = 60 + rows * (76 + 30 * arms)
+    figure = make_subplots(rows=rows, cols=1, subplot_titles=titles, vertical_spacing=64 / height if rows > 1 else 0)
+    figure.update_layout(frame.layout)
+    figure.update_layout(height=height, showlegend=False)
+    figure.update_xaxes(frame.layout.xaxis)
+    figure.update_yaxes(frame.layout.yaxis)
+    figure.update_yaxes(type="category")
+    figure.update_annotations(font_size=13)
+    return figure
+
+
+def _score(figure: go.Figure, look: Look, score: Score, place: int) -> None:
+    bars = {"type": "data", "array": [score.stderr or 0], "color": look.colour, "thickness": 1.8}
+    figure.add_scatter(
+        x=[score.value],
+        y=[look.label],
+        error_x=bars,
+        mode="markers",
+        marker={"color": look.colour, "symbol": look.symbol, "size": 11},
+        hovertemplate="%{x:.4f}<extra></extra>",
+        row=place,
+        col=1,
+    )
+    if score.chance is not None:
+        figure.add_vline(x=score.chance, line=NEUTRAL, row=place, col=1)
+
+
+def _optional(value: float | None) -> str:
+    return words.NONE if value is None else f"{value:.4f}"

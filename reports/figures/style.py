@@ -1,0 +1,100 @@
+"""The look that all figures share, and text that is safe inside them."""
+
+from __future__ import annotations
+
+import html
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import plotly.graph_objects as go
+
+PALETTE = ("#2b83c6", "#e08214", "#139c78", "#c65a9e", "#cf4a1e", "#8a73d6", "#8f8a1c", "#5aa9dc")
+"""After Okabe and Ito, evened out in lightness so that each colour reads on white and on black."""
+DASHES = ("solid", "dash", "dot", "dashdot")
+SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "cross", "x", "star")
+GRID = "rgba(128,128,128,0.22)"
+LONGEST_LABEL = 28
+
+CONFIG: dict[str, Any] = {
+    "displaylogo": False,
+    "responsive": True,
+    "showSendToCloud": False,
+    "showLink": False,
+    "plotlyServerURL": "",
+    "modeBarButtonsToRemove": [
+        "sendDataToCloud",
+        "sendChartToCloud",
+        "select2d",
+        "lasso2d",
+        "autoScale2d",
+    ],
+}
+"""Without logo, upload or anything else that could leave the page."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """How one arm looks in every figure: never by colour alone."""
+
+    colour: str
+    dash: str
+    symbol: str
+    label: str
+    """Its name, safe and short, and no other arm's."""
+
+    def fill(self, opacity: float) -> str:
+        """The colour, see-through."""
+        red, green, blue = (int(self.colour[i : i + 2], 16) for i in (1, 3, 5))
+        return f"rgba({red},{green},{blue},{opacity})"
+
+
+def looks(arms: Sequence[str]) -> dict[str, Look]:
+    """One look per arm, by its place in the study, so that it is the same in all figures."""
+    shortened = Counter(label(arm) for arm in arms)
+    return {
+        arm: Look(
+            PALETTE[i % len(PALETTE)],
+            DASHES[(i // len(PALETTE)) % len(DASHES)],
+            SYMBOLS[i % len(SYMBOLS)],
+            label(arm) if shortened[label(arm)] == 1 else f"{label(arm)} ({i + 1})",
+        )
+        for i, arm in enumerate(arms)
+    }
+
+
+def label(text: str) -> str:
+    """Any text as plain text in a figure: Plotly reads a subset of HTML in every label.
+
+    Of a long one the middle is left out: grid cells that begin alike differ at the end.
+    """
+    half = LONGEST_LABEL // 2
+    short = text if len(text) <= LONGEST_LABEL else f"{text[:half]}…{text[-half + 1 :]}"
+    return html.escape(" ".join(short.split()), quote=False)
+
+
+def blank(x_title: str, y_title: str, height: int = 380) -> go.Figure:
+    """An empty figure with titled axes on a transparent ground; the page sets the text colour."""
+    axis = {
+        "gridcolor": GRID,
+        "zeroline": False,
+        "linecolor": GRID,
+        "automargin": True,
+        "title": {"standoff": 8, "font": {"size": 13}},
+    }
+    figure = go.Figure()
+    figure.update_layout(
+        template="none",
+        height=height,
+        margin={"l": 56, "r": 12, "t": 36, "b": 48},
+        paper_bgcolor="rgba(0,0,0,0)",
+        plot_bgcolor="rgba(0,0,0,0)",
+        font={"family": "system-ui, sans-serif", "size": 13, "color": "#333"},
+        hovermode="closest",
+        legend={"orientation": "h", "x": 0, "xanchor": "left", "y": 1.02, "yanchor": "bottom"},
+        modebar={"bgcolor": "rgba(0,0,0,0)", "orientation": "v"},
+    )
+    figure.update_xaxes(**axis, title_text=x_title)
+    figure.update_yaxes(**axis, title_text=y_title)
+    return figure

@@ -1,0 +1,197 @@
+"""Tables of text from a summary: for the terminal, and for the page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import polars as pl
+
+from reports import words
+from reports.findings import ArmSummary, StudySummary
+
+Rows = tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Text with a header; every column but the first `labels` is of numbers."""
+
+    columns: tuple[str, ...]
+    rows: Rows
+    labels: int = 1
+
+
+def closing_table(summary: StudySummary) -> Rows:
+    """Arm, loss, bits per byte, speed, memory and verdict; the header first."""
+    header = (
+        "arm",
+        "loss (nats)",
+        "difference",
+        "bits/byte",
+        "tokens/s",
+        "peak memory",
+        "KV bytes/token",
+        "verdict",
+    )
+    return (header, *(_closing_row(arm) for arm in summary.arms))
+
+
+def _closing_row(arm: ArmSummary) -> tuple[str, ...]:
+    return (
+        arm.name,
+        words.plus_minus(arm.loss),
+        words.difference(arm.comparison) if arm.comparison else words.NONE,
+        words.plus_minus(arm.bits_per_byte),
+        words.whole(arm.tokens_per_second.mean if arm.tokens_per_second else None),
+        words.size(arm.peak_memory_bytes.mean if arm.peak_memory_bytes else None),
+        words.whole(arm.kv_bytes_per_token),
+        arm.verdict,
+    )
+
+
+def arms_table(summary: StudySummary) -> Table:
+    """Everything that is known of each arm."""
+    columns = (
+        "arm",
+        "verdict",
+        "validation loss (nats/token)",
+        "difference from the baseline (nats/token)",
+        "p (Holm)",
+        "smallest detectable (nats/token)",
+        "bits per byte",
+        "training speed (tokens/s)",
+        "speed against the baseline",
+        "model FLOP utilisation",
+        "peak memory",
+        "KV cache (bytes/token)",
+        "seeds",
+    )
+    return Table(columns, tuple(_arm_row(arm) for arm in summary.arms), labels=2)
+
+
+def _arm_row(arm: ArmSummary) -> tuple[str, ...]:
+    found = arm.comparison
+    detectable = found.detectable_nats if found else None
+    speed = words.speed_change(found.speed_ratio) if found else ""
+    return (
+        arm.name,
+        arm.verdict,
+        words.plus_minus(arm.loss),
+        words.difference(found).removesuffix(" nats") if found else words.NONE,
+        words.p_value(found.p_holm) if found else words.NONE,
+        f"{detectable:.{words.decimals(detectable)}f}" if detectable else words.NONE,
+        words.plus_minus(arm.bits_per_byte),
+        words.whole(arm.tokens_per_second.mean if arm.tokens_per_second else None),
+        speed or words.NONE,
+        f"{100 * arm.mfu.mean:.1f} %" if arm.mfu else words.NONE,
+        words.size(arm.peak_memory_bytes.mean if arm.peak_memory_bytes else None),
+        words.whole(arm.kv_bytes_per_token),
+        _seed_count(arm),
+    )
+
+
+def _seed_count(arm: ArmSummary) -> str:
+    notes = [f"{len(seeds)} {word}" for seeds, word in ((arm.diverged, "diverged"), (arm.missing, "missing")) if seeds]
+    return ", ".join([str(len(arm.seeds)), *notes])
+
+
+def budgets_table(summary: StudySummary) -> Table:
+    """What each arm was given per run, and by how much it differs from the baseline."""
+    columns = ("arm", "FLOPs", "tokens", "steps", "parameters", "of them embeddings", "train time")
+    base = next(arm for arm in summary.arms if arm.name == summary.baseline).budget
+    return Table(
+        columns,
+        tuple(
+            (
+                arm.name,
+                _against(words.large(arm.budget.flops), arm.budget.flops, base.flops),
+                _against(words.count(arm.budget.tokens), arm.budget.tokens, base.tokens),
+                words.whole(arm.budget.steps),
+                _against(words.count(arm.budget.parameters), arm.budget.parameters, base.parameters),
+                words.count(arm.parameters_embedding),
+                _against(
+                    words.seconds(arm.budget.train_seconds),
+                    arm.budget.train_seconds,
+                    base.train_seconds,
+                ),
+            )
+            for arm in summary.arms
+        ),
+    )
+
+
+def _against(text: str, value: float | None, base: float | None) -> str:
+    """The text with the percentage by which the value differs from the baseline's, if at all."""
+    if not value or not base or abs(value / base - 1) < 5e-4:
+        return text
+    return f"{text} ({words.signed(100 * (value / base - 1), 1)} %)"
+
+
+def runs_table(summary: StudySummary) -> Table:
+    """One row for each run that the study asked for, whatever became of it."""
+    columns = (
+        "arm",
+        "run",
+        "status",
+        "seed",
+        "loss",
+        "bits per byte",
+        "training loss",
+        "steps",
+        "tokens",
+        "tokens/s",
+        "peak memory",
+        "gradient norm",
+        "spikes",
+        "training time",
+        "wall time",
+    )
+    rows = tuple(_run_row(row) for row in summary.runs.iter_rows(named=True))
+    return Table(columns, rows, labels=3)
+
+
+def _run_row(run: dict[str, float | str | None]) -> tuple[str, ...]:
+    def number(name: str) -> float | None:
+        value = run[name]
+        return value if isinstance(value, int | float) else None
+
+    status = f"{run['status']}: {run['reason']}" if run["reason"] else str(run["status"])
+    return (
+        str(run["arm"]),
+        str(run["digest"])[:12],
+        status,
+        str(run["seed"]),
+        *(_fixed(number(name), 4) for name in ("loss", "bits_per_byte", "train_loss")),
+        *(words.whole(number(name)) for name in ("steps", "tokens", "tokens_per_second")),
+        words.size(number("peak_memory_bytes")),
+        _fixed(number("grad_norm"), 2),
+        words.whole(number("grad_norm_spikes")),
+        words.seconds(number("train_seconds")),
+        words.seconds(number("wall_seconds")),
+    )
+
+
+def _fixed(value: float | None, digits: int) -> str:
+    return words.NONE if value is None else f"{value:.{digits}f}"
+
+
+def edits_table(summary: StudySummary) -> Table:
+    """The exact edits that make each arm out of the base model."""
+    rows = tuple((arm.name, path, value) for arm in summary.arms for path, value in (arm.edits or (("(none)", ""),)))
+    return Table(("arm", "path", "value"), rows, labels=3)
+
+
+def environment_table(summary: StudySummary) -> Table:
+    rows = tuple((key, ", ".join(values)) for key, values in summary.environment)
+    return Table(("what", "value"), rows, labels=2)
+
+
+def frame_table(columns: Iterable[str], rows: Iterable[Iterable[str]], labels: int = 1) -> Table:
+    return Table(tuple(columns), tuple(tuple(row) for row in rows), labels)
+
+
+def statuses(runs: pl.DataFrame) -> str:
+    """`8 finished, 1 diverged`."""
+    counts = runs.group_by("status").len().sort("len", "status", descending=[True, False])
+    return ", ".join(f"{n} {status}" for status, n in counts.iter_rows())

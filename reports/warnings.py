@@ -1,0 +1,125 @@
+"""What a reader must know before believing a study: gaps, divergence, unlike machines, odd bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import polars as pl
+
+from reports.collect import Collected
+
+BUDGET_TOLERANCE = 0.01
+BYTES_TOLERANCE = 0.01
+
+
+def find(data: Collected) -> tuple[str, ...]:
+    """All warnings, the gravest first."""
+    checks = (_diverged, _missing, _few_seeds, _unlike, _unmatched, _dirty, _cache, _unmeasured)
+    return tuple(text for check in checks for text in check(data))
+
+
+def environment(data: Collected) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Each key of the runs' environments and numerics, with its distinct values."""
+    seen: dict[str, dict[str, None]] = {}
+    for found in data.environments.values():
+        for key, value in found.items():
+            seen.setdefault(key, {})[str(value)] = None
+    for key in ("dtype", "matmul", "data"):
+        seen[key] = dict.fromkeys(data.runs[key].drop_nulls().unique(maintain_order=True))
+    return tuple((key, tuple(values)) for key, values in seen.items() if values)
+
+
+def _diverged(data: Collected) -> Iterator[str]:
+    for arm, runs in _by_arm(data):
+        gone = runs.filter(status="diverged")
+        if gone.height:
+            reasons = "; ".join(dict.fromkeys(gone["reason"].fill_null("no reason recorded")))
+            others = gone.height < runs.height
+            flattered = " Its averages are over the other seeds, which flatters it." if others else ""
+            yield f"{arm}: {gone.height} of {runs.height} seeds diverged ({_seeds(gone)}: {reasons}).{flattered}"
+
+
+def _missing(data: Collected) -> Iterator[str]:
+    for arm, runs in _by_arm(data):
+        gone = runs.filter(pl.col("status").is_in(["absent", "partial"]))
+        if gone.height:
+            yield f"{arm}: {gone.height} of {runs.height} runs have no result ({_seeds(gone)})."
+
+
+def _few_seeds(data: Collected) -> Iterator[str]:
+    finished = [runs.filter(status="finished").height for _, runs in _by_arm(data)]
+    if finished and max(finished) == 1:
+        yield "One seed per arm: the scatter over seeds is unknown, so no difference can be told."
+
+
+def _unlike(data: Collected) -> Iterator[str]:
+    watched = {
+        "device": "speeds and memory do not compare",
+        "threads": "speeds do not compare",
+        "torch": "losses may differ in the last digits, speeds more",
+        "python": "data and speed may differ",
+        "ablate": "the runs were trained by different versions of this project",
+        "git_commit": "the runs were trained by different commits of this project",
+        "dtype": "losses and speeds do not compare",
+        "matmul": "losses may differ in the last digits, speeds more",
+    }
+    for key, values in environment(data):
+        if len(values) > 1 and key in watched:
+            yield f"The runs differ in {key} ({', '.join(sorted(values))}): {watched[key]}."
+
+
+def _unmatched(data: Collected) -> Iterator[str]:
+    matched = data.study["matched"]
+    used = {arm["name"]: _used(arm, matched) for arm in data.study["arms"]}
+    base = used.get(data.study["baseline"])
+    for name, amount in used.items():
+        if amount and base and abs(amount / base - 1) > BUDGET_TOLERANCE:
+            yield f"{name}: {matched} differ from the baseline's by {100 * (amount / base - 1):+.1f} %."
+
+
+def _used(arm: dict[str, Any], matched: str) -> float | None:
+    amounts = {
+        "flops": arm["tokens"] * arm["flops_per_token"],
+        "tokens": arm["tokens"],
+        "parameters": arm["parameters"],
+    }
+    return amounts.get(matched)
+
+
+def _dirty(data: Collected) -> Iterator[str]:
+    if any(found.get("git_dirty") for found in data.environments.values()):
+        yield "Some runs were trained from a working tree with uncommitted changes."
+
+
+def _cache(data: Collected) -> Iterator[str]:
+    cache = data.measures.filter(kind="cache").drop_nulls(["declared_bytes", "allocated_bytes"])
+    off = (pl.col("allocated_bytes") - pl.col("declared_bytes")).abs()
+    wrong = cache.filter(off > BYTES_TOLERANCE * pl.col("declared_bytes"))
+    for arm in dict.fromkeys(wrong["arm"]):
+        row = wrong.filter(arm=arm).row(0, named=True)
+        yield (
+            f"{arm}: the cache declared {row['declared_bytes']:,.0f} bytes at context "
+            f"{row['context']}, batch {row['batch']}, but allocated {row['allocated_bytes']:,.0f}."
+        )
+
+
+def _unmeasured(data: Collected) -> Iterator[str]:
+    gone = data.measures.drop_nulls("reason").unique(["arm", "kind", "context", "batch"], maintain_order=True)
+    for (arm, kind), points in gone.group_by("arm", "kind", maintain_order=True):
+        where = "; ".join(f"context {c}, batch {b}" for c, b in points.select("context", "batch").iter_rows())
+        yield f"{arm}: {kind} was not measured at {where} ({points['reason'][0]})."
+
+
+def _by_arm(data: Collected) -> Iterator[tuple[str, pl.DataFrame]]:
+    for arm in data.study["arms"]:
+        yield arm["name"], data.runs.filter(arm=arm["name"])
+
+
+def _seeds(runs: pl.DataFrame) -> str:
+    return _listed("seed", runs["seed"])
+
+
+def _listed(noun: str, values: Iterable[object]) -> str:
+    texts = [str(value) for value in values]
+    return f"{noun}{'s' if len(texts) > 1 else ''} {', '.join(texts)}"

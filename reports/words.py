@@ -1,0 +1,209 @@
+"""Numbers and findings in words. Every number carries its unit; ± is half a 95 % interval."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime
+
+from reports.findings import ArmSummary, Comparison, StudySummary
+from reports.statistics import ALPHA, Estimate
+
+NONE = "–"
+MATCHED = {"flops": "FLOPs", "parameters": "parameters", "tokens": "tokens", "seconds": "seconds"}
+
+
+def decimals(scale: float | None, most: int = 4) -> int:
+    """Decimals that show two significant digits of `scale`; three where it is not known."""
+    if not scale:
+        return 3
+    return min(most, max(0, 1 - math.floor(math.log10(abs(scale)))))
+
+
+def signed(value: float, digits: int) -> str:
+    """`+0.012`, `−0.012`, `0.000`: with a true minus, and no sign on what rounds to zero."""
+    text = f"{abs(value):.{digits}f}"
+    sign = "" if float(text) == 0 else "+" if value > 0 else "−"
+    return sign + text
+
+
+def plus_minus(value: Estimate | None) -> str:
+    """`2.310 ± 0.012`, or the bare mean where there is no interval."""
+    if value is None:
+        return NONE
+    if value.half_width is None:
+        return f"{value.mean:.3f}"
+    digits = decimals(value.half_width)
+    return f"{value.mean:.{digits}f} ± {value.half_width:.{digits}f}"
+
+
+def count(value: float | None) -> str:
+    """`5.80 M`: three significant digits with a decimal prefix."""
+    if value is None:
+        return NONE
+    for unit, scale in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if abs(value) >= scale:
+            return f"{_three(value / scale)} {unit}"
+    return _three(value)
+
+
+def large(value: float | None) -> str:
+    """`1.00 × 10^13` in superscripts: for FLOPs."""
+    if value is None:
+        return NONE
+    mantissa, exponent = f"{value:.2e}".split("e")
+    return f"{mantissa} × 10{str(int(exponent)).translate(SUPERSCRIPTS)}"
+
+
+SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def size(value: float | None) -> str:
+    """Bytes with a binary prefix: `1.50 MiB`."""
+    if value is None:
+        return NONE
+    for unit, scale in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if abs(value) >= scale:
+            return f"{_three(value / scale)} {unit}"
+    return f"{value:.0f} B"
+
+
+def seconds(value: float | None) -> str:
+    return NONE if value is None else f"{value:,.1f} s" if value < 1000 else f"{value:,.0f} s"
+
+
+def moment(text: str) -> str:
+    """`2026-01-01 00:00 UTC`, from ISO 8601."""
+    return datetime.fromisoformat(text).astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def whole(value: float | None) -> str:
+    """`12,345`."""
+    return NONE if value is None else f"{value:,.0f}"
+
+
+def p_value(p: float | None) -> str:
+    if p is None:
+        return NONE
+    return "p < 0.0001" if p < 1e-4 else f"p = {p:.2g}"
+
+
+def _three(value: float) -> str:
+    """Three significant digits without an exponent."""
+    digits = max(0, 2 - math.floor(math.log10(abs(value)))) if value else 0
+    return f"{value:,.{min(digits, 3)}f}"
+
+
+def speed_change(ratio: Estimate | None) -> str:
+    """`3 % slower`; a ratio whose interval holds 1 is said to be within the noise."""
+    if ratio is None:
+        return ""
+    change = 100 * (ratio.mean - 1)
+    if abs(change) < 0.1:
+        return "equally fast"
+    text = f"{abs(change):.{0 if abs(change) >= 2 else 1}f} % {'faster' if change > 0 else 'slower'}"
+    if ratio.low is not None and not ratio.excludes(1):
+        return f"{text} (within the noise)"
+    return text
+
+
+def bytes_change(ratio: float | None) -> str:
+    """Of the KV cache: `the same KV cache`, `4× smaller KV cache`."""
+    if ratio is None or not ratio:
+        return ""
+    if math.isclose(ratio, 1, rel_tol=5e-3):
+        return "the same KV cache"
+    factor, word = (ratio, "larger") if ratio > 1 else (1 / ratio, "smaller")
+    return f"{factor:.3g}× {word} KV cache"
+
+
+def difference(comparison: Comparison) -> str:
+    """`−0.012 ± 0.004 nats`."""
+    value = comparison.difference
+    if value is None:
+        return NONE
+    digits = decimals(value.half_width)
+    mean = signed(value.mean, digits)
+    return f"{mean} ± {value.half_width:.{digits}f} nats" if value.half_width else f"{mean} nats"
+
+
+def matched(summary: StudySummary) -> str:
+    return f"at equal {MATCHED.get(summary.matched, summary.matched)}"
+
+
+def sentence(summary: StudySummary, arm: ArmSummary) -> str:
+    """One arm's finding: difference with interval, costs, verdict and what could have been seen."""
+    comparison = arm.comparison
+    if comparison is None:
+        return f"the baseline: {plus_minus(arm.loss)} nats per token over {_seeds(len(arm.seeds))}."
+    if arm.verdict == "diverged":
+        return f"diverged in {_seeds(len(arm.diverged))} and finished in none."
+    if comparison.difference is None:
+        return f"{arm.verdict}: no seed finished in both {arm.name} and {summary.baseline}."
+    costs = [
+        speed_change(comparison.speed_ratio),
+        bytes_change(comparison.kv_ratio),
+    ]
+    said = ", ".join(
+        filter(None, [f"{difference(comparison)} {matched(summary)}", *costs]),
+    )
+    return f"{said}; {arm.verdict}{_ground(summary, arm, comparison)}"
+
+
+def _ground(summary: StudySummary, arm: ArmSummary, comparison: Comparison) -> str:
+    """Why the verdict is what it is."""
+    pairs = _seeds(len(comparison.seeds))
+    if arm.verdict == "cannot tell":
+        if len(comparison.seeds) == 1:
+            return f" with {pairs}."
+        return f": all {pairs} give the same difference, so they are not independent repeats."
+    tested = f"{pairs}, {p_value(comparison.p_holm)}"
+    if arm.verdict != "inconclusive":
+        return f" ({tested})."
+    if comparison.p_holm is not None and comparison.p_holm < ALPHA:
+        shaky = arm if arm.diverged else next(other for other in summary.arms if other.name == summary.baseline)
+        return f" ({tested}), because {_seeds(len(shaky.diverged))} of {shaky.name} diverged."
+    smallest = comparison.detectable_nats
+    if smallest is None:
+        return f" ({tested})."
+    return f" ({tested}): a true difference of {_nats(smallest)} would have shown with 80 % probability."
+
+
+def _nats(value: float) -> str:
+    return f"{value:.{decimals(value)}f} nats"
+
+
+def _seeds(n: int) -> str:
+    return f"{n} seed{'' if n == 1 else 's'}"
+
+
+def headline(summary: StudySummary) -> str:
+    """The answer to the study's question, as far as it can be told."""
+    by = {
+        verdict: [arm.name for arm in summary.arms if arm.verdict == verdict]
+        for verdict in ("better", "worse", "inconclusive", "cannot tell", "diverged")
+    }
+    parts = []
+    if by["better"]:
+        parts.append(f"{_and(by['better'])} reached a lower loss than {summary.baseline}")
+    if by["worse"]:
+        parts.append(f"{_and(by['worse'])} reached a higher loss than {summary.baseline}")
+    if by["diverged"]:
+        parts.append(f"{_and(by['diverged'])} diverged")
+    if by["inconclusive"]:
+        parts.append(f"{_and(by['inconclusive'])}: inconclusive against {summary.baseline}")
+    if by["cannot tell"]:
+        parts.append(f"{_and(by['cannot tell'])}: cannot be told from {summary.baseline}")
+    return "; ".join(parts) + "." if parts else "There is nothing to compare yet."
+
+
+def _and(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def noise(summary: StudySummary) -> str:
+    """The noise floor: how far seeds scatter."""
+    loss, paired = summary.noise.loss_sd, summary.noise.difference_sd
+    if loss is None:
+        return "Seed noise unknown: no arm has two finished seeds."
+    text = f"Seed noise: the loss scatters by {_nats(loss)} (standard deviation over seeds)"
+    return f"{text}." if paired is None else f"{text}, paired differences by {_nats(paired)}."

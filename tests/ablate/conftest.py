@@ -1,0 +1,107 @@
+"""A corpus small enough to learn in a second, and the requests that train on it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import zoo
+from ablate.numerics import enforce
+from ablate.training.spec import TrainSpec
+
+
+class TinyCorpus:
+    """The pattern 0 1 2 … 15 over and over: the next token follows from the last."""
+
+    vocab_size = 16
+
+    def batch(self, step: int, *, batch: int, context: int, seed: int) -> np.ndarray[Any, Any]:
+        starts = np.random.default_rng((seed, step)).integers(self.vocab_size, size=(batch, 1))
+        return (starts + np.arange(context + 1)) % self.vocab_size
+
+    def validation(self, context: int) -> tuple[np.ndarray[Any, Any], int]:
+        starts = np.arange(6)[:, None]
+        return (starts + np.arange(context + 1)) % self.vocab_size, 6 * context
+
+
+@pytest.fixture(autouse=True)
+def _settings_restored():
+    """One thread, and torch's settings as they were afterwards."""
+    threads, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+    torch.set_float32_matmul_precision(precision)
+    torch.set_flush_denormal(False)
+
+
+@pytest.fixture
+def corpus() -> TinyCorpus:
+    return TinyCorpus()
+
+
+@pytest.fixture
+def numerics():
+    return enforce("cpu", "float32")
+
+
+def identity_of(*, steps: int = 20, seed: int = 0, model: dict | None = None, **train: Any) -> dict:
+    """A run.json of a tiny model."""
+    spec = zoo.parse({"vocab_size": 16, "d_model": 16, "n_layers": 1, **(model or {})})
+    settings = TrainSpec.model_validate({"context": 16, "batch": 4, "lr": 0.01, **train})
+    body = {
+        "schema": 1,
+        "seed": seed,
+        "model": spec.dump(),
+        "train": settings.model_dump(mode="json"),
+        "steps": steps,
+        "data": {"digest": "tiny"},
+        "numerics": enforce("cpu", settings.dtype).identity(),
+    }
+    digest = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()[:16]
+    return {**body, "digest": digest}
+
+
+@pytest.fixture
+def identity():
+    return identity_of
+
+
+STUDY = """
+question: Does the placement of norms matter?
+baseline: pre
+base: {preset: small, d_model: 16, n_layers: 1}
+arms:
+  post: {block.norm_placement: post}
+seeds: 2
+data: {source: files, paths: ["texts/*.txt"], tokenizer: bytes, validation_tokens: 256}
+train: {context: 32, batch: 4, lr: 1e-2}
+budget: {tokens: 2560}
+measure: null
+evals: null
+"""
+
+
+@pytest.fixture(scope="session")
+def study(tmp_path_factory) -> Path:
+    """A study of 2 arms × 2 seeds × 20 steps, with its texts beside it."""
+    folder = tmp_path_factory.mktemp("study")
+    (folder / "texts").mkdir()
+    words = np.random.default_rng(0).choice(["norm", "scale", "residual", "stream", "head"], (40, 60))
+    for number, text in enumerate(words):
+        (folder / "texts" / f"{number}.txt").write_text(" ".join(text))
+    (folder / "tiny.yaml").write_text(STUDY)
+    return folder / "tiny.yaml"
+
+
+def metrics_without_clock(path: Path) -> list[dict[str, Any]]:
+    """The records of a metrics file, without what the clock says."""
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    clock = {"seconds", "tokens_per_second"}
+    return [{k: v for k, v in record.items() if k not in clock} for record in records]

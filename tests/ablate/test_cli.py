@@ -1,0 +1,128 @@
+"""The command line itself: start-up, help, versions, mistakes; and the zoo's catalogue."""
+
+import json
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import zoo
+from ablate.cli import COMMANDS, main
+from ablate.commands import print_table
+
+ROOT = Path(__file__).parents[2]
+HEAVY = {"torch", "pydantic", "polars", "rich", "plotly", "numpy", "ruamel", "lm_eval", "zoo", "reports"}
+
+
+def test_help_loads_nothing_heavy_and_names_every_command():
+    code = (
+        "import sys; from ablate.cli import main\ntry: main(['--help'])\nfinally: print(*sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    loaded = {name.partition(".")[0] for name in done.stderr.split()}
+    assert loaded & HEAVY == set()
+    assert all(f"    {command} " in done.stdout for command in COMMANDS)
+
+
+@pytest.mark.parametrize("flag", ["-V", "--version"])
+def test_the_version_is_that_of_the_project(flag, capsys):
+    with pytest.raises(SystemExit) as end:
+        main([flag])
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert end.value.code == 0
+    assert capsys.readouterr().out == f"ablate {declared}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["rnu"], "unknown command 'rnu' (did you mean 'run'?)"),
+        (["frobnicate"], "unknown command 'frobnicate': one of run, plan"),
+        (["run"], "STUDY.yaml"),
+        (["run", "x.yaml", "--workers", "0"], "'0' is not a whole number from 1"),
+        ([], "COMMAND"),
+    ],
+)
+def test_a_mistake_is_one_line_and_status_2(arguments, words, capsys):
+    with pytest.raises(SystemExit) as end:
+        main(arguments)
+    out, err = capsys.readouterr()
+    assert (end.value.code, out) == (2, "")
+    assert words in err
+    assert len(err.splitlines()) == 1
+
+
+def test_the_catalogue_has_every_variant_with_its_paper(capsys):
+    assert main(["zoo", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert set(document) == {"variants", "presets"}
+    rope = next(entry for entry in document["variants"]["positions"] if entry["name"] == "rope")
+    assert rope["paper"] == "arXiv:2104.09864"
+    files = {path.stem for path in (ROOT / "zoo" / "positions").glob("[!_]*.py")}
+    assert {entry["name"] for entry in document["variants"]["positions"]} == files
+
+
+def test_presets_say_what_is_in_them(capsys):
+    main(["zoo", "--json"])
+    rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)["presets"]}
+    llama3 = rows["llama3"]
+    assert (llama3["norm"], llama3["placement"], llama3["position"]) == ("rmsnorm", "pre", "rope")
+    assert llama3["parameters"] == 8_030_261_248  # as on the model's card
+    assert llama3["topology"] == "serial"
+    assert "kv_heads=8" in llama3["tricks"]
+    assert set(llama3) == {
+        "name", "year", "norm", "placement", "topology", "position", "activation", "tricks",
+        "parameters", "published_parameters", "source",
+    }  # fmt: skip
+    command_a = rows["command_a"]
+    assert (command_a["topology"], command_a["position"]) == ("parallel", "rope, nope")
+    assert "window=4096 in 48 of 64 layers" in command_a["tricks"]
+
+
+def test_a_preset_that_cannot_be_built_is_listed_with_what_is_claimed_of_it(capsys):
+    main(["zoo", "--json"])
+    gpt4 = next(row for row in json.loads(capsys.readouterr().out)["presets"] if row["name"] == "gpt4")
+    assert (gpt4["activation"], gpt4["norm"], gpt4["parameters"]) == ("swiglu", None, None)
+    assert main(["zoo", "gpt4"]) == 2
+    assert "gpt4' cannot be built" in capsys.readouterr().err
+
+
+def test_the_table_marks_what_is_assumed(capsys):
+    main(["zoo"])
+    lines = capsys.readouterr().out.splitlines()
+    gpt4 = next(line.split() for line in lines if "gpt4" in line)
+    assert gpt4 == ["gpt4", "2023", "swiglu*", "–", "–"]
+    llama3 = next(line.split() for line in lines if "llama3" in line)
+    assert llama3[1:7] == ["2024", "rmsnorm", "serial", "pre", "rope", "swiglu"]
+
+
+def test_a_preset_is_shown_small(capsys):
+    assert main(["zoo", "palm", "--small", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["model"]["d_model"] == 64
+    assert document["parameters"] < 1e6
+
+
+def test_one_preset_is_shown_in_full(capsys):
+    assert main(["zoo", "llama3", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert zoo.parse(document["model"]).digest == zoo.load("llama3").digest
+
+
+def test_one_variant_is_shown_with_its_settings(capsys):
+    assert main(["zoo", "rope"]) == 0
+    out = capsys.readouterr().out
+    assert "Su et al. 2021" in out
+    assert "base: 10000" in out
+
+
+def test_a_table_too_wide_for_the_terminal_is_turned_on_its_side(capsys, monkeypatch):
+    rows = [("arm", *(f"column {i}" for i in range(9))), ("pre", *"123456789"), ("post", *"abcdefghi")]
+    monkeypatch.setattr("ablate.commands.PIPE_WIDTH", 60)
+    print_table(rows)
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.split() == ["arm", "pre", "post"] for line in lines)
+    assert any(line.split() == ["column", "8", "9", "i"] for line in lines)
+    assert max(map(len, lines)) <= 60

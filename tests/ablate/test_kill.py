@@ -1,0 +1,160 @@
+"""Killing `ablate run` at any moment, running two at once, runs that fail: with the real pool of processes."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from ablate.cli import main
+from ablate.store import Store
+from tests.ablate.conftest import metrics_without_clock
+
+ROOT = Path(__file__).parents[2]
+SETTINGS = ("--set", "budget.tokens=12800", "--set", "seeds=1", "--checkpoint-seconds", "0")
+
+
+def arguments(study, store):
+    return ["run", str(study), "--store", str(store), *SETTINGS]
+
+
+def start(study, store):
+    """The command with its pool, in processes of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "ablate", *arguments(study, store), "--json"],
+        cwd=ROOT,
+        env=os.environ | {"TEST_STORE": str(store)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def go_on(study, store):
+    """The same command to its end, in this process, which is quicker."""
+    return main([*arguments(study, store), "--engine", "inprocess"])
+
+
+def finish(process):
+    out, err = process.communicate(timeout=120)
+    return process.returncode, out, err
+
+
+def workers(store):
+    """Fork servers and workers of a command, known by a variable that they inherit."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (folder / "cmdline").read_bytes().split(b"\0")
+            if b"ablate.forkserver" in words and str(store) in (folder / "environ").read_text():
+                found.append(int(folder.name))
+        except OSError:
+            continue  # it ended meanwhile
+    return found
+
+
+def outcome(store):
+    """What a run ends with, without clocks: metrics and weights by digest."""
+    return {
+        digest: (
+            metrics_without_clock(Store(store).metrics_path(digest)),
+            (Store(store).model_dir(digest) / "weights.safetensors").read_bytes(),
+        )
+        for digest in Store(store).runs()
+    }
+
+
+@pytest.fixture(scope="module")
+def undisturbed(study, tmp_path_factory):
+    store = tmp_path_factory.mktemp("undisturbed") / "runs"
+    assert go_on(study, store) == 0
+    return outcome(store)
+
+
+def wait_until(condition, seconds=60.0):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_workers_end_with_their_killed_parent_and_the_study_goes_on(study, undisturbed, tmp_path):
+    store = tmp_path / "runs"
+    process = start(study, store)
+    wait_until(lambda: list(store.glob("*/state.pt")))
+    assert workers(store)
+    process.kill()
+    process.communicate()
+    wait_until(lambda: not workers(store), seconds=2.0)
+    assert not list(store.glob("*/result.json")), "the kill came too late to test anything"
+    assert go_on(study, store) == 0
+    assert outcome(store) == undisturbed
+
+
+def test_two_commands_at_once_do_not_train_a_run_twice(study, undisturbed, tmp_path):
+    store = tmp_path / "runs"
+    both = [start(study, store), start(study, store)]
+    begun = defaultdict(set)
+    while any(process.poll() is None for process in both):
+        for path in store.glob("*/metrics.ndjson"):
+            begun[path.parent.name].add(path.stat().st_ino)  # training begins by replacing this file
+        time.sleep(0.005)
+    for process in both:
+        status, out, err = finish(process)
+        assert status == 0, err
+        assert json.loads(out)["failed"] == 0  # one document and nothing else
+    assert {len(files) for files in begun.values()} == {1}
+    assert outcome(store) == undisturbed
+
+
+def test_a_failed_run_is_named_and_the_others_end(study, undisturbed, tmp_path):
+    store = Store(tmp_path / "runs")
+    broken, whole = sorted(undisturbed)
+    store.run_dir(broken).mkdir(parents=True)
+    store.state_path(broken).write_bytes(b"not a checkpoint")
+    status, out, err = finish(start(study, store.root))
+    assert status == 1
+    document = json.loads(out)
+    assert (document["trained"], document["failed"]) == (1, 1)
+    run = next(run for run in document["runs"] if run["digest"] == broken)
+    assert run["status"] == "failed"
+    assert f"failed: {run['arm']}, seed {run['seed']}:" in err
+    assert "Traceback" not in err
+    assert "Traceback" in store.error_path(broken).read_text()
+    assert store.status(whole) == "finished"
+
+
+def test_ctrl_c_saves_the_state_and_says_how_to_go_on(study, undisturbed, tmp_path):
+    store = tmp_path / "runs"
+    process = start(study, store)
+    wait_until(lambda: list(store.glob("*/state.pt")))
+    process.send_signal(signal.SIGINT)
+    status, out, err = finish(process)
+    assert (status, out) == (130, "")
+    assert "goes on from here" in err
+    assert "Traceback" not in err
+    assert not workers(store)
+    assert go_on(study, store) == 0
+    assert outcome(store) == undisturbed
+
+
+@pytest.mark.slow
+def test_ten_kills_at_random_moments(study, undisturbed, tmp_path):
+    store = tmp_path / "runs"
+    moments = random.Random(0)
+    kills = 0
+    while kills < 10:
+        process = start(study, store)
+        time.sleep(moments.uniform(0.2, 6.0))
+        if process.poll() is None:
+            os.kill(process.pid, signal.SIGKILL)
+        process.communicate()
+        kills += 1
+    assert go_on(study, store) == 0
+    assert outcome(store) == undisturbed

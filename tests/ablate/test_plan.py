@@ -1,0 +1,187 @@
+"""Plans against arithmetic done by hand."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import zoo
+from ablate.data import DataIdentity
+from ablate.documents import plan_json, plan_rows, study_document
+from ablate.plan import Plan, canonical_model, make_plan
+from ablate.study import load_study
+
+DATA = DataIdentity("d" * 32, 257, {})
+
+# D 8, one layer, H 2 of d 4, F 16, V 257 tied, T 4, batch 2.
+STUDY = """question: Fewer kv heads?
+source: by hand
+baseline: mha
+base: {preset: small, d_model: 8, n_layers: 1, block.mixer.heads: 2, block.ffn.d_ff: 16}
+arms: {mqa: {block.mixer.kv_heads: 1}}
+seeds: 2
+train: {context: 4, batch: 2}
+budget: {flops: 1e6}
+measure: {contexts: [2, 8]}
+"""
+EMBEDDING = 257 * 8
+FFN = 3 * 8 * 16
+GAINS = 3 * 8
+MHA = 4 * 8 * 8
+MQA = 2 * 8 * 8 + 2 * 8 * 4
+SCORES = 4 * 2 * 4 * 2.5  # QKᵀ and AV: 2·2 FLOPs × H × d × the mean of 1, 2, 3 and 4 keys
+
+
+def flops_per_token(attention: int) -> float:
+    return 3 * (2 * (attention + FFN + EMBEDDING) + SCORES)
+
+
+def plan_of(tmp_path: Path, text: str = STUDY, *sets: str, **given: Any) -> Plan:
+    path = tmp_path / "by_hand.yaml"
+    path.write_text(text, encoding="utf-8")
+    return make_plan(load_study(path, "cpu", sets), **{"data": DATA, **given})
+
+
+def test_steps_follow_from_the_arm_s_own_flops(tmp_path: Path) -> None:
+    mha, mqa = plan_of(tmp_path).arms
+    assert (mha.parameters, mha.parameters_embedding) == (EMBEDDING + FFN + GAINS + MHA, EMBEDDING)
+    assert mqa.parameters == mha.parameters - MHA + MQA
+    assert (mha.flops_per_token, mqa.flops_per_token) == (flops_per_token(MHA), flops_per_token(MQA))
+    assert (mha.steps, mqa.steps) == (round(1e6 / flops_per_token(MHA) / 8), round(1e6 / flops_per_token(MQA) / 8))
+    assert mha.tokens == mha.steps * 8
+    assert mha.flops == pytest.approx(1e6, rel=0.5 / mha.steps)
+
+
+def test_a_budget_of_tokens_gives_every_arm_the_same_steps(tmp_path: Path) -> None:
+    arms = plan_of(tmp_path, STUDY, "budget.tokens=84").arms
+    assert [arm.steps for arm in arms] == [10, 10]  # 84 / 8 = 10.5, halves to even
+    assert [arm.matched for arm in arms] == ["tokens", "tokens"]
+    assert arms[1].differs["tokens"] == 0.0
+    assert arms[1].differs["flops"] == pytest.approx(100 * (flops_per_token(MQA) / flops_per_token(MHA) - 1))
+    assert arms[1].differs["parameters"] == pytest.approx(100 * (MQA - MHA) / (EMBEDDING + FFN + GAINS + MHA))
+
+
+def test_cache_bytes_are_declared_per_context_in_the_training_dtype(tmp_path: Path) -> None:
+    mha, mqa = plan_of(tmp_path).arms
+    assert mha.cache_bytes == tuple((n, 2 * 2 * 4 * 4 * n) for n in (2, 4, 8, 16))  # K and V, H·d, 4 bytes
+    assert (mha.kv_bytes_per_token, mqa.kv_bytes_per_token) == (64, 32)
+    assert plan_of(tmp_path, STUDY, "train.dtype=bfloat16").arms[0].kv_bytes_per_token == 32
+    windowed = plan_of(tmp_path, STUDY, "base.block.mixer.window=2").arms[0]
+    assert windowed.kv_bytes_per_token == 64 * 2 / 4
+
+
+def test_runs_come_seed_by_seed(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path)
+    assert [(run.arm, run.seed) for run in plan.runs] == [("mha", 0), ("mqa", 0), ("mha", 1), ("mqa", 1)]
+    assert len({run.digest for run in plan.runs}) == 4
+
+
+def test_an_identity_is_run_json_and_its_digest_that_of_the_resolved_model(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path)
+    run, arm = plan.runs[0], plan.arms[0]
+    assert set(run.identity) == {"schema", "digest", "seed", "model", "train", "steps", "data", "numerics"}
+    assert run.identity["numerics"] == {"device": "cpu", "dtype": "float32", "matmul": "medium"}
+    assert run.identity["data"] == {"digest": DATA.digest}
+    assert zoo.parse(run.identity["model"]).digest == arm.spec.digest
+    hashed = {key: value for key, value in run.identity.items() if key != "digest"} | {"model": arm.spec.resolve()}
+    text = json.dumps(hashed, sort_keys=True, separators=(",", ":"))
+    assert run.digest == run.identity["digest"] == hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["base.block.ffn.d_ff=24", "train.lr=1e-3", "train.batch=1", "budget.flops=2e6", "base.z_loss=1e-4", "seeds=[7]"],
+)
+def test_what_changes_a_result_changes_the_digest(change: str, tmp_path: Path) -> None:
+    before, after = plan_of(tmp_path), plan_of(tmp_path, STUDY, change)
+    assert before.runs[0].digest != after.runs[0].digest
+
+
+def test_data_and_numerics_change_the_digest(tmp_path: Path) -> None:
+    digests = {
+        plan_of(tmp_path, STUDY, **given).runs[0].digest
+        for given in ({}, {"data": DataIdentity("e" * 32, 257, {})}, {"device": "cuda"}, {"matmul": "highest"})
+    }
+    assert len(digests) == 4
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "base.block.ffn.d_ff=2x",
+        "base.block.mixer.kv_heads=2",
+        "train.lr=0.003",
+        "question=Other?",
+        "baseline=other",
+        "measure=null",
+        "evals.limit=3",
+        "base.vocab_size=257",
+    ],
+)
+def test_spelling_names_and_measurements_do_not(change: str, tmp_path: Path) -> None:
+    before, after = plan_of(tmp_path), plan_of(tmp_path, STUDY, change)
+    assert before.runs[0].digest == after.runs[0].digest
+    assert before.runs[0].identity == after.runs[0].identity
+
+
+def test_editing_one_arm_leaves_the_other_s_runs_alone(tmp_path: Path) -> None:
+    before, after = plan_of(tmp_path), plan_of(tmp_path, STUDY, "arms.mqa.block.norm_placement=post")
+    assert before.arms[0].runs == after.arms[0].runs
+    assert not {run.digest for run in before.arms[1].runs} & {run.digest for run in after.arms[1].runs}
+
+
+def test_patterns_of_blocks_have_one_spelling() -> None:
+    blocks = {"local": {"mixer.window": 4}, "same": {"mixer": {"window": 4}}, "unused": {"ffn": "relu"}}
+    one = zoo.load("small", n_layers=4, blocks=blocks, pattern=["local", "block"])
+    other = zoo.load("small", n_layers=4, blocks=blocks, pattern=["same", "block", "local", "block"])
+    assert canonical_model(one) == canonical_model(other)
+    assert zoo.parse(canonical_model(one)).resolve() == one.resolve()
+
+
+def test_the_vocabulary_follows_the_data(tmp_path: Path) -> None:
+    assert {arm.spec.vocab_size for arm in plan_of(tmp_path).arms} == {257}
+    assert plan_of(tmp_path, STUDY, "base.vocab_size=300").arms[0].spec.vocab_size == 300
+
+
+def test_the_study_document_is_the_store_s(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path)
+    document = study_document(plan, datetime(2026, 1, 2, tzinfo=UTC))
+    assert json.loads(json.dumps(document)) == document
+    assert document["created"] == "2026-01-02T00:00:00+00:00"
+    assert (document["name"], document["scale"], document["source"]) == ("by_hand", "cpu", STUDY)
+    assert (document["baseline"], document["budget"], document["matched"]) == ("mha", {"flops": 1e6}, "flops")
+    assert [arm["name"] for arm in document["arms"]] == ["mha", "mqa"]
+    assert document["arms"][1]["edits"] == {"block.mixer.kv_heads": 1}
+    assert document["arms"][0]["runs"] == [{"digest": run.digest, "seed": run.seed} for run in plan.arms[0].runs]
+    assert document["arms"][0]["cache_bytes"][0] == {"context": 2, "bytes": 128}
+    assert (document["measure"], document["evals"]) == (plan.measure_digest, plan.evals_digest)
+    nothing = study_document(plan_of(tmp_path, STUDY, "measure=null", "evals=null"))
+    assert (nothing["measure"], nothing["evals"]) == (None, None)
+
+
+def test_plan_json_has_what_is_promised_and_time_only_from_a_speed(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path)
+    promised = {
+        "parameters",
+        "parameters_embedding",
+        "flops_per_token",
+        "tokens",
+        "steps",
+        "kv_bytes_per_token",
+        "estimated_seconds",
+        "matched",
+        "differs",
+    }
+    document = plan_json(plan, flops_per_second=1e6, utilisation=0.25)
+    assert all(promised <= set(arm) for arm in document["arms"])
+    assert len(document["runs"]) == 4
+    assert document["arms"][0]["estimated_seconds"] == pytest.approx(plan.arms[0].flops / 250_000)
+    assert plan_json(plan)["arms"][0]["estimated_seconds"] is None
+    rows = plan_rows(plan, flops_per_second=1e6)
+    assert [row[0] for row in rows] == ["arm", "mha", "mqa"]
+    assert {len(row) for row in rows} == {len(rows[0])}

@@ -1,0 +1,261 @@
+"""`ablate run` on a tiny study: what is trained, what is reused, what is said. Runs in this process."""
+
+import json
+import shutil
+
+import pytest
+
+from ablate.cli import main
+from ablate.store import Store
+
+
+def ablate(capsys, *arguments):
+    """Exit status, standard output and standard error of a command."""
+    status = main([str(argument) for argument in arguments])
+    return (status, *capsys.readouterr())
+
+
+def run_json(capsys, study, store, *arguments):
+    status, out, _ = ablate(capsys, "run", study, "--store", store, "--engine", "inprocess", "--json", *arguments)
+    return status, json.loads(out)
+
+
+@pytest.fixture(scope="module")
+def trained(study, tmp_path_factory):
+    """A store in which the tiny study is done."""
+    store = tmp_path_factory.mktemp("trained") / "runs"
+    assert main(["run", str(study), "--store", str(store), "--engine", "inprocess"]) == 0
+    return store
+
+
+@pytest.fixture
+def copy(trained, tmp_path):
+    return shutil.copytree(trained, tmp_path / "runs")
+
+
+def result_times(store):
+    return {path: path.stat().st_mtime_ns for path in sorted(store.glob("*/result.json"))}
+
+
+def test_a_study_ends_with_results_and_a_report(trained):
+    store = Store(trained)
+    document = store.read_study("tiny", "cpu") or store.read_study("tiny", "gpu")
+    runs = [run for arm in document["arms"] for run in arm["runs"]]
+    assert len(runs) == 4
+    for run in runs:
+        result = store.read_result(run["digest"])
+        assert result["status"] == "finished"
+        assert (result["steps"], result["tokens"]) == (20, 2560)
+        assert result["flops"] == result["flops_per_token"] * 2560
+        assert result["bits_per_byte"] < 8
+        assert result["peak_memory_bytes"] > 10_000_000
+        assert 0 < result["mfu"] < 1
+        assert {f.name for f in store.model_dir(run["digest"]).iterdir()} == {
+            "spec.json",
+            "weights.safetensors",
+            "tokenizer.json",
+        }
+        assert not store.state_path(run["digest"]).exists()
+    assert len(list(trained.glob("studies/tiny-*/report.html"))) == 1
+
+
+def test_the_second_time_nothing_is_trained(study, copy, capsys):
+    before = result_times(copy)
+    status, document = run_json(capsys, study, copy)
+    assert status == 0
+    assert (document["trained"], document["reused"], document["failed"]) == (0, 4, 0)
+    assert result_times(copy) == before
+
+
+def test_only_the_arm_that_changes_is_trained(study, copy, capsys):
+    before = result_times(copy)
+    status, document = run_json(capsys, study, copy, "--set", "arms.post.block.norm=layernorm")
+    assert status == 0
+    assert (document["trained"], document["reused"]) == (2, 2)
+    after = result_times(copy)
+    assert before.items() <= after.items()
+    trained = {path.parent.name for path in after.keys() - before.keys()}
+    assert trained == {r["digest"] for r in document["runs"] if r["arm"] == "post"}
+
+
+def test_one_more_seed_trains_that_seed(study, copy, capsys):
+    _, document = run_json(capsys, study, copy, "--set", "seeds=3")
+    assert (document["trained"], document["reused"]) == (2, 4)
+
+
+def test_the_json_document_has_what_others_rely_on(study, copy, capsys):
+    _, document = run_json(capsys, study, copy)
+    assert document["study"] == "tiny"
+    assert document["report"].endswith("report.html")
+    assert {"digest", "arm", "seed", "status"} <= document["runs"][0].keys()
+    baseline, post = document["arms"]
+    assert post["edits"] == {"block.norm_placement": "post"}
+    assert {
+        "name",
+        "edits",
+        "seeds",
+        "loss",
+        "loss_interval",
+        "bits_per_byte",
+        "tokens_per_second",
+        "peak_memory_bytes",
+        "kv_bytes_per_token",
+        "parameters",
+        "flops_per_token",
+        "evals",
+        "verdict",
+    } <= post.keys()
+    low, high = baseline["loss_interval"]
+    assert low < baseline["loss"] < high
+
+
+def test_a_measurement_asked_for_later_is_made_without_training(study, copy, capsys):
+    before = result_times(copy)
+    edit = "measure={contexts: [16], batches: [1], seconds: 0.01}"
+    status, document = run_json(capsys, study, copy, "--set", edit)
+    assert (status, document["trained"]) == (0, 0)
+    assert result_times(copy) == before
+    assert len(list(copy.glob("*/measure-*.json"))) == 4
+
+
+def test_an_arm_that_diverges_is_a_result(study, tmp_path, capsys):
+    edits = ("--set", "arms.post.train.lr=1e6", "--set", "arms.post.train.grad_clip=null")
+    status, document = run_json(capsys, study, tmp_path / "runs", *edits, "--set", "seeds=1")
+    assert (status, document["trained"], document["failed"]) == (0, 2, 0)
+    assert {r["arm"]: r["status"] for r in document["runs"]} == {"pre": "finished", "post": "diverged"}
+    assert document["arms"][1]["verdict"] == "diverged"
+
+
+def test_the_closing_table_and_the_report_are_on_standard_output(study, copy, capsys):
+    status, out, err = ablate(capsys, "run", study, "--store", copy)
+    assert status == 0
+    assert "post" in out
+    assert out.rstrip().endswith("report.html")
+    assert "4 in the store already" in err
+
+
+def test_report_renders_again_from_the_store(copy, capsys):
+    (report,) = copy.glob("studies/*/report.html")
+    report.unlink()
+    status, out, _ = ablate(capsys, "report", report.parent)
+    assert (status, out.strip()) == (0, str(report))
+    assert report.exists()
+
+
+def test_plan_says_what_would_run_and_writes_nothing(study, tmp_path, capsys):
+    status, out, _ = ablate(capsys, "plan", study, "--store", tmp_path / "runs", "--json")
+    document = json.loads(out)
+    assert status == 0
+    assert [run["reused"] for run in document["runs"]] == [False] * 4
+    assert {
+        "parameters",
+        "parameters_embedding",
+        "flops_per_token",
+        "tokens",
+        "steps",
+        "kv_bytes_per_token",
+        "estimated_seconds",
+        "matched",
+        "differs",
+    } <= document["arms"][0].keys()
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["run", "missing.yaml"], "missing.yaml"),
+        (["run", "{study}", "--set", "train.lrr=1"], "did you mean 'lr'?"),
+        (["run", "{study}", "--engine", "ryay"], "unknown engine 'ryay'"),
+        (["plan", "{study}", "--scale", "smok"], "smok"),
+        (["report", "nowhere"], "nowhere"),
+        (["eval", "0123"], "no such run"),
+        (["zoo", "lama3"], "did you mean 'llama3'?"),
+    ],
+)
+def test_bad_input_is_one_message_and_status_2(study, tmp_path, monkeypatch, capsys, arguments, words):
+    monkeypatch.chdir(tmp_path)
+    status, out, err = ablate(capsys, *(a.replace("{study}", str(study)) for a in arguments))
+    assert (status, out) == (2, "")
+    assert words in err
+    assert len(err.strip().splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+TASK = """task: mine
+custom_dataset: !function evals.tasks.heldout.passages
+dataset_kwargs: {passages: COUNT, passage_bytes: 64}
+test_split: test
+output_type: loglikelihood_rolling
+doc_to_text: ""
+doc_to_target: text
+metric_list: [{metric: bits_per_byte, aggregation: bits_per_byte, higher_is_better: false}]
+"""
+
+
+@pytest.mark.parametrize("way", [["--tasks", "mine", "--include", "tasks"], ["--tasks", "tasks/mine.yaml"]])
+def test_a_task_of_ones_own_is_scored_again_when_it_is_edited(copy, capsys, monkeypatch, way):
+    monkeypatch.chdir(copy.parent)
+    file = copy.parent / "tasks" / "mine.yaml"
+    file.parent.mkdir()
+    digest = sorted(path.parent.name for path in copy.glob("*/result.json"))[0]
+    for count in (2, 3):
+        file.write_text(TASK.replace("COUNT", str(count)))
+        status, out, _ = ablate(capsys, "eval", digest, "--store", copy, "--json", *way)
+        assert (status, json.loads(out)["tasks"]["mine"]["bits_per_byte"]["items"]) == (0, count)
+
+
+def test_task_folders_start_from_the_study(study, tmp_path, capsys, monkeypatch):
+    copied = shutil.copy(study, tmp_path / "own.yaml")
+    shutil.copytree(study.parent / "texts", tmp_path / "texts")
+    (tmp_path / "tasks").mkdir()
+    (tmp_path / "tasks" / "mine.yaml").write_text(TASK)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    edits = ("--set", "evals.include=[tasks]", "--set", "evals.tasks=[mine, tasks/mine.yaml]")
+    status, _, err = ablate(capsys, "plan", copied, *edits)
+    assert (status, err) == (0, "")
+
+
+def test_a_store_that_cannot_be_one_is_one_message(study, tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    for root in (tmp_path / "file", "/proc/nowhere"):
+        status, out, err = ablate(capsys, "run", study, "--store", root, "--engine", "inprocess")
+        assert (status, out) == (2, "")
+        assert str(root) in err.splitlines()[-1]
+        assert "Traceback" not in err
+
+
+def test_damage_in_the_store_is_named(study, copy, capsys):
+    digests = sorted(path.parent.name for path in copy.glob("*/result.json"))
+    (copy / digests[0] / "model" / "weights.safetensors").write_bytes(b"short")
+    status, _, err = ablate(capsys, "eval", digests[0], "--store", copy)
+    assert status == 2
+    assert err.splitlines()[-1].endswith(f"is damaged: remove {copy / digests[0]}, and it is trained again")
+    (copy / digests[1] / "result.json").unlink()
+    (copy / digests[1] / "state.pt").write_bytes(b"junk")
+    status, _, err = ablate(capsys, "run", study, "--store", copy, "--engine", "inprocess")
+    assert status == 2
+    assert err.splitlines()[-1].endswith("state.pt is damaged: remove it, and the run begins again")
+
+
+def test_ctrl_c_at_any_moment_is_one_line(study, tmp_path, capsys, monkeypatch):
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("ablate.commands._running.prepare", interrupted)
+    status, _, err = ablate(capsys, "run", study, "--store", tmp_path / "runs", "--engine", "inprocess")
+    assert (status, err.splitlines()[-1]) == (130, "ablate: stopped. The same command goes on from here.")
+
+
+def test_eval_scores_a_stored_run_once(copy, capsys):
+    digest = sorted(path.parent.name for path in copy.glob("*/result.json"))[0]
+    command = ("eval", digest[:8], "--store", copy, "--tasks", "heldout_text", "--limit", "2", "--json")
+    status, out, _ = ablate(capsys, *command)
+    first = json.loads(out)
+    assert status == 0
+    assert first["tasks"]["heldout_text"]["bits_per_byte"]["value"] > 0
+    (path,) = copy.glob("*/evals-*.json")
+    written = path.stat().st_mtime_ns
+    assert json.loads(ablate(capsys, *command)[1]) == first
+    assert path.stat().st_mtime_ns == written

@@ -1,0 +1,171 @@
+"""Training one run on a corpus that can be learnt."""
+
+import math
+
+import pytest
+import torch
+
+from ablate.stop import Interrupted
+from ablate.store import Store
+from ablate.training.checkpoint import Place
+from ablate.training.divergence import Watch, final_reason
+from ablate.training.loop import Step, bits_per_byte, train, validate
+from ablate.training.session import Session
+from tests.ablate.conftest import metrics_without_clock
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store(tmp_path)
+
+
+def run(store, identity, corpus, numerics, **options):
+    session = Session(store, identity, corpus, numerics, **options)
+    return session, session.run()
+
+
+def test_the_loss_falls_from_that_of_guessing(store, identity, corpus, numerics):
+    document = identity(steps=40, lr=0.03, model={"tie_embeddings": False})
+    _, ending = run(store, document, corpus, numerics)
+    metrics = store.read_metrics(document["digest"])
+    losses = metrics["loss"].drop_nulls()
+    assert losses[0] == pytest.approx(math.log(16), abs=1e-6)  # an untied head starts at zero
+    assert losses[-1] < 0.5 * losses[0]
+    assert ending.status == "finished"
+    assert metrics["validation_loss"].drop_nulls()[-1] == ending.place.validation_loss
+
+
+def test_every_step_is_logged_once_with_its_rate(store, identity, corpus, numerics):
+    document = identity(steps=10, warmup=0.0, schedule="constant", validate_every=0.5)
+    run(store, document, corpus, numerics)
+    records = metrics_without_clock(store.metrics_path(document["digest"]))
+    assert [r["step"] for r in records if "loss" in r] == list(range(1, 11))
+    assert [r["step"] for r in records if "validation_loss" in r] == [0, 5, 10]
+    assert {r["lr"] for r in records if "lr" in r} == {0.01}
+    assert records[-1]["tokens"] == 10 * 4 * 16
+
+
+def test_the_same_seed_gives_the_same_bits(tmp_path, identity, corpus, numerics):
+    document = identity(steps=12)
+    sessions = [run(Store(tmp_path / name), document, corpus, numerics)[0] for name in "ab"]
+    first, second = (metrics_without_clock(s.store.metrics_path(document["digest"])) for s in sessions)
+    assert first == second
+    for a, b in zip(*(s.model.parameters() for s in sessions), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_another_seed_gives_other_values(tmp_path, identity, corpus, numerics):
+    losses = []
+    for seed in (0, 1):
+        _, ending = run(Store(tmp_path), identity(seed=seed), corpus, numerics)
+        losses.append(ending.place.validation_loss)
+    assert losses[0] != losses[1]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_run_stopped_at_any_step_ends_with_the_same_bits(tmp_path, identity, corpus, numerics, dtype):
+    document = identity(steps=9, dtype=dtype, validate_every=0.3)
+    whole, _ = run(Store(tmp_path / "whole"), document, corpus, numerics)
+    store = Store(tmp_path / "stopped")
+    stops = iter([False, True] * 9)
+    interruptions = 0
+    while True:
+        try:
+            session, ending = run(store, document, corpus, numerics, stop=lambda: next(stops))
+        except Interrupted:
+            interruptions += 1
+            continue
+        break
+    assert interruptions == 4
+    assert ending.status == "finished"
+    paths = (s.metrics_path(document["digest"]) for s in (whole.store, store))
+    first, second = map(metrics_without_clock, paths)
+    assert first == second
+    for a, b in zip(whole.model.parameters(), session.model.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_metrics_after_the_saved_state_are_written_once(tmp_path, identity, corpus, numerics):
+    """As after a kill: the state is of step 2, the metrics have gone on to step 4."""
+    store, document = Store(tmp_path), identity(steps=6)
+    stops = iter([False, True, *[False] * 9])
+    with pytest.raises(Interrupted):
+        run(store, document, corpus, numerics, stop=lambda: next(stops))
+    for step in (3, 4):
+        store.append_metrics(document["digest"], {"step": step, "loss": 99.0, "lr": 1.0})
+    run(store, document, corpus, numerics)
+    metrics = store.read_metrics(document["digest"])
+    assert metrics["loss"].drop_nulls().max() < 5
+    assert metrics.filter(metrics["lr"].is_not_null())["step"].to_list() == [1, 2, 3, 4, 5, 6]
+
+
+def test_state_is_saved_as_often_as_asked(tmp_path, identity, corpus, numerics):
+    document = identity(steps=3)
+    for seconds, saved in ((3600.0, False), (0.0, True)):
+        store = Store(tmp_path / str(saved))
+        run(store, document, corpus, numerics, checkpoint_seconds=seconds)
+        assert store.state_path(document["digest"]).exists() is saved
+
+
+def test_a_far_too_large_learning_rate_is_a_result(store, identity, corpus, numerics):
+    document = identity(steps=60, lr=1e6, warmup=0.0, grad_clip=None)
+    _, ending = run(store, document, corpus, numerics)
+    assert ending.status == "diverged"
+    assert ending.reason
+    assert ending.place.step <= 60
+
+
+def step(number: int, loss: float, grad_norm: float = 1.0) -> Step:
+    return Step(number, 0, 0.0, loss, 0.1, grad_norm, 1.0)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_what_is_not_finite_has_diverged_at_once(bad):
+    assert "loss" in str(Watch(warmup=5).reason(step(1, bad)))
+    assert "gradient" in str(Watch(warmup=5).reason(step(1, 2.0, bad)))
+
+
+def test_a_loss_above_its_start_counts_only_after_warmup_and_when_it_stays_there():
+    watch = Watch(warmup=2, window=3)
+    losses = [5.0, 9.0, 9.0, 6.0, 4.0, 6.0, 6.0]
+    assert [watch.reason(step(i, loss)) for i, loss in enumerate(losses, 1)] == [None] * 7
+    assert "above its start (5.000)" in str(watch.reason(step(8, 6.0)))
+
+
+def test_a_run_that_learnt_nothing_has_diverged():
+    assert final_reason(start=3.0, end=2.9) is None
+    assert "3.100" in str(final_reason(start=3.0, end=3.1))
+    assert "nan" in str(final_reason(start=3.0, end=math.nan))
+
+
+def test_validation_is_the_mean_over_all_targets_however_they_are_cut():
+    windows = torch.arange(5 * 4).reshape(5, 4)
+
+    def loss(tokens, _targets):
+        return tokens.float().mean(), tokens.float().mean()
+
+    expected = windows[:, :-1].double().mean().item()
+    for batch in (1, 2, 5, 9):
+        assert validate(loss, windows, batch, torch.enable_grad) == pytest.approx(expected)
+
+
+def test_bits_per_byte_of_a_uniform_guess_over_bytes_is_eight():
+    assert bits_per_byte(math.log(256), tokens=100, n_bytes=100) == pytest.approx(8.0)
+    assert bits_per_byte(math.log(256), tokens=100, n_bytes=400) == pytest.approx(2.0)
+
+
+def test_place_is_all_that_a_session_resumes_from():
+    assert Place() == Place(step=0, seconds=0.0)
+
+
+def test_training_step_speed(benchmark, identity, corpus, numerics, store):
+    session = Session(store, identity(steps=10**6), corpus, numerics)
+    steps = train(
+        session.loss,
+        session.optimizer,
+        lambda _: torch.zeros(4, 17, dtype=torch.int64),
+        session.spec,
+        10**6,
+        numerics.autocast,
+    )
+    assert benchmark(next, steps).step >= 1

@@ -1,0 +1,113 @@
+"""The studies that ship: every scale can be planned, fits the schema, and asks what its name says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from ablate.data import DataIdentity
+from ablate.plan import Plan, make_plan
+from ablate.schema import study_schema
+from ablate.study import load_study
+from ablate.yamlfile import parse_yaml, read_yaml
+
+FOLDER = Path(__file__).parents[2] / "studies"
+STUDIES = sorted(path.stem for path in FOLDER.glob("*.yaml"))
+
+
+def plan_of(name: str, scale: str, *sets: str) -> Plan:
+    study = load_study(FOLDER / f"{name}.yaml", scale, sets)
+    vocabulary = study.data.tokenizer.vocabulary(study.folder)
+    return make_plan(study, data=DataIdentity("0" * 32, vocabulary, {}))
+
+
+@pytest.fixture(scope="module")
+def schema() -> jsonschema.Draft202012Validator:
+    jsonschema.Draft202012Validator.check_schema(study_schema())
+    return jsonschema.Draft202012Validator(study_schema())
+
+
+def test_the_five_questions_are_there() -> None:
+    assert {"norm_placement", "ffn_activation", "rope_base", "gqa_groups", "swa_nope"} <= set(STUDIES)
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_scale_can_be_planned(name: str) -> None:
+    smoke, cpu, gpu = (plan_of(name, scale) for scale in ("smoke", "cpu", "gpu"))
+    assert max(arm.flops for arm in smoke.arms) < 1e11  # seconds
+    assert all(len(arm.runs) == 3 for arm in cpu.arms)
+    assert all(3e5 < arm.parameters < 8e5 for arm in cpu.arms)
+    assert all(30e6 < arm.parameters < 125e6 for arm in gpu.arms)
+    assert all(1e17 <= arm.flops <= 1e18 for arm in gpu.arms)
+    assert {arm.train.dtype for arm in gpu.arms} == {"bfloat16"}
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_arms_spend_the_same_to_within_a_step(name: str) -> None:
+    for arm in plan_of(name, "cpu").arms:
+        assert abs(arm.flops / 1.5e12 - 1) <= 0.5 / arm.steps + 1e-9
+        assert abs(arm.differs["flops"]) < 1
+
+
+def test_gated_and_ungated_activations_have_the_same_parameters() -> None:
+    for scale in ("cpu", "gpu"):
+        assert all(abs(arm.differs["parameters"]) < 0.1 for arm in plan_of("ffn_activation", scale).arms)
+
+
+@pytest.mark.parametrize("scale", ["smoke", "cpu", "gpu"])
+def test_the_cache_shrinks_by_exactly_the_kv_heads(scale: str) -> None:
+    mha, *others = plan_of("gqa_groups", scale).arms
+    assert [mha.kv_bytes_per_token / arm.kv_bytes_per_token for arm in others] == [2, 4, 8]
+
+
+@pytest.mark.parametrize("scale", ["smoke", "cpu", "gpu"])
+def test_windows_and_positions_are_where_the_arms_say(scale: str) -> None:
+    arms = {arm.name: arm.spec.layers for arm in plan_of("swa_nope", scale).arms}
+    windows = {name: [layer.mixer.window is not None for layer in layers[:4]] for name, layers in arms.items()}
+    every_fourth = [True, True, True, False]
+    assert windows == {"full": [False] * 4, "swa": [True] * 4, "swa_nope": every_fourth, "swa_rope": every_fourth}
+    positions = {name: [layer.mixer.position.kind for layer in layers[:4]] for name, layers in arms.items()}
+    assert positions["swa_nope"] == ["rope", "rope", "rope", "nope"]
+    assert set(positions["full"] + positions["swa"] + positions["swa_rope"]) == {"rope"}
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_the_schema_accepts_the_studies(name: str, schema: jsonschema.Draft202012Validator) -> None:
+    assert not list(schema.iter_errors(read_yaml(FOLDER / f"{name}.yaml").data))
+
+
+NESTED = """question: Q?
+base: {preset: small, d_model: 64, block: {norm: layernorm, mixer.kv_heads: 2}}
+arms:
+  post: {block.norm_placement: post, block.ffn: {kind: relu, d_ff: 4x}, train.lr: 1e-3}
+  other: {blocks.x: {ffn: relu}, blocks.x.mixer.window: 3, block.mixer: {position: nope}}
+budget: {flops: 1e12}
+grid: {train.warmup: [0, 0.1]}
+scales: {cpu: {base.n_layers: 3, base: {d_model: 32}, arms.post.block.norm: rmsnorm, train: {lr: 1}, seeds: [4]}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("norm_placement", "norm_placment"),
+        ("relu, d_ff", "relu, d_f"),
+        ("d_ff: 4x", "d_ff: 4y"),
+        ("kv_heads: 2", "kv_heads: two"),
+        ("train.warmup", "train.warmupp"),
+        ("base.n_layers", "base.n_layer"),
+        ("norm: layernorm", "norm: off"),
+        ("small", "smal"),
+        ("flops: 1e12", "flops: many"),
+        ("seeds: [4]", "seeds: [4, 4]"),
+        ("train.lr: 1e-3", "train.lr: fast"),
+        ("question", "qestion"),
+    ],
+)
+def test_the_schema_checks_nested_and_dotted_edits(
+    right: str, wrong: str, schema: jsonschema.Draft202012Validator
+) -> None:
+    assert not list(schema.iter_errors(parse_yaml(NESTED, "f").data))
+    assert list(schema.iter_errors(parse_yaml(NESTED.replace(right, wrong), "f").data))

@@ -1,0 +1,141 @@
+"""Reading studies: scales, settings, arms and grids."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import zoo
+from ablate.study import Study, default_scale, load_study
+
+STUDY = """question: Does it matter?
+source: somebody
+baseline: pre
+base: {preset: small, d_model: 64, block: {mixer: {heads: 4}}}
+arms:
+  post: {block.norm_placement: post}
+  slow: {train: {lr: 1e-4}, train.warmup: 0}
+seeds: [3, 5]
+train: {context: 32, lr: 1e-3}
+budget: {flops: 1e10}
+data: {source: stdlib, tokenizer: {kind: bpe, vocab_size: 512}, validation_fraction: 0.1}
+scales:
+  tiny:
+    base.d_model: 32
+    base: {block: {mixer.kv_heads: 2}}
+    train.batch: 2
+    budget: {tokens: 4e4}
+    seeds: 1
+    arms.post.block.norm: layernorm
+  other: {data: {source: files, paths: x.txt}}
+"""
+
+
+@pytest.fixture
+def load(tmp_path: Path):  # type: ignore[no-untyped-def]
+    path = tmp_path / "some_study.yaml"
+
+    def read(text: str = STUDY, scale: str = "cpu", *sets: str) -> Study:
+        path.write_text(text, encoding="utf-8")
+        return load_study(path, scale, sets)
+
+    return read
+
+
+def test_a_study_is_its_sections_and_its_arms_baseline_first(load) -> None:  # type: ignore[no-untyped-def]
+    study = load()
+    assert (study.name, study.scale, study.question, study.source) == (
+        "some_study",
+        "cpu",
+        "Does it matter?",
+        "somebody",
+    )
+    assert study.text == STUDY
+    assert [arm.name for arm in study.arms] == ["pre", "post", "slow"]
+    assert study.seeds == (3, 5)
+    assert (study.budget.kind, study.budget.flops) == ("flops", 1e10)
+    base = zoo.load("small", d_model=64)
+    assert [arm.model for arm in study.arms] == [base, base.edit({"block.norm_placement": "post"}), base]
+    assert [arm.train.lr for arm in study.arms] == [1e-3, 1e-3, 1e-4]
+    assert study.arms[2].edits == {"train.lr": 1e-4, "train.warmup": 0}
+
+
+def test_a_scale_edits_the_whole_study_and_a_setting_comes_last(load) -> None:  # type: ignore[no-untyped-def]
+    study = load(STUDY, "tiny", "train.batch=4", "arms.post.d_model=16")
+    assert study.arms[0].model == zoo.load("small", **{"d_model": 32, "block.mixer.kv_heads": 2})
+    assert study.arms[1].model.d_model == 16
+    assert study.arms[1].model.block.norm.kind == "layernorm"
+    assert (study.train.batch, study.train.context) == (4, 32)
+    assert (study.budget.kind, study.budget.tokens) == ("tokens", 40_000)
+    assert study.seeds == (0,)
+
+
+def test_a_new_budget_replaces_the_old_one(load) -> None:  # type: ignore[no-untyped-def]
+    assert load(STUDY, "cpu", "budget.tokens=1e5").budget.tokens == 100_000
+
+
+def test_another_source_keeps_what_all_sources_have(load) -> None:  # type: ignore[no-untyped-def]
+    data = load(STUDY, "other").data
+    assert (data.source, data.tokenizer.vocab_size, data.validation_fraction) == ("files", 512, 0.1)
+    assert load(STUDY, "other", "data.source=stdlib").data == load().data
+
+
+def test_a_setting_is_yaml_1_2(load) -> None:  # type: ignore[no-untyped-def]
+    study = load(STUDY, "cpu", "seeds=[7]", "train.lr=2e-3", "measure=null", "train.grad_clip=~", "question=off")
+    assert (study.seeds, study.train.lr, study.measure, study.train.grad_clip) == ((7,), 2e-3, None, None)
+    assert study.question == "off"
+
+
+def test_the_vocabulary_is_the_tokenizer_s_unless_given(load) -> None:  # type: ignore[no-untyped-def]
+    assert not load().vocabulary_given
+    assert load(STUDY, "cpu", "base.vocab_size=1000").vocabulary_given
+
+
+def test_without_a_gpu_the_scale_is_cpu(load, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert default_scale() == "cpu"
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    assert default_scale() == "gpu"
+    assert load(STUDY, "gpu").arms == load().arms
+
+
+def test_a_grid_crosses_every_arm_and_its_neutral_cell_is_the_arm(load) -> None:  # type: ignore[no-untyped-def]
+    text = STUDY.replace("  slow: {train: {lr: 1e-4}, train.warmup: 0}\n", "")
+    text += "grid: {train.lr: [5e-4, 1e-3], block.ffn.d_ff: [8/3x, 4x]}\n"
+    arms = load(text).arms
+    assert [arm.name for arm in arms] == [
+        "pre",
+        "pre+lr=0.0005",
+        "pre+lr=0.0005+d_ff=4x",
+        "pre+d_ff=4x",
+        "post+lr=0.0005",
+        "post+lr=0.0005+d_ff=4x",
+        "post",
+        "post+d_ff=4x",
+    ]
+    cell = {arm.name: arm for arm in arms}["post+lr=0.0005+d_ff=4x"]
+    assert cell.train.lr == 5e-4
+    assert cell.model == zoo.load("small", **{"d_model": 64, "block.norm_placement": "post", "block.ffn.d_ff": "4x"})
+    assert cell.edits == {"block.norm_placement": "post", "train.lr": 5e-4, "block.ffn.d_ff": "4x"}
+
+
+def test_a_grid_without_the_base_s_value_still_has_the_baseline_first(load) -> None:  # type: ignore[no-untyped-def]
+    text = STUDY.replace("  slow: {train: {lr: 1e-4}, train.warmup: 0}\n", "") + "grid: {train.lr: [5e-4, 2e-3]}\n"
+    assert [arm.name for arm in load(text).arms] == [
+        "pre",
+        "pre+lr=0.0005",
+        "pre+lr=0.002",
+        "post+lr=0.0005",
+        "post+lr=0.002",
+    ]
+
+
+def test_a_grid_alone_is_a_study(load) -> None:  # type: ignore[no-untyped-def]
+    text = "question: Q?\nbase: {preset: small}\nbudget: {tokens: 1e6}\ngrid: {block.mixer.kv_heads: [4, 2, 1]}\n"
+    assert [arm.name for arm in load(text).arms] == ["base", "base+kv_heads=2", "base+kv_heads=1"]
+
+
+def test_nested_and_dotted_grids_are_the_same(load) -> None:  # type: ignore[no-untyped-def]
+    head = "question: Q?\nbase: {preset: small}\nbudget: {tokens: 1e6}\n"
+    assert load(head + "grid: {train: {lr: [1e-3]}}\n").arms == load(head + "grid: {train.lr: [1e-3]}\n").arms

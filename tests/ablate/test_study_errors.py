@@ -1,0 +1,287 @@
+"""Malformed studies: each gives one readable line with the file, the position, the path and the reason.
+
+Positions are those of the words in the text below, counted by hand: `@` marks the place that the message must name,
+and is taken out before the study is read.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ablate.data import DataIdentity
+from ablate.plan import make_plan
+from ablate.study import StudyError, load_study
+
+HEAD = """question: Does it matter?
+baseline: pre
+base: {preset: small, d_model: 64, block.ffn.d_ff: 4x}
+arms:
+  post: {block.norm_placement: post}
+budget: {flops: 1e12}
+"""
+
+
+def arm(text: str) -> str:
+    """The study with one more arm."""
+    return HEAD.replace("budget:", f"  x: {text}\nbudget:")
+
+
+def place_of(marked: str) -> tuple[str, str]:
+    """The text without its mark, and `line:column` of it."""
+    before, mark, after = marked.partition("@")
+    assert mark, "every case marks a place"
+    return before + after, f"{before.count(chr(10)) + 1}:{len(before) - before.rfind(chr(10))}"
+
+
+CASES = {
+    # the file
+    "empty": ("@", "the file is empty"),
+    "comments only": ("@# nothing\n", "the file is empty"),
+    "a list": ("@- question\n", "expected a map"),
+    "a tab": (HEAD + "train:\n@\tlr: 1\n", "not YAML: a tab where only spaces may indent"),
+    "an open bracket": (HEAD + "seeds: [1, 2\n@", "not YAML: expected ',' or ']'"),
+    "a duplicate key": (HEAD + "@question: Again?\n", "question: given twice (first on line 1)"),
+    "a tag": (HEAD + "seeds: @!!python/name:os.system 3\n", "seeds: tags are not allowed here"),
+    # unknown keys, at each level
+    "top level": (HEAD + "@trian: {}\n", "trian: unknown key (did you mean 'train'?)"),
+    "train": (HEAD + "train: {@bacth: 3}\n", "train.bacth: unknown key (did you mean 'batch'?)"),
+    "data": (HEAD + "data: {source: stdlib, @validation_fractoin: 0.1}\n", "did you mean 'validation_fraction'?"),
+    "tokenizer": (
+        HEAD + "data: {source: stdlib, tokenizer: {kind: bpe, @vocabsize: 512}}\n",
+        "data.tokenizer.vocabsize: unknown key (did you mean 'vocab_size'?)",
+    ),
+    "measure": (HEAD + "measure: {@contxts: [64]}\n", "measure.contxts: unknown key (did you mean 'contexts'?)"),
+    "evals": (HEAD + "evals: {@task: []}\n", "evals.task: unknown key (did you mean 'tasks'?)"),
+    "budget": (HEAD.replace("flops", "@flop"), "budget.flop: unknown key (did you mean 'flops'?)"),
+    "base": (HEAD.replace("d_model", "@d_modle"), "base.d_modle: unknown key (did you mean 'd_model'?)"),
+    "arm": (
+        arm("{@block.norm_placment: post}"),
+        "arms.x.block.norm_placment: unknown key (did you mean 'norm_placement'?)",
+    ),
+    "arm, nested": (
+        arm("{block: {mixer: {@kv_head: 2}}}"),
+        "arms.x.block.mixer.kv_head: unknown key (did you mean 'kv_heads'?)",
+    ),
+    "arm, part of another kind": (
+        arm("{block.ffn: {kind: gelu, @dff: 4x}}"),
+        "arms.x.block.ffn.dff: unknown key (did you mean 'd_ff'?)",
+    ),
+    "arm, train": (arm("{train: {@lrr: 1}}"), "arms.x.train.lrr: unknown key (did you mean 'lr'?)"),
+    "scale": (HEAD + "scales: {cpu: {@base.d_modle: 32}}\n", "scales.cpu.base.d_modle: unknown key"),
+    "scale not taken": (HEAD + "scales: {smoke: {@trian.lr: 1}}\n", "scales.smoke.trian.lr: unknown key"),
+    # wrong types, and the traps of YAML 1.1
+    "lr: fast": (HEAD + "train: {lr: @fast}\n", "train.lr: must be a number, not 'fast'"),
+    "lr as text": (HEAD + "train: {lr: @'1e-3'}\n", "train.lr: must be a number, not '1e-3'"),
+    "batch as a fraction": (HEAD + "train: {batch: @1.5}\n", "train.batch: must be a whole number, not 1.5"),
+    "compile: yes": (HEAD + "train: {compile: @yes}\n", "train.compile: must be true or false, not 'yes'"),
+    "seeds: two": (HEAD + "seeds: @two\n", "seeds: expected how many seeds"),
+    "seeds: true": (HEAD + "seeds: @true\n", "seeds: expected how many seeds"),
+    "norm: off": (arm("{block.norm: @off}"), "arms.x.block.norm: unknown kind 'off'"),
+    "schedule": (HEAD + "train: {schedule: @cosin}\n", "unknown schedule 'cosin' (did you mean 'cosine'?)"),
+    "base as text": (HEAD.replace("{preset: small, d_model: 64, block.ffn.d_ff: 4x}", "@small"), "base: must be a map"),
+    "arms as a list": (
+        HEAD.replace("\n  post: {block.norm_placement: post}", " @[post]"),
+        'arms: must be a map, not ["post"]',
+    ),
+    "arm as null": (arm("@null"), "arms.x: must be a map, not null"),
+    "train as a list": (HEAD + "train: @[1]\n", "train: must be a map, not [1]"),
+    "scales as a list": (HEAD + "scales: @[cpu]\n", "scales: expected a map of scales"),
+    "scale as a number": (HEAD + "scales: {cpu: @3}\n", "scales.cpu: expected a map of edits"),
+    # what is missing
+    "no question": ("@" + HEAD.replace("question: Does it matter?\n", ""), "question: is missing"),
+    "empty question": (HEAD.replace("Does it matter?", "@''"), "question: string should have at least 1 character"),
+    "no base": (
+        "@" + HEAD.replace("base: {preset: small, d_model: 64, block.ffn.d_ff: 4x}\n", ""),
+        "base: is missing",
+    ),
+    "no preset": (HEAD.replace("{preset: small, ", "@{"), "base.preset: is missing"),
+    "no budget": ("@" + HEAD.replace("budget: {flops: 1e12}\n", ""), "budget: is missing"),
+    "empty budget": (HEAD.replace("{flops: 1e12}", "@{}"), "budget: needs one of flops and tokens, and has neither"),
+    "two budgets": (HEAD.replace("{flops", "@{tokens: 1e6, flops"), "budget: needs one of flops and tokens"),
+    "budget in seconds": (HEAD.replace("{flops: 1e12}", "@{seconds: 60}"), "budgets in seconds are not available yet"),
+    "files without paths": (HEAD + "data: @{source: files}\n", "data.paths: is missing"),
+    "no source": (HEAD + "data: @{tokenizer: bytes}\n", "data: needs the key source"),
+    # values out of range
+    "negative budget": (HEAD.replace("1e12", "@-1"), "budget.flops: must be greater than 0, not -1"),
+    "infinite budget": (HEAD.replace("1e12", "@.inf"), "budget.flops: must be a finite number"),
+    "half a token": (HEAD.replace("flops: 1e12", "tokens: @1.5"), "budget.tokens: must be a whole number"),
+    "zero layers": (arm("{n_layers: @0}"), "arms.x.n_layers: must be greater than 0, not 0"),
+    "zero context measured": (HEAD + "measure: {contexts: [64, @0]}\n", "measure.contexts.1: must be greater than 0"),
+    "negative limit": (HEAD + "evals: {limit: @-1}\n", "evals.limit: must be greater than 0, not -1"),
+    "a seed twice": (HEAD + "seeds: @[1, 2, 1]\n", "seeds: a seed is given twice: 1, 2, 1"),
+    "a seed too large": (HEAD + "seeds: @[9223372036854775808]\n", "seeds: expected how many seeds"),
+    "no context measured": (HEAD + "measure: {contexts: @[]}\n", "measure.contexts: needs at least one"),
+    "no batch measured": (HEAD + "measure: {batches: @[]}\n", "measure.batches: needs at least one"),
+    "no task": (HEAD + "evals: {tasks: @[]}\n", "evals.tasks: needs at least one"),
+    "beta of 1": (HEAD + "train: {betas: [0.9, @1.0]}\n", "train.betas.1: must be less than 1, not 1.0"),
+    "a negative seed": (HEAD + "seeds: @[-1]\n", "seeds: expected how many seeds"),
+    # unknown names
+    "preset": (HEAD.replace("small", "@smal"), "base.preset: unknown preset 'smal' (did you mean 'small'?)"),
+    "kind": (
+        arm("{block.norm_placement: @pots}"),
+        "arms.x.block.norm_placement: unknown kind 'pots' (did you mean 'post'?)",
+    ),
+    "source": (HEAD + "data: {source: @stdlb}\n", "data.source: unknown source 'stdlb' (did you mean 'stdlib'?)"),
+    "tokenizer kind": (
+        HEAD + "data: {source: stdlib, tokenizer: @bpee}\n",
+        "unknown kind 'bpee' (did you mean 'bpe'?)",
+    ),
+    "block of a pattern": (arm("{pattern: @[blok]}"), "arms.x.pattern: no block is named 'blok'"),
+    # models that cannot be built
+    "kv heads do not divide heads": (arm("{block.mixer.kv_heads: @3}"), "3 kv heads do not divide 4 heads"),
+    "heads do not divide d_model": (arm("{block.mixer.heads: @5}"), "5 heads do not divide d_model 64"),
+    "nor does the d_model of an arm": (arm("{d_model: @30}"), "arms.x.d_model: block.mixer.heads: 4 heads do not"),
+    "nor that of a scale": (
+        HEAD + "scales: {cpu: {base: {d_model: @30}}}\n",
+        "scales.cpu.base.d_model: block.mixer.heads: 4 heads do not divide d_model 30",
+    ),
+    "odd RoPE": (
+        arm("{block.mixer.head_dim: @15}"),
+        "RoPE turns pairs, so it needs an even number of features, not 15",
+    ),
+    "width": (arm("{block.ffn.d_ff: @4y}"), "must be a positive whole number or a ratio to d_model"),
+    # arms that compare nothing
+    "the base again": (arm("{block.norm_placement: pre}").replace("  x:", "  @x:"), "changes nothing in the base"),
+    "the base, spelt otherwise": (arm("{block.ffn.d_ff: 256}").replace("  x:", "  @x:"), "changes nothing in the base"),
+    "no edit": (arm("{}").replace("  x:", "  @x:"), "arms.x: changes nothing in the base"),
+    "an arm twice": (arm("{block: {norm_placement: {kind: post}}}").replace("  x:", "  @x:"), "the same as arm post"),
+    "no arms": (HEAD.replace("\n  post: {block.norm_placement: post}", " @{}"), "arms: there are no arms"),
+    "named like the baseline": (HEAD.replace("  post:", "  @pre:"), "arms.pre: 'pre' is the baseline"),
+    "a name for no file": (HEAD.replace("  post:", "  @../post:"), "arms.../post: a name has letters, digits"),
+    "a name for no page": (HEAD.replace("  post:", "  @<b>post</b>:"), "a name has letters, digits"),
+    "edited twice": (
+        arm("{block.norm: layernorm, block: {@norm: rmsnorm}}"),
+        "arms.x.block.norm: given twice (also as arms.x.block.norm",
+    ),
+    # what every arm shares
+    "seeds of an arm": (arm("{@seeds: 5}"), "arms.x.seeds: every arm has the same seeds"),
+    "budget of an arm": (arm("{@budget.flops: 5}"), "arms.x.budget.flops: every arm has the same budget"),
+    "context of an arm": (arm("{@train.context: 5}"), "losses at different contexts do not compare"),
+    "base in an arm": (arm("{@base.d_model: 32}"), "paths start from the base: write d_model"),
+    # grids
+    "empty axis": (HEAD + "grid: {train.lr: @[]}\n", "grid.train.lr: needs at least one"),
+    "axis without a list": (HEAD + "grid: {train.lr: @3e-3}\n", "grid.train.lr: must be a list, not 0.003"),
+    "axis of the data": (HEAD + "grid: {@data.source: [stdlib]}\n", "every arm has the same data"),
+    "unknown axis": (HEAD + "grid: {train.lrr: [@1]}\n", "grid.train.lrr.0: unknown key (did you mean 'lr'?)"),
+    "a value twice": (HEAD + "grid: {train.lr: [1e-3, @0.001]}\n", "grid.train.lr.1: the same as 0.001"),
+    "a value spelt twice": (HEAD + "grid: {block.ffn.d_ff: [4x, @256]}\n", "grid.block.ffn.d_ff.1: the same as 4x"),
+    "an arm's own setting": (
+        HEAD.replace("{block.norm_p", "{@block.norm_p") + "grid: {block.norm_placement: [double]}\n",
+        "arms.post.block.norm_placement: the grid edits block.norm_placement too",
+    ),
+    "a cell that cannot be": (
+        HEAD + "grid: {block.mixer.kv_heads: [2, @3]}\n",
+        "grid.block.mixer.kv_heads.1: 3 kv heads do not divide 4 heads",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_malformed_study_says_where_and_why(case: str, tmp_path: Path) -> None:
+    marked, reason = CASES[case]
+    text, place = place_of(marked)
+    path = tmp_path / "x.yaml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(StudyError) as caught:
+        load_study(path, scale="cpu")
+    lines = str(caught.value).splitlines()
+    assert [line for line in lines if line.startswith(f"{path}:{place}: ") and reason in line], lines
+    assert len(lines) <= 2
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("train.lr", "--set train.lr: expected key=value, such as train.lr=1e-3"),
+        ("=3", "--set =3: expected key=value"),
+        ("trian.lr=3", "--set trian.lr=3: trian.lr: unknown key (did you mean 'train'?)"),
+        ("train.lrr=3", "--set train.lrr=3: train.lrr: unknown key (did you mean 'lr'?)"),
+        ("train.lr=fast", "--set train.lr=fast: train.lr: must be a number, not 'fast'"),
+        ("train.lr=[1", "--set train.lr=[1: train.lr: not YAML: expected ',' or ']'"),
+        ("base.d_model=30", "--set base.d_model=30: base.d_model: block.mixer.heads: 4 heads do not divide"),
+        (
+            "arms.pots.d_model=32",
+            "--set arms.pots.d_model=32: arms.pots.d_model: there is no such arm (did you mean 'post'?)",
+        ),
+        ("arms.post.block.norm_placement=pre", "arms.post: changes nothing in the base"),
+        ("scales.cpu.seeds=3", "--set scales.cpu.seeds=3: scales.cpu.seeds: unknown key"),
+    ],
+)
+def test_a_wrong_setting_on_the_command_line_is_quoted(setting: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text(HEAD, encoding="utf-8")
+    with pytest.raises(StudyError) as caught:
+        load_study(path, scale="cpu", sets=[setting])
+    assert message in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_an_unknown_scale_is_placed_at_the_scales(tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text(HEAD + "scales: {smoke: {}}\n", encoding="utf-8")
+    with pytest.raises(StudyError) as caught:
+        load_study(path, scale="smokey")
+    assert str(caught.value) == f"{path}:7:1: scales: unknown scale 'smokey' (did you mean 'smoke'?)"
+
+
+def test_a_cell_names_its_arm(tmp_path: Path) -> None:
+    """6 heads of an arm are divided by 3 kv heads, and not by 4; the base has 8 heads, and neither fits both."""
+    text = HEAD.replace("d_model: 64", "d_model: 48, block.mixer.heads: 8")
+    text = text.replace("{block.norm_placement: post}", "{block.mixer.heads: 6}")
+    path = tmp_path / "x.yaml"
+    path.write_text(text + "grid: {block.mixer.kv_heads: [1, 4]}\n", encoding="utf-8")
+    with pytest.raises(StudyError) as caught:
+        load_study(path, scale="cpu")
+    reason = "grid.block.mixer.kv_heads.1: 4 kv heads do not divide 6 heads (in arm post)"
+    assert str(caught.value) == f"{path}:7:34: {reason}"
+
+
+def test_all_problems_come_in_one_pass_in_the_order_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text(arm("{block.norm: off}").replace("4x", "4y") + "seeds: two\ntrain: {lr: fast}\n", encoding="utf-8")
+    with pytest.raises(StudyError) as caught:
+        load_study(path, scale="cpu")
+    assert [problem.place.line for problem in caught.value.problems] == [3, 8, 9]
+    path.write_text(arm("{block.norm: off}").replace("placement: post", "placement: pots"), encoding="utf-8")
+    with pytest.raises(StudyError) as caught:
+        load_study(path, scale="cpu")
+    assert [problem.path for problem in caught.value.problems] == [
+        "arms.post.block.norm_placement",
+        "arms.x.block.norm",
+    ]
+
+
+PLANNED = {
+    "less than one step": (HEAD.replace("1e12", "@1e6"), "budget.flops: 1e+06 flops are less than one step of arm pre"),
+    "less than one step of tokens": (HEAD.replace("flops: 1e12", "tokens: @100"), "budget.tokens: 100 tokens are less"),
+    "context past the validation": (
+        HEAD + "data: {source: stdlib, validation_tokens: 100}\ntrain: {context: @128}\n",
+        "train.context: 128 tokens are more than data.validation_tokens (100)",
+    ),
+    "vocabulary": (HEAD.replace("d_model: 64", "vocab_size: @200"), "base.vocab_size: the tokenizer has 257 tokens"),
+    "task folder": (HEAD + "evals: {include: [@nowhere]}\n", "evals.include.0: there is no folder"),
+    "task": (HEAD + "evals: {tasks: [heldout_text, @heldout_pair]}\n", "did you mean 'heldout_pairs'?"),
+}
+
+
+@pytest.mark.parametrize("case", PLANNED)
+def test_what_only_the_plan_can_find_is_placed_too(case: str, tmp_path: Path) -> None:
+    marked, reason = PLANNED[case]
+    text, place = place_of(marked)
+    path = tmp_path / "x.yaml"
+    path.write_text(text, encoding="utf-8")
+    study = load_study(path, scale="cpu")
+    with pytest.raises(StudyError) as caught:
+        make_plan(study, data=DataIdentity("0" * 32, 257, {}))
+    assert str(caught.value).startswith(f"{path}:{place}: ")
+    assert reason in str(caught.value)
+
+
+def test_data_that_cannot_be_read_is_an_error_of_the_study(tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text(HEAD + "data: {source: files, paths: absent/*.txt}\n", encoding="utf-8")
+    with pytest.raises(StudyError) as caught:
+        make_plan(load_study(path, scale="cpu"))
+    assert str(caught.value).startswith(f"{path}:7:7: data: no file matches 'absent/*.txt'")

@@ -1,0 +1,191 @@
+"""Requests, workers, engines, results and progress in small."""
+
+import io
+import math
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from ablate import environment
+from ablate.engines import EngineError, Event, Options, load, names
+from ablate.engines.local import Pool, Slot
+from ablate.phases import NumericsError
+from ablate.progress import Lines, clock, short, step_text
+from ablate.request import Request
+from ablate.store import Store
+from ablate.training.result import model_flop_utilisation, quartiles, summarise_metrics
+from ablate.worker import carry_out, main
+
+
+@pytest.fixture
+def request_for(tmp_path, identity):
+    def build(**settings):
+        return Request(str(tmp_path / "runs"), str(tmp_path / "no corpus"), identity(), **settings)
+
+    return build
+
+
+def test_a_request_survives_its_journey(request_for, tmp_path):
+    request = request_for(measure={"contexts": [8]}, measure_digest="m", threads=3)
+    (tmp_path / "request.json").write_text(request.to_json())
+    assert Request.read(tmp_path / "request.json") == request
+
+
+def test_what_is_missing_follows_from_the_documents(request_for):
+    request = request_for(measure_digest="m", evals_digest="e")
+    store, digest = Store(request.store), request.digest
+    result = {"schema": 1, "digest": digest, "status": "finished"}
+    assert request.missing() == ["train", "measure", "evals"]
+    store.write_json(store.result_path(digest), result)
+    assert request.missing() == ["measure", "evals"]
+    store.write_json(store.measure_path(digest, "m"), {"schema": 1})
+    assert request.missing() == ["evals"]
+    store.write_json(store.result_path(digest), result | {"status": "diverged"})
+    assert request.missing() == []
+
+
+def test_other_numerics_than_the_identity_says_are_refused(request_for):
+    request = request_for()
+    request.identity["numerics"]["matmul"] = "high"
+    with pytest.raises(NumericsError, match="this machine gives"):
+        carry_out(request)
+    assert not Store(request.store).run_path(request.digest).exists()
+
+
+def test_an_exception_is_kept_with_the_run_and_forgotten_by_the_next(request_for, tmp_path):
+    request, path = request_for(), tmp_path / "request.json"
+    path.write_text(request.to_json())
+    assert main([str(path)]) == 1
+    store = Store(request.store)
+    summary = store.read_error(request.digest)
+    assert summary.startswith("DataError:")
+    assert "no corpus" in summary
+    assert "Traceback" in store.error_path(request.digest).read_text()
+    store.write_json(store.result_path(request.digest), {"schema": 1, "digest": request.digest, "status": "finished"})
+    assert main([str(path)]) == 0
+    assert store.read_error(request.digest) is None
+
+
+def test_engines_are_files():
+    assert {"inprocess", "local"} <= set(names())
+    with pytest.raises(EngineError, match="one of inprocess, local"):
+        load("nothing", Options("cpu"))
+
+
+def test_the_pool_runs_one_worker_per_core_unless_told():
+    pool = load("local", Options("cpu"))
+    assert isinstance(pool, Pool)
+    assert len(pool.slots) == environment.cores()
+    assert len(load("local", Options("cpu", workers=3)).slots) == 3
+    assert all(slot["OMP_NUM_THREADS"] == "1" for slot in pool.slots)
+
+
+@pytest.mark.parametrize(
+    ("script", "error"),
+    [
+        ("import os; os.kill(os.getpid(), 9)", "its process was ended by SIGKILL"),
+        ("import sys; sys.stderr.write('a\\nno space\\n'); sys.exit(3)", "no space"),
+        ("input(); print(-9, flush=True); input()", "its process was ended by SIGKILL"),
+        ("input(); print(0, flush=True); input()", None),
+        ("input(); print(7, flush=True); input()", "its process ended with status 7"),
+    ],
+)
+def test_how_a_worker_ended_is_told(request_for, tmp_path, monkeypatch, script, error):
+    request, started = request_for(), subprocess.Popen
+    monkeypatch.setattr(subprocess, "Popen", lambda _, **how: started([sys.executable, "-c", script], **how))
+    slot = Slot({}, tmp_path / "slot")
+    assert slot.start(request) == Event("started", request.digest)
+    while (event := slot.ended()) is None:
+        pass
+    slot.close()
+    assert event == Event("failed" if error else "finished", request.digest, error)
+
+
+def test_quartiles_are_those_of_statistics():
+    values = [3.0, 1.0, 4.0, 1.0, 5.0, 9.0, 2.0]
+    low, median, high = statistics.quantiles(values, n=4, method="inclusive")
+    assert quartiles(pl.Series(values)) == {"median": median, "q25": low, "q75": high}
+
+
+def test_metrics_are_summarised_after_warmup():
+    """24 steps, 4 of warm-up; norms are 1 but for one spike of 6 after warm-up, one of 9 in it, and one not finite."""
+    norms = [1.0] * 24
+    norms[1], norms[10], norms[20] = 9.0, 6.0, None
+    frame = pl.DataFrame(
+        {
+            "step": [0, *range(1, 25)],
+            "lr": [None, *[0.1] * 24],
+            "loss": [None, *map(float, range(24, 0, -1))],
+            "grad_norm": [None, *norms],
+            "tokens_per_second": [None, *[1.0] * 5, *[100.0] * 19],
+        }
+    )
+    summary = summarise_metrics(frame, warmup=4)
+    assert summary["start_loss"] == 24.0
+    assert summary["train_loss"] == 1.5  # the last 2 of 24 steps
+    assert summary["tokens_per_second"] == {"median": 100.0, "q25": 100.0, "q75": 100.0}
+    assert summary["grad_norm"] == {"median": 1.0, "max": 6.0, "spikes": 1}
+
+
+def test_model_flop_utilisation():
+    assert model_flop_utilisation(6e6, 1e3, 2e10) == pytest.approx(0.3)
+    assert model_flop_utilisation(6e6, None, 2e10) is None
+
+
+def test_git_state_is_that_of_the_checkout_alone(tmp_path):
+    assert environment.git_state(tmp_path) == {"git_commit": None, "git_dirty": None}
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=n", "-c", "user.email=e"]
+    for command in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "first"]):
+        subprocess.run([*git, *command], check=True)
+    head = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
+    assert environment.git_state(tmp_path) == {"git_commit": head, "git_dirty": False}
+    (tmp_path / "new_variant.py").touch()
+    assert environment.git_state(tmp_path)["git_dirty"] is True
+    (tmp_path / "below").mkdir()
+    assert environment.git_state(tmp_path / "below")["git_commit"] is None
+
+
+@pytest.mark.parametrize(("text", "quota"), [("max 100000", None), ("200000 100000", 2), ("50000 100000", 0)])
+def test_a_container_quota_is_whole_cores(tmp_path, text, quota):
+    (tmp_path / "cpu.max").write_text(text)
+    assert environment._quota(tmp_path / "cpu.max") == quota
+    assert environment._quota(tmp_path / "none") is None
+
+
+def test_numbers_for_people():
+    assert [short(v) for v in (3.0, 950.4, 5234, 1.2e6, 3e9, 4.56e12)] == ["3", "950", "5.23k", "1.2M", "3G", "4.56T"]
+    assert [clock(s) for s in (5, 65.4, 3723)] == ["0:05", "1:05", "1:02:03"]
+    record = {"step": 120, "loss": 3.2144, "tokens_per_second": 5234.0}
+    assert step_text(record, 400) == "step 120/400  loss 3.214  5.23k tokens/s"
+    assert "not finite" in step_text(record | {"loss": None}, 400)
+
+
+def test_plain_progress_tells_ends_and_time_left(request_for):
+    request = request_for()
+    store, stream = Store(request.store), io.StringIO()
+    with Lines(store, "study", {request.digest: ("post", 0)}, stream=stream) as progress:
+        progress.data("tokenise", 0.1)
+        progress.data("tokenise", 0.2)
+        progress.begin([request])
+        progress.show(Event("started", request.digest))
+        assert progress.seconds_left() is None
+        store.append_metrics(request.digest, {"step": 10, "lr": 0.1, "loss": 2.0, "tokens_per_second": 100.0})
+        progress.show(None)
+        elapsed = progress.seconds_left()  # 10 of 20 steps are done: as long again
+        assert elapsed is not None
+        assert 0 < elapsed < 10
+        assert progress.current[request.digest].doing == "step 10/20  loss 2.000  100 tokens/s"
+        progress.show(Event("failed", request.digest, "no memory"))
+    assert stream.getvalue().splitlines() == ["data: tokenise", "post seed 0: failed: no memory"]
+    assert progress.failed == 1
+
+
+def test_the_name_of_the_processor_is_not_empty():
+    assert environment.cpu_name()
+    assert math.isfinite(environment.cores())
+    assert environment.cores() >= 1
+    assert Path(environment.PROJECT, "ablate").is_dir()

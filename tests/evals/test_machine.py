@@ -1,0 +1,87 @@
+"""Probes of the machine: peak memory, matmul ceiling, float32 precision."""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+import evals.memory
+import evals.precision
+from evals.matmul import peak_flops_per_second
+from evals.memory import peak_memory
+from evals.precision import use_fast_float32
+
+MIB = 2**20
+has_clear_refs = Path("/proc/self/clear_refs").exists()
+
+
+@pytest.fixture
+def default_precision() -> Iterator[None]:
+    torch.set_float32_matmul_precision("highest")
+    yield
+    torch.set_float32_matmul_precision("highest")
+
+
+@pytest.mark.skipif(not has_clear_refs, reason="needs /proc/self/clear_refs")
+def test_the_high_water_mark_rises_with_use_and_is_reset() -> None:
+    with peak_memory("cpu") as before:
+        pass
+    with peak_memory("cpu") as during:
+        torch.ones(128 * MIB // 4).sum()
+    with peak_memory("cpu") as after:
+        pass
+    assert before.source == during.source == "VmHWM"
+    assert during.bytes - before.bytes == pytest.approx(128 * MIB, rel=0.1)
+    assert during.bytes - after.bytes > 100 * MIB
+
+
+def test_without_proc_the_source_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(evals.memory, "_CLEAR_REFS", tmp_path / "missing" / "clear_refs")
+    with peak_memory("cpu") as peak:
+        pass
+    assert peak.source == "ru_maxrss since process start"
+    assert peak.bytes == resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+@pytest.mark.gpu
+def test_cuda_peak_counts_what_was_allocated() -> None:
+    with peak_memory("cuda") as peak:
+        held = torch.ones(64 * MIB // 4, device="cuda")
+    assert peak.source == "cuda allocated"
+    assert peak.bytes >= held.nbytes
+    assert peak.reserved_bytes is not None
+    assert peak.reserved_bytes >= peak.bytes
+
+
+def test_the_matmul_ceiling_is_at_least_what_one_product_reaches() -> None:
+    a, b = torch.randn(512, 512), torch.randn(512, 512)
+    start = time.perf_counter()
+    for _ in range(10):
+        a @ b
+    reached = 10 * 2 * 512**3 / (time.perf_counter() - start)
+    threads = torch.get_num_threads()
+    start = time.perf_counter()
+    ceiling = peak_flops_per_second("cpu", torch.float32, threads=1)
+    assert time.perf_counter() - start < 2
+    assert ceiling > 0.3 * reached  # other processes may be at work
+    assert torch.get_num_threads() == threads
+
+
+@pytest.mark.usefixtures("default_precision")
+def test_fast_float32_is_float32() -> None:
+    assert use_fast_float32() == torch.get_float32_matmul_precision()
+    a, b = torch.randn(300, 400), torch.randn(400, 500)
+    exact = a.double() @ b.double()
+    assert float((a @ b - exact).norm() / exact.norm()) < 1e-5
+
+
+@pytest.mark.usefixtures("default_precision")
+def test_a_rounding_kernel_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evals.precision, "_relative_error", lambda *_: 2e-3)  # what bfloat16 inputs give
+    assert use_fast_float32() == "highest"
+    assert torch.get_float32_matmul_precision() == "highest"

@@ -1,0 +1,250 @@
+"""Synthetic studies, written through the store as a real run would write them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ablate.store import Store
+
+ENVIRONMENT = {
+    "python": "3.11.7",
+    "torch": "2.13.0",
+    "ablate": "0.1.0",
+    "git_commit": "0123abc",
+    "git_dirty": False,
+    "device": "a CPU",
+    "threads": 1,
+}
+CONTEXTS = (64, 128, 256)
+TOKENS_PER_STEP = 2048
+
+
+@dataclass(frozen=True)
+class Arm:
+    """Losses by seed (None for a run that is absent) and what else an arm is made of."""
+
+    name: str
+    losses: Sequence[float | None]
+    speed: float = 4000.0
+    memory_mib: float = 200.0
+    kv_bytes_per_token: float = 2048.0
+    parameters: int = 1_000_000
+    flops_per_token: float = 6e6
+    steps: int = 20
+    edits: Mapping[str, Any] = field(default_factory=dict)
+    diverged: Sequence[int] = ()
+
+
+@dataclass(frozen=True)
+class StudyOf:
+    """A study to write. `results` and `identities` are merged into the document of (arm, seed)."""
+
+    arms: Sequence[Arm]
+    name: str = "norm_placement"
+    question: str = "Where should the norm go?"
+    source: str = "question: Where should the norm go?\n"
+    measured: bool = True
+    results: Mapping[tuple[str, int], Mapping[str, Any]] = field(default_factory=dict)
+    identities: Mapping[tuple[str, int], Mapping[str, Any]] = field(default_factory=dict)
+
+    def write(self, root: Path) -> Path:
+        """Write every document and return the study's folder."""
+        store = Store(root)
+        for arm in self.arms:
+            for seed, loss in enumerate(arm.losses):
+                if loss is not None:
+                    self._write_run(store, arm, seed, loss)
+        store.write_json(store.study_path(self.name, "cpu"), self.document())
+        return store.study_dir(self.name, "cpu")
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "schema": 1,
+            "name": self.name,
+            "scale": "cpu",
+            "question": self.question,
+            "source": self.source,
+            "baseline": self.arms[0].name,
+            "budget": {"flops": 2.4e11},
+            "matched": "flops",
+            "created": "2026-01-01T00:00:00+00:00",
+            "arms": [self._arm(arm) for arm in self.arms],
+            "measure": "m1" if self.measured else None,
+            "evals": "e1" if self.measured else None,
+        }
+
+    def digest(self, arm: Arm, seed: int) -> str:
+        return f"{self.arms.index(arm):02d}ab{seed:02d}"
+
+    def _arm(self, arm: Arm) -> dict[str, Any]:
+        return {
+            "name": arm.name,
+            "edits": dict(arm.edits),
+            "parameters": arm.parameters,
+            "parameters_embedding": arm.parameters // 4,
+            "flops_per_token": arm.flops_per_token,
+            "tokens": arm.steps * TOKENS_PER_STEP,
+            "steps": arm.steps,
+            "kv_bytes_per_token": arm.kv_bytes_per_token,
+            "cache_bytes": [{"context": c, "bytes": int(c * arm.kv_bytes_per_token)} for c in CONTEXTS],
+            "runs": [{"digest": self.digest(arm, seed), "seed": seed} for seed in range(len(arm.losses))],
+        }
+
+    def _write_run(self, store: Store, arm: Arm, seed: int, loss: float) -> None:
+        digest = self.digest(arm, seed)
+        identity = {
+            "schema": 1,
+            "digest": digest,
+            "seed": seed,
+            "model": {},
+            "train": {},
+            "steps": arm.steps,
+            "data": {"digest": "data0"},
+            "numerics": {"device": "cpu", "dtype": "float32", "matmul": "medium"},
+        }
+        key = (arm.name, seed)
+        store.write_json(store.run_path(digest), _merged(identity, self.identities.get(key, {})))
+        result = _merged(_result(digest, arm, seed, loss), self.results.get(key, {}))
+        store.write_json(store.result_path(digest), result)
+        lines = b"".join(_lines(arm, seed, loss))
+        store.metrics_path(digest).write_bytes(lines)
+        if self.measured and seed not in arm.diverged:
+            store.write_json(store.measure_path(digest, "m1"), _measure(arm, seed))
+            store.write_json(store.evals_path(digest, "e1"), _evals(loss, seed))
+
+
+def _merged(document: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    merged = deepcopy(document)
+    for key, value in changes.items():
+        merged[key] = merged[key] | value if isinstance(value, dict) else value
+    return merged
+
+
+def _result(digest: str, arm: Arm, seed: int, loss: float) -> dict[str, Any]:
+    diverged = seed in arm.diverged
+    speed = arm.speed * (1 + 0.004 * seed)
+    return {
+        "schema": 1,
+        "digest": digest,
+        "status": "diverged" if diverged else "finished",
+        "reason": "loss is NaN at step 7" if diverged else None,
+        "steps": arm.steps,
+        "tokens": arm.steps * TOKENS_PER_STEP,
+        "train_seconds": arm.steps * TOKENS_PER_STEP / speed,
+        "wall_seconds": arm.steps * TOKENS_PER_STEP / speed + 3,
+        "loss": None if diverged else loss,
+        "bits_per_byte": None if diverged else loss * 0.75,
+        "start_loss": 7.6,
+        "train_loss": loss - 0.1,
+        "tokens_per_second": {"median": speed, "q25": speed * 0.99, "q75": speed * 1.01},
+        "mfu": 0.4,
+        "matmul_flops_per_second": 2.3e11,
+        "peak_memory_bytes": int((arm.memory_mib + seed) * 2**20),
+        "peak_memory_source": "VmHWM",
+        "grad_norm": {"median": 0.5, "max": 2.0, "spikes": seed},
+        "parameters": arm.parameters,
+        "parameters_embedding": arm.parameters // 4,
+        "flops_per_token": arm.flops_per_token,
+        "flops": arm.steps * TOKENS_PER_STEP * arm.flops_per_token,
+        "environment": dict(ENVIRONMENT),
+        "started": "2026-01-01T00:00:00+00:00",
+        "finished": "2026-01-01T00:01:00+00:00",
+    }
+
+
+def _lines(arm: Arm, seed: int, loss: float) -> Iterator[bytes]:
+    """Metrics whose last validation loss is `loss`, as lines of JSON written by hand."""
+    scatter = np.random.default_rng(seed).normal(0, 0.05, arm.steps + 1)
+    for step in range(arm.steps + 1):
+        left = 1 - step / arm.steps
+        value = loss + (7.6 - loss) * left**6
+        head = f'{{"step": {step}, "tokens": {step * TOKENS_PER_STEP}, "seconds": {step * 0.5}'
+        if step:
+            yield (
+                f'{head}, "loss": {value + scatter[step]}, "lr": 0.001, "grad_norm": 0.5, '
+                f'"tokens_per_second": {arm.speed}}}\n'
+            ).encode()
+        if step % max(1, arm.steps // 10) == 0 or step == arm.steps:
+            yield f'{head}, "validation_loss": {value}, "bits_per_byte": 1.0}}\n'.encode()
+
+
+def _measure(arm: Arm, seed: int) -> dict[str, Any]:
+    def speeds(top: float) -> list[dict[str, Any]]:
+        return [
+            {
+                "context": context,
+                "batch": batch,
+                "tokens_per_second": {"median": speed, "q25": speed * 0.9, "q75": speed * 1.1},
+            }
+            for batch in (1, 8)
+            for context in CONTEXTS
+            for speed in [top * batch**0.5 / (1 + context / 512) * (1 + 0.03 * seed)]
+        ]
+
+    cache = [
+        {
+            "context": context,
+            "batch": batch,
+            "declared_bytes": int(context * batch * arm.kv_bytes_per_token),
+            "allocated_bytes": int(context * batch * arm.kv_bytes_per_token),
+        }
+        for batch in (1, 8)
+        for context in CONTEXTS
+    ]
+    return {
+        "schema": 1,
+        "request": {},
+        "kv_bytes_per_token": arm.kv_bytes_per_token,
+        "kv_context": 256,
+        "cache": cache,
+        "prefill": speeds(arm.speed * 3),
+        "decode": speeds(arm.speed / 10),
+    }
+
+
+def _evals(loss: float, seed: int) -> dict[str, Any]:
+    score = {"stderr": 0.02, "higher_is_better": True, "chance": 0.5}
+    bits = {"value": loss * 0.75, "stderr": 0.01, "higher_is_better": False, "chance": None}
+    return {
+        "schema": 1,
+        "request": {},
+        "lm_eval": "0.4.13",
+        "tasks": {
+            "heldout_pairs": {"acc": {"value": 0.6 + 0.01 * seed, **score}},
+            "heldout_text": {"bits_per_byte": bits},
+        },
+    }
+
+
+HOSTILE = "<script>alert(1)</script>"
+
+
+def typical(steps: int = 200) -> StudyOf:
+    """Three arms × three seeds: one better, one inconclusive, with unlike costs."""
+    return StudyOf(
+        arms=[
+            Arm("post", [2.400, 2.412, 2.391], steps=steps),
+            Arm(
+                "pre",
+                [2.310, 2.324, 2.299],
+                speed=4100,
+                steps=steps,
+                edits={"block.residual": "pre"},
+            ),
+            Arm(
+                "double",
+                [2.402, 2.405, 2.399],
+                speed=3880,
+                memory_mib=230,
+                kv_bytes_per_token=1024,
+                steps=steps,
+                edits={"block.residual": {"kind": "double"}},
+            ),
+        ]
+    )

@@ -1,0 +1,161 @@
+"""The page as text: escaping, self-containment, and what it says of incomplete studies."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import plotly.graph_objects as go
+import pytest
+from pytest_benchmark.fixture import BenchmarkFixture
+
+import reports
+from reports.figures import CONFIG, draw
+from reports.figures.style import PALETTE, label, looks
+from reports.summary import summarise_study
+from tests.reports.factory import HOSTILE, Arm, StudyOf, typical
+
+HOSTILE_STUDY = StudyOf(
+    arms=[
+        Arm(HOSTILE, [2.4, 2.5], steps=4),
+        Arm("<b>x</b></script>", [2.3, 2.45], steps=4, edits={f"a.{HOSTILE}": HOSTILE}),
+    ],
+    name=HOSTILE,
+    question=f"Why {HOSTILE}?",
+    source=f"question: {HOSTILE}\n</pre></script>",
+    results={(HOSTILE, 0): {"environment": {"device": HOSTILE}}},
+)
+
+
+class Page(HTMLParser):
+    """Collects tags, attributes and the text of scripts of one kind."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.scripts: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag == "script":
+            self.scripts.append("")
+
+    def handle_data(self, data: str) -> None:
+        if self.tags and self.tags[-1][0] == "script":
+            self.scripts[-1] += data
+
+
+def page_of(study: StudyOf, root: Path) -> str:
+    path = reports.render(study.write(root))
+    assert path.name == "report.html"
+    return path.read_text(encoding="utf-8")
+
+
+def drawings(page: Page) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(page.scripts[0])
+    return document
+
+
+def test_hostile_text_stays_text(tmp_path: Path) -> None:
+    text = page_of(HOSTILE_STUDY, tmp_path)
+    page = Page(text)
+    assert HOSTILE not in text
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
+    assert [tag for tag, _ in page.tags].count("script") == 3
+    labels = re.findall(r'"name": ?"([^"]*)"', json.dumps(drawings(page)))
+    assert "&lt;b&gt;x&lt;/b&gt;&lt;/script&gt;" in labels
+    assert not any("<" in name for name in labels)
+
+
+def test_nothing_is_fetched_and_nothing_can_be_uploaded(tmp_path: Path) -> None:
+    page = Page(page_of(typical(4), tmp_path))
+    for tag, attributes in page.tags:
+        assert not {"src", "srcset", "action"} & attributes.keys(), tag
+        assert attributes.get("href", "data:,") == "data:,"
+    policy = next(a["content"] for tag, a in page.tags if tag == "meta" and "http-equiv" in a)
+    assert policy is not None
+    assert policy.startswith("default-src 'none'; script-src 'sha256-")
+    assert "unsafe-inline" not in policy.partition("script-src")[2].partition(";")[0]
+    config = drawings(page)["config"]
+    assert config == CONFIG
+    assert config["displaylogo"] is False
+    assert config["showSendToCloud"] is False
+    assert {"sendDataToCloud", "sendChartToCloud"} <= set(config["modeBarButtonsToRemove"])
+
+
+def test_plotly_is_inlined_once_and_without_webgl(tmp_path: Path) -> None:
+    text = page_of(typical(4), tmp_path)
+    assert text.count("Plotly, Inc.") == text.count("* plotly.js v")
+    assert text.count("* plotly.js v") == 1
+    kinds = {trace["type"] for f in drawings(Page(text))["figures"].values() for trace in f["data"]}
+    assert kinds == {"scatter"}
+
+
+@pytest.mark.parametrize(
+    "study",
+    [
+        StudyOf([Arm("base", [None]), Arm("arm", [None])], measured=False),
+        StudyOf([Arm("base", [2.4], steps=4), Arm("arm", [None])]),
+        StudyOf([Arm("base", [9.9], steps=4, diverged=[0]), Arm("arm", [2.5], steps=4)]),
+        StudyOf([Arm("only", [2.4, 2.5], steps=4)]),
+        StudyOf([Arm(f"arm {i}", [2.4 + i, 2.5], steps=4) for i in range(10)], measured=False),
+    ],
+    ids=["nothing trained", "one run", "baseline diverged", "one arm", "ten arms"],
+)
+def test_incomplete_and_odd_studies_still_render(study: StudyOf, tmp_path: Path) -> None:
+    text = page_of(study, tmp_path)
+    for arm in study.arms:
+        assert text.count(f">{arm.name}</th>") >= len(arm.losses)
+
+
+def test_every_figure_has_words_numbers_and_the_arms_colours(tmp_path: Path) -> None:
+    figures = draw(summarise_study(typical(20).write(tmp_path)))
+    assert [figure.key for figure in figures] == [
+        "differences",
+        "loss-by-step",
+        "loss-by-flops",
+        "difference-curves",
+        "speed-and-loss",
+        "memory-and-loss",
+        "cache-by-context",
+        "decode-by-context",
+        "prefill-by-context",
+        "evals",
+    ]
+    for figure in figures:
+        assert figure.alt
+        assert figure.table.rows
+        assert all(len(row) == len(figure.table.columns) for row in figure.table.rows)
+        assert (
+            colours_by_name(figure.drawing).items()
+            <= {
+                "post": PALETTE[0],
+                "pre": PALETTE[1],
+                "double": PALETTE[2],
+            }.items()
+        )
+
+
+def colours_by_name(drawing: go.Figure) -> dict[str, str]:
+    return {trace.name: trace.line.color or trace.marker.color for trace in drawing.data if trace.name}
+
+
+def test_arms_never_share_a_look() -> None:
+    names = [f"arm {i}" for i in range(16)]
+    assert len(set(looks(names).values())) == len(names)
+
+
+def test_labels_are_short_plain_text() -> None:
+    assert label("a<br>b\n&c") == "a&lt;br&gt;b &amp;c"
+    assert label("x" * 100) == "x" * 14 + "…" + "x" * 13
+
+
+def test_rendering_speed(benchmark: BenchmarkFixture, tmp_path: Path) -> None:
+    """Nine runs of 200 steps."""
+    folder = typical(200).write(tmp_path)
+    path = benchmark(reports.render, folder)
+    assert path.stat().st_size > 1_000_000

@@ -1,0 +1,122 @@
+"""Intervals, tests, corrections and power against scipy, statsmodels, hand arithmetic and simulation."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+from statsmodels.stats.power import TTestPower
+
+from reports.statistics import (
+    combined_stderr,
+    estimate,
+    geometric,
+    holm,
+    mean_interval,
+    paired_p,
+    smallest_detectable,
+)
+
+GENERATOR = np.random.default_rng(7)
+
+
+def test_estimate_by_hand() -> None:
+    """Mean 2, sd 1, n 3: half-width is t(0.975, 2) / √3 = 4.302653 / 1.732051."""
+    value = estimate([1.0, 2.0, 3.0])
+    assert value is not None
+    assert (value.mean, value.sd, value.values) == (2.0, 1.0, (1.0, 2.0, 3.0))
+    assert value.half_width == pytest.approx(4.302653 / 1.7320508, rel=1e-6)
+    assert value.excludes(-0.5)
+    assert not value.excludes(4.0)
+
+
+def test_one_seed_has_no_interval_and_none_has_no_estimate() -> None:
+    value = estimate([2.5])
+    assert value is not None
+    assert (value.mean, value.low, value.high, value.sd, value.half_width) == (2.5, None, None, None, None)
+    assert not value.excludes(0.0)
+    assert estimate([]) is None is geometric([])
+
+
+@pytest.mark.parametrize("n", [2, 3, 5, 30])
+def test_intervals_and_p_agree_with_scipy(n: int) -> None:
+    baseline = GENERATOR.normal(2.3, 0.1, (40, n))
+    arm = baseline + GENERATOR.normal(0.02, 0.03, (40, n))
+    expected = stats.ttest_rel(arm, baseline, axis=-1)
+    interval = expected.confidence_interval(0.95)
+    mean, low, high = mean_interval(arm - baseline)
+    np.testing.assert_allclose(paired_p(arm - baseline), expected.pvalue, rtol=1e-9)
+    np.testing.assert_allclose(mean, (arm - baseline).mean(axis=-1))
+    np.testing.assert_allclose(low, interval.low, rtol=1e-9)
+    np.testing.assert_allclose(high, interval.high, rtol=1e-9)
+
+
+def test_equal_differences_have_no_p() -> None:
+    assert math.isnan(paired_p([0.5, 0.5, 0.5]))
+    assert math.isnan(paired_p([0.0, 0.0]))
+
+
+def test_geometric_mean_of_ratios() -> None:
+    value = geometric([0.5, 2.0])
+    assert value is not None
+    assert value.mean == pytest.approx(1.0)
+    assert value.low is not None
+    assert value.high is not None
+    assert value.low * value.high == pytest.approx(1.0)
+
+
+def test_holm_by_hand() -> None:
+    """Sorted 0.01·3, 0.02·2, 0.04·1, each at least the one before."""
+    assert holm([0.04, 0.01, 0.02]) == pytest.approx((0.04, 0.03, 0.04))
+    assert holm([0.6, 0.5]) == pytest.approx((1.0, 1.0))
+    assert holm([]) == ()
+
+
+@pytest.mark.parametrize("n", [3, 4, 9, 30])
+@pytest.mark.parametrize("comparisons", [1, 2, 5])
+def test_smallest_detectable_has_the_power_that_it_claims(n: int, comparisons: int) -> None:
+    sd = 0.0015
+    difference = smallest_detectable(sd, n, comparisons)
+    power = TTestPower().power(difference / sd, nobs=n, alpha=0.05 / comparisons)
+    assert power == pytest.approx(0.8, abs=1e-6)
+
+
+def test_two_seeds_can_see_only_the_enormous() -> None:
+    simulated = GENERATOR.normal(smallest_detectable(1.0, 2), 1.0, (20_000, 2))
+    assert np.mean(paired_p(simulated) < 0.05) == pytest.approx(0.8, abs=0.015)
+
+
+@pytest.mark.parametrize("n", [2, 3, 5])
+def test_intervals_cover_the_truth_95_times_in_100(n: int) -> None:
+    truth = -0.012
+    _, low, high = mean_interval(GENERATOR.normal(truth, 0.004, (20_000, n)))
+    covered = np.mean((low <= truth) & (truth <= high))
+    assert 0.94 <= covered <= 0.96
+
+
+@pytest.mark.parametrize("arms", [1, 3])
+def test_identical_arms_seldom_name_a_difference(arms: int) -> None:
+    """At most 5 % of studies name any arm, within three Monte-Carlo standard errors.
+
+    The arms share the baseline's losses, so their differences are correlated, as in a real study.
+    """
+    studies, seeds = 20_000, 3
+    losses = GENERATOR.normal(2.3, 0.01, (studies, arms + 1, seeds))
+    p = paired_p(losses[:, 1:] - losses[:, :1])
+    smallest = p.min(axis=-1) * arms  # Holm's first step decides whether it names any arm at all
+    for row, value in zip(p[:10].tolist(), smallest[:10], strict=True):
+        assert min(holm(row)) == pytest.approx(min(value, 1.0))
+    named, error = np.mean(smallest < 0.05), math.sqrt(0.05 * 0.95 / studies)
+    assert named <= 0.05 + 3 * error
+    if arms == 1:
+        assert named >= 0.05 - 3 * error
+
+
+def test_errors_of_scores_over_shared_items() -> None:
+    """Item errors 0.03 and 0.04 do not shrink: mean square 0.00125; seeds: sd² / n = 0.0002 / 2."""
+    assert combined_stderr([0.03, 0.04], [0.60, 0.62]) == pytest.approx(math.sqrt(0.00125 + 0.0001))
+    assert combined_stderr([0.03], [0.6]) == pytest.approx(0.03)
+    assert combined_stderr([0.03, None], [0.6, 0.6]) is None
+    assert combined_stderr([], []) is None

@@ -1,0 +1,88 @@
+"""Numbers and findings in words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import reports
+from reports import words
+from reports.statistics import Estimate, estimate, geometric
+from tests.reports.factory import Arm, StudyOf, typical
+
+
+def centred(mean: float, half: float) -> Estimate:
+    return Estimate(mean, mean - half, mean + half, 1.0, (mean,))
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (centred(-0.01234, 0.0042), "-0.0123 ± 0.0042"),
+        (centred(2.31049, 0.0312), "2.310 ± 0.031"),
+        (centred(2.31049, 1.26), "2.3 ± 1.3"),
+        (centred(2.31049, 0.00001234), "2.3105 ± 0.0000"),
+        (estimate([2.5]), "2.500"),
+        (None, "–"),
+    ],
+)
+def test_two_digits_of_the_interval_decide(value: Estimate | None, text: str) -> None:
+    assert words.plus_minus(value) == text
+
+
+def test_numbers() -> None:
+    assert words.signed(-0.01234, 3) == "−0.012"
+    assert words.signed(0.01234, 3) == "+0.012"
+    assert words.signed(-0.0001, 3) == "0.000"
+    assert [words.count(n) for n in (0, 512, 5_801_234, 2.3e9)] == ["0", "512", "5.80 M", "2.30 G"]
+    assert words.large(1e13) == "1.00 × 10¹³"
+    assert [words.size(n) for n in (12, 2048, 1.5 * 2**20, 3 * 2**30)] == ["12 B", "2.00 KiB", "1.50 MiB", "3.00 GiB"]
+    assert words.p_value(0.00001) == "p < 0.0001"
+    assert words.moment("2026-01-01T01:30:00+01:00") == "2026-01-01 00:30 UTC"
+
+
+def test_ratios() -> None:
+    assert words.speed_change(geometric([0.97])) == "3 % slower"
+    assert words.speed_change(geometric([1.10, 1.11, 1.12])) == "11 % faster"
+    assert words.speed_change(geometric([0.9, 1.2])).endswith("(within the noise)")
+    assert words.speed_change(geometric([0.9995, 1.0005])) == "equally fast"
+    assert words.bytes_change(0.25) == "4× smaller KV cache"
+    assert words.bytes_change(1.0) == "the same KV cache"
+
+
+def test_sentences_of_a_study(tmp_path: Path) -> None:
+    summary = reports.summarise(typical(4).write(tmp_path))
+    assert words.headline(summary) == "pre reached a lower loss than post; double: inconclusive against post."
+    post, pre, double = (words.sentence(summary, arm) for arm in summary.arms)
+    assert post == "the baseline: 2.401 ± 0.026 nats per token over 3 seeds."
+    assert pre.startswith("−0.0900 ± 0.0050 nats at equal FLOPs, 2 % faster, the same KV cache; better (3 seeds, p = ")
+    assert double.startswith("+0.001 ± 0.019 nats at equal FLOPs, 3 % slower, 2× smaller KV cache; inconclusive")
+    assert double.endswith("would have shown with 80 % probability.")
+
+
+@pytest.mark.parametrize(
+    ("arm", "said"),
+    [
+        (Arm("arm", [2.3], steps=4), "cannot tell with 1 seed."),
+        (Arm("arm", [None, 2.3], steps=4), "no seed finished in both arm and base."),
+        (Arm("arm", [9.9], steps=4, diverged=[0]), "diverged in 1 seed and finished in none."),
+    ],
+)
+def test_sentences_without_enough_seeds(tmp_path: Path, arm: Arm, said: str) -> None:
+    summary = reports.summarise(StudyOf([Arm("base", [2.4], steps=4), arm]).write(tmp_path))
+    assert said in words.sentence(summary, summary.arms[1])
+
+
+def test_a_win_that_a_diverged_seed_spoils_says_so(tmp_path: Path) -> None:
+    base = Arm("base", [2.400, 2.412, 2.391, 2.403], steps=4)
+    arm = Arm("arm", [2.300, 2.313, 2.290, 9.9], steps=4, diverged=[3])
+    summary = reports.summarise(StudyOf([base, arm]).write(tmp_path))
+    assert words.sentence(summary, summary.arms[1]).endswith("because 1 seed of arm diverged.")
+
+
+def test_closing_table(tmp_path: Path) -> None:
+    header, post, _, double = reports.table(reports.summarise(typical(4).write(tmp_path)))
+    assert header[0] == "arm"
+    assert post == ("post", "2.401 ± 0.026", "–", "1.801 ± 0.020", "4,016", "201 MiB", "2,048", "baseline")
+    assert double[-2:] == ("1,024", "inconclusive")

@@ -1,0 +1,81 @@
+"""Who may import whom, and what start-up may load."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+MAY_IMPORT = {
+    "zoo": {"zoo"},
+    "evals": {"zoo", "evals"},
+    "ablate": {"zoo", "evals", "ablate"},
+    "reports": {"reports"},
+}
+PACKAGES = set(MAY_IMPORT)
+
+
+def imports_of(path: Path) -> set[str]:
+    """Modules of ours that a file imports, at any depth and also under TYPE_CHECKING."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return {name for name in found if name.split(".")[0] in PACKAGES}
+
+
+def is_command_line(path: Path) -> bool:
+    return path.parts[-2:] == ("ablate", "cli.py") or "commands" in path.parts
+
+
+@pytest.mark.parametrize("package", sorted(PACKAGES))
+def test_imports_go_one_way(package: str) -> None:
+    for path in (ROOT / package).rglob("*.py"):
+        for name in imports_of(path):
+            allowed = name.split(".")[0] in MAY_IMPORT[package]
+            if package == "reports":
+                allowed = allowed or name.startswith("ablate.store")
+            if package == "ablate":
+                allowed = allowed or (name.startswith("reports") and is_command_line(path))
+            assert allowed, f"{path.relative_to(ROOT)} may not import {name}"
+
+
+def loaded_after(statement: str) -> set[str]:
+    code = f"{statement}; import sys; print(*sys.modules)"
+    out = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=ROOT)
+    return {name.split(".")[0] for name in out.stdout.split()}
+
+
+def test_reports_and_the_store_load_no_torch() -> None:
+    loaded = loaded_after("import reports, reports.page, reports.summary, ablate.store")
+    assert "torch" not in loaded
+    assert "polars" in loaded
+
+
+def test_help_loads_nothing_heavy() -> None:
+    statement = (
+        "import ablate.cli\ntry: ablate.cli.main(['--help'])\nexcept SystemExit as e: assert e.code in (0, None)\n"
+    )
+    code = f"{statement}\nimport sys; print('MODULES', *sys.modules)"
+    out = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=ROOT)
+    loaded = {name.split(".")[0] for name in out.stdout.partition("MODULES")[2].split()}
+    heavy = {
+        "torch",
+        "transformers",
+        "pydantic",
+        "polars",
+        "pandas",
+        "plotly",
+        "scipy",
+        "optuna",
+        "lm_eval",
+        "ray",
+        "wandb",
+    }
+    assert loaded & heavy == set()

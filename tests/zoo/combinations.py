@@ -1,0 +1,101 @@
+"""Specs for the conformance suite: covering arrays of the choices in `zoo.matrix`."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import random
+from collections.abc import Collection, Mapping
+
+import torch
+
+import zoo
+from zoo import matrix
+from zoo.matrix import Option
+
+Row = Mapping[str, Option]
+Met = frozenset[Option]
+
+CORE = (
+    "norm", "norm_placement", "topology", "mixer", "mixer.kv_heads", "mixer.window", "mixer.qk_norm",
+    "mixer.position", "mixer.position.scaling", "ffn", "tie_embeddings", "pattern",
+)  # fmt: skip
+"""The axes of which every three choices are tried."""
+
+
+@functools.cache
+def choices() -> dict[str, tuple[Option, ...]]:
+    """The choices of the matrix, and the default of every setting."""
+    kinds = ("norm", "norm_placement", "mixer", "mixer.position", "ffn")
+    plain = {axis: () if axis in kinds else (Option(axis, "default", {}),) for axis in matrix.axes()}
+    return {axis: (*plain[axis], *of) for axis, of in matrix.axes().items()}
+
+
+@functools.cache
+def legal(strength: int, axes: tuple[str, ...]) -> frozenset[Met]:
+    """Every `strength` choices of different axes that can be combined, all else at its default."""
+    return frozenset(
+        frozenset(chosen)
+        for some in itertools.combinations(axes, strength)
+        for chosen in itertools.product(*(choices()[axis] for axis in some))
+        if matrix.conflict(*chosen) is None
+    )
+
+
+@functools.cache
+def covering(strength: int = 2, axes: tuple[str, ...] | None = None) -> list[Row]:
+    """Rows of choices in which every `strength` of them that can be combined meet.
+
+    Greedy: a row starts from choices that have not met and takes, axis by axis, what brings most of those together. An
+    axis none of whose choices fits the others is left out.
+    """
+    axes = axes or tuple(choices())
+    rng = random.Random(0)
+    left = dict.fromkeys(sorted(legal(strength, axes), key=lambda met: sorted(map(str, met))))
+    rows: list[Row] = []
+    while left:
+        row = {option.axis: option for option in next(iter(left))}
+        for axis in rng.sample(axes, len(axes)):
+            if axis not in row:
+                _add_best(row, axis, strength, left, rng)
+        for met in itertools.combinations(row.values(), strength):
+            left.pop(frozenset(met), None)
+        rows.append(row)
+    return rows
+
+
+def _add_best(row: dict[str, Option], axis: str, strength: int, left: Collection[Met], rng: random.Random) -> None:
+    others = [frozenset(some) for some in itertools.combinations(row.values(), strength - 1)]
+    candidates = list(choices()[axis])
+    rng.shuffle(candidates)
+    candidates.sort(key=lambda option: -sum(some | {option} in left for some in others))
+    for option in candidates:
+        if matrix.conflict(*row.values(), option) is None:
+            row[axis] = option
+            return
+
+
+MATRICES = ("embedding", "input", "output", "head")
+
+
+def random_model(spec: zoo.ModelSpec, seed: int = 0) -> zoo.Decoder:
+    """A model whose every parameter is random: zero-initialised ones would hide what they multiply.
+
+    Matrices have std 0.7/√fan_in, so that activations stay of order one: where they are capped, or nothing normalises
+    them, larger ones would leave nothing to compare. The others are as training starts, with noise.
+    """
+    model = zoo.build(spec, seed)
+    roles = zoo.roles(model)
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            noise = torch.randn(parameter.shape, generator=generator)
+            if roles[name] in MATRICES:
+                parameter.copy_(0.7 * parameter.shape[-1] ** -0.5 * noise)
+            else:
+                parameter.add_(0.3 * noise)
+    return model.eval()
+
+
+def random_tokens(spec: zoo.ModelSpec, batch: int, length: int, seed: int = 0) -> torch.Tensor:
+    return torch.randint(0, spec.vocab_size, (batch, length), generator=torch.Generator().manual_seed(seed))

@@ -1,0 +1,38 @@
+"""Every family on random configs. A failing test's name holds the seed: draw(family, seed) gives the config again."""
+
+from __future__ import annotations
+
+import pytest
+
+import zoo
+from tests.zoo.hf import parity
+
+FAST, WIDE = 5, 60
+
+
+def check(family: str, seed: int) -> None:
+    config = parity.draw(family, seed)
+    model = parity.hf_model(config, seed)
+    ours = zoo.from_hf(model)
+    parity.check_logits(model, ours)
+    parity.check_padding(model, ours)
+    parity.check_round_trip(model, ours)
+
+
+@pytest.mark.parametrize("seed", range(FAST))
+@pytest.mark.parametrize("family", parity.FAMILIES)
+def test_a_family_agrees_on_random_configs(family: str, seed: int) -> None:
+    check(family, seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(FAST, WIDE))
+@pytest.mark.parametrize("family", parity.FAMILIES)
+def test_a_family_agrees_on_many_random_configs(family: str, seed: int) -> None:
+    check(family, seed)
+
+
+def test_every_family_is_drawn() -> None:
+    from zoo.hf import families  # noqa: PLC0415
+
+    assert sorted({type(f).__module__.rpartition(".")[2] for f in families().values()}) == parity.FAMILIES

@@ -1,0 +1,129 @@
+"""Every option of attention against its formula, written out slowly in float64."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+
+import zoo
+from tests.zoo.combinations import random_tokens
+from tests.zoo.slow import layer_of, maps, mix, project, random_stream, run, write
+from zoo.mixers.attention import Attention
+from zoo.positions.nope import NoPE
+from zoo.site import Step
+
+D, H, K, T = 12, 4, 2, 7
+X = random_stream(T, D)
+
+
+def attention(**options: Any) -> Any:
+    return layer_of(Attention(heads=H, kv_heads=K, position=NoPE(), **options), D)
+
+
+def dot(q: torch.Tensor, k: torch.Tensor, head: int) -> float:
+    return float(q @ k) / math.sqrt(D / H)
+
+
+def qkv(layer: Any) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    return project(layer, "q", X, H), project(layer, "k", X, K), project(layer, "v", X, K)
+
+
+@pytest.mark.parametrize("window", [None, 3])
+def test_softcap_bounds_scores_before_the_softmax(window: int | None) -> None:
+    layer = attention(softcap=0.8, window=window)
+    q, k, v = qkv(layer)
+    weights = maps(q, k, lambda q, k, h: 0.8 * math.tanh(dot(q, k, h) / 0.8), window)
+    torch.testing.assert_close(run(layer, X), write(layer, mix(weights, v)), rtol=1e-5, atol=1e-6)
+
+
+def test_scale_replaces_one_over_the_root_of_d() -> None:
+    layer = attention(scale=0.9)
+    q, k, v = qkv(layer)
+    weights = maps(q, k, lambda q, k, h: 0.9 * float(q @ k))
+    torch.testing.assert_close(run(layer, X), write(layer, mix(weights, v)), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("window", [None, 3])
+def test_a_sink_takes_its_share_of_the_softmax(window: int | None) -> None:
+    layer = attention(sinks=True, window=window)
+    q, k, v = qkv(layer)
+    weights = maps(q, k, dot, window, sinks=layer.sinks.tolist())
+    assert (weights.sum(-1) < 1).all()
+    torch.testing.assert_close(run(layer, X), write(layer, mix(weights, v)), rtol=1e-5, atol=1e-6)
+
+
+def test_a_sink_is_a_gate_on_the_sum_of_scores() -> None:
+    """out = out without sinks · σ(lse − sink), lse the logarithm of the softmax's denominator."""
+    layer = attention(sinks=True)
+    q, k, v = qkv(layer)
+    lse = torch.zeros(H, T, dtype=torch.float64)
+    for h in range(H):
+        for t in range(T):
+            lse[h, t] = math.log(sum(math.exp(dot(q[h, t], k[h // 2, s], h)) for s in range(t + 1)))
+    gate = torch.sigmoid(lse - layer.sinks.detach()[:, None])
+    expected = write(layer, mix(maps(q, k, dot), v) * gate[..., None])
+    torch.testing.assert_close(run(layer, X), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["feature", "head"])
+def test_a_gate_multiplies_the_heads_by_the_sigmoid_of_its_own_projection(kind: str) -> None:
+    layer = attention(gate=kind)
+    q, k, v = qkv(layer)
+    gates = torch.sigmoid(project(layer.gate, "project", X, H))
+    assert gates.shape == (H, T, 3 if kind == "feature" else 1)
+    expected = write(layer, mix(maps(q, k, dot), v) * gates)
+    torch.testing.assert_close(run(layer, X), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_clipping_bounds_queries_keys_and_values() -> None:
+    layer = attention(clip_qkv=0.6, bias=["q", "v"])
+    q, k, v = (part.clamp(-0.6, 0.6) for part in qkv(layer))
+    assert all((part.abs() == 0.6).any() and (part.abs() < 0.6).any() for part in (q, k, v))
+    torch.testing.assert_close(run(layer, X), write(layer, mix(maps(q, k, dot), v)), rtol=1e-5, atol=1e-6)
+
+
+def test_values_are_mixed_with_those_of_the_first_layer() -> None:
+    """V'_n = λ_n1 V_n + λ_n2 V_1, where V_1 is what the first layer projects, not what it mixes."""
+    layers = [
+        layer_of(Attention(heads=H, kv_heads=K, position=NoPE(), value_residual=True), D, seed) for seed in range(3)
+    ]
+    streams, step = [random_stream(T, D, seed) for seed in range(3)], Step.of(torch.zeros(1, T))
+    first = project(layers[0], "v", streams[0], K)
+    for layer, x in zip(layers, streams, strict=True):
+        own, of_first = layer.values.weights.tolist()
+        v = own * project(layer, "v", x, K) + of_first * first
+        weights = maps(project(layer, "q", x, H), project(layer, "k", x, K), dot)
+        torch.testing.assert_close(run(layer, x, step), write(layer, mix(weights, v)), rtol=1e-5, atol=1e-6)
+
+
+def test_value_residual_starts_halfway_and_reaches_the_first_layer_backwards() -> None:
+    spec = zoo.load("small", d_model=24, n_layers=3, **{"block.mixer.value_residual": True, "init.output": "plain"})
+    model = zoo.build(spec)
+    assert [block.mixer.values.weights.tolist() for block in model.blocks] == [[0.5, 0.5]] * 3
+    seen: list[torch.Tensor] = []
+    model.blocks[0].mixer.v.register_forward_hook(lambda module, args, out: seen.append(out))
+    model.blocks[0].mixer.o.weight.requires_grad_(False).zero_()
+    tokens = random_tokens(spec, 1, 9)
+    loss = model.loss(tokens, tokens)[0]
+    assert torch.autograd.grad(loss, seen[0])[0].abs().max() > 0
+
+
+@pytest.mark.parametrize("change", [{"mixer.kv_heads": 2}, {"mixer.head_dim": 12}])
+def test_values_of_other_widths_cannot_be_mixed(change: dict[str, int]) -> None:
+    edits = {"d_model": 24, "block.mixer.value_residual": True, "pattern": ["block", "other"]}
+    with pytest.raises(zoo.SpecError) as error:
+        zoo.load("small", **edits, blocks={"other": change})
+    assert error.value.path == "blocks.other.mixer"
+    assert "those of block 4 heads of 6 features: value_residual cannot mix them" in error.value.reason
+
+
+def test_layers_without_value_residual_may_have_any_width() -> None:
+    blocks = {"other": {"mixer.kv_heads": 2, "mixer.value_residual": False}}
+    spec = zoo.load(
+        "small", d_model=24, blocks=blocks, pattern=["block", "other"], **{"block.mixer.value_residual": True}
+    )
+    tokens = random_tokens(spec, 1, 5)
+    assert zoo.build(spec)(tokens).isfinite().all()

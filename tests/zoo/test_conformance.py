@@ -1,0 +1,197 @@
+"""What every model must do, whatever it is made of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import FlopCounterMode
+
+import zoo
+from tests.zoo.combinations import CORE, covering, random_model, random_tokens
+from zoo.matrix import combine
+
+SPECS = [combine(row.values()) for row in covering()]
+LENGTH = 19
+PARTS = 16
+"""Of the slow suite, so that it can run side by side."""
+every_spec = pytest.mark.parametrize("spec", SPECS, ids=lambda s: s.digest[:6])
+
+
+def assert_same(actual: torch.Tensor, expected: torch.Tensor) -> None:
+    """Equal to 1e-5 of the largest logit.
+
+    Models are compared in float64: in float32 a deep stack of random layers can make more than that of rounding. What
+    is always float32, as norms and routers are, still rounds.
+    """
+    assert actual.shape == expected.shape
+    assert (actual - expected).abs().max() <= 5e-5 * max(1.0, expected.abs().max().item())
+
+
+def has_experts(spec: zoo.ModelSpec) -> bool:
+    return any(layer.ffn.cost(spec.d_model).inactive for layer in spec.layers)
+
+
+@every_spec
+def test_logits_have_the_declared_shape(spec: zoo.ModelSpec) -> None:
+    logits = random_model(spec)(random_tokens(spec, 2, LENGTH))
+    assert logits.shape == (2, LENGTH, spec.vocab_size)
+    assert logits.dtype == torch.float32
+    assert logits.isfinite().all()
+
+
+@every_spec
+def test_no_token_sees_the_future(spec: zoo.ModelSpec) -> None:
+    model, tokens = random_model(spec), random_tokens(spec, 1, LENGTH)
+    before = model(tokens)
+    # A product over another number of rows may round differently, and who else chose an expert decides how many it has.
+    slack = 1e-5 if has_experts(spec) else 0.0
+    for changed in (0, 7, LENGTH - 1):
+        other = tokens.clone()
+        other[0, changed] = (other[0, changed] + 1) % spec.vocab_size
+        after = model(other)
+        torch.testing.assert_close(
+            after[:, :changed], before[:, :changed], rtol=0, atol=slack * before.abs().max().item()
+        )
+        assert not torch.equal(after[:, changed], before[:, changed])
+
+
+@every_spec
+def test_every_parameter_gets_a_gradient(spec: zoo.ModelSpec) -> None:
+    model, tokens = random_model(spec).train(), random_tokens(spec, 2, LENGTH + 1)
+    model.loss(tokens[:, :-1], tokens[:, 1:])[0].backward()
+    silent = [name for name, p in model.named_parameters() if p.grad is None or not p.grad.abs().sum() > 0]
+    assert [name for name in silent if not is_invisible(name, model)] == []
+
+
+def is_invisible(name: str, model: zoo.Decoder) -> bool:
+    """Whether a parameter may have exactly zero gradient.
+
+    A constant added to every key of a head shifts all of its scores alike, which softmax does not see, without
+    positions or a norm after it. One gain for the whole stream is divided out by the norm that follows. In the first
+    layer, and in a module of multi-token prediction, values are mixed with themselves, which scales the mixer's output,
+    and a norm of the output does not see a scale.
+    """
+    blind = ("mixer.k.bias", "blocks.0.mixer.values.weights", "block.mixer.values.weights")
+    one_gain = name.endswith(("embedding_norm.gain", "norm_after.gain")) and model.get_parameter(name).numel() == 1
+    return name.endswith(blind) or one_gain
+
+
+@every_spec
+@pytest.mark.parametrize("chunks", [[1] * LENGTH, [6, 1, 1, 9, 2], [LENGTH], [2, 17]], ids=str)
+def test_cached_decoding_equals_the_uncached_forward(spec: zoo.ModelSpec, chunks: list[int]) -> None:
+    model, tokens = random_model(spec).double(), random_tokens(spec, 2, LENGTH)
+    cache = model.new_cache(batch=2, capacity=LENGTH)
+    with torch.no_grad():
+        parts = [model(chunk, cache) for chunk in tokens.split(chunks, dim=1)]
+        assert_same(torch.cat(parts, dim=1), model(tokens))
+
+
+@every_spec
+@pytest.mark.parametrize("chunks", [[LENGTH], [8] + [1] * (LENGTH - 8), [9, 7, 3]], ids=str)
+def test_left_padding_changes_nothing(spec: zoo.ModelSpec, chunks: list[int]) -> None:
+    model, pads = random_model(spec).double(), [0, 3, 7]
+    tokens = random_tokens(spec, 3, LENGTH)
+    cache = model.new_cache(batch=3, capacity=LENGTH)
+    left_pad: torch.Tensor | None = torch.tensor(pads)
+    with torch.no_grad():
+        uncached = model(tokens, left_pad=left_pad)
+        parts = []
+        for chunk in tokens.split(chunks, dim=1):
+            parts.append(model(chunk, cache, left_pad))
+            left_pad = None
+        cached = torch.cat(parts, dim=1)
+        for row, pad in enumerate(pads):
+            alone = model(tokens[row : row + 1, pad:])[0]
+            assert_same(uncached[row, pad:], alone)
+            assert_same(cached[row, pad:], alone)
+
+
+@every_spec
+def test_a_row_does_not_depend_on_its_batch(spec: zoo.ModelSpec) -> None:
+    model, tokens = random_model(spec).double(), random_tokens(spec, 3, LENGTH)
+    together = model(tokens)
+    for row in range(3):
+        assert_same(together[row], model(tokens[row : row + 1])[0])
+
+
+@every_spec
+def test_declared_parameters_are_those_counted(spec: zoo.ModelSpec) -> None:
+    model, cost = zoo.build(spec), zoo.cost(spec)
+    assert cost.params == sum(p.numel() for p in model.parameters())
+    tables = [model.positions[str(i)] for i, (scheme, _) in enumerate(spec.positions) if scheme.absolute]
+    numel = sum(p.numel() for table in tables for p in table.parameters())
+    assert cost.params_embedding == model.embedding.weight.numel() + numel
+
+
+@every_spec
+def test_declared_flops_are_those_counted(spec: zoo.ModelSpec) -> None:
+    """Forward and backward, with the plain backend, which computes whole score matrices."""
+    model, tokens = random_model(spec).train(), random_tokens(spec, 2, LENGTH + 1)
+    with zoo.attention_backend("plain"), FlopCounterMode(display=False) as counter:
+        model.loss(tokens[:, :-1], tokens[:, 1:])[0].backward()
+    counted = counter.get_total_flops() / (2 * LENGTH)
+    assert counted == pytest.approx(zoo.cost(spec, context=LENGTH).flops_per_token_square, rel=1e-9)
+
+
+@every_spec
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_declared_cache_bytes_are_those_allocated(spec: zoo.ModelSpec, dtype: torch.dtype) -> None:
+    cache = zoo.build(spec).new_cache(batch=3, capacity=23, dtype=dtype)
+    assert cache.nbytes == zoo.cost(spec).cache_bytes(batch=3, context=23, dtype=dtype)
+    held = [t for layer in cache.layers for t in tree_leaves(vars(layer)) if isinstance(t, torch.Tensor)]
+    assert cache.nbytes == sum(t.untyped_storage().nbytes() for t in held)
+
+
+@every_spec
+def test_save_and_open_keep_the_model(spec: zoo.ModelSpec, tmp_path: Path) -> None:
+    model, tokens = random_model(spec), random_tokens(spec, 2, LENGTH)
+    zoo.save(model, tmp_path)
+    again = zoo.open(tmp_path)
+    assert again.spec == spec
+    torch.testing.assert_close(again(tokens), model(tokens), rtol=0, atol=0)
+
+
+@every_spec
+def test_dump_and_parse_are_inverse(spec: zoo.ModelSpec) -> None:
+    again = zoo.parse(spec.dump())
+    assert again == spec
+    assert again.digest == spec.digest
+
+
+@every_spec
+def test_training_in_bfloat16_stays_near_float32(spec: zoo.ModelSpec) -> None:
+    model, tokens = random_model(spec), random_tokens(spec, 2, LENGTH + 1)
+    exact = model.loss(tokens[:, :-1], tokens[:, 1:])[1]
+    with torch.autocast("cpu", torch.bfloat16):
+        rough = model.loss(tokens[:, :-1], tokens[:, 1:])[1]
+    assert rough.dtype == torch.float32
+    assert rough.item() == pytest.approx(exact.item(), rel=0.05)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(PARTS))
+def test_every_three_core_choices_conform(part: int, tmp_path: Path) -> None:
+    for number, row in enumerate(covering(3, CORE)[part::PARTS]):
+        spec = combine(row.values())
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        conforms(spec, folder)
+
+
+def conforms(spec: zoo.ModelSpec, folder: Path) -> None:
+    """The whole suite on one spec."""
+    test_logits_have_the_declared_shape(spec)
+    test_no_token_sees_the_future(spec)
+    test_every_parameter_gets_a_gradient(spec)
+    test_cached_decoding_equals_the_uncached_forward(spec, [6, 1, 1, 9, 2])
+    test_left_padding_changes_nothing(spec, [8] + [1] * (LENGTH - 8))
+    test_a_row_does_not_depend_on_its_batch(spec)
+    test_declared_parameters_are_those_counted(spec)
+    test_declared_flops_are_those_counted(spec)
+    test_declared_cache_bytes_are_those_allocated(spec, torch.float32)
+    test_save_and_open_keep_the_model(spec, folder)
+    test_dump_and_parse_are_inverse(spec)
+    test_training_in_bfloat16_stays_near_float32(spec)

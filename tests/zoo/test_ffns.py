@@ -1,0 +1,111 @@
+"""Feed-forward layers against their formulas, and dropout."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import zoo
+from tests.zoo.combinations import random_model, random_tokens
+from zoo.ffns._activations import clamped_swiglu
+from zoo.site import Step
+
+
+def gelu(z: float) -> float:
+    return z * 0.5 * (1 + math.erf(z / math.sqrt(2)))
+
+
+def gelu_tanh(z: float) -> float:
+    return 0.5 * z * (1 + math.tanh(math.sqrt(2 / math.pi) * (z + 0.044715 * z**3)))
+
+
+def sigmoid(z: float) -> float:
+    return 1 / (1 + math.exp(-z))
+
+
+CASES: list[tuple[dict[str, Any], Callable[[float], float], bool]] = [
+    ({"kind": "relu"}, lambda z: max(0.0, z), False),
+    ({"kind": "relu2"}, lambda z: max(0.0, z) ** 2, False),
+    ({"kind": "silu"}, lambda z: z * sigmoid(z), False),
+    ({"kind": "gelu"}, gelu, False),
+    ({"kind": "gelu", "approximate": "tanh"}, gelu_tanh, False),
+    ({"kind": "gelu", "approximate": "sigmoid"}, lambda z: z * sigmoid(1.702 * z), False),
+    ({"kind": "glu"}, sigmoid, True),
+    ({"kind": "reglu"}, lambda z: max(0.0, z), True),
+    ({"kind": "swiglu"}, lambda z: z * sigmoid(z), True),
+    ({"kind": "geglu"}, gelu, True),
+    ({"kind": "geglu", "approximate": "tanh"}, gelu_tanh, True),
+    ({"kind": "geglu", "approximate": "sigmoid"}, lambda z: z * sigmoid(1.702 * z), True),
+]
+
+
+@pytest.mark.parametrize(("ffn", "scalar", "gated"), CASES, ids=lambda v: str(v) if isinstance(v, dict) else "")
+@pytest.mark.parametrize("bias", [True, False])
+def test_ffn_is_its_formula(ffn: dict[str, Any], scalar: Callable[[float], float], gated: bool, bias: bool) -> None:
+    spec = zoo.load("small", d_model=8, n_layers=1, **{"block.ffn": {**ffn, "d_ff": 5, "bias": bias}})
+    layer = random_model(spec).blocks[0].ffn.double()
+    x = torch.randn(8, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+
+    def apply(linear: torch.nn.Linear, vector: list[float]) -> list[float]:
+        offset = linear.bias.tolist() if bias else [0.0] * linear.out_features
+        rows = zip(linear.weight.tolist(), offset, strict=True)
+        return [sum(w * v for w, v in zip(row, vector, strict=True)) + b for row, b in rows]
+
+    up = apply(layer.up, x.tolist())
+    if gated:
+        hidden = [scalar(g) * u for g, u in zip(apply(layer.gate, x.tolist()), up, strict=True)]
+    else:
+        hidden = [scalar(u) for u in up]
+    expected = torch.tensor(apply(layer.down, hidden), dtype=torch.float64)
+    torch.testing.assert_close(layer(x[None, None], Step.of(x[None]))[0, 0], expected, rtol=1e-12, atol=1e-12)
+
+
+def test_clamped_swiglu_is_its_formula() -> None:
+    gates, ups = [-9.0, -1.0, 0.5, 6.9, 7.1, 20.0], [3.0, -20.0, 7.5, 1.0, -1.0, 20.0]
+    expected = []
+    for gate, up in zip(gates, ups, strict=True):
+        g, u = min(gate, 7.0), max(-7.0, min(up, 7.0))
+        expected.append(g * sigmoid(1.702 * g) * (u + 1))
+    out = clamped_swiglu(torch.tensor(gates), torch.tensor(ups), alpha=1.702, limit=7.0)
+    torch.testing.assert_close(out, torch.tensor(expected), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "ffn",
+    [{"kind": "gelu"}, {"kind": "swiglu"}, {"kind": "topk_moe"}, {"kind": "deepseek_moe", "bias_rate": 0.0}],
+    ids=str,
+)
+def test_hidden_dropout_acts_in_training_alone_and_keeps_the_mean(ffn: dict[str, Any]) -> None:
+    spec = zoo.load("small", d_model=8, n_layers=1, **{"block.ffn": {**ffn, "d_ff": 6}})
+    plain, dropped = random_model(spec), random_model(spec.edit({"block.ffn.dropout": 0.25}))
+    x = torch.randn(1, 3, 8, generator=torch.Generator().manual_seed(0))
+    step = Step.of(x[..., 0])
+    expected = plain.blocks[0].ffn(x, step)
+    assert torch.equal(dropped.blocks[0].ffn(x, step), expected)
+    torch.manual_seed(0)
+    ffn = dropped.train().blocks[0].ffn
+    with torch.no_grad():
+        drawn = torch.cat([ffn(x, step) for _ in range(1000)])
+    assert drawn.std(0).min() > 0
+    error = drawn.std(0) / math.sqrt(1000)
+    assert ((drawn.mean(0) - expected[0]).abs() < 5 * error).all()
+
+
+@pytest.mark.parametrize("topology", ["serial", "parallel", "parallel_two_norms"])
+def test_branch_dropout_acts_in_training_alone_and_scales_what_it_keeps(topology: str) -> None:
+    spec = zoo.load("small", d_model=16, n_layers=2, vocab_size=31, **{"block.topology": topology})
+    dropped = spec.edit({"block.dropout": 0.5})
+    plain, model, tokens = random_model(spec), random_model(dropped), random_tokens(spec, 2, 9)
+    assert torch.equal(model(tokens), plain(tokens))
+    assert not torch.equal(model.train()(tokens), plain(tokens))
+    # Each feature of a branch's output is dropped, or doubled.
+    block, step, x = model.blocks[0], Step.of(tokens), torch.randn(2, 9, 16)
+    update = block.mixer_residual.update(x, lambda h: block.dropout(block.ffn(h, step)))
+    whole = block.mixer_residual.update(x, lambda h: block.ffn(h, step))
+    kept = update != 0
+    assert 0.3 < kept.float().mean() < 0.7
+    torch.testing.assert_close(update[kept], 2 * whole[kept])

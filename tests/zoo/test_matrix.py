@@ -1,0 +1,95 @@
+"""The compatibility matrix: what it says can be combined can, what it says cannot is refused for that reason."""
+
+from __future__ import annotations
+
+import itertools
+import re
+
+import pytest
+import torch
+
+import zoo
+from tests.zoo.combinations import choices, covering, legal, random_tokens
+from zoo import matrix
+from zoo.axis import variants
+from zoo.mixers.attention import Attention
+
+RULES = [
+    (r"two parallel branches with norms of their own cannot share \w+'s last norm", {"norm_placement", "topology"}),
+    (r"\w+ has no such setting \(.+\)", {"norm", "norm_placement", "mixer", "mixer.position", "ffn"}),
+    (r"input should be a valid boolean", {"mixer", "mixer.bias"}),
+    (r"has 3 factors for \d+ pairs of features", {"mixer.position.scaling"}),
+    (r"without a gain there is nothing to add one to", {"norm.unit_offset"}),
+    (r"cosine attention .+", {"mixer"}),
+    (r"NTK-aware scaling needs more than one pair of features, not 2 features", {"mixer.position.scaling"}),
+]
+"""Every reason why two choices may not meet, and the axes that at least one of each such pair is on."""
+
+PAIRS = list(matrix.pairs())
+
+
+def test_every_choice_can_be_built_by_itself() -> None:
+    for options in matrix.axes().values():
+        for option in options:
+            assert matrix.conflict(option) is None, option
+
+
+def test_two_choices_are_refused_for_known_reasons_only() -> None:
+    for a, b, reason in PAIRS:
+        if reason is not None:
+            said = [axes for pattern, axes in RULES if re.search(f": {pattern}$", reason)]
+            assert any(axes & {a.axis, b.axis} for axes in said), (str(a), str(b), reason)
+
+
+def test_what_is_refused_raises_that_reason() -> None:
+    refused = [(a, b, reason) for a, b, reason in PAIRS if reason is not None]
+    assert refused
+    for a, b, reason in refused:
+        with pytest.raises(zoo.SpecError) as caught:
+            matrix.combine((b, a))
+        assert str(caught.value) == reason
+
+
+@pytest.mark.slow
+def test_every_two_choices_that_are_not_refused_build_and_run() -> None:
+    for a, b, reason in PAIRS:
+        if reason is None:
+            spec = matrix.combine((a, b))
+            with torch.no_grad():
+                logits = zoo.build(spec)(random_tokens(spec, 1, 7))
+            assert logits.isfinite().all(), (str(a), str(b))
+
+
+def test_every_two_choices_that_can_be_combined_meet_in_the_conformance_suite() -> None:
+    """And every choice is in it, the defaults of settings too. Each row of it is built by the suite."""
+    met = {frozenset(pair) for row in covering() for pair in itertools.combinations(row.values(), 2)}
+    assert legal(2, tuple(choices())) <= met
+    allowed = {frozenset((a, b)) for a, b, reason in PAIRS if reason is None}
+    assert allowed <= met
+
+
+def test_the_axes_are_those_of_the_zoo() -> None:
+    axes = matrix.axes()
+    for axis, package in {
+        "norm": "norms", "norm_placement": "residuals", "mixer": "mixers", "mixer.position": "positions",
+        "mixer.position.scaling": "positions.scalings", "ffn": "ffns",
+    }.items():  # fmt: skip
+        kinds = [option.name.partition(" ")[0] for option in axes[axis]]
+        assert list(dict.fromkeys(kinds)) == list(variants(f"zoo.{package}"))
+    settings = {name for name in Attention.model_fields if name not in matrix.SIZES}
+    assert {axis.split(".")[1] for axis in axes if axis.startswith("mixer.")} == settings
+    assert {"topology", "final_norm", "tie_embeddings", "embedding_dim", "final_softcap", "pattern"} <= set(axes)
+
+
+def test_edits_of_a_row_are_applied_whatever_their_order() -> None:
+    axes = matrix.axes()
+    window, mla = axes["mixer.window"][0], axes["mixer"][1]
+    assert matrix.combine((window, mla)) == matrix.combine((mla, window))
+    assert matrix.combine((window, mla)).block.mixer.window == 5
+
+
+def test_the_document_says_what_the_pairs_say() -> None:
+    document = matrix.document()
+    told = {(a, b, c, d): reason for reason, rows in document["conflicts"].items() for a, b, c, d in rows}
+    assert told == {(a.axis, a.name, b.axis, b.name): why for a, b, why in PAIRS if why is not None}
+    assert document["axes"] == {axis: [option.name for option in of] for axis, of in matrix.axes().items()}

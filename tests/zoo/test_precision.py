@@ -1,0 +1,82 @@
+"""The fence round a stretch of the graph: which setting is in force where, and that values stay the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from zoo.precision import at_default_precision
+
+
+class Spy(torch.autograd.Function):
+    """The identity; notes the setting that it runs under."""
+
+    seen: list[tuple[str, str, str]] = []  # noqa: RUF012 (cleared by each test)
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, place: str) -> Tensor:
+        ctx.place = place
+        Spy.seen.append(("forward", place, torch.get_float32_matmul_precision()))
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        Spy.seen.append(("backward", ctx.place, torch.get_float32_matmul_precision()))
+        return gradient, None
+
+
+@pytest.fixture(autouse=True)
+def medium() -> Iterator[None]:
+    Spy.seen.clear()
+    torch.set_float32_matmul_precision("medium")
+    yield
+    torch.set_float32_matmul_precision("highest")
+
+
+def test_inside_is_the_default_and_outside_is_not() -> None:
+    x = torch.randn(3, requires_grad=True)
+    y = Spy.apply(x, "before")
+    z = at_default_precision(lambda t: Spy.apply(t, "inside"), y)
+    Spy.apply(z, "after").sum().backward()
+    assert Spy.seen == [
+        ("forward", "before", "medium"),
+        ("forward", "inside", "highest"),
+        ("forward", "after", "medium"),
+        ("backward", "after", "medium"),
+        ("backward", "inside", "highest"),
+        ("backward", "before", "medium"),
+    ]
+    assert torch.get_float32_matmul_precision() == "medium"
+
+
+@pytest.mark.parametrize("needs", [(True, True, True), (False, True, False)])
+def test_attention_and_its_gradients_are_unchanged(needs: tuple[bool, ...]) -> None:
+    draw = torch.Generator().manual_seed(0)
+    inputs = [torch.randn(2, 4, 16, 8, generator=draw).requires_grad_(n) for n in needs]
+    found = at_default_precision(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True), *inputs)
+    wanted = [x for x in inputs if x.requires_grad]
+    gradients = torch.autograd.grad(found.square().sum(), wanted)
+    assert torch.get_float32_matmul_precision() == "medium"
+    torch.set_float32_matmul_precision("highest")
+    expected = F.scaled_dot_product_attention(*inputs, is_causal=True)
+    torch.testing.assert_close(found, expected, rtol=0, atol=0)
+    for one, other in zip(gradients, torch.autograd.grad(expected.square().sum(), wanted), strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=0)
+
+
+def test_the_setting_comes_back_after_an_error_and_without_gradients() -> None:
+    def fail(_: Tensor) -> Tensor:
+        raise ValueError("inside")
+
+    with pytest.raises(ValueError, match="inside"):
+        at_default_precision(fail, torch.ones(1))
+    assert torch.get_float32_matmul_precision() == "medium"
+    with torch.inference_mode():
+        at_default_precision(lambda t: Spy.apply(t, "inside"), torch.ones(1))
+    assert Spy.seen == [("forward", "inside", "highest")]
+    assert torch.get_float32_matmul_precision() == "medium"

@@ -1,0 +1,134 @@
+"""Published models: their size at full scale, what is said of them, and that each works at a small size."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import torch
+
+import zoo
+from tests.zoo.combinations import random_tokens
+from zoo import presets
+from zoo.edits import expand
+from zoo.presets import Preset
+
+NAMES = [name for name in presets.names() if presets.preset(name).buildable]
+every_preset = pytest.mark.parametrize("name", NAMES)
+
+
+@every_preset
+def test_presets_have_the_published_size(name: str) -> None:
+    """Within 1 %, or a note says the ratio and why; active parameters too."""
+    preset = presets.preset(name)
+    cost = zoo.cost(preset.spec)
+    counts = {
+        "published": (cost.params, preset.published_parameters),
+        "published active": (cost.params_active, preset.published_active_parameters),
+    }
+    for which, (counted, published) in counts.items():
+        stated = re.search(rf"(\d\.\d+) of the {which} count", preset.note or "")
+        ratio = counted / published if published else 1.0
+        if abs(ratio - 1) > 0.01:
+            assert stated is not None, f"{ratio:.3f} of the {which} count, and no note says why"
+            assert float(stated[1]) == pytest.approx(ratio, rel=0.01)
+        else:
+            assert stated is None
+
+
+@pytest.mark.parametrize("name", presets.names())
+def test_a_preset_names_its_source_and_what_is_assumed_in_it(name: str) -> None:
+    preset = presets.preset(name)
+    assert preset.source == "this project" or preset.source.startswith(("arXiv:", "https://"))
+    for path in preset.assumed:
+        assert _at(expand(preset.parts), path) is not None, path
+
+
+def _at(data: Any, path: str) -> Any:
+    for key in path.split("."):
+        data = {"kind": data}.get(key) if isinstance(data, str) else expand(data).get(key)
+    return data
+
+
+def test_a_model_of_which_too_little_is_public_cannot_be_built() -> None:
+    with pytest.raises(zoo.SpecError, match=r"preset: 'gpt4' cannot be built: public are only .*SwiGLU"):
+        zoo.load("gpt4", d_model=64)
+
+
+@every_preset
+def test_a_shrunk_preset_has_the_same_parts(name: str) -> None:
+    full, small = zoo.load(name), presets.shrunk(name)
+    assert _kinds(small) == _kinds(full)
+    assert zoo.cost(small).params < 1_000_000
+    assert small.n_layers <= 8
+
+
+def _kinds(spec: zoo.ModelSpec) -> set[Any]:
+    """What a layer is made of, without its sizes, and whether heads are grouped and attention windowed."""
+
+    def named(part: Any) -> Any:
+        if not isinstance(part, dict):
+            return part if isinstance(part, bool | str) or part is None else type(part).__name__
+        return tuple((key, named(value)) for key, value in part.items() if key not in ("kv_heads", "fraction"))
+
+    return {named(layer.model_dump(mode="json")) for layer in spec.layers}
+
+
+@every_preset
+def test_a_shrunk_preset_learns(name: str) -> None:
+    """20 steps on one batch: the loss falls."""
+    spec = presets.shrunk(name)
+    model, tokens = zoo.build(spec).train(), random_tokens(spec, 2, 17)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    losses = []
+    torch.manual_seed(0)
+    for _ in range(20):
+        objective, nats = model.loss(tokens[:, :-1], tokens[:, 1:])
+        optimizer.zero_grad()
+        objective.backward()
+        optimizer.step()
+        losses.append(nats.item())
+    assert losses[-1] < 0.9 * losses[0]
+    assert sum(losses[10:]) < sum(losses[:10])
+
+
+def started(spec: zoo.ModelSpec) -> zoo.Decoder:
+    """As training starts, but for what starts at zero, which would hide what it multiplies."""
+    model = zoo.build(spec)
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if not parameter.any():
+                parameter.copy_(0.1 * torch.randn(parameter.shape, generator=generator))
+    return model
+
+
+@every_preset
+@pytest.mark.parametrize("chunks", [[1] * 15, [11, 1, 3]], ids=str)
+def test_a_shrunk_preset_decodes_as_it_reads(name: str, chunks: list[int]) -> None:
+    """Beyond the window of 8, where there is one."""
+    spec = presets.shrunk(name)
+    model, tokens = started(spec).eval(), random_tokens(spec, 2, 15)
+    cache = model.new_cache(batch=2, capacity=15)
+    with torch.no_grad():
+        cached = torch.cat([model(chunk, cache) for chunk in tokens.split(chunks, dim=1)], dim=1)
+        whole = model(tokens)
+    assert (cached - whole).abs().max() <= 1e-5 * max(1.0, whole.abs().max().item())
+
+
+def test_shrinking_keeps_ratios() -> None:
+    small = presets.shrunk("command_a")
+    assert (small.d_model, small.n_layers, small.pattern) == (64, 2, ("block", "far"))
+    local, far = small.layers
+    assert (local.mixer.window, far.mixer.window, far.mixer.position.kind) == (8, None, "nope")
+    assert (local.mixer.heads, local.mixer.kv_heads, local.mixer.head_dim) == (4, 2, 16)
+    assert local.ffn.d_ff == 3 * 64
+    palm = presets.shrunk("palm").layers[0]
+    assert (palm.mixer.kv_heads, palm.topology, palm.ffn.d_ff) == (1, "parallel", 4 * 64)
+
+
+def test_presets_are_told_apart_by_their_files_alone() -> None:
+    data = {name: presets.preset(name) for name in presets.names()}
+    assert all(isinstance(preset, Preset) and preset.name == name for name, preset in data.items())
+    assert len({preset.spec.digest for preset in data.values() if preset.buildable}) == len(NAMES)

@@ -1,0 +1,140 @@
+"""Peri-LN, DeepNorm and hyper-connections against their formulas and published numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import zoo
+from tests.zoo.combinations import random_model, random_tokens
+from zoo.residuals.deepnorm import decoder_only, encoder_decoder
+
+
+def rms(x: Tensor, gain: Tensor) -> Tensor:
+    return x / (x.square().mean(-1, keepdim=True) + 1e-6).sqrt() * gain
+
+
+def branch(h: Tensor) -> Tensor:
+    """Some map of a stream that is neither linear nor homogeneous."""
+    return torch.tanh(h.roll(1, -1)) + 0.3 * h
+
+
+def residual_of(placement: Any, layer: int = 0, n_layers: int = 4) -> Any:
+    spec = zoo.load("small", d_model=8, n_layers=n_layers, **{"block.norm_placement": placement})
+    return random_model(spec).blocks[layer].ffn_residual
+
+
+X = torch.randn(1, 3, 8, generator=torch.Generator().manual_seed(0))
+
+
+def test_peri_normalises_both_ends_of_the_branch_and_the_embedding() -> None:
+    residual = residual_of("peri")
+    expected = X + rms(branch(rms(X, residual.norm_in.gain)), residual.norm_out.gain)
+    torch.testing.assert_close(residual(X, branch), expected)
+    spec = zoo.load("small", d_model=8, n_layers=2, **{"block.norm_placement": "peri"})
+    model = random_model(spec)
+    seen: list[Tensor] = []
+    model.blocks[0].register_forward_pre_hook(lambda module, args: seen.append(args[0]))
+    tokens = random_tokens(spec, 1, 5)
+    model(tokens)
+    table = model.embedding.weight[tokens] * 8**0.5
+    torch.testing.assert_close(seen[0], rms(table, model.embedding_norm.gain))
+    assert spec.has_final_norm
+    assert zoo.cost(spec).params - zoo.cost(spec.edit({"block.norm_placement": "double"})).params == 8
+
+
+def test_deepnorm_multiplies_the_stream_and_not_the_branch() -> None:
+    residual = residual_of("deepnorm", n_layers=12)
+    expected = rms(2.21336 * X + branch(X), residual.norm_after.gain)
+    torch.testing.assert_close(residual(X, branch), expected, rtol=1e-5, atol=1e-5)
+    scaled = residual_of({"kind": "deepnorm", "stream_scale": 0.5, "branch_scale": 3.0}, n_layers=12)
+    expected = rms(0.5 * 2.21336 * X + 3 * branch(X), scaled.norm_after.gain)
+    torch.testing.assert_close(scaled(X, branch), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_deepnorm_constants_are_the_published_ones() -> None:
+    """Wang et al. 2022, table of α and β: 12 layers of a decoder alone; 6 + 6 of an encoder and a decoder."""
+    assert decoder_only(12) == pytest.approx((2.21336, 0.31947), abs=1e-5)
+    encoder, decoder = encoder_decoder(6, 6)
+    assert encoder == pytest.approx((1.41794, 0.49699), abs=1e-5)
+    assert decoder == pytest.approx((2.05977, 0.34329), abs=1e-5)
+
+
+@pytest.mark.parametrize("mixer", [{}, {"kind": "mla"}, {"kind": "differential"}, {"kind": "cosine"}])
+def test_beta_scales_the_ffn_values_and_outputs_only(mixer: dict[str, Any]) -> None:
+    """Models draw by name, so that those with the same shapes differ by the factor alone."""
+    edits = {"n_layers": 12, "d_model": 32, "init.output": "plain", "tie_embeddings": False}
+    deep = zoo.build(zoo.load("small", **edits, **{"block.norm_placement": "deepnorm", "block.mixer": mixer}))
+    post = dict(zoo.build(deep.spec.edit({"block.norm_placement": "post"})).named_parameters())
+    scaled = set()
+    for name, parameter in deep.named_parameters():
+        if parameter.dim() < 2 or not post[name].any():
+            torch.testing.assert_close(parameter, post[name], rtol=0, atol=0)
+            continue
+        ratio = (parameter / post[name]).median().item()
+        torch.testing.assert_close(parameter, post[name] * ratio)
+        assert ratio == pytest.approx(0.31947, abs=1e-5) or ratio == 1
+        scaled |= {name.split(".", 2)[2]} if ratio != 1 else set()
+    assert scaled == {"mixer.v.weight", "mixer.o.weight", *(f"ffn.{n}.weight" for n in ("gate", "up", "down"))}
+
+
+def streams(n: int) -> Tensor:
+    return torch.randn(1, 3, n, 8, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_hyper_connections_are_their_formula(n: int, dynamic: bool) -> None:
+    """Token by token: equations 2–5, and 10–13 where the connections are dynamic."""
+    residual = residual_of({"kind": "hyper_connections", "n": n, "dynamic": dynamic})
+    x = streams(n)
+    with torch.no_grad():
+        actual = residual(x, branch)
+        for t in range(3):
+            h = x[0, t]
+            a_m, a_r, b = residual.read[:, :1], residual.read[:, 1:], residual.write[None]
+            if dynamic:
+                asked, own = residual.asked, rms(h, residual.asked.norm.gain)
+                w_m, w_r, w_b = asked.weight.T.split((1, n, 1), dim=1)
+                a_m = a_m + asked.scale[0] * torch.tanh(own @ w_m)
+                a_r = a_r + asked.scale[0] * torch.tanh(own @ w_r)
+                b = b + asked.scale[1] * torch.tanh(own @ w_b).T
+            out = branch(rms(a_m.T @ h, residual.norm_in.gain))
+            torch.testing.assert_close(actual[0, t], a_r.T @ h + b.T @ out, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("topology", ["serial", "parallel"])
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_hyper_connections_start_as_pre_norm(dynamic: bool, topology: str) -> None:
+    """The final norm takes the sum of n equal streams as it takes one of them."""
+    edits = {"d_model": 16, "n_layers": 3, "init.output": "plain", "block.topology": topology}
+    pre = zoo.load("small", **edits)
+    hyper = pre.edit({"block.norm_placement": {"kind": "hyper_connections", "n": 4, "dynamic": dynamic}})
+    tokens = random_tokens(pre, 2, 11)
+    torch.testing.assert_close(zoo.build(hyper)(tokens), zoo.build(pre)(tokens), rtol=1e-4, atol=1e-5)
+
+
+def test_each_branch_starts_at_a_stream_of_its_own() -> None:
+    """A_m of the model's k-th branch, attention and FFN counted one by one, is e_(k mod n)."""
+    edits = {"d_model": 8, "n_layers": 3, "block.norm_placement": {"kind": "hyper_connections", "n": 4}}
+    model = zoo.build(zoo.load("small", **edits))
+    residuals = [r for block in model.blocks for r in (block.mixer_residual, block.ffn_residual)]
+    assert [r.read[:, 0].argmax().item() for r in residuals] == [0, 1, 2, 3, 0, 1]
+    for residual in residuals:
+        assert residual.read[:, 0].sum() == 1
+        assert torch.equal(residual.read[:, 1:], torch.eye(4))
+        assert torch.equal(residual.write, torch.ones(4))
+        assert residual.asked.scale.tolist() == pytest.approx([0.01, 0.01])
+        assert not residual.asked.weight.any()
+
+
+@pytest.mark.parametrize("other", ["pre", {"kind": "hyper_connections", "n": 2}])
+def test_all_layers_have_the_same_streams(other: Any) -> None:
+    edits = {"block.norm_placement": "hyper_connections", "pattern": ["block", "other"]}
+    with pytest.raises(zoo.SpecError, match=r"blocks\.other\.norm_placement: reads and writes [12] residual streams"):
+        zoo.load("small", **edits, blocks={"other": {"norm_placement": other}})
+    static = {"norm_placement": {"dynamic": False}}
+    assert zoo.load("small", **edits, blocks={"other": static}).layers[1].norm_placement.streams == 4

@@ -1,0 +1,78 @@
+"""What a language model is: every published block variant, freely combined.
+
+spec = zoo.load("llama3", **{"d_model": 256, "n_layers": 4, "block.mixer.kv_heads": 2})
+model = zoo.build(spec)
+logits = model(tokens)
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from zoo.attend import attention_backend
+    from zoo.checkpoint import open_model as open
+    from zoo.checkpoint import save
+    from zoo.costs import Cost, cost
+    from zoo.decode import generate
+    from zoo.errors import SpecError, UnsupportedError
+    from zoo.hf import from_hf, to_hf
+    from zoo.init import roles
+    from zoo.model import Decoder, build
+    from zoo.presets import load
+    from zoo.probes import taps
+    from zoo.spec import BlockSpec, ModelSpec, parse
+
+# Lazy, so that `import zoo` alone does not load torch.
+_HOME = {
+    "attention_backend": "zoo.attend",
+    "open": "zoo.checkpoint:open_model",
+    "save": "zoo.checkpoint",
+    "Cost": "zoo.costs",
+    "cost": "zoo.costs",
+    "SpecError": "zoo.errors",
+    "UnsupportedError": "zoo.errors",
+    "from_hf": "zoo.hf",
+    "to_hf": "zoo.hf",
+    "generate": "zoo.decode",
+    "roles": "zoo.init",
+    "Decoder": "zoo.model",
+    "build": "zoo.model",
+    "load": "zoo.presets",
+    "BlockSpec": "zoo.spec",
+    "ModelSpec": "zoo.spec",
+    "parse": "zoo.spec",
+    "taps": "zoo.probes",
+}
+
+__all__ = [
+    "BlockSpec",
+    "Cost",
+    "Decoder",
+    "ModelSpec",
+    "SpecError",
+    "UnsupportedError",
+    "attention_backend",
+    "build",
+    "cost",
+    "from_hf",
+    "generate",
+    "load",
+    "open",
+    "parse",
+    "roles",
+    "save",
+    "taps",
+    "to_hf",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'zoo' has no attribute '{name}'")
+    module, _, attribute = _HOME[name].partition(":")
+    value = getattr(importlib.import_module(module), attribute or name)
+
+    globals()[name] = value
+    return value

@@ -1,0 +1,100 @@
+"""Frozen specs, and axes whose variants are files.
+
+An axis is a package such as `zoo.norms`. Each file in it that does not begin with `_` is a variant: it defines one
+`Spec` whose `kind` is the file's name. Nothing else lists variants. A package inside it is an axis of its own.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Annotated, Any, ClassVar, Union, get_args
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    Tag,
+)
+from pydantic_core import CoreSchema
+
+
+class Spec(BaseModel):
+    """A frozen value that refuses unknown keys and wrong types (`4` is a float, `"4"` is not an int)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class Variant(Spec):
+    """A spec that is one choice on an axis. Subclasses in an axis file narrow `kind` to the file's name."""
+
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({},)
+    """Settings at which the variant is tried with every choice of the other axes, for a model of d_model 24 with 4
+    heads of 6 features. To be given where the defaults are too large or leave something out, or there are none."""
+
+    kind: str
+
+
+def variants(axis: str, tag: str = "kind") -> dict[str, type[Spec]]:
+    """Every variant of an axis package (`"zoo.norms"`), by its `tag` field, in alphabetical order."""
+    package = importlib.import_module(axis)
+    names = [m.name for m in pkgutil.iter_modules(package.__path__) if not (m.ispkg or m.name.startswith("_"))]
+    return {name: _variant_of(importlib.import_module(f"{axis}.{name}"), name, tag) for name in sorted(names)}
+
+
+def _variant_of(module: ModuleType, name: str, tag: str) -> type[Spec]:
+    own = [
+        value
+        for value in vars(module).values()
+        if isinstance(value, type) and issubclass(value, Spec) and kind_of(value, tag) == name
+    ]
+    if len(own) != 1:
+        raise TypeError(
+            f"{module.__name__} must define exactly one spec with {tag}: Literal['{name}'], found {len(own)}"
+        )
+    return own[0]
+
+
+def kind_of(cls: type[BaseModel], tag: str = "kind") -> str | None:
+    """The kind that a spec class fixes in its `tag` field, or None for a base class."""
+    field = cls.model_fields.get(tag)
+    kinds = get_args(field.annotation) if field is not None else ()
+    return kinds[0] if kinds else None
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Field annotation: a variant of an axis, given as a spec, as a map with `kind`, or as the bare kind.
+
+    `tag` is the field that tells the variants apart, where that is not `kind`.
+    Errors name the field's own path, with the kind added after it (see `zoo.explain`).
+    """
+
+    axis: str
+    tag: str = "kind"
+
+    def variants(self) -> dict[str, type[Spec]]:
+        """What can be chosen, by name."""
+        return variants(self.axis, self.tag)
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        members = tuple(Annotated[cls, Tag(name)] for name, cls in self.variants().items())
+        # The members are known at run time only, which `Union[...]` cannot say to a type checker.
+        union: Any = Union.__getitem__(members)
+        return handler.generate_schema(Annotated[union, Discriminator(self._tag_of), BeforeValidator(self._named)])
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return {"anyOf": [{"enum": list(variants(self.axis, self.tag))}, handler(schema)]}
+
+    def _named(self, value: Any) -> Any:
+        """`"rmsnorm"` means `{kind: rmsnorm}`."""
+        return {self.tag: value} if isinstance(value, str) else value
+
+    def _tag_of(self, value: Any) -> str | None:
+        return value.get(self.tag) if isinstance(value, dict) else getattr(value, self.tag, None)

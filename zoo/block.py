@@ -1,0 +1,64 @@
+"""One block: a mixer and an FFN, one after the other or side by side, each joined to the stream by its residual."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+
+from zoo.cache import LayerCache
+from zoo.init import ExpertLinear, Linear
+from zoo.residuals import Branch, ResidualLayer
+from zoo.site import Site, Step
+from zoo.spec import BlockSpec
+
+
+class Block(nn.Module):
+    """Stream → stream."""
+
+    def __init__(self, spec: BlockSpec, site: Site) -> None:
+        super().__init__()
+        self.topology = spec.topology
+        self.mixer = spec.mixer.build(site)
+        self.ffn = spec.ffn.build(site)
+        self.mixer_residual = self._residual(spec, site, 0)
+        if spec.branches == 2:
+            self.ffn_residual = self._residual(spec, site, 1)
+        self.dropout = nn.Dropout(spec.dropout)
+        self._scale_branches(spec.norm_placement.init_gain(site))
+
+    def _residual(self, spec: BlockSpec, site: Site, branch: int) -> ResidualLayer:
+        place = replace(site, branch=site.layer * spec.branches + branch)
+        return spec.norm_placement.build(lambda: spec.norm.build(site.d_model), place)
+
+    def _scale_branches(self, gain: float | None) -> None:
+        """DeepNorm's β is for the FFN, the values and the projections that write to the stream."""
+        for name, module in self.named_modules():
+            if isinstance(module, Linear | ExpertLinear) and (
+                name.startswith("ffn.") or name in ("mixer.v", "mixer.o")
+            ):
+                module.init_gain = gain
+
+    def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
+        def mix(h: Tensor) -> Tensor:
+            out: Tensor = self.dropout(self.mixer(h, step, cache))
+            return out
+
+        def feed(h: Tensor) -> Tensor:
+            out: Tensor = self.dropout(self.ffn(h, step))
+            return out
+
+        return self._join(x, mix, feed)
+
+    def _join(self, x: Tensor, mix: Branch, feed: Branch) -> Tensor:
+        if self.topology == "parallel":
+            return self.mixer_residual(x, lambda h: mix(h) + feed(h))  # type: ignore[no-any-return]
+        if self.topology == "parallel_two_norms":
+            update = self.mixer_residual.update(x, mix) + self.ffn_residual.update(x, feed)
+            return self.mixer_residual.join(x, update)
+        x = self.mixer_residual(x, mix)
+        return self.ffn_residual(x, feed)  # type: ignore[no-any-return]
+
+    def new_cache(self, batch: int, capacity: int, dtype: torch.dtype) -> LayerCache:
+        return self.mixer.new_cache(batch, capacity, dtype)

@@ -1,0 +1,124 @@
+"""What a model remembers while it decodes.
+
+A layer's cache takes the keys and values of the new tokens and hands back those that they may attend to. Bytes declared
+by `zoo.cost` are the bytes allocated here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+
+class LayerCache(Protocol):
+    """State of one layer."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes allocated."""
+
+    def reorder(self, rows: Tensor) -> None:
+        """Row i becomes what row `rows[i]` was, as beam search needs."""
+
+
+class Cache:
+    """State of a model: one entry per layer, and how many tokens it has seen (padding included)."""
+
+    def __init__(self, layers: list[LayerCache], capacity: int) -> None:
+        self.layers = layers
+        self.capacity = capacity
+        self.length = 0
+        self.left_pad: Tensor | None = None
+
+    @property
+    def nbytes(self) -> int:
+        return sum(layer.nbytes for layer in self.layers)
+
+    def admit(self, tokens: int, left_pad: Tensor | None) -> None:
+        """Check that `tokens` more fit, and remember the padding, which only the first chunk may bring."""
+        if self.length + tokens > self.capacity:
+            raise ValueError(
+                f"the cache holds {self.capacity} tokens: {self.length} are in it and {tokens} more do not fit"
+            )
+        if left_pad is not None and self.length:
+            raise ValueError("left_pad belongs to the first chunk only")
+        if left_pad is not None:
+            self.left_pad = left_pad
+
+    def reorder(self, rows: Tensor) -> None:
+        """Row i becomes what row `rows[i]` was."""
+        for layer in self.layers:
+            layer.reorder(rows)
+        if self.left_pad is not None:
+            self.left_pad = self.left_pad[rows]
+
+
+class TokenCache:
+    """What a layer keeps of each of the last `slots` tokens: keys and values, or whatever its mixer needs.
+
+    Token t lives in slot t mod slots. With fewer slots than tokens, what leaves the window is overwritten (the rolling
+    buffer of Mistral 7B, arXiv:2310.06825).
+    """
+
+    def __init__(self, *buffers: Tensor) -> None:
+        """Each buffer: (B, heads, slots, features), all with the same B and slots."""
+        self.buffers = list(buffers)
+        self.slots = buffers[0].shape[2]
+        self.length = 0
+
+    @staticmethod
+    def empty(
+        batch: int, slots: int, shapes: Sequence[tuple[int, int]], like: Tensor, dtype: torch.dtype
+    ) -> TokenCache:
+        """One buffer for each (heads, features), on the device of `like`."""
+        sizes = [(batch, heads, slots, features) for heads, features in shapes]
+        return TokenCache(*(torch.zeros(size, dtype=dtype, device=like.device) for size in sizes))
+
+    @property
+    def nbytes(self) -> int:
+        return sum(buffer.nbytes for buffer in self.buffers)
+
+    def extend(self, new: Sequence[Tensor], index: Tensor) -> tuple[list[Tensor], Tensor]:
+        """Take the new tokens and return what they may attend to.
+
+        new: one (B, heads, T, features) per buffer, at places index: (T,) in the stream → the same with S tokens, and
+        their places: (S,).
+        """
+        start, end = self.length, self.length + index.shape[0]
+        self.length = end
+        if start == 0:
+            self._write(new, max(0, end - self.slots), end)
+            return list(new), index
+        if end <= self.slots or index.shape[0] == 1:
+            self._write(new, start, end)
+            live = min(end, self.slots)
+            return self._live(live, new), self._places(end, live, index)
+        # A chunk that overflows the buffer: its first tokens still need what its last ones overwrite.
+        live = min(start, self.slots)
+        places = torch.cat((self._places(start, live, index), index))
+        kept = [torch.cat(pair, dim=2) for pair in zip(self._live(live, new), new, strict=True)]
+        self._write(new, max(start, end - self.slots), end)
+        return kept, places
+
+    def _live(self, live: int, like: Sequence[Tensor]) -> list[Tensor]:
+        return [buffer[:, :, :live].to(x.dtype) for buffer, x in zip(self.buffers, like, strict=True)]
+
+    def _write(self, new: Sequence[Tensor], start: int, end: int) -> None:
+        """Store the last tokens of `new`, those from `start` to `end`."""
+        first = start % self.slots
+        head = min(end - start, self.slots - first)
+        for buffer, tokens in zip(self.buffers, new, strict=True):
+            kept = tokens[:, :, tokens.shape[2] - (end - start) :].detach()
+            buffer[:, :, first : first + head] = kept[:, :, :head]
+            buffer[:, :, : kept.shape[2] - head] = kept[:, :, head:]
+
+    def _places(self, end: int, live: int, index: Tensor) -> Tensor:
+        """(live,): which token each slot holds once `end` tokens were seen."""
+        slot = torch.arange(live, device=index.device)
+        return end - 1 - (end - 1 - slot) % self.slots
+
+    def reorder(self, rows: Tensor) -> None:
+        self.buffers = [buffer[rows] for buffer in self.buffers]

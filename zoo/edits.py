@@ -1,0 +1,48 @@
+"""Edits by dotted path: `{"block.mixer.kv_heads": 2}` and `{"block": {"mixer": {"kv_heads": 2}}}` are the same edit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+
+def merge(old: Any, new: Any) -> Any:
+    """`old` edited by `new`.
+
+    Maps merge key by key, with two exceptions: a map whose `kind` differs, and a bare kind (`"gelu"`) that differs,
+    replace the part whole, since another variant has other settings. Anything else replaces.
+    """
+    if isinstance(new, str) and isinstance(old, Mapping) and "kind" in old:
+        return dict(old) if old["kind"] == new else {"kind": new}
+    if not isinstance(new, Mapping):
+        return new
+    new = expand(new)
+    if not isinstance(old, Mapping) or _other_kind(old, new):
+        return new
+    return {**old, **{key: merge(old.get(key), value) for key, value in new.items()}}
+
+
+def _other_kind(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    return "kind" in new and "kind" in old and new["kind"] != old["kind"]
+
+
+def expand(edits: Mapping[str, Any]) -> dict[str, Any]:
+    """Dotted keys as nested maps: `{"a.b": 1, "a": {"c": 2}}` → `{"a": {"b": 1, "c": 2}}`."""
+    nested: dict[str, Any] = {}
+    for key, value in edits.items():
+        head, _, rest = str(key).partition(".")
+        inner = {rest: value} if rest else value
+        inner = expand(inner) if isinstance(inner, Mapping) else inner
+        both_maps = isinstance(inner, Mapping) and isinstance(nested.get(head), Mapping)
+        nested[head] = merge(nested[head], inner) if both_maps else inner
+    return nested
+
+
+def flatten(edits: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The leaves of nested edits, by dotted path."""
+    for key, value in edits.items():
+        path = f"{prefix}{key}"
+        if isinstance(value, Mapping) and value:
+            yield from flatten(value, f"{path}.")
+        else:
+            yield path, value

@@ -1,0 +1,29 @@
+"""The one error that a wrong model spec raises."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class SpecError(ValueError):
+    """What is wrong with a spec: `path` is where (dotted), `reason` is why."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        self.path = path
+        self.reason = reason
+        super().__init__(f"{path}: {reason}" if path else reason)
+
+    def under(self, prefix: str) -> SpecError:
+        """The same error seen from outside `prefix`."""
+        return SpecError(".".join(filter(None, (prefix, self.path))), self.reason)
+
+
+class UnsupportedError(SpecError):
+    """A model, or an option of one, that cannot be converted: `path` names the option."""
+
+
+def did_you_mean(word: str, candidates: Iterable[str]) -> str:
+    """`" (did you mean 'x'?)"`, or nothing where no candidate is near."""
+    near = difflib.get_close_matches(str(word), list(candidates), n=1, cutoff=0.6)
+    return f" (did you mean '{near[0]}'?)" if near else ""

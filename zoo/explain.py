@@ -1,0 +1,92 @@
+"""pydantic's complaints as SpecErrors: the user's own path, one reason each, the nearest word for a typo."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
+
+from zoo.axis import Choice, kind_of, variants
+from zoo.errors import SpecError, did_you_mean
+
+
+def explain(error: ValidationError, model: type[BaseModel]) -> list[SpecError]:
+    """One SpecError per complaint about data for `model`, in the order of the fields."""
+    return [_explain(details, model) for details in error.errors(include_url=False)]
+
+
+def _explain(details: ErrorDetails, model: type[BaseModel]) -> SpecError:
+    keys, owner = _walk(details["loc"], model)
+    path = ".".join(keys)
+    cause = details.get("ctx", {}).get("error")
+    if isinstance(cause, SpecError):
+        return cause.under(path)
+    return SpecError(path, _reason(details, keys, owner))
+
+
+def _reason(details: ErrorDetails, keys: list[str], owner: type[BaseModel] | None) -> str:
+    kind, context = details["type"], details.get("ctx", {})
+    if kind == "extra_forbidden":
+        return _unknown(keys[-1], owner)
+    if kind == "missing":
+        return "is missing"
+    if kind == "union_tag_invalid":
+        known = re.findall(r"'([^']*)'", context["expected_tags"])
+        return f"unknown kind '{context['tag']}'" + (
+            did_you_mean(context["tag"], known) or f": one of {', '.join(known)}"
+        )
+    if kind == "union_tag_not_found":
+        field = owner.model_fields.get(keys[-1]) if owner else None
+        choice = choice_of(field) if field else None
+        tag = choice.tag if choice else "kind"
+        return f"must be a {tag}, or a map with the key '{tag}'"
+    message = details["msg"].removeprefix("Value error, ")
+    shown = details["input"]
+    simple = isinstance(shown, str | int | float | bool) or shown is None
+    return f"{message[:1].lower()}{message[1:]}" + (f", not {_yaml(shown)}" if simple else "")
+
+
+def _unknown(key: str, owner: type[BaseModel] | None) -> str:
+    """A typo, or a setting of another variant of the same axis."""
+    kind = kind_of(owner) if owner else None
+    if owner is not None and kind is not None:
+        siblings = variants(owner.__module__.rpartition(".")[0])
+        having = [name for name, variant in siblings.items() if key in variant.model_fields]
+        if having:
+            return f"{kind} has no such setting ({', '.join(having)} {'has' if len(having) == 1 else 'have'})"
+    return "unknown key" + did_you_mean(key, owner.model_fields if owner else ())
+
+
+def _yaml(value: Any) -> str:
+    """A scalar as it is written in YAML."""
+    return json.dumps(value) if value is None or isinstance(value, bool) else repr(value)
+
+
+def _walk(location: tuple[int | str, ...], model: type[BaseModel]) -> tuple[list[str], type[BaseModel] | None]:
+    """The user's path of a pydantic location, which also names union members, and the class that owns its last key."""
+    keys: list[str] = []
+    owner: type[BaseModel] | None = model
+    inside: type[BaseModel] | None = model
+    choice: Choice | None = None
+    for part in map(str, location):
+        if choice is not None and part in choice.variants():
+            inside, choice = choice.variants()[part], None
+            continue
+        keys.append(part)
+        owner = inside
+        field = owner.model_fields.get(part) if owner else None
+        annotation = field.annotation if field else None
+        choice = choice_of(field) if field else None
+        inside = annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
+    return keys, owner
+
+
+def choice_of(field: FieldInfo) -> Choice | None:
+    """The choice that a field is, also one written `Annotated[Norm, Choice(…)] | None`."""
+    parts = getattr(field.annotation, "__args__", ())
+    members = [extra for member in parts for extra in getattr(member, "__metadata__", ())]
+    return next((extra for extra in [*field.metadata, *members] if isinstance(extra, Choice)), None)

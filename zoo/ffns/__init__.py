@@ -1,0 +1,35 @@
+"""Feed-forward layers: what happens to each token by itself. One file per variant."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Self
+
+from torch import Tensor, nn
+
+from zoo.axis import Variant
+from zoo.site import PartCost, Site, Step
+
+
+class Ffn(Variant):
+    """Builds a module (x: (B, T, D), step) → (B, T, D) and declares what it costs."""
+
+    def resolve(self, d_model: int) -> Self:
+        """The same layer with ratios turned into numbers. Raises SpecError for what cannot be built."""
+        return self
+
+    @abstractmethod
+    def build(self, site: Site) -> FfnLayer:
+        """The module. Called on a resolved spec."""
+
+    @abstractmethod
+    def cost(self, d_model: int) -> PartCost:
+        """Per token of a forward pass. Called on a resolved spec."""
+
+
+class FfnLayer(nn.Module, ABC):
+    """x: (B, T, D) → (B, T, D)."""
+
+    @abstractmethod
+    def forward(self, x: Tensor, step: Step) -> Tensor:
+        """Each token by itself; auxiliary losses go to `step.losses`."""

@@ -1,0 +1,81 @@
+"""What ungated and gated feed-forward layers share."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Self
+
+from pydantic import Field, PositiveInt
+from torch import Tensor, nn
+
+from zoo.ffns import Ffn, FfnLayer
+from zoo.ffns._activations import GATED, UNGATED, Activation
+from zoo.ffns._width import Width, features
+from zoo.init import Linear
+from zoo.site import PartCost, Site, Step, matmul_cost
+
+
+class Dense(Ffn):
+    """y = W_down act(W_up x)."""
+
+    gated: ClassVar[bool] = False
+    d_ff: Width = "4x"
+    """Hidden features: a number, or a ratio to d_model."""
+    multiple_of: PositiveInt = 8
+    """A ratio is rounded to the nearest multiple of this."""
+    bias: bool = False
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """On the hidden features, while training."""
+
+    def activation(self) -> Activation:
+        """act(up), or act(gate, up) where the layer is gated."""
+        return (GATED if self.gated else UNGATED)[self.kind]
+
+    def resolve(self, d_model: int) -> Self:
+        return self.model_copy(update={"d_ff": features(self.d_ff, d_model, self.multiple_of), "multiple_of": 1})
+
+    def build(self, site: Site) -> FfnLayer:
+        return DenseLayer(
+            site.d_model, self.width, self.activation(), gated=self.gated, bias=self.bias, dropout=self.dropout
+        )
+
+    @property
+    def width(self) -> int:
+        """F of a resolved spec."""
+        if not isinstance(self.d_ff, int):
+            raise TypeError("the spec is not resolved")
+        return self.d_ff
+
+    def cost(self, d_model: int) -> PartCost:
+        return dense_cost(d_model, self.width, self.gated, self.bias)
+
+
+class Gated(Dense):
+    """y = W_down (act(W_gate x) ⊙ W_up x). Shazeer 2020, arXiv:2002.05202."""
+
+    gated: ClassVar[bool] = True
+    d_ff: Width = "8/3x"
+
+
+def dense_cost(d_model: int, d_ff: int, gated: bool, bias: bool) -> PartCost:
+    """Of one such layer."""
+    matrix = (2 + gated) * d_model * d_ff
+    return matmul_cost(matrix + bias * ((1 + gated) * d_ff + d_model), matrix)
+
+
+class DenseLayer(FfnLayer):
+    """x: (B, T, D) → (B, T, D)."""
+
+    def __init__(
+        self, d_model: int, d_ff: int, activation: Activation, *, gated: bool, bias: bool, dropout: float = 0.0
+    ) -> None:
+        super().__init__()
+        self.activation = activation
+        self.gate = Linear(d_model, d_ff, bias=bias, role="input") if gated else None
+        self.up = Linear(d_model, d_ff, bias=bias, role="input")
+        self.down = Linear(d_ff, d_model, bias=bias, role="output")
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor, step: Step) -> Tensor:
+        hidden = self.activation(self.up(x)) if self.gate is None else self.activation(self.gate(x), self.up(x))
+        out: Tensor = self.down(self.dropout(hidden))
+        return out

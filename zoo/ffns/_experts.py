@@ -1,0 +1,68 @@
+"""Expert feed-forward layers, each run on the tokens sent to it and no others."""
+
+from __future__ import annotations
+
+from math import ceil
+
+import torch
+from torch import Tensor, nn
+
+from zoo.ffns._activations import Activation
+from zoo.init import ExpertLinear
+
+
+class Experts(nn.Module):
+    """y_n = Σ_j w_nj · W_down,e act(W_up,e x_n) with e = chosen_nj; gated where the activation is.
+
+    rows: (N, D), chosen and weights: (N, k) → (N, D). Rows are sorted by expert, so that each expert is one product
+    over the rows that chose it: N·k rows in all, which is what `cost` declares.
+    """
+
+    def __init__(
+        self, experts: int, d_model: int, d_ff: int, activation: Activation, *, gated: bool, bias: bool, dropout: float
+    ) -> None:
+        super().__init__()
+        self.activation = activation
+        self.gate = ExpertLinear(experts, d_model, d_ff, bias=bias, role="input") if gated else None
+        self.up = ExpertLinear(experts, d_model, d_ff, bias=bias, role="input")
+        self.down = ExpertLinear(experts, d_ff, d_model, bias=bias, role="output")
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, rows: Tensor, chosen: Tensor, weights: Tensor, capacity: int | None = None) -> Tensor:
+        """capacity: how many rows an expert takes, those that come first in the batch; the others lose its share."""
+        k = chosen.shape[-1]
+        places = chosen.flatten()
+        # Stable, so that within an expert rows keep their order, and what a row loses to capacity depends on earlier
+        # rows only.
+        order = places.argsort(stable=True)
+        load = places.bincount(minlength=self.up.experts)
+        if capacity is not None:
+            order, load = _within(capacity, order, load)
+        weighted = self._run(rows[order // k], load.tolist()) * weights.flatten()[order, None].to(rows.dtype)
+        # Each row's k results, back in its own order: a gather, whose sum is the same at every run on every device.
+        at = torch.full_like(places, order.shape[0]).scatter(
+            0, order, torch.arange(order.shape[0], device=order.device)
+        )
+        if capacity is not None:
+            weighted = torch.cat((weighted, weighted.new_zeros(1, weighted.shape[-1])))
+        out: Tensor = weighted[at].unflatten(0, (-1, k)).sum(1)
+        return out
+
+    def _run(self, rows: Tensor, load: list[int]) -> Tensor:
+        """rows: (M, D), the first load[0] of them for expert 0, and so on → (M, D)."""
+        up = self.up(rows, load)
+        hidden = self.activation(up) if self.gate is None else self.activation(self.gate(rows, load), up)
+        out: Tensor = self.down(self.dropout(hidden), load)
+        return out
+
+
+def _within(capacity: int, order: Tensor, load: Tensor) -> tuple[Tensor, Tensor]:
+    """The places in `order`, sorted by expert, that find room, and the load that is left."""
+    first = load.cumsum(0) - load
+    rank = torch.arange(order.shape[0], device=order.device) - first.repeat_interleave(load)
+    return order[rank < capacity], load.clamp(max=capacity)
+
+
+def expert_capacity(factor: float, tokens: int, top_k: int, experts: int) -> int:
+    """⌈factor · N·k/E⌉: the load of a perfectly balanced expert times a factor."""
+    return ceil(factor * tokens * top_k / experts)

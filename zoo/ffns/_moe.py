@@ -1,0 +1,215 @@
+"""What mixtures of experts share: costs, shared experts, auxiliary losses, capacity. How they route is their own."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Literal, Self
+
+import torch
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from zoo.errors import SpecError
+from zoo.ffns import Ffn, FfnLayer
+from zoo.ffns._activations import GATED, UNGATED, Activation
+from zoo.ffns._dense import DenseLayer, dense_cost
+from zoo.ffns._experts import Experts, expert_capacity
+from zoo.ffns._width import Width, features
+from zoo.site import PartCost, Site, Step, matmul_cost
+
+
+class MoE(Ffn):
+    """y = Σ_{e chosen} w_e FFN_e(x) + FFN_shared(x). Shazeer et al. 2017, arXiv:1701.06538.
+
+    Declared FLOPs are those of the chosen and the shared experts and of the router; tokens that capacity drops are
+    counted as if they were not.
+    """
+
+    experts: PositiveInt = 8
+    top_k: PositiveInt = 2
+    """Experts that a token is sent to."""
+    d_ff: Width = "4/3x"
+    """Hidden features of one expert: a number, or a ratio to d_model."""
+    multiple_of: PositiveInt = 8
+    """A ratio is rounded to the nearest multiple of this."""
+    activation: Literal[
+        "relu", "relu2", "silu", "gelu", "gelu_tanh", "gelu_sigmoid",
+        "glu", "reglu", "swiglu", "geglu", "geglu_tanh", "geglu_sigmoid", "clamped_swiglu",
+    ] = "swiglu"  # fmt: skip
+    """Of every expert; those with a gate have the gate's matrix too."""
+    swiglu_alpha: PositiveFloat | None = None
+    """Of clamped_swiglu, whose null is gpt-oss's 1.702."""
+    swiglu_limit: PositiveFloat | None = None
+    """Of clamped_swiglu, whose null is gpt-oss's 7."""
+    bias: bool = False
+    """Of the experts."""
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """On the hidden features, while training."""
+    shared_experts: NonNegativeInt = 0
+    """Experts that every token uses, built as one layer of that many times d_ff (DeepSeekMoE, arXiv:2401.06066)."""
+    shared_bias: bool = False
+    balance_loss: NonNegativeFloat = 0.0
+    """Weight of E/k · Σ_e f_e P_e in the training objective, for each layer: f_e is the share of tokens sent to e, P_e
+    the mean probability of e; 1 where both are even (Switch Transformer, arXiv:2101.03961 §2.2)."""
+    router_z_loss: NonNegativeFloat = 0.0
+    """Weight of mean(logsumexp(router logits)²), for each layer (ST-MoE, arXiv:2202.08906, uses 1e-3)."""
+    capacity_factor: PositiveFloat | None = None
+    """While training, an expert takes the first ⌈factor·N·k/E⌉ of the batch's N tokens sent to it; the others lose its
+    share. Null for no limit."""
+
+    @abstractmethod
+    def router(self, d_model: int) -> Router:
+        """The module that chooses experts."""
+
+    @property
+    def router_bias_parameters(self) -> int:
+        """Parameters of the router beyond its matrix."""
+        return 0
+
+    @property
+    def balance_over(self) -> Literal["batch", "sequence"]:
+        """What f and P of the balance loss are means over."""
+        return "batch"
+
+    def resolve(self, d_model: int) -> Self:
+        if self.top_k > self.experts:
+            raise SpecError("top_k", f"there are only {self.experts} experts, not {self.top_k}")
+        numbers = {"d_ff": features(self.d_ff, d_model, self.multiple_of), "multiple_of": 1}
+        return self.model_copy(update=numbers | self._clamp())
+
+    def _clamp(self) -> dict[str, float]:
+        given = {"swiglu_alpha": self.swiglu_alpha, "swiglu_limit": self.swiglu_limit}
+        if self.activation == "clamped_swiglu":
+            return {"swiglu_alpha": self.swiglu_alpha or 1.702, "swiglu_limit": self.swiglu_limit or 7.0}
+        for name, value in given.items():
+            if value is not None:
+                raise SpecError(name, f"belongs to the activation clamped_swiglu, not to {self.activation}")
+        return {}
+
+    @property
+    def gated(self) -> bool:
+        return self.activation in GATED
+
+    @property
+    def width(self) -> int:
+        """F of a resolved spec."""
+        if not isinstance(self.d_ff, int):
+            raise TypeError("the spec is not resolved")
+        return self.d_ff
+
+    def hidden(self) -> Activation:
+        """The activation of a resolved spec."""
+        if self.activation == "clamped_swiglu":
+            return partial(GATED[self.activation], alpha=self.swiglu_alpha, limit=self.swiglu_limit)
+        return (GATED if self.gated else UNGATED)[self.activation]
+
+    def build(self, site: Site) -> FfnLayer:
+        return MoELayer(self, site.d_model)
+
+    def cost(self, d_model: int) -> PartCost:
+        expert = dense_cost(d_model, self.width, self.gated, self.bias)
+        idle = self.experts - self.top_k
+        chosen = PartCost(
+            self.experts * expert.parameters,
+            self.top_k * expert.flops,
+            self.top_k * expert.flops_square,
+            idle * expert.parameters,
+        )
+        matrix = self.experts * d_model
+        total = chosen + matmul_cost(matrix + self.router_bias_parameters, matrix)
+        if self.shared_experts:
+            total += dense_cost(d_model, self.shared_experts * self.width, self.gated, self.shared_bias)
+        return total
+
+
+@dataclass(frozen=True)
+class Routing:
+    """Where tokens go.
+
+    logits, probabilities: (..., E), float32; probabilities sum to one. chosen, weights: (..., k).
+    """
+
+    logits: Tensor
+    probabilities: Tensor
+    chosen: Tensor
+    weights: Tensor
+
+
+class Router(nn.Module, ABC):
+    """x: (..., D) → `Routing`. Logits are float32 whatever the model's type: rounding them changes who is chosen."""
+
+    def __init__(self, d_model: int, experts: int, bias: bool = False) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(experts, d_model))
+        self.bias = nn.Parameter(torch.zeros(experts)) if bias else None
+        self.roles = {"weight": "input", "bias": "bias"}
+
+    def forward(self, x: Tensor) -> Routing:
+        with torch.autocast(x.device.type, enabled=False):
+            bias = None if self.bias is None else self.bias.float()
+            return self.route(F.linear(x.float(), self.weight.float(), bias))
+
+    @abstractmethod
+    def route(self, logits: Tensor) -> Routing:
+        """logits: (..., E) float32."""
+
+    def learn(self, load: Tensor) -> None:
+        """Told in training how many tokens went to each expert: (E,)."""
+
+
+class MoELayer(FfnLayer):
+    """x: (B, T, D) → (B, T, D). Shows `ffn.load`: (E,), the share of the assignments that each expert got."""
+
+    def __init__(self, spec: MoE, d_model: int) -> None:
+        super().__init__()
+        self.spec = spec
+        self.router = spec.router(d_model)
+        self.experts = Experts(
+            spec.experts, d_model, spec.width, spec.hidden(), gated=spec.gated, bias=spec.bias, dropout=spec.dropout
+        )
+        self.shared = None
+        if spec.shared_experts:
+            width, gated = spec.shared_experts * spec.width, spec.gated
+            self.shared = DenseLayer(
+                d_model, width, spec.hidden(), gated=gated, bias=spec.shared_bias, dropout=spec.dropout
+            )
+
+    def forward(self, x: Tensor, step: Step) -> Tensor:
+        routing: Routing = self.router(x)
+        rows, chosen, weights = (t.flatten(0, -2) for t in (x, routing.chosen, routing.weights))
+        out: Tensor = self.experts(rows, chosen, weights, self._capacity(rows.shape[0])).view_as(x)
+        load = chosen.flatten().bincount(minlength=self.spec.experts)
+        step.tap("ffn.load", load / chosen.numel())
+        if self.training:
+            step.losses += self._losses(routing)
+            self.router.learn(load)
+        if self.shared is not None:
+            out = out + self.shared(x, step)
+        return out
+
+    def _capacity(self, tokens: int) -> int | None:
+        if not self.training or self.spec.capacity_factor is None:
+            return None
+        return expert_capacity(self.spec.capacity_factor, tokens, self.spec.top_k, self.spec.experts)
+
+    def _losses(self, routing: Routing) -> list[Tensor]:
+        """Weighted."""
+        spec, losses = self.spec, []
+        if spec.balance_loss:
+            losses.append(spec.balance_loss * balance_loss(routing, spec.balance_over))
+        if spec.router_z_loss:
+            losses.append(spec.router_z_loss * routing.logits.logsumexp(dim=-1).square().mean())
+        return losses
+
+
+def balance_loss(routing: Routing, over: Literal["batch", "sequence"]) -> Tensor:
+    """E/k · Σ_e f_e P_e, with f and P means over the batch, or over each sequence and then the mean of the results."""
+    tokens = (0, 1) if over == "batch" else (1,)
+    probabilities = routing.probabilities
+    sent = torch.zeros_like(probabilities).scatter(-1, routing.chosen, 1.0)
+    even = probabilities.shape[-1] / routing.chosen.shape[-1]
+    loss: Tensor = even * (sent.mean(tokens) * probabilities.mean(tokens)).sum(-1).mean()
+    return loss

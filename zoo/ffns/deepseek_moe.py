@@ -1,0 +1,109 @@
+"""DeepSeek's mixture of experts: fine-grained and shared experts, groups, balance without a loss."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal, Self
+
+import torch
+from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from torch import Tensor
+
+from zoo.errors import SpecError
+from zoo.ffns._moe import MoE, Router, Routing
+from zoo.ffns._width import Width
+
+
+class DeepSeekMoE(MoE):
+    """y = Σ_{e chosen} w_e FFN_e(x) + FFN_shared(x), with scores s = σ(W_router x) or their softmax.
+
+    V3 (arXiv:2412.19437 §2.1.2) chooses by s + b: of the `groups` of experts the `top_groups` with the largest sum of
+    their two best, and in them the `top_k` experts; w is s over the chosen, normalised, times `scale`. b is no
+    parameter: after each training step it moves by `bias_rate`·sign(mean load − load) (arXiv:2408.15664). V2
+    (arXiv:2405.04434) is `score: softmax`, `group_score: max`, `normalise: false`, `bias_rate: null`. x: (B, T, D).
+    With the default widths a token costs what it costs in a SwiGLU layer of 8/3x, and the router.
+    """
+
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {"d_ff": 12, "experts": 12, "groups": 4, "top_groups": 2, "top_k": 4, "scale": 3.0},
+        {"d_ff": 12, "score": "softmax", "group_score": "max", "normalise": False, "bias_rate": None},
+    )
+    kind: Literal["deepseek_moe"] = "deepseek_moe"
+    experts: PositiveInt = 16
+    top_k: PositiveInt = 3
+    d_ff: Width = "2/3x"
+    shared_experts: NonNegativeInt = 1
+    score: Literal["sigmoid", "softmax"] = "sigmoid"
+    groups: PositiveInt = 1
+    top_groups: PositiveInt = 1
+    group_score: Literal["top2", "max"] = "top2"
+    """A group's score: the sum of its two best experts', or its best one's."""
+    normalise: bool = True
+    """Whether the chosen experts' weights are divided by their sum: with one chosen, only losses teach the router."""
+    scale: PositiveFloat = 1.0
+    bias_rate: NonNegativeFloat | None = 1e-3
+    """γ; null for no bias."""
+    balance_loss: NonNegativeFloat = 1e-4
+    loss_over: Literal["sequence", "batch"] = "sequence"
+    """What the balance loss takes its means over."""
+
+    def resolve(self, d_model: int) -> Self:
+        size = self._group_size()
+        if self.group_score == "top2" and size < 2 and self.top_groups < self.groups:
+            raise SpecError("group_score", "top2 needs groups of two experts or more")
+        if self.top_k > self.top_groups * size:
+            raise SpecError(
+                "top_k", f"{self.top_groups} groups have {self.top_groups * size} experts, not {self.top_k}"
+            )
+        return super().resolve(d_model)
+
+    def _group_size(self) -> int:
+        if self.experts % self.groups:
+            raise SpecError("groups", f"{self.groups} groups do not divide {self.experts} experts")
+        if self.top_groups > self.groups:
+            raise SpecError("top_groups", f"there are only {self.groups} groups, not {self.top_groups}")
+        return self.experts // self.groups
+
+    @property
+    def balance_over(self) -> Literal["batch", "sequence"]:
+        return self.loss_over
+
+    def router(self, d_model: int) -> Router:
+        return DeepSeekRouter(self, d_model)
+
+
+class DeepSeekRouter(Router):
+    """x: (..., D) → `Routing`. Probabilities are the scores divided by their sum."""
+
+    selection_bias: Tensor | None
+
+    def __init__(self, spec: DeepSeekMoE, d_model: int) -> None:
+        super().__init__(d_model, spec.experts)
+        self.spec = spec
+        self.register_buffer("selection_bias", None if spec.bias_rate is None else torch.zeros(spec.experts))
+
+    def route(self, logits: Tensor) -> Routing:
+        scores = logits.sigmoid() if self.spec.score == "sigmoid" else logits.softmax(dim=-1)
+        chosen = self._choose(scores.detach())
+        weights = scores.gather(-1, chosen)
+        if self.spec.normalise:
+            weights = weights / (weights.sum(dim=-1, keepdim=True) + 1e-20)
+        probabilities = scores / scores.sum(dim=-1, keepdim=True)
+        return Routing(logits, probabilities, chosen, weights * self.spec.scale)
+
+    def _choose(self, scores: Tensor) -> Tensor:
+        """scores: (..., E) → (..., k), the chosen experts."""
+        if self.selection_bias is not None:
+            scores = scores + self.selection_bias
+        if self.spec.top_groups < self.spec.groups:
+            grouped = scores.unflatten(-1, (self.spec.groups, -1))
+            best = grouped.topk(2 if self.spec.group_score == "top2" else 1, dim=-1).values.sum(-1)
+            kept = torch.zeros_like(best).scatter(-1, best.topk(self.spec.top_groups, dim=-1).indices, 1.0)
+            # −∞ and not 0: a biased score can be negative, and an excluded expert must not beat it.
+            scores = grouped.masked_fill(kept[..., None] == 0, float("-inf")).flatten(-2)
+        return scores.topk(self.spec.top_k, dim=-1).indices
+
+    @torch.no_grad()
+    def learn(self, load: Tensor) -> None:
+        if self.selection_bias is not None and self.spec.bias_rate is not None:
+            self.selection_bias += self.spec.bias_rate * (load.float().mean() - load).sign()

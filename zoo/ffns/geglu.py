@@ -1,0 +1,23 @@
+"""GEGLU feed-forward layer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+from zoo.ffns._activations import GATED, Activation, Approximation, approximated
+from zoo.ffns._dense import Gated
+
+
+class GEGLU(Gated):
+    """y = W_down (GELU(W_gate x) ⊙ W_up x). Shazeer 2020, arXiv:2002.05202.
+
+    T5 v1.1 and Gemma approximate GELU by tanh.
+    """
+
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({}, {"approximate": "tanh"})
+    kind: Literal["geglu"] = "geglu"
+    approximate: Approximation = "none"
+
+    def activation(self) -> Activation:
+        return GATED[approximated("geglu", self.approximate)]

@@ -1,0 +1,21 @@
+"""GELU feed-forward layer."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from zoo.ffns._activations import UNGATED, Activation, Approximation, approximated
+from zoo.ffns._dense import Dense
+
+
+class GELU(Dense):
+    """y = W_down GELU(W_up x), with GELU(z) = z·Φ(z). Hendrycks & Gimpel 2016, arXiv:1606.08415.
+
+    GPT-2 and its kin approximate it by tanh.
+    """
+
+    kind: Literal["gelu"] = "gelu"
+    approximate: Approximation = "none"
+
+    def activation(self) -> Activation:
+        return UNGATED[approximated("gelu", self.approximate)]

@@ -1,0 +1,13 @@
+"""ReLU feed-forward layer."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from zoo.ffns._dense import Dense
+
+
+class ReLU(Dense):
+    """y = W_down max(0, W_up x). Vaswani et al. 2017, arXiv:1706.03762."""
+
+    kind: Literal["relu"] = "relu"

@@ -1,0 +1,13 @@
+"""SwiGLU feed-forward layer."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from zoo.ffns._dense import Gated
+
+
+class SwiGLU(Gated):
+    """y = W_down (SiLU(W_gate x) ⊙ W_up x). Shazeer 2020, arXiv:2002.05202."""
+
+    kind: Literal["swiglu"] = "swiglu"

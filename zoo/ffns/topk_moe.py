@@ -1,0 +1,52 @@
+"""Mixture of experts, routed by softmax."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+from pydantic import NonNegativeFloat
+from torch import Tensor
+
+from zoo.ffns._moe import MoE, Router, Routing
+
+
+class TopKMoE(MoE):
+    """y = Σ_{e ∈ top-k(z)} w_e FFN_e(x), z = W_router x. Mixtral, arXiv:2401.04088; gpt-oss, arXiv:2508.10925.
+
+    w is the softmax of z over the chosen experts, or over all of them (Switch Transformer, arXiv:2101.03961; OLMoE,
+    arXiv:2409.02060). x: (B, T, D). With the default widths a token costs what it costs in a SwiGLU layer of 8/3x, and
+    the router.
+    """
+
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {"d_ff": 20, "experts": 5},
+        {"d_ff": 20, "experts": 5, "activation": "clamped_swiglu", "router_bias": True, "router_z_loss": 1e-3},
+    )
+    kind: Literal["topk_moe"] = "topk_moe"
+    softmax_over: Literal["chosen", "all"] = "chosen"
+    """Over one chosen expert it is always 1, and then only the auxiliary losses teach the router."""
+    router_bias: bool = False
+    balance_loss: NonNegativeFloat = 0.01
+
+    @property
+    def router_bias_parameters(self) -> int:
+        return self.experts * self.router_bias
+
+    def router(self, d_model: int) -> Router:
+        return TopKRouter(self, d_model)
+
+
+class TopKRouter(Router):
+    """x: (..., D) → `Routing`."""
+
+    def __init__(self, spec: TopKMoE, d_model: int) -> None:
+        super().__init__(d_model, spec.experts, spec.router_bias)
+        self.top_k = spec.top_k
+        self.softmax_over = spec.softmax_over
+
+    def route(self, logits: Tensor) -> Routing:
+        best, chosen = logits.topk(self.top_k, dim=-1)
+        probabilities = logits.softmax(dim=-1)
+        weights = best.softmax(dim=-1) if self.softmax_over == "chosen" else probabilities.gather(-1, chosen)
+        return Routing(logits, probabilities, chosen, weights)

@@ -1,0 +1,178 @@
+"""transformers models as zoo models, and back: one file per family of models.
+
+    model = zoo.from_hf(AutoModelForCausalLM.from_pretrained(name))
+    again = zoo.to_hf(model)
+
+A family is a file of this folder: it says how a config becomes a spec, how a spec becomes a config, and which tensors
+correspond. Nothing else lists families. Whatever a config says that a family does not understand is an error.
+"""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterator
+from functools import cache, partial
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from zoo.checkpoint import assemble
+from zoo.edits import flatten
+from zoo.errors import UnsupportedError, did_you_mean
+from zoo.hf._config import Config
+from zoo.hf._family import Family
+from zoo.hf._weights import to_ours, to_theirs
+from zoo.model import Decoder
+from zoo.spec import ModelSpec, parse
+
+NO_TOKENS = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
+"""A model knows nothing of the meaning of its tokens, and a config's defaults are those of one tokenizer."""
+
+OBJECTIVE = frozenset({"z_loss", "balance_loss", "loss_over", "router_z_loss", "capacity_factor"})
+"""Fields of a spec that only say how a model is trained: no config has them all, and `to_hf` asks for none."""
+
+
+def from_hf(hf_model: Any) -> Decoder:
+    """The same model, with weights of its own in the same types and on the same device, in evaluation mode.
+
+    hf_model: a causal language model of transformers. Where it takes an `attention_mask` of left-padded rows, ours
+    takes the number of padding tokens of each row, `left_pad`. Raises UnsupportedError, which names the option.
+    """
+    transformers = _transformers()
+    model_type = hf_model.config.model_type
+    family = _family(model_type)
+    expected = transformers.MODEL_FOR_CAUSAL_LM_MAPPING[transformers.CONFIG_MAPPING[model_type]]
+    if not isinstance(hf_model, expected):
+        raise UnsupportedError("", f"{type(hf_model).__name__} cannot be converted, only {expected.__name__}")
+    config = Config(hf_model.config)
+    spec = parse(family.spec(config))
+    config.finish()
+    state = hf_model.state_dict(keep_vars=True)
+    model = assemble(spec, to_ours(family, spec, state))
+    model.origin = {"library": "transformers", "config": config.plain()}
+    return model
+
+
+def to_hf(model: Decoder, family: str | None = None) -> Any:
+    """The transformers model that computes the same, with weights of its own, in evaluation mode.
+
+    family: a `model_type` of transformers; null for the one that the model came from, with the config that it had, or
+    else the first that can express it. Raises UnsupportedError, which says what stands in the way.
+    """
+    transformers = _transformers()
+    chosen, config = _first_that_fits(model.spec, list(_candidates(model, family)))
+    with torch.random.fork_rng(devices=[]), torch.device(model.embedding.weight.device):
+        hf_model = transformers.AutoModelForCausalLM.from_config(config)
+    weights = to_theirs(chosen, model.spec, model.state_dict(), hf_model.state_dict(keep_vars=True))
+    hf_model.load_state_dict(weights, assign=True)
+    hf_model.tie_weights()
+    hf_model.config.dtype = model.embedding.weight.dtype
+    return hf_model.eval()
+
+
+def _transformers() -> ModuleType:
+    try:
+        import transformers  # noqa: PLC0415 (an optional extra, and slow to import)
+    except ImportError:
+        raise ImportError("converting models needs transformers: pip install 'ablate[hf]'") from None
+    return transformers
+
+
+def _refused() -> type[Exception]:
+    """What transformers raises for a config that cannot be."""
+    from huggingface_hub.errors import StrictDataclassError  # noqa: PLC0415 (comes with transformers)
+
+    return StrictDataclassError
+
+
+@cache
+def families() -> dict[str, Family]:
+    """Every family, by each `model_type` that it serves, in alphabetical order of the files."""
+    names = sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_"))
+    found = [_family_of(importlib.import_module(f"{__name__}.{name}")) for name in names]
+    return {model_type: family for family in found for model_type in family.model_types}
+
+
+def _family_of(module: ModuleType) -> Family:
+    own = [
+        value
+        for value in vars(module).values()
+        if isinstance(value, type) and issubclass(value, Family) and value.__module__ == module.__name__
+    ]
+    if len(own) != 1:
+        raise TypeError(f"{module.__name__} must define exactly one family, found {len(own)}")
+    return own[0]()
+
+
+def _family(model_type: str) -> Family:
+    known = families()
+    if model_type not in known:
+        hint = did_you_mean(model_type, known)
+        raise UnsupportedError("model_type", f"'{model_type}' is not supported{hint}: there are {', '.join(known)}")
+    return known[model_type]
+
+
+def _by_preference() -> Iterator[tuple[str, Family]]:
+    """Families that are special cases of none come after plain ones, so that a plain model gets a plain config."""
+    yield from sorted(families().items(), key=lambda item: item[1].preference)
+
+
+Candidate = tuple[str, Family, Callable[[], dict[str, Any]]]
+"""A `model_type`, its family, and how to get a config's arguments, which may raise."""
+
+
+def _candidates(model: Decoder, family: str | None) -> Iterator[Candidate]:
+    """In the order in which they are tried."""
+    remembered = (model.origin or {}).get("config", {})
+    before = remembered.get("model_type")
+    if before and family in (None, before):
+        yield before, _family(before), lambda: remembered
+    chosen = [(family, _family(family))] if family else _by_preference()
+    for name, each in chosen:
+        yield name, each, partial(each.config, model.spec)
+
+
+def _first_that_fits(spec: ModelSpec, candidates: list[Candidate]) -> tuple[Family, Any]:
+    """The first family with a config that means this very architecture."""
+    obstacles: list[tuple[int, str]] = []
+    for name, family, arguments in candidates:
+        try:
+            config, differences = _try(spec, name, family, NO_TOKENS | arguments())
+        except (ValueError, KeyError, _refused()) as error:  # also what configs of transformers raise
+            obstacles.append((1000, f"{name}: {error}"))
+            continue
+        if not differences:
+            return family, config
+        obstacles.append((len(differences), f"{name}, differs in {differences[0]}"))
+    raise UnsupportedError("", f"no family of transformers expresses this model; the nearest, {min(obstacles)[1]}")
+
+
+def _try(spec: ModelSpec, name: str, family: Family, arguments: dict[str, Any]) -> tuple[Any, list[str]]:
+    """A config, and where the architecture that it means differs from `spec`."""
+    arguments = {key: value for key, value in copy.deepcopy(arguments).items() if key != "model_type"}
+    config = _transformers().AutoConfig.for_model(name, **arguments)
+    return config, _differences(parse(family.spec(Config(config))), spec)
+
+
+def _differences(candidate: ModelSpec, wanted: ModelSpec) -> list[str]:
+    """Where the resolved architectures differ."""
+    theirs, ours = (dict(_leaves(spec)) for spec in (candidate, wanted))
+    return [
+        f"{path}: {ours.get(path)}, not {theirs.get(path)}"
+        for path in [*ours, *(path for path in theirs if path not in ours)]
+        if ours.get(path) != theirs.get(path)
+    ]
+
+
+def _leaves(spec: ModelSpec) -> Iterator[tuple[str, Any]]:
+    """What says how the model computes, by path."""
+    resolved = spec.resolve()
+    layers = {str(i): layer for i, layer in enumerate(resolved.pop("layers"))}
+    for path, value in flatten({**resolved, "layers": layers}):
+        *parents, key = path.split(".")
+        if key not in OBJECTIVE and parents != ["init"]:
+            # A bias that balances is there or not; how fast it moves is how the model is trained.
+            yield path, (value is not None if key == "bias_rate" else value)

@@ -1,0 +1,112 @@
+"""A transformers config that knows what was read of it, so that nothing in it is dropped in silence."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+from zoo.errors import UnsupportedError
+
+BOOKKEEPING = frozenset(
+    {
+        "_name_or_path",
+        "architectures",
+        "auto_map",
+        "dtype",
+        "id2label",
+        "label2id",
+        "model_type",
+        "problem_type",
+        "torch_dtype",
+        "transformers_version",
+    }
+)
+"""Keys about where a config came from and what else it is used for."""
+
+INERT = BOOKKEEPING | {
+    "_attn_implementation_autoset",
+    "bos_token_id",
+    "cache_implementation",
+    "chunk_size_feed_forward",
+    "eos_token_id",
+    "gradient_checkpointing",
+    "initializer_range",
+    "model_max_length",
+    "output_attentions",
+    "output_hidden_states",
+    "pad_token_id",
+    "prefix",
+    "pretraining_tp",
+    "return_dict",
+    "sep_token_id",
+    "task_specific_params",
+    "tokenizer_class",
+    "unk_token_id",
+    "use_cache",
+}
+"""Keys that say nothing about what a model computes: of tokens, initial values, and what a call returns."""
+
+IMPLEMENTATION = "attn_implementation"
+"""Which code computes attention. It says nothing where all mean the same, so that only who asks remembers it."""
+
+_MISSING = object()
+
+
+class Config:
+    """Reads a config key by key. `finish` raises for a key that nobody read and that is not at its default."""
+
+    def __init__(self, config: Any) -> None:
+        self._values: dict[str, Any] = {**config.to_dict(), IMPLEMENTATION: config._attn_implementation}
+        self._defaults: dict[str, Any] = type(config)().to_dict()
+        self._read = {"model_type"}
+
+    def __getitem__(self, key: str) -> Any:
+        value = self.get(key, _MISSING)
+        if value is _MISSING:
+            raise UnsupportedError(key, "the config does not have it")
+        return value
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._values
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """A value; the default where the config does not have the key."""
+        self._read.add(key)
+        return copy.deepcopy(self._values.get(key, default))
+
+    def first(self, *keys: str) -> Any:
+        """The value of the first key that the config has and that is not null."""
+        values = [self.get(key) for key in keys]
+        return next((value for value in values if value is not None), None)
+
+    def only(self, key: str, *allowed: Any) -> Any:
+        """A value among those that can be converted. A key that is absent counts as the first of them."""
+        value = self.get(key, allowed[0])
+        if value not in allowed:
+            known = ", ".join(map(repr, allowed))
+            raise UnsupportedError(key, f"{value!r} cannot be converted, only {known}")
+        return value
+
+    def ignore(self, *keys: str) -> None:
+        """Keys without a meaning for this model."""
+        self._read.update(keys)
+
+    def finish(self) -> None:
+        """Raise UnsupportedError for the first key that nobody read and that says something."""
+        for key in self._unread():
+            if key not in INERT and key != IMPLEMENTATION:
+                raise UnsupportedError(key, f"{self._values[key]!r} cannot be converted, only its default")
+
+    def plain(self) -> dict[str, Any]:
+        """The config as plain data, without bookkeeping."""
+        left_out = (BOOKKEEPING | {IMPLEMENTATION}) - {"model_type"}
+        return {key: value for key, value in self._values.items() if key not in left_out or key in self._read}
+
+    def _unread(self) -> Iterator[str]:
+        """Keys that say something. One that the class does not know says nothing if it is null or false."""
+        for key, value in self._values.items():
+            known = self._defaults.get(key)
+            says = value != known if key in self._defaults else value not in (None, False)
+            if key not in self._read and says:
+                yield key

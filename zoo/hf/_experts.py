@@ -1,0 +1,50 @@
+"""Experts: one tensor for all of a layer (transformers 5), or modules of their own (4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+
+from zoo.hf._ffn import GATED
+from zoo.hf._version import MAJOR
+from zoo.hf._weights import Pair, Tensors, fused, same, stacked
+
+MODULES = ("gate_proj", "up_proj", "down_proj")
+
+
+def gated_experts(ours: str, theirs: str, width: int, experts: int, modules: Sequence[str] = MODULES) -> Iterator[Pair]:
+    """Gated experts without biases. modules: what version 4 calls the parts of an expert."""
+    if MAJOR >= 5:
+        yield fused([f"{ours}.gate.weight", f"{ours}.up.weight"], f"{theirs}.gate_up_proj", [width] * 2, dim=1)
+        yield same(f"{ours}.down.weight", f"{theirs}.down_proj")
+        return
+    for part, module in zip(("gate", "up", "down"), modules, strict=True):
+        yield stacked(f"{ours}.{part}.weight", [f"{theirs}.{i}.{module}.weight" for i in range(experts)])
+
+
+def alternating(ours: Sequence[str], theirs: str) -> Pair:
+    """Two tensors of ours whose features alternate along the last dimension of theirs; matrices are transposed."""
+
+    def split(x: Tensors) -> Tensors:
+        return [_swap(x[0][..., ::2]), _swap(x[0][..., 1::2])]
+
+    def join(x: Tensors) -> Tensors:
+        return [torch.stack([_swap(part) for part in x], dim=-1).flatten(-2)]
+
+    return Pair(tuple(ours), (theirs,), split, join)
+
+
+def _swap(x: torch.Tensor) -> torch.Tensor:
+    """(E, a, b) → (E, b, a); biases (E, a) stay."""
+    return x.transpose(1, 2) if x.dim() == 3 else x
+
+
+def expert_activation(kind: str, approximate: str = "none") -> str:
+    """What experts call the activation of a gated FFN."""
+    return kind if approximate == "none" else f"{kind}_{approximate}"
+
+
+def expert_names() -> dict[str, str]:
+    """transformers' names of gated activations, by the experts' names for them."""
+    return {expert_activation(**kind): name for name, kind in GATED.items()}

@@ -1,0 +1,55 @@
+"""Activations by the names that transformers gives them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from zoo.errors import UnsupportedError
+from zoo.ffns import Ffn
+from zoo.hf._config import Config
+
+GATED: dict[str, dict[str, Any]] = {
+    "silu": {"kind": "swiglu"},
+    "gelu": {"kind": "geglu"},
+    "gelu_pytorch_tanh": {"kind": "geglu", "approximate": "tanh"},
+    "quick_gelu": {"kind": "geglu", "approximate": "sigmoid"},
+    "relu": {"kind": "reglu"},
+    "sigmoid": {"kind": "glu"},
+}
+UNGATED: dict[str, dict[str, Any]] = {
+    "relu": {"kind": "relu"},
+    "gelu": {"kind": "gelu"},
+    "gelu_pytorch_tanh": {"kind": "gelu", "approximate": "tanh"},
+    "quick_gelu": {"kind": "gelu", "approximate": "sigmoid"},
+    "silu": {"kind": "silu"},
+    "relu2": {"kind": "relu2"},
+}
+OTHER_NAMES = {
+    "swish": "silu",
+    "gelu_python": "gelu",
+    "gelu_new": "gelu_pytorch_tanh",
+    "gelu_fast": "gelu_pytorch_tanh",
+    "gelu_python_tanh": "gelu_pytorch_tanh",
+}
+
+
+def ffn(config: Config, key: str, *, gated: bool) -> dict[str, Any]:
+    """The kind of FFN whose activation the config names under `key`."""
+    table = GATED if gated else UNGATED
+    name = config[key]
+    canonical = OTHER_NAMES.get(name, name)
+    if canonical not in table:
+        known = ", ".join([*table, *(other for other, name in OTHER_NAMES.items() if name in table)])
+        raise UnsupportedError(key, f"{name!r} cannot be converted, only {known}")
+    return dict(table[canonical])
+
+
+def activation(spec: Ffn, *, gated: bool) -> str:
+    """The name of an FFN's activation."""
+    wanted = {"kind": spec.kind}
+    if getattr(spec, "approximate", "none") != "none":
+        wanted["approximate"] = spec.approximate  # type: ignore[attr-defined]
+    for name, kind in (GATED if gated else UNGATED).items():
+        if kind == wanted:
+            return name
+    raise UnsupportedError("ffn", f"{spec.kind} has no counterpart")

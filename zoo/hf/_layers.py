@@ -1,0 +1,61 @@
+"""Layers that differ from one another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from zoo.errors import UnsupportedError
+from zoo.hf._common import attention
+from zoo.hf._config import Config
+from zoo.spec import BASE, ModelSpec
+
+FULL, SLIDING = "full_attention", "sliding_attention"
+
+
+def pattern(names: Sequence[str], blocks: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Fields of a spec whose layer i is the block `names[i]`, the base block or one of `blocks`: its edits."""
+    period = next(p for p in range(1, len(names) + 1) if all(name == names[i % p] for i, name in enumerate(names)))
+    used = {name: edits for name, edits in blocks.items() if name in names}
+    return {"blocks": used, "pattern": list(names[:period])}
+
+
+def windows(config: Config) -> dict[str, Any]:
+    """Fields of a spec whose `layer_types` say where attention is windowed."""
+    window, types = config.get("sliding_window"), types_of(config)
+    if SLIDING in types and window is None:
+        raise UnsupportedError("sliding_window", "layers with sliding attention need one")
+    return pattern([BASE if kind == FULL else "window" for kind in types], {"window": {"mixer.window": window}})
+
+
+def types_of(config: Config) -> list[str]:
+    """`layer_types`, one for each layer."""
+    layers = config["num_hidden_layers"]
+    types: list[str] = config.get("layer_types") or [FULL] * layers
+    for kind in types:
+        if kind not in (FULL, SLIDING):
+            raise UnsupportedError("layer_types", f"'{kind}' cannot be converted, only {FULL} and {SLIDING}")
+    if len(types) != layers:
+        raise UnsupportedError("layer_types", f"has {len(types)} layers of {layers}")
+    return types
+
+
+def window_of(spec: ModelSpec) -> int | None:
+    """The window of the layers that have one."""
+    found = {attention(layer).window for layer in spec.layers} - {None}
+    if len(found) > 1:
+        raise UnsupportedError(
+            "mixer.window", f"windows of several sizes have no counterpart: {sorted(map(str, found))}"
+        )
+    return next(iter(found), None)
+
+
+def layer_types(spec: ModelSpec) -> list[str]:
+    """Where attention is windowed."""
+    return [FULL if attention(layer).window is None else SLIDING for layer in spec.layers]
+
+
+def window_config(spec: ModelSpec) -> dict[str, Any]:
+    """Arguments of a config class whose models want a window even where no layer uses it."""
+    window = window_of(spec)
+    return {"layer_types": layer_types(spec), **({} if window is None else {"sliding_window": window})}

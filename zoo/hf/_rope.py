@@ -1,0 +1,157 @@
+"""Rotary positions in configs: `rope_parameters` (transformers 5), or `rope_theta` and `rope_scaling` (4)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import ValidationError
+
+from zoo.errors import UnsupportedError
+from zoo.explain import explain
+from zoo.hf._common import expect
+from zoo.hf._config import Config
+from zoo.hf._layers import FULL, SLIDING
+from zoo.hf._version import MAJOR
+from zoo.positions import Position
+from zoo.positions.rope import RoPE
+from zoo.positions.scalings import Scaling
+
+OPTIONAL: dict[str, tuple[str, ...]] = {
+    "default": (),
+    "linear": (),
+    "dynamic": (),
+    "llama3": ("low_freq_factor", "high_freq_factor"),
+    "yarn": ("beta_fast", "beta_slow", "truncate", "attention_factor", "mscale", "mscale_all_dim"),
+    "longrope": ("short_factor", "long_factor", "attention_factor"),
+    "proportional": (),
+}
+"""Settings of each `rope_type` that have the same name on both sides. Null or 0 means the default."""
+
+WITH_LENGTH = ("llama3", "yarn", "longrope")
+"""Those that know a length of their own; `dynamic` goes by the config's."""
+
+
+def rope(
+    config: Config,
+    layer_type: str | None = None,
+    *,
+    partial: bool = False,
+    layout: str = "half",
+) -> dict[str, Any]:
+    """The position of a spec. partial: whether the model heeds `partial_rotary_factor`."""
+    parameters = _parameters(config, layer_type)
+    kind = parameters.pop("rope_type", None) or parameters.get("type", "default")
+    parameters.pop("type", None)
+    if kind not in OPTIONAL:
+        known = ", ".join(OPTIONAL)
+        raise UnsupportedError("rope_parameters.rope_type", f"'{kind}' cannot be converted, only {known}")
+    base, fraction = float(parameters.pop("rope_theta")), parameters.pop("partial_rotary_factor", None) or 1.0
+    scaling = _scaling(config, kind, parameters, fraction) if kind != "default" else None
+    for key in parameters:
+        raise UnsupportedError(f"rope_parameters.{key}", f"RoPE of type '{kind}' does not have it")
+    if layer_type is not None and scaling and not scaling.get("truncate", True):
+        raise UnsupportedError("rope_parameters.truncate", "cannot be converted where it is given by kind of layer")
+    if kind == "proportional":
+        fraction = 1.0
+    if fraction != 1 and not partial:
+        raise UnsupportedError("rope_parameters.partial_rotary_factor", "the model turns whole heads")
+    config.ignore("max_position_embeddings")
+    return _whole({"kind": "rope", "base": base, "layout": layout, "fraction": float(fraction), "scaling": scaling})
+
+
+def _whole(position: dict[str, Any]) -> dict[str, Any]:
+    """With every default spelled out, since as an edit of another position it must leave nothing of that."""
+    try:
+        return RoPE.model_validate(position).model_dump(mode="json")
+    except ValidationError as error:
+        raise explain(error, RoPE)[0].under("rope_parameters") from None
+
+
+def _parameters(config: Config, layer_type: str | None) -> dict[str, Any]:
+    if "rope_parameters" in config:
+        # Where a config of version 4 was read by version 5, they are in the parameters too.
+        config.ignore("rope_theta", "rope_scaling", "partial_rotary_factor")
+        found = config["rope_parameters"] or {}
+        return {"rope_theta": 10_000.0, **(found if layer_type is None else found[layer_type])}
+    if layer_type == SLIDING:
+        return {"rope_theta": config["rope_local_base_freq"]}
+    own = {"rope_theta": config.get("rope_theta", 10_000.0)}
+    if config.get("partial_rotary_factor") is not None:
+        own["partial_rotary_factor"] = config["partial_rotary_factor"]
+    return {**own, **(config.get("rope_scaling") or {})}
+
+
+def _scaling(config: Config, kind: str, parameters: dict[str, Any], fraction: float) -> dict[str, Any]:
+    """Takes what it uses out of the parameters."""
+    scaling: dict[str, Any] = {"kind": kind}
+    if kind == "dynamic":
+        scaling["original_length"] = config["max_position_embeddings"]
+    if kind in WITH_LENGTH:
+        # Phi-3 has it beside the parameters.
+        own = config.get("original_max_position_embeddings")
+        length = parameters.pop("original_max_position_embeddings", None)
+        scaling["original_length"] = own or length or config["max_position_embeddings"]
+    factor = parameters.pop("factor", None)
+    if factor is None and kind in ("yarn", "longrope"):
+        factor = config["max_position_embeddings"] / scaling["original_length"]
+    if factor is None and kind != "proportional":
+        raise UnsupportedError("rope_parameters.factor", f"RoPE of type '{kind}' needs it")
+    scaling["factor"] = float(factor or 1.0)
+    if kind == "proportional":
+        scaling["proportion"] = float(fraction)
+    for key in OPTIONAL[kind]:
+        value = parameters.pop(key, None)
+        if value or value is False:
+            scaling[key] = float(value) if type(value) is int else value
+    return scaling
+
+
+def rope_config(position: Position) -> dict[str, Any]:
+    """Arguments of a config class."""
+    rotary = expect(position, RoPE, "mixer.position")
+    return _by_version(rope_parameters(rotary), rotary.scaling)
+
+
+def layered_rope_config(positions: dict[str, Position]) -> dict[str, Any]:
+    """Arguments of a config class, given the position of each kind of layer in use."""
+    rotary = {kind: expect(position, RoPE, "mixer.position") for kind, position in positions.items()}
+    if MAJOR >= 5:
+        each = {kind: _by_version(rope_parameters(rope), rope.scaling) for kind, rope in rotary.items()}
+        # What is not of a kind of layer is of the config.
+        beside = {key: value for one in each.values() for key, value in one.items()}
+        return {**beside, "rope_parameters": {kind: one["rope_parameters"] for kind, one in each.items()}}
+    near = {"rope_local_base_freq": rotary[SLIDING].base} if SLIDING in rotary else {}
+    return {**(rope_config(rotary[FULL]) if FULL in rotary else {}), **near}
+
+
+def rope_parameters(rotary: RoPE) -> dict[str, Any]:
+    """As `rope_parameters` has them."""
+    parameters: dict[str, Any] = {"rope_type": "default", "rope_theta": rotary.base}
+    if rotary.fraction != 1:
+        parameters["partial_rotary_factor"] = rotary.fraction
+    if rotary.scaling is not None:
+        parameters |= _scaling_parameters(rotary.scaling)
+    return parameters
+
+
+def _scaling_parameters(scaling: Scaling) -> dict[str, Any]:
+    if scaling.kind not in OPTIONAL:
+        raise UnsupportedError("mixer.position.scaling", f"{scaling.kind} has no counterpart")
+    values = scaling.model_dump(mode="json")
+    parameters = {"rope_type": scaling.kind, "factor": values["factor"]}
+    if scaling.kind in WITH_LENGTH:
+        parameters["original_max_position_embeddings"] = values["original_length"]
+    if scaling.kind == "proportional":
+        parameters["partial_rotary_factor"] = values["proportion"]
+    return parameters | {key: values[key] for key in OPTIONAL[scaling.kind] if values[key] is not None}
+
+
+def _by_version(parameters: dict[str, Any], scaling: Scaling | None) -> dict[str, Any]:
+    length = {"max_position_embeddings": getattr(scaling, "original_length", 0)}
+    extra = length if scaling is not None and scaling.kind == "dynamic" else {}
+    if MAJOR >= 5:
+        return {"rope_parameters": parameters, **extra}
+    beside: dict[str, Any] = {
+        key: parameters.pop(key) for key in ("rope_theta", "partial_rotary_factor") if key in parameters
+    }
+    return {**beside, "rope_scaling": parameters if scaling is not None else None, **extra}

@@ -1,0 +1,52 @@
+"""Command A, Command R7B and all that share their config: windows with positions, and full attention without."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from zoo.errors import UnsupportedError
+from zoo.hf._common import attention
+from zoo.hf._config import Config
+from zoo.hf._layers import FULL, SLIDING, pattern, types_of, window_config
+from zoo.hf.cohere import Cohere
+from zoo.spec import BASE, BlockSpec, ModelSpec
+
+UNREAD = (
+    "order_of_interleaved_layers",
+    "position_embedding_type",
+    "rotary_pct",
+    "use_embedding_sharing",
+    "use_gated_activation",
+    "use_parallel_block",
+    "use_parallel_embedding",
+    "use_qk_norm",
+)
+"""Keys of published configs that transformers does not read."""
+
+
+class Cohere2(Cohere):
+    """Cohere 2025, arXiv:2504.00698."""
+
+    model_types: ClassVar[tuple[str, ...]] = ("cohere2",)
+    heeds_qk_norm: ClassVar[bool] = False
+
+    def spec(self, config: Config) -> dict[str, Any]:
+        config.ignore(*UNREAD)
+        types, window = types_of(config), config["sliding_window"]
+        if window is None and SLIDING in types:
+            raise UnsupportedError("sliding_window", "layers with sliding attention need one")
+        spec = super().spec(config)
+        spec["block"]["mixer"]["window"] = window
+        full = {"mixer.position": "nope", "mixer.window": None}
+        return {**spec, **pattern([FULL if kind == FULL else BASE for kind in types], {FULL: full})}
+
+    def config(self, spec: ModelSpec) -> dict[str, Any]:
+        arguments = {**super().config(spec), **window_config(spec)}
+        arguments.pop("use_qk_norm")
+        return arguments
+
+    def typical(self, spec: ModelSpec) -> BlockSpec:
+        return next((layer for layer in spec.layers if attention(layer).window is not None), spec.layers[0])
+
+    def position_config(self, layer: BlockSpec) -> dict[str, Any]:
+        return super().position_config(layer) if attention(layer).window is not None else {}

@@ -1,0 +1,138 @@
+"""Falcon 7B, 40B and 180B, Falcon RW, Falcon 2 11B."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from zoo.errors import UnsupportedError
+from zoo.hf._common import attention, dense, norm_eps
+from zoo.hf._config import Config
+from zoo.hf._family import Family
+from zoo.hf._ffn import activation, ffn
+from zoo.hf._gpt import fused_qkv, linears
+from zoo.hf._rope import rope, rope_config
+from zoo.hf._weights import Pair, layernorm, same
+from zoo.positions.alibi import ALiBi
+from zoo.spec import ModelSpec
+
+
+class Falcon(Family):
+    """Almazrouei et al. 2023, arXiv:2311.16867."""
+
+    model_types: ClassVar[tuple[str, ...]] = ("falcon",)
+
+    def spec(self, config: Config) -> dict[str, Any]:
+        config.only("hidden_dropout", 0.0)
+        config.only("attention_dropout", 0.0)
+        config.ignore("apply_residual_connection_post_layernorm", "max_position_embeddings", "rope_parameters")
+        return {
+            "vocab_size": config["vocab_size"],
+            "d_model": config["hidden_size"],
+            "n_layers": config["num_hidden_layers"],
+            "tie_embeddings": config["tie_word_embeddings"],
+            "block": {
+                "norm": {"kind": "layernorm", "eps": config["layer_norm_epsilon"]},
+                "topology": _topology(config),
+                "mixer": {
+                    "kind": "attention",
+                    "heads": config["num_attention_heads"],
+                    "kv_heads": _kv_heads(config),
+                    "position": _alibi(config) if config["alibi"] else rope(config),
+                    "bias": config["bias"],
+                },
+                "ffn": {
+                    **ffn(config, "activation", gated=False),
+                    "d_ff": config["ffn_hidden_size"],
+                    "bias": config["bias"],
+                },
+            },
+        }
+
+    def config(self, spec: ModelSpec) -> dict[str, Any]:
+        layer = spec.layers[0]
+        mixer = attention(layer)
+        heads, kv_heads, _ = mixer.sizes()
+        arguments = {
+            "vocab_size": spec.vocab_size,
+            "hidden_size": spec.d_model,
+            "num_hidden_layers": spec.n_layers,
+            "tie_word_embeddings": spec.tie_embeddings,
+            "layer_norm_epsilon": norm_eps(layer),
+            "num_attention_heads": heads,
+            "bias": bool(mixer.bias),
+            "activation": activation(layer.ffn, gated=False),
+            "ffn_hidden_size": dense(layer).width,
+            **_layout(layer.topology, heads, kv_heads),
+        }
+        if isinstance(mixer.position, ALiBi):
+            doubled = mixer.position.factor > 1
+            return arguments | {"alibi": True, "attn_implementation": "eager" if doubled else "sdpa"}
+        return arguments | {"alibi": False, **rope_config(mixer.position)}
+
+    def weights(self, spec: ModelSpec) -> Iterator[Pair]:
+        yield same("embedding.weight", "transformer.word_embeddings.weight")
+        yield from layernorm("norm", "transformer.ln_f")
+        if not spec.tie_embeddings:
+            yield same("head.weight", "lm_head.weight")
+        for i, layer in enumerate(spec.layers):
+            ours, theirs, mixer = f"blocks.{i}", f"transformer.h.{i}", attention(layer)
+            for our_name, their_name in NORMS[layer.topology].items():
+                yield from layernorm(f"{ours}.{our_name}.norm_in", f"{theirs}.{their_name}")
+            qkv = f"{theirs}.self_attention.query_key_value"
+            yield from fused_qkv(mixer, f"{ours}.mixer", qkv, mixer.sizes()[1])
+            yield from linears(f"{ours}.mixer", f"{theirs}.self_attention", {"o": "dense"}, mixer.bias)
+            names = {"up": "dense_h_to_4h", "down": "dense_4h_to_h"}
+            yield from linears(f"{ours}.ffn", f"{theirs}.mlp", names, names if dense(layer).bias else ())
+
+
+NORMS = {
+    "serial": {"mixer_residual": "input_layernorm", "ffn_residual": "post_attention_layernorm"},
+    "parallel": {"mixer_residual": "input_layernorm"},
+    "parallel_two_norms": {"mixer_residual": "ln_attn", "ffn_residual": "ln_mlp"},
+}
+"""Our names of a block's norms and theirs."""
+
+
+def _topology(config: Config) -> str:
+    """Combinations of the three switches that transformers can run."""
+    parallel, norms = config["parallel_attn"], config["num_ln_in_parallel_attn"]
+    if config["new_decoder_architecture"]:
+        if not parallel:
+            raise UnsupportedError("parallel_attn", "the new architecture runs its branches side by side")
+        norms = 2 if norms is None else norms
+        if norms not in (1, 2):
+            raise UnsupportedError("num_ln_in_parallel_attn", f"{norms} norms in a block cannot be converted")
+        return "parallel" if norms == 1 else "parallel_two_norms"
+    if parallel and norms == 2:
+        raise UnsupportedError("num_ln_in_parallel_attn", "the old architecture has one norm in a parallel block")
+    return "parallel" if parallel else "serial"
+
+
+def _kv_heads(config: Config) -> int:
+    heads, kv_heads = config["num_attention_heads"], config["num_kv_heads"]
+    multi_query = config["multi_query"]
+    if config["new_decoder_architecture"]:
+        return int(kv_heads)
+    if not multi_query and kv_heads != heads:
+        raise UnsupportedError("num_kv_heads", f"{kv_heads} of {heads} heads need the new architecture")
+    return 1 if multi_query else int(heads)
+
+
+def _layout(topology: str, heads: int, kv_heads: int) -> dict[str, Any]:
+    """The switches for a topology and a number of kv heads."""
+    new = topology == "parallel_two_norms" or kv_heads not in (1, heads)
+    return {
+        "new_decoder_architecture": new,
+        "parallel_attn": topology != "serial",
+        "num_ln_in_parallel_attn": (2 if topology == "parallel_two_norms" else 1) if new else None,
+        "multi_query": kv_heads == 1,
+        "num_kv_heads": kv_heads if new else heads,
+    }
+
+
+def _alibi(config: Config) -> dict[str, Any]:
+    """Falcon's biases are rounded to bfloat16 and divided by √d with the scores. transformers' eager attention adds
+    them twice, once with the mask."""
+    factor = 2.0 if config.get("attn_implementation") == "eager" else 1.0
+    return {"kind": "alibi", "scaled": True, "rounded": True, "factor": factor}

@@ -1,0 +1,65 @@
+"""gpt-oss."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from zoo.ffns.topk_moe import TopKMoE
+from zoo.hf._common import attention, expect
+from zoo.hf._config import Config
+from zoo.hf._experts import alternating
+from zoo.hf._layers import window_config, windows
+from zoo.hf._llama_like import LlamaLike
+from zoo.hf._weights import Pair, both, same, transposed
+from zoo.hf.mixtral import routing, routing_config
+from zoo.spec import BlockSpec, ModelSpec
+
+
+class GptOss(LlamaLike):
+    """Llama with sinks, windows on some layers, and experts with clamped SwiGLU. OpenAI 2025, arXiv:2508.10925."""
+
+    model_types: ClassVar[tuple[str, ...]] = ("gpt_oss",)
+
+    def spec(self, config: Config) -> dict[str, Any]:
+        config.ignore("experts_per_token", "initial_context_length")  # transformers does not read them
+        return {**super().spec(config), **windows(config)}
+
+    def mixer(self, config: Config) -> dict[str, Any]:
+        return {**super().mixer(config), "bias": config["attention_bias"], "sinks": True}
+
+    def ffn(self, config: Config) -> dict[str, Any]:
+        config.ignore("hidden_act")  # the experts have their own
+        return {
+            "kind": "topk_moe",
+            "d_ff": config["intermediate_size"],
+            "activation": "clamped_swiglu",
+            "swiglu_alpha": float(config.get("swiglu_alpha", 1.702)),
+            "swiglu_limit": float(config.get("swiglu_limit", 7.0)),
+            "bias": True,
+            "router_bias": True,
+            **routing(config),
+        }
+
+    def config(self, spec: ModelSpec) -> dict[str, Any]:
+        return {**super().config(spec), **window_config(spec)}
+
+    def block_config(self, layer: BlockSpec) -> dict[str, Any]:
+        return {**super().block_config(layer), "attention_bias": bool(attention(layer).bias)}
+
+    def ffn_config(self, layer: BlockSpec) -> dict[str, Any]:
+        experts = expect(layer.ffn, TopKMoE, "ffn")
+        clamp = {"swiglu_alpha": experts.swiglu_alpha, "swiglu_limit": experts.swiglu_limit}
+        return {**routing_config(experts), **{key: value for key, value in clamp.items() if value is not None}}
+
+    def mixer_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
+        yield from super().mixer_weights(layer, ours, theirs)
+        yield same(f"{ours}.sinks", f"{theirs}.sinks")
+
+    def ffn_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
+        yield from both(f"{ours}.router", f"{theirs}.router", bias=True)
+        ours, theirs = f"{ours}.experts", f"{theirs}.experts"
+        yield alternating([f"{ours}.gate.weight", f"{ours}.up.weight"], f"{theirs}.gate_up_proj")
+        yield alternating([f"{ours}.gate.bias", f"{ours}.up.bias"], f"{theirs}.gate_up_proj_bias")
+        yield transposed(f"{ours}.down.weight", f"{theirs}.down_proj")
+        yield same(f"{ours}.down.bias", f"{theirs}.down_proj_bias")

@@ -1,0 +1,95 @@
+"""GPT-J."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from zoo.errors import UnsupportedError
+from zoo.hf._common import attention, dense, expect, norm_eps
+from zoo.hf._config import Config
+from zoo.hf._family import Family
+from zoo.hf._ffn import activation, ffn
+from zoo.hf._gpt import UNREAD, inner, linears
+from zoo.hf._weights import Pair, layernorm, same
+from zoo.positions.rope import RoPE
+from zoo.spec import ModelSpec
+
+
+class GPTJ(Family):
+    """Wang & Komatsuzaki 2021, https://github.com/kingoflolz/mesh-transformer-jax."""
+
+    model_types: ClassVar[tuple[str, ...]] = ("gptj",)
+
+    def spec(self, config: Config) -> dict[str, Any]:
+        config.ignore(*UNREAD, "n_positions", "rotary", "scale_attn_weights")
+        return {
+            "vocab_size": config["vocab_size"],
+            "d_model": config["n_embd"],
+            "n_layers": config["n_layer"],
+            "tie_embeddings": config["tie_word_embeddings"],
+            "head_bias": True,
+            "embedding_dropout": config["embd_pdrop"],
+            "block": {
+                "norm": {"kind": "layernorm", "eps": config["layer_norm_epsilon"]},
+                "topology": "parallel",
+                "dropout": config["resid_pdrop"],
+                "mixer": {
+                    "kind": "attention",
+                    "heads": config["n_head"],
+                    "position": self._rope(config),
+                    "dropout": config["attn_pdrop"],
+                },
+                "ffn": {
+                    **ffn(config, "activation_function", gated=False),
+                    "d_ff": inner(config),
+                    "bias": True,
+                },
+            },
+        }
+
+    def _rope(self, config: Config) -> dict[str, Any]:
+        head_dim = config["n_embd"] // config["n_head"]
+        turned = config["rotary_dim"]
+        if not 0 < turned <= head_dim or turned % 2:
+            raise UnsupportedError("rotary_dim", f"{turned} of {head_dim} features of a head cannot be turned")
+        return {"kind": "rope", "layout": "interleaved", "fraction": fraction(turned, head_dim)}
+
+    def config(self, spec: ModelSpec) -> dict[str, Any]:
+        layer = spec.layers[0]
+        mixer = attention(layer)
+        return {
+            "vocab_size": spec.vocab_size,
+            "n_embd": spec.d_model,
+            "n_layer": spec.n_layers,
+            "tie_word_embeddings": spec.tie_embeddings,
+            "layer_norm_epsilon": norm_eps(layer),
+            "embd_pdrop": spec.embedding_dropout,
+            "attn_pdrop": mixer.dropout,
+            "resid_pdrop": layer.dropout,
+            "n_head": mixer.heads,
+            "rotary_dim": expect(mixer.position, RoPE, "mixer.position").turned(mixer.sizes()[2]),
+            "activation_function": activation(layer.ffn, gated=False),
+            "n_inner": dense(layer).width,
+        }
+
+    def weights(self, spec: ModelSpec) -> Iterator[Pair]:
+        yield same("embedding.weight", "transformer.wte.weight")
+        yield from layernorm("norm", "transformer.ln_f")
+        yield same("head_bias", "lm_head.bias")
+        if not spec.tie_embeddings:
+            yield same("head.weight", "lm_head.weight")
+        for i in range(spec.n_layers):
+            ours, theirs = f"blocks.{i}", f"transformer.h.{i}"
+            yield from layernorm(f"{ours}.mixer_residual.norm_in", f"{theirs}.ln_1")
+            names = {"q": "q_proj", "k": "k_proj", "v": "v_proj", "o": "out_proj"}
+            yield from linears(f"{ours}.mixer", f"{theirs}.attn", names, ())
+            names = {"up": "fc_in", "down": "fc_out"}
+            yield from linears(f"{ours}.ffn", f"{theirs}.mlp", names, names)
+
+
+def fraction(turned: int, head_dim: int) -> float:
+    """What makes int(head_dim · fraction) = turned, whatever the rounding."""
+    exact = turned / head_dim
+    return exact if int(head_dim * exact) == turned else math.nextafter(exact, 1)

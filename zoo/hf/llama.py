@@ -1,0 +1,31 @@
+"""Llama, Llama 2, Llama 3 and all that share their config: Yi, DeepSeek LLM, SmolLM2."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from zoo.hf._common import attention, dense
+from zoo.hf._config import Config
+from zoo.hf._llama_like import LlamaLike
+from zoo.spec import BlockSpec
+
+
+class Llama(LlamaLike):
+    """Touvron et al. 2023, arXiv:2302.13971."""
+
+    model_types: ClassVar[tuple[str, ...]] = ("llama",)
+    preference: ClassVar[int] = 0
+
+    def spec(self, config: Config) -> dict[str, Any]:
+        config.ignore("is_llama_config", "transformers.js_config")  # transformers does not read them
+        return super().spec(config)
+
+    def mixer(self, config: Config) -> dict[str, Any]:
+        return {**super().mixer(config), "bias": config["attention_bias"]}
+
+    def ffn(self, config: Config) -> dict[str, Any]:
+        return {**super().ffn(config), "bias": config["mlp_bias"]}
+
+    def block_config(self, layer: BlockSpec) -> dict[str, Any]:
+        biases = {"attention_bias": bool(attention(layer).bias), "mlp_bias": dense(layer).bias}
+        return {**super().block_config(layer), **biases}

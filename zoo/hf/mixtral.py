@@ -1,0 +1,65 @@
+"""Mixtral."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from zoo.errors import UnsupportedError
+from zoo.ffns.topk_moe import TopKMoE
+from zoo.hf._common import expect
+from zoo.hf._config import Config
+from zoo.hf._experts import expert_activation, expert_names, gated_experts
+from zoo.hf._version import MAJOR
+from zoo.hf._weights import Pair, same
+from zoo.hf.mistral import Mistral
+from zoo.spec import BlockSpec
+
+
+class Mixtral(Mistral):
+    """Mistral with experts. Jiang et al. 2024, arXiv:2401.04088.
+
+    transformers takes the balance loss of all layers at once, ours is the mean over them.
+    """
+
+    model_types: ClassVar[tuple[str, ...]] = ("mixtral",)
+
+    def ffn(self, config: Config) -> dict[str, Any]:
+        kind = super().ffn(config)
+        activation = expert_activation(kind.pop("kind"), kind.pop("approximate", "none"))
+        return {"kind": "topk_moe", **kind, "activation": activation, **routing(config)}
+
+    def ffn_config(self, layer: BlockSpec) -> dict[str, Any]:
+        experts = expect(layer.ffn, TopKMoE, "ffn")
+        names = expert_names()
+        if experts.activation not in names:
+            raise UnsupportedError("ffn.activation", f"{experts.activation} has no counterpart")
+        return {"hidden_act": names[experts.activation], **routing_config(experts)}
+
+    def ffn_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
+        experts = expect(layer.ffn, TopKMoE, "ffn")
+        if MAJOR < 5:
+            theirs = theirs.removesuffix("mlp") + "block_sparse_moe"
+        yield same(f"{ours}.router.weight", f"{theirs}.gate.weight")
+        modules = ("w1", "w3", "w2")
+        yield from gated_experts(f"{ours}.experts", f"{theirs}.experts", experts.width, experts.experts, modules)
+
+
+def routing(config: Config) -> dict[str, Any]:
+    """How tokens are sent to experts, and the balance loss, which the model has if it gives the router's logits."""
+    top_k = config["num_experts_per_tok"]
+    weight = config["router_aux_loss_coef"] if config["output_router_logits"] else 0.0
+    return {
+        "experts": config["num_local_experts"],
+        "top_k": top_k,
+        "balance_loss": weight * top_k / config["num_hidden_layers"],
+    }
+
+
+def routing_config(experts: TopKMoE) -> dict[str, Any]:
+    """Arguments of a config class."""
+    return {
+        "intermediate_size": experts.width,
+        "num_local_experts": experts.experts,
+        "num_experts_per_tok": experts.top_k,
+    }

@@ -1,0 +1,38 @@
+"""OLMo."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from zoo.hf._common import attention
+from zoo.hf._config import Config
+from zoo.hf._llama_like import LlamaLike
+from zoo.hf._weights import Pair
+from zoo.spec import BlockSpec, ModelSpec
+
+
+class Olmo(LlamaLike):
+    """Llama with norms that have no parameters, and clipped queries, keys and values. Groeneveld et al. 2024,
+    arXiv:2402.00838."""
+
+    model_types: ClassVar[tuple[str, ...]] = ("olmo",)
+
+    def norm(self, config: Config) -> dict[str, Any]:
+        return {"kind": "layernorm", "eps": 1e-5, "gain": False, "bias": False}
+
+    def mixer(self, config: Config) -> dict[str, Any]:
+        return {**super().mixer(config), "bias": config["attention_bias"], "clip_qkv": config["clip_qkv"]}
+
+    def block_config(self, layer: BlockSpec) -> dict[str, Any]:
+        mixer = attention(layer)
+        return {**super().block_config(layer), "attention_bias": bool(mixer.bias), "clip_qkv": mixer.clip_qkv}
+
+    def norm_config(self, layer: BlockSpec) -> dict[str, Any]:
+        return {}
+
+    def final_norm_weights(self, spec: ModelSpec) -> Iterator[Pair]:
+        return iter(())
+
+    def norm_weights(self, ours: str, theirs: str) -> Iterator[Pair]:
+        return iter(())

@@ -1,0 +1,45 @@
+"""Phi-3 and Phi-4."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from zoo.hf._common import attention, dense
+from zoo.hf._config import Config
+from zoo.hf._weights import Pair, fused, same
+from zoo.hf.mistral import Mistral
+from zoo.spec import BlockSpec
+
+
+class Phi3(Mistral):
+    """Mistral with queries, keys and values in one matrix, and gate and up in one. Abdin et al. 2024,
+    arXiv:2404.14219."""
+
+    model_types: ClassVar[tuple[str, ...]] = ("phi3",)
+    partial_rotary: ClassVar[bool] = True
+
+    def block(self, config: Config) -> dict[str, Any]:
+        config.ignore("embd_pdrop", "full_attn_mod", "interpolate_factor")  # transformers does not read them
+        config.ignore("original_max_position_embeddings")  # of LongRoPE, which reads it
+        return {**super().block(config), "dropout": float(config["resid_pdrop"])}
+
+    def block_config(self, layer: BlockSpec) -> dict[str, Any]:
+        return {**super().block_config(layer), "resid_pdrop": layer.dropout}
+
+    def position_config(self, layer: BlockSpec) -> dict[str, Any]:
+        """LongRoPE's length stands beside its other settings."""
+        length = getattr(getattr(attention(layer).position, "scaling", None), "original_length", None)
+        beside = {} if length is None else {"original_max_position_embeddings": length}
+        return {**super().position_config(layer), **beside}
+
+    def mixer_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
+        heads, kv_heads, head_dim = attention(layer).sizes()
+        sizes = [heads * head_dim, kv_heads * head_dim, kv_heads * head_dim]
+        yield fused([f"{ours}.{name}.weight" for name in "qkv"], f"{theirs}.qkv_proj.weight", sizes)
+        yield same(f"{ours}.o.weight", f"{theirs}.o_proj.weight")
+
+    def ffn_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
+        sizes = [dense(layer).width] * 2
+        yield fused([f"{ours}.gate.weight", f"{ours}.up.weight"], f"{theirs}.gate_up_proj.weight", sizes)
+        yield same(f"{ours}.down.weight", f"{theirs}.down_proj.weight")

@@ -1,0 +1,32 @@
+"""Qwen 2 and 2.5."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from zoo.hf._config import Config
+from zoo.hf._layers import layer_types, window_of, windows
+from zoo.hf._llama_like import LlamaLike
+from zoo.spec import ModelSpec
+
+
+class Qwen2(LlamaLike):
+    """Llama with biases on queries, keys and values, and windows on some layers. Yang et al. 2024, arXiv:2407.10671."""
+
+    model_types: ClassVar[tuple[str, ...]] = ("qwen2",)
+
+    def spec(self, config: Config) -> dict[str, Any]:
+        config.ignore("use_sliding_window", "max_window_layers")  # they only say what layer_types are by default
+        return {**super().spec(config), **windows(config)}
+
+    def mixer(self, config: Config) -> dict[str, Any]:
+        return {**super().mixer(config), "bias": ["q", "k", "v"]}
+
+    def config(self, spec: ModelSpec) -> dict[str, Any]:
+        window = window_of(spec)
+        return {
+            **super().config(spec),
+            "use_sliding_window": window is not None,
+            "sliding_window": window,
+            "layer_types": layer_types(spec),
+        }

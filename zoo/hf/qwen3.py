@@ -1,0 +1,22 @@
+"""Qwen 3."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from zoo.hf._common import attention
+from zoo.hf._config import Config
+from zoo.hf.qwen2 import Qwen2
+from zoo.spec import BlockSpec
+
+
+class Qwen3(Qwen2):
+    """Qwen 2 with a norm of each head's queries and keys, and other biases. Yang et al. 2025, arXiv:2505.09388."""
+
+    model_types: ClassVar[tuple[str, ...]] = ("qwen3",)
+
+    def mixer(self, config: Config) -> dict[str, Any]:
+        return {**super().mixer(config), "bias": config["attention_bias"], "qk_norm": self.norm(config)}
+
+    def block_config(self, layer: BlockSpec) -> dict[str, Any]:
+        return {**super().block_config(layer), "attention_bias": bool(attention(layer).bias)}

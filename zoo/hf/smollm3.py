@@ -1,0 +1,58 @@
+"""SmolLM 3."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from zoo.errors import UnsupportedError
+from zoo.hf._common import attention
+from zoo.hf._config import Config
+from zoo.hf._layers import SLIDING, layer_types, pattern, types_of, window_of
+from zoo.hf.llama import Llama
+from zoo.positions.nope import NoPE
+from zoo.spec import BASE, BlockSpec, ModelSpec
+
+
+class SmolLM3(Llama):
+    """Llama without positions on some layers, and windows on some. Bakouch et al. 2025,
+    https://huggingface.co/blog/smollm3."""
+
+    model_types: ClassVar[tuple[str, ...]] = ("smollm3",)
+    preference: ClassVar[int] = 1
+
+    def spec(self, config: Config) -> dict[str, Any]:
+        config.ignore("no_rope_layer_interval", "max_window_layers")  # at most, they say what lists are by default
+        types, rotary = types_of(config), config["no_rope_layers"]  # 1 where there is RoPE, despite the name
+        if len(rotary) != len(types):
+            raise UnsupportedError("no_rope_layers", f"has {len(rotary)} layers of {len(types)}")
+        window = config["sliding_window"]
+        if SLIDING in types and (window is None or not config["use_sliding_window"]):
+            raise UnsupportedError("layer_types", f"{SLIDING} needs use_sliding_window and sliding_window")
+        config.ignore("use_sliding_window", "sliding_window")
+        names = [_name(kind == SLIDING, bool(turns)) for kind, turns in zip(types, rotary, strict=True)]
+        far, near = {"mixer.position": "nope"}, {"mixer.window": window}
+        return {**super().spec(config), **pattern(names, {"nope": far, "window": near, "window_nope": {**far, **near}})}
+
+    def config(self, spec: ModelSpec) -> dict[str, Any]:
+        window = window_of(spec)
+        return {
+            **super().config(spec),
+            "no_rope_layers": [int(_turns(layer)) for layer in spec.layers],
+            "use_sliding_window": window is not None,
+            "sliding_window": window,
+            "layer_types": layer_types(spec),
+        }
+
+    def typical(self, spec: ModelSpec) -> BlockSpec:
+        return next((layer for layer in spec.layers if _turns(layer)), spec.layers[0])
+
+    def position_config(self, layer: BlockSpec) -> dict[str, Any]:
+        return super().position_config(layer) if _turns(layer) else {}
+
+
+def _turns(layer: BlockSpec) -> bool:
+    return not isinstance(attention(layer).position, NoPE)
+
+
+def _name(window: bool, rotary: bool) -> str:
+    return {(False, True): BASE, (False, False): "nope", (True, True): "window"}.get((window, rotary), "window_nope")

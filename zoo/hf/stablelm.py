@@ -1,0 +1,76 @@
+"""StableLM and StableLM 2."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from zoo.hf._common import attention, norm_eps
+from zoo.hf._config import Config
+from zoo.hf._gpt import QKV, partial_rope_config
+from zoo.hf._llama_like import LlamaLike
+from zoo.hf._weights import Pair, layernorm, same
+from zoo.spec import BlockSpec, ModelSpec
+
+
+class StableLM(LlamaLike):
+    """Llama with LayerNorm, partial RoPE, and branches one after the other or side by side. Bellagente et al. 2024,
+    arXiv:2402.17834."""
+
+    model_types: ClassVar[tuple[str, ...]] = ("stablelm",)
+    partial_rotary: ClassVar[bool] = True
+
+    def block(self, config: Config) -> dict[str, Any]:
+        config.only("hidden_dropout", 0.0)  # transformers applies it to the FFN alone
+        return {**super().block(config), "topology": "parallel" if config["use_parallel_residual"] else "serial"}
+
+    def norm(self, config: Config) -> dict[str, Any]:
+        return {"kind": "layernorm", "eps": config["layer_norm_eps"]}
+
+    def mixer(self, config: Config) -> dict[str, Any]:
+        config.only("head_dim", None)
+        mixer = {**super().mixer(config), "bias": list(QKV) if config["use_qkv_bias"] else False}
+        if config["qk_layernorm"]:
+            mixer |= {"qk_norm": {**self.norm(config), "bias": False}, "qk_norm_over": "heads"}
+        return mixer
+
+    def config(self, spec: ModelSpec) -> dict[str, Any]:
+        return {key: value for key, value in super().config(spec).items() if key != "head_dim"}
+
+    def block_config(self, layer: BlockSpec) -> dict[str, Any]:
+        mixer = attention(layer)
+        return {
+            **super().block_config(layer),
+            "use_parallel_residual": layer.topology == "parallel",
+            "qk_layernorm": mixer.qk_norm is not None,
+            "use_qkv_bias": bool(mixer.bias),
+        }
+
+    def norm_config(self, layer: BlockSpec) -> dict[str, Any]:
+        return {"layer_norm_eps": norm_eps(layer)}
+
+    def position_config(self, layer: BlockSpec) -> dict[str, Any]:
+        return partial_rope_config(attention(layer).position)
+
+    def final_norm_weights(self, spec: ModelSpec) -> Iterator[Pair]:
+        return layernorm("norm", "model.norm")
+
+    def norm_weights(self, ours: str, theirs: str) -> Iterator[Pair]:
+        return layernorm(f"{ours}.mixer_residual.norm_in", f"{theirs}.input_layernorm")
+
+    def weights(self, spec: ModelSpec) -> Iterator[Pair]:
+        yield from super().weights(spec)
+        for i, layer in enumerate(spec.layers):
+            if layer.topology == "serial":
+                theirs = f"model.layers.{i}.post_attention_layernorm"
+                yield from layernorm(f"blocks.{i}.ffn_residual.norm_in", theirs)
+
+    def mixer_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
+        mixer = attention(layer)
+        plain = layer.model_copy(update={"mixer": mixer.model_copy(update={"qk_norm": None})})
+        yield from super().mixer_weights(plain, ours, theirs)
+        heads, kv_heads, _ = mixer.sizes()
+        for part, count in (("q", heads), ("k", kv_heads)) if mixer.qk_norm is not None else ():
+            for head in range(count):
+                name = f"norms.{head}"
+                yield same(f"{ours}.{part}_norm.{name}.gain", f"{theirs}.{part}_layernorm.{name}.weight")

@@ -1,0 +1,128 @@
+"""Initial values, by parameter role: the one place that draws them.
+
+| role      | parameters                                           | initial value                             |
+|-----------|------------------------------------------------------|-------------------------------------------|
+| embedding | token table                                          | N(0, 1/D)                                 |
+| input     | projections that read the residual stream            | N(0, 1/fan_in)                            |
+| output    | projections that write to it                         | by `InitSpec.output`                      |
+| head      | untied head                                          | zero                                      |
+| gain      | norm gains and other multipliers                     | one, or what the module's `initial` says  |
+| bias      | biases and other offsets                             | zero, or what the module's `initial` says |
+
+A module's `initial` gives numbers or tensors by the parameter's name; its `initial_std` standard deviations, for those
+that are drawn around zero.
+
+A branch under DeepNorm asks for its own standard deviation instead of the rule (see `zoo.residuals`).
+
+Each tensor has its own generator, keyed by seed and parameter name, so models that agree on a name and a shape start
+from the same values there, whatever else differs between them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from zoo.axis import Spec
+
+Role = Literal["embedding", "input", "output", "head", "gain", "bias"]
+
+
+class InitSpec(Spec):
+    """How output projections start: `zero`; `plain` N(0, 1/fan_in); `scaled` N(0, 1/(2L·fan_in)), after GPT-2."""
+
+    output: Literal["zero", "plain", "scaled"] = "scaled"
+
+
+class Linear(nn.Linear):
+    """x: (..., in) → (..., out), with a role for its weight."""
+
+    init_gain: float | None = None
+    """Standard deviation times √fan_in, where a residual asks for its own; None for the rule."""
+
+    def __init__(self, dim_in: int, dim_out: int, *, bias: bool = False, role: Role) -> None:
+        super().__init__(dim_in, dim_out, bias=bias)
+        self.roles = {"weight": role, "bias": "bias"}
+
+    def reset_parameters(self) -> None:
+        """Leave the storage as it is: `initialise` fills it."""
+
+
+class ExpertLinear(nn.Module):
+    """E matrices: x: (M, in), sorted by expert, with load[e] rows for expert e → (M, out)."""
+
+    init_gain: float | None = None
+    """As in `Linear`."""
+
+    def __init__(self, experts: int, dim_in: int, dim_out: int, *, bias: bool = False, role: Role) -> None:
+        super().__init__()
+        self.experts = experts
+        self.weight = nn.Parameter(torch.empty(experts, dim_out, dim_in))
+        self.bias = nn.Parameter(torch.empty(experts, dim_out)) if bias else None
+        self.roles = {"weight": role, "bias": "bias"}
+
+    def forward(self, x: Tensor, load: list[int]) -> Tensor:
+        # unbind, whose gradient is one stack: indexing would fill a gradient of all experts once for each of them.
+        weights = self.weight.unbind()
+        biases = self.bias.unbind() if self.bias is not None else [None] * self.experts
+        parts = zip(x.split(load), weights, biases, strict=True)
+        return torch.cat([F.linear(rows, weight, bias) for rows, weight, bias in parts if len(rows)])
+
+
+class Embedding(nn.Embedding):
+    """tokens: (...,) → (..., D)."""
+
+    def __init__(self, count: int, dim: int) -> None:
+        super().__init__(count, dim)
+        self.roles = {"weight": "embedding"}
+
+    def reset_parameters(self) -> None:
+        """Leave the storage as it is: `initialise` fills it."""
+
+
+def roles(model: nn.Module) -> dict[str, Role]:
+    """The role of every parameter, by name. A parameter without one is a TypeError."""
+    found: dict[str, Role] = {}
+    for path, module in model.named_modules():
+        for name, _ in module.named_parameters(recurse=False):
+            owned: dict[str, Role] = getattr(module, "roles", {})
+            if name not in owned:
+                raise TypeError(f"{type(module).__name__} does not say the role of its parameter '{name}'")
+            found[f"{path}.{name}".lstrip(".")] = owned[name]
+    return found
+
+
+def initialise(model: nn.Module, spec: InitSpec, n_layers: int, seed: int) -> None:
+    """Fill every parameter of `model` in place."""
+    by_name = roles(model)
+    with torch.no_grad():
+        for path, module in model.named_modules():
+            for own, parameter in module.named_parameters(recurse=False):
+                name = f"{path}.{own}".lstrip(".")
+                std = _std(by_name[name], parameter, spec, n_layers)
+                if getattr(module, "init_gain", None) is not None and by_name[name] in ("input", "output"):
+                    std = module.init_gain / math.sqrt(parameter.shape[-1])
+                std = getattr(module, "initial_std", {}).get(own, std)
+                if std:
+                    parameter.copy_(torch.randn(parameter.shape, generator=_generator(seed, name)) * std)
+                else:
+                    default = 1.0 if by_name[name] == "gain" else 0.0
+                    parameter.copy_(torch.as_tensor(getattr(module, "initial", {}).get(own, default)))
+
+
+def _std(role: Role, parameter: Tensor, spec: InitSpec, n_layers: int) -> float:
+    """Standard deviation by role; 0 for constants. Batched matrices have fan_in last, as single ones do."""
+    plain = 1 / math.sqrt(parameter.shape[-1])
+    if role == "output":
+        return {"zero": 0.0, "plain": plain, "scaled": plain / math.sqrt(2 * n_layers)}[spec.output]
+    return plain if role in ("embedding", "input") else 0.0
+
+
+def _generator(seed: int, name: str) -> torch.Generator:
+    digest = hashlib.sha256(f"{seed}:{name}".encode()).digest()
+    return torch.Generator().manual_seed(int.from_bytes(digest[:8], "big") >> 1)

@@ -1,0 +1,174 @@
+"""What can be combined: every choice on every axis of a model, and why two of them cannot meet.
+
+Nothing here lists variants or settings. The axes are the parts of a block and the settings of the model, of the block
+and of its default parts. The choices are the files of an axis, at the `examples` that each gives, or the values that a
+setting's type allows. What cannot be combined is what the specs themselves refuse.
+"""
+
+from __future__ import annotations
+
+import itertools
+import types
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from zoo.axis import Choice, Spec, Variant
+from zoo.edits import merge
+from zoo.errors import SpecError
+from zoo.explain import choice_of
+from zoo.spec import ModelSpec, parse
+
+SMALL = {"vocab_size": 61, "d_model": 24, "n_layers": 3, "block.mixer.heads": 4, "block.ffn.d_ff": 40}
+"""The model that choices are edits of. Odd sizes, so that a transposed or mistaken dimension shows."""
+
+SIZES = {"vocab_size", "d_model", "n_layers", "heads", "d_ff", "multiple_of", "eps", "base", "kind", "init"}
+"""Settings that say how large a part is, and not what it does."""
+
+LAYERS = {"blocks", "first", "pattern"}
+"""Settings that name layers; `PATTERNS` has choices for them."""
+
+PATTERNS: dict[str, dict[str, Any]] = {
+    "window, full without positions": {
+        "blocks": {"local": {"mixer.window": 3}, "far": {"mixer.position": "nope"}},
+        "pattern": ["local", "far"],
+    },
+    "another first layer": {"blocks": {"opening": {"ffn": {"kind": "relu", "d_ff": 16}}}, "first": ["opening"]},
+}
+
+SAMPLES: dict[str, tuple[Any, ...]] = {
+    "mixer.kv_heads": (2, 1),
+    "mixer.head_dim": (12,),
+    "mixer.window": (5,),
+    "mixer.bias": (True, ("q", "v")),
+    "mixer.position.fraction": (0.34,),
+    "embedding_dim": (14,),
+    "mixer.softcap": (3.0,),
+    "final_softcap": (200.0,),
+    "z_loss": (0.01,),
+    "norm_placement.stream_scale": (1.25,),
+    "norm_placement.branch_scale": (0.5,),
+    "dropout": (0.1,),
+    "embedding_dropout": (0.1,),
+}
+"""Values of settings whose type does not say what is worth trying, by axis or by the setting's own name."""
+
+
+@dataclass(frozen=True)
+class Option:
+    """A choice on an axis: edits of the small model."""
+
+    axis: str
+    name: str
+    edits: dict[str, Any] = field(compare=False)
+
+    def __str__(self) -> str:
+        return f"{self.axis}: {self.name}"
+
+
+@cache
+def axes() -> Mapping[str, tuple[Option, ...]]:
+    """The choices by axis, parts before their settings: all kinds of a part, all but the default of a setting."""
+    patterns = (Option("pattern", name, edits) for name, edits in PATTERNS.items())
+    found = itertools.chain(_options(ModelSpec, ""), patterns)
+    return {axis: tuple(of) for axis, of in itertools.groupby(found, key=lambda option: option.axis)}
+
+
+def combine(chosen: Iterable[Option]) -> ModelSpec:
+    """The small model with these choices. Raises SpecError where they cannot be combined."""
+    order = list(axes())
+    data = _small()
+    for option in sorted(chosen, key=lambda option: order.index(option.axis)):
+        data = merge(data, option.edits)
+    return parse(data)
+
+
+def conflict(*chosen: Option) -> str | None:
+    """Why choices cannot be combined; None where they can."""
+    try:
+        combine(chosen)
+    except SpecError as error:
+        return str(error)
+    return None
+
+
+def pairs() -> Iterator[tuple[Option, Option, str | None]]:
+    """Every two choices of different axes, and why they cannot be combined."""
+    for one, other in itertools.combinations(axes().values(), 2):
+        for a, b in itertools.product(one, other):
+            yield a, b, conflict(a, b)
+
+
+def document() -> dict[str, Any]:
+    """The matrix as plain data: `axes`, the choices by axis; `conflicts`, [axis, choice, axis, choice] by reason."""
+    conflicts: dict[str, list[list[str]]] = {}
+    for a, b, reason in pairs():
+        if reason is not None:
+            conflicts.setdefault(reason, []).append([a.axis, a.name, b.axis, b.name])
+    return {"axes": {axis: [option.name for option in of] for axis, of in axes().items()}, "conflicts": conflicts}
+
+
+@cache
+def _small() -> dict[str, Any]:
+    return ModelSpec().edit(SMALL).dump()
+
+
+def _options(owner: type[BaseModel], prefix: str) -> Iterator[Option]:
+    """The choices of a spec's settings, and of the settings of its default parts."""
+    for name, setting in owner.model_fields.items():
+        if name in SIZES | LAYERS:
+            continue
+        path = f"{prefix}{name}"
+        axis = path.removeprefix("block.")
+        default = setting.get_default(call_default_factory=True)
+        for label, value in _values(axis, setting, default):
+            yield Option(axis, label, {path: value})
+        if isinstance(default, Spec):
+            yield from _options(type(default), f"{path}.")
+
+
+def _values(axis: str, setting: FieldInfo, default: Any) -> Iterator[tuple[str, Any]]:
+    """What a setting can be, with a name: but for its default, unless it is a part of the model."""
+    choice = choice_of(setting)
+    if choice is not None:
+        yield from _kinds(choice)
+    elif not isinstance(default, Spec):
+        known = SAMPLES.get(axis) or SAMPLES.get(axis.rpartition(".")[2])
+        for value in known or _samples(setting.annotation):
+            if value != default:
+                yield _said(value), value
+
+
+def _kinds(choice: Choice) -> Iterator[tuple[str, dict[str, Any]]]:
+    for kind, variant in choice.variants().items():
+        for number, example in enumerate(variant.examples if issubclass(variant, Variant) else ({},)):
+            # In full, so that a choice of one of its settings is an edit of it.
+            whole = variant.model_validate({choice.tag: kind, **example}).model_dump(mode="json")
+            details = [f"{key}={_said(value)}" for key, value in example.items()] if number else []
+            yield " ".join([kind, *details]), whole
+
+
+def _samples(annotation: Any) -> Iterator[Any]:
+    """Values of a type: all of a literal's and of a boolean's, one number."""
+    origin, inside = get_origin(annotation), get_args(annotation)
+    if origin is Literal:
+        yield from inside
+    elif origin is Annotated:
+        yield from _samples(inside[0])
+    elif origin in (Union, types.UnionType):
+        for member in inside:
+            yield from _samples(member)
+    elif annotation is bool:
+        yield from (True, False)
+    elif annotation in (int, float):
+        yield {int: 2, float: 1.5}[annotation]
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return ",".join(map(str, value)) if isinstance(value, tuple | list) else str(value)

@@ -1,0 +1,55 @@
+"""Sequence mixers: what moves information between tokens. One file per variant."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Self
+
+import torch
+from torch import Tensor, nn
+
+from zoo.axis import Variant
+from zoo.cache import LayerCache
+from zoo.positions import Position
+from zoo.site import PartCost, Site, Step
+
+
+class Mixer(Variant):
+    """Builds a `MixerLayer` and declares what it costs."""
+
+    def resolve(self, d_model: int) -> Self:
+        """The same mixer with every default turned into a number. Raises SpecError for what cannot be built."""
+        return self
+
+    @abstractmethod
+    def build(self, site: Site) -> MixerLayer:
+        """The module. Called on a resolved spec."""
+
+    @abstractmethod
+    def cost(self, d_model: int, context: int) -> PartCost:
+        """Per token of a forward pass over `context` tokens. Called on a resolved spec."""
+
+    @abstractmethod
+    def cache_elements(self, capacity: int) -> int:
+        """Numbers kept per sequence, for up to `capacity` tokens. Called on a resolved spec."""
+
+    def positions(self) -> tuple[tuple[Position, int], ...]:
+        """Position schemes in use and for how many heads: the model builds what they share over layers."""
+        return ()
+
+    @property
+    def shared_values(self) -> tuple[int, int] | None:
+        """(heads, features) of the values that the layer mixes with other layers', which must have as many."""
+        return None
+
+
+class MixerLayer(nn.Module, ABC):
+    """x: (B, T, D) → (B, T, D)."""
+
+    @abstractmethod
+    def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
+        """With a cache, x holds the tokens after those that the cache has seen."""
+
+    @abstractmethod
+    def new_cache(self, batch: int, capacity: int, dtype: torch.dtype) -> LayerCache:
+        """An empty cache for `batch` rows of up to `capacity` tokens."""

@@ -1,0 +1,29 @@
+"""Values of the first layer, reused by all."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from zoo.site import Step
+
+
+class ValueResidual(nn.Module):
+    """v ← λ₁ v + λ₂ v_first, with learned λ that start at ½. Zhou et al. 2024, arXiv:2410.17897 (learnable ResFormer).
+
+    v: (B, K, T, d); v_first are the values of the first layer that asks, before its own mixing. That layer has λ too,
+    unlike in the paper: there they only scale its values by λ₁ + λ₂ = 1 at the start, which W_v could do as well.
+    """
+
+    roles: ClassVar = {"weights": "gain"}
+    initial: ClassVar = {"weights": 0.5}
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weights = nn.Parameter(torch.full((2,), 0.5))
+
+    def forward(self, v: Tensor, step: Step) -> Tensor:
+        first = step.once("first values", lambda: v)
+        return self.weights[0] * v + self.weights[1] * first

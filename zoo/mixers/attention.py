@@ -1,0 +1,214 @@
+"""Causal softmax attention, from multi-head to multi-query, full or windowed."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+import torch
+from pydantic import Field, PositiveFloat, PositiveInt
+from torch import Tensor, nn
+
+from zoo.attend import Scoring, Visible, attend
+from zoo.axis import Choice
+from zoo.cache import LayerCache, TokenCache
+from zoo.errors import SpecError
+from zoo.init import Linear
+from zoo.mixers import Mixer, MixerLayer
+from zoo.mixers._gate import Gate, OutputGate, gate_features
+from zoo.mixers._per_head import NormPerHead
+from zoo.mixers._projections import Biases
+from zoo.mixers._values import ValueResidual
+from zoo.norms import Norm
+from zoo.positions import Position
+from zoo.positions.rope import RoPE
+from zoo.site import PartCost, Site, Step, mean_keys
+
+
+class MultiHead(Mixer):
+    """What all mixers are made of that attend with the softmax over heads of queries, keys and values.
+
+    `kv_heads` = H is multi-head, 1 is multi-query (Shazeer 2019, arXiv:1911.02150), between them grouped-query
+    attention (Ainslie et al. 2023, arXiv:2305.13245). `window` = W lets a token see itself and the W − 1 before it
+    (Mistral 7B, arXiv:2310.06825).
+    """
+
+    heads: PositiveInt = 4
+    kv_heads: PositiveInt | None = None
+    """Heads of keys and values; null for as many as `heads`."""
+    head_dim: PositiveInt | None = None
+    """Features per head; null for d_model / heads."""
+    position: Annotated[Position, Choice("zoo.positions")] = RoPE()
+    window: PositiveInt | None = None
+    qk_norm: Annotated[Norm, Choice("zoo.norms")] | None = None
+    """Norm of queries and keys before positions (Henry et al. 2020, arXiv:2010.04245; arXiv:2302.05442)."""
+    qk_norm_over: Literal["head", "heads", "full"] = "head"
+    """Each head by itself, with one gain for all heads (`head`, Qwen 3) or one each (`heads`, Cohere and StableLM), or
+    the full width before the head split (`full`, OLMo 2)."""
+    bias: Biases = ()
+    """true, false, or those of the projections q, k, v and o that have a bias."""
+    scale: PositiveFloat | None = None
+    """Factor on QKᵀ; null for 1/√d, times YaRN's mscale² where it has `scale_scores`."""
+    softcap: PositiveFloat | None = None
+    """c · tanh(score / c) (Gemma 2, arXiv:2408.00118)."""
+    sinks: bool = False
+    """A learned logit per head that takes a share of the softmax and gives nothing (gpt-oss, arXiv:2508.10925)."""
+    gate: Gate | None = None
+    """The heads' output times σ(W x), per feature or per head (Qiu et al. 2025, arXiv:2505.06708)."""
+    clip_qkv: PositiveFloat | None = None
+    """Queries, keys and values are clamped to ± this after projection (MPT; OLMo, arXiv:2402.00838)."""
+    value_residual: bool = False
+    """Values are mixed with the first layer's (ResFormer, Zhou et al. 2024, arXiv:2410.17897)."""
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Of attention weights, while training."""
+
+    def resolve(self, d_model: int) -> Self:
+        kv_heads = self.kv_heads or self.heads
+        if self.heads % kv_heads:
+            raise SpecError("kv_heads", f"{kv_heads} kv heads do not divide {self.heads} heads")
+        head_dim = self.head_dim or self._default_head_dim(d_model)
+        try:
+            self.position.check(head_dim)
+        except SpecError as error:
+            raise error.under("position") from None
+        scale = self.scale or head_dim**-0.5 * self.position.score_factor
+        return self.model_copy(update={"kv_heads": kv_heads, "head_dim": head_dim, "scale": scale})
+
+    def _default_head_dim(self, d_model: int) -> int:
+        if d_model % self.heads:
+            reason = f"{self.heads} heads do not divide d_model {d_model}; set head_dim to choose it freely"
+            raise SpecError("heads", reason)
+        return d_model // self.heads
+
+    def sizes(self) -> tuple[int, int, int]:
+        """H, K, d of a resolved spec: what is projected to q: (H, d), k and v: (K, d), and what o reads: (H, d)."""
+        if self.kv_heads is None or self.head_dim is None:
+            raise TypeError("the spec is not resolved")
+        return self.heads, self.kv_heads, self.head_dim
+
+    def cost(self, d_model: int, context: int) -> PartCost:
+        heads, kv_heads, head_dim = self.sizes()
+        gate = d_model * gate_features(self.gate, *self.outputs())
+        matrix = 2 * d_model * (heads + kv_heads) * head_dim + gate
+        widths = {"q": heads * head_dim, "k": kv_heads * head_dim, "v": kv_heads * head_dim, "o": d_model}
+        parameters = matrix + sum(widths[name] for name in self.bias) + self._norm_parameters()
+        parameters += heads * self.sinks + 2 * self.value_residual
+        per_key = self._flops_per_key()
+        return PartCost(
+            parameters, 2.0 * matrix + per_key * mean_keys(context, self.window), 2.0 * matrix + per_key * context
+        )
+
+    def _flops_per_key(self) -> float:
+        """One score and one weighted value for each head: a multiplication and an addition per feature."""
+        heads, _, head_dim = self.sizes()
+        return 4.0 * heads * head_dim
+
+    def outputs(self) -> tuple[int, int]:
+        """How many heads' outputs there are to gate, and of how many features."""
+        heads, _, head_dim = self.sizes()
+        return heads, head_dim
+
+    @property
+    def shared_values(self) -> tuple[int, int] | None:
+        if not self.value_residual:
+            return None
+        _, kv_heads, head_dim = self.sizes()
+        return kv_heads, head_dim
+
+    def _norm_parameters(self) -> int:
+        if self.qk_norm is None:
+            return 0
+        heads, kv_heads, head_dim = self.sizes()
+        if self.qk_norm_over != "full":
+            norms = 2 if self.qk_norm_over == "head" else heads + kv_heads
+            return norms * self.qk_norm.parameters(head_dim)
+        return self.qk_norm.parameters(heads * head_dim) + self.qk_norm.parameters(kv_heads * head_dim)
+
+    def cache_elements(self, capacity: int) -> int:
+        _, kv_heads, head_dim = self.sizes()
+        return 2 * kv_heads * head_dim * min(capacity, self.window or capacity)
+
+    def positions(self) -> tuple[tuple[Position, int], ...]:
+        return ((self.position, self.heads),)
+
+
+class Attention(MultiHead):
+    """out = softmax(QKᵀ/√d + mask) V, concatenated over heads, times W_o. Vaswani et al. 2017, arXiv:1706.03762."""
+
+    kind: Literal["attention"] = "attention"
+
+    def build(self, site: Site) -> MixerLayer:
+        return AttentionLayer(self, site.d_model)
+
+
+class AttentionLayer(MixerLayer):
+    """x: (B, T, D) → (B, T, D)."""
+
+    def __init__(self, spec: MultiHead, d_model: int) -> None:
+        super().__init__()
+        self.spec = spec
+        self.heads, self.kv_heads, self.head_dim = spec.sizes()
+        q_features, kv_features = self.heads * self.head_dim, self.kv_heads * self.head_dim
+        self.q = Linear(d_model, q_features, bias="q" in spec.bias, role="input")
+        self.k = Linear(d_model, kv_features, bias="k" in spec.bias, role="input")
+        self.v = Linear(d_model, kv_features, bias="v" in spec.bias, role="input")
+        self.o = Linear(q_features, d_model, bias="o" in spec.bias, role="output")
+        self._full_norm = spec.qk_norm_over == "full"
+        self.q_norm, self.k_norm = self._norm(self.heads), self._norm(self.kv_heads)
+        self.position = spec.position.build(self.head_dim, spec.heads)
+        self.gate = OutputGate(spec.gate, d_model, *spec.outputs()) if spec.gate else None
+        self.values = ValueResidual() if spec.value_residual else None
+        self.sinks = nn.Parameter(torch.zeros(self.heads)) if spec.sinks else None
+        self.roles = {"sinks": "bias"}
+
+    def _norm(self, heads: int) -> nn.Module:
+        """The norm of so many heads of queries or keys."""
+        norm = self.spec.qk_norm
+        if norm is None:
+            return nn.Identity()
+        if self.spec.qk_norm_over == "heads":
+            return NormPerHead(norm, heads, self.head_dim)
+        return norm.build(heads * self.head_dim if self._full_norm else self.head_dim)
+
+    def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
+        q, k, v = self._project(x, step)
+        k_places = step.index
+        if isinstance(cache, TokenCache):
+            (k, v), k_places = cache.extend((k, v), step.index)
+        visible = Visible(step.index, k_places, self.spec.window, step.left_pad)
+        heads = self._attend(q, k, v, visible, self._scoring(step, k_places)).transpose(1, 2).flatten(2)
+        if self.gate is not None:
+            heads = self.gate(heads, x)
+        out: Tensor = self.o(heads)
+        return out
+
+    def _project(self, x: Tensor, step: Step) -> tuple[Tensor, Tensor, Tensor]:
+        """q: (B, H, T, d), k and v: (B, K, T, d), normalised and with positions applied."""
+        q, k, v = self.q(x), self.k(x), self.v(x)
+        if self.spec.clip_qkv is not None:
+            q, k, v = (part.clamp(-self.spec.clip_qkv, self.spec.clip_qkv) for part in (q, k, v))
+        if self._full_norm:
+            q, k = self._split(self.q_norm(q)), self._split(self.k_norm(k))
+        else:
+            q, k = self.q_norm(self._split(q)), self.k_norm(self._split(k))
+        v = self._split(v)
+        if self.values is not None:
+            v = self.values(v, step)
+        return self.position.rotate_queries(q, step), self.position.rotate_keys(k, step), v
+
+    def _attend(self, q: Tensor, k: Tensor, v: Tensor, visible: Visible, scoring: Scoring) -> Tensor:
+        """The heads' outputs: (B, heads, T, features), as `MultiHead.outputs` declares them."""
+        return attend(q, k, v, visible, scoring)
+
+    def _scoring(self, step: Step, k_places: Tensor) -> Scoring:
+        scale = self.spec.scale or self.head_dim**-0.5
+        dropout = self.spec.dropout if self.training else 0.0
+        return Scoring(scale, self.spec.softcap, self.position.bias(step, k_places), self.sinks, dropout)
+
+    def _split(self, x: Tensor) -> Tensor:
+        """(B, T, heads·d) → (B, heads, T, d)."""
+        heads: Tensor = x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
+        return heads
+
+    def new_cache(self, batch: int, capacity: int, dtype: torch.dtype) -> LayerCache:
+        slots = min(capacity, self.spec.window or capacity)
+        return TokenCache.empty(batch, slots, [(self.kv_heads, self.head_dim)] * 2, self.k.weight, dtype)

@@ -1,0 +1,78 @@
+"""Scaled cosine attention."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar, Literal, Self
+
+import torch
+from pydantic import PositiveFloat
+from torch import Tensor, nn
+
+from zoo.errors import SpecError
+from zoo.mixers import MixerLayer
+from zoo.mixers.attention import AttentionLayer, MultiHead
+from zoo.site import Site
+
+
+class Cosine(MultiHead):
+    """score = cos(q, k) / τ, one learned τ for each head, kept above 1/`max_scale`. Swin v2, arXiv:2111.09883 §3.2.
+
+    As there, 1/τ = exp(min(s, log max_scale)), s: (H,) learned; it starts at `initial_scale`. Henry et al. 2020
+    (QK-norm, arXiv:2010.04245) have one g = 1/τ for the layer without a bound. The cosine is of queries and keys before
+    positions, which rotary schemes do not change.
+    """
+
+    kind: Literal["cosine"] = "cosine"
+    initial_scale: PositiveFloat = 10.0
+    max_scale: PositiveFloat = 100.0
+
+    def resolve(self, d_model: int) -> Self:
+        if self.qk_norm is not None:
+            raise SpecError("qk_norm", "cosine attention already normalises queries and keys")
+        if self.scale is not None:
+            raise SpecError("scale", "cosine attention learns its scale: set initial_scale")
+        if self.initial_scale > self.max_scale:
+            raise SpecError("initial_scale", f"{self.initial_scale:g} is above max_scale {self.max_scale:g}")
+        return super().resolve(d_model).model_copy(update={"scale": self.position.score_factor})
+
+    def build(self, site: Site) -> MixerLayer:
+        return CosineLayer(self, site.d_model)
+
+    def _norm_parameters(self) -> int:
+        return self.heads
+
+
+class CosineLayer(AttentionLayer):
+    """x: (B, T, D) → (B, T, D)."""
+
+    def __init__(self, spec: Cosine, d_model: int) -> None:
+        super().__init__(spec, d_model)
+        self._full_norm = False
+        self.q_norm = ScaledUnit(self.heads, spec.initial_scale, spec.max_scale)
+        self.k_norm = Unit()
+
+
+class Unit(nn.Module):
+    """x / ‖x‖ over the last dimension, in float32 whatever the input's type."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.normalize(x.float(), dim=-1).to(x.dtype)
+
+
+class ScaledUnit(nn.Module):
+    """x: (B, H, T, d) → x / ‖x‖ / τ_h."""
+
+    roles: ClassVar = {"log_scale": "gain"}
+
+    def __init__(self, heads: int, initial: float, maximum: float) -> None:
+        super().__init__()
+        self.unit = Unit()
+        self.max_log_scale = math.log(maximum)
+        self.initial = {"log_scale": math.log(initial)}
+        self.log_scale = nn.Parameter(torch.zeros(heads))
+
+    def forward(self, x: Tensor) -> Tensor:
+        scale = self.log_scale.clamp(max=self.max_log_scale).exp()
+        out: Tensor = self.unit(x) * scale[:, None, None].to(x.dtype)
+        return out

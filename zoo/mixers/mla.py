@@ -1,0 +1,187 @@
+"""Multi-head latent attention."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+import torch
+from pydantic import PositiveFloat, PositiveInt
+from torch import Tensor
+
+from zoo.attend import Scoring, Visible, attend
+from zoo.axis import Choice
+from zoo.cache import LayerCache, TokenCache
+from zoo.errors import SpecError
+from zoo.init import Linear
+from zoo.mixers import Mixer, MixerLayer
+from zoo.norms import Norm
+from zoo.norms.rmsnorm import RMSNorm
+from zoo.positions import Position
+from zoo.positions.rope import RoPE
+from zoo.site import PartCost, Site, Step, mean_keys
+
+
+class MLA(Mixer):
+    """Keys and values are read from a small latent, and the latent is what is cached. DeepSeek-V2, arXiv:2405.04434.
+
+    c = norm(W_dkv x): (r), k_r = rope(W_kr x): (ρ), one for all heads; cached together, r + ρ numbers per token
+    head h: q = [q_n ; rope(q_r)]: (n + ρ), k = [W_k^h c ; k_r], v = W_v^h c: (v)
+    out = W_o concat_h softmax(q kᵀ · scale + mask) v
+    q reads x, or norm(W_dq x) where there is a `q_rank`.
+
+    r = kv_rank, ρ = rope_dim, n = nope_dim. While decoding, W_k and W_v are not applied to what is cached but moved to
+    the queries and the outputs (§2.1.2): scores are (W_kᵀ q_n) cᵀ + q_r k_rᵀ, one key of r + ρ features for all heads.
+    """
+
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {"kv_rank": 10, "nope_dim": 7, "rope_dim": 6, "v_dim": 5},
+        {"kv_rank": 10, "nope_dim": 7, "rope_dim": 6, "q_rank": 9},
+    )
+    kind: Literal["mla"] = "mla"
+    heads: PositiveInt = 4
+    q_rank: PositiveInt | None = None
+    """Features of the queries' latent; null for queries read from the stream (DeepSeek-V2-Lite)."""
+    kv_rank: PositiveInt = 32
+    nope_dim: PositiveInt = 16
+    """Features of a query and a key head that carry no position."""
+    rope_dim: PositiveInt = 8
+    """Features of a query head, and of the key that all heads share, that do."""
+    v_dim: PositiveInt | None = None
+    """Features of a value head; null for nope_dim."""
+    position: Annotated[Position, Choice("zoo.positions")] = RoPE(layout="interleaved")
+    latent_norm: Annotated[Norm, Choice("zoo.norms")] = RMSNorm()
+    window: PositiveInt | None = None
+    bias: bool = False
+    """On the projections that read the stream down to a latent, and on the output."""
+    scale: PositiveFloat | None = None
+    """Factor on q kᵀ; null for 1/√(nope_dim + rope_dim), times YaRN's mscale² where it has `scale_scores`."""
+
+    def resolve(self, d_model: int) -> Self:
+        try:
+            self.position.check(self.rope_dim)
+        except SpecError as error:
+            raise error.under("position") from None
+        v_dim = self.v_dim or self.nope_dim
+        scale = self.scale or (self.nope_dim + self.rope_dim) ** -0.5 * self.position.score_factor
+        return self.model_copy(update={"v_dim": v_dim, "scale": scale})
+
+    def build(self, site: Site) -> MixerLayer:
+        return MLALayer(self, site.d_model)
+
+    @property
+    def value_features(self) -> int:
+        """v of a resolved spec."""
+        if self.v_dim is None:
+            raise TypeError("the spec is not resolved")
+        return self.v_dim
+
+    def cost(self, d_model: int, context: int) -> PartCost:
+        q, v = self.heads * (self.nope_dim + self.rope_dim), self.heads * self.value_features
+        matrix = (self.q_rank or 0) * d_model + (self.q_rank or d_model) * q
+        matrix += (
+            d_model * (self.kv_rank + self.rope_dim) + self.kv_rank * (self.heads * self.nope_dim + v) + v * d_model
+        )
+        biases = (self.q_rank or 0) + self.kv_rank + self.rope_dim + d_model if self.bias else 0
+        norms = sum(self.latent_norm.parameters(rank) for rank in (self.q_rank, self.kv_rank) if rank)
+        per_key = 2.0 * (q + v)
+        return PartCost(
+            matrix + biases + norms,
+            2.0 * matrix + per_key * mean_keys(context, self.window),
+            2.0 * matrix + per_key * context,
+        )
+
+    def cache_elements(self, capacity: int) -> int:
+        return (self.kv_rank + self.rope_dim) * min(capacity, self.window or capacity)
+
+    def positions(self) -> tuple[tuple[Position, int], ...]:
+        return ((self.position, self.heads),)
+
+
+class MLALayer(MixerLayer):
+    """x: (B, T, D) → (B, T, D)."""
+
+    def __init__(self, spec: MLA, d_model: int) -> None:
+        super().__init__()
+        self.spec, self.heads = spec, spec.heads
+        self.q_down, self.q_norm = None, None
+        if spec.q_rank is not None:
+            self.q_down = Linear(d_model, spec.q_rank, bias=spec.bias, role="input")
+            self.q_norm = spec.latent_norm.build(spec.q_rank)
+        self.q = Linear(spec.q_rank or d_model, self.heads * (spec.nope_dim + spec.rope_dim), role="input")
+        self.kv_down = Linear(d_model, spec.kv_rank + spec.rope_dim, bias=spec.bias, role="input")
+        self.kv_norm = spec.latent_norm.build(spec.kv_rank)
+        self.k = Linear(spec.kv_rank, self.heads * spec.nope_dim, role="input")
+        self.v = Linear(spec.kv_rank, self.heads * spec.value_features, role="input")
+        self.o = Linear(self.heads * spec.value_features, d_model, bias=spec.bias, role="output")
+        self.position = spec.position.build(spec.rope_dim, self.heads)
+
+    def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
+        q_nope, q_rope = self._queries(x, step)
+        latent, k_rope = self._latents(x, step)
+        places = step.index
+        if isinstance(cache, TokenCache):
+            (latent, k_rope), places = cache.extend((latent, k_rope), step.index)
+        visible = Visible(step.index, places, self.spec.window, step.left_pad)
+        scoring = Scoring(self._scale, bias=self.position.bias(step, places))
+        mix = self._absorbed if self._absorbs(x.shape[1], places.shape[0]) else self._expanded
+        heads = mix(q_nope, q_rope, latent, k_rope, visible, scoring)
+        out: Tensor = self.o(heads.transpose(1, 2).flatten(2))
+        return out
+
+    @property
+    def _scale(self) -> float:
+        return self.spec.scale or (self.spec.nope_dim + self.spec.rope_dim) ** -0.5
+
+    def _queries(self, x: Tensor, step: Step) -> tuple[Tensor, Tensor]:
+        """(B, H, T, n) and, with positions applied, (B, H, T, ρ)."""
+        if self.q_down is not None and self.q_norm is not None:
+            x = self.q_norm(self.q_down(x))
+        q = _split(self.q(x), self.heads)
+        nope, rope = q.split((self.spec.nope_dim, self.spec.rope_dim), dim=-1)
+        return nope, self.position.rotate_queries(rope, step)
+
+    def _latents(self, x: Tensor, step: Step) -> tuple[Tensor, Tensor]:
+        """What is cached, one head for all: (B, 1, T, r) normalised, and (B, 1, T, ρ) with positions applied."""
+        latent, rope = self.kv_down(x)[:, None].split((self.spec.kv_rank, self.spec.rope_dim), dim=-1)
+        return self.kv_norm(latent), self.position.rotate_keys(rope, step)
+
+    def _absorbs(self, queries: int, keys: int) -> bool:
+        """Whether the absorbed form takes fewer products. In a pass without cached tokens it is never used: the count
+        of a training step would depend on the length."""
+        if queries == keys:
+            return False
+        spec = self.spec
+        widths = spec.nope_dim + spec.value_features
+        expanded = keys * spec.kv_rank * widths + queries * keys * (widths + spec.rope_dim)
+        absorbed = queries * spec.kv_rank * widths + queries * keys * (2 * spec.kv_rank + spec.rope_dim)
+        return absorbed < expanded
+
+    def _expanded(
+        self, q_nope: Tensor, q_rope: Tensor, latent: Tensor, k_rope: Tensor, visible: Visible, scoring: Scoring
+    ) -> Tensor:
+        """(B, H, T, v), with a key and a value for every head."""
+        k_nope, v = (_split(project(latent[:, 0]), self.heads) for project in (self.k, self.v))
+        k = torch.cat((k_nope, k_rope.expand(-1, self.heads, -1, -1)), dim=-1)
+        return attend(torch.cat((q_nope, q_rope), dim=-1), k, v, visible, scoring)
+
+    def _absorbed(
+        self, q_nope: Tensor, q_rope: Tensor, latent: Tensor, k_rope: Tensor, visible: Visible, scoring: Scoring
+    ) -> Tensor:
+        """The same, with the latent itself as the one key and value of all heads."""
+        w_k, w_v = (project.weight.unflatten(0, (self.heads, -1)) for project in (self.k, self.v))
+        q = torch.cat((q_nope @ w_k, q_rope), dim=-1)
+        mixed = attend(q, torch.cat((latent, k_rope), dim=-1), latent, visible, scoring)
+        out: Tensor = mixed @ w_v.transpose(-1, -2)
+        return out
+
+    def new_cache(self, batch: int, capacity: int, dtype: torch.dtype) -> LayerCache:
+        slots = min(capacity, self.spec.window or capacity)
+        shapes = [(1, self.spec.kv_rank), (1, self.spec.rope_dim)]
+        return TokenCache.empty(batch, slots, shapes, self.o.weight, dtype)
+
+
+def _split(x: Tensor, heads: int) -> Tensor:
+    """(B, T, H·d) → (B, H, T, d)."""
+    out: Tensor = x.unflatten(-1, (heads, -1)).transpose(1, 2)
+    return out

@@ -1,0 +1,81 @@
+"""Multi-token prediction: modules that look further ahead while training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import torch
+from pydantic import NonNegativeFloat, PositiveInt
+from torch import Tensor, nn
+
+from zoo.axis import Spec
+from zoo.init import Linear
+from zoo.loss import IGNORED, ReadOut, summed_loss
+from zoo.residuals import MakeNorm, Residual
+from zoo.site import PartCost, Step, matmul_cost
+
+
+class MultiTokenPrediction(Spec):
+    """Module k = 1 … depth predicts t_{i+k+1} at token i. DeepSeek V3, arXiv:2412.19437 §2.2.
+
+    h^k = block(W [norm(h^{k−1}_i); norm(emb(t_{i+k}))]), with h⁰ the stream that leaves the last layer, a block of the
+    last layer's kind, and the model's own embedding, final norm and head. The objective gets weight/depth · Σ_k L_k,
+    where L_k is the sum of module k's losses over the number of the model's own targets. Forward passes and decoding
+    do not run the modules.
+    """
+
+    depth: PositiveInt = 1
+    weight: NonNegativeFloat = 0.3
+
+    def cost(self, d_model: int, context: int, norm: int, block: Callable[[int], PartCost], head: PartCost) -> PartCost:
+        """Per token of a sequence of `context`: module k sees `context` − k of them.
+
+        norm: parameters of one. block(context): one block. head: the head's work; its parameters are the model's.
+        """
+        total = PartCost(0, 0.0, 0.0)
+        for k in range(1, self.depth + 1):
+            seen = max(0, context - k)
+            matrix = 2 * d_model * d_model
+            part = block(max(1, seen)) + matmul_cost(matrix + 2 * norm, matrix)
+            share, parameters = seen / context, part.parameters
+            work, square = part.flops + head.flops, part.flops_square + head.flops_square
+            total += PartCost(parameters, share * work, share * square, inactive=parameters)
+        return total
+
+
+class MtpModule(nn.Module):
+    """hidden: h^{k−1}, embedded: emb(t_{i+k}), both (B, T − k, D) → h^k."""
+
+    def __init__(self, norm: MakeNorm, block: nn.Module, placement: Residual, d_model: int) -> None:
+        super().__init__()
+        self.hidden_norm, self.token_norm = norm(), norm()
+        self.project = Linear(2 * d_model, d_model, role="input")
+        self.block = block
+        self.placement = placement
+
+    def forward(self, hidden: Tensor, embedded: Tensor, step: Step) -> Tensor:
+        joined = torch.cat((self.hidden_norm(hidden), self.token_norm(embedded)), dim=-1)
+        stream: Tensor = self.block(self.placement.open(self.project(joined)), step)
+        return self.placement.close(stream)
+
+
+def mtp_loss(
+    modules: Iterable[nn.Module],
+    hidden: Tensor,
+    embedded: Tensor,
+    targets: Tensor,
+    step: Step,
+    read_out: ReadOut,
+    chunks: int = 1,
+) -> Tensor:
+    """Σ_k L_k. hidden: h⁰, embedded: emb(t), both (B, T, D); targets: (B, T), t_{i+1}; the rest as for
+    `next_token_loss`."""
+    total = hidden.new_zeros((), dtype=torch.float32)
+    for k, module in enumerate(modules, start=1):
+        if k >= targets.shape[1]:
+            break
+        ahead = Step(step.index[k:], shared=step.shared, start=step.start + k, losses=step.losses)
+        ahead.recorder, ahead.prefix = step.recorder, f"mtp.{k - 1}."
+        hidden, goals = module(hidden[:, :-1], embedded[:, k:], ahead), targets[:, k:]
+        total = total + summed_loss(read_out, hidden, goals, chunks=chunks)[0]
+    return total / (targets != IGNORED).sum()

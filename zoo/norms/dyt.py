@@ -1,0 +1,41 @@
+"""Dynamic Tanh."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import torch
+from pydantic import PositiveFloat
+from torch import Tensor, nn
+
+from zoo.norms import Norm
+
+
+class DyT(Norm):
+    """y = tanh(α·x) · g + b, with one learned number α: no statistics. Zhu et al. 2025, arXiv:2503.10622."""
+
+    kind: Literal["dyt"] = "dyt"
+    alpha: PositiveFloat = 0.5
+    """Where α starts."""
+
+    def build(self, dim: int) -> nn.Module:
+        return DyTLayer(dim, self.alpha)
+
+    def parameters(self, dim: int) -> int:
+        return 2 * dim + 1
+
+
+class DyTLayer(nn.Module):
+    """x: (..., D) → (..., D)."""
+
+    roles: ClassVar = {"alpha": "gain", "gain": "gain", "bias": "bias"}
+
+    def __init__(self, dim: int, alpha: float) -> None:
+        super().__init__()
+        self.initial = {"alpha": alpha}
+        self.alpha = nn.Parameter(torch.full((1,), alpha))
+        self.gain = nn.Parameter(torch.ones(dim))
+        self.bias = nn.Parameter(torch.zeros(dim))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.tanh(self.alpha * x) * self.gain + self.bias

@@ -1,0 +1,60 @@
+"""LayerNorm."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal, Self
+
+import torch
+from pydantic import PositiveFloat, model_validator
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from zoo.errors import SpecError
+from zoo.norms import Norm
+
+
+class LayerNorm(Norm):
+    """y = (x − mean(x)) · rsqrt(var(x) + ε) · g + b. Ba et al. 2016, arXiv:1607.06450."""
+
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {},
+        {"bias": False, "unit_offset": True},
+        {"gain": False, "bias": False},
+    )
+    kind: Literal["layernorm"] = "layernorm"
+    eps: PositiveFloat = 1e-5
+    bias: bool = True
+    gain: bool = True
+    """Without gain and bias it is OLMo's, arXiv:2402.00838."""
+    unit_offset: bool = False
+    """The gain is 1 + w with w from zero (LayerNorm1P of Nemotron-4, arXiv:2402.16819)."""
+
+    @model_validator(mode="after")
+    def _offset_of_a_gain(self) -> Self:
+        if self.unit_offset and not self.gain:
+            raise SpecError("unit_offset", "without a gain there is nothing to add one to")
+        return self
+
+    def build(self, dim: int) -> nn.Module:
+        return LayerNormLayer(self, dim)
+
+    def parameters(self, dim: int) -> int:
+        return dim * (self.gain + self.bias)
+
+
+class LayerNormLayer(nn.Module):
+    """x: (..., D) → (..., D)."""
+
+    roles: ClassVar = {"gain": "gain", "bias": "bias"}
+
+    def __init__(self, spec: LayerNorm, dim: int) -> None:
+        super().__init__()
+        self.spec = spec
+        self.initial = {"gain": 0.0 if spec.unit_offset else 1.0}
+        self.gain = nn.Parameter(torch.full((dim,), self.initial["gain"])) if spec.gain else None
+        self.bias = nn.Parameter(torch.zeros(dim)) if spec.bias else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        gain = self.gain + 1 if self.gain is not None and self.spec.unit_offset else self.gain
+        return F.layer_norm(x, x.shape[-1:], gain, self.bias, self.spec.eps)

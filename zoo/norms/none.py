@@ -1,0 +1,21 @@
+"""No normalisation."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from torch import nn
+
+from zoo.norms import Norm
+
+
+class NoNorm(Norm):
+    """y = x: the stream is left as it is."""
+
+    kind: Literal["none"] = "none"
+
+    def build(self, dim: int) -> nn.Module:
+        return nn.Identity()
+
+    def parameters(self, dim: int) -> int:
+        return 0

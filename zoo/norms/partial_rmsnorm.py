@@ -1,0 +1,48 @@
+"""Partial RMSNorm."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
+
+import torch
+from pydantic import Field, PositiveFloat
+from torch import Tensor, nn
+
+from zoo.norms import Norm
+
+
+class PartialRMSNorm(Norm):
+    """y = x · rsqrt(mean(x_1² … x_k²) + ε) · g, k = ⌈p·D⌉: the root mean square is estimated from the first features.
+
+    pRMSNorm of Zhang & Sennrich 2019, arXiv:1910.07467, §4, where p is 6.25 %.
+    """
+
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"fraction": 0.5},)
+    kind: Literal["partial_rmsnorm"] = "partial_rmsnorm"
+    eps: PositiveFloat = 1e-6
+    fraction: Annotated[float, Field(gt=0, le=1)] = 0.0625
+
+    def build(self, dim: int) -> nn.Module:
+        return PartialRMSNormLayer(dim, math.ceil(dim * self.fraction), self.eps)
+
+    def parameters(self, dim: int) -> int:
+        return dim
+
+
+class PartialRMSNormLayer(nn.Module):
+    """x: (..., D) → (..., D). The mean is taken in float32 whatever the input's type."""
+
+    roles: ClassVar = {"gain": "gain"}
+
+    def __init__(self, dim: int, read: int, eps: float) -> None:
+        super().__init__()
+        self.read = read
+        self.eps = eps
+        self.gain = nn.Parameter(torch.ones(dim))
+
+    def forward(self, x: Tensor) -> Tensor:
+        wide = x.float()
+        scale = torch.rsqrt(wide[..., : self.read].pow(2).mean(-1, keepdim=True) + self.eps)
+        return (wide * scale).to(x.dtype) * self.gain

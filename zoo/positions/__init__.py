@@ -1,0 +1,59 @@
+"""How a model knows where a token is: one file per scheme.
+
+A scheme acts in one or more of three places: it is added to the embedded tokens (absolute), it turns queries and keys
+(rotary), or it is added to the scores (bias).
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import ClassVar
+
+from torch import Tensor, nn
+
+from zoo.axis import Variant
+from zoo.site import Step
+
+
+class Position(Variant):
+    """Builds what a layer does with positions, and what the model holds for all layers that share the scheme."""
+
+    absolute: ClassVar[bool] = False
+    """Whether the scheme is added to the embedded tokens, once for the model, if any layer asks for it."""
+
+    @property
+    def score_factor(self) -> float:
+        """Factor on the mixer's own score scale, 1/√d; a scale that the spec gives stands as it is."""
+        return 1.0
+
+    @abstractmethod
+    def build(self, head_dim: int, heads: int) -> PositionLayer:
+        """A layer's part, for heads of `head_dim` features."""
+
+    def check(self, head_dim: int) -> None:
+        """Raise SpecError where the scheme cannot serve heads of this size."""
+
+    def build_shared(self, d_model: int, heads: int) -> nn.Module | None:
+        """The model's part. For an absolute scheme: step → (T, D) or (B, T, D) to add to the embedded tokens."""
+        return None
+
+    def shared_parameters(self, d_model: int, heads: int) -> int:
+        """Parameters of the model's part."""
+        return 0
+
+
+class PositionLayer(nn.Module):
+    """Does nothing, which is NoPE; schemes override what they need."""
+
+    def rotate_queries(self, q: Tensor, step: Step) -> Tensor:
+        """q: (B, H, T, d) → the same shape, with positions applied."""
+        return q
+
+    def rotate_keys(self, k: Tensor, step: Step) -> Tensor:
+        """k: (B, K, T, d) → the same shape, with positions applied."""
+        return k
+
+    def bias(self, step: Step, places: Tensor) -> Tensor | None:
+        """What is added to the scores of the step's queries for keys at `places` (S,): what broadcasts to
+        (H, T, S) or (B, H, T, S), or None."""
+        return None

@@ -1,0 +1,106 @@
+"""What rotary schemes share."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from zoo.axis import Choice
+from zoo.errors import SpecError
+from zoo.positions import Position, PositionLayer
+from zoo.positions.scalings import Scaling, rotation
+from zoo.site import Step
+
+
+class Rotary(Position):
+    """Pair i of a query or key at position m turns by m·θ_i, θ_i = base^(−2i/d), or as `scaling` says.
+
+    `layout` says which features form pair i: `half` (i, i + d/2), as in Llama; `interleaved` (2i, 2i + 1), as in
+    RoFormer and GPT-J. `fraction` of the head's features are turned, the first ones: an odd number is rounded up to
+    whole pairs, but d in θ is the odd number, as in transformers.
+    """
+
+    base: Annotated[float, Field(gt=1)] = 10_000.0
+    layout: Literal["half", "interleaved"] = "half"
+    fraction: Annotated[float, Field(gt=0, le=1)] = 1.0
+    scaling: Annotated[Scaling, Choice("zoo.positions.scalings")] | None = None
+    """How frequencies are changed for longer texts; null for not at all."""
+
+    def check(self, head_dim: int) -> None:
+        counted, turned = self.counted(head_dim), self.turned(head_dim)
+        if not 0 < turned <= head_dim:
+            raise SpecError("", f"RoPE turns pairs, so it needs an even number of features, not {counted}")
+        try:
+            if self.scaling is not None:
+                self.scaling.check(counted)
+        except SpecError as error:
+            raise error.under("scaling") from None
+
+    @property
+    def score_factor(self) -> float:
+        return 1.0 if self.scaling is None else self.scaling.score_factor
+
+    @property
+    def magnitude(self) -> float:
+        """Factor on the rotated queries and keys."""
+        return 1.0 if self.scaling is None else self.scaling.magnitude
+
+    def counted(self, head_dim: int) -> int:
+        """d in θ_i = base^(−2i/d)."""
+        return int(head_dim * self.fraction)
+
+    def turned(self, head_dim: int) -> int:
+        """How many features of a head are turned: whole pairs."""
+        counted = self.counted(head_dim)
+        return counted + counted % 2
+
+    def frequencies(self, dim: int, length: Tensor) -> Tensor:
+        """θ: (dim/2,) radians per position, float32, for a text of length () tokens."""
+        if self.scaling is None:
+            return rotation(self.base, dim, length.device)
+        return self.scaling.frequencies(self.base, dim, length)
+
+
+class RotaryLayer(PositionLayer):
+    """x: (B, H, T, d) → (B, H, T, d). Angles are float32 whatever the input's type."""
+
+    def __init__(self, spec: Rotary, head_dim: int) -> None:
+        super().__init__()
+        self.spec = spec
+        self.dim = spec.counted(head_dim)
+        self.turned = spec.turned(head_dim)
+        # A string, because torch.compile cannot trace the hash of a spec.
+        self.key = f"{spec!r} {self.dim}"
+
+    def rotate_queries(self, q: Tensor, step: Step) -> Tensor:
+        return self._turn(q, step)
+
+    def rotate_keys(self, k: Tensor, step: Step) -> Tensor:
+        return self._turn(k, step)
+
+    def _turn(self, x: Tensor, step: Step, sign: int = 0) -> Tensor:
+        """sign: +1 for queries and −1 for keys, where a scheme tells them apart."""
+        cos, sin = step.once((self.key, x.dtype, sign), lambda: self._table(step, x.dtype, sign))
+        turned = x[..., : self.turned]
+        if self.spec.layout == "half":
+            a, b = turned.chunk(2, dim=-1)
+            turned = torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
+        else:
+            a, b = turned[..., ::2], turned[..., 1::2]
+            turned = torch.stack((a * cos - b * sin, b * cos + a * sin), dim=-1).flatten(-2)
+        return turned if self.turned == x.shape[-1] else torch.cat((turned, x[..., self.turned :]), dim=-1)
+
+    def _table(self, step: Step, dtype: torch.dtype, sign: int) -> tuple[Tensor, Tensor]:
+        """cos, sin: (T, dim/2), or (B, 1, T, dim/2) where rows have their own positions."""
+        positions = step.positions
+        places = (positions if positions.dim() == 1 else positions[:, None])[..., None].float()
+        angles = places * self.spec.frequencies(self.dim, positions.max() + 1)
+        size = self.amplitude(places, sign)
+        return (angles.cos() * size).to(dtype), (angles.sin() * size).to(dtype)
+
+    def amplitude(self, places: Tensor, sign: int) -> Tensor | float:
+        """Factor on what is turned, for places (…, T, 1): broadcasts to (…, T, dim/2)."""
+        return self.spec.magnitude

@@ -1,0 +1,62 @@
+"""Attention with linear biases."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+import torch
+from pydantic import PositiveFloat
+from torch import Tensor
+
+from zoo.positions import Position, PositionLayer
+from zoo.positions._bias import BiasLayer
+from zoo.site import Step
+
+
+class ALiBi(Position):
+    """score(i, j) −= m_h·(i − j), slopes m_h = 2^(−8h/n) for h = 1…n. Press et al. 2021, arXiv:2108.12409.
+
+    For H heads n is the greatest power of two up to H; the other H − n heads take the slopes half-way between,
+    2^(−8(h − ½)/n). A row's scores may all be shifted alike, so m_h·j (BLOOM, MPT) is the same scheme.
+    """
+
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({}, {"rounded": True, "scaled": True})
+    kind: Literal["alibi"] = "alibi"
+    max_exponent: PositiveFloat = 8.0
+    """The least slope is 2 to the minus this (MPT's alibi_bias_max)."""
+    scaled: bool = False
+    """Slopes are divided by √d, as scores are (Falcon)."""
+    rounded: bool = False
+    """m_h·j is computed in bfloat16 whatever the model's type (Falcon)."""
+    factor: PositiveFloat = 1.0
+    """Of every slope."""
+
+    def build(self, head_dim: int, heads: int) -> PositionLayer:
+        return ALiBiLayer(self, head_dim, heads)
+
+    def slopes(self, heads: int) -> list[float]:
+        """m: one per head."""
+        power = 2 ** int(math.log2(heads))
+        between = range(heads - power)
+        exponents = [*(h + 1 for h in range(power)), *(h + 0.5 for h in between)]
+        return [2 ** (-self.max_exponent * e / power) for e in exponents]
+
+
+class ALiBiLayer(BiasLayer[ALiBi]):
+    """A constant bias: the fused backend takes it."""
+
+    def compute(self, step: Step, places: Tensor) -> Tensor:
+        slopes = torch.tensor(self.spec.slopes(self.heads), device=places.device)[:, None, None]
+        if self.spec.rounded:
+            bias = (slopes.bfloat16() * self._own_places(step, places)).float()
+        else:
+            bias = -slopes * (step.index[:, None] - places)
+        return bias * (self.spec.factor * (self.head_dim**-0.5 if self.spec.scaled else 1.0))
+
+    def _own_places(self, step: Step, places: Tensor) -> Tensor:
+        """Keys' places in their row's own text, 0 on padding: (S,), or (B, 1, 1, S) where rows are padded."""
+        if step.left_pad is None:
+            return places.clamp(min=0)
+        return (places - step.left_pad[:, None, None, None]).clamp(min=0)

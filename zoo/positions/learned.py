@@ -1,0 +1,52 @@
+"""Learned absolute positions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+from pydantic import NonNegativeInt, PositiveInt
+from torch import Tensor, nn
+
+from zoo.init import Embedding
+from zoo.positions import Position, PositionLayer
+from zoo.site import Step
+
+
+class Learned(Position):
+    """A learned vector per place is added to the embedded tokens. Radford et al. 2018 (GPT); Gehring et al. 2017,
+    arXiv:1705.03122.
+
+    Texts of more than `length` tokens are refused. The table has `offset` rows before that of place 0 (2 in OPT).
+    """
+
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"length": 23, "offset": 2},)
+    kind: Literal["learned"] = "learned"
+    absolute: ClassVar[bool] = True
+    length: PositiveInt = 1024
+    offset: NonNegativeInt = 0
+
+    def build(self, head_dim: int, heads: int) -> PositionLayer:
+        return PositionLayer()
+
+    def build_shared(self, d_model: int, heads: int) -> nn.Module:
+        return LearnedTable(self, d_model)
+
+    def shared_parameters(self, d_model: int, heads: int) -> int:
+        return (self.length + self.offset) * d_model
+
+
+class LearnedTable(nn.Module):
+    """step → (T, D), or (B, T, D) where rows are padded. Padding takes the vector of place 0."""
+
+    def __init__(self, spec: Learned, d_model: int) -> None:
+        super().__init__()
+        self.spec = spec
+        self.table = Embedding(spec.length + spec.offset, d_model)
+
+    def forward(self, step: Step) -> Tensor:
+        longest = step.end - (0 if step.left_pad is None else int(step.left_pad.min()))
+        if longest > self.spec.length:
+            raise ValueError(f"a text of {longest} tokens: the model has learned positions for {self.spec.length}")
+        out: Tensor = self.table(step.positions.clamp(min=0) + self.spec.offset)
+        return out

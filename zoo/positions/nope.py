@@ -1,0 +1,19 @@
+"""No position encoding."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from zoo.positions import Position, PositionLayer
+
+
+class NoPE(Position):
+    """Queries and keys are left as they are; order is known from the causal mask alone.
+
+    Kazemnejad et al. 2023, arXiv:2305.19466.
+    """
+
+    kind: Literal["nope"] = "nope"
+
+    def build(self, head_dim: int, heads: int) -> PositionLayer:
+        return PositionLayer()

@@ -1,0 +1,39 @@
+"""Scalings of RoPE's frequencies, so that a model reads longer texts than it was trained on: one file per scheme."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+import torch
+from torch import Tensor
+
+from zoo.axis import Variant
+
+
+class Scaling(Variant):
+    """Frequencies θ from a base and a number of features, and what comes with them."""
+
+    @property
+    def magnitude(self) -> float:
+        """Factor on the rotated queries and keys."""
+        return 1.0
+
+    @property
+    def score_factor(self) -> float:
+        """Factor on the mixer's own score scale, 1/√d."""
+        return 1.0
+
+    def check(self, dim: int) -> None:
+        """Raise SpecError where `dim` features cannot be scaled so."""
+
+    @abstractmethod
+    def frequencies(self, base: float, dim: int, length: Tensor) -> Tensor:
+        """θ: (dim/2,) radians per position, float32, on the device of length.
+
+        length: () int64, tokens of the longest row of this pass, those in the cache included.
+        """
+
+
+def rotation(base: float | Tensor, dim: int, device: torch.device) -> Tensor:
+    """θ_i = base^(−2i/dim): (dim/2,) float32, as RoPE has them unscaled."""
+    return 1.0 / base ** (torch.arange(0, dim, 2, dtype=torch.float32, device=device) / dim)

@@ -1,0 +1,36 @@
+"""NTK-aware scaling that grows with the text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+from pydantic import PositiveFloat, PositiveInt
+from torch import Tensor
+
+from zoo.errors import SpecError
+from zoo.positions.scalings import Scaling, rotation
+
+
+class Dynamic(Scaling):
+    """θ'_i = (base · s^(d/(d−2)))^(−2i/d), s = factor·n/L − (factor − 1) for a text of n > L tokens, 1 up to L.
+
+    L is `original_length`. bloc97 and emozilla 2023; Peng et al. 2023, arXiv:2309.00071, appendix B.2.
+
+    Frequencies depend on the length, and keys stay in a cache as they were turned. So past L tokens, cached decoding
+    is not the uncached forward pass: both are what transformers computes.
+    """
+
+    # Longer than what is tried: past it, a cache is not the uncached forward pass.
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"factor": 4.0, "original_length": 32},)
+    kind: Literal["dynamic"] = "dynamic"
+    factor: PositiveFloat
+    original_length: PositiveInt
+
+    def check(self, dim: int) -> None:
+        if dim <= 2:
+            raise SpecError("", f"NTK-aware scaling needs more than one pair of features, not {dim} features")
+
+    def frequencies(self, base: float, dim: int, length: Tensor) -> Tensor:
+        stretch = self.factor * length.clamp(min=self.original_length) / self.original_length - (self.factor - 1)
+        return rotation(base * stretch ** (dim / (dim - 2)), dim, length.device)

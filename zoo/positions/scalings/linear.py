@@ -1,0 +1,22 @@
+"""Position interpolation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+from pydantic import PositiveFloat
+from torch import Tensor
+
+from zoo.positions.scalings import Scaling, rotation
+
+
+class Linear(Scaling):
+    """θ'_i = θ_i / factor: positions are squeezed by a factor. Chen et al. 2023, arXiv:2306.15595."""
+
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"factor": 4.0},)
+    kind: Literal["linear"] = "linear"
+    factor: PositiveFloat
+
+    def frequencies(self, base: float, dim: int, length: Tensor) -> Tensor:
+        return rotation(base, dim, length.device) / self.factor

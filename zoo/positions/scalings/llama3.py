@@ -1,0 +1,40 @@
+"""Llama 3.1's scaling."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal, Self
+
+from pydantic import PositiveFloat, PositiveInt, model_validator
+from torch import Tensor
+
+from zoo.errors import SpecError
+from zoo.positions.scalings import Scaling, rotation
+
+
+class Llama3(Scaling):
+    """θ'_i = (1 − s_i)·θ_i/factor + s_i·θ_i, s_i = clamp((L/λ_i − low)/(high − low), 0, 1), λ_i = 2π/θ_i.
+
+    Pairs that turn more than `high_freq_factor` times within L = `original_length` tokens stay, those that turn less
+    than `low_freq_factor` times are interpolated. Grattafiori et al. 2024, arXiv:2407.21783, and its published code.
+    """
+
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"original_length": 8},)
+    kind: Literal["llama3"] = "llama3"
+    factor: PositiveFloat = 8.0
+    low_freq_factor: PositiveFloat = 1.0
+    high_freq_factor: PositiveFloat = 4.0
+    original_length: PositiveInt = 8192
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.high_freq_factor <= self.low_freq_factor:
+            raise SpecError("high_freq_factor", f"must exceed low_freq_factor {self.low_freq_factor}")
+        return self
+
+    def frequencies(self, base: float, dim: int, length: Tensor) -> Tensor:
+        theta = rotation(base, dim, length.device)
+        turns = self.original_length * theta / (2 * math.pi)
+        keep = ((turns - self.low_freq_factor) / (self.high_freq_factor - self.low_freq_factor)).clamp(0, 1)
+        return (1 - keep) * theta / self.factor + keep * theta

@@ -1,0 +1,60 @@
+"""LongRoPE."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
+
+import torch
+from pydantic import Field, PositiveFloat, PositiveInt
+from torch import Tensor
+
+from zoo.errors import SpecError
+from zoo.positions.scalings import Scaling, rotation
+
+Factors = Annotated[tuple[PositiveFloat, ...], Field(strict=False)]
+
+
+class LongRoPE(Scaling):
+    """θ'_i = θ_i / short_factor_i for a text of up to L tokens, θ_i / long_factor_i beyond. Ding et al. 2024,
+    arXiv:2402.13753; as in Phi-3, arXiv:2404.14219.
+
+    L is `original_length`; `factor` = new length / L. Keys stay in a cache as they were turned, so cached decoding
+    that crosses L tokens is not the uncached forward pass: both are what transformers computes.
+    """
+
+    # Longer than what is tried: past it, a cache is not the uncached forward pass.
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {
+            "factor": 4.0,
+            "original_length": 32,
+            "short_factor": [1.0, 1.5, 3.0],
+            "long_factor": [1.0, 4.0, 9.0],
+        },
+    )
+    kind: Literal["longrope"] = "longrope"
+    short_factor: Factors
+    long_factor: Factors
+    original_length: PositiveInt
+    factor: PositiveFloat
+    attention_factor: PositiveFloat | None = None
+    """Factor on rotated queries and keys; null for √(1 + ln factor / ln L)."""
+
+    @property
+    def magnitude(self) -> float:
+        if self.attention_factor is not None:
+            return self.attention_factor
+        if self.factor <= 1:
+            return 1.0
+        return math.sqrt(1 + math.log(self.factor) / math.log(self.original_length))
+
+    def check(self, dim: int) -> None:
+        for name in ("short_factor", "long_factor"):
+            count = len(getattr(self, name))
+            if count != (dim + 1) // 2:
+                raise SpecError(name, f"has {count} factors for {(dim + 1) // 2} pairs of features")
+
+    def frequencies(self, base: float, dim: int, length: Tensor) -> Tensor:
+        short, long = (torch.tensor(f, device=length.device) for f in (self.short_factor, self.long_factor))
+        return rotation(base, dim, length.device) / torch.where(length > self.original_length, long, short)

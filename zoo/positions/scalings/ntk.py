@@ -1,0 +1,30 @@
+"""NTK-aware scaling."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+from pydantic import PositiveFloat
+from torch import Tensor
+
+from zoo.errors import SpecError
+from zoo.positions.scalings import Scaling, rotation
+
+
+class NTK(Scaling):
+    """θ'_i = (base · factor^(d/(d−2)))^(−2i/d): the fastest pair stays, the slowest turns `factor` times slower.
+
+    bloc97 2023; Peng et al. 2023, arXiv:2309.00071, §3.1.
+    """
+
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"factor": 4.0},)
+    kind: Literal["ntk"] = "ntk"
+    factor: PositiveFloat
+
+    def check(self, dim: int) -> None:
+        if dim <= 2:
+            raise SpecError("", f"NTK-aware scaling needs more than one pair of features, not {dim} features")
+
+    def frequencies(self, base: float, dim: int, length: Tensor) -> Tensor:
+        return rotation(base * self.factor ** (dim / (dim - 2)), dim, length.device)

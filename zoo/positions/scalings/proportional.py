@@ -1,0 +1,27 @@
+"""Rotation of the fastest pairs only."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field, PositiveFloat
+from torch import Tensor
+
+from zoo.positions.scalings import Scaling, rotation
+
+
+class Proportional(Scaling):
+    """θ'_i = θ_i / factor for the first ⌊proportion·d/2⌋ pairs, 0 for the others, which then carry no position.
+
+    Unlike a `fraction` of the head, θ and the pairing of features are those of the whole head. Gemma 4 (2026), as
+    transformers has it.
+    """
+
+    kind: Literal["proportional"] = "proportional"
+    proportion: Annotated[float, Field(gt=0, le=1)] = 1.0
+    factor: PositiveFloat = 1.0
+
+    def frequencies(self, base: float, dim: int, length: Tensor) -> Tensor:
+        turning = torch.arange(dim // 2, device=length.device) < int(self.proportion * dim // 2)
+        return torch.where(turning, rotation(base, dim, length.device) / self.factor, 0.0)

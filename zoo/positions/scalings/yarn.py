@@ -1,0 +1,84 @@
+"""YaRN."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal, Self
+
+import torch
+from pydantic import PositiveFloat, PositiveInt, model_validator
+from torch import Tensor
+
+from zoo.errors import SpecError
+from zoo.positions.scalings import Scaling, rotation
+
+
+def attention_temperature(factor: float, mscale: float = 1.0) -> float:
+    """0.1 · mscale · ln(factor) + 1, and 1 where the factor is below 1."""
+    return 1 + 0.1 * mscale * math.log(max(factor, 1.0))
+
+
+class YaRN(Scaling):
+    """θ'_i = (1 − r_i)·θ_i + r_i·θ_i/factor, r_i = clamp((i − low)/(high − low), 0, 1). Peng et al. 2023,
+    arXiv:2309.00071.
+
+    low and high are the pairs that turn `beta_fast` and `beta_slow` times within L = `original_length` tokens,
+    d·ln(L/(2π·β)) / (2·ln base), rounded outwards if `truncate`.
+    """
+
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"factor": 4.0, "original_length": 8, "truncate": False},)
+    kind: Literal["yarn"] = "yarn"
+    factor: PositiveFloat
+    original_length: PositiveInt
+    beta_fast: PositiveFloat = 32.0
+    beta_slow: PositiveFloat = 1.0
+    truncate: bool = True
+    attention_factor: PositiveFloat | None = None
+    """Factor on rotated queries and keys; null for 0.1·ln(factor) + 1, or what the mscales say."""
+    mscale: PositiveFloat | None = None
+    mscale_all_dim: PositiveFloat | None = None
+    """With both, the attention factor is their quotient m(mscale)/m(mscale_all_dim), m(x) = 0.1·x·ln(factor) + 1."""
+    scale_scores: bool = False
+    """Scores are multiplied by m(mscale_all_dim)² too (DeepSeek V2 and V3, arXiv:2405.04434)."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.beta_fast <= self.beta_slow:
+            raise SpecError("beta_fast", f"must exceed beta_slow {self.beta_slow}")
+        if self.scale_scores and self.mscale_all_dim is None:
+            raise SpecError("scale_scores", "needs mscale_all_dim")
+        return self
+
+    @property
+    def magnitude(self) -> float:
+        if self.attention_factor is not None:
+            return self.attention_factor
+        if self.mscale is not None and self.mscale_all_dim is not None:
+            every = attention_temperature(self.factor, self.mscale_all_dim)
+            return attention_temperature(self.factor, self.mscale) / every
+        return attention_temperature(self.factor)
+
+    @property
+    def score_factor(self) -> float:
+        if not self.scale_scores or self.mscale_all_dim is None:
+            return 1.0
+        return attention_temperature(self.factor, self.mscale_all_dim) ** 2
+
+    def frequencies(self, base: float, dim: int, length: Tensor) -> Tensor:
+        theta = rotation(base, dim, length.device)
+        low, high = self._range(base, dim)
+        ramp = ((torch.arange(theta.shape[0], device=length.device) - low) / (high - low)).clamp(0, 1)
+        return (1 - ramp) * theta + ramp * theta / self.factor
+
+    def _range(self, base: float, dim: int) -> tuple[float, float]:
+        """The pairs between which frequencies go from kept to interpolated."""
+
+        def pair(turns: float) -> float:
+            return dim * math.log(self.original_length / (2 * math.pi * turns)) / (2 * math.log(base))
+
+        low, high = pair(self.beta_fast), pair(self.beta_slow)
+        if self.truncate:
+            low, high = math.floor(low), math.ceil(high)
+        low, high = max(low, 0), min(high, dim - 1)
+        return low, high if high != low else high + 0.001

@@ -1,0 +1,54 @@
+"""Sinusoidal absolute positions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from zoo.positions import Position, PositionLayer
+from zoo.site import Step
+
+
+class Sinusoidal(Position):
+    """Added to the embedded token at place p: sines and cosines of p·θ_i. Vaswani et al. 2017, arXiv:1706.03762.
+
+    `layout: interleaved`, the paper's §3.5: features 2i and 2i + 1 are sin and cos, θ_i = base^(−2i/D).
+    `concatenated`, the authors' tensor2tensor: all sines, then all cosines, θ_i = base^(−i/(D/2 − 1)), so that the
+    slowest is 1/base exactly; an odd last feature is zero.
+    """
+
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({}, {"layout": "concatenated"})
+    kind: Literal["sinusoidal"] = "sinusoidal"
+    absolute: ClassVar[bool] = True
+    base: Annotated[float, Field(gt=1)] = 10_000.0
+    layout: Literal["interleaved", "concatenated"] = "interleaved"
+
+    def build(self, head_dim: int, heads: int) -> PositionLayer:
+        return PositionLayer()
+
+    def build_shared(self, d_model: int, heads: int) -> nn.Module:
+        return SinusoidalTable(self, d_model)
+
+
+class SinusoidalTable(nn.Module):
+    """step → (T, D), or (B, T, D) where rows are padded."""
+
+    def __init__(self, spec: Sinusoidal, d_model: int) -> None:
+        super().__init__()
+        self.spec = spec
+        self.dim = d_model
+
+    def forward(self, step: Step) -> Tensor:
+        places = step.positions[..., None].float()
+        if self.spec.layout == "interleaved":
+            pairs = torch.arange(0, self.dim, 2, device=places.device)
+            angles = places * self.spec.base ** (-pairs / self.dim)
+            return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)[..., : self.dim]
+        half = self.dim // 2
+        angles = places * self.spec.base ** (-torch.arange(half, device=places.device) / max(half - 1, 1))
+        return F.pad(torch.cat((angles.sin(), angles.cos()), dim=-1), (0, self.dim % 2))

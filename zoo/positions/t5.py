@@ -1,0 +1,75 @@
+"""T5's relative position buckets."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+import torch
+from pydantic import Field, PositiveInt, model_validator
+from torch import Tensor, nn
+
+from zoo.errors import SpecError
+from zoo.positions import Position, PositionLayer
+from zoo.positions._bias import BiasLayer
+from zoo.site import Step
+
+
+class T5(Position):
+    """score(i, j) += b_h[bucket(i − j)], one table b for all layers of the model. Raffel et al. 2019,
+    arXiv:1910.10683.
+
+    The first n/2 of n buckets hold one distance each, the others distances up to `max_distance` in steps of equal
+    ratio; the last holds all beyond. T5 does not divide QKᵀ by √d: set the mixer's `scale: 1.0` for that.
+    """
+
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"buckets": 6, "max_distance": 11},)
+    kind: Literal["t5"] = "t5"
+    buckets: Annotated[int, Field(ge=2)] = 32
+    max_distance: PositiveInt = 128
+
+    @model_validator(mode="after")
+    def _apart(self) -> Self:
+        if self.max_distance <= self.buckets // 2:
+            raise SpecError("max_distance", f"must exceed the {self.buckets // 2} distances with a bucket each")
+        return self
+
+    def build(self, head_dim: int, heads: int) -> PositionLayer:
+        return T5Layer(self, head_dim, heads)
+
+    def build_shared(self, d_model: int, heads: int) -> nn.Module:
+        return T5Table(self, heads)
+
+    def shared_parameters(self, d_model: int, heads: int) -> int:
+        return self.buckets * heads
+
+    def bucket(self, distance: Tensor) -> Tensor:
+        """Bucket of query place − key place, int64; the future is in bucket 0, behind the mask."""
+        exact = self.buckets // 2
+        distance = distance.clamp(min=0)
+        ratio = torch.log(distance.clamp(min=exact).float() / exact) / math.log(self.max_distance / exact)
+        far = exact + (ratio * (self.buckets - exact)).long()
+        return torch.where(distance < exact, distance, far.clamp(max=self.buckets - 1))
+
+
+class T5Table(nn.Module):
+    """distance: (T, S) → (H, T, S)."""
+
+    roles: ClassVar = {"weight": "bias"}
+
+    def __init__(self, spec: T5, heads: int) -> None:
+        super().__init__()
+        self.spec = spec
+        self.weight = nn.Parameter(torch.zeros(spec.buckets, heads))
+
+    def forward(self, distance: Tensor) -> Tensor:
+        return self.weight[self.spec.bucket(distance)].permute(2, 0, 1)
+
+
+class T5Layer(BiasLayer[T5]):
+    """A learned bias from the model's table."""
+
+    def compute(self, step: Step, places: Tensor) -> Tensor:
+        out: Tensor = step.shared[self.spec, self.heads](step.index[:, None] - places)
+        return out

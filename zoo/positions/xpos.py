@@ -1,0 +1,47 @@
+"""Extrapolatable position embedding."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
+
+import torch
+from pydantic import Field, PositiveFloat
+from torch import Tensor
+
+from zoo.positions import PositionLayer
+from zoo.positions._rotary import Rotary, RotaryLayer
+from zoo.site import Step
+
+
+class XPos(Rotary):
+    """RoPE, with pair i of a query at n times ζ_i^(n/S) and of a key at m times ζ_i^(−m/S), so that scores fade with
+    distance: ζ_i^((n−m)/S), ζ_i = (2i/d + γ)/(1 + γ). Sun et al. 2022, arXiv:2212.10554.
+
+    S is `scale_base`. float32 holds the factors up to positions of about 70·S.
+    """
+
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"scale_base": 30.0},)
+    kind: Literal["xpos"] = "xpos"
+    gamma: Annotated[float, Field(gt=0)] = 0.4
+    scale_base: PositiveFloat = 512.0
+
+    def build(self, head_dim: int, heads: int) -> PositionLayer:
+        return XPosLayer(self, head_dim)
+
+
+class XPosLayer(RotaryLayer):
+    """x: (B, H, T, d) → (B, H, T, d)."""
+
+    spec: XPos
+
+    def rotate_queries(self, q: Tensor, step: Step) -> Tensor:
+        return self._turn(q, step, +1)
+
+    def rotate_keys(self, k: Tensor, step: Step) -> Tensor:
+        return self._turn(k, step, -1)
+
+    def amplitude(self, places: Tensor, sign: int) -> Tensor:
+        pairs = torch.arange(0, self.dim, 2, dtype=torch.float32, device=places.device) / self.dim
+        zeta = (pairs + self.spec.gamma) / (1 + self.spec.gamma)
+        return self.spec.magnitude * zeta ** (sign * places / self.spec.scale_base)

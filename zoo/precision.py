@@ -1,0 +1,63 @@
+"""A stretch of the graph that runs at torch's default float32 precision, backward as well as forward.
+
+`torch.set_float32_matmul_precision("medium")` can double the speed of a CPU's large matrix products, and slows down the
+small ones inside scaled_dot_product_attention. So attention is fenced off: inside, the default kernels run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+_DEFAULT = "highest"
+
+
+def at_default_precision(function: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
+    """`function(*tensors)`, it and its backward pass at the default float32 precision.
+
+    A plain call on other devices than the CPU, where the setting means reduced precision and not another kernel, where
+    the default is in force anyway, and under torch.compile, which fixes its kernels itself.
+    """
+    if torch.compiler.is_compiling() or tensors[0].device.type != "cpu":
+        return function(*tensors)
+    outside = torch.get_float32_matmul_precision()
+    if outside == _DEFAULT:
+        return function(*tensors)
+    torch.set_float32_matmul_precision(_DEFAULT)
+    try:
+        if not torch.is_grad_enabled():
+            return function(*tensors)
+        end, begin = cast("tuple[Any, Any]", (_BackwardEnds.apply, _BackwardBegins.apply))
+        return cast(Tensor, begin(function(*end(outside, *tensors))))
+    finally:
+        torch.set_float32_matmul_precision(outside)
+
+
+class _BackwardBegins(torch.autograd.Function):
+    """The identity on the stretch's output: the first of it that the backward pass comes to."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: Tensor) -> Tensor:
+        return tensor.view_as(tensor)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        torch.set_float32_matmul_precision(_DEFAULT)
+        return gradients[0]
+
+
+class _BackwardEnds(torch.autograd.Function):
+    """The identity on the stretch's inputs: the last of it that the backward pass comes to."""
+
+    @staticmethod
+    def forward(ctx: Any, outside: str, *tensors: Tensor) -> tuple[Tensor, ...]:
+        ctx.outside = outside
+        return tuple(tensor.view_as(tensor) for tensor in tensors)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        torch.set_float32_matmul_precision(ctx.outside)
+        return None, *gradients

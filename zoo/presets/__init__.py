@@ -1,0 +1,77 @@
+"""Published models as data: one YAML file each, with its citation.
+
+A file's keys are those of `Preset`; values come from the source unless a comment or `assumed` says otherwise.
+"""
+
+from __future__ import annotations
+
+from importlib import resources
+from typing import Annotated, Any
+
+from pydantic import Field, PositiveFloat, PositiveInt
+from ruamel.yaml import YAML
+
+from zoo.axis import Spec
+from zoo.edits import merge
+from zoo.errors import SpecError, did_you_mean
+from zoo.shrink import shrink
+from zoo.spec import ModelSpec, parse
+
+
+class Preset(Spec):
+    """A published model."""
+
+    name: str
+    year: PositiveInt
+    source: str
+    parts: Annotated[dict[str, Any], Field(alias="model")]
+    """The spec at full size as plain data, or what is known of it."""
+    published_parameters: PositiveFloat | None
+    """As the source states them; null where there is no published count."""
+    published_active_parameters: PositiveFloat | None = None
+    """Those that one token uses, for mixtures of experts."""
+    assumed: Annotated[list[str], Field(default_factory=list)]
+    """Paths of the model whose values are not public."""
+    note: str | None = None
+    """Why the count differs from the published one, or why the model cannot be built."""
+    buildable: bool = True
+    """Whether enough is public to build it."""
+
+    @property
+    def model(self) -> dict[str, Any]:
+        """The spec at full size as plain data. Raises SpecError where too little is public."""
+        if not self.buildable:
+            raise SpecError("preset", f"'{self.name}' cannot be built: {self.note}")
+        return self.parts
+
+    @property
+    def spec(self) -> ModelSpec:
+        """The spec at full size. Raises SpecError where too little is public."""
+        return parse(self.model)
+
+
+def names() -> list[str]:
+    """Every preset, in alphabetical order."""
+    files = resources.files(__name__).iterdir()
+    return sorted(f.name.removesuffix(".yaml") for f in files if f.name.endswith(".yaml"))
+
+
+def preset(name: str) -> Preset:
+    """A preset by name. Raises SpecError with the nearest name."""
+    if name not in names():
+        raise SpecError(
+            "preset",
+            f"unknown preset '{name}'" + (did_you_mean(name, names()) or f": one of {', '.join(names())}"),
+        )
+    text = resources.files(__name__).joinpath(f"{name}.yaml").read_text(encoding="utf-8")
+    return Preset(name=name, **YAML(typ="safe", pure=True).load(text))
+
+
+def load(name: str, **edits: Any) -> ModelSpec:
+    """A preset with edits by path: `load("llama3", **{"d_model": 256, "block.mixer.kv_heads": 2})`."""
+    return parse(merge(preset(name).model, edits))
+
+
+def shrunk(name: str) -> ModelSpec:
+    """A preset at a size that trains in seconds: the same parts in the same order, fewer and narrower."""
+    return shrink(load(name))

@@ -1,0 +1,78 @@
+"""How a branch (mixer or FFN) joins the residual stream: one file per placement of the norms."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import ClassVar
+
+from pydantic import PositiveFloat
+from torch import Tensor, nn
+
+from zoo.axis import Variant
+from zoo.site import PartCost, Site
+
+Branch = Callable[[Tensor], Tensor]
+MakeNorm = Callable[[], nn.Module]
+
+
+class Residual(Variant):
+    """Builds the module that wraps one branch with its norms and its shortcut."""
+
+    norms_per_branch: ClassVar[int]
+    normalises_stream: ClassVar[bool] = False
+    """Whether the stream leaves the block normalised, so that the model needs no final norm."""
+    normalises_embedding: ClassVar[bool] = False
+    """Whether the stream is normalised before the first block."""
+    additive: ClassVar[bool] = True
+    """Whether the branch's update is added to the stream and nothing follows, so that two updates can be summed."""
+
+    stream_scale: PositiveFloat = 1.0
+    """Multiplier of the stream at every shortcut."""
+    branch_scale: PositiveFloat = 1.0
+    """Multiplier of every branch's update (Granite's residual multiplier)."""
+
+    @property
+    def streams(self) -> int:
+        """How many residual streams there are: (B, T, D) for one, (B, T, n, D) for n."""
+        return 1
+
+    @property
+    def norms(self) -> int:
+        """How many norms a branch has."""
+        return self.norms_per_branch
+
+    @abstractmethod
+    def build(self, norm: MakeNorm, site: Site) -> ResidualLayer:
+        """`norm()` makes a fresh norm over D."""
+
+    def extra_cost(self, d_model: int) -> PartCost:
+        """Per branch and token: what the residual costs beyond its norms."""
+        return PartCost(0, 0.0, 0.0)
+
+    def init_gain(self, site: Site) -> float | None:
+        """Standard deviation of the FFN's, V's and output projections, times √fan_in; None for the model's own rule."""
+        return None
+
+    def open(self, x: Tensor) -> Tensor:
+        """(B, T, D) embedded tokens → the stream that the blocks read and write."""
+        return x
+
+    def close(self, x: Tensor) -> Tensor:
+        """The stream → (B, T, D) for the final norm and the head."""
+        return x
+
+
+class ResidualLayer(nn.Module, ABC):
+    """Stream and branch → stream. A branch maps (B, T, D) → (B, T, D)."""
+
+    @abstractmethod
+    def update(self, x: Tensor, branch: Branch) -> Tensor:
+        """What the branch has to add."""
+
+    @abstractmethod
+    def join(self, x: Tensor, update: Tensor) -> Tensor:
+        """The stream with an update."""
+
+    def forward(self, x: Tensor, branch: Branch) -> Tensor:
+        return self.join(x, self.update(x, branch))

@@ -1,0 +1,45 @@
+"""Placements that differ only in where the norms stand."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from torch import Tensor, nn
+
+from zoo.residuals import Branch, MakeNorm, Residual, ResidualLayer
+from zoo.site import Site
+
+
+class Placed(Residual):
+    """y = norm_after(s·x + b·norm_out(f(norm_in(x)))), with some of the three norms."""
+
+    places: ClassVar[frozenset[str]]
+    """Which of `norm_in`, `norm_out` and `norm_after` there are."""
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: object) -> None:
+        cls.norms_per_branch = len(getattr(cls, "places", ()))
+
+    def build(self, norm: MakeNorm, site: Site) -> ResidualLayer:
+        return PlacedLayer(self.places, norm, self.stream_scale, self.branch_scale)
+
+
+class PlacedLayer(ResidualLayer):
+    """Norms that a placement does not have are the identity; a scale of 1 costs nothing."""
+
+    def __init__(self, places: frozenset[str], norm: MakeNorm, stream_scale: float, branch_scale: float) -> None:
+        super().__init__()
+        self.norm_in = norm() if "norm_in" in places else nn.Identity()
+        self.norm_out = norm() if "norm_out" in places else nn.Identity()
+        self.norm_after = norm() if "norm_after" in places else nn.Identity()
+        self.stream_scale = stream_scale
+        self.branch_scale = branch_scale
+
+    def update(self, x: Tensor, branch: Branch) -> Tensor:
+        out: Tensor = self.norm_out(branch(self.norm_in(x)))
+        return out if self.branch_scale == 1 else out * self.branch_scale
+
+    def join(self, x: Tensor, update: Tensor) -> Tensor:
+        stream = x if self.stream_scale == 1 else x * self.stream_scale
+        out: Tensor = self.norm_after(stream + update)
+        return out

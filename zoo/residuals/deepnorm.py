@@ -1,0 +1,49 @@
+"""DeepNorm."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal, NamedTuple
+
+from zoo.residuals import MakeNorm, ResidualLayer
+from zoo.residuals._plain import Placed, PlacedLayer
+from zoo.site import Site
+
+
+class Constants(NamedTuple):
+    """alpha multiplies the stream; beta the initial standard deviation of the branch's matrices."""
+
+    alpha: float
+    beta: float
+
+
+def decoder_only(layers: int) -> Constants:
+    """α = (2M)^¼, β = (8M)^−¼, for M layers; the same for encoders alone."""
+    return Constants((2 * layers) ** 0.25, (8 * layers) ** -0.25)
+
+
+def encoder_decoder(encoder: int, decoder: int) -> tuple[Constants, Constants]:
+    """Those of an encoder of N layers and a decoder of M: α = 0.81 (N⁴M)^(1/16), β = 0.87 (N⁴M)^(−1/16); and
+    α = (3M)^¼, β = (12M)^−¼."""
+    both = (encoder**4 * decoder) ** (1 / 16)
+    return Constants(0.81 * both, 0.87 / both), Constants((3 * decoder) ** 0.25, (12 * decoder) ** -0.25)
+
+
+class DeepNorm(Placed):
+    """y = norm(α x + f(x)), with the FFN's, V's and output matrices drawn β times as large. Wang et al. 2022,
+    arXiv:2203.00555.
+
+    α multiplies the stream, not the branch. The paper's Xavier initialisation with gain β is here β/√fan_in, which is
+    the same for square matrices.
+    """
+
+    kind: Literal["deepnorm"] = "deepnorm"
+    places: ClassVar[frozenset[str]] = frozenset({"norm_after"})
+    normalises_stream: ClassVar[bool] = True
+    additive: ClassVar[bool] = False
+
+    def build(self, norm: MakeNorm, site: Site) -> ResidualLayer:
+        alpha = decoder_only(site.n_layers).alpha
+        return PlacedLayer(self.places, norm, self.stream_scale * alpha, self.branch_scale)
+
+    def init_gain(self, site: Site) -> float | None:
+        return decoder_only(site.n_layers).beta

@@ -1,0 +1,110 @@
+"""Where a module stands in the model, and what a part costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Site:
+    """The place a block is built for."""
+
+    d_model: int
+    layer: int
+    n_layers: int
+    branch: int = 0
+    """For a residual: how many others the layers up to here have, of blocks like this one."""
+
+
+@dataclass(frozen=True)
+class PartCost:
+    """What one part of a block costs, per token of the forward pass.
+
+    `flops` counts only the scores that the mask lets through; `flops_square` counts the whole T × T matrix, which is
+    what a counter of matrix products sees. A multiplication and an addition are two FLOPs; elementwise work counts as
+    zero.
+    """
+
+    parameters: int
+    flops: float
+    flops_square: float
+    inactive: int = 0
+    """Parameters that a token does not use: experts that it is not sent to."""
+
+    def __add__(self, other: PartCost) -> PartCost:
+        return PartCost(
+            self.parameters + other.parameters,
+            self.flops + other.flops,
+            self.flops_square + other.flops_square,
+            self.inactive + other.inactive,
+        )
+
+
+def matmul_cost(parameters: int, matrix: int) -> PartCost:
+    """A part whose work is `matrix` weights, each used once per token, out of `parameters` in all."""
+    return PartCost(parameters, 2.0 * matrix, 2.0 * matrix)
+
+
+def mean_keys(context: int, window: int | None = None) -> float:
+    """Mean number of keys that a query sees, over a causal sequence of `context`: mean of min(t + 1, window)."""
+    width = min(context, window or context)
+    return (width * (width + 1) / 2 + (context - width) * width) / context
+
+
+Tap = Callable[[str, Tensor], None]
+
+
+@dataclass
+class Step:
+    """One forward pass: which tokens these are, and what its layers share.
+
+    index: (T,), place in the stream, padding included; the first is `start`. left_pad: (B,) or None.
+    shared: modules that belong to the model and serve several layers, by (position spec, heads).
+    losses: what layers add to the training objective, already weighted.
+    """
+
+    index: Tensor
+    left_pad: Tensor | None = None
+    shared: Mapping[Any, Any] = field(default_factory=dict)
+    start: int = 0
+    recorder: Tap | None = None
+    prefix: str = ""
+    losses: list[Tensor] = field(default_factory=list)
+    _memo: dict[Any, Any] = field(default_factory=dict)
+
+    @staticmethod
+    def of(tokens: Tensor, start: int = 0, left_pad: Tensor | None = None) -> Step:
+        """The pass over `tokens` (B, T), the first of which is token `start` of the stream."""
+        index = torch.arange(start, start + tokens.shape[1], device=tokens.device)
+        return Step(index, left_pad, start=start)
+
+    @property
+    def end(self) -> int:
+        """Tokens of the stream up to the last of this pass, padding included."""
+        return self.start + self.index.shape[0]
+
+    @property
+    def positions(self) -> Tensor:
+        """(T,), or (B, T) where rows are padded: place in the row's own text, negative on padding."""
+        if self.left_pad is None:
+            return self.index
+        return self.index - self.left_pad[:, None]
+
+    def once(self, key: Any, make: Callable[[], T]) -> T:
+        """`make()`, computed at most once per forward pass for each key: layers that agree share it."""
+        if key not in self._memo:
+            self._memo[key] = make()
+        value: T = self._memo[key]
+        return value
+
+    def tap(self, name: str, value: Tensor) -> None:
+        """Show an internal to whoever listens (see `zoo.taps`). Free when nobody does."""
+        if self.recorder is not None:
+            self.recorder(self.prefix + name, value)

@@ -1,0 +1,252 @@
+"""What a model is: a frozen, typed list of blocks."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    Field,
+    NonNegativeFloat,
+    PositiveFloat,
+    PositiveInt,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+from zoo.axis import Choice, Spec
+from zoo.edits import expand, merge
+from zoo.errors import SpecError
+from zoo.explain import explain
+from zoo.ffns import Ffn
+from zoo.ffns.swiglu import SwiGLU
+from zoo.init import InitSpec
+from zoo.mixers import Mixer
+from zoo.mixers.attention import Attention
+from zoo.mtp import MultiTokenPrediction
+from zoo.norms import Norm
+from zoo.norms.rmsnorm import RMSNorm
+from zoo.positions import Position
+from zoo.residuals import Residual
+from zoo.residuals.pre import Pre
+
+BASE = "block"
+MAX_LAYERS = 10_000
+
+Names = Annotated[tuple[str, ...], Field(strict=False)]
+
+
+class BlockSpec(Spec):
+    """One block: a mixer and an FFN, each wrapped by the same kind of norm at the same place.
+
+    topology: `serial`, the FFN reads what the mixer wrote; `parallel`, both read the same normalised stream (GPT-J,
+    PaLM); `parallel_two_norms`, each through a norm of its own (GPT-NeoX). dropout: on each branch's output while
+    training.
+    """
+
+    norm: Annotated[Norm, Choice("zoo.norms")] = RMSNorm()
+    norm_placement: Annotated[Residual, Choice("zoo.residuals")] = Pre()
+    mixer: Annotated[Mixer, Choice("zoo.mixers")] = Attention()
+    ffn: Annotated[Ffn, Choice("zoo.ffns")] = SwiGLU()
+    topology: Literal["serial", "parallel", "parallel_two_norms"] = "serial"
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+
+    @property
+    def norms(self) -> int:
+        """How many norms of the block's kind it has at the places of its residuals."""
+        return self.norm_placement.norms * self.branches
+
+    @property
+    def branches(self) -> int:
+        """How many residuals it has."""
+        return 1 if self.topology == "parallel" else 2
+
+    def resolve(self, d_model: int) -> Self:
+        """The same block with ratios and defaults turned into numbers."""
+        parts: dict[str, Any] = {}
+        for name, part in (("mixer", self.mixer), ("ffn", self.ffn)):
+            try:
+                parts[name] = part.resolve(d_model)
+            except SpecError as error:
+                raise error.under(name) from None
+        if self.topology == "parallel_two_norms" and not self.norm_placement.additive:
+            placement = self.norm_placement.kind
+            raise SpecError(
+                "topology", f"two parallel branches with norms of their own cannot share {placement}'s last norm"
+            )
+        return self.model_copy(update=parts)
+
+
+class ModelSpec(Spec):
+    """A decoder-only language model: embed → blocks → norm → head.
+
+    The first layers are the blocks named in `first`; after them layer i is `pattern[i mod len(pattern)]`. `block` names
+    the base block; every other name is in `blocks`, as edits of the base block.
+    """
+
+    vocab_size: PositiveInt = 256
+    d_model: PositiveInt = 128
+    n_layers: Annotated[PositiveInt, Field(le=MAX_LAYERS)] = 4
+    block: BlockSpec = BlockSpec()
+    blocks: dict[str, dict[str, Any]] = Field(default={})
+    first: Names = ()
+    pattern: Annotated[Names, Field(min_length=1)] = (BASE,)
+    final_norm: bool | None = None
+    """A norm before the head; null means: unless the last block leaves the stream normalised, as post-norm does."""
+    tie_embeddings: bool = True
+    head_bias: bool = False
+    embedding_dim: PositiveInt | None = None
+    """Width of the token table, with a projection to d_model (ALBERT, arXiv:1909.11942); null for d_model."""
+    embedding_scale: PositiveFloat | Literal["sqrt_d_model"] = 1.0
+    """Factor on the embedded tokens; √d_model as in Vaswani et al. 2017 §3.4 and Gemma."""
+    embedding_norm: bool = False
+    """A norm after the embedding (BLOOM, arXiv:2211.05100)."""
+    embedding_dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """On what enters the first block, while training."""
+    logit_scale: PositiveFloat = 1.0
+    """Factor on the logits (Cohere; Granite divides by its logits_scaling)."""
+    final_softcap: PositiveFloat | None = None
+    """c · tanh(logits / c) (Gemma 2, arXiv:2408.00118)."""
+    z_loss: NonNegativeFloat = 0.0
+    """Weight of mean(logsumexp(logits)²) in the training objective (PaLM, arXiv:2204.02311, uses 1e-4)."""
+    mtp: MultiTokenPrediction | None = None
+    """Modules that predict further tokens while training."""
+    init: InitSpec = InitSpec()
+
+    @field_validator("blocks")
+    @classmethod
+    def _nested(cls, blocks: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+        return {name: expand(edits) for name, edits in blocks.items()}
+
+    @model_validator(mode="after")
+    def _buildable(self) -> Self:
+        if BASE in self.blocks:
+            raise SpecError(f"blocks.{BASE}", f"'{BASE}' names the base block: edit it as {BASE}.…")
+        for field in ("first", "pattern"):
+            for name in getattr(self, field):
+                if name != BASE and name not in self.blocks:
+                    known = ", ".join([BASE, *self.blocks])
+                    raise SpecError(field, f"no block is named '{name}': there are {known}")
+        for name in (BASE, *self.blocks):
+            self.named(name)
+        return self
+
+    def written(self, name: str) -> BlockSpec:
+        """The block of this name, as its settings were given. Raises SpecError with the path of the edit that is
+        wrong."""
+        if name == BASE:
+            return self.block
+        try:
+            return BlockSpec.model_validate(merge(self.block.model_dump(), self.blocks[name]))
+        except ValidationError as error:
+            raise explain(error, BlockSpec)[0].under(f"blocks.{name}") from None
+
+    def named(self, name: str) -> BlockSpec:
+        """The block of this name, with its numbers. Raises SpecError."""
+        block = self.written(name)
+        try:
+            return block.resolve(self.d_model)
+        except SpecError as error:
+            raise error.under(BASE if name == BASE else f"blocks.{name}") from None
+
+    @property
+    def layer_names(self) -> tuple[str, ...]:
+        """The name of every layer's block."""
+        after = max(0, self.n_layers - len(self.first))
+        return (*self.first[: self.n_layers], *itertools.islice(itertools.cycle(self.pattern), after))
+
+    @property
+    def layers(self) -> tuple[BlockSpec, ...]:
+        """The resolved block of every layer."""
+        names = self.layer_names
+        named = {name: self.named(name) for name in dict.fromkeys(names)}
+        return tuple(named[name] for name in names)
+
+    @model_validator(mode="after")
+    def _layers_agree(self) -> Self:
+        """What layers hand each other must have one shape: the streams between blocks, and values that are mixed."""
+        names = dict.fromkeys(self.layer_names)
+        blocks = {BASE if name == BASE else f"blocks.{name}": self.named(name) for name in names}
+        first, *others = ((where, block.norm_placement.streams) for where, block in blocks.items())
+        for where, streams in others:
+            if streams != first[1]:
+                reason = f"reads and writes {streams} residual streams, {first[0]} {first[1]}: all layers need as many"
+                raise SpecError(f"{where}.norm_placement", reason)
+        shapes = [(where, block.mixer.shared_values) for where, block in blocks.items()]
+        sharing = [(where, shape) for where, shape in shapes if shape is not None]
+        for where, (heads, features) in sharing:
+            if (heads, features) != sharing[0][1]:
+                model = "{} heads of {} features".format(*sharing[0][1])
+                reason = f"its values are {heads} heads of {features} features and those of {sharing[0][0]} {model}"
+                raise SpecError(f"{where}.mixer", f"{reason}: value_residual cannot mix them")
+        return self
+
+    @property
+    def positions(self) -> tuple[tuple[Position, int], ...]:
+        """Position schemes in use, with the number of heads, each once, in the order of the layers.
+
+        An absolute scheme is added to the stream, so that heads do not tell two of it apart: its number is 0.
+        """
+        pairs = (pair for layer in self.layers for pair in layer.mixer.positions())
+        return tuple(dict.fromkeys((scheme, 0 if scheme.absolute else heads) for scheme, heads in pairs))
+
+    @property
+    def has_final_norm(self) -> bool:
+        if self.final_norm is None:
+            return not self.layers[-1].norm_placement.normalises_stream
+        return self.final_norm
+
+    @property
+    def embedding_factor(self) -> float:
+        return math.sqrt(self.d_model) if self.embedding_scale == "sqrt_d_model" else self.embedding_scale
+
+    @property
+    def has_embedding_norm(self) -> bool:
+        return self.embedding_norm or self.layers[0].norm_placement.normalises_embedding
+
+    def edit(self, edits: Mapping[str, Any]) -> ModelSpec:
+        """This spec with edits by path. Raises SpecError."""
+        return parse(merge(self.dump(), edits))
+
+    def dump(self) -> dict[str, Any]:
+        """Plain data: `parse(spec.dump()) == spec`."""
+        return self.model_dump(mode="json")
+
+    def resolve(self) -> dict[str, Any]:
+        """Plain data that says the architecture alone: every layer spelled out, every default a number."""
+        spelled = {"block", "blocks", "first", "pattern", "n_layers", "final_norm", "embedding_scale", "embedding_dim"}
+        norm = self.block.norm.model_dump(mode="json")
+        has_norms = self.has_final_norm or self.has_embedding_norm or self.mtp is not None
+        return {
+            **self.model_dump(mode="json", exclude=spelled),
+            "layers": [layer.model_dump(mode="json") for layer in self.layers],
+            "norm": norm if has_norms else None,
+            "final_norm": self.has_final_norm,
+            "embedding_norm": self.has_embedding_norm,
+            "embedding_scale": self.embedding_factor,
+            "embedding_dim": self.table_width,
+        }
+
+    @property
+    def table_width(self) -> int:
+        """Features of the token table."""
+        return self.embedding_dim or self.d_model
+
+    @property
+    def digest(self) -> str:
+        """16 hex digits that two spellings of one architecture share."""
+        text = json.dumps(self.resolve(), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def parse(data: Any) -> ModelSpec:
+    """A spec from plain data. Raises SpecError, which says where and why."""
+    try:
+        return ModelSpec.model_validate(expand(data) if isinstance(data, Mapping) else data)
+    except ValidationError as error:
+        raise explain(error, ModelSpec)[0] from None
