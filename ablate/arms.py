@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pydantic import ValidationError
@@ -12,6 +12,7 @@ from ablate.explain import complaints, plain
 from ablate.layers import Origins, Target, common_length
 from ablate.problems import Problem, StudyError
 from ablate.sections import StudySections
+from ablate.space import TuneSpec
 from ablate.training.spec import TrainSpec
 from zoo.edits import expand, merge
 from zoo.errors import SpecError
@@ -19,6 +20,8 @@ from zoo.explain import explain
 from zoo.spec import ModelSpec
 
 TRAIN = "train"
+TUNED = 2_000_000
+"""Later than every layer of the file and than grids: tuning edits what an arm is."""
 
 
 @dataclass(frozen=True)
@@ -49,11 +52,23 @@ class Arm:
     model: ModelSpec
     train: TrainSpec
     target: Target
+    own: tuple[Edit, ...] = field(default=(), repr=False, compare=False)
+    """The edits as they were written."""
+    tuned: dict[str, Any] = field(default_factory=dict)
+    """Settings that tuning chose, by path."""
+    seeds: tuple[int, ...] | None = None
+    """Where it has other seeds than the study says: `seeds: auto` gives more of them to arms that are not settled."""
 
     @property
     def identity(self) -> tuple[str, str]:
         """What two arms that are the same share."""
         return self.model.digest, self.train.model_dump_json()
+
+
+def tuning_edit(path: str, value: Any, *place: str) -> Edit:
+    """A value that `tune.space` lists (at `place` in it), or that tuning found."""
+    keys = tuple(path.split("."))
+    return Edit(("tune", "space", *keys, *place), keys, value, TUNED)
 
 
 def edits_in(written: Mapping[str, Any], root: Target, layer: int, path: Target = ()) -> Iterator[Edit]:
@@ -116,7 +131,13 @@ class ArmBuilder:
             raise StudyError(problems)
         model = ModelSpec.model_validate(self._model_data([*self.base, *model_edits]))
         train = TrainSpec.model_validate(self._train_data(train_edits))
-        return Arm(name, {".".join(e.path): e.value for e in own}, model, train, target)
+        return Arm(name, {".".join(e.path): e.value for e in own}, model, train, target, own)
+
+    def tuned(self, arm: Arm, settings: Mapping[str, Any]) -> Arm:
+        """The arm with settings that tuning gave it. Raises StudyError."""
+        chosen = [tuning_edit(path, value) for path, value in settings.items()]
+        whole = self.build(arm.name, [*arm.own, *chosen], arm.target)
+        return replace(whole, edits=arm.edits, own=arm.own, tuned=dict(settings))
 
     def _model_data(self, edits: Iterable[Edit]) -> Any:
         data: Any = expand(self.preset)
@@ -169,6 +190,27 @@ class ArmBuilder:
             TrainSpec.model_validate(data)
         except ValidationError as error:
             for path, reason in complaints(error, data, TrainSpec.model_json_schema()):
-                found = [e for e in edits if e.path == (TRAIN, *path)[: len(e.path)]]
-                target = (*found[-1].target, *path[len(found[-1].path) - 1 :]) if found else (TRAIN, *path)
+                here = (TRAIN, *path)
+                found = [e for e in edits if common_length(e.path, here) == min(len(e.path), len(here))]
+                target = (*found[-1].target, *path[len(found[-1].path) - 1 :]) if found else here
                 yield self.origins.problem(target, reason, at_key=reason.startswith("unknown key"))
+
+
+def tuning_problems(builder: ArmBuilder, tune: TuneSpec, arms: Sequence[Arm]) -> Iterator[Problem]:
+    """Values that an arm cannot have, and settings that both tuning and an arm would choose."""
+    for path, axis in tune.space.items():
+        reason = builder.shared_reason(tuple(path.split(".")))
+        if reason:
+            yield builder.origins.problem(tuning_edit(path, None).target, reason, at_key=True)
+            continue
+        seen: set[Problem] = set()
+        for arm in arms:
+            for edit in arm.own:
+                if common_length(edit.path, tuple(path.split("."))) == min(len(edit.path), path.count(".") + 1):
+                    yield builder.origins.problem(edit.target, f"tune chooses {path} for every arm", at_key=True)
+            for place, value in enumerate(axis.ends):
+                try:
+                    builder.build(arm.name, [*arm.own, tuning_edit(path, value, str(place))], arm.target)
+                except StudyError as error:
+                    seen.update(error.problems)
+        yield from seen

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
+from ablate.campaign import Outcome, Size, Tuning
 from ablate.plan import SCHEMA, UTILISATION, ArmPlan, Plan
 
 
-def study_document(plan: Plan, created: datetime | None = None) -> dict[str, Any]:
-    """study.json of a plan (docs/architecture.md)."""
+def study_document(outcome: Outcome, created: datetime | None = None) -> dict[str, Any]:
+    """study.json of what a study planned (docs/architecture.md)."""
+    plan = outcome.plan
     study = plan.study
     return {
         "schema": SCHEMA,
@@ -25,7 +29,29 @@ def study_document(plan: Plan, created: datetime | None = None) -> dict[str, Any
         "arms": [_arm_document(arm) for arm in plan.arms],
         "measure": plan.measure_digest,
         "evals": plan.evals_digest,
+        "looks": [asdict(look) for look in outcome.looks] or None,
+        "tuning": _tuning_documents(outcome.sizes[-1]),
+        "ladder": [_size_document(size) for size in outcome.sizes] if len(outcome.sizes) > 1 else [],
     }
+
+
+def _size_document(size: Size) -> dict[str, Any]:
+    arms = [_arm_document(arm) for arm in size.plan.arms]
+    return {"name": size.plan.study.rung, "arms": arms, "tuning": _tuning_documents(size)}
+
+
+def _tuning_documents(size: Size) -> list[dict[str, Any]]:
+    tune = size.plan.study.tune
+    fraction = tune.fraction if tune else None
+    return [{**_tuning_document(tuning), "fraction": fraction} for tuning in size.tunings]
+
+
+def _tuning_document(tuning: Tuning) -> dict[str, Any]:
+    trials = [
+        {"settings": trial.settings, "loss": trial.loss if math.isfinite(trial.loss) else None, "runs": list(runs)}
+        for trial, runs in zip(tuning.tuned.trials, tuning.runs, strict=True)
+    ]
+    return {"arm": tuning.arm, "chosen": tuning.tuned.chosen, "edges": list(tuning.tuned.edges), "trials": trials}
 
 
 def _arm_document(arm: ArmPlan) -> dict[str, Any]:
@@ -41,6 +67,7 @@ def _costs(arm: ArmPlan) -> dict[str, Any]:
     return {
         "name": arm.name,
         "edits": arm.edits,
+        "tuned": arm.tuned,
         "parameters": arm.parameters,
         "parameters_embedding": arm.parameters_embedding,
         "flops_per_token": arm.flops_per_token,
@@ -50,8 +77,10 @@ def _costs(arm: ArmPlan) -> dict[str, Any]:
     }
 
 
-def plan_json(plan: Plan, flops_per_second: float | None = None, utilisation: float = UTILISATION) -> dict[str, Any]:
-    """The document of `ablate plan --json`.
+def plan_json(
+    outcome: Outcome, flops_per_second: float | None = None, utilisation: float = UTILISATION
+) -> dict[str, Any]:
+    """The document of `ablate plan --json`; `runs` are those of all sizes of a ladder, `arms` those of the largest.
 
     `estimated_seconds` is the training time of one run at a share `utilisation` of the device's matmul peak; null where
     `flops_per_second` is not given.
@@ -60,17 +89,11 @@ def plan_json(plan: Plan, flops_per_second: float | None = None, utilisation: fl
     def seconds(arm: ArmPlan) -> float | None:
         return None if flops_per_second is None else arm.estimated_seconds(flops_per_second, utilisation)
 
-    arms = [
-        {
-            **_costs(arm),
-            "flops": arm.flops,
-            "estimated_seconds": seconds(arm),
-            "matched": arm.matched,
-            "differs": arm.differs,
-        }
-        for arm in plan.arms
-    ]
-    study = plan.study
+    def planned(arm: ArmPlan) -> dict[str, Any]:
+        budget = {"flops": arm.flops, "estimated_seconds": seconds(arm), "matched": arm.matched, "differs": arm.differs}
+        return {**_costs(arm), **budget}
+
+    study = outcome.plan.study
     return {
         "study": study.name,
         "scale": study.scale,
@@ -78,8 +101,15 @@ def plan_json(plan: Plan, flops_per_second: float | None = None, utilisation: fl
         "seeds": list(study.seeds),
         "budget": study.budget.model_dump(exclude_none=True),
         "utilisation": utilisation,
-        "runs": [{"digest": run.digest, "arm": run.arm, "seed": run.seed} for run in plan.runs],
-        "arms": arms,
+        "runs": [
+            {"digest": run.digest, "arm": run.arm, "seed": run.seed} for size in outcome.sizes for run in size.plan.runs
+        ],
+        "arms": [planned(arm) for arm in outcome.plan.arms],
+        "ladder": [
+            {"name": size.plan.study.rung, "arms": [planned(arm) for arm in size.plan.arms]}
+            for size in outcome.sizes
+            if size.plan.study.rung
+        ],
     }
 
 

@@ -28,7 +28,7 @@ WORDING = (
 def complaints(error: ValidationError, data: Any, schema: Schema) -> Iterator[tuple[tuple[str, ...], str]]:
     """The path and the reason of each complaint about `data`, whose JSON Schema is `schema`."""
     for details in error.errors(include_url=False):
-        path = user_path(details["loc"], data)
+        path = user_path(details["loc"], data, missing=details["type"] == "missing")
         if details["type"] in ("union_tag_invalid", "union_tag_not_found"):
             yield _choice(details, path)
         else:
@@ -58,14 +58,14 @@ def plain(message: str) -> str:
     return text[:1].lower() + text[1:] if text.split(" ")[0].istitle() else text
 
 
-def user_path(location: tuple[str | int, ...], data: Any) -> tuple[str, ...]:
-    """pydantic's location without what it adds of its own: the members of unions."""
+def user_path(location: tuple[str | int, ...], data: Any, *, missing: bool) -> tuple[str, ...]:
+    """pydantic's location without what it adds of its own: the members of unions. A `missing` key comes last."""
     keys: list[str] = []
     here = data
     for i, part in enumerate(location):
         if _has(here, part):
             here = here[part]
-        elif not (isinstance(here, Mapping) and i == len(location) - 1):  # a missing key comes last
+        elif not (missing and i == len(location) - 1):
             continue
         keys.append(str(part))
     return tuple(keys)

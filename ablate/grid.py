@@ -52,9 +52,8 @@ def _cell(
         return arm
     changing = [edit for edit in combination if builder.build("", [*own, edit], arm.target).identity != arm.identity]
     name = "+".join([arm.name, *(f"{edit.path[-1]}={_shown(edit.value)}" for edit in changing)])
-    cell = Arm(
-        name, {**arm.edits, **{".".join(e.path): e.value for e in changing}}, whole.model, whole.train, arm.target
-    )
+    edits = {**arm.edits, **{".".join(e.path): e.value for e in changing}}
+    cell = Arm(name, edits, whole.model, whole.train, arm.target, (*own, *changing))
     twin = found.get(cell.identity)
     if twin is not None:
         raise StudyError([builder.origins.problem(combination[-1].target, f"the same as {twin.name}")])

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,8 @@ class ArmPlan:
     differs: dict[str, float]
     """By how much per cent tokens, FLOPs and parameters exceed the baseline's."""
     runs: tuple[RunPlan, ...]
+    tuned: dict[str, Any]
+    """Settings that tuning chose, by path."""
 
     @property
     def tokens(self) -> int:
@@ -99,7 +102,8 @@ class Plan:
     @property
     def runs(self) -> tuple[RunPlan, ...]:
         """Every run, seed by seed, so that a study that is stopped early has whole seeds."""
-        return tuple(run for same_seed in zip(*(arm.runs for arm in self.arms), strict=True) for run in same_seed)
+        by_seed = zip_longest(*(arm.runs for arm in self.arms))
+        return tuple(run for same_seed in by_seed for run in same_seed if run is not None)
 
     @property
     def measure_digest(self) -> str | None:
@@ -200,7 +204,9 @@ def _plan_arm(
     steps = _steps(study, arm, costs)
     tokens = steps * arm.train.batch * arm.train.context
     spent = {"tokens": tokens, "flops": tokens * costs.flops_per_token, "parameters": costs.params}
-    runs = tuple(_run(arm, spec, steps, data, numerics, seed) for seed in study.seeds)
+    runs = tuple(
+        _run(arm, spec, steps, data, numerics, seed) for seed in (study.seeds if arm.seeds is None else arm.seeds)
+    )
     return ArmPlan(
         name=arm.name,
         edits=arm.edits,
@@ -212,6 +218,7 @@ def _plan_arm(
         matched=study.budget.kind,
         differs=_differs(spent, baseline),
         runs=runs,
+        tuned=arm.tuned,
     )
 
 

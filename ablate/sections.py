@@ -6,10 +6,21 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Self
 
-from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveFloat, PositiveInt, WithJsonSchema, model_validator
+from pydantic import (
+    BeforeValidator,
+    Discriminator,
+    Field,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    Tag,
+    WithJsonSchema,
+    model_validator,
+)
 
 from ablate.data.sources.stdlib import StdlibSource
 from ablate.data.spec import DataSpec
+from ablate.space import TuneSpec
 from ablate.training.spec import TrainSpec
 from evals.spec import EvalSpec, MeasureSpec
 from zoo.axis import Spec
@@ -35,7 +46,7 @@ def _seeds(value: Any) -> tuple[int, ...]:
             return tuple(value)
         raise ValueError(f"a seed is given twice: {', '.join(map(str, value))}")
     raise ValueError(
-        f"expected how many seeds (1 to 1000), or a list of whole numbers from 0 to {LARGEST_SEED}, not {value!r}"
+        f"expected how many seeds (1 to 1000), a list of whole numbers from 0 to {LARGEST_SEED}, or auto, not {value!r}"
     )
 
 
@@ -44,13 +55,27 @@ def _whole(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-Seeds = Annotated[
+class AutoSeeds(Spec):
+    """`auto`: seeds are added in rounds until every arm is settled, or there are `cap` of them."""
+
+    start: Annotated[int, Field(ge=2)] = 3
+    cap: Annotated[int, Field(ge=2, le=1000)] = 12
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.cap < self.start:
+            raise ValueError(f"cap ({self.cap}) is below start ({self.start})")
+        return self
+
+
+GivenSeeds = Annotated[
     tuple[NonNegativeInt, ...],
     Field(strict=False),
     BeforeValidator(_seeds),
     WithJsonSchema(
         {
             "anyOf": [
+                {"const": "auto"},
                 {"type": "integer", "minimum": 1, "maximum": 1000},
                 {
                     "type": "array",
@@ -61,6 +86,12 @@ Seeds = Annotated[
             ]
         }
     ),
+]
+
+Seeds = Annotated[
+    Annotated[GivenSeeds, Tag("given")] | Annotated[AutoSeeds, Tag("auto")],
+    Discriminator(lambda value: "auto" if isinstance(value, Mapping | AutoSeeds) else "given"),
+    BeforeValidator(lambda value: {} if value == "auto" else value),
 ]
 
 
@@ -86,6 +117,11 @@ class Budget(Spec):
             raise ValueError(f"needs one of flops and tokens, and has {' and '.join(given) or 'neither'}")
         return self
 
+    def scaled(self, fraction: float) -> Budget:
+        """A share of it."""
+        spent = {"flops": self.flops, "tokens": self.tokens}
+        return self.model_copy(update={name: fraction * value for name, value in spent.items() if value is not None})
+
     @property
     def kind(self) -> str:
         """What is the same in every arm: `flops` or `tokens`."""
@@ -110,6 +146,11 @@ class StudySections(Spec):
     grid: dict[str, Annotated[list[Scalar], Field(min_length=1)]] = Field(default={})
     """Values per path: every arm is trained with every combination."""
     seeds: Seeds = (0, 1, 2)
+    """How many, or which, or `auto`: as many as it takes to settle every arm."""
+    tune: TuneSpec | None = None
+    """What each arm tunes for itself before it is compared."""
+    ladder: dict[str, dict[str, Any]] = Field(default={})
+    """Sizes, the smallest first, each by edits of base, budget and train. The last is the one that is compared."""
     data: DataSpec = StdlibSource()
     train: TrainSpec = TrainSpec()
     budget: Budget

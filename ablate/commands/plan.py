@@ -16,24 +16,29 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from ablate.commands._studies import planned
+    from ablate.commands._studies import asked, foreseen, remarks
     from ablate.documents import plan_json, plan_rows
     from ablate.numerics import Numerics
-    from ablate.store import Store
     from evals.matmul import peak_flops_per_second
 
-    plan = planned(options)
+    this = asked(options)
+    outcome, tuned = foreseen(this)
+    plan = outcome.plan
     numerics = Numerics(**plan.runs[0].identity["numerics"])
     peak = peak_flops_per_second(numerics.device, numerics.torch_dtype)
-    store = Store(options.store)
-    done = {run.digest: store.read_result(run.digest) is not None for run in plan.runs}
+    done = {run.digest: this.loss(run.digest) is not None for size in outcome.sizes for run in size.plan.runs}
     if options.json:
-        document = plan_json(plan, peak)
+        document = plan_json(outcome, peak) | {"tuned": tuned}
         for row in document["runs"]:
             row["reused"] = done[row["digest"]]
         print_json(document)
         return 0
     print(plan.study.question)
-    print_table(plan_rows(plan, peak))
-    print(f"{len(done)} runs, of which {sum(done.values())} are in {store.root}/ already")
+    for size in outcome.sizes:
+        if size.plan.study.rung:
+            print(f"\n{size.plan.study.rung}")
+        print_table(plan_rows(size.plan, peak))
+    for remark in remarks(this.study, tuned):
+        print(remark)
+    print(f"{len(done)} runs, of which {sum(done.values())} are in {this.store.root}/ already")
     return 0

@@ -28,6 +28,15 @@ def arm(text: str) -> str:
     return HEAD.replace("budget:", f"  x: {text}\nbudget:")
 
 
+def tune(text: str) -> str:
+    return f"{HEAD}tune: {text}\n"
+
+
+def ladder(text: str) -> str:
+    """A ladder of which the first size is to blame."""
+    return f"{HEAD}ladder:\n  s: {text}\n  l: {{base.d_model: 128}}\n"
+
+
 def place_of(marked: str) -> tuple[str, str]:
     """The text without its mark, and `line:column` of it."""
     before, mark, after = marked.partition("@")
@@ -175,6 +184,32 @@ CASES = {
         HEAD + "grid: {block.mixer.kv_heads: [2, @3]}\n",
         "grid.block.mixer.kv_heads.1: 3 kv heads do not divide 4 heads",
     ),
+}
+
+CASES |= {
+    # tuning, ladders and rounds of seeds
+    "tuned path": (tune("{space: {train.lrr: [@1e-3]}}"), "tune.space.train.lrr.0: unknown key (did you mean 'lr'?)"),
+    "tuned value": (tune("{space: {train.lr: [1e-3, @-1]}}"), "must be greater than 0, not -1"),
+    "tuned scalar": (tune("{space: {train.lr: @1e-3}}"), "train.lr: expected a list of values, or a map with one of"),
+    "empty range": (tune("{space: {train.lr: {log: @[1, 1e-3]}}}"), "log: the range is empty: 1 is not below 0.001"),
+    "unknown range": (tune("{space: {train.lr: {uniform: [@0, 1]}}}"), "train.lr.uniform.0: must be a number"),
+    "no space": (tune("{space: @{}}"), "tune.space: needs at least one"),
+    "tuned context": (tune("{space: {@train.context: [64]}}"), "losses at different contexts do not compare"),
+    "tuned by an arm": (
+        tune("{space: {block.norm_placement: [pre, post]}}").replace("{block.norm_p", "{@block.norm_p", 1),
+        "arms.post.block.norm_placement: tune chooses block.norm_placement for every arm",
+    ),
+    "tune key": (tune("{space: {train.lr: [1e-3]}, @fractoin: 1}"), "did you mean 'fraction'?"),
+    "size": (ladder("{base.d_model: 15, base.block.mixer.heads: @2}"), "heads: 2 heads do not divide d_model 15"),
+    "size key": (ladder("{@base.d_modle: 16}"), "ladder.s.base.d_modle: unknown key (did you mean 'd_model'?)"),
+    "size section": (ladder("{@seeds: 3}"), "ladder.s.seeds: a size edits base, budget and train, nothing else"),
+    "size kind": (ladder("@3"), "ladder.s: must be a map, not 3"),
+    "one size": (HEAD + "ladder:\n  @s: {base.d_model: 16}\n", "ladder: one size is no ladder"),
+    "ladder kind": (HEAD + "ladder: @3\n", "ladder: must be a map, not 3"),
+    "dotted ladder": (HEAD + "@ladder.s.base.d_model: 16\n", "is written in the file or in a scale, as a map of maps"),
+    "seeds word": (HEAD + "seeds: @autoo\n", "or auto, not 'autoo'"),
+    "seeds cap": (HEAD + "seeds: @{start: 5, cap: 3}\n", "seeds: cap (3) is below start (5)"),
+    "seeds key": (HEAD + "seeds: {@star: 5}\n", "seeds.star: unknown key (did you mean 'start'?)"),
 }
 
 
