@@ -58,6 +58,13 @@ EVALS = KEYS | {
     "higher_is_better": pl.Boolean,
     "chance": pl.Float64,
 }
+LADDER = KEYS | {
+    "size": pl.String,
+    "parameters": pl.Int64,
+    "flops": pl.Float64,
+    "loss": pl.Float64,
+    "flops_per_second": pl.Float64,
+}
 
 
 class ReportError(Exception):
@@ -73,6 +80,7 @@ class Collected:
     curves: pl.DataFrame
     measures: pl.DataFrame
     evals: pl.DataFrame
+    ladder: pl.DataFrame
     environments: dict[str, dict[str, Any]]
 
 
@@ -89,6 +97,7 @@ def collect(study_dir: Path | str) -> Collected:
         curves=pl.concat([pl.DataFrame(schema=CURVES), *(_curve(store, key) for key in keys)]),
         measures=pl.DataFrame(_measure_rows(store, study, keys), schema=MEASURES),
         evals=pl.DataFrame(_eval_rows(store, study, keys), schema=EVALS),
+        ladder=pl.DataFrame(list(_ladder_rows(store, study)), schema=LADDER),
         environments={key["digest"]: _environment(store, key["digest"]) for key in keys},
     )
 
@@ -114,6 +123,26 @@ def _run_row(store: Store, key: dict[str, Any]) -> dict[str, Any]:
         "dtype": numerics.get("dtype"),
         "matmul": numerics.get("matmul"),
     }
+
+
+def _ladder_rows(store: Store, study: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The runs of every size. The loss of one that diverged or is absent is null."""
+    for size in study.get("ladder", ()):
+        for arm in size["arms"]:
+            per_token = arm["flops_per_token"]
+            for run in arm["runs"]:
+                result = store.read_result(run["digest"]) or {}
+                speed = result.get("tokens_per_second", {}).get("median")
+                yield {
+                    "size": size["name"],
+                    "arm": arm["name"],
+                    "seed": run["seed"],
+                    "digest": run["digest"],
+                    "parameters": arm["parameters"],
+                    "flops": arm["tokens"] * per_token,
+                    "loss": result.get("loss"),
+                    "flops_per_second": None if speed is None else speed * per_token,
+                }
 
 
 def _environment(store: Store, digest: str) -> dict[str, Any]:

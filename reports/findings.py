@@ -9,7 +9,9 @@ from typing import Any, Literal
 import polars as pl
 
 from reports.curves import Curve
+from reports.ladders import LadderArm
 from reports.statistics import Estimate
+from reports.tunings import ArmTuning
 
 Verdict = Literal["baseline", "better", "worse", "inconclusive", "cannot tell", "diverged"]
 
@@ -129,6 +131,8 @@ class StudySummary:
     training: tuple[Curve, ...]
     differences: tuple[Curve, ...]
     contexts: tuple[Curve, ...]
+    tunings: tuple[ArmTuning, ...]
+    ladder: tuple[LadderArm, ...]
     environment: tuple[tuple[str, tuple[str, ...]], ...]
     runs: pl.DataFrame
 

@@ -44,7 +44,8 @@ def _worth(arm: LadderArm) -> str:
     text = f"at the largest size it is worth {_times(worth.compute_factor)} the compute"
     if worth.effective is None or worth.throughput_ratio is None:
         return text
-    return f"{text} and runs at {worth.throughput_ratio:.2f}× the FLOP/s: an effective speed-up of {_times(worth.effective)}"
+    speed = f"and runs at {worth.throughput_ratio:.2f}× the FLOP/s"
+    return f"{text} {speed}: an effective speed-up of {_times(worth.effective)}"
 
 
 def _times(factor: Interval) -> str:

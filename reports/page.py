@@ -12,7 +12,7 @@ from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 from ablate.store import Store
-from reports import tables, words
+from reports import ladder_words, tables, words
 from reports.figures import CONFIG, Figure, draw
 from reports.findings import StudySummary
 from reports.summary import summarise_study
@@ -38,6 +38,7 @@ def render_page(summary: StudySummary) -> str:
         .render(
             study=summary,
             words=words,
+            ladder_words=ladder_words,
             tables=tables,
             figures=figures,
             style=Markup(source("report.css")),

@@ -13,6 +13,7 @@ import polars as pl
 from reports import curves, warnings
 from reports.collect import Collected, ReportError, collect
 from reports.findings import ArmSummary, Budget, Comparison, Noise, Score, StudySummary, Verdict
+from reports.ladders import summarise_ladder
 from reports.statistics import (
     ALPHA,
     Estimate,
@@ -23,6 +24,7 @@ from reports.statistics import (
     paired_p,
     smallest_detectable,
 )
+from reports.tunings import tunings
 
 
 def summarise_study(study_dir: Path | str) -> StudySummary:
@@ -51,6 +53,8 @@ def summarise(data: Collected) -> StudySummary:
         training=curves.training_curves(data),
         differences=curves.difference_curves(data),
         contexts=curves.context_curves(data),
+        tunings=tunings(study),
+        ladder=summarise_ladder(data.ladder, study["baseline"]),
         environment=warnings.environment(data),
         runs=data.runs,
     )

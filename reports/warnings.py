@@ -8,6 +8,7 @@ from typing import Any
 import polars as pl
 
 from reports.collect import Collected
+from reports.tunings import edge_warnings
 
 BUDGET_TOLERANCE = 0.01
 BYTES_TOLERANCE = 0.01
@@ -15,7 +16,7 @@ BYTES_TOLERANCE = 0.01
 
 def find(data: Collected) -> tuple[str, ...]:
     """All warnings, the gravest first."""
-    checks = (_diverged, _missing, _few_seeds, _unlike, _unmatched, _dirty, _cache, _unmeasured)
+    checks = (_diverged, _missing, _few_seeds, _unlike, _unmatched, _dirty, _cache, _unmeasured, _edges)
     return tuple(text for check in checks for text in check(data))
 
 
@@ -109,6 +110,10 @@ def _unmeasured(data: Collected) -> Iterator[str]:
     for (arm, kind), points in gone.group_by("arm", "kind", maintain_order=True):
         where = "; ".join(f"context {c}, batch {b}" for c, b in points.select("context", "batch").iter_rows())
         yield f"{arm}: {kind} was not measured at {where} ({points['reason'][0]})."
+
+
+def _edges(data: Collected) -> Iterator[str]:
+    yield from edge_warnings(data.study)
 
 
 def _by_arm(data: Collected) -> Iterator[tuple[str, pl.DataFrame]]:

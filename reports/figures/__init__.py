@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from reports.figures import costs, scores, training
+from reports.figures import costs, ladder, scores, training, tuning
 from reports.figures.base import Figure
 from reports.figures.style import CONFIG, Look, looks
 from reports.findings import StudySummary
@@ -22,6 +22,8 @@ MAKERS: tuple[Callable[[StudySummary, dict[str, Look]], Figure | None], ...] = (
     costs.decode_by_context,
     costs.prefill_by_context,
     scores.evals,
+    ladder.loss_by_compute,
+    ladder.gap_by_compute,
 )
 
 
@@ -29,4 +31,4 @@ def draw(summary: StudySummary) -> tuple[Figure, ...]:
     """Every figure for which the summary has something to show, in the order of the page."""
     style = looks([arm.name for arm in summary.arms])
     made = (make(summary, style) for make in MAKERS)
-    return tuple(figure for figure in made if figure is not None)
+    return (*(figure for figure in made if figure is not None), *tuning.curves(summary, style))

@@ -97,4 +97,3 @@ def gap_by_compute(summary: StudySummary, style: dict[str, Look]) -> Figure | No
             2,
         ),
     )
-
