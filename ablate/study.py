@@ -132,7 +132,8 @@ def load_study(path: str | Path, scale: str | None = None, sets: Sequence[str] =
     scale_found = scale or default_scale()
     problems = [*scale_problems(document, scale), *ladder_problems(document, scale_found)]
     sizes: list[Study] = []
-    for rung in rungs(document, scale_found) or [None]:
+    ladder: list[str | None] = [*rungs(document, scale_found)]
+    for rung in ladder or [None]:
         try:
             sizes.append(_Reader(path, document, scale_found, rung, sets).study())
         except StudyError as error:

@@ -151,8 +151,8 @@ def _line(fit: Any, flops: list[float]) -> tuple[LinePoint, ...]:
     frame = fit.get_prediction(sm.add_constant(np.log(x), has_constant="add")).summary_frame(alpha=ALPHA)
     columns = np.exp(frame[["mean", "mean_ci_lower", "mean_ci_upper"]].to_numpy())
     return tuple(
-        LinePoint(float(c), *(float(value) for value in row), extrapolated=i >= POINTS)
-        for i, (c, row) in enumerate(zip(x, columns, strict=True))
+        LinePoint(float(c), float(loss), float(low), float(high), extrapolated=i >= POINTS)
+        for i, (c, (loss, low, high)) in enumerate(zip(x, columns, strict=True))
     )
 
 

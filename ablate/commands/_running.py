@@ -84,7 +84,7 @@ class Running:
         """The arms that more seeds could settle, where the study adds seeds by itself."""
         if self.outcome is None or not self.outcome.looks:
             return ()
-        return self._summary().open_arms
+        return reports.open_arms(self._summary())
 
     def _summary(self) -> StudySummary:
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from reports.figures import costs, ladder, scores, training, tuning
+from reports.figures import costs, items, ladder, scores, training, tuning
 from reports.figures.base import Figure
 from reports.figures.style import CONFIG, Look, looks
 from reports.findings import StudySummary
@@ -24,6 +24,7 @@ MAKERS: tuple[Callable[[StudySummary, dict[str, Look]], Figure | None], ...] = (
     scores.evals,
     ladder.loss_by_compute,
     ladder.gap_by_compute,
+    items.differences,
 )
 
 

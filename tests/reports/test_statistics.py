@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 from statsmodels.stats.power import TTestPower
 
+from reports.power import smallest_detectable
 from reports.statistics import (
     combined_stderr,
     estimate,
@@ -16,7 +17,6 @@ from reports.statistics import (
     holm,
     mean_interval,
     paired_p,
-    smallest_detectable,
 )
 
 GENERATOR = np.random.default_rng(7)
