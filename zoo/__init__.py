@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from zoo.attend import attention_backend
     from zoo.checkpoint import open_model as open
     from zoo.checkpoint import save
+    from zoo.conversion import convert
     from zoo.costs import Cost, cost
     from zoo.decode import generate
     from zoo.errors import SpecError, UnsupportedError
@@ -29,6 +30,7 @@ _HOME = {
     "attention_backend": "zoo.attend",
     "open": "zoo.checkpoint:open_model",
     "save": "zoo.checkpoint",
+    "convert": "zoo.conversion",
     "Cost": "zoo.costs",
     "cost": "zoo.costs",
     "SpecError": "zoo.errors",
@@ -55,6 +57,7 @@ __all__ = [
     "UnsupportedError",
     "attention_backend",
     "build",
+    "convert",
     "cost",
     "from_hf",
     "generate",
