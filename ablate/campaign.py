@@ -58,11 +58,13 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Stage:
-    """Runs to carry out before the next stage can be planned. `outcome` is None while arms are tuned."""
+    """Runs to carry out before the next stage. Once the seeds of all arms are planned there is an `outcome`."""
 
     name: str
     plans: tuple[Plan, ...]
     outcome: Outcome | None = None
+    tunes: bool = False
+    """Whether what comes next depends on the losses."""
 
 
 Stages = Generator[Stage, Sequence[str], Outcome]
@@ -79,11 +81,16 @@ def campaign(study: Study, plan: Planner, losses: Losses) -> Stages:
     for number in range(max(1, len(schedule))):
         outcome = Outcome((*smaller, Size(plan(_with_seeds(study, counts)), tunings)), schedule)
         name = f"seeds, round {number + 1}" if schedule else "seeds"
+        if sources := tuple(size.plan.sources() for size in outcome.sizes if size.plan.sources().arms):
+            yield Stage("what other arms start from", sources)
         open_arms = yield Stage(name, tuple(size.plan for size in outcome.sizes), outcome)
         if not open_arms or number + 1 >= len(schedule):
             break
         more = dict.fromkeys([study.baseline, *open_arms], schedule[number + 1].seeds)
-        counts |= {name: seeds for name, seeds in more.items() if name in counts}
+        counts |= more
+        for arm in study.arms:
+            if arm.start:
+                counts[arm.start.arm] = max(counts[arm.start.arm], counts[arm.name])
     return outcome
 
 
@@ -103,7 +110,7 @@ def _tuned(sizes: Sequence[Study], plan: Planner, losses: Losses) -> Generator[S
     while waiting := [job for job in jobs if job.tuned is None]:
         number += 1
         plans = {id(size): plan(trials) for size in sizes if (trials := _trials(size, waiting)) is not None}
-        yield Stage(f"tuning, round {number}", tuple(plans.values()))
+        yield Stage(f"tuning, round {number}", tuple(plans.values()), tunes=True)
         for job in waiting:
             job.hear(plans[id(job.study)].arms, losses)
     return [_settled(size, [job for job in jobs if job.study is size]) for size in sizes]

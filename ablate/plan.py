@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -105,6 +105,11 @@ class Plan:
         by_seed = zip_longest(*(arm.runs for arm in self.arms))
         return tuple(run for same_seed in by_seed for run in same_seed if run is not None)
 
+    def sources(self) -> Plan:
+        """The arms that others start from: their runs come first."""
+        names = {arm.start.arm for arm in self.study.arms if arm.start}
+        return replace(self, arms=tuple(arm for arm in self.arms if arm.name in names))
+
     @property
     def measure_digest(self) -> str | None:
         return None if self.measure is None else request_digest(self.measure)
@@ -151,6 +156,7 @@ def make_plan(
         spec = _with_vocabulary(study, arm, identity)
         numerics = {"device": device, "dtype": arm.train.dtype, "matmul": matmul}
         arms.append(_plan_arm(study, arm, spec, identity, numerics, arms[0] if arms else None))
+    arms = [_started(arm, planned, arms) for arm, planned in zip(study.arms, arms, strict=True)]
     return Plan(study, tuple(arms), study.measure, evals, study.data, identity)
 
 
@@ -201,7 +207,7 @@ def _plan_arm(
     baseline: ArmPlan | None,
 ) -> ArmPlan:
     costs = cost(spec, arm.train.context)
-    steps = _steps(study, arm, costs)
+    steps = _steps(_budgeted(study, arm), arm, costs)
     tokens = steps * arm.train.batch * arm.train.context
     spent = {"tokens": tokens, "flops": tokens * costs.flops_per_token, "parameters": costs.params}
     runs = tuple(
@@ -220,6 +226,29 @@ def _plan_arm(
         runs=runs,
         tuned=arm.tuned,
     )
+
+
+def _budgeted(study: Study, arm: Arm) -> Study:
+    """The study with what an arm may spend that starts from another."""
+    if arm.start is None:
+        return study
+    sections = study.sections.model_copy(update={"budget": study.budget.scaled(arm.start.fraction)})
+    return replace(study, sections=sections)
+
+
+def _started(arm: Arm, planned: ArmPlan, plans: Sequence[ArmPlan]) -> ArmPlan:
+    """The plan of an arm with, where it starts from another, the run of the same seed that each of its runs needs."""
+    if arm.start is None:
+        return planned
+    source = next(plan for plan in plans if plan.name == arm.start.arm)
+    digests = {run.seed: run.digest for run in source.runs}
+    runs = [_starting(run, {"run": digests[run.seed], "pooling": arm.start.pooling}) for run in planned.runs]
+    return replace(planned, runs=tuple(runs))
+
+
+def _starting(run: RunPlan, start: dict[str, str]) -> RunPlan:
+    digest = digest_of({"run": run.digest, "start": start})
+    return replace(run, digest=digest, identity={**run.identity, "digest": digest, "start": start})
 
 
 def _steps(study: Study, arm: Arm, costs: Cost) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     BeforeValidator,
@@ -126,6 +126,17 @@ class Budget(Spec):
     def kind(self) -> str:
         """What is the same in every arm: `flops` or `tokens`."""
         return "flops" if self.flops is not None else "tokens"
+
+
+class StartSpec(Spec):
+    """Weights that an arm starts from: those of another arm, trained, with the same seed."""
+
+    arm: str
+    """The baseline, or an arm that does not itself start from another."""
+    fraction: Annotated[float, Field(gt=0, le=1)] = 0.05
+    """Share of the study's budget that the arm spends after that."""
+    pooling: Literal["mean", "first", "random"] = "mean"
+    """How fewer kv heads are made of more: their mean, the first of a group, or a new draw."""
 
 
 Scalar = str | int | float | bool | None

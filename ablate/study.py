@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from ablate.arms import TRAIN, Arm, ArmBuilder, edits_in, tuning_problems
+from ablate.arms import TRAIN, Arm, ArmBuilder, edits_in, start_problems, tuning_problems
 from ablate.data.sources import DataSource
 from ablate.explain import complaints
 from ablate.grid import cells
@@ -163,8 +163,9 @@ class _Reader:
         sections = self._sections(tree)
         builder = self._builder(tree)
         arms = self._arms(tree, sections, builder)
-        if builder is not None and sections is not None and sections.tune is not None and not self.problems:
-            self.problems += tuning_problems(builder, sections.tune, arms)
+        if builder is not None and sections is not None and not self.problems:
+            self.problems += tuning_problems(builder, sections.tune, arms) if sections.tune else ()
+            self.problems += start_problems(builder, arms, tuned=sections.tune is not None)
         if self.problems or sections is None or builder is None:
             raise StudyError(self.problems)
         return Study(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection
 from typing import Literal
 
+import torch
 from torch import Tensor
 
 from zoo.errors import SpecError
@@ -26,30 +27,41 @@ def convert(source: Decoder, spec: ModelSpec, pooling: Pooling = "mean", seed: i
         SpecError: a weight has no counterpart, or another shape for another reason.
     """
     model = build(spec, seed=seed)
-    theirs = source.state_dict()
-    if unmatched := theirs.keys() ^ model.state_dict().keys():
-        raise SpecError("", f"only one of the two models has {sorted(unmatched)[0]}")
-    own = model.state_dict()
+    _check(source, model)
+    own, theirs = model.state_dict(), source.state_dict()
     heads = {name: layer.kv_heads for name, layer in model.named_modules() if isinstance(layer, AttentionLayer)}
-    model.load_state_dict({name: _adapted(name, own[name], theirs[name], pooling, heads) for name in own})
+    for name, value in theirs.items():
+        if own[name].shape == value.shape:
+            own[name] = value
+        elif pooling != "random":
+            own[name] = _pooled(value, own[name], heads[name.rsplit(".", 2)[0]], pooling)
+    model.load_state_dict(own)
     return model
 
 
-def _adapted(name: str, own: Tensor, theirs: Tensor, pooling: Pooling, heads: Mapping[str, int]) -> Tensor:
-    """Their value of a weight, or of a bias, in the shape of our own."""
-    if own.shape == theirs.shape:
-        return theirs
+def _pooled(theirs: Tensor, own: Tensor, kv_heads: int, pooling: Pooling) -> Tensor:
+    groups = theirs.unflatten(0, (kv_heads, len(theirs) // len(own), -1))
+    return (groups.mean(1) if pooling == "mean" else groups[:, 0]).flatten(0, 1)
+
+
+def check_conversion(source: ModelSpec, target: ModelSpec) -> None:
+    """Raise SpecError where `convert` would. Allocates nothing."""
+    with torch.device("meta"):
+        _check(Decoder(source), Decoder(target))
+
+
+def _check(source: Decoder, target: Decoder) -> None:
+    theirs, own = source.state_dict(), target.state_dict()
+    if unmatched := theirs.keys() ^ own.keys():
+        raise SpecError("", f"only one of the two models has {min(unmatched)}")
+    attention = {name for name, layer in target.named_modules() if isinstance(layer, AttentionLayer)}
+    for name, value in own.items():
+        if value.shape != theirs[name].shape and not _can_pool(name, theirs[name], value, attention):
+            shapes = f"{tuple(theirs[name].shape)}, which cannot become {tuple(value.shape)}"
+            raise SpecError("", f"{name} has the shape {shapes}: only heads of keys and values can be pooled")
+
+
+def _can_pool(name: str, theirs: Tensor, own: Tensor, attention: Collection[str]) -> bool:
     layer, _, projection = name.rpartition(".")[0].rpartition(".")
-    if (
-        projection not in ("k", "v")
-        or layer not in heads
-        or own.shape[1:] != theirs.shape[1:]
-        or len(theirs) % len(own)
-    ):
-        shapes = f"{tuple(theirs.shape)}, which cannot become {tuple(own.shape)}"
-        raise SpecError("", f"{name} has the shape {shapes}: only heads of keys and values can be pooled")
-    if pooling == "random":
-        return own
-    kv_heads, group = heads[layer], len(theirs) // len(own)
-    pooled = theirs.unflatten(0, (kv_heads, group, -1))
-    return (pooled.mean(1) if pooling == "mean" else pooled[:, 0]).flatten(0, 1)
+    fits = theirs.shape[1:] == own.shape[1:] and len(theirs) % len(own) == 0
+    return fits and projection in ("k", "v") and layer in attention

@@ -63,23 +63,26 @@ def foreseen(this: Asked) -> tuple[Outcome, bool]:
 
     Where it is not, arms have the settings that the study gives them. Raises InputError.
     """
-    stages = this.stages()
     try:
-        for stage in stages:
-            if stage.outcome is not None:
-                return stage.outcome, True
-            if any(this.loss(run.digest) is None for plan in stage.plans for run in plan.runs):
-                break
+        found = _outcome(this, this.study)
+        if found is not None:
+            return found, True
+        untuned = _outcome(this, _without_tuning(this.study))
     except StudyError as error:
         raise InputError(str(error)) from error
-    return _untuned(this), False
+    if untuned is None:
+        raise RuntimeError("a study without tuning has no seeds")
+    return untuned, False
 
 
-def _untuned(this: Asked) -> Outcome:
-    stage = next(campaign(_without_tuning(this.study), this.plan, this.loss))
-    if stage.outcome is None:
-        raise RuntimeError("a study without tuning begins with its seeds")
-    return stage.outcome
+def _outcome(this: Asked, study: Study) -> Outcome | None:
+    """The first outcome of a study's stages; None where tuning lacks a result."""
+    for stage in campaign(study, this.plan, this.loss):
+        if stage.outcome is not None:
+            return stage.outcome
+        if stage.tunes and any(this.loss(run.digest) is None for plan in stage.plans for run in plan.runs):
+            break
+    return None
 
 
 def _without_tuning(study: Study) -> Study:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -43,6 +44,14 @@ class Ending:
     bits_per_byte: float | None = None
 
 
+def _initial_model(store: Store, identity: dict[str, Any]) -> zoo.Decoder:
+    """Initial values by the seed, or the weights of the trained run that this one starts from."""
+    spec, seed, start = zoo.parse(identity["model"]), identity["seed"], identity.get("start")
+    if start is None:
+        return zoo.build(spec, seed=seed)
+    return zoo.convert(zoo.open(store.model_dir(start["run"])), spec, start["pooling"], seed)
+
+
 class Session:
     """One run in this process: model, optimiser, data, and how far it has got.
 
@@ -66,17 +75,22 @@ class Session:
         self.steps: int = identity["steps"]
         self.spec = TrainSpec.model_validate(identity["train"])
         self.checkpoint_seconds, self.stop = checkpoint_seconds, stop
-        self.model = zoo.build(zoo.parse(identity["model"]), seed=self.seed).to(numerics.device)
+        self.model = _initial_model(store, identity).to(numerics.device)
         self.optimizer = adamw(self.model, zoo.roles(self.model), self.spec)
         self.loss = torch.compile(self.model.loss) if self.spec.compile else self.model.loss
         self._began = self._saved = time.perf_counter()
         self.place = load_state(store, self.digest, self.model, self.optimizer)
+        if "start" in identity and self.place.start_loss is None:
+            # It starts below where it may pass through, so divergence is to end above knowing nothing.
+            self.place.start_loss = self.place.start_validation_loss = math.log(self.model.spec.vocab_size)
         self._wall_seconds_before = self.place.wall_seconds
 
     def run(self) -> Ending:
         """Train what is missing. Raises Interrupted."""
         if self.place.step == 0:
-            self.place.start_validation_loss = self._validate()
+            started = self._validate()
+            if self.place.start_validation_loss is None:
+                self.place.start_validation_loss = started
         warmup = warmup_steps(self.steps, self.spec)
         watch = Watch(warmup, self.place.start_loss, self.place.steps_above_start)
         for step in self._train():

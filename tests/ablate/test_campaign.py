@@ -150,3 +150,33 @@ def test_no_more_seeds_than_the_cap_and_none_when_all_is_settled(tmp_path: Path)
     assert len(stages) == len(outcome.looks) and len(outcome.plan.arms[1].runs) == 3
     settled, _ = gone_through(tmp_path, text, lambda _: 1.0, [[]])
     assert len(settled) == 1
+
+
+START = STUDY.replace("double: {", "more: {train.lr: 1e-4, start: {arm: post, fraction: 0.1}, ")
+
+
+def test_what_an_arm_starts_from_is_trained_first(tmp_path: Path) -> None:
+    stages, outcome = gone_through(tmp_path, START.replace("double", "post"), lambda _: 1.0)
+    assert [[run.arm for run in stage.plans[0].runs] for stage in stages] == [
+        ["post", "post"],
+        ["pre", "post", "more"] * 2,
+    ]
+    _, post, more = outcome.plan.arms
+    assert (post.steps, more.steps) == (100, 10)
+    assert [run.identity["start"]["run"] for run in more.runs] == [run.digest for run in post.runs]
+
+
+def test_a_run_is_another_when_it_starts_from_another(tmp_path: Path) -> None:
+    text = START.replace("double", "post")
+    _, plain = gone_through(tmp_path, text, lambda _: 1.0)
+    _, first = gone_through(tmp_path, text.replace("fraction: 0.1", "fraction: 0.1, pooling: first"), lambda _: 1.0)
+    _, longer = gone_through(tmp_path, text.replace("tokens: 800", "tokens: 880"), lambda _: 1.0)
+    digests = [{run.digest for run in each.plan.arms[2].runs} for each in (plain, first, longer)]
+    assert len(set().union(*digests)) == 6
+    assert all(run.identity["digest"] == run.digest for run in plain.plan.runs)
+
+
+def test_a_source_has_the_seeds_of_what_starts_from_it(tmp_path: Path) -> None:
+    text = START.replace("double", "post").replace("seeds: 2", "seeds: {start: 2, cap: 3}")
+    _, outcome = gone_through(tmp_path, text, lambda _: 1.0, [["more"]])
+    assert [len(arm.runs) for arm in outcome.plan.arms] == [3, 3, 3]

@@ -207,6 +207,20 @@ CASES |= {
     "one size": (HEAD + "ladder:\n  @s: {base.d_model: 16}\n", "ladder: one size is no ladder"),
     "ladder kind": (HEAD + "ladder: @3\n", "ladder: must be a map, not 3"),
     "dotted ladder": (HEAD + "@ladder.s.base.d_model: 16\n", "is written in the file or in a scale, as a map of maps"),
+    "start of nothing": (arm("{start: {arm: @prre}}"), "arms.x.start.arm: there is no such arm (did you mean 'pre'?)"),
+    "start key": (arm("{start: {arm: pre, @poling: mean}}"), "did you mean 'pooling'?"),
+    "start of a chain": (
+        arm("{start: {arm: pre}}").replace("budget:", "  y: {train.lr: 1e-3, start: {arm: @x}}\nbudget:"),
+        "arms.y.start.arm: x starts from another arm itself",
+    ),
+    "start in another shape": (
+        arm("@{block.ffn.d_ff: 8, start: {arm: pre}}"),
+        "arms.x: cannot start from pre: blocks.0.ffn.gate.weight has the shape",
+    ),
+    "start and tune": (
+        arm("{train.batch: 4, start: @{arm: pre}}") + "tune: {space: {train.lr: [1e-3]}}\n",
+        "arms.x.start: an arm that starts from another cannot be tuned",
+    ),
     "seeds word": (HEAD + "seeds: @autoo\n", "or auto, not 'autoo'"),
     "seeds cap": (HEAD + "seeds: @{start: 5, cap: 3}\n", "seeds: cap (3) is below start (5)"),
     "seeds key": (HEAD + "seeds: {@star: 5}\n", "seeds.star: unknown key (did you mean 'start'?)"),
