@@ -19,7 +19,7 @@ TOLERANCE = 0.005
 """Parameters that differ by at most this share are matched."""
 LARGEST = 2**24
 """No knob is turned further."""
-REFUSALS = 4096
+REFUSALS = 1024
 """After so many values in a row that a model refuses, no further one is expected to be legal."""
 
 Count = Callable[[int], int | None]
@@ -40,7 +40,7 @@ Clock = Callable[[Sequence[Workload]], Sequence[float]]
 
 
 class MatchError(ValueError):
-    """No value of the knob matches the parameters. The text says why."""
+    """No value of a knob matches the parameters. The text says why, of the knob."""
 
 
 def step_times(budget: Budget, work: Sequence[Workload], clock: Clock | None) -> Sequence[float | None]:
@@ -77,32 +77,26 @@ def solve(spec: ModelSpec, target: int, match: ParameterMatch) -> tuple[ModelSpe
             nearest value misses by more than `TOLERANCE`.
     """
 
+    refusals: dict[int, str] = {}
+
     @cache
     def count(value: int) -> int | None:
         try:
             return parameters(cost(spec.edit({match.knob: value})), match)
-        except SpecError:
+        except SpecError as error:
+            refusals[value] = error.reason if error.path == match.knob else str(error)
             return None
 
     value = nearest(count, target, match.step)
     if value is None:
-        raise MatchError(f"accepts no whole number ({_refusal(spec, match)})")
-    found, own = count(value), parameters(cost(spec), match)
-    assert found is not None  # `nearest` returns legal values
-    if abs(own - target) <= abs(found - target):
-        return spec, {}
-    if abs(found - target) > TOLERANCE * target:
+        raise MatchError(refusals[match.step])
+    solved = spec.edit({match.knob: value})
+    found, own = (parameters(cost(each), match) for each in (solved, spec))
+    kept = abs(own - target) <= abs(found - target)
+    if abs((own if kept else found) - target) > TOLERANCE * target:
         miss = 100 * (found / target - 1)
         raise MatchError(f"cannot give {target:,} parameters: the nearest, {value}, gives {found:,} ({miss:+.1f} %)")
-    return spec.edit({match.knob: value}), {match.knob: value}
-
-
-def _refusal(spec: ModelSpec, match: ParameterMatch) -> str:
-    try:
-        spec.edit({match.knob: match.step})
-    except SpecError as error:
-        return str(error)
-    raise AssertionError("a value that was refused is now legal")
+    return (spec, {}) if kept else (solved, {match.knob: value})
 
 
 def nearest(count: Count, target: int, step: int = 1) -> int | None:
@@ -111,7 +105,7 @@ def nearest(count: Count, target: int, step: int = 1) -> int | None:
     The count has to rise, or to fall, with the value throughout: a doubling finds an upper end, a bisection the place.
 
     Raises:
-        MatchError: the count is the same everywhere.
+        MatchError: several values are legal, and the count is the same for all.
     """
 
     def legal(values: Iterable[int]) -> int | None:

@@ -11,7 +11,6 @@ from ablate.sections import ParameterMatch
 from ablate.study import Study, StudyError
 from zoo.costs import cost
 from zoo.edits import flatten
-from zoo.errors import SpecError
 from zoo.spec import ModelSpec
 
 SETTING = "budget.parameters"
@@ -38,7 +37,6 @@ def match_parameters(study: Study, specs: Sequence[ModelSpec]) -> list[Matched]:
     arms = list(zip(study.arms, specs, strict=True))
     if match is None:
         return [Matched(arm, spec, {}) for arm, spec in arms]
-    _refuse_missing(study, match.knob, arms)
     target = parameters(cost(specs[0]), match)
     matched = [Matched(study.arms[0], specs[0], {})]
     for arm, spec in arms[1:]:
@@ -46,26 +44,9 @@ def match_parameters(study: Study, specs: Sequence[ModelSpec]) -> list[Matched]:
         try:
             matched.append(Matched(arm, *solve(spec, target, match)))
         except MatchError as error:
-            raise study.error(SETTING, f"{match.knob} {error} (in arm {arm.name})") from error
+            raise study.error(SETTING, f"{match.knob}: {error} (in arm {arm.name})") from error
     _refuse_twins(study, match, matched)
     return matched
-
-
-def _refuse_missing(study: Study, knob: str, arms: Sequence[tuple[Arm, ModelSpec]]) -> None:
-    missing = {arm.name: reason for arm, spec in arms if (reason := _unknown(spec, knob))}
-    if study.baseline in missing:
-        raise study.error(SETTING, missing[study.baseline])
-    for name, reason in missing.items():
-        raise study.error(SETTING, f"arm {name} has no such setting ({reason})")
-
-
-def _unknown(spec: ModelSpec, knob: str) -> str | None:
-    """Why the model has no such setting, or None where it has it."""
-    try:
-        spec.edit({knob: 1})
-    except SpecError as error:
-        return str(error) if error.reason.startswith("unknown key") else None
-    return None
 
 
 def _refuse_own(study: Study, knob: str, arm: Arm) -> None:

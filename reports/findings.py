@@ -51,21 +51,29 @@ class Score:
 
 @dataclass(frozen=True)
 class Budget:
-    """What one run of an arm was planned to use; `train_seconds` is what it took."""
+    """What one run of an arm was planned to use.
+
+    `train_seconds` is what it took, `allowed_seconds` what it was given where the budget is in seconds.
+    """
 
     tokens: int
     steps: int
     flops: float
     parameters: int
     train_seconds: float | None
+    allowed_seconds: float | None
 
 
 @dataclass(frozen=True)
 class ArmSummary:
-    """One arm over its finished seeds. `comparison` is None for the baseline."""
+    """One arm over its finished seeds. `comparison` is None for the baseline.
+
+    `matching` are the edits that gave it the baseline's parameters, beside its own `edits`.
+    """
 
     name: str
     edits: tuple[tuple[str, str], ...]
+    matching: tuple[tuple[str, str], ...]
     seeds: tuple[int, ...]
     diverged: tuple[int, ...]
     missing: tuple[int, ...]
@@ -90,6 +98,7 @@ class ArmSummary:
         return {
             "name": self.name,
             "edits": {path: json.loads(value) for path, value in self.edits},
+            "matching": {path: json.loads(value) for path, value in self.matching},
             "seeds": list(self.seeds),
             "loss": _mean(loss),
             "loss_interval": [loss.low, loss.high] if loss is not None and bounded else None,

@@ -9,7 +9,7 @@ from reports.findings import ArmSummary, Comparison, StudySummary
 from reports.statistics import ALPHA, Estimate
 
 NONE = "–"
-MATCHED = {"flops": "FLOPs", "parameters": "parameters", "tokens": "tokens", "seconds": "seconds"}
+MATCHED = {"flops": "FLOPs", "seconds": "training time"}
 
 
 def decimals(scale: float | None, most: int = 4) -> int:
@@ -127,7 +127,7 @@ def difference(comparison: Comparison) -> str:
 
 
 def matched(summary: StudySummary) -> str:
-    return f"at equal {MATCHED.get(summary.matched, summary.matched)}"
+    return f"at equal {' and '.join(MATCHED.get(part, part) for part in summary.matched.split(' and '))}"
 
 
 def sentence(summary: StudySummary, arm: ArmSummary) -> str:
