@@ -14,6 +14,7 @@ from ablate.problems import Problem, StudyError
 from ablate.sections import StartSpec, StudySections
 from ablate.space import TuneSpec
 from ablate.training.spec import TrainSpec
+from zoo.axis import Spec
 from zoo.conversion import check_conversion
 from zoo.edits import expand, merge
 from zoo.errors import SpecError, did_you_mean
@@ -22,7 +23,7 @@ from zoo.spec import ModelSpec
 
 TRAIN = "train"
 START = "start"
-SECTIONS = {TRAIN: TrainSpec, START: StartSpec}
+SECTIONS: dict[str, type[Spec]] = {TRAIN: TrainSpec, START: StartSpec}
 """What an arm edits beside its model."""
 TUNED = 2_000_000
 """Later than every layer of the file and than grids: tuning edits what an arm is."""

@@ -24,7 +24,7 @@ def study_document(outcome: Outcome, created: datetime | None = None) -> dict[st
         "source": study.text,
         "baseline": study.baseline,
         "budget": study.budget.model_dump(exclude_none=True),
-        "matched": study.budget.kind,
+        "matched": study.budget.matched,
         "margin": study.sections.margin,
         "created": (created or datetime.now(UTC)).isoformat(timespec="seconds"),
         "arms": [_arm_document(arm) for arm in plan.arms],
@@ -69,12 +69,14 @@ def _costs(arm: ArmPlan) -> dict[str, Any]:
         "name": arm.name,
         "edits": arm.edits,
         "tuned": arm.tuned,
+        "matching": arm.matching,
         "parameters": arm.parameters,
         "parameters_embedding": arm.parameters_embedding,
         "flops_per_token": arm.flops_per_token,
         "tokens": arm.tokens,
         "steps": arm.steps,
         "kv_bytes_per_token": arm.kv_bytes_per_token,
+        "seconds": arm.seconds,
     }
 
 
@@ -84,15 +86,17 @@ def plan_json(
     """The document of `ablate plan --json`; `runs` are those of all sizes of a ladder, `arms` those of the largest.
 
     `estimated_seconds` is the training time of one run at a share `utilisation` of the device's matmul peak; null where
-    `flops_per_second` is not given.
+    `flops_per_second` is not given. Where the time of a step was measured it is that time, and `seconds` says it too.
     """
 
-    def seconds(arm: ArmPlan) -> float | None:
-        return None if flops_per_second is None else arm.estimated_seconds(flops_per_second, utilisation)
-
     def planned(arm: ArmPlan) -> dict[str, Any]:
-        budget = {"flops": arm.flops, "estimated_seconds": seconds(arm), "matched": arm.matched, "differs": arm.differs}
-        return {**_costs(arm), **budget}
+        return {
+            **_costs(arm),
+            "flops": arm.flops,
+            "estimated_seconds": _seconds(arm, flops_per_second, utilisation),
+            "matched": arm.matched,
+            "differs": arm.differs,
+        }
 
     study = outcome.plan.study
     return {
@@ -114,14 +118,23 @@ def plan_json(
     }
 
 
+def _seconds(arm: ArmPlan, flops_per_second: float | None, utilisation: float) -> float | None:
+    return arm.seconds if flops_per_second is None else arm.estimated_seconds(flops_per_second, utilisation)
+
+
 def plan_rows(
     plan: Plan, flops_per_second: float | None = None, utilisation: float = UTILISATION
 ) -> list[tuple[str, ...]]:
-    """The same as text, a header first: one row per arm, differences from the baseline in per cent."""
-    header = ("arm", "parameters", "embedding", "FLOP/token", "steps", "tokens", "KV bytes/token", "seconds/run")
-    rows: list[tuple[str, ...]] = [header]
+    """The same as text, a header first: one row per arm, differences from the baseline in per cent.
+
+    What matching edited has a column of its own where it edited something.
+    """
+    columns = ["arm", "parameters", "embedding", "FLOP/token", "steps", "tokens", "FLOPs", "KV bytes/token"]
+    solved = ["solved to match"] * any(arm.matching for arm in plan.arms)
+    rows = [(*columns, "seconds/run", *solved)]
     for arm in plan.arms:
-        estimate = "" if flops_per_second is None else f"{arm.estimated_seconds(flops_per_second, utilisation):,.0f}"
+        estimate = _seconds(arm, flops_per_second, utilisation)
+        edits = ", ".join(f"{path}={value}" for path, value in arm.matching.items())
         rows.append(
             (
                 arm.name,
@@ -130,11 +143,18 @@ def plan_rows(
                 f"{arm.flops_per_token:,.0f}",
                 f"{arm.steps:,}",
                 f"{arm.tokens:,}{_percent(arm.differs['tokens'])}",
+                f"{arm.flops:.3g}{_percent(arm.differs['flops'])}",
                 f"{arm.kv_bytes_per_token:,.0f}",
-                estimate,
+                "" if estimate is None else f"{estimate:,.0f}{_percent(arm.differs.get('seconds', 0.0))}",
+                *([edits] * len(solved)),
             )
         )
     return rows
+
+
+def matched_line(plan: Plan) -> str:
+    """`Matched: flops and parameters. In brackets: the difference from pre.`"""
+    return f"Matched: {plan.study.budget.matched}. In brackets: the difference from {plan.study.baseline}."
 
 
 def _percent(difference: float) -> str:

@@ -44,7 +44,7 @@ def _edit(path: str, index: int, value: Any) -> Edit:
 
 
 def _cell(
-    builder: ArmBuilder, arm: Arm, own: list[Edit], combination: Sequence[Edit], found: Mapping[tuple[str, str], Arm]
+    builder: ArmBuilder, arm: Arm, own: list[Edit], combination: Sequence[Edit], found: Mapping[tuple[str, ...], Arm]
 ) -> Arm:
     """One cell. Raises StudyError where it cannot be built or is the same as one before it."""
     whole = builder.build(arm.name, [*own, *combination], arm.target)
@@ -62,7 +62,7 @@ def _cell(
 
 def _twins(builder: ArmBuilder, base: Arm, axis: Sequence[Edit]) -> Iterator[Problem]:
     """Values of one axis that spell the same model and training."""
-    found: dict[tuple[str, str], Edit] = {}
+    found: dict[tuple[str, ...], Edit] = {}
     for edit in axis:
         try:
             identity = builder.build(base.name, [edit], base.target).identity

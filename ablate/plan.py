@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,10 @@ from typing import Any
 from pydantic import BaseModel
 
 from ablate.arms import Arm
+from ablate.budgets import Clock, Workload, price_of_step, step_times
 from ablate.data import DataError, DataIdentity, identify
 from ablate.data.sources import DataSource
+from ablate.matching import Matched, match_parameters
 from ablate.study import Study
 from ablate.training.spec import TrainSpec
 from evals.known import SHIPPED, content_of_own, located, unknown_tasks
@@ -52,10 +54,14 @@ class ArmPlan:
     """Context and declared cache bytes there, batch 1, in the training dtype."""
     matched: str
     differs: dict[str, float]
-    """By how much per cent tokens, FLOPs and parameters exceed the baseline's."""
+    """By how much per cent tokens, FLOPs and parameters exceed the baseline's, and seconds where they are known."""
     runs: tuple[RunPlan, ...]
-    tuned: dict[str, Any]
+    tuned: dict[str, Any] = field(default_factory=dict)
     """Settings that tuning chose, by path."""
+    matching: dict[str, int] = field(default_factory=dict)
+    """The edit that matched the parameters, beside the arm's own `edits`."""
+    seconds_per_step: float | None = None
+    """As measured, where the budget is in seconds."""
 
     @property
     def tokens(self) -> int:
@@ -83,9 +89,14 @@ class ArmPlan:
         """Cache bytes at the training context, over its tokens: windows shorter than it make this less."""
         return dict(self.cache_bytes)[self.train.context] / self.train.context
 
+    @property
+    def seconds(self) -> float | None:
+        """Training time of one run, by the measured time of a step."""
+        return None if self.seconds_per_step is None else self.steps * self.seconds_per_step
+
     def estimated_seconds(self, flops_per_second: float, utilisation: float = UTILISATION) -> float:
-        """Training time of one run on a device with this matmul peak."""
-        return self.flops / (flops_per_second * utilisation)
+        """Training time of one run on a device with this matmul peak, unless it is known."""
+        return self.seconds or self.flops / (flops_per_second * utilisation)
 
 
 @dataclass(frozen=True)
@@ -135,7 +146,12 @@ def request_digest(spec: BaseModel) -> str:
 
 
 def make_plan(
-    study: Study, device: str = "cpu", *, matmul: str | None = None, data: DataIdentity | None = None
+    study: Study,
+    device: str = "cpu",
+    *,
+    matmul: str | None = None,
+    data: DataIdentity | None = None,
+    clock: Clock | None = None,
 ) -> Plan:
     """The plan of a study.
 
@@ -143,19 +159,25 @@ def make_plan(
         device: "cpu" or "cuda".
         matmul: float32 matmul precision, part of a run's identity. None: "high" on CUDA, "medium" on a CPU.
         data: the corpus's identity, where it is known; otherwise the corpus is read and hashed.
+        clock: where step times come from (see `ablate.calibration`); asked only when the budget is in seconds.
 
     Raises:
-        StudyError: the corpus cannot be read, or the budget or the context does not fit.
+        StudyError: the corpus cannot be read, the budget or the context does not fit, or parameters cannot be matched.
     """
     identity = data or _identify(study)
     _check_context(study)
     evals = _evals(study)
     matmul = matmul or ("high" if device == "cuda" else "medium")
+    specs = [_with_vocabulary(study, arm, identity) for arm in study.arms]
+    matched = match_parameters(study, specs)
+    work = [
+        Workload(each.spec, each.arm.train, {"device": device, "dtype": each.arm.train.dtype, "matmul": matmul})
+        for each in matched
+    ]
+    times = step_times(study.budget, work, clock)
     arms: list[ArmPlan] = []
-    for arm in study.arms:
-        spec = _with_vocabulary(study, arm, identity)
-        numerics = {"device": device, "dtype": arm.train.dtype, "matmul": matmul}
-        arms.append(_plan_arm(study, arm, spec, identity, numerics, arms[0] if arms else None))
+    for each, workload, seconds in zip(matched, work, times, strict=True):
+        arms.append(_plan_arm(study, each, workload, identity, seconds, arms[0] if arms else None))
     arms = [_started(arm, planned, arms) for arm, planned in zip(study.arms, arms, strict=True)]
     return Plan(study, tuple(arms), study.measure, evals, study.data, identity)
 
@@ -200,19 +222,21 @@ def _with_vocabulary(study: Study, arm: Arm, data: DataIdentity) -> ModelSpec:
 
 def _plan_arm(
     study: Study,
-    arm: Arm,
-    spec: ModelSpec,
+    matched: Matched,
+    workload: Workload,
     data: DataIdentity,
-    numerics: dict[str, str],
+    seconds_per_step: float | None,
     baseline: ArmPlan | None,
 ) -> ArmPlan:
+    arm, spec = matched.arm, matched.spec
     costs = cost(spec, arm.train.context)
-    steps = _steps(_budgeted(study, arm), arm, costs)
+    steps = _steps(_budgeted(study, arm), arm, costs, seconds_per_step)
     tokens = steps * arm.train.batch * arm.train.context
     spent = {"tokens": tokens, "flops": tokens * costs.flops_per_token, "parameters": costs.params}
-    runs = tuple(
-        _run(arm, spec, steps, data, numerics, seed) for seed in (study.seeds if arm.seeds is None else arm.seeds)
-    )
+    if seconds_per_step is not None:
+        spent["seconds"] = steps * seconds_per_step
+    seeds = study.seeds if arm.seeds is None else arm.seeds
+    runs = tuple(_run(arm, spec, steps, data, workload.numerics, seed) for seed in seeds)
     return ArmPlan(
         name=arm.name,
         edits=arm.edits,
@@ -221,10 +245,12 @@ def _plan_arm(
         steps=steps,
         cost=costs,
         cache_bytes=_cache_bytes(study, arm, costs),
-        matched=study.budget.kind,
+        matched=study.budget.matched,
         differs=_differs(spent, baseline),
         runs=runs,
         tuned=arm.tuned,
+        matching=matched.matching,
+        seconds_per_step=seconds_per_step,
     )
 
 
@@ -251,13 +277,10 @@ def _starting(run: RunPlan, start: dict[str, str]) -> RunPlan:
     return replace(run, digest=digest, identity={**run.identity, "digest": digest, "start": start})
 
 
-def _steps(study: Study, arm: Arm, costs: Cost) -> int:
+def _steps(study: Study, arm: Arm, costs: Cost, seconds_per_step: float | None) -> int:
     """How many steps the budget pays for, to the nearest one."""
-    tokens_per_step = arm.train.batch * arm.train.context
-    kind = study.budget.kind
-    budget = study.budget.flops if kind == "flops" else study.budget.tokens
-    per_step = tokens_per_step * (costs.flops_per_token if kind == "flops" else 1)
-    assert budget is not None  # Budget has exactly one
+    kind, budget = study.budget.kind, study.budget.amount
+    per_step = price_of_step(kind, arm.train, costs.flops_per_token, seconds_per_step)
     if budget < per_step:
         reason = f"{budget:.3g} {kind} are less than one step of arm {arm.name} ({per_step:.3g})"
         raise study.error(f"budget.{kind}", reason)
@@ -267,7 +290,7 @@ def _steps(study: Study, arm: Arm, costs: Cost) -> int:
 def _differs(spent: Mapping[str, float], baseline: ArmPlan | None) -> dict[str, float]:
     if baseline is None:
         return dict.fromkeys(spent, 0.0)
-    base = {"tokens": baseline.tokens, "flops": baseline.flops, "parameters": baseline.parameters}
+    base = {key: getattr(baseline, key) for key in spent}
     return {key: 100 * (value / base[key] - 1) for key, value in spent.items()}
 
 

@@ -30,7 +30,8 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_+-]{0,39}")
 
 LARGEST_SEED = 2**63 - 1
 
-LATER = ("parameters", "seconds")
+SPENDABLE = ("flops", "tokens", "seconds")
+"""What a budget can be given in."""
 
 
 def _seeds(value: Any) -> tuple[int, ...]:
@@ -95,37 +96,70 @@ Seeds = Annotated[
 ]
 
 
+def _long(value: Any) -> Any:
+    """A setting's path alone is a knob with nothing else said of it."""
+    return {"knob": value} if isinstance(value, str) else value
+
+
+class ParameterMatch(Spec):
+    """How an arm gets the baseline's number of parameters: by another value of one setting of its model."""
+
+    knob: Annotated[str, Field(min_length=1)]
+    """The setting, by its path: `block.ffn.d_ff`."""
+    step: PositiveInt = 1
+    """Its legal values are the multiples of this that the model accepts."""
+    count: Literal["total", "non_embedding"] = "total"
+    """Which parameters are counted; `non_embedding` leaves out the tables of tokens and positions."""
+
+    @model_validator(mode="after")
+    def _not_the_vocabulary(self) -> Self:
+        if self.knob == "vocab_size":
+            raise ValueError("the vocabulary follows from the data: name another setting")
+        return self
+
+
 class Budget(Spec):
-    """What every arm may spend on training: exactly one of these."""
+    """What every arm may spend on training: exactly one of flops, tokens and seconds; parameters may go with it."""
 
     flops: PositiveFloat | None = None
     """Training FLOPs (forward and backward), counted per arm."""
     tokens: Annotated[PositiveInt, BeforeValidator(_whole)] | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _available(cls, data: Any) -> Any:
-        for kind in LATER:
-            if isinstance(data, Mapping) and kind in data:
-                raise ValueError(f"budgets in {kind} are not available yet: give flops or tokens")
-        return data
+    seconds: PositiveFloat | None = None
+    """Training time of one run on this device, reading the data included and validation not."""
+    parameters: Annotated[
+        ParameterMatch | None, BeforeValidator(_long, json_schema_input_type=str | ParameterMatch | None)
+    ] = None
+    """The setting that brings every arm to the baseline's parameters, by path."""
 
     @model_validator(mode="after")
     def _one(self) -> Self:
-        given = [name for name, value in self if value is not None]
+        given = [name for name in SPENDABLE if getattr(self, name) is not None]
         if len(given) != 1:
-            raise ValueError(f"needs one of flops and tokens, and has {' and '.join(given) or 'neither'}")
+            found = " and ".join(given) or ("parameters alone" if self.parameters else "none of them")
+            raise ValueError(f"needs one of {', '.join(SPENDABLE[:-1])} and {SPENDABLE[-1]}, and has {found}")
         return self
 
     def scaled(self, fraction: float) -> Budget:
         """A share of it."""
-        spent = {"flops": self.flops, "tokens": self.tokens}
-        return self.model_copy(update={name: fraction * value for name, value in spent.items() if value is not None})
+        return self.model_copy(update={self.kind: fraction * self.amount})
 
     @property
     def kind(self) -> str:
-        """What is the same in every arm: `flops` or `tokens`."""
-        return "flops" if self.flops is not None else "tokens"
+        """What is spent: `flops`, `tokens` or `seconds`."""
+        return next(name for name in SPENDABLE if getattr(self, name) is not None)
+
+    @property
+    def amount(self) -> float:
+        """How much of it."""
+        amount: float = getattr(self, self.kind)
+        return amount
+
+    @property
+    def matched(self) -> str:
+        """What is the same in every arm: `flops`, or `flops and parameters`."""
+        if self.parameters is None:
+            return self.kind
+        return f"{self.kind} and {'non-embedding ' * (self.parameters.count == 'non_embedding')}parameters"
 
 
 class StartSpec(Spec):

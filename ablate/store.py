@@ -1,4 +1,4 @@
-"""Every path and every write of a store of runs, studies and corpora (docs/architecture.md).
+"""Every path and every write of a store of runs, studies, corpora and step times (docs/architecture.md).
 
 A document appears whole or not at all: it is written to a temporary file in the same folder,
 flushed to the disk and renamed. Metrics are appended line by line; a last line that a kill tore is
@@ -103,6 +103,9 @@ class Store:
     def data_dir(self) -> Path:
         return self.root / "data"
 
+    def calibration_path(self, digest: str) -> Path:
+        return self.root / "calibration" / f"{_checked(digest)}.json"
+
     # Listings
 
     def runs(self) -> list[str]:
@@ -149,6 +152,9 @@ class Store:
 
     def read_study(self, name: str, scale: str) -> Document | None:
         return read_json(self.study_path(name, scale))
+
+    def read_calibration(self, digest: str) -> Document | None:
+        return _owned(read_json(self.calibration_path(digest)), digest)
 
     def write_json(self, path: Path, document: Mapping[str, Any]) -> None:
         """Write one strict JSON document; NaN, infinities and foreign types raise StoreError."""
@@ -312,12 +318,12 @@ def _refuse(constant: str) -> None:
 
 def _owned(document: Document | None, digest: str) -> Document | None:
     if document is not None and document.get("digest") != digest:
-        raise StoreError(f"run {digest} holds a document of run {document.get('digest')!r}")
+        raise StoreError(f"{digest} holds a document of {document.get('digest')!r}")
     return document
 
 
 def _checked(digest: str) -> str:
-    if not re.fullmatch(r"[0-9A-Za-z_]+(-[0-9A-Za-z_]+)*", digest) or digest in {"studies", "data"}:
+    if not re.fullmatch(r"[0-9A-Za-z_]+(-[0-9A-Za-z_]+)*", digest) or digest in {"studies", "data", "calibration"}:
         raise StoreError(f"{digest!r} cannot be a digest")
     return digest
 

@@ -87,7 +87,9 @@ def _arm(
     diverged = tuple(runs.filter(status="diverged")["seed"])
     return ArmSummary(
         name=name,
-        edits=tuple((path, json.dumps(value)) for path, value in arm["edits"].items()),
+        edits=_edits(arm["edits"]),
+        tuned=_edits(arm.get("tuned", {})),
+        matching=_edits(arm.get("matching", {})),
         seeds=tuple(finished["seed"]),
         diverged=diverged,
         missing=tuple(runs.filter(pl.col("status").is_in(["absent", "partial"]))["seed"]),
@@ -100,7 +102,7 @@ def _arm(
         cache_bytes=tuple((c["context"], c["bytes"]) for c in arm.get("cache_bytes", ())),
         parameters_embedding=arm["parameters_embedding"],
         flops_per_token=arm["flops_per_token"],
-        budget=_budget(arm, finished),
+        budget=_budget(data.study, arm, finished),
         scores=_scores(data, name),
         items=items,
         comparison=comparison,
@@ -120,7 +122,11 @@ def _over_seeds(runs: pl.DataFrame, column: str) -> Estimate | None:
     return estimate(runs[column].drop_nulls().to_list())
 
 
-def _budget(arm: dict[str, Any], finished: pl.DataFrame) -> Budget:
+def _edits(edits: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+    return tuple((path, json.dumps(value)) for path, value in edits.items())
+
+
+def _budget(study: dict[str, Any], arm: dict[str, Any], finished: pl.DataFrame) -> Budget:
     seconds = finished["train_seconds"].drop_nulls().to_list()
     return Budget(
         tokens=arm["tokens"],
@@ -128,6 +134,7 @@ def _budget(arm: dict[str, Any], finished: pl.DataFrame) -> Budget:
         flops=arm["tokens"] * arm["flops_per_token"],
         parameters=arm["parameters"],
         train_seconds=sum(seconds) / len(seconds) if seconds else None,
+        allowed_seconds=study["budget"].get("seconds"),
     )
 
 

@@ -40,7 +40,7 @@ def convert(source: Decoder, spec: ModelSpec, pooling: Pooling = "mean", seed: i
 
 
 def _pooled(theirs: Tensor, own: Tensor, kv_heads: int, pooling: Pooling) -> Tensor:
-    groups = theirs.unflatten(0, (kv_heads, len(theirs) // len(own), -1))
+    groups: Tensor = theirs.unflatten(0, (kv_heads, len(theirs) // len(own), -1))
     return (groups.mean(1) if pooling == "mean" else groups[:, 0]).flatten(0, 1)
 
 

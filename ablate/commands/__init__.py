@@ -34,6 +34,18 @@ def add_store(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--store", default="runs", metavar="DIR", help="the store (default: runs/)")
 
 
+def add_workers(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--workers", type=_positive, metavar="N", help="how many runs at once (default: all cores, or all GPUs)"
+    )
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number from 1")
+    return int(text)
+
+
 def add_json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON document on standard output")
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import argparse
 import math
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 
+from ablate.calibration import Calibration, CalibrationError
 from ablate.campaign import Outcome, Stages, campaign
 from ablate.cli import InputError
-from ablate.data import DataError, DataIdentity, identify
+from ablate.data import DataError, DataIdentity, identify, prepare
+from ablate.engines import EngineError, Options, load
 from ablate.numerics import enforce, pick_device
 from ablate.plan import Plan, make_plan
 from ablate.store import Store
@@ -25,9 +29,10 @@ class Asked:
     matmul: str
     data: DataIdentity
     store: Store
+    clock: Calibration | None
 
     def plan(self, study: Study) -> Plan:
-        return make_plan(study, self.device, matmul=self.matmul, data=self.data)
+        return make_plan(study, self.device, matmul=self.matmul, data=self.data, clock=self.clock)
 
     def stages(self) -> Stages:
         return campaign(self.study, self.plan, self.loss)
@@ -46,8 +51,9 @@ def asked(options: argparse.Namespace) -> Asked:
         study = load_study(options.study, options.scale, options.set)
         device = _device(options.device)
         numerics = enforce(device, study.train.dtype)
-        return Asked(study, device, numerics.matmul, _identify(study), Store(options.store))
-    except StudyError as error:
+        clock = _clock(options, study, device)
+        return Asked(study, device, numerics.matmul, _identify(study), Store(options.store), clock)
+    except (StudyError, EngineError) as error:
         raise InputError(str(error)) from error
 
 
@@ -56,6 +62,22 @@ def _identify(study: Study) -> DataIdentity:
         return identify(study.data, study.folder)
     except DataError as error:
         raise study.error("data", str(error)) from error
+
+
+def _clock(options: argparse.Namespace, study: Study, device: str) -> Calibration | None:
+    """Where a budget in seconds has step times from: the store, or a measurement, which needs the corpus prepared."""
+    if all(size.budget.seconds is None for size in (*study.smaller, study)):
+        return None
+    store = Store(options.store)
+
+    def corpus() -> Path:
+        try:
+            return prepare(study.data, store.data_dir(), study.folder).directory
+        except DataError as error:
+            raise study.error("data", str(error)) from error
+
+    slots = load(options.engine, Options(device, options.workers)).slots
+    return Calibration(store, slots, corpus, say=lambda text: print(text, file=sys.stderr))
 
 
 def foreseen(this: Asked) -> tuple[Outcome, bool]:
@@ -68,7 +90,7 @@ def foreseen(this: Asked) -> tuple[Outcome, bool]:
         if found is not None:
             return found, True
         untuned = _outcome(this, _without_tuning(this.study))
-    except StudyError as error:
+    except (StudyError, CalibrationError) as error:
         raise InputError(str(error)) from error
     if untuned is None:
         raise RuntimeError("a study without tuning has no seeds")

@@ -104,6 +104,11 @@ class Session:
             self._save_when_due()
         return self._ending(self._final_reason())
 
+    def rehearse(self) -> Iterator[Step]:
+        """The run's training steps with nothing validated, logged or saved: for timing them."""
+        self.model.train()
+        return self._train()
+
     def _train(self) -> Iterator[Step]:
         return train(
             self.loss,

@@ -107,9 +107,36 @@ CASES = {
     ),
     "no preset": (HEAD.replace("{preset: small, ", "@{"), "base.preset: is missing"),
     "no budget": ("@" + HEAD.replace("budget: {flops: 1e12}\n", ""), "budget: is missing"),
-    "empty budget": (HEAD.replace("{flops: 1e12}", "@{}"), "budget: needs one of flops and tokens, and has neither"),
-    "two budgets": (HEAD.replace("{flops", "@{tokens: 1e6, flops"), "budget: needs one of flops and tokens"),
-    "budget in seconds": (HEAD.replace("{flops: 1e12}", "@{seconds: 60}"), "budgets in seconds are not available yet"),
+    "empty budget": (
+        HEAD.replace("{flops: 1e12}", "@{}"),
+        "budget: needs one of flops, tokens and seconds, and has none of them",
+    ),
+    "two budgets": (
+        HEAD.replace("{flops", "@{tokens: 1e6, flops"),
+        "budget: needs one of flops, tokens and seconds, and has flops and tokens",
+    ),
+    "parameters alone": (
+        HEAD.replace("{flops: 1e12}", "@{parameters: block.ffn.d_ff}"),
+        "budget: needs one of flops, tokens and seconds, and has parameters alone",
+    ),
+    "no time": (HEAD.replace("flops: 1e12", "seconds: @0"), "budget.seconds: must be greater than 0, not 0"),
+    "negative time": (HEAD.replace("flops: 1e12", "seconds: @-5"), "budget.seconds: must be greater than 0, not -5"),
+    "a step of no size": (
+        HEAD.replace("1e12}", "1e12, parameters: {knob: block.ffn.d_ff, step: @0}}"),
+        "budget.parameters.step: must be greater than 0, not 0",
+    ),
+    "an unknown count": (
+        HEAD.replace("1e12}", "1e12, parameters: {knob: block.ffn.d_ff, count: @totl}}"),
+        "budget.parameters.count: unknown count 'totl' (did you mean 'total'?)",
+    ),
+    "an unknown key beside the knob": (
+        HEAD.replace("1e12}", "1e12, parameters: {knob: block.ffn.d_ff, @stp: 8}}"),
+        "budget.parameters.stp: unknown key (did you mean 'step'?)",
+    ),
+    "the vocabulary as a knob": (
+        HEAD.replace("1e12}", "1e12, parameters: @vocab_size}"),
+        "budget.parameters: the vocabulary follows from the data",
+    ),
     "files without paths": (HEAD + "data: @{source: files}\n", "data.paths: is missing"),
     "no source": (HEAD + "data: @{tokenizer: bytes}\n", "data: needs the key source"),
     # values out of range
