@@ -16,12 +16,12 @@ ARMS = [Arm("base", [2.4, 2.5]), Arm("arm", [2.3, 2.4], edits={"block.ffn.d_ff":
 
 
 def summary_of(
-    root: Path, seconds: tuple[float, float] = (60.0, 60.0), arms: list[Arm] = ARMS, **changes: Any
+    root: Path, seconds: tuple[float, float] = (60.0, 60.0), of: list[Arm] = ARMS, **changes: Any
 ) -> StudySummary:
     """A summary of two arms whose second one trained for `seconds`; `changes` are of study.json."""
     took = {("arm", seed): {"train_seconds": each} for seed, each in enumerate(seconds)}
     base = {("base", seed): {"train_seconds": 60.0} for seed in (0, 1)}
-    study = StudyOf(arms, measured=False, results=took | base)
+    study = StudyOf(of, measured=False, results=took | base)
     folder = study.write(root)
     document = study.document() | changes
     Store(root).write_json(folder / "study.json", document)
@@ -42,15 +42,15 @@ def test_matched_budgets_are_named_together(tmp_path: Path) -> None:
 
 def test_each_part_of_what_is_matched_is_checked(tmp_path: Path) -> None:
     wide = [ARMS[0], Arm("arm", [2.3, 2.4], parameters=1_020_000)]
-    assert summary_of(tmp_path / "flops", arms=wide, matched="flops").warnings == ()
-    (warning,) = summary_of(tmp_path / "both", arms=wide, matched="flops and parameters").warnings
+    assert summary_of(tmp_path / "flops", of=wide, matched="flops").warnings == ()
+    (warning,) = summary_of(tmp_path / "both", of=wide, matched="flops and parameters").warnings
     assert warning == "arm: parameters differ from the baseline's by +2.0 %."
-    inside = summary_of(tmp_path / "inside", arms=wide, matched="flops and non-embedding parameters")
+    inside = summary_of(tmp_path / "inside", of=wide, matched="flops and non-embedding parameters")
     assert inside.warnings == ("arm: non-embedding parameters differ from the baseline's by +2.0 %.",)
 
 
 def test_what_matching_edited_stands_apart_from_the_arm_s_own_edits(tmp_path: Path) -> None:
-    summary = summary_of(tmp_path, arms=ARMS, **{"arms": with_matching(264), "matched": "flops and parameters"})
+    summary = summary_of(tmp_path, arms=with_matching(264), matched="flops and parameters")
     assert tables.edits_table(summary).rows == (
         ("base", "(none)", "", "the arm"),
         ("arm", "block.ffn.d_ff", '"8/3x"', "the arm"),
