@@ -16,6 +16,7 @@ from ablate.data import DataError, DataIdentity, identify
 from ablate.data.sources import DataSource
 from ablate.study import Study
 from ablate.training.spec import TrainSpec
+from ablate.training.transfer import refusal
 from evals.known import SHIPPED, content_of_own, located, unknown_tasks
 from evals.spec import EvalSpec, MeasureSpec
 from zoo.costs import Cost, cost
@@ -196,6 +197,9 @@ def _plan_arm(
     numerics: dict[str, str],
     baseline: ArmPlan | None,
 ) -> ArmPlan:
+    unjustified = refusal(spec, arm.train)
+    if unjustified is not None:
+        raise study.error("train.width_transfer", f"{unjustified} (in arm {arm.name})")
     costs = cost(spec, arm.train.context)
     steps = _steps(study, arm, costs)
     tokens = steps * arm.train.batch * arm.train.context
