@@ -14,9 +14,9 @@ from pydantic import BaseModel
 from ablate.arms import Arm
 from ablate.data import DataError, DataIdentity, identify
 from ablate.data.sources import DataSource
-from ablate.study import Study
+from ablate.study import Study, StudyError
 from ablate.training.spec import TrainSpec
-from ablate.training.transfer import refusal
+from ablate.training.transfer import refusals
 from evals.known import SHIPPED, content_of_own, located, unknown_tasks
 from evals.spec import EvalSpec, MeasureSpec
 from zoo.costs import Cost, cost
@@ -197,9 +197,7 @@ def _plan_arm(
     numerics: dict[str, str],
     baseline: ArmPlan | None,
 ) -> ArmPlan:
-    unjustified = refusal(spec, arm.train)
-    if unjustified is not None:
-        raise study.error("train.width_transfer", f"{unjustified} (in arm {arm.name})")
+    _check_width_transfer(study, arm, spec)
     costs = cost(spec, arm.train.context)
     steps = _steps(study, arm, costs)
     tokens = steps * arm.train.batch * arm.train.context
@@ -217,6 +215,12 @@ def _plan_arm(
         differs=_differs(spent, baseline),
         runs=runs,
     )
+
+
+def _check_width_transfer(study: Study, arm: Arm, spec: ModelSpec) -> None:
+    reasons = [f"{reason} (in arm {arm.name})" for reason in refusals(spec, arm.train)]
+    if reasons:
+        raise StudyError(study.origins.problem(("train", "width_transfer"), reason) for reason in reasons)
 
 
 def _steps(study: Study, arm: Arm, costs: Cost) -> int:

@@ -68,14 +68,14 @@ class WidthTransfer(Spec):
         return d_model / self.base_width
 
 
-def refusal(model: ModelSpec, train: TrainSpec) -> str | None:
-    """Why the rates of this training do not transfer to this model as written, or None where they do."""
+def refusals(model: ModelSpec, train: TrainSpec) -> list[str]:
+    """Why the rates of this training do not transfer to this model as written; nothing where they do."""
     if train.width_transfer is None:
-        return None
+        return []
     ratio = train.width_transfer.ratio(model.d_model)
-    names = dict.fromkeys(model.layer_names)
-    blocks = (reason for name in names for reason in _block_reasons(model.written(name), model.d_model))
-    return next((reason for found in (_training(train), _ends(model, ratio), blocks) for reason in found), None)
+    blocks = [model.written(name) for name in dict.fromkeys(model.layer_names)]
+    inside = (reason for block in blocks for reason in _block_reasons(block, model.d_model))
+    return list(dict.fromkeys([*_training(train), *_ends(model, ratio), *inside]))
 
 
 def _training(train: TrainSpec) -> Iterator[str]:
