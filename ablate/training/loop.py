@@ -28,7 +28,8 @@ class Batches(Protocol):
 
 @dataclass(frozen=True)
 class Step:
-    """One step. `loss` is in nats per token and was measured before the update; `seconds` counts training only."""
+    """One step. `loss` is in nats per token and was measured before the update; `seconds` counts training only; `lr` is
+    the schedule's, before the factors of the optimizer's groups."""
 
     step: int
     tokens: int

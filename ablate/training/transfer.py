@@ -26,7 +26,9 @@ SGD: updates follow the size of the gradient. The gradient of an entry of the st
 Θ(1/D) once it has moved, as is the tied table's times logit_scale). So ΔW·x = lr·(1/D)·(x·x) = Θ(lr): input and output
 keep lr; the table's gradient is √D·(1/D) and its effect √D times that: lr, tied too; the untied head changes logits by
 lr·(h·h) = lr·D: lr / n; a gain's or a bias's gradient is Θ(1/D): n·lr. Clipping by a global norm undoes this, since the
-norm of the head's gradient grows as √D: `grad_clip` must be null. The others ignore a constant factor on gradients.
+norm of the head's gradient grows as √D: `grad_clip` must be null. The others ignore a constant factor on gradients;
+that a clip which binds at some steps only binds at more of them in a wider model is not corrected for. Nor is AdamW's
+ε = 1e-8, which has to stay small against gradients of Θ(1/D).
 
 Weight decay: a step multiplies by 1 − lr·λ. The base width's lr·λ is kept at every width: a group whose rate is divided
 has its λ multiplied.

@@ -160,3 +160,33 @@ def test_what_the_argument_does_not_cover_is_refused(case):
 def test_what_it_covers_is_not(placement):
     tied = {"tie_embeddings": True, "logit_scale": 0.5}
     assert refusals(model_spec(128, **{"block.norm_placement": placement, **tied}), train_spec()) == []
+
+
+def final_loss(width: int, spec: TrainSpec) -> float:
+    """Mean of the last 15 of 60 training losses on a random source, of which a token says all about the next."""
+    table = torch.softmax(2.0 * torch.randn(64, 64, generator=torch.Generator().manual_seed(3)), -1)
+
+    def batch(step: int) -> torch.Tensor:
+        generator = torch.Generator().manual_seed(step)
+        columns = [torch.randint(64, (8, 1), generator=generator)]
+        for _ in range(32):
+            columns.append(torch.multinomial(table[columns[-1][:, 0]], 1, generator=generator))
+        return torch.cat(columns, 1)
+
+    model = zoo.build(model_spec(width))
+    optimizer = build_optimizer(model, zoo.roles(model), spec, width)
+    steps = train(model.loss, optimizer, batch, spec, 60, contextlib.nullcontext)
+    return float(np.mean([step.loss for step in steps][-15:]))
+
+
+@pytest.mark.slow
+def test_the_best_rate_of_a_narrow_model_is_the_best_of_a_wide_one():
+    """At four times the width the best of the standard rates is four times smaller; the transferred one stays."""
+    best = {}
+    for name, transfer, width in (("narrow", False, 32), ("standard", False, 128), ("transferred", True, 128)):
+        losses = {
+            lr: final_loss(width, train_spec(transfer=transfer, lr=lr, schedule="linear", final_lr=0.0, warmup=0.1))
+            for lr in (0.002, 0.008, 0.032, 0.128)
+        }
+        best[name] = min(losses, key=losses.__getitem__)
+    assert best == {"narrow": 0.032, "standard": 0.008, "transferred": 0.032}

@@ -44,16 +44,19 @@ class Muon(Optimizer):
 
     def build(self, trained: Sequence[Trained], lr: float) -> Updates:
         ours = [each for each in trained if self._takes(each)]
-        rest = [
-            replace(each, lr_factor=each.lr_factor * self.adamw_lr_ratio) for each in trained if not self._takes(each)
-        ]
+        ratio = self.adamw_lr_ratio
+        rest = [replace(each, lr_factor=each.lr_factor * ratio) for each in trained if not self._takes(each)]
         parts: list[Updates] = []
         if ours:
-            settings = {"momentum": self.momentum, "nesterov": self.nesterov, "adjust_lr_fn": self.adjust}
-            parts.append(torch.optim.Muon(groups(ours, lr), lr=lr, **settings))
+            parts.append(self._muon(ours, lr))
         if rest:
             parts.append(AdamW(betas=self.betas).build(rest, lr))
         return Combined(parts)
+
+    def _muon(self, trained: Sequence[Trained], lr: float) -> Updates:
+        return torch.optim.Muon(
+            groups(trained, lr), lr=lr, momentum=self.momentum, nesterov=self.nesterov, adjust_lr_fn=self.adjust
+        )
 
     @staticmethod
     def _takes(each: Trained) -> bool:
