@@ -17,8 +17,9 @@ from ablate.budgets import Clock, Workload, price_of_step, step_times
 from ablate.data import DataError, DataIdentity, identify
 from ablate.data.sources import DataSource
 from ablate.matching import Matched, match_parameters
-from ablate.study import Study
+from ablate.study import Study, StudyError
 from ablate.training.spec import TrainSpec
+from ablate.training.transfer import refusals
 from evals.known import SHIPPED, content_of_own, located, unknown_tasks
 from evals.spec import EvalSpec, MeasureSpec
 from zoo.costs import Cost, cost
@@ -229,6 +230,7 @@ def _plan_arm(
     baseline: ArmPlan | None,
 ) -> ArmPlan:
     arm, spec = matched.arm, matched.spec
+    _check_width_transfer(study, arm, spec)
     costs = cost(spec, arm.train.context)
     steps = _steps(_budgeted(study, arm), arm, costs, seconds_per_step)
     tokens = steps * arm.train.batch * arm.train.context
@@ -252,6 +254,12 @@ def _plan_arm(
         matching=matched.matching,
         seconds_per_step=seconds_per_step,
     )
+
+
+def _check_width_transfer(study: Study, arm: Arm, spec: ModelSpec) -> None:
+    reasons = [f"{reason} (in arm {arm.name})" for reason in refusals(spec, arm.train)]
+    if reasons:
+        raise StudyError(study.origins.problem(("train", "width_transfer"), reason) for reason in reasons)
 
 
 def _budgeted(study: Study, arm: Arm) -> Study:

@@ -30,6 +30,8 @@ from zoo.presets import preset
 
 __all__ = ["Arm", "Problem", "Study", "StudyError", "default_scale", "load_study"]
 
+DEFAULT_TRAIN = {"optimizer": {"kind": TrainSpec().optimizer.kind}}
+"""What edits such as `train.optimizer.momentum` merge into: the kind, without which no setting has a meaning."""
 REPLACED = ("budget", "grid", "seeds", "tune", "ladder")
 """Sections of which a later layer keeps nothing: a scale that budgets tokens has no budget in FLOPs."""
 
@@ -183,7 +185,7 @@ class _Reader:
 
     def _tree(self) -> dict[str, Any]:
         """The sections of all layers together, nested."""
-        tree: dict[str, Any] = {}
+        tree: dict[str, Any] = {TRAIN: DEFAULT_TRAIN}
         for layer in self.layers:
             for key, value in layer.nested.items():
                 old = _source_changed(tree.get(key), value) if key == "data" else tree.get(key)
@@ -265,7 +267,7 @@ class _Reader:
         try:
             TypeAdapter(TrainSpec).validate_python(train)
         except ValidationError:
-            return {}  # _sections reports it
+            return DEFAULT_TRAIN  # _sections reports it
         return dict(train)
 
     def _edits(self, root: Target) -> list[Any]:

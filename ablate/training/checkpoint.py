@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from ablate.store import Store, StoreError
+from ablate.training.optimizers import Updates
 
 
 @dataclass
@@ -25,7 +26,7 @@ class Place:
     validation_loss: float | None = None
 
 
-def save_state(store: Store, digest: str, place: Place, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+def save_state(store: Store, digest: str, place: Place, model: nn.Module, optimizer: Updates) -> None:
     """Write state.pt atomically."""
     state = {
         "place": asdict(place),
@@ -36,7 +37,7 @@ def save_state(store: Store, digest: str, place: Place, model: nn.Module, optimi
         torch.save(state, temporary)
 
 
-def load_state(store: Store, digest: str, model: nn.Module, optimizer: torch.optim.Optimizer) -> Place:
+def load_state(store: Store, digest: str, model: nn.Module, optimizer: Updates) -> Place:
     """Put the saved state, if there is one, into `model` and `optimizer`; drop the metrics written after it."""
     path = store.state_path(digest)
     if not path.exists():

@@ -12,6 +12,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
+from ablate.training.optimizers import Updates
 from ablate.training.schedule import learning_rate
 from ablate.training.spec import TrainSpec
 
@@ -27,7 +28,8 @@ class Batches(Protocol):
 
 @dataclass(frozen=True)
 class Step:
-    """One step. `loss` is in nats per token and was measured before the update; `seconds` counts training only."""
+    """One step. `loss` is in nats per token and was measured before the update; `seconds` counts training only; `lr` is
+    the schedule's, before the factors of the optimizer's groups."""
 
     step: int
     tokens: int
@@ -43,7 +45,7 @@ class Step:
 
 def train(
     loss: Loss,
-    optimizer: torch.optim.Optimizer,
+    optimizer: Updates,
     batches: Batches,
     spec: TrainSpec,
     steps: int,
@@ -68,14 +70,14 @@ def train(
         yield Step(step, step * tokens, seconds, values[0], lr, values[1], tokens / took)
 
 
-def _update(optimizer: torch.optim.Optimizer, lr: float, grad_clip: float | None) -> Tensor:
+def _update(optimizer: Updates, lr: float, grad_clip: float | None) -> Tensor:
     """One optimiser step; the global gradient norm before clipping."""
     parameters = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
     norm = nn.utils.get_total_norm([p.grad for p in parameters])
     if grad_clip is not None:
         nn.utils.clip_grads_with_norm_(parameters, grad_clip, norm)
     for group in optimizer.param_groups:
-        group["lr"] = lr
+        group["lr"] = lr * group["lr_factor"]
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
     return norm

@@ -20,7 +20,7 @@ from ablate.store import Store
 from ablate.training.checkpoint import Place, load_state, save_state
 from ablate.training.divergence import Watch, final_reason
 from ablate.training.loop import Step, bits_per_byte, train, validate
-from ablate.training.optim import adamw
+from ablate.training.optim import build_optimizer
 from ablate.training.schedule import warmup_steps
 from ablate.training.spec import TrainSpec
 
@@ -76,7 +76,8 @@ class Session:
         self.spec = TrainSpec.model_validate(identity["train"])
         self.checkpoint_seconds, self.stop = checkpoint_seconds, stop
         self.model = _initial_model(store, identity).to(numerics.device)
-        self.optimizer = adamw(self.model, zoo.roles(self.model), self.spec)
+        width = self.model.spec.d_model
+        self.optimizer = build_optimizer(self.model, zoo.roles(self.model), self.spec, width)
         self.loss = torch.compile(self.model.loss) if self.spec.compile else self.model.loss
         self._began = self._saved = time.perf_counter()
         self.place = load_state(store, self.digest, self.model, self.optimizer)

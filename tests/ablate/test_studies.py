@@ -82,6 +82,7 @@ NESTED = """question: Q?
 base: {preset: small, d_model: 64, block: {norm: layernorm, mixer.kv_heads: 2}}
 arms:
   post: {block.norm_placement: post, block.ffn: {kind: relu, d_ff: 4x}, train.lr: 1e-3}
+  m: {train.optimizer: {kind: muon, momentum: 0.9}, train: {weight_decay.embedding: 0, width_transfer.base_width: 64}}
   other: {blocks.x: {ffn: relu}, blocks.x.mixer.window: 3, block.mixer: {position: nope}}
 budget: {flops: 1e12}
 grid: {train.warmup: [0, 0.1]}
@@ -103,6 +104,9 @@ scales: {cpu: {base.n_layers: 3, base: {d_model: 32}, arms.post.block.norm: rmsn
         ("flops: 1e12", "flops: many"),
         ("seeds: [4]", "seeds: [4, 4]"),
         ("train.lr: 1e-3", "train.lr: fast"),
+        ("momentum: 0.9", "momentun: 0.9"),
+        ("kind: muon", "kind: moun"),
+        ("decay.embedding", "decay.embeding"),
         ("question", "qestion"),
     ],
 )

@@ -139,3 +139,16 @@ def test_a_grid_alone_is_a_study(load) -> None:  # type: ignore[no-untyped-def]
 def test_nested_and_dotted_grids_are_the_same(load) -> None:  # type: ignore[no-untyped-def]
     head = "question: Q?\nbase: {preset: small}\nbudget: {tokens: 1e6}\n"
     assert load(head + "grid: {train: {lr: [1e-3]}}\n").arms == load(head + "grid: {train.lr: [1e-3]}\n").arms
+
+
+def test_an_edit_of_the_optimizer_goes_into_its_kind_and_a_new_kind_keeps_none(load) -> None:  # type: ignore[no-untyped-def]
+    sets = ["train.optimizer=muon", "train.optimizer.momentum=0.8", "arms.post.train.optimizer.nesterov=false"]
+    study = load(STUDY, "cpu", *sets, "arms.slow.train.optimizer=sgd")
+    found = [arm.train.optimizer.model_dump() for arm in study.arms]
+    assert [each["kind"] for each in found] == ["muon", "muon", "sgd"]
+    assert [(each["momentum"], each["nesterov"]) for each in found] == [(0.8, True), (0.8, False), (0.9, False)]
+
+
+def test_the_default_optimizer_can_be_edited_without_its_name(load) -> None:  # type: ignore[no-untyped-def]
+    study = load(STUDY, "cpu", "arms.post.train.optimizer.betas=[0.8, 0.9]")
+    assert [arm.train.optimizer.betas for arm in study.arms] == [(0.9, 0.95), (0.8, 0.9), (0.9, 0.95)]

@@ -80,6 +80,33 @@ CASES = {
     "arm, train": (arm("{train: {@lrr: 1}}"), "arms.x.train.lrr: unknown key (did you mean 'lr'?)"),
     "scale": (HEAD + "scales: {cpu: {@base.d_modle: 32}}\n", "scales.cpu.base.d_modle: unknown key"),
     "scale not taken": (HEAD + "scales: {smoke: {@trian.lr: 1}}\n", "scales.smoke.trian.lr: unknown key"),
+    "role": (
+        HEAD + "train: {weight_decay: {@embeding: 0, embedding: 0, input: 0, output: 0, head: 0}}\n",
+        "train.weight_decay.embeding: unknown key (did you mean 'embedding'?)",
+    ),
+    "roles left out": (
+        HEAD + "train: {weight_decay: @{embedding: 0, input: 0.1}}\n",
+        "train.weight_decay: needs each of embedding, input, output, head; missing: output, head",
+    ),
+    # what the optimizer does not use
+    "optimizer": (HEAD + "train: {optimizer: @adamx}\n", "unknown kind 'adamx' (did you mean 'adamw'?)"),
+    "betas of sgd": (HEAD + "train: {optimizer: sgd, betas: @[0.9, 0.95]}\n", "train.betas: sgd has no betas"),
+    "momentum of adamw": (
+        HEAD + "train: {@optimizer.momentum: 0.9}\n",
+        "train.optimizer.momentum: unknown key (a setting of muon and sgd, not of adamw)",
+    ),
+    "momentum of an arm": (
+        arm("{train.optimizer: {kind: lion, @momentum: 0.9}}"),
+        "arms.x.train.optimizer.momentum: unknown key (a setting of muon and sgd, not of lion)",
+    ),
+    "typo in a kind's own": (
+        HEAD + "train: {optimizer: {kind: muon, @momentun: 0.9}}\n",
+        "train.optimizer.momentun: unknown key (did you mean 'momentum'?)",
+    ),
+    "betas twice": (
+        HEAD + "train: {betas: @[0.9, 0.9], optimizer.betas: [0.9, 0.8]}\n",
+        "train.betas: given twice (also as optimizer.betas)",
+    ),
     # wrong types, and the traps of YAML 1.1
     "lr: fast": (HEAD + "train: {lr: @fast}\n", "train.lr: must be a number, not 'fast'"),
     "lr as text": (HEAD + "train: {lr: @'1e-3'}\n", "train.lr: must be a number, not '1e-3'"),
@@ -152,6 +179,12 @@ CASES = {
     "no batch measured": (HEAD + "measure: {batches: @[]}\n", "measure.batches: needs at least one"),
     "no task": (HEAD + "evals: {tasks: @[]}\n", "evals.tasks: needs at least one"),
     "beta of 1": (HEAD + "train: {betas: [0.9, @1.0]}\n", "train.betas.1: must be less than 1, not 1.0"),
+    "one beta": (HEAD + "train: {betas: @[0.9]}\n", "train.betas: expected two numbers, found 1"),
+    "three betas": (
+        HEAD + "train: {optimizer: {kind: lion, betas: @[0.9, 0.9, 0.9]}}\n",
+        "train.optimizer.betas: expected two numbers, found 3",
+    ),
+    "negative weight decay": (HEAD + "train: {weight_decay: @-1}\n", "train.weight_decay: must be a number from 0"),
     "a negative seed": (HEAD + "seeds: @[-1]\n", "seeds: expected how many seeds"),
     # unknown names
     "preset": (HEAD.replace("small", "@smal"), "base.preset: unknown preset 'smal' (did you mean 'small'?)"),
@@ -330,6 +363,10 @@ def test_all_problems_come_in_one_pass_in_the_order_of_the_file(tmp_path: Path) 
 
 
 PLANNED = {
+    "width transfer": (
+        HEAD.replace("64,", "64, tie_embeddings: false,") + "train: {width_transfer.base_width: @32}\n",
+        "the heads must not widen with the model: give block.mixer.head_dim",
+    ),
     "less than one step": (HEAD.replace("1e12", "@1e6"), "budget.flops: 1e+06 flops are less than one step of arm pre"),
     "less than one step of tokens": (HEAD.replace("flops: 1e12", "tokens: @100"), "budget.tokens: 100 tokens are less"),
     "context past the validation": (
