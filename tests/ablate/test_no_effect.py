@@ -56,6 +56,7 @@ def test_pairing_narrows_the_interval_of_a_real_study(tmp_path: Path):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 def test_two_hundred_studies_without_an_effect_seldom_name_a_winner(tmp_path: Path):
     """At a true rate of 5 % or less, more winners than a one-sided binomial test at 1 % allows (18) are a fault."""
     studies, seeds = 200, 3
