@@ -179,8 +179,8 @@ def _p(own: Floats, theirs: Floats, by_seed: tuple[float, ...]) -> float | None:
     if len(by_seed) < 2 or np.ptp(by_seed) == 0:
         return None
     items = stats.permutation_test(
-        (own, theirs),
-        lambda a, b, axis: (a - b).sum(axis=axis),
+        (own - theirs,),
+        np.sum,
         permutation_type="samples",
         n_resamples=RESAMPLES,
         batch=_batch(own),

@@ -16,6 +16,7 @@ from reports.statistics import ALPHA, Floats
 POWER = 0.8
 MOST_SEEDS = 1000
 """Beyond so many more seeds a question is hopeless at this size."""
+FAR = 10
 
 
 def smallest_detectable(sd: float, n: int, comparisons: int = 1, power: float = POWER, alpha: float = ALPHA) -> float:
@@ -57,17 +58,25 @@ def seeds_needed(
 
 def difference_power(difference: float, sd: float, seeds: NDArray[np.int_], alpha: float) -> Floats:
     """P(paired t-test of `seeds` pairs finds the difference, with its sign), two-sided at `alpha`."""
-    critical = stats.t.isf(alpha / 2, seeds - 1)
-    return np.asarray(stats.nct.sf(critical, seeds - 1, abs(difference) / sd * np.sqrt(seeds)))
+    return _one_sided(abs(difference) / sd, seeds, alpha / 2)
 
 
 def equivalence_power(difference: float, sd: float, seeds: NDArray[np.int_], margin: float, alpha: float) -> Floats:
     """P(both one-sided t-tests at `alpha` put the difference within ± `margin`), never overstated.
 
-    P(A and B) ≥ P(A) + P(B) − 1, each a noncentral t; an equality in all but name where it is near 0.8 (Phillips 1990,
-    doi:10.1007/BF01063556).
+    P(A and B) ≥ P(A) + P(B) − 1, each a noncentral t, and close to it where that is near 0.8; Phillips 1990
+    (doi:10.1007/BF01063556) has the exact form.
     """
-    critical, scale = stats.t.isf(alpha, seeds - 1), np.sqrt(seeds) / sd
-    above = stats.nct.sf(critical, seeds - 1, (difference + margin) * scale)
-    below = stats.nct.sf(critical, seeds - 1, (margin - difference) * scale)
+    above = _one_sided((margin + difference) / sd, seeds, alpha)
+    below = _one_sided((margin - difference) / sd, seeds, alpha)
     return np.asarray(np.maximum(above + below - 1, 0.0))
+
+
+def _one_sided(effect: float, seeds: NDArray[np.int_], alpha: float) -> Floats:
+    """P(T > t_crit) for T noncentral t with noncentrality effect·√n.
+
+    The latter is cut at ± FAR · t_crit, where P is 1 or 0: far beyond, its series converges no more.
+    """
+    critical = stats.t.isf(alpha, seeds - 1)
+    noncentrality = np.clip(effect * np.sqrt(seeds), -FAR * critical, FAR * critical)
+    return np.asarray(stats.nct.sf(critical, seeds - 1, noncentrality))

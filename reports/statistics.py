@@ -6,6 +6,7 @@ the seeds.
 
 from __future__ import annotations
 
+import gc
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -92,9 +93,13 @@ def geometric(ratios: Sequence[float]) -> Estimate | None:
 
 def holm(p_values: Sequence[float]) -> tuple[float, ...]:
     """Holm's step-down correction over the comparisons of one study, in the order given."""
-    if not p_values:
-        return ()
-    return tuple(float(p) for p in multipletests(p_values, alpha=ALPHA, method="holm")[1])
+    if len(p_values) < 2:
+        return tuple(p_values)
+    gc.freeze()  # multipletests collects garbage, which takes a second where torch is loaded too
+    try:
+        return tuple(float(p) for p in multipletests(p_values, alpha=ALPHA, method="holm")[1])
+    finally:
+        gc.unfreeze()
 
 
 def holm_by_name(p_values: Mapping[str, float | None]) -> dict[str, float | None]:
