@@ -200,7 +200,8 @@ def _plan_arm(
     steps = _steps(study, arm, costs)
     tokens = steps * arm.train.batch * arm.train.context
     spent = {"tokens": tokens, "flops": tokens * costs.flops_per_token, "parameters": costs.params}
-    runs = tuple(_run(arm, spec, steps, data, numerics, seed) for seed in study.seeds)
+    probes = {"probes": study.probes.model_dump(mode="json")} if study.probes else {}
+    runs = tuple(_run(arm, spec, steps, data, numerics, seed, probes) for seed in study.seeds)
     return ArmPlan(
         name=arm.name,
         edits=arm.edits,
@@ -255,7 +256,16 @@ def canonical_model(spec: ModelSpec) -> dict[str, Any]:
     return {**spec.dump(), **fixed}
 
 
-def _run(arm: Arm, spec: ModelSpec, steps: int, data: DataIdentity, numerics: dict[str, str], seed: int) -> RunPlan:
+def _run(
+    arm: Arm,
+    spec: ModelSpec,
+    steps: int,
+    data: DataIdentity,
+    numerics: dict[str, str],
+    seed: int,
+    probes: dict[str, Any],
+) -> RunPlan:
+    """`probes` is empty where there are none: they change no other number, and a run without has nothing to show."""
     identity: dict[str, Any] = {
         "schema": SCHEMA,
         "seed": seed,
@@ -264,6 +274,7 @@ def _run(arm: Arm, spec: ModelSpec, steps: int, data: DataIdentity, numerics: di
         "steps": steps,
         "data": {"digest": data.digest},
         "numerics": numerics,
+        **probes,
     }
     digest = digest_of({**identity, "model": spec.resolve()})
     return RunPlan(digest, arm.name, seed, {"digest": digest, **identity})

@@ -19,6 +19,7 @@ from ablate.grid import cells
 from ablate.layers import Layer, Origins, Target, setting_layer
 from ablate.problems import Problem, StudyError
 from ablate.sections import NAME, Budget, StudySections
+from ablate.training.probes import ProbeSpec, short
 from ablate.training.spec import TrainSpec
 from ablate.yamlfile import Document, read_yaml
 from evals.spec import EvalSpec, MeasureSpec
@@ -82,6 +83,10 @@ class Study:
     @property
     def evals(self) -> EvalSpec | None:
         return self.sections.evals
+
+    @property
+    def probes(self) -> ProbeSpec | None:
+        return self.sections.probes
 
     @property
     def folder(self) -> Path:
@@ -155,6 +160,8 @@ class _Reader:
         for layer in self.layers:
             for key, value in layer.nested.items():
                 old = _source_changed(tree.get(key), value) if key == "data" else tree.get(key)
+                if key == "probes":
+                    old, value = short(old), short(value)  # noqa: PLW2901 (so that edits by path find its parts)
                 tree[key] = value if key in REPLACED else merge(old, value)
         if isinstance(tree.get("grid"), Mapping):
             tree["grid"] = dict(flatten(tree["grid"]))
