@@ -24,6 +24,7 @@ RUNS = KEYS | {
     "peak_memory_source": pl.String,
     "grad_norm": pl.Float64,
     "grad_norm_spikes": pl.Int64,
+    "loss_spikes": pl.Int64,
     "steps": pl.Int64,
     "tokens": pl.Int64,
     "flops": pl.Float64,
@@ -59,6 +60,14 @@ EVALS = KEYS | {
     "chance": pl.Float64,
 }
 
+PROBES = KEYS | {
+    "step": pl.Int64,
+    "probe": pl.String,
+    "layer": pl.Int64,
+    "name": pl.String,
+    "value": pl.Float64,
+}
+
 
 class ReportError(Exception):
     """The study cannot be reported: it is missing, or its runs must not be compared."""
@@ -73,6 +82,7 @@ class Collected:
     curves: pl.DataFrame
     measures: pl.DataFrame
     evals: pl.DataFrame
+    probes: pl.DataFrame
     environments: dict[str, dict[str, Any]]
 
 
@@ -89,6 +99,7 @@ def collect(study_dir: Path | str) -> Collected:
         curves=pl.concat([pl.DataFrame(schema=CURVES), *(_curve(store, key) for key in keys)]),
         measures=pl.DataFrame(_measure_rows(store, study, keys), schema=MEASURES),
         evals=pl.DataFrame(_eval_rows(store, study, keys), schema=EVALS),
+        probes=pl.concat([pl.DataFrame(schema=PROBES), *(_probes(store, key) for key in keys)]),
         environments={key["digest"]: _environment(store, key["digest"]) for key in keys},
     )
 
@@ -122,9 +133,18 @@ def _environment(store: Store, digest: str) -> dict[str, Any]:
 
 
 def _curve(store: Store, key: dict[str, Any]) -> pl.DataFrame:
-    metrics = store.read_metrics(key["digest"])
-    return metrics.with_columns(pl.lit(value, dtype=KEYS[name]).alias(name) for name, value in key.items()).select(
-        pl.col(name).cast(kind) for name, kind in CURVES.items()
+    return _keyed(store.read_metrics(key["digest"]), key, CURVES)
+
+
+def _probes(store: Store, key: dict[str, Any]) -> pl.DataFrame:
+    """Of a run that has ended: one that is under way has not seen its end."""
+    ended = store.status(key["digest"]) in ("finished", "diverged")
+    return _keyed(store.read_probes(key["digest"]), key, PROBES) if ended else pl.DataFrame(schema=PROBES)
+
+
+def _keyed(frame: pl.DataFrame, key: dict[str, Any], schema: dict[str, Any]) -> pl.DataFrame:
+    return frame.with_columns(pl.lit(value, dtype=KEYS[name]).alias(name) for name, value in key.items()).select(
+        pl.col(name).cast(kind) for name, kind in schema.items()
     )
 
 

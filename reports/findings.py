@@ -9,6 +9,7 @@ from typing import Any, Literal
 import polars as pl
 
 from reports.curves import Curve
+from reports.stability import ProbeCurves, Scaling
 from reports.statistics import Estimate
 
 Verdict = Literal["baseline", "better", "worse", "inconclusive", "cannot tell", "diverged"]
@@ -129,6 +130,8 @@ class StudySummary:
     training: tuple[Curve, ...]
     differences: tuple[Curve, ...]
     contexts: tuple[Curve, ...]
+    probes: tuple[ProbeCurves, ...]
+    scaling: tuple[Scaling, ...]
     environment: tuple[tuple[str, tuple[str, ...]], ...]
     runs: pl.DataFrame
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from reports import curves, warnings
+from reports import curves, stability, warnings
 from reports.collect import Collected, ReportError, collect
 from reports.findings import ArmSummary, Budget, Comparison, Noise, Score, StudySummary, Verdict
 from reports.statistics import (
@@ -51,6 +51,8 @@ def summarise(data: Collected) -> StudySummary:
         training=curves.training_curves(data),
         differences=curves.difference_curves(data),
         contexts=curves.context_curves(data),
+        probes=stability.probe_curves(data),
+        scaling=stability.gradient_scaling(data),
         environment=warnings.environment(data),
         runs=data.runs,
     )
