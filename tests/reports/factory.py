@@ -50,6 +50,7 @@ class StudyOf:
     question: str = "Where should the norm go?"
     source: str = "question: Where should the norm go?\n"
     measured: bool = True
+    probes: Sequence[str] = ()
     results: Mapping[tuple[str, int], Mapping[str, Any]] = field(default_factory=dict)
     identities: Mapping[tuple[str, int], Mapping[str, Any]] = field(default_factory=dict)
 
@@ -114,6 +115,8 @@ class StudyOf:
         store.write_json(store.result_path(digest), result)
         lines = b"".join(_lines(arm, seed, loss))
         store.metrics_path(digest).write_bytes(lines)
+        if self.probes:
+            store.append_probes(digest, _probe_records(self.probes, arm, seed))
         if self.measured and seed not in arm.diverged:
             store.write_json(store.measure_path(digest, "m1"), _measure(arm, seed))
             store.write_json(store.evals_path(digest, "e1"), _evals(loss, seed))
@@ -147,6 +150,7 @@ def _result(digest: str, arm: Arm, seed: int, loss: float) -> dict[str, Any]:
         "matmul_flops_per_second": 2.3e11,
         "peak_memory_bytes": int((arm.memory_mib + seed) * 2**20),
         "peak_memory_source": "VmHWM",
+        "loss_spikes": 10 + seed,
         "grad_norm": {"median": 0.5, "max": 2.0, "spikes": seed},
         "parameters": arm.parameters,
         "parameters_embedding": arm.parameters // 4,
@@ -172,6 +176,34 @@ def _lines(arm: Arm, seed: int, loss: float) -> Iterator[bytes]:
             ).encode()
         if step % max(1, arm.steps // 10) == 0 or step == arm.steps:
             yield f'{head}, "validation_loss": {value}, "bits_per_byte": 1.0}}\n'.encode()
+
+
+PROBE_LAYERS = 3
+SEEN = {
+    "gradient_norm": "all",
+    "update_ratio": "all",
+    "activation_variance": "variance",
+    "max_attention_logit": "max",
+    "attention_entropy": "mean",
+    "expert_load": "largest",
+}
+"""What of a probe is drawn, of those that look at layers."""
+
+
+def probe_value(layer: int, step: int, seed: int) -> float:
+    return 1.0 + layer + 0.1 * step + 0.01 * seed
+
+
+def _probe_records(probes: Sequence[str], arm: Arm, seed: int) -> Iterator[dict[str, Any]]:
+    """At the first, a middle and the last step; the model's own number is 100 times layer 0's."""
+    for step in sorted({1, max(1, arm.steps // 2), arm.steps}):
+        for probe in probes:
+            name = SEEN.get(probe, "mean")
+            for layer in range(PROBE_LAYERS) if probe in SEEN else ():
+                value = probe_value(layer, step, seed)
+                yield {"step": step, "probe": probe, "layer": layer, "name": name, "value": value}
+            value = 100 * probe_value(0, step, seed)
+            yield {"step": step, "probe": probe, "layer": None, "name": name, "value": value}
 
 
 def _measure(arm: Arm, seed: int) -> dict[str, Any]:

@@ -87,7 +87,7 @@ def groups(parameters: Iterable[Parameter]) -> dict[tuple[int | None, str], list
     found: dict[tuple[int | None, str], list[Parameter]] = {}
     for parameter in parameters:
         layer, part = parameter.place.layer, parameter.place.name.partition(".")[0]
-        keys = [(None, "all"), (None, parameter.role)]
+        keys: list[tuple[int | None, str]] = [(None, "all"), (None, parameter.role)]
         if layer is not None:
             keys += [(layer, "all"), (layer, f"{part}.{parameter.role}")]
         for key in keys:
