@@ -16,6 +16,9 @@ from ablate.plan import ArmPlan, Plan
 from ablate.study import Study, StudyError
 from ablate.tuning import Batches, Settings, Tuned, propose
 
+UNTUNED = ("measure", "evals", "probes")
+"""What nobody asks of tuning runs."""
+
 Losses = Callable[[str], float | None]
 """Digest of a run → its validation loss; infinite when it diverged, None where it has no result."""
 Planner = Callable[[Study], Plan]
@@ -130,7 +133,7 @@ def _trials(size: Study, jobs: Sequence[_Job]) -> Study | None:
         return None
     budget = size.budget.scaled(tune.fraction)
     sections = size.sections.model_copy(
-        update={"budget": budget, "seeds": tune.seed_numbers, "measure": None, "evals": None, "tune": None}
+        update={"budget": budget, "seeds": tune.seed_numbers, "tune": None, **dict.fromkeys(UNTUNED)}
     )
     baseline = replace(size.arms[0], seeds=())  # not trained: what the others are matched with
     return replace(size, sections=sections, arms=(baseline, *arms))

@@ -238,7 +238,8 @@ def _plan_arm(
     if seconds_per_step is not None:
         spent["seconds"] = steps * seconds_per_step
     seeds = study.seeds if arm.seeds is None else arm.seeds
-    runs = tuple(_run(arm, spec, steps, data, workload.numerics, seed) for seed in seeds)
+    probes = {"probes": study.probes.model_dump(mode="json")} if study.probes else {}
+    runs = tuple(_run(arm, spec, steps, data, workload.numerics, seed, probes) for seed in seeds)
     return ArmPlan(
         name=arm.name,
         edits=arm.edits,
@@ -322,7 +323,16 @@ def canonical_model(spec: ModelSpec) -> dict[str, Any]:
     return {**spec.dump(), **fixed}
 
 
-def _run(arm: Arm, spec: ModelSpec, steps: int, data: DataIdentity, numerics: dict[str, str], seed: int) -> RunPlan:
+def _run(
+    arm: Arm,
+    spec: ModelSpec,
+    steps: int,
+    data: DataIdentity,
+    numerics: dict[str, str],
+    seed: int,
+    probes: dict[str, Any],
+) -> RunPlan:
+    """`probes` is empty where there are none: they change no other number, and a run without has nothing to show."""
     identity: dict[str, Any] = {
         "schema": SCHEMA,
         "seed": seed,
@@ -331,6 +341,7 @@ def _run(arm: Arm, spec: ModelSpec, steps: int, data: DataIdentity, numerics: di
         "steps": steps,
         "data": {"digest": data.digest},
         "numerics": numerics,
+        **probes,
     }
     digest = digest_of({**identity, "model": spec.resolve()})
     return RunPlan(digest, arm.name, seed, {"digest": digest, **identity})

@@ -21,6 +21,7 @@ from ablate.problems import Problem, StudyError
 from ablate.scales import NAMING, ladder_problems, layers, rungs, scale_problems
 from ablate.sections import NAME, AutoSeeds, Budget, StudySections
 from ablate.space import TuneSpec, axes
+from ablate.training.probes import ProbeSpec, short
 from ablate.training.spec import TrainSpec
 from ablate.yamlfile import Document, read_yaml
 from evals.spec import EvalSpec, MeasureSpec
@@ -102,6 +103,10 @@ class Study:
     @property
     def evals(self) -> EvalSpec | None:
         return self.sections.evals
+
+    @property
+    def probes(self) -> ProbeSpec | None:
+        return self.sections.probes
 
     @property
     def folder(self) -> Path:
@@ -189,6 +194,8 @@ class _Reader:
         for layer in self.layers:
             for key, value in layer.nested.items():
                 old = _source_changed(tree.get(key), value) if key == "data" else tree.get(key)
+                if key == "probes":
+                    old, value = short(old), short(value)  # noqa: PLW2901 (so that edits by path find its parts)
                 tree[key] = value if key in REPLACED else merge(old, value)
         if isinstance(tree.get("grid"), Mapping):
             tree["grid"] = dict(flatten(tree["grid"]))

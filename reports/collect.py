@@ -25,6 +25,7 @@ RUNS = KEYS | {
     "peak_memory_source": pl.String,
     "grad_norm": pl.Float64,
     "grad_norm_spikes": pl.Int64,
+    "loss_spikes": pl.Int64,
     "steps": pl.Int64,
     "tokens": pl.Int64,
     "flops": pl.Float64,
@@ -81,6 +82,14 @@ PERPLEXITIES = ("byte_perplexity", "word_perplexity")
 """Not sums over items; where they are, bits_per_byte says the same."""
 NOT_METRICS = ("task", "document", "doc_id", "doc_hash", "filter", "target", "filtered_resps")
 
+PROBES = KEYS | {
+    "step": pl.Int64,
+    "probe": pl.String,
+    "layer": pl.Int64,
+    "name": pl.String,
+    "value": pl.Float64,
+}
+
 
 class ReportError(Exception):
     """The study cannot be reported: it is missing, or its runs must not be compared."""
@@ -97,6 +106,7 @@ class Collected:
     evals: pl.DataFrame
     ladder: pl.DataFrame
     samples: pl.DataFrame
+    probes: pl.DataFrame
     environments: dict[str, dict[str, Any]]
 
 
@@ -115,6 +125,7 @@ def collect(study_dir: Path | str) -> Collected:
         evals=pl.DataFrame(_eval_rows(store, study, keys), schema=EVALS),
         ladder=pl.DataFrame(list(_ladder_rows(store, study)), schema=LADDER),
         samples=pl.DataFrame(_sample_rows(store, study, keys), schema=SAMPLES),
+        probes=pl.concat([pl.DataFrame(schema=PROBES), *(_probes(store, key) for key in keys)]),
         environments={key["digest"]: _environment(store, key["digest"]) for key in keys},
     )
 
@@ -168,9 +179,18 @@ def _environment(store: Store, digest: str) -> dict[str, Any]:
 
 
 def _curve(store: Store, key: dict[str, Any]) -> pl.DataFrame:
-    metrics = store.read_metrics(key["digest"])
-    return metrics.with_columns(pl.lit(value, dtype=KEYS[name]).alias(name) for name, value in key.items()).select(
-        pl.col(name).cast(kind) for name, kind in CURVES.items()
+    return _keyed(store.read_metrics(key["digest"]), key, CURVES)
+
+
+def _probes(store: Store, key: dict[str, Any]) -> pl.DataFrame:
+    """Of a run that has ended: one that is under way has not seen its end."""
+    ended = store.status(key["digest"]) in ("finished", "diverged")
+    return _keyed(store.read_probes(key["digest"]), key, PROBES) if ended else pl.DataFrame(schema=PROBES)
+
+
+def _keyed(frame: pl.DataFrame, key: dict[str, Any], schema: dict[str, Any]) -> pl.DataFrame:
+    return frame.with_columns(pl.lit(value, dtype=KEYS[name]).alias(name) for name, value in key.items()).select(
+        pl.col(name).cast(kind) for name, kind in schema.items()
     )
 
 

@@ -11,6 +11,7 @@ import polars as pl
 from reports.curves import Curve
 from reports.items import ItemDifference
 from reports.ladders import LadderArm
+from reports.stability import ProbeCurves, Scaling
 from reports.statistics import ALPHA, Estimate
 from reports.tunings import ArmTuning
 
@@ -182,6 +183,8 @@ class StudySummary:
     contexts: tuple[Curve, ...]
     tunings: tuple[ArmTuning, ...]
     ladder: tuple[LadderArm, ...]
+    probes: tuple[ProbeCurves, ...]
+    scaling: tuple[Scaling, ...]
     environment: tuple[tuple[str, tuple[str, ...]], ...]
     runs: pl.DataFrame
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from reports import curves, warnings
+from reports import curves, stability, warnings
 from reports.collect import Collected, ReportError, collect
 from reports.findings import ArmSummary, Budget, Comparison, Noise, Score, StudySummary
 from reports.items import ItemDifference, item_differences, unpaired
@@ -50,6 +50,8 @@ def summarise(data: Collected) -> StudySummary:
         contexts=curves.context_curves(data),
         tunings=tunings(study),
         ladder=summarise_ladder(data.ladder, study["baseline"]),
+        probes=stability.probe_curves(data),
+        scaling=stability.gradient_scaling(data),
         environment=warnings.environment(data),
         runs=data.runs,
     )

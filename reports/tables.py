@@ -157,7 +157,8 @@ def runs_table(summary: StudySummary) -> Table:
         "tokens/s",
         "peak memory",
         "gradient norm",
-        "spikes",
+        "gradient spikes",
+        "loss spikes",
         "training time",
         "wall time",
     )
@@ -181,6 +182,7 @@ def _run_row(run: dict[str, float | str | None]) -> tuple[str, ...]:
         words.size(number("peak_memory_bytes")),
         _fixed(number("grad_norm"), 2),
         words.whole(number("grad_norm_spikes")),
+        words.whole(number("loss_spikes")),
         words.seconds(number("train_seconds")),
         words.seconds(number("wall_seconds")),
     )

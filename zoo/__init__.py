@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from zoo.init import roles
     from zoo.model import Decoder, build
     from zoo.presets import load
-    from zoo.probes import taps
+    from zoo.probes import listening, taps
     from zoo.spec import BlockSpec, ModelSpec, parse
 
 # Lazy, so that `import zoo` alone does not load torch.
@@ -45,6 +45,7 @@ _HOME = {
     "BlockSpec": "zoo.spec",
     "ModelSpec": "zoo.spec",
     "parse": "zoo.spec",
+    "listening": "zoo.probes",
     "taps": "zoo.probes",
 }
 
@@ -61,6 +62,7 @@ __all__ = [
     "cost",
     "from_hf",
     "generate",
+    "listening",
     "load",
     "open",
     "parse",

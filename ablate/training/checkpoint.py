@@ -38,17 +38,17 @@ def save_state(store: Store, digest: str, place: Place, model: nn.Module, optimi
 
 
 def load_state(store: Store, digest: str, model: nn.Module, optimizer: Updates) -> Place:
-    """Put the saved state, if there is one, into `model` and `optimizer`; drop the metrics written after it."""
+    """Put the saved state, if there is one, into `model` and `optimizer`; drop what the logs say after it."""
     path = store.state_path(digest)
     if not path.exists():
-        store.truncate_metrics(digest, step=-1)
+        store.truncate_logs(digest, step=-1)
         return Place()
     device = next(model.parameters()).device
     state = _read(path, device)
     model.load_state_dict(state["model"])
     optimizer.load_state_dict(state["optimizer"])
     place = Place(**state["place"])
-    store.truncate_metrics(digest, place.step)
+    store.truncate_logs(digest, place.step)
     return place
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from typing import Protocol
 
@@ -24,6 +24,27 @@ class Batches(Protocol):
     """Step → (batch, context + 1) int64: inputs are all but the last column, targets all but the first."""
 
     def __call__(self, step: int) -> Tensor: ...
+
+
+class Watcher(Protocol):
+    """Looks on while a step updates the weights. `seconds` is the time it has taken so far, which is not training."""
+
+    seconds: float
+
+    def around(self, step: int, tokens: Tensor) -> AbstractContextManager[None]:
+        """Entered with the gradients of `tokens` (B, T), left after the update."""
+        ...
+
+
+@dataclass(frozen=True)
+class Done:
+    """The steps taken before, and the seconds of training that they took."""
+
+    step: int = 0
+    seconds: float = 0.0
+
+
+NOTHING = Done()
 
 
 @dataclass(frozen=True)
@@ -51,20 +72,22 @@ def train(
     steps: int,
     autocast: Callable[[], AbstractContextManager[object]],
     *,
-    done: int = 0,
-    seconds: float = 0.0,
+    done: Done = NOTHING,
+    watcher: Watcher | None = None,
 ) -> Iterator[Step]:
-    """Train from step `done` + 1 to `steps`. `seconds` is what the first `done` steps took."""
-    for step in range(done + 1, steps + 1):
-        started = time.perf_counter()
+    """Train what is not done of `steps` steps."""
+    seconds = done.seconds
+    for step in range(done.step + 1, steps + 1):
+        started, watched = time.perf_counter(), watcher.seconds if watcher else 0.0
         lr = learning_rate(step, steps, spec)
         window = batches(step)
         with autocast():
             objective, nats = loss(window[:, :-1], window[:, 1:])
         objective.backward()
-        grad_norm = _update(optimizer, lr, spec.grad_clip)
+        with watcher.around(step, window[:, :-1]) if watcher else nullcontext():
+            grad_norm = _update(optimizer, lr, spec.grad_clip)
         values = nats.item(), grad_norm.item()  # waits for the device, so the clock is honest
-        took = time.perf_counter() - started
+        took = time.perf_counter() - started - (watcher.seconds - watched if watcher else 0.0)
         seconds += took
         tokens = window[:, 1:].numel()
         yield Step(step, step * tokens, seconds, values[0], lr, values[1], tokens / took)

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,8 +19,10 @@ from ablate.stop import Interrupted
 from ablate.store import Store
 from ablate.training.checkpoint import Place, load_state, save_state
 from ablate.training.divergence import Watch, final_reason
-from ablate.training.loop import Step, bits_per_byte, train, validate
+from ablate.training.loop import Done, Step, bits_per_byte, train, validate
 from ablate.training.optim import build_optimizer
+from ablate.training.probes import ProbeSpec
+from ablate.training.probing import Prober
 from ablate.training.schedule import warmup_steps
 from ablate.training.spec import TrainSpec
 
@@ -79,6 +81,7 @@ class Session:
         width = self.model.spec.d_model
         self.optimizer = build_optimizer(self.model, zoo.roles(self.model), self.spec, width)
         self.loss = torch.compile(self.model.loss) if self.spec.compile else self.model.loss
+        self.prober = self._prober(identity.get("probes"))
         self._began = self._saved = time.perf_counter()
         self.place = load_state(store, self.digest, self.model, self.optimizer)
         if "start" in identity and self.place.start_loss is None:
@@ -118,9 +121,15 @@ class Session:
             self.spec,
             self.steps,
             self.numerics.autocast,
-            done=self.place.step,
-            seconds=self.place.seconds,
+            done=Done(self.place.step, self.place.seconds),
+            watcher=self.prober,
         )
+
+    def _prober(self, probes: dict[str, Any] | None) -> Prober | None:
+        if probes is None:
+            return None
+        write = partial(self.store.append_probes, self.digest)
+        return Prober(self.model, ProbeSpec.model_validate(probes), self.steps, self.numerics.autocast, write)
 
     def _batch(self, step: int) -> Tensor:
         spec = self.spec

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from reports.figures import costs, items, ladder, scores, training, tuning
+from reports.figures import costs, items, ladder, scores, stability, training, tuning
 from reports.figures.base import Figure
 from reports.figures.style import CONFIG, Look, looks
 from reports.findings import StudySummary
 
-__all__ = ["CONFIG", "Figure", "draw"]
+__all__ = ["CONFIG", "Figure", "draw", "draw_stability"]
 
 MAKERS: tuple[Callable[[StudySummary, dict[str, Look]], Figure | None], ...] = (
     scores.differences,
@@ -33,3 +33,9 @@ def draw(summary: StudySummary) -> tuple[Figure, ...]:
     style = looks([arm.name for arm in summary.arms])
     made = (make(summary, style) for make in MAKERS)
     return (*(figure for figure in made if figure is not None), *tuning.curves(summary, style))
+
+
+def draw_stability(summary: StudySummary) -> tuple[Figure, ...]:
+    """Figures of what probes saw; none for a study without."""
+    style = looks([arm.name for arm in summary.arms])
+    return tuple(stability.figures(summary, style))

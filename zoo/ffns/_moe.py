@@ -182,7 +182,7 @@ class MoELayer(FfnLayer):
         rows, chosen, weights = (t.flatten(0, -2) for t in (x, routing.chosen, routing.weights))
         out: Tensor = self.experts(rows, chosen, weights, self._capacity(rows.shape[0])).view_as(x)
         load = chosen.flatten().bincount(minlength=self.spec.experts)
-        step.tap("ffn.load", load / chosen.numel())
+        step.tap("ffn.load", lambda: load / chosen.numel())
         if self.training:
             step.losses += self._losses(routing)
             self.router.learn(load)

@@ -123,7 +123,7 @@ class MLALayer(MixerLayer):
         if isinstance(cache, TokenCache):
             (latent, k_rope), places = cache.extend((latent, k_rope), step.index)
         visible = Visible(step.index, places, self.spec.window, step.left_pad)
-        scoring = Scoring(self._scale, bias=self.position.bias(step, places))
+        scoring = Scoring(self._scale, bias=self.position.bias(step, places), tap=step.tap)
         mix = self._absorbed if self._absorbs(x.shape[1], places.shape[0]) else self._expanded
         heads = mix(q_nope, q_rope, latent, k_rope, visible, scoring)
         out: Tensor = self.o(heads.transpose(1, 2).flatten(2))
