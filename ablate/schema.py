@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ablate.sections import NAME, StudySections
-from zoo.presets import names
+from zoo.presets import names, sized_names
 from zoo.spec import ModelSpec
 
 Schema = dict[str, Any]
@@ -23,7 +23,7 @@ def study_schema() -> Schema:
     model_edits = _edits([model], definitions)
     train_edits = _edits([{"$ref": "#/$defs/TrainSpec"}], definitions)
     arm = _object({**model_edits["properties"], **_below("train", train_edits)}, _free(model_edits))
-    base = _object({"preset": {"enum": names()}, **model_edits["properties"]}, _free(model_edits))
+    base = _object({"preset": {"enum": [*names(), *sized_names()]}, **model_edits["properties"]}, _free(model_edits))
     for key in ("base", "arms", "grid"):
         del sections["properties"][key]
     study = _edits([sections], definitions)
