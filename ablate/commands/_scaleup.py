@@ -63,7 +63,7 @@ def _device(name: str | None, dtype: str) -> Device:
 def _row(arm: ScaledArm) -> Sequence[str]:
     found = arm.prediction
     if found is None:
-        return (arm.name, *["–"] * (len(HEADER) - 2), f"not possible: {arm.reason}")
+        return (arm.name, *["–"] * (len(HEADER) - 2), arm.reason or "")
     active = "" if found.parameters_active == found.parameters else f" ({_count(found.parameters_active)} active)"
     context = "any" if found.largest_context is None else f"{found.largest_context:,}"
     return (
