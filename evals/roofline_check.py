@@ -7,6 +7,7 @@ the rounds counts for either, and what is reported is their ratio. One thread, f
 from __future__ import annotations
 
 import argparse
+import os
 import platform
 import re
 from collections.abc import Iterator
@@ -119,7 +120,7 @@ def setting(device: Device, rounds: int) -> Iterator[str]:
     yield (
         f"- {_processor()}, {torch.get_num_threads()} thread · Python {platform.python_version()} · "
         f"torch {torch.__version__} · float32, matmul precision {torch.get_float32_matmul_precision()} · "
-        f"fastest of {rounds} rounds"
+        f"fastest of {rounds} rounds · {os.cpu_count()} processors, load average {os.getloadavg()[1]:.1f}"
     )
     yield (
         f"- constants: {device.flops_per_second['float32'] / 1e9:.0f} GFLOP/s · "
