@@ -11,7 +11,7 @@ from typing import Any
 
 from ablate.arms import SECTIONS
 from ablate.sections import NAME, StudySections
-from zoo.presets import names
+from zoo.presets import names, sized_names
 from zoo.spec import ModelSpec
 
 Schema = dict[str, Any]
@@ -28,7 +28,7 @@ def study_schema() -> Schema:
     model_edits = _edits([model], definitions)
     own = {path: schema for section, edits in beside.items() for path, schema in _below(section, edits).items()}
     arm = _object({**model_edits["properties"], **own}, _free(model_edits))
-    base = _object({"preset": {"enum": names()}, **model_edits["properties"]}, _free(model_edits))
+    base = _object({"preset": {"enum": [*names(), *sized_names()]}, **model_edits["properties"]}, _free(model_edits))
     for key in ("base", "arms", "grid"):
         del sections["properties"][key]
     study = _edits([sections], definitions)

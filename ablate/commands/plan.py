@@ -2,23 +2,58 @@
 
 Time is estimated from the matmul speed of this machine, which is measured for a moment. Where the budget is in seconds,
 the time of a training step is measured for every arm with --workers runs at once, unless the store knows it.
+
+With --at, the arms as edits of a published model at full size instead: parameters, weight and cache bytes, prefill and
+decode time on a device, predicted by a roofline. For example:
+  ablate plan studies/gqa_groups.yaml --at llama3-70b --context 131072 --device h200
 """
 
 from __future__ import annotations
 
 import argparse
 
-from ablate.commands import add_json, add_study, add_workers, print_json, print_table
+from ablate.cli import InputError
+from ablate.commands import HERE, add_json, add_study, add_workers, positive, print_json, print_table
+
+DTYPES = ("bfloat16", "float16", "float32")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    add_study(parser)
+    add_study(parser, device=False)
     add_workers(parser)
+    parser.add_argument(
+        "--device", help="cpu or cuda, by default cuda where there is a GPU; with --at a device such as h200, or this"
+    )
+    paper = parser.add_argument_group("scale-up on paper")
+    paper.add_argument("--at", metavar="PRESET", help="a preset, or one of its sizes, such as llama3-70b")
+    paper.add_argument("--context", type=positive, help="tokens per row (default: 8192)")
+    paper.add_argument("--batch", type=positive, help="rows (default: 1)")
+    paper.add_argument("--dtype", choices=DTYPES, help="of weights, cache and products (default: bfloat16)")
     add_json(parser)
     parser.set_defaults(engine="local")
 
 
 def run(options: argparse.Namespace) -> int:
+    if options.at is not None:
+        from ablate.commands._scaleup import show
+
+        return show(options)
+    _refuse_paper(options)
+    return _show_plan(options)
+
+
+def _refuse_paper(options: argparse.Namespace) -> None:
+    """Settings of a prediction mean nothing in a plan of runs."""
+    for name in ("context", "batch", "dtype"):
+        if getattr(options, name) is not None:
+            raise InputError(f"--{name} belongs to --at PRESET")
+    if options.device not in (None, *HERE):
+        raise InputError(
+            f"--device {options.device}: runs are on {' or '.join(HERE)}; other devices belong to --at PRESET"
+        )
+
+
+def _show_plan(options: argparse.Namespace) -> int:
     from ablate.commands._studies import asked, foreseen, remarks
     from ablate.documents import matched_line, plan_json, plan_rows
     from ablate.numerics import Numerics

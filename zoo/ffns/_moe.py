@@ -124,6 +124,13 @@ class MoE(Ffn):
             total += dense_cost(d_model, self.shared_experts * self.width, self.gated, self.shared_bias)
         return total
 
+    def parameters_read(self, d_model: int, tokens: int) -> float:
+        """All but those of the E (1 − k/E)^tokens experts to which, in expectation, no token is sent, where each token
+        is as likely to be sent to one expert as to another, whatever the others do."""
+        idle = self.experts * (1 - self.top_k / self.experts) ** tokens
+        expert = dense_cost(d_model, self.width, self.gated, self.bias)
+        return self.cost(d_model).parameters - idle * expert.parameters
+
 
 @dataclass(frozen=True)
 class Routing:

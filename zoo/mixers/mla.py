@@ -84,12 +84,35 @@ class MLA(Mixer):
         )
         biases = (self.q_rank or 0) + self.kv_rank + self.rope_dim + d_model if self.bias else 0
         norms = sum(self.latent_norm.parameters(rank) for rank in (self.q_rank, self.kv_rank) if rank)
-        per_key = 2.0 * (q + v)
+        per_key = self._flops_per_key()
         return PartCost(
             matrix + biases + norms,
             2.0 * matrix + per_key * mean_keys(context, self.window),
             2.0 * matrix + per_key * context,
         )
+
+    def decode_flops(self, d_model: int, context: int) -> float:
+        """With W_k and W_v moved to the one query and its output, or applied to all of the cache where that is less."""
+        keys = min(context, self.window or context)
+        per_head = self.kv_rank * (self.nope_dim + self.value_features)
+        projected = self.cost(d_model, 1).flops - self._flops_per_key()
+        absorbed = projected + 2.0 * self.heads * keys * (2 * self.kv_rank + self.rope_dim)
+        expanded = projected + 2.0 * self.heads * (keys - 1) * per_head + keys * self._flops_per_key()
+        return absorbed if self.absorbs(1, keys) else expanded
+
+    def absorbs(self, queries: int, keys: int) -> bool:
+        """Whether the absorbed form takes fewer products. In a pass without cached tokens it is never used: the count
+        of a training step would depend on the length."""
+        if queries == keys:
+            return False
+        widths = self.nope_dim + self.value_features
+        expanded = keys * self.kv_rank * widths + queries * keys * (widths + self.rope_dim)
+        absorbed = queries * self.kv_rank * widths + queries * keys * (2 * self.kv_rank + self.rope_dim)
+        return absorbed < expanded
+
+    def _flops_per_key(self) -> float:
+        """One score and one weighted value for each head, expanded."""
+        return 2.0 * self.heads * (self.nope_dim + self.rope_dim + self.value_features)
 
     def cache_elements(self, capacity: int) -> int:
         return (self.kv_rank + self.rope_dim) * min(capacity, self.window or capacity)
@@ -147,15 +170,7 @@ class MLALayer(MixerLayer):
         return self.kv_norm(latent), self.position.rotate_keys(rope, step)
 
     def _absorbs(self, queries: int, keys: int) -> bool:
-        """Whether the absorbed form takes fewer products. In a pass without cached tokens it is never used: the count
-        of a training step would depend on the length."""
-        if queries == keys:
-            return False
-        spec = self.spec
-        widths = spec.nope_dim + spec.value_features
-        expanded = keys * spec.kv_rank * widths + queries * keys * (widths + spec.rope_dim)
-        absorbed = queries * spec.kv_rank * widths + queries * keys * (2 * spec.kv_rank + spec.rope_dim)
-        return absorbed < expanded
+        return self.spec.absorbs(queries, keys)
 
     def _expanded(
         self, q_nope: Tensor, q_rope: Tensor, latent: Tensor, k_rope: Tensor, visible: Visible, scoring: Scoring
