@@ -65,7 +65,7 @@ REFUSED = {
     "layer_types": SmolLM3Config(**TINY, layer_types=["full_attention", "sliding_attention"]),
     "use_bidirectional_attention": Gemma2Config(**TINY, head_dim=4, use_bidirectional_attention=True),
     "router_jitter_noise": MixtralConfig(**TINY, router_jitter_noise=0.1),
-    "attention_dropout": DeepseekV3Config(**DEEPSEEK, attention_dropout=0.1),
+    "head_dim": DeepseekV3Config(**DEEPSEEK, head_dim=4),
     "scoring_func": DeepseekV3Config(**DEEPSEEK, scoring_func="softmax"),
     "moe_layer_freq": DeepseekV3Config(**DEEPSEEK, moe_layer_freq=2),
     "topk_method": DeepseekV2Config(**DEEPSEEK, topk_method="noaux_tc"),
