@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import torch
-from pydantic import PositiveFloat, PositiveInt
+from pydantic import Field, PositiveFloat, PositiveInt
 from torch import Tensor
 
 from zoo.attend import Scoring, Visible, attend
@@ -54,6 +54,8 @@ class MLA(Mixer):
     window: PositiveInt | None = None
     bias: bool = False
     """On the projections that read the stream down to a latent, and on the output."""
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Of attention weights, while training."""
     scale: PositiveFloat | None = None
     """Factor on q kᵀ; null for 1/√(nope_dim + rope_dim), times YaRN's mscale² where it has `scale_scores`."""
 
@@ -146,7 +148,8 @@ class MLALayer(MixerLayer):
         if isinstance(cache, TokenCache):
             (latent, k_rope), places = cache.extend((latent, k_rope), step.index)
         visible = Visible(step.index, places, self.spec.window, step.left_pad)
-        scoring = Scoring(self._scale, bias=self.position.bias(step, places), tap=step.tap)
+        dropout = self.spec.dropout if self.training else 0.0
+        scoring = Scoring(self._scale, bias=self.position.bias(step, places), dropout=dropout, tap=step.tap)
         mix = self._absorbed if self._absorbs(x.shape[1], places.shape[0]) else self._expanded
         heads = mix(q_nope, q_rope, latent, k_rope, visible, scoring)
         out: Tensor = self.o(heads.transpose(1, 2).flatten(2))
