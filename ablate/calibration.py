@@ -34,6 +34,8 @@ from ablate.training.result import quartiles
 
 TIMELESS = {"lr", "warmup", "schedule", "final_lr", "decay", "betas", "weight_decay", "validate_every"}
 """Settings of training that do not change the time of a step: arms that differ in these alone have one time."""
+UNSTEADY = 0.25
+"""Quartiles that lie further apart than this share of the median are worth a word."""
 ENDLESS = 10**9
 """Steps of a run that is only rehearsed."""
 
@@ -97,15 +99,24 @@ class Calibration:
         for (digest, (workload, question)), seconds in zip(missing.items(), times, strict=True):
             if self.store.read_calibration(digest) is not None:
                 continue  # another process was quicker: its time may be in use already
+            found = quartiles(pl.Series(seconds))
+            self._doubt(digest, found)
             document = {
                 **question,
                 "digest": digest,
-                "seconds_per_step": quartiles(pl.Series(seconds)),
+                "seconds_per_step": found,
                 "steps": len(seconds),
                 "environment": describe(workload.numerics["device"], threads=1),
                 "measured": datetime.now(UTC).isoformat(timespec="seconds"),
             }
             self.store.write_json(self.store.calibration_path(digest), document)
+
+    def _doubt(self, digest: str, found: Mapping[str, float | None]) -> None:
+        """Say so where steps took unlike times: the machine may have been busy, and what was measured stays."""
+        low, middle, high = (found[name] or 0.0 for name in ("q25", "median", "q75"))
+        if high - low > UNSTEADY * middle:
+            path = self.store.calibration_path(digest)
+            self.say(f"Half of the steps took {low:.3g} to {high:.3g} s. If the machine was busy, remove {path}.")
 
     def _rehearse(self, identities: list[dict[str, Any]]) -> list[list[float]]:
         """The times of all slots together, for each identity."""

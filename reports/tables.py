@@ -104,7 +104,7 @@ def budgets_table(summary: StudySummary) -> Table:
     """What each arm was given per run, and by how much it differs from the baseline."""
     columns = ("arm", "FLOPs", "tokens", "steps", "parameters", "of them embeddings", "train time")
     base = next(arm for arm in summary.arms if arm.name == summary.baseline).budget
-    timed = ("train time against the budget",) if base.allowed_seconds else ()
+    timed = (f"train time against {words.seconds(base.allowed_seconds)}",) if base.allowed_seconds else ()
     return Table(
         (*columns, *timed),
         tuple(
@@ -128,11 +128,10 @@ def budgets_table(summary: StudySummary) -> Table:
 
 
 def _off_time(budget: Budget) -> str:
-    """By how much per cent the mean run missed its time: `+1.2 % of 60.0 s`."""
+    """By how much the mean run missed its time: `+1.2 %`."""
     if not budget.train_seconds or not budget.allowed_seconds:
         return words.NONE
-    off = words.signed(100 * (budget.train_seconds / budget.allowed_seconds - 1), 1)
-    return f"{off} % of {words.seconds(budget.allowed_seconds)}"
+    return f"{words.signed(100 * (budget.train_seconds / budget.allowed_seconds - 1), 1)} %"
 
 
 def _against(text: str, value: float | None, base: float | None) -> str:

@@ -69,6 +69,19 @@ def test_what_changes_the_time_of_a_step_names_another_measurement(tmp_path: Pat
     assert len(digests - {base}) == 6
 
 
+def test_unsteady_times_are_said_and_steady_ones_are_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    clock = calibration(tmp_path, corpus=Path, said=said)
+    times = {16: [0.10, 0.11, 0.12], 32: [0.10, 0.11, 0.20]}
+    for d_model, seconds in times.items():
+        monkeypatch.setattr(clock, "_rehearse", lambda _, seconds=seconds: [seconds])
+        assert clock([workload(d_model)]) == [0.11]
+    path = clock.store.calibration_path(digest_of(clock.question(workload(32))))
+    assert [text for text in said if "Measuring" not in text] == [
+        f"Half of the steps took 0.105 to 0.155 s. If the machine was busy, remove {path}."
+    ]
+
+
 def steps(times: Sequence[float]) -> Iterator[Step]:
     """Steps of 10 tokens that take these seconds."""
     for number, seconds in enumerate(times, start=1):
