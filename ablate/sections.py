@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveFloat, Posi
 
 from ablate.data.sources.stdlib import StdlibSource
 from ablate.data.spec import DataSpec
-from ablate.training.probes import ProbeSpec, short
+from ablate.training.probes import Probes
 from ablate.training.spec import TrainSpec
 from evals.spec import EvalSpec, MeasureSpec
 from zoo.axis import Spec
@@ -116,5 +116,5 @@ class StudySections(Spec):
     budget: Budget
     measure: MeasureSpec | None = MeasureSpec()
     evals: EvalSpec | None = EvalSpec()
-    probes: Annotated[ProbeSpec | None, BeforeValidator(short)] = None
+    probes: Probes = None
     """What is watched while training: `all`, a list of probes, or a map with `which` and `every`."""

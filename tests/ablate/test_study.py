@@ -139,3 +139,25 @@ def test_a_grid_alone_is_a_study(load) -> None:  # type: ignore[no-untyped-def]
 def test_nested_and_dotted_grids_are_the_same(load) -> None:  # type: ignore[no-untyped-def]
     head = "question: Q?\nbase: {preset: small}\nbudget: {tokens: 1e6}\n"
     assert load(head + "grid: {train: {lr: [1e-3]}}\n").arms == load(head + "grid: {train.lr: [1e-3]}\n").arms
+
+
+@pytest.mark.parametrize(
+    ("written", "sets", "every", "which"),
+    [
+        ("all", (), 0.1, 7),
+        ("[log_z]", (), 0.1, 1),
+        ("{every: 0.5}", (), 0.5, 7),
+        ("{which: [log_z, expert_load], every: 1}", (), 1.0, 2),
+        ("[log_z]", ("probes.every=0.5",), 0.5, 1),
+        ("{every: 0.5}", ("probes=[log_z]",), 0.5, 1),
+        ("{every: 0.5}", ("probes=all",), 0.5, 7),
+    ],
+)
+def test_probes_may_be_written_short_and_edited(load, written, sets, every, which) -> None:  # type: ignore[no-untyped-def]
+    probes = load(f"{STUDY}probes: {written}\n", "cpu", *sets).probes
+    assert (probes.every, len(probes.which)) == (every, which)
+
+
+def test_there_are_no_probes_unless_they_are_asked_for(load) -> None:  # type: ignore[no-untyped-def]
+    assert load().probes is None
+    assert load(f"{STUDY}probes: all\n", "cpu", "probes=null").probes is None
