@@ -21,7 +21,7 @@ from pydantic import (
 from ablate.data.sources.stdlib import StdlibSource
 from ablate.data.spec import DataSpec
 from ablate.space import TuneSpec
-from ablate.training.probes import ProbeSpec, short
+from ablate.training.probes import Probes
 from ablate.training.spec import TrainSpec
 from evals.spec import EvalSpec, MeasureSpec
 from zoo.axis import Spec
@@ -204,5 +204,5 @@ class StudySections(Spec):
     """A difference in loss too small to matter, in nats per token: one shown to be smaller is *no difference*."""
     measure: MeasureSpec | None = MeasureSpec()
     evals: EvalSpec | None = EvalSpec()
-    probes: Annotated[ProbeSpec | None, BeforeValidator(short)] = None
+    probes: Probes = None
     """What is watched while training: `all`, a list of probes, or a map with `which` and `every`."""

@@ -130,6 +130,23 @@ def test_spelling_names_and_measurements_do_not(change: str, tmp_path: Path) -> 
     assert before.runs[0].identity == after.runs[0].identity
 
 
+def test_probes_are_part_of_a_run_only_when_there_are_some(tmp_path: Path) -> None:
+    """A stored run without them cannot show what they saw, and one that never asked must be found again."""
+    before, off = plan_of(tmp_path), plan_of(tmp_path, STUDY, "probes=null")
+    assert before.runs == off.runs
+    some, same, other = (
+        plan_of(tmp_path, STUDY, f"probes={given}").runs[0]
+        for given in (
+            "[log_z, expert_load]",
+            "{which: [expert_load, log_z], every: 0.1}",
+            "{which: [log_z], every: 0.1}",
+        )
+    )
+    assert some.identity["probes"] == {"every": 0.1, "which": ["expert_load", "log_z"]}
+    assert some == same
+    assert len({before.runs[0].digest, some.digest, other.digest}) == 3
+
+
 def test_editing_one_arm_leaves_the_other_s_runs_alone(tmp_path: Path) -> None:
     before, after = plan_of(tmp_path), plan_of(tmp_path, STUDY, "arms.mqa.block.norm_placement=post")
     assert before.arms[0].runs == after.arms[0].runs

@@ -152,3 +152,25 @@ def test_an_edit_of_the_optimizer_goes_into_its_kind_and_a_new_kind_keeps_none(l
 def test_the_default_optimizer_can_be_edited_without_its_name(load) -> None:  # type: ignore[no-untyped-def]
     study = load(STUDY, "cpu", "arms.post.train.optimizer.betas=[0.8, 0.9]")
     assert [arm.train.optimizer.betas for arm in study.arms] == [(0.9, 0.95), (0.8, 0.9), (0.9, 0.95)]
+
+
+@pytest.mark.parametrize(
+    ("written", "sets", "every", "which"),
+    [
+        ("all", (), 0.1, 7),
+        ("[log_z]", (), 0.1, 1),
+        ("{every: 0.5}", (), 0.5, 7),
+        ("{which: [log_z, expert_load], every: 1}", (), 1.0, 2),
+        ("[log_z]", ("probes.every=0.5",), 0.5, 1),
+        ("{every: 0.5}", ("probes=[log_z]",), 0.5, 1),
+        ("{every: 0.5}", ("probes=all",), 0.5, 7),
+    ],
+)
+def test_probes_may_be_written_short_and_edited(load, written, sets, every, which) -> None:  # type: ignore[no-untyped-def]
+    probes = load(f"{STUDY}probes: {written}\n", "cpu", *sets).probes
+    assert (probes.every, len(probes.which)) == (every, which)
+
+
+def test_there_are_no_probes_unless_they_are_asked_for(load) -> None:  # type: ignore[no-untyped-def]
+    assert load().probes is None
+    assert load(f"{STUDY}probes: all\n", "cpu", "probes=null").probes is None

@@ -9,7 +9,8 @@ import importlib
 import pkgutil
 from typing import Annotated, Any, cast
 
-from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic import BeforeValidator, Field, GetJsonSchemaHandler, WithJsonSchema
+from pydantic_core import CoreSchema
 
 from ablate.training.probes._kinds import Probe
 from zoo.axis import Spec
@@ -46,7 +47,9 @@ def _listed() -> str:
     return ", ".join(names())
 
 
-WHICH = {"anyOf": [{"const": "all"}, {"type": "array", "items": {"enum": names()}, "minItems": 1, "uniqueItems": True}]}
+WHICH: dict[str, Any] = {
+    "anyOf": [{"const": "all"}, {"type": "array", "items": {"enum": names()}, "minItems": 1, "uniqueItems": True}]
+}
 
 
 class ProbeSpec(Spec):
@@ -66,3 +69,13 @@ class ProbeSpec(Spec):
 def short(value: Any) -> Any:
     """`all` and lists of names stand for `which`."""
     return {"which": value} if isinstance(value, str | list | tuple) else value
+
+
+class Short:
+    """Field annotation: what `short` reads, for editors."""
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return {"anyOf": [*WHICH["anyOf"], handler(schema)]}
+
+
+Probes = Annotated[ProbeSpec | None, BeforeValidator(short), Short()]
