@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import shutil
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
@@ -42,6 +44,12 @@ def print_json(document: Any) -> None:
     print(json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False))
 
 
+def terminal_width() -> int:
+    """Characters in a line: of the terminal, or as the variable COLUMNS says."""
+    asked = sys.stdout.isatty() or "COLUMNS" in os.environ
+    return shutil.get_terminal_size().columns if asked else PIPE_WIDTH
+
+
 def print_table(rows: Sequence[Sequence[str]], text_columns: int = 1) -> None:
     """Rows of text, the header first. The first `text_columns` columns are left-aligned, the others right.
 
@@ -49,7 +57,7 @@ def print_table(rows: Sequence[Sequence[str]], text_columns: int = 1) -> None:
     """
     from rich.console import Console
 
-    console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
+    console = Console(width=terminal_width())
     table = _table(rows, text_columns)
     unbounded = console.options.update(max_width=10 * PIPE_WIDTH)
     if text_columns == 1 and console.measure(table, options=unbounded).maximum > console.width:

@@ -5,6 +5,8 @@ A file's keys are those of `Preset`; values come from the source unless a commen
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from importlib import resources
 from typing import Annotated, Any
 
@@ -32,8 +34,10 @@ class Preset(Spec):
     """Those that one token uses, for mixtures of experts."""
     assumed: Annotated[list[str], Field(default_factory=list)]
     """Paths of the model whose values are not public."""
+    stand_ins: Annotated[list[str], Field(default_factory=list)]
+    """Paths of the model where something near stands in for what the published model has; the note says for what."""
     note: str | None = None
-    """Why the count differs from the published one, or why the model cannot be built."""
+    """Why the count or a part differs from what is published, or why the model cannot be built."""
     buildable: bool = True
     """Whether enough is public to build it."""
 
@@ -58,13 +62,28 @@ def names() -> list[str]:
 
 def preset(name: str) -> Preset:
     """A preset by name. Raises SpecError with the nearest name."""
+    return Preset(name=name, **YAML(typ="safe", pure=True).load(written(name)))
+
+
+def written(name: str) -> str:
+    """A preset's file, whose comments say where each value is from. Raises SpecError with the nearest names."""
     if name not in names():
         raise SpecError(
-            "preset",
-            f"unknown preset '{name}'" + (did_you_mean(name, names()) or f": one of {', '.join(names())}"),
+            "preset", f"unknown preset '{name}'" + (nearest(name, names()) or f": one of {', '.join(names())}")
         )
-    text = resources.files(__name__).joinpath(f"{name}.yaml").read_text(encoding="utf-8")
-    return Preset(name=name, **YAML(typ="safe", pure=True).load(text))
+    return resources.files(__name__).joinpath(f"{name}.yaml").read_text(encoding="utf-8")
+
+
+def nearest(name: str, known: Sequence[str]) -> str:
+    """`" (did you mean …?)"`: the names that begin with this one (`gemma`: 'gemma2' or 'gemma3'), or one like it."""
+    plain = _plain(name)
+    begun = [f"'{other}'" for other in known if len(plain) > 2 and _plain(other).startswith(plain)]
+    return f" (did you mean {' or '.join(begun[:4])}?)" if begun else did_you_mean(name.lower(), known)
+
+
+def _plain(name: str) -> str:
+    """`phi3`, of `Phi-3`."""
+    return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
 def load(name: str, **edits: Any) -> ModelSpec:
