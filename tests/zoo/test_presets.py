@@ -170,7 +170,7 @@ def started(spec: zoo.ModelSpec) -> zoo.Decoder:
 @every_preset
 @pytest.mark.parametrize("chunks", [[1] * 15, [11, 1, 3]], ids=str)
 def test_a_shrunk_preset_decodes_as_it_reads(name: str, chunks: list[int]) -> None:
-    """Beyond the window of 8, where there is one. Chunks read alone give something else: the cache is what is tested."""
+    """Beyond the window of 8, where there is one; and without the cache the chunks give something else."""
     spec = presets.shrunk(name)
     model, tokens = started(spec).eval(), random_tokens(spec, 2, 15)
     cache = model.new_cache(batch=2, capacity=15)
