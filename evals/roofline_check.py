@@ -27,7 +27,7 @@ from evals.speed import Point
 from zoo.model import Decoder
 from zoo.spec import ModelSpec
 
-MODELS = {
+MODELS: dict[str, dict[str, object]] = {
     "multi-head": {"block.mixer.heads": 8},
     "1 kv head": {"block.mixer": {"heads": 8, "kv_heads": 1}},
     "window 64": {"block.mixer": {"heads": 8, "window": 64}},
