@@ -12,7 +12,7 @@ from ablate.cli import DONE, InputError
 from ablate.commands import print_json, print_table
 from ablate.engines import Options, load
 from ablate.environment import cores
-from ablate.plan import request_digest
+from ablate.identity import request_digest
 from ablate.request import Request
 from ablate.store import Store
 from evals.harness import UnknownTaskError
