@@ -6,14 +6,14 @@ import time
 
 import torch
 
-from evals.clock import synchronise
+from evals.clock import Clock, synchronise
 
 _CPU_BYTES = 2**27
 _CUDA_BYTES = 2**30
 _ROUNDS = 8
 
 
-def copy_bytes_per_second(device: torch.device | str) -> float:
+def copy_bytes_per_second(device: torch.device | str, clock: Clock = time.perf_counter) -> float:
     """Bytes read and written per second by copying a tensor much larger than the caches, as STREAM's copy counts them
     (McCalpin 1995).
 
@@ -27,8 +27,8 @@ def copy_bytes_per_second(device: torch.device | str) -> float:
     seconds = []
     for _ in range(_ROUNDS + 1):
         synchronise(device)
-        start = time.perf_counter()
+        start = clock()
         target.copy_(source)
         synchronise(device)
-        seconds.append(time.perf_counter() - start)
+        seconds.append(clock() - start)
     return 2 * size / min(seconds[1:])  # the first touches the pages

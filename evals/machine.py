@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import time
 
 import torch
 
 import zoo
 from evals.bandwidth import copy_bytes_per_second
+from evals.clock import Clock
 from evals.devices import THIS, Device
 from evals.lm import evaluating
 from evals.matmul import peak_flops_per_second
@@ -17,7 +19,7 @@ _LAYERS = 8
 _SECONDS = 0.2
 
 
-def this_device(dtype: str, device: str = "cpu") -> Device:
+def this_device(dtype: str, device: str = "cpu", clock: Clock = time.perf_counter) -> Device:
     """What was measured now, at the threads and the float32 precision in force. device: "cpu" or "cuda".
 
     Shares of peak and bandwidth are 1, since both are what simple programs reach here. Takes about a second.
@@ -29,22 +31,22 @@ def this_device(dtype: str, device: str = "cpu") -> Device:
         title=f"this machine ({what})",
         source="measured: a square matrix product, a copy, and a model too small to take time but for its overhead",
         memory_bytes=_memory_bytes(device),
-        bandwidth_bytes_per_second=copy_bytes_per_second(device),
-        flops_per_second={dtype: peak_flops_per_second(device, kind)},
+        bandwidth_bytes_per_second=copy_bytes_per_second(device, clock),
+        flops_per_second={dtype: peak_flops_per_second(device, kind, clock=clock)},
         compute_share=1.0,
         bandwidth_share=1.0,
-        overhead_seconds_per_layer=overhead_seconds_per_layer(kind, device),
+        overhead_seconds_per_layer=overhead_seconds_per_layer(kind, device, clock),
         shares_source="measured",
     )
 
 
-def overhead_seconds_per_layer(dtype: torch.dtype, device: str = "cpu") -> float:
+def overhead_seconds_per_layer(dtype: torch.dtype, device: str = "cpu", clock: Clock = time.perf_counter) -> float:
     """What decoding takes per layer where there is next to nothing to compute or to read: the interpreter, dispatch
     and launches, in pre-norm blocks of attention and SwiGLU of 32 features."""
     spec = zoo.load("small", d_model=32, n_layers=_LAYERS, vocab_size=64)
     model = zoo.build(spec).to(device=device, dtype=dtype)
     with evaluating(model):
-        rate = Point(model, context=16, batch=1, seconds=_SECONDS).decode()["tokens_per_second"]["median"]
+        rate = Point(model, context=16, batch=1, seconds=_SECONDS, clock=clock).decode()["tokens_per_second"]["median"]
     return float(1 / rate / _LAYERS)
 
 
