@@ -8,7 +8,7 @@ import time
 import torch
 
 import zoo
-from evals.bandwidth import copy_bytes_per_second
+from evals.bandwidth import copy_bytes_per_second, matvec_bytes_per_second
 from evals.clock import Clock
 from evals.devices import THIS, Device
 from evals.lm import evaluating
@@ -22,19 +22,21 @@ _SECONDS = 0.2
 def this_device(dtype: str, device: str = "cpu", clock: Clock = time.perf_counter) -> Device:
     """What was measured now, at the threads and the float32 precision in force. device: "cpu" or "cuda".
 
-    Shares of peak and bandwidth are 1, since both are what simple programs reach here. Takes about a second.
+    The bandwidth is a copy's, and its share what products with one row reach, as decoding has them; the peak is what
+    square products reach here already. Takes a few seconds.
     """
     kind = getattr(torch, dtype)
     what = torch.cuda.get_device_name() if device == "cuda" else f"cpu, {torch.get_num_threads()} threads"
+    copied = copy_bytes_per_second(device, clock)
     return Device(
         name=THIS,
         title=f"this machine ({what})",
-        source="measured: a square matrix product, a copy, and a model too small to take time but for its overhead",
+        source="measured: a square product, a copy, products with one row, and a model too small to take time but for overhead",
         memory_bytes=_memory_bytes(device),
-        bandwidth_bytes_per_second=copy_bytes_per_second(device, clock),
+        bandwidth_bytes_per_second=copied,
         flops_per_second={dtype: peak_flops_per_second(device, kind, clock=clock)},
         compute_share=1.0,
-        bandwidth_share=1.0,
+        bandwidth_share=min(1.0, matvec_bytes_per_second(device, kind, clock) / copied),
         overhead_seconds_per_layer=overhead_seconds_per_layer(kind, device, clock),
         shares_source="measured",
     )

@@ -86,7 +86,8 @@ def _fastest(devices: list[Device]) -> Device:
     """Each constant at its best."""
     best = {
         "flops_per_second": {"float32": max(d.flops_per_second["float32"] for d in devices)},
-        "bandwidth_bytes_per_second": max(d.bandwidth_bytes_per_second for d in devices),
+        "bandwidth_bytes_per_second": (copied := max(d.bandwidth_bytes_per_second for d in devices)),
+        "bandwidth_share": max(d.bandwidth_share * d.bandwidth_bytes_per_second for d in devices) / copied,
         "overhead_seconds_per_layer": min(d.overhead_seconds_per_layer for d in devices),
     }
     return devices[0].model_copy(update=best)
@@ -126,7 +127,7 @@ def setting(device: Device, rounds: int) -> Iterator[str]:
     )
     yield (
         f"- constants: {device.flops_per_second['float32'] / 1e9:.0f} GFLOP/s · "
-        f"{device.bandwidth_bytes_per_second / 1e9:.1f} GB/s · "
+        f"{100 * device.bandwidth_share:.0f} % of {device.bandwidth_bytes_per_second / 1e9:.1f} GB/s · "
         f"{1e6 * device.overhead_seconds_per_layer:.0f} µs overhead per layer"
     )
 
