@@ -26,7 +26,7 @@ def this_device(dtype: str, device: str = "cpu", clock: Clock = time.perf_counte
     square products reach here already. Takes a few seconds.
     """
     kind = getattr(torch, dtype)
-    what = torch.cuda.get_device_name() if device == "cuda" else f"cpu, {torch.get_num_threads()} threads"
+    what = torch.cuda.get_device_name() if device == "cuda" else f"cpu, threads: {torch.get_num_threads()}"
     copied = copy_bytes_per_second(device, clock)
     return Device(
         name=THIS,
