@@ -7,10 +7,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+from tokenizers import Tokenizer
+
 import zoo
 from ablate.cli import DONE, InputError
 from ablate.commands import print_json
 from ablate.commands._runs import find_run
+from ablate.data.tokenizers._encoder import EOS
 from ablate.store import Store
 from zoo.errors import UnsupportedError
 
@@ -55,12 +58,12 @@ def _tokenizer(store: Store, digest: str) -> Any:
 
 
 def _eos(store: Store, digest: str, tokenizer: Path) -> int:
-    """Of the run's corpus; where that is gone, the token that the tokenizer calls special."""
+    """Of the run's corpus; where that is gone, the one that our own tokenizers use."""
     identity = store.read_run(digest) or {}
     meta = store.data_dir() / str(identity.get("data", {}).get("digest")) / "meta.json"
     if meta.is_file():
         return int(json.loads(meta.read_text(encoding="utf-8"))["eos"])
-    special = [each["id"] for each in json.loads(tokenizer.read_text(encoding="utf-8"))["added_tokens"]]
-    if len(special) != 1:
+    found = Tokenizer.from_file(str(tokenizer)).token_to_id(EOS)
+    if found is None:
         raise InputError(f"{digest}: which token ends a document is in its corpus, and that is gone from the store")
-    return int(special[0])
+    return int(found)
