@@ -145,6 +145,7 @@ def test_what_cannot_be_compared_is_said(tmp_path: Path, change: Callable[[Rows]
     item = found(summary, "pre", "heldout_text")
     assert (item.reason, item.difference, item.p) == (reason, None, None)
     assert f"pre: heldout_text bits_per_byte is not compared item by item: {reason}." in summary.warnings
+    assert (found(summary, "double", "heldout_text").reason is None) == (arm == 1)
     assert json.dumps(summary.arm_documents(), allow_nan=False)
     assert draw(summary)
 
