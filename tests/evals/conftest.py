@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from bytelevel import byte_level
+from tests.evals.bytelevel import byte_level
 from tokenizers import Tokenizer
 
 import zoo

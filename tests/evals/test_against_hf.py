@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from bytelevel import EOS
+from tests.evals.bytelevel import EOS
 from lm_eval.api.instance import Instance
 from tokenizers import Tokenizer
 

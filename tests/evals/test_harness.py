@@ -16,7 +16,7 @@ import lm_eval
 import numpy as np
 import pytest
 import torch
-from bytelevel import EOS
+from tests.evals.bytelevel import EOS
 from lm_eval.tasks.manager import TaskManager
 from tokenizers import Tokenizer
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from bytelevel import EOS, byte_level
+from tests.evals.bytelevel import EOS, byte_level
 from lm_eval.api.instance import Instance
 from tokenizers import Tokenizer
 
