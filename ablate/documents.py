@@ -21,6 +21,7 @@ def study_document(plan: Plan, created: datetime | None = None) -> dict[str, Any
         "baseline": study.baseline,
         "budget": study.budget.model_dump(exclude_none=True),
         "matched": study.budget.kind,
+        "margin": study.sections.margin,
         "created": (created or datetime.now(UTC)).isoformat(timespec="seconds"),
         "arms": [_arm_document(arm) for arm in plan.arms],
         "measure": plan.measure_digest,

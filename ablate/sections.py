@@ -113,5 +113,7 @@ class StudySections(Spec):
     data: DataSpec = StdlibSource()
     train: TrainSpec = TrainSpec()
     budget: Budget
+    margin: PositiveFloat | None = None
+    """A difference in loss too small to matter, in nats per token: one shown to be smaller is *no difference*."""
     measure: MeasureSpec | None = MeasureSpec()
     evals: EvalSpec | None = EvalSpec()

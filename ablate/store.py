@@ -137,6 +137,16 @@ class Store:
     def read_evals(self, digest: str, request: str) -> Document | None:
         return read_json(self.evals_path(digest, request))
 
+    def read_samples(self, digest: str, request: str) -> list[Document] | None:
+        """One record per item of an evaluation; None where there are none."""
+        path = self.samples_path(digest, request)
+        if not path.exists():
+            return None
+        records = [_parsed(line) for line in path.read_bytes().splitlines()]
+        if not all(isinstance(record, dict) for record in records):
+            raise StoreError(f"{path}: not a file of samples")
+        return records
+
     def read_study(self, name: str, scale: str) -> Document | None:
         return read_json(self.study_path(name, scale))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,6 +60,20 @@ EVALS = KEYS | {
     "chance": pl.Float64,
 }
 
+SAMPLES = KEYS | {
+    "task": pl.String,
+    "metric": pl.String,
+    "item": pl.String,
+    "cluster": pl.String,
+    "value": pl.Float64,
+    "weight": pl.Float64,
+}
+"""A score is Σ value / Σ weight over the items; items of one cluster are from one document."""
+NATS_PER_BIT = math.log(2)
+PERPLEXITIES = ("byte_perplexity", "word_perplexity")
+"""Not sums over items; where they are, bits_per_byte says the same."""
+NOT_METRICS = ("task", "document", "doc_id", "doc_hash", "filter", "target", "filtered_resps")
+
 
 class ReportError(Exception):
     """The study cannot be reported: it is missing, or its runs must not be compared."""
@@ -73,6 +88,7 @@ class Collected:
     curves: pl.DataFrame
     measures: pl.DataFrame
     evals: pl.DataFrame
+    samples: pl.DataFrame
     environments: dict[str, dict[str, Any]]
 
 
@@ -89,6 +105,7 @@ def collect(study_dir: Path | str) -> Collected:
         curves=pl.concat([pl.DataFrame(schema=CURVES), *(_curve(store, key) for key in keys)]),
         measures=pl.DataFrame(_measure_rows(store, study, keys), schema=MEASURES),
         evals=pl.DataFrame(_eval_rows(store, study, keys), schema=EVALS),
+        samples=pl.DataFrame(_sample_rows(store, study, keys), schema=SAMPLES),
         environments={key["digest"]: _environment(store, key["digest"]) for key in keys},
     )
 
@@ -158,3 +175,32 @@ def _eval_rows(store: Store, study: dict[str, Any], keys: list[dict[str, Any]]) 
         for task, metrics in (store.read_evals(key["digest"], study["evals"]) or {}).get("tasks", {}).items()
         for metric, score in metrics.items()
     ]
+
+
+def _sample_rows(store: Store, study: dict[str, Any], keys: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    if study.get("evals") is None:
+        return []
+    return [
+        key | row
+        for key in keys
+        for sample in store.read_samples(key["digest"], study["evals"]) or ()
+        for row in _sample_values(sample)
+    ]
+
+
+def _sample_values(sample: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """What one item says of each metric that is a sum over items. Named as in the evals document."""
+    item = f"{sample['doc_id']} {sample['doc_hash']}"
+    document = sample.get("document")
+    shared = {"task": sample["task"], "item": item, "cluster": item if document is None else f"document {document}"}
+    for metric in sample.keys() - set(NOT_METRICS) - set(PERPLEXITIES):
+        name = metric if sample["filter"] == "none" else f"{metric},{sample['filter']}"
+        value, weight = _value_and_weight(metric, sample[metric])
+        yield shared | {"metric": name, "value": value, "weight": weight}
+
+
+def _value_and_weight(metric: str, score: Any) -> tuple[float | None, float | None]:
+    """None for what is not a number. A likelihood of a whole text is its log and its bytes."""
+    if metric == "bits_per_byte" and isinstance(score, list) and None not in score:
+        return -score[0] / NATS_PER_BIT, score[1]
+    return (float(score), 1.0) if isinstance(score, int | float) else (None, None)

@@ -34,10 +34,10 @@ def closing_table(summary: StudySummary) -> Rows:
         "KV bytes/token",
         "verdict",
     )
-    return (header, *(_closing_row(arm) for arm in summary.arms))
+    return (header, *(_closing_row(summary, arm) for arm in summary.arms))
 
 
-def _closing_row(arm: ArmSummary) -> tuple[str, ...]:
+def _closing_row(summary: StudySummary, arm: ArmSummary) -> tuple[str, ...]:
     return (
         arm.name,
         words.plus_minus(arm.loss),
@@ -46,7 +46,7 @@ def _closing_row(arm: ArmSummary) -> tuple[str, ...]:
         words.whole(arm.tokens_per_second.mean if arm.tokens_per_second else None),
         words.size(arm.peak_memory_bytes.mean if arm.peak_memory_bytes else None),
         words.whole(arm.kv_bytes_per_token),
-        arm.verdict,
+        words.verdict(summary, arm),
     )
 
 
@@ -58,7 +58,9 @@ def arms_table(summary: StudySummary) -> Table:
         "validation loss (nats/token)",
         "difference from the baseline (nats/token)",
         "p (Holm)",
+        "p that it is within the margin (Holm)",
         "smallest detectable (nats/token)",
+        "more seeds to settle it",
         "bits per byte",
         "training speed (tokens/s)",
         "speed against the baseline",
@@ -80,7 +82,9 @@ def _arm_row(arm: ArmSummary) -> tuple[str, ...]:
         words.plus_minus(arm.loss),
         words.difference(found).removesuffix(" nats") if found else words.NONE,
         words.p_value(found.p_holm) if found else words.NONE,
+        words.p_value(found.p_equivalence) if found else words.NONE,
         f"{detectable:.{words.decimals(detectable)}f}" if detectable else words.NONE,
+        words.whole(arm.seeds_needed),
         words.plus_minus(arm.bits_per_byte),
         words.whole(arm.tokens_per_second.mean if arm.tokens_per_second else None),
         speed or words.NONE,

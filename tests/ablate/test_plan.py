@@ -160,6 +160,8 @@ def test_the_study_document_is_the_store_s(tmp_path: Path) -> None:
     assert document["arms"][0]["runs"] == [{"digest": run.digest, "seed": run.seed} for run in plan.arms[0].runs]
     assert document["arms"][0]["cache_bytes"][0] == {"context": 2, "bytes": 128}
     assert (document["measure"], document["evals"]) == (plan.measure_digest, plan.evals_digest)
+    assert document["margin"] is None
+    assert study_document(plan_of(tmp_path, STUDY, "margin=0.01"))["margin"] == 0.01
     nothing = study_document(plan_of(tmp_path, STUDY, "measure=null", "evals=null"))
     assert (nothing["measure"], nothing["evals"]) == (None, None)
 

@@ -104,6 +104,7 @@ CASES = {
     "files without paths": (HEAD + "data: @{source: files}\n", "data.paths: is missing"),
     "no source": (HEAD + "data: @{tokenizer: bytes}\n", "data: needs the key source"),
     # values out of range
+    "no margin": (HEAD + "margin: @0\n", "margin: must be greater than 0, not 0"),
     "negative budget": (HEAD.replace("1e12", "@-1"), "budget.flops: must be greater than 0, not -1"),
     "infinite budget": (HEAD.replace("1e12", "@.inf"), "budget.flops: must be a finite number"),
     "half a token": (HEAD.replace("flops: 1e12", "tokens: @1.5"), "budget.tokens: must be a whole number"),
