@@ -10,7 +10,10 @@ import polars as pl
 
 from reports.curves import Curve
 from reports.items import ItemDifference
+from reports.ladders import LadderArm
+from reports.stability import ProbeCurves, Scaling
 from reports.statistics import ALPHA, Estimate
+from reports.tunings import ArmTuning
 
 Verdict = Literal["baseline", "better", "worse", "no difference", "inconclusive", "cannot tell", "diverged"]
 
@@ -67,21 +70,31 @@ class Score:
 
 @dataclass(frozen=True)
 class Budget:
-    """What one run of an arm was planned to use; `train_seconds` is what it took."""
+    """What one run of an arm was planned to use.
+
+    `train_seconds` is what it took, `allowed_seconds` what it was given where the budget is in seconds.
+    """
 
     tokens: int
     steps: int
     flops: float
     parameters: int
     train_seconds: float | None
+    allowed_seconds: float | None
 
 
 @dataclass(frozen=True)
 class ArmSummary:
-    """One arm over its finished seeds. `comparison` is None for the baseline."""
+    """One arm over its finished seeds. `comparison` is None for the baseline.
+
+    Beside its own `edits`, `tuned` are the settings that tuning chose, and `matching` those that gave it the baseline's
+    parameters.
+    """
 
     name: str
     edits: tuple[tuple[str, str], ...]
+    tuned: tuple[tuple[str, str], ...]
+    matching: tuple[tuple[str, str], ...]
     seeds: tuple[int, ...]
     diverged: tuple[int, ...]
     missing: tuple[int, ...]
@@ -115,6 +128,8 @@ class ArmSummary:
         return {
             "name": self.name,
             "edits": {path: json.loads(value) for path, value in self.edits},
+            "tuned": {path: json.loads(value) for path, value in self.tuned},
+            "matching": {path: json.loads(value) for path, value in self.matching},
             "seeds": list(self.seeds),
             "loss": _mean(loss),
             "loss_interval": _interval(loss),
@@ -166,6 +181,10 @@ class StudySummary:
     training: tuple[Curve, ...]
     differences: tuple[Curve, ...]
     contexts: tuple[Curve, ...]
+    tunings: tuple[ArmTuning, ...]
+    ladder: tuple[LadderArm, ...]
+    probes: tuple[ProbeCurves, ...]
+    scaling: tuple[Scaling, ...]
     environment: tuple[tuple[str, tuple[str, ...]], ...]
     runs: pl.DataFrame
 

@@ -9,12 +9,14 @@ from typing import Any
 
 import polars as pl
 
-from reports import curves, warnings
+from reports import curves, stability, warnings
 from reports.collect import Collected, ReportError, collect
 from reports.findings import ArmSummary, Budget, Comparison, Noise, Score, StudySummary
 from reports.items import ItemDifference, item_differences, unpaired
+from reports.ladders import summarise_ladder
 from reports.power import smallest_detectable
 from reports.statistics import Estimate, combined_stderr, estimate
+from reports.tunings import tunings
 from reports.verdicts import compare, decide, level
 
 
@@ -46,6 +48,10 @@ def summarise(data: Collected) -> StudySummary:
         training=curves.training_curves(data),
         differences=curves.difference_curves(data),
         contexts=curves.context_curves(data),
+        tunings=tunings(study),
+        ladder=summarise_ladder(data.ladder, study["baseline"]),
+        probes=stability.probe_curves(data),
+        scaling=stability.gradient_scaling(data),
         environment=warnings.environment(data),
         runs=data.runs,
     )
@@ -83,7 +89,9 @@ def _arm(
     diverged = tuple(runs.filter(status="diverged")["seed"])
     return ArmSummary(
         name=name,
-        edits=tuple((path, json.dumps(value)) for path, value in arm["edits"].items()),
+        edits=_edits(arm["edits"]),
+        tuned=_edits(arm.get("tuned", {})),
+        matching=_edits(arm.get("matching", {})),
         seeds=tuple(finished["seed"]),
         diverged=diverged,
         missing=tuple(runs.filter(pl.col("status").is_in(["absent", "partial"]))["seed"]),
@@ -96,7 +104,7 @@ def _arm(
         cache_bytes=tuple((c["context"], c["bytes"]) for c in arm.get("cache_bytes", ())),
         parameters_embedding=arm["parameters_embedding"],
         flops_per_token=arm["flops_per_token"],
-        budget=_budget(arm, finished),
+        budget=_budget(data.study, arm, finished),
         scores=_scores(data, name),
         items=items,
         comparison=comparison,
@@ -116,7 +124,11 @@ def _over_seeds(runs: pl.DataFrame, column: str) -> Estimate | None:
     return estimate(runs[column].drop_nulls().to_list())
 
 
-def _budget(arm: dict[str, Any], finished: pl.DataFrame) -> Budget:
+def _edits(edits: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+    return tuple((path, json.dumps(value)) for path, value in edits.items())
+
+
+def _budget(study: dict[str, Any], arm: dict[str, Any], finished: pl.DataFrame) -> Budget:
     seconds = finished["train_seconds"].drop_nulls().to_list()
     return Budget(
         tokens=arm["tokens"],
@@ -124,6 +136,7 @@ def _budget(arm: dict[str, Any], finished: pl.DataFrame) -> Budget:
         flops=arm["tokens"] * arm["flops_per_token"],
         parameters=arm["parameters"],
         train_seconds=sum(seconds) / len(seconds) if seconds else None,
+        allowed_seconds=study["budget"].get("seconds"),
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from reports import words
-from reports.findings import ArmSummary, StudySummary
+from reports.findings import ArmSummary, Budget, StudySummary
 
 Rows = tuple[tuple[str, ...], ...]
 
@@ -104,8 +104,9 @@ def budgets_table(summary: StudySummary) -> Table:
     """What each arm was given per run, and by how much it differs from the baseline."""
     columns = ("arm", "FLOPs", "tokens", "steps", "parameters", "of them embeddings", "train time")
     base = next(arm for arm in summary.arms if arm.name == summary.baseline).budget
+    timed = (f"train time against {words.seconds(base.allowed_seconds)}",) if base.allowed_seconds else ()
     return Table(
-        columns,
+        (*columns, *timed),
         tuple(
             (
                 arm.name,
@@ -119,10 +120,18 @@ def budgets_table(summary: StudySummary) -> Table:
                     arm.budget.train_seconds,
                     base.train_seconds,
                 ),
+                *(_off_time(arm.budget) for _ in timed),
             )
             for arm in summary.arms
         ),
     )
+
+
+def _off_time(budget: Budget) -> str:
+    """By how much the mean run missed its time: `+1.2 %`."""
+    if not budget.train_seconds or not budget.allowed_seconds:
+        return words.NONE
+    return f"{words.signed(100 * (budget.train_seconds / budget.allowed_seconds - 1), 1)} %"
 
 
 def _against(text: str, value: float | None, base: float | None) -> str:
@@ -147,7 +156,8 @@ def runs_table(summary: StudySummary) -> Table:
         "tokens/s",
         "peak memory",
         "gradient norm",
-        "spikes",
+        "gradient spikes",
+        "loss spikes",
         "training time",
         "wall time",
     )
@@ -171,6 +181,7 @@ def _run_row(run: dict[str, float | str | None]) -> tuple[str, ...]:
         words.size(number("peak_memory_bytes")),
         _fixed(number("grad_norm"), 2),
         words.whole(number("grad_norm_spikes")),
+        words.whole(number("loss_spikes")),
         words.seconds(number("train_seconds")),
         words.seconds(number("wall_seconds")),
     )
@@ -181,9 +192,18 @@ def _fixed(value: float | None, digits: int) -> str:
 
 
 def edits_table(summary: StudySummary) -> Table:
-    """The exact edits that make each arm out of the base model."""
-    rows = tuple((arm.name, path, value) for arm in summary.arms for path, value in (arm.edits or (("(none)", ""),)))
-    return Table(("arm", "path", "value"), rows, labels=3)
+    """The exact edits that make each arm out of the base model: its own, then those that tuning and matching made."""
+    rows = tuple(
+        (arm.name, path, value, origin)
+        for arm in summary.arms
+        for edits, origin in (
+            (arm.edits or (("(none)", ""),), "the arm"),
+            (arm.tuned, "tuning"),
+            (arm.matching, "matching parameters"),
+        )
+        for path, value in edits
+    )
+    return Table(("arm", "path", "value", "edited by"), rows, labels=4)
 
 
 def environment_table(summary: StudySummary) -> Table:

@@ -10,7 +10,7 @@ from reports.power import MOST_SEEDS
 from reports.statistics import Estimate
 
 NONE = "–"
-MATCHED = {"flops": "FLOPs", "parameters": "parameters", "tokens": "tokens", "seconds": "seconds"}
+MATCHED = {"flops": "FLOPs", "seconds": "training time"}
 
 
 def decimals(scale: float | None, most: int = 4) -> int:
@@ -128,7 +128,7 @@ def difference(comparison: Comparison) -> str:
 
 
 def matched(summary: StudySummary) -> str:
-    return f"at equal {MATCHED.get(summary.matched, summary.matched)}"
+    return f"at equal {' and '.join(MATCHED.get(part, part) for part in summary.matched.split(' and '))}"
 
 
 def sentence(summary: StudySummary, arm: ArmSummary) -> str:

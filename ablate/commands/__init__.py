@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import shutil
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,9 +14,12 @@ if TYPE_CHECKING:
 PIPE_WIDTH = 200
 """A pipe has no width: tables there are as wide as they like, within reason."""
 
+HERE = ("cpu", "cuda")
+"""Where runs can be."""
 
-def add_study(parser: argparse.ArgumentParser) -> None:
-    """What every command that reads a study takes."""
+
+def add_study(parser: argparse.ArgumentParser, device: bool = True) -> None:
+    """What every command that reads a study takes. device: whether it says where it runs."""
     parser.add_argument("study", metavar="STUDY.yaml")
     parser.add_argument("--scale", help="a scale of the study; by default gpu with a GPU, cpu without")
     parser.add_argument(
@@ -28,7 +29,8 @@ def add_study(parser: argparse.ArgumentParser) -> None:
         metavar="PATH=VALUE",
         help="edit the study, e.g. --set seeds=5 --set train.lr=1e-3 (may be repeated)",
     )
-    parser.add_argument("--device", choices=("cpu", "cuda"), help="by default cuda where there is a GPU")
+    if device:
+        parser.add_argument("--device", choices=HERE, help="by default cuda where there is a GPU")
     add_store(parser)
 
 
@@ -36,18 +38,25 @@ def add_store(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--store", default="runs", metavar="DIR", help="the store (default: runs/)")
 
 
+def add_workers(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--workers", type=positive, metavar="N", help="how many runs at once (default: all cores, or all GPUs)"
+    )
+
+
 def add_json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON document on standard output")
 
 
+def positive(text: str) -> int:
+    """An argument that is a whole number from 1."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number from 1")
+    return int(text)
+
+
 def print_json(document: Any) -> None:
     print(json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False))
-
-
-def terminal_width() -> int:
-    """Characters in a line: of the terminal, or as the variable COLUMNS says."""
-    asked = sys.stdout.isatty() or "COLUMNS" in os.environ
-    return shutil.get_terminal_size().columns if asked else PIPE_WIDTH
 
 
 def print_table(rows: Sequence[Sequence[str]], text_columns: int = 1) -> None:
@@ -57,7 +66,7 @@ def print_table(rows: Sequence[Sequence[str]], text_columns: int = 1) -> None:
     """
     from rich.console import Console
 
-    console = Console(width=terminal_width())
+    console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
     table = _table(rows, text_columns)
     unbounded = console.options.update(max_width=10 * PIPE_WIDTH)
     if text_columns == 1 and console.measure(table, options=unbounded).maximum > console.width:

@@ -6,25 +6,19 @@ import importlib
 import inspect
 import pkgutil
 import re
-import textwrap
-from collections.abc import Iterator
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from ruamel.yaml import YAML
-
 import zoo
 from ablate.cli import InputError
-from ablate.commands import print_json, print_table, terminal_width
-from ablate.commands._preset_table import large, preset_table
-from ablate.commands._traits import PATHS, preset_row, text, tricks
+from ablate.commands import print_json, print_table
+from ablate.commands._traits import assumed_columns, preset_row, text
 from zoo.axis import Spec, Variant, variants
-from zoo.presets import Preset, names, nearest, preset, shrunk, written
+from zoo.errors import did_you_mean
+from zoo.presets import Preset, names, preset, shrunk, sized_names
 
-CONTEXT = 4096
-"""Tokens at which the costs of a preset are shown."""
 PAPER = re.compile(r"arXiv:[0-9]{4}\.[0-9]{4,5}|https?://[^\s)]+[^\s).,]")
+TABLE = ("year", "norm", "topology", "placement", "position", "activation", "tricks", "parameters", "published")
 
 
 def show_all(as_json: bool) -> int:
@@ -35,17 +29,38 @@ def show_all(as_json: bool) -> int:
         return 0
     for axis, entries in catalogue.items():
         print_table([(axis, "what it is"), *((e["name"], e["doc"]) for e in entries)], text_columns=2)
-    print(*preset_table(sorted(presets, key=lambda chosen: chosen.year), terminal_width()), sep="\n")
+    print_table(
+        [("preset", *TABLE), *map(_shown, sorted(presets, key=lambda chosen: chosen.year))], text_columns=len(TABLE) - 1
+    )
+    print(
+        "* assumed: not in the source. Parameters are counted from the spec, published ones are as the source has them."
+    )
     return 0
 
 
+def _shown(chosen: Preset) -> list[str]:
+    """A preset's row of the table."""
+    row, assumed = preset_row(chosen), assumed_columns(chosen)
+    row["published"] = row["published_parameters"]
+    for column in ("parameters", "published"):
+        row[column] = _large(row[column])
+    return [chosen.name, *(text(row[column]) + "*" * (column in assumed) for column in TABLE)]
+
+
+def _large(count: float | None) -> str:
+    """1.56B, 117M."""
+    if count is None:
+        return "–"
+    return f"{count / 1e9:.4g}B" if count >= 1e9 else f"{count / 1e6:.4g}M"
+
+
 def show_one(name: str, small: bool, as_json: bool) -> int:
-    if name in names():
+    if name in (presets := (*names(), *sized_names())):
         return _show_preset(preset(name), small, as_json)
     found = [(axis, of[name]) for axis, of in axes().items() if name in of]
     if not found:
-        known = [*names(), *(variant for of in axes().values() for variant in of)]
-        raise InputError(f"unknown name '{name}'" + (nearest(name, known) or ": see `ablate zoo`"))
+        known = [*presets, *(variant for of in axes().values() for variant in of)]
+        raise InputError(f"unknown name '{name}'" + (did_you_mean(name, known) or ": see `ablate zoo`"))
     entries = [{"axis": axis, **_entry(name, cls), "settings": _settings(cls)} for axis, cls in found]
     if as_json:
         print_json(entries[0] if len(entries) == 1 else entries)
@@ -53,7 +68,7 @@ def show_one(name: str, small: bool, as_json: bool) -> int:
     for (axis, cls), entry in zip(found, entries, strict=True):
         print(f"{axis}: {name}\n\n{inspect.getdoc(cls)}\n")
         for setting, default in entry["settings"].items():
-            print(f"  {setting}: {'null' if default is None else text(default)}")
+            print(f"  {setting}: {text(default)}")
     return 0
 
 
@@ -85,10 +100,10 @@ def _is_axis(package: str) -> bool:
 
 
 def _entry(name: str, cls: type[Spec]) -> dict[str, Any]:
-    """A variant's name, the first paragraph of its documentation and the first paper that it names."""
-    doc = inspect.getdoc(cls) or ""
-    paper = PAPER.search(doc)
-    return {"name": name, "doc": " ".join(doc.split("\n\n")[0].split()), "paper": paper.group() if paper else None}
+    """A variant's name, the first line of its documentation and the first paper that it names."""
+    text = inspect.getdoc(cls) or ""
+    paper = PAPER.search(text)
+    return {"name": name, "doc": text.partition("\n")[0], "paper": paper.group() if paper else None}
 
 
 def _settings(cls: type[Spec]) -> dict[str, Any]:
@@ -103,41 +118,20 @@ def _plain(value: Any) -> Any:
 
 
 def _show_preset(chosen: Preset, small: bool, as_json: bool) -> int:
-    if small and not chosen.buildable:
+    from io import StringIO
+
+    from ruamel.yaml import YAML
+
+    if not chosen.buildable:
         raise InputError(f"preset '{chosen.name}' cannot be built: {chosen.note}")
-    spec = shrunk(chosen.name) if small else chosen.spec if chosen.buildable else None
+    document = {**preset_row(chosen), "assumed": chosen.assumed, "note": chosen.note, "model": chosen.spec.dump()}
+    if small:
+        spec = shrunk(chosen.name)
+        document |= {"parameters": zoo.cost(spec).params, "model": spec.dump()}
     if as_json:
-        said = {"assumed": chosen.assumed, "stand_ins": chosen.stand_ins, "note": chosen.note}
-        count = None if spec is None else zoo.cost(spec).params
-        model = chosen.parts if spec is None else spec.dump()
-        print_json({**preset_row(chosen), "parameters": count, **said, "model": model})
+        print_json(document)
         return 0
-    for line in _summary(chosen, spec):
-        print(textwrap.fill(line, min(terminal_width(), 120), initial_indent="# ", subsequent_indent="# "))
-    print()
-    print(_as_yaml(spec) if small and spec is not None else written(chosen.name), end="")
+    stream = StringIO()
+    YAML(typ="safe", pure=True).dump(document, stream)
+    print(stream.getvalue(), end="")
     return 0
-
-
-def _summary(chosen: Preset, spec: zoo.ModelSpec | None) -> Iterator[str]:
-    """What follows from a preset's file and is not in it."""
-    row, told = preset_row(chosen), [] if spec is None else tricks(spec)
-    made_of = [row[key] for key in PATHS if row[key]] + [words for _, words in told]
-    yield f"{chosen.name} ({chosen.year}): {', '.join(made_of)}"
-    if spec is None:
-        yield "too little is public to build it"
-        return
-    cost = zoo.cost(spec, CONTEXT)
-    active = f", {large(cost.params_active)} active" if cost.params_active < cost.params else ""
-    yield f"{large(cost.params)} parameters{active}; {large(cost.flops_per_token)} FLOPs to train on a token"
-    cache = cost.cache_bytes(1, CONTEXT, "bfloat16") / CONTEXT
-    yield f"{cache:,.0f} bytes of cache per token (bfloat16, {CONTEXT:,} tokens)"
-
-
-def _as_yaml(spec: zoo.ModelSpec) -> str:
-    stream, yaml = StringIO(), YAML()
-    yaml.representer.add_representer(
-        type(None), lambda writer, _: writer.represent_scalar("tag:yaml.org,2002:null", "null")
-    )
-    yaml.dump(spec.dump(), stream)
-    return stream.getvalue()

@@ -1,6 +1,6 @@
 """List the variants on every axis and the presets, or show one of them.
 
-NAME is a preset (its file, which says where each value is from, and its cost) or a variant (its documentation).
+NAME is a preset (its model in full, as YAML, with its cost) or a variant (its documentation).
 """
 
 from __future__ import annotations

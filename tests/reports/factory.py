@@ -54,6 +54,7 @@ class StudyOf:
     measured: bool = True
     margin: float | None = None
     looks: Sequence[Mapping[str, float]] | None = None
+    probes: Sequence[str] = ()
     results: Mapping[tuple[str, int], Mapping[str, Any]] = field(default_factory=dict)
     identities: Mapping[tuple[str, int], Mapping[str, Any]] = field(default_factory=dict)
 
@@ -120,6 +121,8 @@ class StudyOf:
         store.write_json(store.result_path(digest), result)
         lines = b"".join(_lines(arm, seed, loss))
         store.metrics_path(digest).write_bytes(lines)
+        if self.probes:
+            store.append_probes(digest, _probe_records(self.probes, arm, seed))
         if self.measured and seed not in arm.diverged:
             store.write_json(store.measure_path(digest, "m1"), _measure(arm, seed))
             correct, bits = _answers(loss, seed)
@@ -156,6 +159,7 @@ def _result(digest: str, arm: Arm, seed: int, loss: float) -> dict[str, Any]:
         "matmul_flops_per_second": 2.3e11,
         "peak_memory_bytes": int((arm.memory_mib + seed) * 2**20),
         "peak_memory_source": "VmHWM",
+        "loss_spikes": 10 + seed,
         "grad_norm": {"median": 0.5, "max": 2.0, "spikes": seed},
         "parameters": arm.parameters,
         "parameters_embedding": arm.parameters // 4,
@@ -181,6 +185,34 @@ def _lines(arm: Arm, seed: int, loss: float) -> Iterator[bytes]:
             ).encode()
         if step % max(1, arm.steps // 10) == 0 or step == arm.steps:
             yield f'{head}, "validation_loss": {value}, "bits_per_byte": 1.0}}\n'.encode()
+
+
+PROBE_LAYERS = 3
+SEEN = {
+    "gradient_norm": "all",
+    "update_ratio": "all",
+    "activation_variance": "variance",
+    "max_attention_logit": "max",
+    "attention_entropy": "mean",
+    "expert_load": "largest",
+}
+"""What of a probe is drawn, of those that look at layers."""
+
+
+def probe_value(layer: int, step: int, seed: int) -> float:
+    return 1.0 + layer + 0.1 * step + 0.01 * seed
+
+
+def _probe_records(probes: Sequence[str], arm: Arm, seed: int) -> Iterator[dict[str, Any]]:
+    """At the first, a middle and the last step; the model's own number is 100 times layer 0's."""
+    for step in sorted({1, max(1, arm.steps // 2), arm.steps}):
+        for probe in probes:
+            name = SEEN.get(probe, "mean")
+            for layer in range(PROBE_LAYERS) if probe in SEEN else ():
+                value = probe_value(layer, step, seed)
+                yield {"step": step, "probe": probe, "layer": layer, "name": name, "value": value}
+            value = 100 * probe_value(0, step, seed)
+            yield {"step": step, "probe": probe, "layer": None, "name": name, "value": value}
 
 
 def _measure(arm: Arm, seed: int) -> dict[str, Any]:

@@ -1,12 +1,11 @@
 """Published models as data: one YAML file each, with its citation.
 
-A file's keys are those of `Preset`; values come from the source unless a comment or `assumed` says otherwise.
+A file has one size in full and may have others as edits of it. Its keys are those of `Preset`; values come
+from the source unless a comment or `assumed` says otherwise.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
 from importlib import resources
 from typing import Annotated, Any
 
@@ -18,6 +17,15 @@ from zoo.edits import merge
 from zoo.errors import SpecError, did_you_mean
 from zoo.shrink import shrink
 from zoo.spec import ModelSpec, parse
+
+
+class Size(Spec):
+    """Another size of a published model: edits of its spec by path, none for the file's own size."""
+
+    edits: Annotated[dict[str, Any], Field(default_factory=dict)]
+    published_parameters: PositiveFloat | None = None
+    published_active_parameters: PositiveFloat | None = None
+    note: str | None = None
 
 
 class Preset(Spec):
@@ -34,12 +42,12 @@ class Preset(Spec):
     """Those that one token uses, for mixtures of experts."""
     assumed: Annotated[list[str], Field(default_factory=list)]
     """Paths of the model whose values are not public."""
-    stand_ins: Annotated[list[str], Field(default_factory=list)]
-    """Paths of the model where something near stands in for what the published model has; the note says for what."""
     note: str | None = None
-    """Why the count or a part differs from what is published, or why the model cannot be built."""
+    """Why the count differs from the published one, or why the model cannot be built."""
     buildable: bool = True
     """Whether enough is public to build it."""
+    sizes: dict[str, Size] = Field(default={})
+    """The family's sizes, the file's own among them: size 70b of llama3 is the preset llama3-70b."""
 
     @property
     def model(self) -> dict[str, Any]:
@@ -53,37 +61,44 @@ class Preset(Spec):
         """The spec at full size. Raises SpecError where too little is public."""
         return parse(self.model)
 
+    def sized(self, name: str) -> Preset:
+        """The preset at one of its `sizes`."""
+        size = self.sizes[name]
+        if not size.edits:
+            return self.model_copy(update={"name": f"{self.name}-{name}"})
+        own = size.model_dump(exclude={"edits"})
+        return self.model_copy(update={"name": f"{self.name}-{name}", "parts": merge(self.parts, size.edits), **own})
+
 
 def names() -> list[str]:
-    """Every preset, in alphabetical order."""
+    """Every preset's file, in alphabetical order."""
     files = resources.files(__name__).iterdir()
     return sorted(f.name.removesuffix(".yaml") for f in files if f.name.endswith(".yaml"))
 
 
+def sized_names() -> list[str]:
+    """Every size of every preset that has several: llama3-70b."""
+    return [f"{name}-{size}" for name in names() for size in _read(name).sizes]
+
+
 def preset(name: str) -> Preset:
-    """A preset by name. Raises SpecError with the nearest name."""
-    return Preset(name=name, **YAML(typ="safe", pure=True).load(written(name)))
+    """A preset by name (`llama3`), or one of its sizes (`llama3-70b`). Raises SpecError with the nearest name."""
+    family, _, size = name.partition("-")
+    if family in names():
+        found = _read(family)
+        if size in found.sizes:
+            return found.sized(size)
+        if name == family:
+            return found
+    known = [*names(), *sized_names()]
+    raise SpecError(
+        "preset", f"unknown preset '{name}'" + (did_you_mean(name, known) or f": one of {', '.join(known)}")
+    )
 
 
-def written(name: str) -> str:
-    """A preset's file, whose comments say where each value is from. Raises SpecError with the nearest names."""
-    if name not in names():
-        raise SpecError(
-            "preset", f"unknown preset '{name}'" + (nearest(name, names()) or f": one of {', '.join(names())}")
-        )
-    return resources.files(__name__).joinpath(f"{name}.yaml").read_text(encoding="utf-8")
-
-
-def nearest(name: str, known: Sequence[str]) -> str:
-    """`" (did you mean …?)"`: the names that begin with this one (`gemma`: 'gemma2' or 'gemma3'), or one like it."""
-    plain = _plain(name)
-    begun = [f"'{other}'" for other in known if len(plain) > 2 and _plain(other).startswith(plain)]
-    return f" (did you mean {' or '.join(begun[:4])}?)" if begun else did_you_mean(name.lower(), known)
-
-
-def _plain(name: str) -> str:
-    """`phi3`, of `Phi-3`."""
-    return re.sub(r"[^a-z0-9]", "", name.lower())
+def _read(name: str) -> Preset:
+    text = resources.files(__name__).joinpath(f"{name}.yaml").read_text(encoding="utf-8")
+    return Preset(name=name, **YAML(typ="safe", pure=True).load(text))
 
 
 def load(name: str, **edits: Any) -> ModelSpec:
