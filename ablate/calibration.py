@@ -27,7 +27,7 @@ import polars as pl
 from ablate.budgets import Workload
 from ablate.engines.local import environment_of_worker
 from ablate.environment import describe
-from ablate.plan import SCHEMA, canonical_model, digest_of
+from ablate.identity import SCHEMA, canonical_model, digest_of
 from ablate.rehearsal import Effort, Rehearsal
 from ablate.store import Store
 from ablate.training.result import quartiles

@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ablate.campaign import Outcome, Size, Tuning
-from ablate.plan import SCHEMA, UTILISATION, ArmPlan, Plan
+from ablate.identity import SCHEMA
+from ablate.plan import UTILISATION, ArmPlan, Plan
 
 
 def study_document(outcome: Outcome, created: datetime | None = None) -> dict[str, Any]:

@@ -2,43 +2,29 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
-
 from ablate.arms import Arm
 from ablate.budgets import Clock, Workload, price_of_step, step_times
 from ablate.data import DataError, DataIdentity, identify
 from ablate.data.sources import DataSource
+from ablate.identity import RunPlan, request_digest, run_plan, starting
 from ablate.matching import Matched, match_parameters
 from ablate.study import Study, StudyError
 from ablate.training.spec import TrainSpec
 from ablate.training.transfer import refusals
-from evals.known import SHIPPED, content_of_own, located, unknown_tasks
+from evals.known import SHIPPED, located, unknown_tasks
 from evals.spec import EvalSpec, MeasureSpec
 from zoo.costs import Cost, cost
 from zoo.errors import did_you_mean
 from zoo.spec import ModelSpec
 
-SCHEMA = 1
 UTILISATION = 0.4
 """Share of the matmul peak that small models reach in training, where nothing better is known."""
-
-
-@dataclass(frozen=True)
-class RunPlan:
-    """One training run. `identity` is its run.json; `digest` names its folder."""
-
-    digest: str
-    arm: str
-    seed: int
-    identity: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -129,21 +115,6 @@ class Plan:
     @property
     def evals_digest(self) -> str | None:
         return None if self.evals is None else request_digest(self.evals)
-
-
-def digest_of(data: Mapping[str, Any]) -> str:
-    """16 hex digits of the sha256 of canonical JSON."""
-    text = json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def request_digest(spec: BaseModel) -> str:
-    """The digest that names the document which answers a measurement or evaluation request.
-
-    An edited task file of the user's is another request.
-    """
-    own = content_of_own(spec) if isinstance(spec, EvalSpec) else None
-    return digest_of({"schema": SCHEMA, **spec.model_dump(mode="json"), **({"own": own} if own else {})})
 
 
 def make_plan(
@@ -238,8 +209,10 @@ def _plan_arm(
     if seconds_per_step is not None:
         spent["seconds"] = steps * seconds_per_step
     seeds = study.seeds if arm.seeds is None else arm.seeds
-    probes = {"probes": study.probes.model_dump(mode="json")} if study.probes else {}
-    runs = tuple(_run(arm, spec, steps, data, workload.numerics, seed, probes) for seed in seeds)
+    rest: dict[str, Any] = {"steps": steps, "data": {"digest": data.digest}, "numerics": workload.numerics}
+    if study.probes:
+        rest["probes"] = study.probes.model_dump(mode="json")
+    runs = tuple(run_plan(arm.name, seed, spec, arm.train, rest) for seed in seeds)
     return ArmPlan(
         name=arm.name,
         edits=arm.edits,
@@ -277,13 +250,8 @@ def _started(arm: Arm, planned: ArmPlan, plans: Sequence[ArmPlan]) -> ArmPlan:
         return planned
     source = next(plan for plan in plans if plan.name == arm.start.arm)
     digests = {run.seed: run.digest for run in source.runs}
-    runs = [_starting(run, {"run": digests[run.seed], "pooling": arm.start.pooling}) for run in planned.runs]
+    runs = [starting(run, {"run": digests[run.seed], "pooling": arm.start.pooling}) for run in planned.runs]
     return replace(planned, runs=tuple(runs))
-
-
-def _starting(run: RunPlan, start: dict[str, str]) -> RunPlan:
-    digest = digest_of({"run": run.digest, "start": start})
-    return replace(run, digest=digest, identity={**run.identity, "digest": digest, "start": start})
 
 
 def _steps(study: Study, arm: Arm, costs: Cost, seconds_per_step: float | None) -> int:
@@ -308,40 +276,3 @@ def _cache_bytes(study: Study, arm: Arm, costs: Cost) -> tuple[tuple[int, int], 
     measured = study.measure.contexts if study.measure else ()
     contexts = {*measured, *(arm.train.context * n for n in (1, 2, 4))}
     return tuple((n, costs.cache_bytes(1, n, arm.train.dtype)) for n in sorted(contexts))
-
-
-def canonical_model(spec: ModelSpec) -> dict[str, Any]:
-    """Plain data that `zoo.parse` reads, the same for every spelling of an architecture: one name per layer."""
-    names = {json.dumps(spec.block.resolve(spec.d_model).model_dump(mode="json"), sort_keys=True): "block"}
-    pattern = []
-    for layer in spec.layers:
-        text = json.dumps(layer.model_dump(mode="json"), sort_keys=True)
-        pattern.append(names.setdefault(text, f"block{len(names) + 1}"))
-    parts = {name: json.loads(text) for text, name in names.items()}
-    block = parts.pop("block")
-    fixed = {"block": block, "blocks": parts, "first": [], "pattern": pattern, "final_norm": spec.has_final_norm}
-    return {**spec.dump(), **fixed}
-
-
-def _run(
-    arm: Arm,
-    spec: ModelSpec,
-    steps: int,
-    data: DataIdentity,
-    numerics: dict[str, str],
-    seed: int,
-    probes: dict[str, Any],
-) -> RunPlan:
-    """`probes` is empty where there are none: they change no other number, and a run without has nothing to show."""
-    identity: dict[str, Any] = {
-        "schema": SCHEMA,
-        "seed": seed,
-        "model": canonical_model(spec),
-        "train": arm.train.model_dump(mode="json"),
-        "steps": steps,
-        "data": {"digest": data.digest},
-        "numerics": numerics,
-        **probes,
-    }
-    digest = digest_of({**identity, "model": spec.resolve()})
-    return RunPlan(digest, arm.name, seed, {"digest": digest, **identity})

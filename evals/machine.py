@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import time
 
 import torch
 
 import zoo
-from evals.bandwidth import copy_bytes_per_second
+from evals.bandwidth import copy_bytes_per_second, matvec_bytes_per_second
+from evals.clock import Clock
 from evals.devices import THIS, Device
 from evals.lm import evaluating
 from evals.matmul import peak_flops_per_second
@@ -17,34 +19,36 @@ _LAYERS = 8
 _SECONDS = 0.2
 
 
-def this_device(dtype: str, device: str = "cpu") -> Device:
+def this_device(dtype: str, device: str = "cpu", clock: Clock = time.perf_counter) -> Device:
     """What was measured now, at the threads and the float32 precision in force. device: "cpu" or "cuda".
 
-    Shares of peak and bandwidth are 1, since both are what simple programs reach here. Takes about a second.
+    The bandwidth is a copy's, and its share what products with one row reach, as decoding has them; the peak is what
+    square products reach here already. Takes a few seconds.
     """
     kind = getattr(torch, dtype)
-    what = torch.cuda.get_device_name() if device == "cuda" else f"cpu, {torch.get_num_threads()} threads"
+    what = torch.cuda.get_device_name() if device == "cuda" else f"cpu, threads: {torch.get_num_threads()}"
+    copied = copy_bytes_per_second(device, clock)
     return Device(
         name=THIS,
         title=f"this machine ({what})",
-        source="measured: a square matrix product, a copy, and a model too small to take time but for its overhead",
+        source="measured: a square product, a copy, products with one row, and a model that is all overhead",
         memory_bytes=_memory_bytes(device),
-        bandwidth_bytes_per_second=copy_bytes_per_second(device),
-        flops_per_second={dtype: peak_flops_per_second(device, kind)},
+        bandwidth_bytes_per_second=copied,
+        flops_per_second={dtype: peak_flops_per_second(device, kind, clock=clock)},
         compute_share=1.0,
-        bandwidth_share=1.0,
-        overhead_seconds_per_layer=overhead_seconds_per_layer(kind, device),
+        bandwidth_share=min(1.0, matvec_bytes_per_second(device, kind, clock) / copied),
+        overhead_seconds_per_layer=overhead_seconds_per_layer(kind, device, clock),
         shares_source="measured",
     )
 
 
-def overhead_seconds_per_layer(dtype: torch.dtype, device: str = "cpu") -> float:
+def overhead_seconds_per_layer(dtype: torch.dtype, device: str = "cpu", clock: Clock = time.perf_counter) -> float:
     """What decoding takes per layer where there is next to nothing to compute or to read: the interpreter, dispatch
     and launches, in pre-norm blocks of attention and SwiGLU of 32 features."""
     spec = zoo.load("small", d_model=32, n_layers=_LAYERS, vocab_size=64)
     model = zoo.build(spec).to(device=device, dtype=dtype)
     with evaluating(model):
-        rate = Point(model, context=16, batch=1, seconds=_SECONDS).decode()["tokens_per_second"]["median"]
+        rate = Point(model, context=16, batch=1, seconds=_SECONDS, clock=clock).decode()["tokens_per_second"]["median"]
     return float(1 / rate / _LAYERS)
 
 

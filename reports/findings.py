@@ -154,12 +154,13 @@ class ArmSummary:
 class Noise:
     """Scatter over seeds in nats per token: of the loss within an arm, of the paired differences.
 
-    `detectable_nats` is the smallest true difference that would have shown with 80 % probability in every arm.
+    `detectable_nats` are the smallest true differences that would have shown with 80 % probability: in the arm where
+    least suffices, and in the one that takes most.
     """
 
     loss_sd: float | None
     difference_sd: float | None
-    detectable_nats: float | None
+    detectable_nats: tuple[float, float] | None
 
 
 @dataclass(frozen=True)

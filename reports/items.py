@@ -112,7 +112,7 @@ def _paired(samples: pl.DataFrame, arm: str, baseline: str, seeds: list[int]) ->
     counts = {frame.height for frame in (own, theirs, pairs)} | {len(seeds) * pairs["item"].n_unique()}
     if set(own["seed"]) != set(seeds) or set(theirs["seed"]) != set(seeds):
         return pairs, "some of its samples are not in the store"
-    if samples["value"].null_count():
+    if own["value"].null_count() or theirs["value"].null_count():
         return pairs, "some items have no score of their own"
     if len(counts) > 1:
         return pairs, "the items are not the same in every run"

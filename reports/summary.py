@@ -15,7 +15,6 @@ from reports.findings import ArmSummary, Budget, Comparison, Noise, Score, Study
 from reports.items import ItemDifference, item_differences, unpaired
 from reports.ladders import summarise_ladder
 from reports.positions import position_curves
-from reports.power import smallest_detectable
 from reports.statistics import Estimate, combined_stderr, estimate
 from reports.tunings import tunings
 from reports.verdicts import compare, decide, level
@@ -165,18 +164,13 @@ def _mean_score(values: list[float | None], stderrs: list[float | None]) -> dict
 
 
 def _noise(arms: tuple[ArmSummary, ...]) -> Noise:
-    tested = [arm.comparison for arm in arms if arm.comparison and arm.comparison.detectable_nats]
-    paired = _pooled([comparison.difference for comparison in tested])
+    comparisons = [arm.comparison for arm in arms if arm.comparison]
+    seen = [comparison.detectable_nats for comparison in comparisons if comparison.detectable_nats is not None]
     return Noise(
         loss_sd=_pooled([arm.loss for arm in arms]),
-        difference_sd=paired,
-        detectable_nats=_seen_by_all(tested, paired, len(arms) - 1) if paired else None,
+        difference_sd=_pooled([comparison.difference for comparison in comparisons]),
+        detectable_nats=(min(seen), max(seen)) if seen else None,
     )
-
-
-def _seen_by_all(tested: list[Comparison], sd: float, comparisons: int) -> float:
-    """What the comparison with the fewest seeds sees at the noise of all."""
-    return max(smallest_detectable(sd, len(c.seeds), comparisons, alpha=c.alpha) for c in tested)
 
 
 def _pooled(estimates: list[Estimate | None]) -> float | None:

@@ -239,10 +239,11 @@ def noise(summary: StudySummary) -> str:
     text = f"Seed noise: the loss scatters by {_nats(loss)} (standard deviation over seeds)"
     if paired is None or summary.noise.detectable_nats is None:
         return f"{text}."
-    seen = _nats(summary.noise.detectable_nats)
+    least, most = map(_nats, summary.noise.detectable_nats)
+    seen = most if least == most else f"{least} to {most}, by arm"
     return (
-        f"{text}, paired differences by {_nats(paired)}. The smallest true difference that this study would have seen "
-        f"with 80 % probability is {seen}."
+        f"{text}, paired differences by {_nats(paired)}. The smallest true difference that would have shown with 80 % "
+        f"probability is {seen}."
     )
 
 

@@ -16,7 +16,8 @@ from ablate.commands._studies import asked
 from ablate.data import Corpus, DataError, prepare
 from ablate.documents import study_document
 from ablate.engines import Engine, EngineError, Event, Options, load
-from ablate.plan import Plan, RunPlan
+from ablate.identity import RunPlan
+from ablate.plan import Plan
 from ablate.progress import Progress, open_progress
 from ablate.request import Request
 from ablate.store import Store

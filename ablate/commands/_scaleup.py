@@ -90,10 +90,10 @@ def _notes(arm: ScaledArm, found: Prediction) -> list[str]:
 
 def _explained(study: Study, model: Preset, setting: Setting) -> list[str]:
     at = setting.device
-    overhead = f"{at.overhead_seconds_per_layer * 1e6:.3g} µs per layer" if at.overhead_seconds_per_layer else "none"
+    overhead = f"{at.overhead_seconds_per_layer * 1e6:,.0f} µs per layer" if at.overhead_seconds_per_layer else "none"
     return [
-        f"Prediction: a roofline of {model.name} ({model.source}) on one {at.title}, {setting.dtype}, batch "
-        f"{setting.batch}, context {setting.context:,}. Nothing was run.",
+        f"Prediction: a roofline of {model.name} ({model.source}) on {at.title}, {setting.dtype}, batch "
+        f"{setting.batch}, context {setting.context:,}. None of these was run.",
         f"  compute {_percent(at.compute_share)} of {at.flops_per_second[setting.dtype] / 1e12:,.4g} TFLOP/s · memory "
         f"{_percent(at.bandwidth_share)} of {at.bandwidth_bytes_per_second / 1e12:,.4g} TB/s · overhead {overhead} · "
         f"{_percent(at.memory_share)} of {_gigabytes(at.memory_bytes)} to fill",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -18,6 +19,8 @@ from reports.tables import frame_table
 
 LOG = {"type": "log", "dtick": "D2", "tickformat": "~g"}
 """A logarithmic axis with whole numbers at 1, 2 and 5."""
+
+LAYER_TICKS = 16
 
 
 @dataclass(frozen=True)
@@ -87,6 +90,8 @@ def figures(summary: StudySummary, style: dict[str, Look]) -> Iterator[Figure]:
 
 def _by_depth(probe: ProbeCurves, style: dict[str, Look]) -> Figure:
     said, drawn = WORDS[probe.shown.probe], _axes("layer", probe.shown.probe)
+    layers = 1 + max(point.x for curve in probe.start for point in curve.points)
+    drawn.update_xaxes(tick0=0, dtick=math.ceil(layers / LAYER_TICKS))
     ended = {curve.arm for curve in probe.end}
     for curve in probe.start:
         _line(drawn, style[curve.arm], curve, faint=True, named=curve.arm not in ended)

@@ -15,8 +15,8 @@ from ablate.budgets import Workload
 from ablate.calibration import Calibration, CalibrationError
 from ablate.cli import main
 from ablate.data import prepare
+from ablate.identity import digest_of
 from ablate.numerics import enforce
-from ablate.plan import digest_of
 from ablate.rehearsal import SETTLING_STEPS, Effort, by_turns
 from ablate.store import Store
 from ablate.study import load_study

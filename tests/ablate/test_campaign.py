@@ -11,7 +11,8 @@ import pytest
 from ablate.campaign import Outcome, Stage, UnfinishedError, campaign
 from ablate.data import DataIdentity
 from ablate.documents import study_document
-from ablate.plan import Plan, RunPlan, make_plan
+from ablate.identity import RunPlan
+from ablate.plan import Plan, make_plan
 from ablate.study import Study, load_study
 
 DATA = DataIdentity("d" * 32, 257, {})

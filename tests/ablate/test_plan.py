@@ -14,7 +14,8 @@ import zoo
 from ablate.campaign import Outcome, Size
 from ablate.data import DataIdentity
 from ablate.documents import plan_json, plan_rows, study_document
-from ablate.plan import Plan, canonical_model, make_plan
+from ablate.identity import canonical_model
+from ablate.plan import Plan, make_plan
 from ablate.study import load_study
 
 DATA = DataIdentity("d" * 32, 257, {})

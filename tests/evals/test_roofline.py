@@ -168,4 +168,5 @@ def test_this_machine_is_measured() -> None:
     assert 0.1 < found.bandwidth_bytes_per_second / again < 10
     assert 1e-6 < found.overhead_seconds_per_layer < 0.1
     assert 1e9 < found.flops_per_second["float32"] < 1e14
-    assert found.compute_share == found.bandwidth_share == 1
+    assert found.compute_share == 1
+    assert 0.01 < found.bandwidth_share <= 1

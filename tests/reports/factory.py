@@ -250,9 +250,9 @@ def _measure(arm: Arm, seed: int) -> dict[str, Any]:
 
 
 def _answers(loss: float, seed: int) -> tuple[list[float], list[float]]:
-    """Which of 20 questions were answered right, and the log-likelihoods of 6 passages of 10 bytes."""
+    """Which of 100 questions were answered right, and the log-likelihoods of 6 passages of 10 bytes."""
     draw = np.random.default_rng(seed)
-    correct = (draw.random(20) < 0.6 + 0.01 * seed).astype(float)
+    correct = (draw.permutation(100) < 60 + seed).astype(float)
     passages = -10 * math.log(2) * loss * 0.75 * (1 + 0.1 * draw.standard_normal(6))
     return correct.tolist(), passages.tolist()
 

@@ -52,7 +52,7 @@ def test_a_difference_is_that_of_the_scores(tmp_path: Path) -> None:
         assert item.difference == pytest.approx(score.value - base_score.value)
         assert item.difference == pytest.approx(np.mean(item.by_seed))
         assert item.seeds == (0, 1, 2)
-    assert [found(summary, "pre", task).items for task in ("heldout_pairs", "heldout_text")] == [20, 6]
+    assert [found(summary, "pre", task).items for task in ("heldout_pairs", "heldout_text")] == [100, 6]
     text = found(summary, "pre", "heldout_text")
     assert text.low is not None
     assert text.high is not None
@@ -102,7 +102,7 @@ def test_items_of_one_document_are_one(tmp_path: Path) -> None:
             text = [row | {"document": row["doc_id"] // 5} for row in rows]
             store.samples_path(study.digest(arm, seed), "e1").write_text("".join(json.dumps(r) + "\n" for r in text))
     summary = reports.summarise(folder)
-    assert found(summary, "pre", "heldout_pairs").items == 4
+    assert found(summary, "pre", "heldout_pairs").items == 20
     assert found(summary, "pre", "heldout_text").items == 2
 
 
@@ -145,6 +145,7 @@ def test_what_cannot_be_compared_is_said(tmp_path: Path, change: Callable[[Rows]
     item = found(summary, "pre", "heldout_text")
     assert (item.reason, item.difference, item.p) == (reason, None, None)
     assert f"pre: heldout_text bits_per_byte is not compared item by item: {reason}." in summary.warnings
+    assert (found(summary, "double", "heldout_text").reason is None) == (arm == 1)
     assert json.dumps(summary.arm_documents(), allow_nan=False)
     assert draw(summary)
 

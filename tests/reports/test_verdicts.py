@@ -151,10 +151,12 @@ def test_studies_in_rounds_keep_their_error_rates() -> None:
     draw, studies = np.random.default_rng(3), 400
     alike = [in_rounds(draw.normal(2.3, 0.01, (4, 12)))[0] for _ in range(studies)]
     wrong = sum(bool({"better", "worse"} & set(found)) for found in alike)
+    print(f"{wrong} of {studies} studies of identical arms name a winner")
     assert stats.binomtest(wrong, studies, 0.05, alternative="greater").pvalue > 0.01
     shift = np.array([[0.0], [0.02], [-0.02], [0.02]])
     unlike = [in_rounds(draw.normal(2.3, 0.005, (4, 12)) + shift, margin=0.02)[0] for _ in range(studies)]
     wrong = sum("no difference" in found for found in unlike)
+    print(f"{wrong} of {studies} studies call a difference as large as the margin none")
     assert stats.binomtest(wrong, studies, 0.05, alternative="greater").pvalue > 0.01
 
 

@@ -60,7 +60,9 @@ def test_sentences_of_a_study(tmp_path: Path) -> None:
     assert double.startswith("+0.001 ± 0.019 nats at equal FLOPs, 3 % slower, 2× smaller KV cache; inconclusive")
     assert "p = 0.84): no difference larger than 0.020 nats; one of 0.035 nats would have shown with 80 %" in double
     assert double.endswith("probability; 542 more seeds would probably settle it.")
-    assert words.noise(summary).endswith("would have seen with 80 % probability is 0.026 nats.")
+    noise = words.noise(summary)
+    assert noise.startswith("Seed noise: the loss scatters by 0.0096 nats (standard deviation over seeds), paired")
+    assert noise.endswith("would have shown with 80 % probability is 0.0092 nats to 0.035 nats, by arm.")
 
 
 @pytest.mark.parametrize(

@@ -38,9 +38,11 @@ class StableLM(LlamaLike):
 
     def position(self, config: Config) -> dict[str, Any]:
         position, head_dim = super().position(config), self.head_dim(config)
-        if int(head_dim * position["fraction"]) % 2:
-            # transformers cuts as many off the head, and multiplies them with a table of one more.
-            raise UnsupportedError(FRACTION, f"an odd number of a head's {head_dim} features cannot be turned")
+        scaling = position["scaling"] or {}
+        # transformers cuts so many features off a head, and multiplies them with a table of the pairs that turn.
+        cut, table = int(head_dim * scaling.get("proportion", position["fraction"])), head_dim * position["fraction"]
+        if cut % 2 or cut != int(table):
+            raise UnsupportedError(FRACTION, f"{cut} of a head's {head_dim} features cannot be turned")
         return position
 
     def config(self, spec: ModelSpec) -> dict[str, Any]:
