@@ -33,9 +33,10 @@ def loss_by_position(summary: StudySummary, style: dict[str, Look]) -> Figure | 
         key="positions",
         title="Loss by position",
         note=(
-            "Held-out text; each point is the mean over the places from half as far up to there. Dotted: the training"
-            f" context, {context} tokens. Bands: range over seeds. The axis leaves out the first tokens: zoom out to"
-            f" see them.{_refusals(summary.positions)}"
+            "Held-out text; each point is the mean over the places from half as far up to there. All arms read the same"
+            " text, but no two places do: compare lines, and see the standard errors for their bends. Dotted: the"
+            f" training context, {context} tokens. Bands: range over seeds. The axis leaves out the first tokens: zoom"
+            f" out to see them.{_refusals(summary.positions)}"
         ),
         alt="; ".join(f"{c.arm} at {c.buckets[-1].last} tokens: {c.buckets[-1].loss.mean:.4f}" for c in found),
         drawing=figure,
