@@ -172,6 +172,7 @@ def test_training_in_bfloat16_stays_near_float32(spec: zoo.ModelSpec) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_every_three_core_choices_conform(part: int, tmp_path: Path) -> None:
     for number, row in enumerate(covering(3, CORE)[part::PARTS]):
