@@ -70,13 +70,20 @@ def is_invisible(name: str, model: zoo.Decoder) -> bool:
     """Whether a parameter may have exactly zero gradient.
 
     A constant added to every key of a head shifts all of its scores alike, which softmax does not see, without
-    positions or a norm after it. One gain for the whole stream is divided out by the norm that follows. In the first
-    layer, and in a module of multi-token prediction, values are mixed with themselves, which scales the mixer's output,
+    positions or a norm after it. One gain for the whole stream is divided out by the norm that follows, and so is one
+    before a branch that keeps scales (a mixer of normed queries and keys, ReLU without biases). In the first layer, and in a module of multi-token prediction, values are mixed with themselves, which scales the mixer's output,
     and a norm of the output does not see a scale.
     """
     blind = ("mixer.k.bias", "blocks.0.mixer.values.weights", "block.mixer.values.weights")
-    one_gain = name.endswith(("embedding_norm.gain", "norm_after.gain")) and model.get_parameter(name).numel() == 1
-    return name.endswith(blind) or one_gain
+    return name.endswith(blind) or (model.get_parameter(name).numel() == 1 and _is_normed_after(name, model))
+
+
+def _is_normed_after(name: str, model: zoo.Decoder) -> bool:
+    """Whether a gain of the stream, or of what a branch reads, is followed by another norm."""
+    residual, _, norm = name.removesuffix(".gain").rpartition(".")
+    if norm == "norm_in":
+        return not isinstance(getattr(model.get_submodule(residual), "norm_out", None), torch.nn.Identity | None)
+    return norm in ("embedding_norm", "norm_after")
 
 
 @every_spec
@@ -163,12 +170,14 @@ def test_dump_and_parse_are_inverse(spec: zoo.ModelSpec) -> None:
 
 @every_spec
 def test_training_in_bfloat16_stays_near_float32(spec: zoo.ModelSpec) -> None:
+    """To 5 % of the largest logit, of which rounding takes a share: without norms, logits can be of any size."""
     model, tokens = random_model(spec), random_tokens(spec, 2, LENGTH + 1)
     exact = model.loss(tokens[:, :-1], tokens[:, 1:])[1]
     with torch.autocast("cpu", torch.bfloat16):
         rough = model.loss(tokens[:, :-1], tokens[:, 1:])[1]
+    largest = model.eval()(tokens).abs().max().item()
     assert rough.dtype == torch.float32
-    assert rough.item() == pytest.approx(exact.item(), rel=0.05)
+    assert rough.item() == pytest.approx(exact.item(), abs=0.05 * largest)
 
 
 @pytest.mark.slow
