@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pydantic import ValidationError
@@ -11,14 +11,22 @@ from pydantic import ValidationError
 from ablate.explain import complaints, plain
 from ablate.layers import Origins, Target, common_length
 from ablate.problems import Problem, StudyError
-from ablate.sections import StudySections
+from ablate.sections import StartSpec, StudySections
+from ablate.space import TuneSpec
 from ablate.training.spec import TrainSpec
+from zoo.axis import Spec
+from zoo.conversion import check_conversion
 from zoo.edits import expand, merge
-from zoo.errors import SpecError
+from zoo.errors import SpecError, did_you_mean
 from zoo.explain import explain
 from zoo.spec import ModelSpec
 
 TRAIN = "train"
+START = "start"
+SECTIONS: dict[str, type[Spec]] = {TRAIN: TrainSpec, START: StartSpec}
+"""What an arm edits beside its model."""
+TUNED = 2_000_000
+"""Later than every layer of the file and than grids: tuning edits what an arm is."""
 
 
 @dataclass(frozen=True)
@@ -49,11 +57,25 @@ class Arm:
     model: ModelSpec
     train: TrainSpec
     target: Target
+    own: tuple[Edit, ...] = field(default=(), repr=False, compare=False)
+    """The edits as they were written."""
+    start: StartSpec | None = None
+    """What it starts from; None for initial values."""
+    tuned: dict[str, Any] = field(default_factory=dict)
+    """Settings that tuning chose, by path."""
+    seeds: tuple[int, ...] | None = None
+    """Where it has other seeds than the study says: `seeds: auto` gives more of them to arms that are not settled."""
 
     @property
-    def identity(self) -> tuple[str, str]:
+    def identity(self) -> tuple[str, ...]:
         """What two arms that are the same share."""
-        return self.model.digest, self.train.model_dump_json()
+        return self.model.digest, self.train.model_dump_json(), self.start.model_dump_json() if self.start else ""
+
+
+def tuning_edit(path: str, value: Any, *place: str) -> Edit:
+    """A value that `tune.space` lists (at `place` in it), or that tuning found."""
+    keys = tuple(path.split("."))
+    return Edit(("tune", "space", *keys, *place), keys, value, TUNED)
 
 
 def edits_in(written: Mapping[str, Any], root: Target, layer: int, path: Target = ()) -> Iterator[Edit]:
@@ -98,7 +120,7 @@ class ArmBuilder:
             return "losses at different contexts do not compare: every arm has the same"
         if path[0] == "base":
             return f"paths start from the base: write {'.'.join(path[1:]) or 'what changes in it'}"
-        if path[0] != TRAIN and path[0] in StudySections.model_fields:
+        if path[0] not in SECTIONS and path[0] in StudySections.model_fields:
             return f"every arm has the same {path[0]}: only the model and train differ"
         return None
 
@@ -109,14 +131,22 @@ class ArmBuilder:
         refused = [self.origins.problem(e.target, why, at_key=True) for e, why in shared if why]
         if refused:
             raise StudyError(refused)
-        model_edits = [edit for edit in own if edit.path[0] != TRAIN]
-        train_edits = [edit for edit in own if edit.path[0] == TRAIN]
-        problems = [*self._model_problems(model_edits, target), *self._train_problems(train_edits)]
+        model_edits = [edit for edit in own if edit.path[0] not in SECTIONS]
+        beside = {section: [edit for edit in own if edit.path[0] == section] for section in SECTIONS}
+        problems = [*self._model_problems(model_edits, target)]
+        problems += [problem for section, edits in beside.items() for problem in self._section_problems(section, edits)]
         if problems:
             raise StudyError(problems)
         model = ModelSpec.model_validate(self._model_data([*self.base, *model_edits]))
-        train = TrainSpec.model_validate(self._train_data(train_edits))
-        return Arm(name, {".".join(e.path): e.value for e in own}, model, train, target)
+        train = TrainSpec.model_validate(self._section_data(TRAIN, beside[TRAIN]))
+        start = StartSpec.model_validate(self._section_data(START, beside[START])) if beside[START] else None
+        return Arm(name, {".".join(e.path): e.value for e in own}, model, train, target, own, start)
+
+    def tuned(self, arm: Arm, settings: Mapping[str, Any]) -> Arm:
+        """The arm with settings that tuning gave it. Raises StudyError."""
+        chosen = [tuning_edit(path, value) for path, value in settings.items()]
+        whole = self.build(arm.name, [*arm.own, *chosen], arm.target)
+        return replace(whole, edits=arm.edits, own=arm.own, tuned=dict(settings))
 
     def _model_data(self, edits: Iterable[Edit]) -> Any:
         data: Any = expand(self.preset)
@@ -124,11 +154,11 @@ class ArmBuilder:
             data = merge(data, edit.data)
         return data
 
-    def _train_data(self, edits: Iterable[Edit]) -> Any:
-        data: Any = {TRAIN: self.train}
+    def _section_data(self, section: str, edits: Iterable[Edit]) -> Any:
+        data: Any = {section: self.train if section == TRAIN else {}}
         for edit in edits:
             data = merge(data, edit.data)
-        return data[TRAIN]
+        return data[section]
 
     def _model_errors(self, edits: Iterable[Edit]) -> list[SpecError]:
         try:
@@ -163,12 +193,55 @@ class ArmBuilder:
         left = [other for other in edits if other is not edit]
         return any((e.path, e.reason) == (error.path, error.reason) for e in self._model_errors(left))
 
-    def _train_problems(self, edits: list[Edit]) -> Iterator[Problem]:
-        data = self._train_data(edits)
+    def _section_problems(self, section: str, edits: list[Edit]) -> Iterator[Problem]:
+        if not edits:
+            return
+        data, spec = self._section_data(section, edits), SECTIONS[section]
         try:
-            TrainSpec.model_validate(data)
+            spec.model_validate(data)
         except ValidationError as error:
-            for path, reason in complaints(error, data, TrainSpec.model_json_schema()):
-                found = [e for e in edits if e.path == (TRAIN, *path)[: len(e.path)]]
-                target = (*found[-1].target, *path[len(found[-1].path) - 1 :]) if found else (TRAIN, *path)
+            for path, reason in complaints(error, data, spec.model_json_schema()):
+                here = (section, *path)
+                found = [e for e in edits if common_length(e.path, here) == min(len(e.path), len(here))]
+                target = (*found[-1].target, *path[len(found[-1].path) - 1 :]) if found else here
                 yield self.origins.problem(target, reason, at_key=reason.startswith("unknown key"))
+
+
+def tuning_problems(builder: ArmBuilder, tune: TuneSpec, arms: Sequence[Arm]) -> Iterator[Problem]:
+    """Values that an arm cannot have, and settings that both tuning and an arm would choose."""
+    for path, axis in tune.space.items():
+        reason = builder.shared_reason(tuple(path.split(".")))
+        if reason:
+            yield builder.origins.problem(tuning_edit(path, None).target, reason, at_key=True)
+            continue
+        seen: set[Problem] = set()
+        for arm in arms:
+            for edit in arm.own:
+                if common_length(edit.path, tuple(path.split("."))) == min(len(edit.path), path.count(".") + 1):
+                    yield builder.origins.problem(edit.target, f"tune chooses {path} for every arm", at_key=True)
+            for place, value in enumerate(axis.ends):
+                try:
+                    builder.build(arm.name, [*arm.own, tuning_edit(path, value, str(place))], arm.target)
+                except StudyError as error:
+                    seen.update(error.problems)
+        yield from seen
+
+
+def start_problems(builder: ArmBuilder, arms: Sequence[Arm], tuned: bool) -> Iterator[Problem]:
+    """Arms that start from what is not there, or is not trained from initial values itself."""
+    by_name = {arm.name: arm for arm in arms}
+    for arm in arms:
+        if arm.start is None:
+            continue
+        place, source = (*arm.target, START, "arm"), by_name.get(arm.start.arm)
+        if source is None:
+            yield builder.origins.problem(place, "there is no such arm" + did_you_mean(arm.start.arm, by_name))
+        elif source.start is not None:
+            yield builder.origins.problem(place, f"{source.name} starts from another arm itself")
+        else:
+            try:
+                check_conversion(source.model, arm.model)
+            except SpecError as error:
+                yield builder.origins.problem(arm.target, f"cannot start from {source.name}: {error.reason}")
+        if tuned:
+            yield builder.origins.problem((*arm.target, START), "an arm that starts from another cannot be tuned")

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from ablate.plan import SCHEMA, UTILISATION, ArmPlan, Plan
+from ablate.campaign import Outcome, Size, Tuning
+from ablate.identity import SCHEMA
+from ablate.plan import UTILISATION, ArmPlan, Plan
 
 
-def study_document(plan: Plan, created: datetime | None = None) -> dict[str, Any]:
-    """study.json of a plan (docs/architecture.md)."""
+def study_document(outcome: Outcome, created: datetime | None = None) -> dict[str, Any]:
+    """study.json of what a study planned (docs/architecture.md)."""
+    plan = outcome.plan
     study = plan.study
     return {
         "schema": SCHEMA,
@@ -20,12 +25,35 @@ def study_document(plan: Plan, created: datetime | None = None) -> dict[str, Any
         "source": study.text,
         "baseline": study.baseline,
         "budget": study.budget.model_dump(exclude_none=True),
-        "matched": study.budget.kind,
+        "matched": study.budget.matched,
+        "margin": study.sections.margin,
         "created": (created or datetime.now(UTC)).isoformat(timespec="seconds"),
         "arms": [_arm_document(arm) for arm in plan.arms],
         "measure": plan.measure_digest,
         "evals": plan.evals_digest,
+        "looks": [asdict(look) for look in outcome.looks] or None,
+        "tuning": _tuning_documents(outcome.sizes[-1]),
+        "ladder": [_size_document(size) for size in outcome.sizes] if len(outcome.sizes) > 1 else [],
     }
+
+
+def _size_document(size: Size) -> dict[str, Any]:
+    arms = [_arm_document(arm) for arm in size.plan.arms]
+    return {"name": size.plan.study.rung, "arms": arms, "tuning": _tuning_documents(size)}
+
+
+def _tuning_documents(size: Size) -> list[dict[str, Any]]:
+    tune = size.plan.study.tune
+    fraction = tune.fraction if tune else None
+    return [{**_tuning_document(tuning), "fraction": fraction} for tuning in size.tunings]
+
+
+def _tuning_document(tuning: Tuning) -> dict[str, Any]:
+    trials = [
+        {"settings": trial.settings, "loss": trial.loss if math.isfinite(trial.loss) else None, "runs": list(runs)}
+        for trial, runs in zip(tuning.tuned.trials, tuning.runs, strict=True)
+    ]
+    return {"arm": tuning.arm, "chosen": tuning.tuned.chosen, "edges": list(tuning.tuned.edges), "trials": trials}
 
 
 def _arm_document(arm: ArmPlan) -> dict[str, Any]:
@@ -41,36 +69,37 @@ def _costs(arm: ArmPlan) -> dict[str, Any]:
     return {
         "name": arm.name,
         "edits": arm.edits,
+        "tuned": arm.tuned,
+        "matching": arm.matching,
         "parameters": arm.parameters,
         "parameters_embedding": arm.parameters_embedding,
         "flops_per_token": arm.flops_per_token,
         "tokens": arm.tokens,
         "steps": arm.steps,
         "kv_bytes_per_token": arm.kv_bytes_per_token,
+        "seconds": arm.seconds,
     }
 
 
-def plan_json(plan: Plan, flops_per_second: float | None = None, utilisation: float = UTILISATION) -> dict[str, Any]:
-    """The document of `ablate plan --json`.
+def plan_json(
+    outcome: Outcome, flops_per_second: float | None = None, utilisation: float = UTILISATION
+) -> dict[str, Any]:
+    """The document of `ablate plan --json`; `runs` are those of all sizes of a ladder, `arms` those of the largest.
 
     `estimated_seconds` is the training time of one run at a share `utilisation` of the device's matmul peak; null where
-    `flops_per_second` is not given.
+    `flops_per_second` is not given. Where the time of a step was measured it is that time, and `seconds` says it too.
     """
 
-    def seconds(arm: ArmPlan) -> float | None:
-        return None if flops_per_second is None else arm.estimated_seconds(flops_per_second, utilisation)
-
-    arms = [
-        {
+    def planned(arm: ArmPlan) -> dict[str, Any]:
+        return {
             **_costs(arm),
             "flops": arm.flops,
-            "estimated_seconds": seconds(arm),
+            "estimated_seconds": _seconds(arm, flops_per_second, utilisation),
             "matched": arm.matched,
             "differs": arm.differs,
         }
-        for arm in plan.arms
-    ]
-    study = plan.study
+
+    study = outcome.plan.study
     return {
         "study": study.name,
         "scale": study.scale,
@@ -78,19 +107,35 @@ def plan_json(plan: Plan, flops_per_second: float | None = None, utilisation: fl
         "seeds": list(study.seeds),
         "budget": study.budget.model_dump(exclude_none=True),
         "utilisation": utilisation,
-        "runs": [{"digest": run.digest, "arm": run.arm, "seed": run.seed} for run in plan.runs],
-        "arms": arms,
+        "runs": [
+            {"digest": run.digest, "arm": run.arm, "seed": run.seed} for size in outcome.sizes for run in size.plan.runs
+        ],
+        "arms": [planned(arm) for arm in outcome.plan.arms],
+        "ladder": [
+            {"name": size.plan.study.rung, "arms": [planned(arm) for arm in size.plan.arms]}
+            for size in outcome.sizes
+            if size.plan.study.rung
+        ],
     }
+
+
+def _seconds(arm: ArmPlan, flops_per_second: float | None, utilisation: float) -> float | None:
+    return arm.seconds if flops_per_second is None else arm.estimated_seconds(flops_per_second, utilisation)
 
 
 def plan_rows(
     plan: Plan, flops_per_second: float | None = None, utilisation: float = UTILISATION
 ) -> list[tuple[str, ...]]:
-    """The same as text, a header first: one row per arm, differences from the baseline in per cent."""
-    header = ("arm", "parameters", "embedding", "FLOP/token", "steps", "tokens", "KV bytes/token", "seconds/run")
-    rows: list[tuple[str, ...]] = [header]
+    """The same as text, a header first: one row per arm, differences from the baseline in per cent.
+
+    What matching edited has a column of its own where it edited something.
+    """
+    columns = ["arm", "parameters", "embedding", "FLOP/token", "steps", "tokens", "FLOPs", "KV bytes/token"]
+    solved = ["solved to match"] * any(arm.matching for arm in plan.arms)
+    rows = [(*columns, "seconds/run", *solved)]
     for arm in plan.arms:
-        estimate = "" if flops_per_second is None else f"{arm.estimated_seconds(flops_per_second, utilisation):,.0f}"
+        estimate = _seconds(arm, flops_per_second, utilisation)
+        edits = ", ".join(f"{path}={value}" for path, value in arm.matching.items())
         rows.append(
             (
                 arm.name,
@@ -99,11 +144,18 @@ def plan_rows(
                 f"{arm.flops_per_token:,.0f}",
                 f"{arm.steps:,}",
                 f"{arm.tokens:,}{_percent(arm.differs['tokens'])}",
+                f"{arm.flops:.3g}{_percent(arm.differs['flops'])}",
                 f"{arm.kv_bytes_per_token:,.0f}",
-                estimate,
+                "" if estimate is None else f"{estimate:,.0f}{_percent(arm.differs.get('seconds', 0.0))}",
+                *([edits] * len(solved)),
             )
         )
     return rows
+
+
+def matched_line(plan: Plan) -> str:
+    """`Matched: flops and parameters. In brackets: the difference from pre.`"""
+    return f"Matched: {plan.study.budget.matched}. In brackets: the difference from {plan.study.baseline}."
 
 
 def _percent(difference: float) -> str:

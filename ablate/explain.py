@@ -28,7 +28,7 @@ WORDING = (
 def complaints(error: ValidationError, data: Any, schema: Schema) -> Iterator[tuple[tuple[str, ...], str]]:
     """The path and the reason of each complaint about `data`, whose JSON Schema is `schema`."""
     for details in error.errors(include_url=False):
-        path = user_path(details["loc"], data)
+        path = user_path(details["loc"], data, missing=details["type"] == "missing")
         if details["type"] in ("union_tag_invalid", "union_tag_not_found"):
             yield _choice(details, path)
         else:
@@ -58,14 +58,14 @@ def plain(message: str) -> str:
     return text[:1].lower() + text[1:] if text.split(" ")[0].istitle() else text
 
 
-def user_path(location: tuple[str | int, ...], data: Any) -> tuple[str, ...]:
-    """pydantic's location without what it adds of its own: the members of unions."""
+def user_path(location: tuple[str | int, ...], data: Any, *, missing: bool) -> tuple[str, ...]:
+    """pydantic's location without what it adds of its own: the members of unions. A `missing` key comes last."""
     keys: list[str] = []
     here = data
     for i, part in enumerate(location):
         if _has(here, part):
             here = here[part]
-        elif not (isinstance(here, Mapping) and i == len(location) - 1):  # a missing key comes last
+        elif not (missing and i == len(location) - 1):
             continue
         keys.append(str(part))
     return tuple(keys)
@@ -80,7 +80,7 @@ def _has(here: Any, part: str | int) -> bool:
 def _reason(details: ErrorDetails, path: tuple[str, ...], data: Any, schema: Schema) -> str:
     kind, context, given = details["type"], details.get("ctx", {}), details["input"]
     if kind == "extra_forbidden":
-        return "unknown key" + did_you_mean(path[-1], known_keys(schema, path[:-1], data))
+        return "unknown key" + _hint(path, data, schema)
     if kind == "missing":
         return "is missing"
     if kind == "literal_error":
@@ -97,13 +97,29 @@ def yaml(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def known_keys(schema: Schema, path: tuple[str, ...], data: Any) -> list[str]:
-    """The keys that a JSON Schema knows at a path of `data`."""
+def _hint(path: tuple[str, ...], data: Any, schema: Schema) -> str:
+    """Whose setting an unknown key is, if that of another kind, or the nearest known key."""
+    *around, key = path
+    branches, here = _at(schema, tuple(around), data)
+    own = list(_branches(branches, schema, here))
+    others = [branch for branch in _branches(branches, schema, None) if branch not in own]
+    having = [name for branch in others if key in branch["properties"] for name in _kinds(branch)]
+    if having:
+        return f" (a setting of {' and '.join(having)}, not of {' or '.join(k for b in own for k in _kinds(b))})"
+    return did_you_mean(key, [known for branch in own for known in branch["properties"]])
+
+
+def _kinds(branch: Schema) -> list[str]:
+    return [value["const"] for value in branch["properties"].values() if "const" in value]
+
+
+def _at(schema: Schema, path: tuple[str, ...], data: Any) -> tuple[list[Schema], Any]:
+    """What a JSON Schema says at a path of `data`, references and unions unopened, and the data there."""
     branches, here = [schema], data
     for part in path:
         branches = [inner for branch in _branches(branches, schema, here) for inner in _inside(branch, part)]
         here = here.get(part) if isinstance(here, Mapping) else None
-    return [key for branch in _branches(branches, schema, here) for key in branch.get("properties", {})]
+    return branches, here
 
 
 def _branches(schemas: list[Schema], root: Schema, here: Any) -> Iterator[Schema]:

@@ -44,7 +44,7 @@ def _edit(path: str, index: int, value: Any) -> Edit:
 
 
 def _cell(
-    builder: ArmBuilder, arm: Arm, own: list[Edit], combination: Sequence[Edit], found: Mapping[tuple[str, str], Arm]
+    builder: ArmBuilder, arm: Arm, own: list[Edit], combination: Sequence[Edit], found: Mapping[tuple[str, ...], Arm]
 ) -> Arm:
     """One cell. Raises StudyError where it cannot be built or is the same as one before it."""
     whole = builder.build(arm.name, [*own, *combination], arm.target)
@@ -52,9 +52,8 @@ def _cell(
         return arm
     changing = [edit for edit in combination if builder.build("", [*own, edit], arm.target).identity != arm.identity]
     name = "+".join([arm.name, *(f"{edit.path[-1]}={_shown(edit.value)}" for edit in changing)])
-    cell = Arm(
-        name, {**arm.edits, **{".".join(e.path): e.value for e in changing}}, whole.model, whole.train, arm.target
-    )
+    edits = {**arm.edits, **{".".join(e.path): e.value for e in changing}}
+    cell = Arm(name, edits, whole.model, whole.train, arm.target, (*own, *changing))
     twin = found.get(cell.identity)
     if twin is not None:
         raise StudyError([builder.origins.problem(combination[-1].target, f"the same as {twin.name}")])
@@ -63,7 +62,7 @@ def _cell(
 
 def _twins(builder: ArmBuilder, base: Arm, axis: Sequence[Edit]) -> Iterator[Problem]:
     """Values of one axis that spell the same model and training."""
-    found: dict[tuple[str, str], Edit] = {}
+    found: dict[tuple[str, ...], Edit] = {}
     for edit in axis:
         try:
             identity = builder.build(base.name, [edit], base.target).identity

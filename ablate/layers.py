@@ -117,7 +117,7 @@ class Origins:
         inside = [o for o in self.known if o.target[: len(target)] == target]
         exact = [o for o in inside if o.target == target]
         around = [o for o in self.known if target[: len(o.target)] == o.target]
-        nearest = max(around, key=lambda o: len(o.target), default=self.file)
+        nearest = max(reversed(around), key=lambda o: len(o.target), default=self.file)
         origin = (exact or inside or [nearest])[-1]
         return origin.problem(target, reason, at_key=at_key)
 

@@ -2,39 +2,29 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
-
 from ablate.arms import Arm
+from ablate.budgets import Clock, Workload, price_of_step, step_times
 from ablate.data import DataError, DataIdentity, identify
 from ablate.data.sources import DataSource
-from ablate.study import Study
+from ablate.identity import RunPlan, request_digest, run_plan, starting
+from ablate.matching import Matched, match_parameters
+from ablate.study import Study, StudyError
 from ablate.training.spec import TrainSpec
-from evals.known import SHIPPED, content_of_own, located, unknown_tasks
+from ablate.training.transfer import refusals
+from evals.known import SHIPPED, located, unknown_tasks
 from evals.spec import EvalSpec, MeasureSpec
 from zoo.costs import Cost, cost
 from zoo.errors import did_you_mean
 from zoo.spec import ModelSpec
 
-SCHEMA = 1
 UTILISATION = 0.4
 """Share of the matmul peak that small models reach in training, where nothing better is known."""
-
-
-@dataclass(frozen=True)
-class RunPlan:
-    """One training run. `identity` is its run.json; `digest` names its folder."""
-
-    digest: str
-    arm: str
-    seed: int
-    identity: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -51,8 +41,14 @@ class ArmPlan:
     """Context and declared cache bytes there, batch 1, in the training dtype."""
     matched: str
     differs: dict[str, float]
-    """By how much per cent tokens, FLOPs and parameters exceed the baseline's."""
+    """By how much per cent tokens, FLOPs and parameters exceed the baseline's, and seconds where they are known."""
     runs: tuple[RunPlan, ...]
+    tuned: dict[str, Any] = field(default_factory=dict)
+    """Settings that tuning chose, by path."""
+    matching: dict[str, int] = field(default_factory=dict)
+    """The edit that matched the parameters, beside the arm's own `edits`."""
+    seconds_per_step: float | None = None
+    """As measured, where the budget is in seconds."""
 
     @property
     def tokens(self) -> int:
@@ -80,9 +76,14 @@ class ArmPlan:
         """Cache bytes at the training context, over its tokens: windows shorter than it make this less."""
         return dict(self.cache_bytes)[self.train.context] / self.train.context
 
+    @property
+    def seconds(self) -> float | None:
+        """Training time of one run, by the measured time of a step."""
+        return None if self.seconds_per_step is None else self.steps * self.seconds_per_step
+
     def estimated_seconds(self, flops_per_second: float, utilisation: float = UTILISATION) -> float:
-        """Training time of one run on a device with this matmul peak."""
-        return self.flops / (flops_per_second * utilisation)
+        """Training time of one run on a device with this matmul peak, unless it is known."""
+        return self.seconds or self.flops / (flops_per_second * utilisation)
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,13 @@ class Plan:
     @property
     def runs(self) -> tuple[RunPlan, ...]:
         """Every run, seed by seed, so that a study that is stopped early has whole seeds."""
-        return tuple(run for same_seed in zip(*(arm.runs for arm in self.arms), strict=True) for run in same_seed)
+        by_seed = zip_longest(*(arm.runs for arm in self.arms))
+        return tuple(run for same_seed in by_seed for run in same_seed if run is not None)
+
+    def sources(self) -> Plan:
+        """The arms that others start from: their runs come first."""
+        names = {arm.start.arm for arm in self.study.arms if arm.start}
+        return replace(self, arms=tuple(arm for arm in self.arms if arm.name in names))
 
     @property
     def measure_digest(self) -> str | None:
@@ -110,23 +117,13 @@ class Plan:
         return None if self.evals is None else request_digest(self.evals)
 
 
-def digest_of(data: Mapping[str, Any]) -> str:
-    """16 hex digits of the sha256 of canonical JSON."""
-    text = json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def request_digest(spec: BaseModel) -> str:
-    """The digest that names the document which answers a measurement or evaluation request.
-
-    An edited task file of the user's is another request.
-    """
-    own = content_of_own(spec) if isinstance(spec, EvalSpec) else None
-    return digest_of({"schema": SCHEMA, **spec.model_dump(mode="json"), **({"own": own} if own else {})})
-
-
 def make_plan(
-    study: Study, device: str = "cpu", *, matmul: str | None = None, data: DataIdentity | None = None
+    study: Study,
+    device: str = "cpu",
+    *,
+    matmul: str | None = None,
+    data: DataIdentity | None = None,
+    clock: Clock | None = None,
 ) -> Plan:
     """The plan of a study.
 
@@ -134,19 +131,26 @@ def make_plan(
         device: "cpu" or "cuda".
         matmul: float32 matmul precision, part of a run's identity. None: "high" on CUDA, "medium" on a CPU.
         data: the corpus's identity, where it is known; otherwise the corpus is read and hashed.
+        clock: where step times come from (see `ablate.calibration`); asked only when the budget is in seconds.
 
     Raises:
-        StudyError: the corpus cannot be read, or the budget or the context does not fit.
+        StudyError: the corpus cannot be read, the budget or the context does not fit, or parameters cannot be matched.
     """
     identity = data or _identify(study)
     _check_context(study)
     evals = _evals(study)
     matmul = matmul or ("high" if device == "cuda" else "medium")
+    specs = [_with_vocabulary(study, arm, identity) for arm in study.arms]
+    matched = match_parameters(study, specs)
+    work = [
+        Workload(each.spec, each.arm.train, {"device": device, "dtype": each.arm.train.dtype, "matmul": matmul})
+        for each in matched
+    ]
+    times = step_times(study.budget, work, clock)
     arms: list[ArmPlan] = []
-    for arm in study.arms:
-        spec = _with_vocabulary(study, arm, identity)
-        numerics = {"device": device, "dtype": arm.train.dtype, "matmul": matmul}
-        arms.append(_plan_arm(study, arm, spec, identity, numerics, arms[0] if arms else None))
+    for each, workload, seconds in zip(matched, work, times, strict=True):
+        arms.append(_plan_arm(study, each, workload, identity, seconds, arms[0] if arms else None))
+    arms = [_started(arm, planned, arms) for arm, planned in zip(study.arms, arms, strict=True)]
     return Plan(study, tuple(arms), study.measure, evals, study.data, identity)
 
 
@@ -190,17 +194,25 @@ def _with_vocabulary(study: Study, arm: Arm, data: DataIdentity) -> ModelSpec:
 
 def _plan_arm(
     study: Study,
-    arm: Arm,
-    spec: ModelSpec,
+    matched: Matched,
+    workload: Workload,
     data: DataIdentity,
-    numerics: dict[str, str],
+    seconds_per_step: float | None,
     baseline: ArmPlan | None,
 ) -> ArmPlan:
+    arm, spec = matched.arm, matched.spec
+    _check_width_transfer(study, arm, spec)
     costs = cost(spec, arm.train.context)
-    steps = _steps(study, arm, costs)
+    steps = _steps(_budgeted(study, arm), arm, costs, seconds_per_step)
     tokens = steps * arm.train.batch * arm.train.context
     spent = {"tokens": tokens, "flops": tokens * costs.flops_per_token, "parameters": costs.params}
-    runs = tuple(_run(arm, spec, steps, data, numerics, seed) for seed in study.seeds)
+    if seconds_per_step is not None:
+        spent["seconds"] = steps * seconds_per_step
+    seeds = study.seeds if arm.seeds is None else arm.seeds
+    rest: dict[str, Any] = {"steps": steps, "data": {"digest": data.digest}, "numerics": workload.numerics}
+    if study.probes:
+        rest["probes"] = study.probes.model_dump(mode="json")
+    runs = tuple(run_plan(arm.name, seed, spec, arm.train, rest) for seed in seeds)
     return ArmPlan(
         name=arm.name,
         edits=arm.edits,
@@ -209,19 +221,43 @@ def _plan_arm(
         steps=steps,
         cost=costs,
         cache_bytes=_cache_bytes(study, arm, costs),
-        matched=study.budget.kind,
+        matched=study.budget.matched,
         differs=_differs(spent, baseline),
         runs=runs,
+        tuned=arm.tuned,
+        matching=matched.matching,
+        seconds_per_step=seconds_per_step,
     )
 
 
-def _steps(study: Study, arm: Arm, costs: Cost) -> int:
+def _check_width_transfer(study: Study, arm: Arm, spec: ModelSpec) -> None:
+    reasons = [f"{reason} (in arm {arm.name})" for reason in refusals(spec, arm.train)]
+    if reasons:
+        raise StudyError(study.origins.problem(("train", "width_transfer"), reason) for reason in reasons)
+
+
+def _budgeted(study: Study, arm: Arm) -> Study:
+    """The study with what an arm may spend that starts from another."""
+    if arm.start is None:
+        return study
+    sections = study.sections.model_copy(update={"budget": study.budget.scaled(arm.start.fraction)})
+    return replace(study, sections=sections)
+
+
+def _started(arm: Arm, planned: ArmPlan, plans: Sequence[ArmPlan]) -> ArmPlan:
+    """The plan of an arm with, where it starts from another, the run of the same seed that each of its runs needs."""
+    if arm.start is None:
+        return planned
+    source = next(plan for plan in plans if plan.name == arm.start.arm)
+    digests = {run.seed: run.digest for run in source.runs}
+    runs = [starting(run, {"run": digests[run.seed], "pooling": arm.start.pooling}) for run in planned.runs]
+    return replace(planned, runs=tuple(runs))
+
+
+def _steps(study: Study, arm: Arm, costs: Cost, seconds_per_step: float | None) -> int:
     """How many steps the budget pays for, to the nearest one."""
-    tokens_per_step = arm.train.batch * arm.train.context
-    kind = study.budget.kind
-    budget = study.budget.flops if kind == "flops" else study.budget.tokens
-    per_step = tokens_per_step * (costs.flops_per_token if kind == "flops" else 1)
-    assert budget is not None  # Budget has exactly one
+    kind, budget = study.budget.kind, study.budget.amount
+    per_step = price_of_step(kind, arm.train, costs.flops_per_token, seconds_per_step)
     if budget < per_step:
         reason = f"{budget:.3g} {kind} are less than one step of arm {arm.name} ({per_step:.3g})"
         raise study.error(f"budget.{kind}", reason)
@@ -231,7 +267,7 @@ def _steps(study: Study, arm: Arm, costs: Cost) -> int:
 def _differs(spent: Mapping[str, float], baseline: ArmPlan | None) -> dict[str, float]:
     if baseline is None:
         return dict.fromkeys(spent, 0.0)
-    base = {"tokens": baseline.tokens, "flops": baseline.flops, "parameters": baseline.parameters}
+    base = {key: getattr(baseline, key) for key in spent}
     return {key: 100 * (value / base[key] - 1) for key, value in spent.items()}
 
 
@@ -240,30 +276,3 @@ def _cache_bytes(study: Study, arm: Arm, costs: Cost) -> tuple[tuple[int, int], 
     measured = study.measure.contexts if study.measure else ()
     contexts = {*measured, *(arm.train.context * n for n in (1, 2, 4))}
     return tuple((n, costs.cache_bytes(1, n, arm.train.dtype)) for n in sorted(contexts))
-
-
-def canonical_model(spec: ModelSpec) -> dict[str, Any]:
-    """Plain data that `zoo.parse` reads, the same for every spelling of an architecture: one name per layer."""
-    names = {json.dumps(spec.block.resolve(spec.d_model).model_dump(mode="json"), sort_keys=True): "block"}
-    pattern = []
-    for layer in spec.layers:
-        text = json.dumps(layer.model_dump(mode="json"), sort_keys=True)
-        pattern.append(names.setdefault(text, f"block{len(names) + 1}"))
-    parts = {name: json.loads(text) for text, name in names.items()}
-    block = parts.pop("block")
-    fixed = {"block": block, "blocks": parts, "first": [], "pattern": pattern, "final_norm": spec.has_final_norm}
-    return {**spec.dump(), **fixed}
-
-
-def _run(arm: Arm, spec: ModelSpec, steps: int, data: DataIdentity, numerics: dict[str, str], seed: int) -> RunPlan:
-    identity: dict[str, Any] = {
-        "schema": SCHEMA,
-        "seed": seed,
-        "model": canonical_model(spec),
-        "train": arm.train.model_dump(mode="json"),
-        "steps": steps,
-        "data": {"digest": data.digest},
-        "numerics": numerics,
-    }
-    digest = digest_of({**identity, "model": spec.resolve()})
-    return RunPlan(digest, arm.name, seed, {"digest": digest, **identity})

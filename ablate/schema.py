@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from ablate.arms import SECTIONS
 from ablate.sections import NAME, StudySections
-from zoo.presets import names
+from zoo.presets import names, sized_names
 from zoo.spec import ModelSpec
 
 Schema = dict[str, Any]
@@ -20,10 +21,14 @@ def study_schema() -> Schema:
     """JSON Schema (2020-12) of a study file."""
     sections, model = StudySections.model_json_schema(), ModelSpec.model_json_schema()
     definitions = {**sections["$defs"], **model.pop("$defs"), "ModelSpec": model}
+    beside = {
+        section: _edits([spec.model_json_schema()], definitions | spec.model_json_schema().get("$defs", {}))
+        for section, spec in SECTIONS.items()
+    }
     model_edits = _edits([model], definitions)
-    train_edits = _edits([{"$ref": "#/$defs/TrainSpec"}], definitions)
-    arm = _object({**model_edits["properties"], **_below("train", train_edits)}, _free(model_edits))
-    base = _object({"preset": {"enum": names()}, **model_edits["properties"]}, _free(model_edits))
+    own = {path: schema for section, edits in beside.items() for path, schema in _below(section, edits).items()}
+    arm = _object({**model_edits["properties"], **own}, _free(model_edits))
+    base = _object({"preset": {"enum": [*names(), *sized_names()]}, **model_edits["properties"]}, _free(model_edits))
     for key in ("base", "arms", "grid"):
         del sections["properties"][key]
     study = _edits([sections], definitions)

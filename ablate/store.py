@@ -1,23 +1,22 @@
-"""Every path and every write of a store of runs, studies and corpora (docs/architecture.md).
+"""Every path and every write of a store of runs, studies, corpora and step times (docs/architecture.md).
 
 A document appears whole or not at all: it is written to a temporary file in the same folder,
-flushed to the disk and renamed. Metrics are appended line by line; a last line that a kill tore is
-cut on reading.
+flushed to the disk and renamed (`ablate.files`). Metrics and probes are appended line by line; a last
+line that a kill tore is cut on reading (`ablate.logs`).
 """
 
 from __future__ import annotations
 
 import json
-import math
-import os
 import re
-import secrets
-import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote
+
+from ablate import logs
+from ablate.files import StoreError, parsed, remove, replacing
 
 if TYPE_CHECKING:
     import polars
@@ -25,9 +24,6 @@ if TYPE_CHECKING:
 SCHEMA = 1
 Status = Literal["absent", "partial", "finished", "diverged"]
 Document = dict[str, Any]
-
-TAIL_BYTES = 4096
-"""Enough of the end of a metrics file to hold its last training record."""
 
 METRIC_TYPES = {
     "step": int,
@@ -40,10 +36,9 @@ METRIC_TYPES = {
     "validation_loss": float,
     "bits_per_byte": float,
 }
+PROBE_TYPES = {"step": int, "probe": str, "layer": int, "name": str, "value": float}
 
-
-class StoreError(Exception):
-    """The store holds, or was given, something that it must not."""
+__all__ = ["SCHEMA", "LockedError", "Store", "StoreError", "read_json"]
 
 
 class LockedError(StoreError):
@@ -71,6 +66,9 @@ class Store:
 
     def metrics_path(self, digest: str) -> Path:
         return self.run_dir(digest) / "metrics.ndjson"
+
+    def probes_path(self, digest: str) -> Path:
+        return self.run_dir(digest) / "probes.ndjson"
 
     def state_path(self, digest: str) -> Path:
         return self.run_dir(digest) / "state.pt"
@@ -102,6 +100,9 @@ class Store:
 
     def data_dir(self) -> Path:
         return self.root / "data"
+
+    def calibration_path(self, digest: str) -> Path:
+        return self.root / "calibration" / f"{_checked(digest)}.json"
 
     # Listings
 
@@ -137,8 +138,21 @@ class Store:
     def read_evals(self, digest: str, request: str) -> Document | None:
         return read_json(self.evals_path(digest, request))
 
+    def read_samples(self, digest: str, request: str) -> list[Document] | None:
+        """One record per item of an evaluation; None where there are none."""
+        path = self.samples_path(digest, request)
+        if not path.exists():
+            return None
+        records = [parsed(line) for line in path.read_bytes().splitlines()]
+        if not all(isinstance(record, dict) for record in records):
+            raise StoreError(f"{path}: not a file of samples")
+        return records
+
     def read_study(self, name: str, scale: str) -> Document | None:
         return read_json(self.study_path(name, scale))
+
+    def read_calibration(self, digest: str) -> Document | None:
+        return _owned(read_json(self.calibration_path(digest)), digest)
 
     def write_json(self, path: Path, document: Mapping[str, Any]) -> None:
         """Write one strict JSON document; NaN, infinities and foreign types raise StoreError."""
@@ -149,25 +163,9 @@ class Store:
         with self.replacing(path) as temporary:
             temporary.write_text(text + "\n", encoding="utf-8")
 
-    @contextmanager
-    def replacing(self, path: Path) -> Iterator[Path]:
-        """Yield a temporary path for a file or a folder; on success it takes the place of `path`.
-
-        A file replaces another atomically. A folder takes the place of one that is removed just
-        before, so a folder counts only once a document written after it says so.
-        """
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.parent / f".{path.name}.{secrets.token_hex(4)}.tmp"
-        try:
-            yield temporary
-            _sync_tree(temporary)
-            if temporary.is_dir() and path.exists():
-                shutil.rmtree(path)
-            temporary.replace(path)
-            _sync(path.parent)
-        except BaseException:
-            _remove(temporary)
-            raise
+    def replacing(self, path: Path) -> AbstractContextManager[Path]:
+        """A temporary path that takes the place of `path` on success (see `ablate.files`)."""
+        return replacing(path)
 
     def drop_state(self, digest: str) -> None:
         """Forget the resumable state of a run that has ended."""
@@ -192,57 +190,33 @@ class Store:
         """Forget it: a new worker begins."""
         self.error_path(digest).unlink(missing_ok=True)
 
-    # Metrics
+    # Logs
 
-    def append_metrics(self, digest: str, record: Mapping[str, float | None]) -> None:
+    def append_metrics(self, digest: str, record: logs.Record) -> None:
         """Append one line in one write, after cutting a torn one. Non-finite becomes null."""
-        finite = {key: value if _is_strict(value) else None for key, value in record.items()}
-        line = json.dumps(finite, allow_nan=False).encode() + b"\n"
-        path = self.metrics_path(digest)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a+b", buffering=0) as file:
-            _cut_torn_line(file)
-            file.write(line)
+        logs.append(self.metrics_path(digest), [record])
+
+    def append_probes(self, digest: str, records: Iterable[logs.Record]) -> None:
+        """Append what was read at one step, in one write. Non-finite becomes null."""
+        logs.append(self.probes_path(digest), records)
 
     def read_metrics(self, digest: str) -> polars.DataFrame:
         """Metrics in the order written, with nulls where a record lacks a column."""
-        import polars as pl  # noqa: PLC0415 (slow to import; most users of the store only write)
+        return _frame(logs.read(self.metrics_path(digest)), METRIC_TYPES)
 
-        records = [json.loads(line) for line in self._metric_lines(digest)]
-        extra = sorted({key for record in records for key in record} - METRIC_TYPES.keys())
-        types = METRIC_TYPES | dict.fromkeys(extra, float)
-        return pl.DataFrame(records, schema=types, orient="row", strict=False)
+    def read_probes(self, digest: str) -> polars.DataFrame:
+        """What probes read, in the order written: step, probe, layer (or null), name, value (or null)."""
+        return _frame(logs.read(self.probes_path(digest)), PROBE_TYPES)
 
     def last_step(self, digest: str) -> Document | None:
         """The last training record, from the end of the file alone; None where there is none."""
-        path = self.metrics_path(digest)
-        if not path.exists():
-            return None
-        with path.open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - TAIL_BYTES))
-            lines = file.read().split(b"\n")[:-1]
-        records = (_parsed(line) for line in reversed(lines))
-        return next((r for r in records if isinstance(r, dict) and "lr" in r), None)
+        return logs.last(self.metrics_path(digest), lambda record: "lr" in record)
 
-    def truncate_metrics(self, digest: str, step: int) -> None:
-        """Drop the records after `step`: training resumed from its checkpoint writes them anew."""
-        lines = self._metric_lines(digest)
-        kept = [line for line in lines if json.loads(line)["step"] <= step]
-        with self.replacing(self.metrics_path(digest)) as temporary:
-            temporary.write_bytes(b"".join(line + b"\n" for line in kept))
-
-    def _metric_lines(self, digest: str) -> list[bytes]:
-        path = self.metrics_path(digest)
-        if not path.exists():
-            return []
-        lines = path.read_bytes().split(b"\n")[:-1]
-        for number, line in enumerate(lines, start=1):
-            if not isinstance(_parsed(line), dict):
-                if number == len(lines):
-                    return lines[:-1]
-                raise StoreError(f"{path}:{number}: not a metrics record")
-        return lines
+    def truncate_logs(self, digest: str, step: int) -> None:
+        """Drop what metrics and probes say after `step`: training resumed from its checkpoint writes it anew."""
+        logs.truncate(self.metrics_path(digest), step)
+        if self.probes_path(digest).exists():
+            logs.truncate(self.probes_path(digest), step)
 
     # Locks
 
@@ -264,7 +238,7 @@ class Store:
             raise LockedError(f"run {digest} is being worked on by another process") from error
         try:
             for leftover in directory.glob(".*.tmp"):
-                _remove(leftover)
+                remove(leftover)
             yield
         finally:
             lock.release()
@@ -279,7 +253,7 @@ def read_json(path: Path) -> Document | None:
         content = path.read_bytes()
     except FileNotFoundError:
         return None
-    document = _parsed(content)
+    document = parsed(content)
     if not isinstance(document, dict):
         return None
     if document.get("schema") != SCHEMA:
@@ -288,62 +262,21 @@ def read_json(path: Path) -> Document | None:
     return document
 
 
-def _parsed(content: bytes) -> Any:
-    """The JSON value, or None for what is not strict JSON (a half-written file, zeroed blocks)."""
-    try:
-        return json.loads(content, parse_constant=_refuse)
-    except ValueError:
-        return None
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is not strict JSON")
-
-
 def _owned(document: Document | None, digest: str) -> Document | None:
     if document is not None and document.get("digest") != digest:
-        raise StoreError(f"run {digest} holds a document of run {document.get('digest')!r}")
+        raise StoreError(f"{digest} holds a document of {document.get('digest')!r}")
     return document
 
 
 def _checked(digest: str) -> str:
-    if not re.fullmatch(r"[0-9A-Za-z_]+(-[0-9A-Za-z_]+)*", digest) or digest in {"studies", "data"}:
+    if not re.fullmatch(r"[0-9A-Za-z_]+(-[0-9A-Za-z_]+)*", digest) or digest in {"studies", "data", "calibration"}:
         raise StoreError(f"{digest!r} cannot be a digest")
     return digest
 
 
-def _is_strict(value: float | None) -> bool:
-    return value is not None and math.isfinite(value)
+def _frame(records: list[Document], types: Mapping[str, type]) -> polars.DataFrame:
+    """Columns of these types first, then those that are not known, which are numbers."""
+    import polars as pl  # noqa: PLC0415 (slow to import; most users of the store only write)
 
-
-def _cut_torn_line(file: IO[bytes]) -> None:
-    """Truncate to the last line end. `file` is open for reading and appending."""
-    size = file.seek(0, os.SEEK_END)
-    if size == 0:
-        return
-    file.seek(size - 1)
-    if file.read(1) != b"\n":
-        file.seek(0)
-        file.truncate(file.read().rfind(b"\n") + 1)
-
-
-def _sync_tree(path: Path) -> None:
-    if path.is_dir():
-        for child in path.iterdir():
-            _sync_tree(child)
-    _sync(path)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
+    extra = sorted({key for record in records for key in record} - types.keys())
+    return pl.DataFrame(records, schema={**types, **dict.fromkeys(extra, float)}, orient="row", strict=False)

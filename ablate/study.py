@@ -6,19 +6,22 @@ Every mistake is a `StudyError` whose lines say where the user wrote it and why 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from ablate.arms import TRAIN, Arm, ArmBuilder, edits_in
+from ablate.arms import TRAIN, Arm, ArmBuilder, edits_in, start_problems, tuning_problems
 from ablate.data.sources import DataSource
 from ablate.explain import complaints
 from ablate.grid import cells
-from ablate.layers import Layer, Origins, Target, setting_layer
+from ablate.layers import Origins, Target
 from ablate.problems import Problem, StudyError
-from ablate.sections import NAME, Budget, StudySections
+from ablate.scales import NAMING, ladder_problems, layers, rungs, scale_problems
+from ablate.sections import NAME, AutoSeeds, Budget, StudySections
+from ablate.space import TuneSpec, axes
+from ablate.training.probes import ProbeSpec, short
 from ablate.training.spec import TrainSpec
 from ablate.yamlfile import Document, read_yaml
 from evals.spec import EvalSpec, MeasureSpec
@@ -28,8 +31,9 @@ from zoo.presets import preset
 
 __all__ = ["Arm", "Problem", "Study", "StudyError", "default_scale", "load_study"]
 
-DEFAULT_SCALES = ("cpu", "gpu")
-REPLACED = ("budget", "grid", "seeds")
+DEFAULT_TRAIN = {"optimizer": {"kind": TrainSpec().optimizer.kind}}
+"""What edits such as `train.optimizer.momentum` merge into: the kind, without which no setting has a meaning."""
+REPLACED = ("budget", "grid", "seeds", "tune", "ladder")
 """Sections of which a later layer keeps nothing: a scale that budgets tokens has no budget in FLOPs."""
 
 
@@ -46,6 +50,11 @@ class Study:
     vocabulary_given: bool
     """Whether the study says the model's vocabulary; otherwise it is the tokenizer's."""
     origins: Origins = field(repr=False, compare=False)
+    builder: ArmBuilder = field(repr=False, compare=False)
+    rung: str | None = None
+    """Which size of the ladder this is; None without one."""
+    smaller: tuple[Study, ...] = ()
+    """The same study at the smaller sizes of its ladder, the smallest first."""
 
     @property
     def question(self) -> str:
@@ -65,7 +74,19 @@ class Study:
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        return self.sections.seeds
+        """The seeds of every arm; with `seeds: auto` those that it begins with."""
+        seeds = self.sections.seeds
+        return tuple(range(seeds.start)) if isinstance(seeds, AutoSeeds) else seeds
+
+    @property
+    def auto_seeds(self) -> AutoSeeds | None:
+        """How seeds are added, where they are."""
+        seeds = self.sections.seeds
+        return seeds if isinstance(seeds, AutoSeeds) else None
+
+    @property
+    def tune(self) -> TuneSpec | None:
+        return self.sections.tune
 
     @property
     def data(self) -> DataSource:
@@ -82,6 +103,10 @@ class Study:
     @property
     def evals(self) -> EvalSpec | None:
         return self.sections.evals
+
+    @property
+    def probes(self) -> ProbeSpec | None:
+        return self.sections.probes
 
     @property
     def folder(self) -> Path:
@@ -111,32 +136,44 @@ def load_study(path: str | Path, scale: str | None = None, sets: Sequence[str] =
     if not isinstance(document.data, Mapping):
         reason = "the file is empty" if document.data is None else "expected a map, with a question, a base and arms"
         raise StudyError([Problem(document.values[()], "", reason)])
-    return _Reader(path, document, scale, sets).study()
+    scale_found = scale or default_scale()
+    problems = [*scale_problems(document, scale), *ladder_problems(document, scale_found)]
+    sizes: list[Study] = []
+    ladder: list[str | None] = [*rungs(document, scale_found)]
+    for rung in ladder or [None]:
+        try:
+            sizes.append(_Reader(path, document, scale_found, rung, sets).study())
+        except StudyError as error:
+            problems += [problem for problem in error.problems if problem not in problems]
+    if problems:
+        raise StudyError(problems)
+    return replace(sizes[-1], smaller=tuple(sizes[:-1]))
 
 
 class _Reader:
     """One pass over the layers of a study, which collects problems until nothing more can be checked."""
 
-    def __init__(self, path: Path, document: Document, scale: str | None, sets: Sequence[str]) -> None:
-        self.path = path
-        self.document = document
-        self.scale = scale or default_scale()
+    def __init__(self, path: Path, document: Document, scale: str, rung: str | None, sets: Sequence[str]) -> None:
+        self.path, self.document, self.scale, self.rung = path, document, scale, rung
         self.origins = Origins(document.values[()])
-        self.problems = list(_scale_problems(document, scale))
-        self.layers = [Layer(document, without=frozenset({"scales"}))]
-        scales = document.data.get("scales")
-        if isinstance(scales, Mapping) and isinstance(scales.get(self.scale), Mapping):
-            self.layers.append(Layer(document, ("scales", self.scale)))
-        self.layers += [setting_layer(text) for text in sets]
+        self.problems: list[Problem] = []
+        self.layers = layers(document, scale, rung, sets)
         for layer in self.layers:
             self.problems += self.origins.add(layer)
 
     def study(self) -> Study:
         tree = self._tree()
         self.problems += self._name_problems(tree)
+        if tree.get("ladder") and (self.rung is None or any("ladder" in layer.nested for layer in self.layers[2:])):
+            reason = "a ladder is written in the file or in a scale, as a map of maps"
+            self.problems.append(self.origins.problem(("ladder",), reason, at_key=True))
         sections = self._sections(tree)
-        arms = self._arms(tree, sections)
-        if self.problems or sections is None:
+        builder = self._builder(tree)
+        arms = self._arms(tree, sections, builder)
+        if builder is not None and sections is not None and not self.problems:
+            self.problems += tuning_problems(builder, sections.tune, arms) if sections.tune else ()
+            self.problems += start_problems(builder, arms, tuned=sections.tune is not None)
+        if self.problems or sections is None or builder is None:
             raise StudyError(self.problems)
         return Study(
             name=self.path.stem,
@@ -147,17 +184,24 @@ class _Reader:
             arms=tuple(arms),
             vocabulary_given="vocab_size" in tree["base"],
             origins=self.origins,
+            builder=builder,
+            rung=self.rung,
         )
 
     def _tree(self) -> dict[str, Any]:
         """The sections of all layers together, nested."""
-        tree: dict[str, Any] = {}
+        tree: dict[str, Any] = {TRAIN: DEFAULT_TRAIN}
         for layer in self.layers:
             for key, value in layer.nested.items():
                 old = _source_changed(tree.get(key), value) if key == "data" else tree.get(key)
+                if key == "probes":
+                    old, value = short(old), short(value)  # noqa: PLW2901 (so that edits by path find its parts)
                 tree[key] = value if key in REPLACED else merge(old, value)
         if isinstance(tree.get("grid"), Mapping):
             tree["grid"] = dict(flatten(tree["grid"]))
+        tune = tree.get("tune")
+        if isinstance(tune, Mapping) and isinstance(tune.get("space"), Mapping):
+            tree["tune"] = {**tune, "space": dict(axes(tune["space"]))}
         return tree
 
     def _sections(self, tree: Mapping[str, Any]) -> StudySections | None:
@@ -176,8 +220,7 @@ class _Reader:
         for name in names:
             if not NAME.fullmatch(name):
                 origin = self.document.keys["arms", name]
-                reason = "a name has letters, digits, '_', '+' and '-' (at most 40), and starts with one of the former"
-                yield Problem(origin, f"arms.{name}", reason)
+                yield Problem(origin, f"arms.{name}", NAMING)
             if name == tree.get("baseline", "base"):
                 reason = f"'{name}' is the baseline, which is the base as it is: give this arm another name"
                 yield self.origins.problem(("arms", name), reason, at_key=True)
@@ -188,8 +231,7 @@ class _Reader:
                     reason = "there is no such arm" + did_you_mean(name, names)
                     yield self.origins.problem(("arms", name), reason, at_key=True)
 
-    def _arms(self, tree: Mapping[str, Any], sections: StudySections | None) -> list[Arm]:
-        builder = self._builder(tree)
+    def _arms(self, tree: Mapping[str, Any], sections: StudySections | None, builder: ArmBuilder | None) -> list[Arm]:
         arms = tree.get("arms") or {}
         if builder is None or not isinstance(arms, Mapping):
             return []
@@ -232,7 +274,7 @@ class _Reader:
         try:
             TypeAdapter(TrainSpec).validate_python(train)
         except ValidationError:
-            return {}  # _sections reports it
+            return DEFAULT_TRAIN  # _sections reports it
         return dict(train)
 
     def _edits(self, root: Target) -> list[Any]:
@@ -253,27 +295,3 @@ def _source_changed(old: Any, new: Any) -> Any:
     if not isinstance(old, Mapping) or name in (None, old.get("source")):
         return old
     return {key: value for key, value in old.items() if key in DataSource.model_fields and key != "source"}
-
-
-def _scale_problems(document: Document, scale: str | None) -> Iterator[Problem]:
-    """What is wrong with `scales` itself, the scales that are not asked for included."""
-    scales = document.data.get("scales")
-    if scales is not None and not isinstance(scales, Mapping):
-        yield Problem(document.values[("scales",)], "scales", "expected a map of scales, each with edits of the study")
-        return
-    for name, edits in (scales or {}).items():
-        place = ("scales", name)
-        if not NAME.fullmatch(name):
-            yield Problem(document.keys[place], f"scales.{name}", "a name has letters, digits, '_', '+' and '-'")
-        if not isinstance(edits, Mapping):
-            yield Problem(document.values[place], f"scales.{name}", "expected a map of edits; {} for none")
-            continue
-        for key in edits:
-            head = key.partition(".")[0]
-            if head not in StudySections.model_fields:
-                reason = "unknown key" + did_you_mean(head, StudySections.model_fields)
-                yield Problem(document.keys[*place, key], f"scales.{name}.{key}", reason)
-    known = list(dict.fromkeys([*(scales or {}), *DEFAULT_SCALES]))
-    if scale is not None and scale not in known:
-        reason = f"unknown scale '{scale}'" + (did_you_mean(scale, known) or f": one of {', '.join(known)}")
-        yield Problem(document.keys.get(("scales",), document.values[()]), "scales", reason)

@@ -20,13 +20,13 @@ from ablate.store import Store
 def main(arguments: list[str]) -> int:
     request = Request.read(Path(arguments[0]))
     if "--lifeline" in arguments[1:]:
-        threading.Thread(target=_end_with_parent, daemon=True).start()
+        threading.Thread(target=end_with_parent, daemon=True).start()
     stop = Stop()
     stop.listen()
     return _guarded(request, stop)
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
     """Standard input is a pipe from the parent: it closes when the parent dies, even by SIGKILL."""
     while os.read(0, 1):
         pass

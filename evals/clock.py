@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
+
+Clock = Callable[[], float]
+"""Seconds since some moment: `time.perf_counter`, or `time.process_time`, which stands still while others work."""
 
 
 def synchronise(device: torch.device) -> None:

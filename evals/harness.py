@@ -142,9 +142,12 @@ def _finite(value: Any) -> float | None:
 
 
 def _record(task: str, sample: dict[str, Any]) -> dict[str, Any]:
-    """What a later paired test needs of one item: which it is, what the model answered, how that scored."""
+    """What a later paired test needs of one item: which it is, what the model answered, how that scored.
+
+    `document` is the text that the item is from, where several items may be from one; else null.
+    """
     kept = ("doc_id", "doc_hash", "filter", "target", "filtered_resps", *sample["metrics"])
-    record = {"task": task, **{key: sample[key] for key in kept}}
+    record = {"task": task, "document": sample["doc"].get("document"), **{key: sample[key] for key in kept}}
     plain = json.loads(json.dumps(record, default=handle_non_serializable))
     return {key: _json_safe(value) for key, value in plain.items()}
 

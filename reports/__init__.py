@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from reports.findings import StudySummary
 
-__all__ = ["render", "summarise", "table"]
+__all__ = ["open_arms", "render", "summarise", "table"]
 
 
 def summarise(study_dir: Path | str) -> StudySummary:
@@ -36,3 +36,10 @@ def table(summary: StudySummary) -> tuple[tuple[str, ...], ...]:
     from reports.tables import closing_table  # noqa: PLC0415 (keeps the import cheap)
 
     return closing_table(summary)
+
+
+def open_arms(summary: StudySummary) -> tuple[str, ...]:
+    """The arms that more seeds could settle."""
+    from reports.summary import open_arms as found  # noqa: PLC0415 (keeps the import cheap)
+
+    return found(summary)

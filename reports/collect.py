@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,7 @@ RUNS = KEYS | {
     "peak_memory_source": pl.String,
     "grad_norm": pl.Float64,
     "grad_norm_spikes": pl.Int64,
+    "loss_spikes": pl.Int64,
     "steps": pl.Int64,
     "tokens": pl.Int64,
     "flops": pl.Float64,
@@ -58,6 +60,35 @@ EVALS = KEYS | {
     "higher_is_better": pl.Boolean,
     "chance": pl.Float64,
 }
+LADDER = KEYS | {
+    "size": pl.String,
+    "parameters": pl.Int64,
+    "flops": pl.Float64,
+    "loss": pl.Float64,
+    "flops_per_second": pl.Float64,
+}
+
+SAMPLES = KEYS | {
+    "task": pl.String,
+    "metric": pl.String,
+    "item": pl.String,
+    "cluster": pl.String,
+    "value": pl.Float64,
+    "weight": pl.Float64,
+}
+"""A score is Σ value / Σ weight over the items; items of one cluster are from one document."""
+NATS_PER_BIT = math.log(2)
+PERPLEXITIES = ("byte_perplexity", "word_perplexity")
+"""Not sums over items; where they are, bits_per_byte says the same."""
+NOT_METRICS = ("task", "document", "doc_id", "doc_hash", "filter", "target", "filtered_resps")
+
+PROBES = KEYS | {
+    "step": pl.Int64,
+    "probe": pl.String,
+    "layer": pl.Int64,
+    "name": pl.String,
+    "value": pl.Float64,
+}
 
 
 class ReportError(Exception):
@@ -73,6 +104,9 @@ class Collected:
     curves: pl.DataFrame
     measures: pl.DataFrame
     evals: pl.DataFrame
+    ladder: pl.DataFrame
+    samples: pl.DataFrame
+    probes: pl.DataFrame
     environments: dict[str, dict[str, Any]]
 
 
@@ -89,6 +123,9 @@ def collect(study_dir: Path | str) -> Collected:
         curves=pl.concat([pl.DataFrame(schema=CURVES), *(_curve(store, key) for key in keys)]),
         measures=pl.DataFrame(_measure_rows(store, study, keys), schema=MEASURES),
         evals=pl.DataFrame(_eval_rows(store, study, keys), schema=EVALS),
+        ladder=pl.DataFrame(list(_ladder_rows(store, study)), schema=LADDER),
+        samples=pl.DataFrame(_sample_rows(store, study, keys), schema=SAMPLES),
+        probes=pl.concat([pl.DataFrame(schema=PROBES), *(_probes(store, key) for key in keys)]),
         environments={key["digest"]: _environment(store, key["digest"]) for key in keys},
     )
 
@@ -116,15 +153,44 @@ def _run_row(store: Store, key: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _ladder_rows(store: Store, study: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The runs of every size. The loss of one that diverged or is absent is null."""
+    for size in study.get("ladder", ()):
+        for arm in size["arms"]:
+            per_token = arm["flops_per_token"]
+            for run in arm["runs"]:
+                result = store.read_result(run["digest"]) or {}
+                speed = result.get("tokens_per_second", {}).get("median")
+                yield {
+                    "size": size["name"],
+                    "arm": arm["name"],
+                    "seed": run["seed"],
+                    "digest": run["digest"],
+                    "parameters": arm["parameters"],
+                    "flops": arm["tokens"] * per_token,
+                    "loss": result.get("loss"),
+                    "flops_per_second": None if speed is None else speed * per_token,
+                }
+
+
 def _environment(store: Store, digest: str) -> dict[str, Any]:
     result = store.read_result(digest) or {}
     return dict(result.get("environment", {}))
 
 
 def _curve(store: Store, key: dict[str, Any]) -> pl.DataFrame:
-    metrics = store.read_metrics(key["digest"])
-    return metrics.with_columns(pl.lit(value, dtype=KEYS[name]).alias(name) for name, value in key.items()).select(
-        pl.col(name).cast(kind) for name, kind in CURVES.items()
+    return _keyed(store.read_metrics(key["digest"]), key, CURVES)
+
+
+def _probes(store: Store, key: dict[str, Any]) -> pl.DataFrame:
+    """Of a run that has ended: one that is under way has not seen its end."""
+    ended = store.status(key["digest"]) in ("finished", "diverged")
+    return _keyed(store.read_probes(key["digest"]), key, PROBES) if ended else pl.DataFrame(schema=PROBES)
+
+
+def _keyed(frame: pl.DataFrame, key: dict[str, Any], schema: dict[str, Any]) -> pl.DataFrame:
+    return frame.with_columns(pl.lit(value, dtype=KEYS[name]).alias(name) for name, value in key.items()).select(
+        pl.col(name).cast(kind) for name, kind in schema.items()
     )
 
 
@@ -158,3 +224,32 @@ def _eval_rows(store: Store, study: dict[str, Any], keys: list[dict[str, Any]]) 
         for task, metrics in (store.read_evals(key["digest"], study["evals"]) or {}).get("tasks", {}).items()
         for metric, score in metrics.items()
     ]
+
+
+def _sample_rows(store: Store, study: dict[str, Any], keys: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    if study.get("evals") is None:
+        return []
+    return [
+        key | row
+        for key in keys
+        for sample in store.read_samples(key["digest"], study["evals"]) or ()
+        for row in _sample_values(sample)
+    ]
+
+
+def _sample_values(sample: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """What one item says of each metric that is a sum over items. Named as in the evals document."""
+    item = f"{sample['doc_id']} {sample['doc_hash']}"
+    document = sample.get("document")
+    shared = {"task": sample["task"], "item": item, "cluster": item if document is None else f"document {document}"}
+    for metric in sample.keys() - set(NOT_METRICS) - set(PERPLEXITIES):
+        name = metric if sample["filter"] == "none" else f"{metric},{sample['filter']}"
+        value, weight = _value_and_weight(metric, sample[metric])
+        yield shared | {"metric": name, "value": value, "weight": weight}
+
+
+def _value_and_weight(metric: str, score: Any) -> tuple[float | None, float | None]:
+    """None for what is not a number. A likelihood of a whole text is its log and its bytes."""
+    if metric == "bits_per_byte" and isinstance(score, list) and None not in score:
+        return -score[0] / NATS_PER_BIT, score[1]
+    return (float(score), 1.0) if isinstance(score, int | float) else (None, None)

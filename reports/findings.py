@@ -9,28 +9,47 @@ from typing import Any, Literal
 import polars as pl
 
 from reports.curves import Curve
-from reports.statistics import Estimate
+from reports.items import ItemDifference
+from reports.ladders import LadderArm
+from reports.stability import ProbeCurves, Scaling
+from reports.statistics import ALPHA, Estimate
+from reports.tunings import ArmTuning
 
-Verdict = Literal["baseline", "better", "worse", "inconclusive", "cannot tell", "diverged"]
+Verdict = Literal["baseline", "better", "worse", "no difference", "inconclusive", "cannot tell", "diverged"]
 
 
 @dataclass(frozen=True)
 class Comparison:
     """An arm against the baseline, seed by seed. `difference` is arm − baseline, in nats per token.
 
-    `p` is that of the paired t-test and `p_holm` the same corrected over the study's arms; both are
-    None with fewer than two pairs or none that differ. `detectable_nats` is the smallest true
-    difference that was found with 80 % probability. Ratios are arm / baseline.
+    Its interval is at the confidence 1 − `alpha`: 95 %, or more where the study looks at its results more than once.
+    `p` is that of the paired t-test, corrected for the looks, and `p_holm` for the study's arms too; `p_equivalence`
+    is that of the tests against the study's margin, None without one, corrected in the same way. All are None with
+    fewer than two pairs or none that differ. `detectable_nats` is the smallest true difference that was found with
+    80 % probability; so many `seeds_needed` more would settle the pair with that probability, None where none would.
+    Ratios are arm / baseline.
     """
 
     difference: Estimate | None
     seeds: tuple[int, ...]
+    alpha: float
     p: float | None
     p_holm: float | None
+    p_equivalence: float | None
     detectable_nats: float | None
+    seeds_needed: int | None
     speed_ratio: Estimate | None
     memory_ratio: Estimate | None
     kv_ratio: float | None
+
+    @property
+    def shows_difference(self) -> bool:
+        return self.p_holm is not None and self.p_holm < ALPHA
+
+    @property
+    def shows_no_difference(self) -> bool:
+        """None as large as the margin."""
+        return self.p_equivalence is not None and self.p_equivalence < ALPHA
 
 
 @dataclass(frozen=True)
@@ -51,21 +70,31 @@ class Score:
 
 @dataclass(frozen=True)
 class Budget:
-    """What one run of an arm was planned to use; `train_seconds` is what it took."""
+    """What one run of an arm was planned to use.
+
+    `train_seconds` is what it took, `allowed_seconds` what it was given where the budget is in seconds.
+    """
 
     tokens: int
     steps: int
     flops: float
     parameters: int
     train_seconds: float | None
+    allowed_seconds: float | None
 
 
 @dataclass(frozen=True)
 class ArmSummary:
-    """One arm over its finished seeds. `comparison` is None for the baseline."""
+    """One arm over its finished seeds. `comparison` is None for the baseline.
+
+    Beside its own `edits`, `tuned` are the settings that tuning chose, and `matching` those that gave it the baseline's
+    parameters.
+    """
 
     name: str
     edits: tuple[tuple[str, str], ...]
+    tuned: tuple[tuple[str, str], ...]
+    matching: tuple[tuple[str, str], ...]
     seeds: tuple[int, ...]
     diverged: tuple[int, ...]
     missing: tuple[int, ...]
@@ -80,19 +109,30 @@ class ArmSummary:
     flops_per_token: float
     budget: Budget
     scores: tuple[Score, ...]
+    items: tuple[ItemDifference, ...]
     comparison: Comparison | None
     verdict: Verdict
+
+    @property
+    def seeds_needed(self) -> int | None:
+        """How many more seeds would probably settle an inconclusive arm; None where none would, or nothing is open."""
+        found = self.comparison
+        if found is None or self.verdict != "inconclusive" or found.shows_difference:
+            return None
+        return found.seeds_needed
 
     def document(self) -> dict[str, Any]:
         """The arm as `ablate run --json` prints it; null where there is no number."""
         loss = self.loss
-        bounded = loss is not None and loss.low is not None
+        found = self.comparison
         return {
             "name": self.name,
             "edits": {path: json.loads(value) for path, value in self.edits},
+            "tuned": {path: json.loads(value) for path, value in self.tuned},
+            "matching": {path: json.loads(value) for path, value in self.matching},
             "seeds": list(self.seeds),
             "loss": _mean(loss),
-            "loss_interval": [loss.low, loss.high] if loss is not None and bounded else None,
+            "loss_interval": _interval(loss),
             "bits_per_byte": _mean(self.bits_per_byte),
             "tokens_per_second": _mean(self.tokens_per_second),
             "peak_memory_bytes": _mean(self.peak_memory_bytes),
@@ -101,15 +141,25 @@ class ArmSummary:
             "flops_per_token": self.flops_per_token,
             "evals": _score_document(self.scores),
             "verdict": self.verdict,
+            "difference": _mean(found.difference if found else None),
+            "difference_interval": _interval(found.difference if found else None),
+            "p": found.p_holm if found else None,
+            "seeds_needed": self.seeds_needed,
+            "eval_differences": _item_document(self.items),
         }
 
 
 @dataclass(frozen=True)
 class Noise:
-    """Scatter over seeds in nats per token: of the loss within an arm, of the paired differences."""
+    """Scatter over seeds in nats per token: of the loss within an arm, of the paired differences.
+
+    `detectable_nats` are the smallest true differences that would have shown with 80 % probability: in the arm where
+    least suffices, and in the one that takes most.
+    """
 
     loss_sd: float | None
     difference_sd: float | None
+    detectable_nats: tuple[float, float] | None
 
 
 @dataclass(frozen=True)
@@ -123,12 +173,19 @@ class StudySummary:
     created: str
     baseline: str
     matched: str
+    margin: float | None
+    looks: tuple[int, ...]
+    """Numbers of seeds at which an arm is judged; empty where the number is fixed."""
     arms: tuple[ArmSummary, ...]
     noise: Noise
     warnings: tuple[str, ...]
     training: tuple[Curve, ...]
     differences: tuple[Curve, ...]
     contexts: tuple[Curve, ...]
+    tunings: tuple[ArmTuning, ...]
+    ladder: tuple[LadderArm, ...]
+    probes: tuple[ProbeCurves, ...]
+    scaling: tuple[Scaling, ...]
     environment: tuple[tuple[str, tuple[str, ...]], ...]
     runs: pl.DataFrame
 
@@ -139,6 +196,17 @@ class StudySummary:
 
 def _mean(value: Estimate | None) -> float | None:
     return None if value is None else value.mean
+
+
+def _interval(value: Estimate | None) -> list[float] | None:
+    return None if value is None or value.low is None or value.high is None else [value.low, value.high]
+
+
+def _item_document(items: tuple[ItemDifference, ...]) -> dict[str, dict[str, dict[str, Any]]]:
+    tasks: dict[str, dict[str, dict[str, Any]]] = {}
+    for found in items:
+        tasks.setdefault(found.task, {})[found.metric] = found.document()
+    return tasks
 
 
 def _score_document(scores: tuple[Score, ...]) -> dict[str, dict[str, dict[str, float | None]]]:

@@ -12,8 +12,8 @@ from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 from ablate.store import Store
-from reports import tables, words
-from reports.figures import CONFIG, Figure, draw
+from reports import ladder_words, tables, words
+from reports.figures import CONFIG, Figure, draw, draw_stability
 from reports.findings import StudySummary
 from reports.summary import summarise_study
 from reports.templating import environment, source
@@ -30,7 +30,7 @@ def render_study(study_dir: Path | str) -> Path:
 
 def render_page(summary: StudySummary) -> str:
     """The page as text. Whatever comes from a study is escaped."""
-    figures = draw(summary)
+    figures, stability = draw(summary), draw_stability(summary)
     script = source("report.js")
     return (
         environment()
@@ -38,12 +38,14 @@ def render_page(summary: StudySummary) -> str:
         .render(
             study=summary,
             words=words,
+            ladder_words=ladder_words,
             tables=tables,
             figures=figures,
+            stability=stability,
             style=Markup(source("report.css")),
             plotly=Markup(_plotly()),
             script=Markup(script),
-            drawings=_drawings(figures),
+            drawings=_drawings((*figures, *stability)),
             policy=_policy(_plotly(), script),
         )
     )

@@ -1,22 +1,23 @@
-"""Means over seeds, paired differences and what a study could have seen. Pure arithmetic.
+"""Means over seeds, paired differences and tests of them. Pure arithmetic.
 
-All intervals are two-sided 95 % Student t-intervals over seeds. The last axis is always the seeds.
+All intervals are two-sided Student t-intervals over seeds, 95 % where nothing else is said. The last axis is always
+the seeds.
 """
 
 from __future__ import annotations
 
+import gc
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import optimize, stats
+from scipy import stats
 from statsmodels.stats.multitest import multipletests
+from statsmodels.stats.weightstats import ttost_paired
 
-CONFIDENCE = 0.95
-ALPHA = 1 - CONFIDENCE
-POWER = 0.8
+ALPHA = 0.05
 
 Floats = NDArray[np.float64]
 
@@ -40,12 +41,12 @@ class Estimate:
         return self.low is not None and self.high is not None and not self.low <= value <= self.high
 
 
-def mean_interval(values: ArrayLike) -> tuple[Floats, Floats, Floats]:
-    """Mean and interval over the last axis (..., n): mean ± t(0.975, n−1) · sd / √n, n ≥ 2."""
+def mean_interval(values: ArrayLike, alpha: float = ALPHA) -> tuple[Floats, Floats, Floats]:
+    """Mean and interval over the last axis (..., n): mean ± t(1 − α/2, n−1) · sd / √n, n ≥ 2."""
     array = np.asarray(values, dtype=np.float64)
     n = array.shape[-1]
     mean = array.mean(axis=-1)
-    half = stats.t.ppf(1 - ALPHA / 2, n - 1) * array.std(axis=-1, ddof=1) / math.sqrt(n)
+    half = stats.t.ppf(1 - alpha / 2, n - 1) * array.std(axis=-1, ddof=1) / math.sqrt(n)
     return mean, mean - half, mean + half
 
 
@@ -59,14 +60,24 @@ def paired_p(differences: ArrayLike) -> Floats:
     return np.where(np.ptp(array, axis=-1) == 0, np.nan, p)
 
 
-def estimate(values: Sequence[float]) -> Estimate | None:
+def equivalence_p(differences: ArrayLike, margin: float) -> Floats:
+    """p of two one-sided paired t-tests over the last axis (..., n), n ≥ 2, of which some differ.
+
+    Small where the mean difference is shown to lie within ± `margin`: the larger p of H₀ mean ≤ −margin and
+    H₀ mean ≥ margin (Schuirmann 1987).
+    """
+    first = np.moveaxis(np.asarray(differences, dtype=np.float64), -1, 0)
+    return np.asarray(ttost_paired(first, np.zeros_like(first), -margin, margin)[0], dtype=np.float64)
+
+
+def estimate(values: Sequence[float], alpha: float = ALPHA) -> Estimate | None:
     """The mean of one value per seed with its interval; None without values."""
     if not values:
         return None
     array = np.asarray(values, dtype=np.float64)
     if len(values) == 1:
         return Estimate(float(array[0]), None, None, None, (float(array[0]),))
-    mean, low, high = (float(number) for number in mean_interval(array))
+    mean, low, high = (float(number) for number in mean_interval(array, alpha))
     return Estimate(mean, low, high, float(array.std(ddof=1)), tuple(array.tolist()))
 
 
@@ -82,27 +93,19 @@ def geometric(ratios: Sequence[float]) -> Estimate | None:
 
 def holm(p_values: Sequence[float]) -> tuple[float, ...]:
     """Holm's step-down correction over the comparisons of one study, in the order given."""
-    if not p_values:
-        return ()
-    return tuple(float(p) for p in multipletests(p_values, alpha=ALPHA, method="holm")[1])
+    if len(p_values) < 2:
+        return tuple(p_values)
+    gc.freeze()  # multipletests collects garbage, which takes a second where torch is loaded too
+    try:
+        return tuple(float(p) for p in multipletests(p_values, alpha=ALPHA, method="holm")[1])
+    finally:
+        gc.unfreeze()
 
 
-def smallest_detectable(sd: float, n: int, comparisons: int = 1, power: float = POWER) -> float:
-    """The true paired difference that a study of `n` seeds finds with probability `power`.
-
-    `sd` is that of the paired differences, and the level α / comparisons: what Holm's correction
-    asks of the smallest p. Solves power = P(T > t_crit) for T noncentral t with n − 1 degrees of
-    freedom and noncentrality δ·√n / sd; finding the wrong sign does not count as finding it.
-    """
-    critical = float(stats.t.isf(ALPHA / comparisons / 2, n - 1))
-
-    def missing(noncentrality: float) -> float:
-        return float(stats.nct.sf(critical, n - 1, noncentrality)) - power
-
-    high = critical
-    while missing(high) < 0:
-        high *= 2
-    return float(optimize.brentq(missing, 0.0, high)) * sd / math.sqrt(n)
+def holm_by_name(p_values: Mapping[str, float | None]) -> dict[str, float | None]:
+    """The same by name. An arm without a p keeps none, yet it counts: later it may have one."""
+    corrected = holm([1.0 if p is None else p for p in p_values.values()])
+    return {name: None if p_values[name] is None else p for name, p in zip(p_values, corrected, strict=True)}
 
 
 def combined_stderr(stderrs: Sequence[float | None], values: Sequence[float]) -> float | None:

@@ -1,28 +1,22 @@
-"""From frames to findings: estimates over seeds, paired differences, verdicts. Pure."""
+"""From frames to findings: estimates over seeds, differences, verdicts. Pure."""
 
 from __future__ import annotations
 
 import json
 import math
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from reports import curves, warnings
+from reports import curves, stability, warnings
 from reports.collect import Collected, ReportError, collect
-from reports.findings import ArmSummary, Budget, Comparison, Noise, Score, StudySummary, Verdict
-from reports.statistics import (
-    ALPHA,
-    Estimate,
-    combined_stderr,
-    estimate,
-    geometric,
-    holm,
-    paired_p,
-    smallest_detectable,
-)
+from reports.findings import ArmSummary, Budget, Comparison, Noise, Score, StudySummary
+from reports.items import ItemDifference, item_differences, unpaired
+from reports.ladders import summarise_ladder
+from reports.statistics import Estimate, combined_stderr, estimate
+from reports.tunings import tunings
+from reports.verdicts import compare, decide, level
 
 
 def summarise_study(study_dir: Path | str) -> StudySummary:
@@ -45,70 +39,58 @@ def summarise(data: Collected) -> StudySummary:
         created=study["created"],
         baseline=study["baseline"],
         matched=study["matched"],
+        margin=study.get("margin"),
+        looks=tuple(look["seeds"] for look in study.get("looks") or ()),
         arms=arms,
         noise=_noise(arms),
-        warnings=warnings.find(data),
+        warnings=(*warnings.find(data), *unpaired({arm.name: arm.items for arm in arms})),
         training=curves.training_curves(data),
         differences=curves.difference_curves(data),
         contexts=curves.context_curves(data),
+        tunings=tunings(study),
+        ladder=summarise_ladder(data.ladder, study["baseline"]),
+        probes=stability.probe_curves(data),
+        scaling=stability.gradient_scaling(data),
         environment=warnings.environment(data),
         runs=data.runs,
     )
 
 
-def _arms(data: Collected) -> tuple[ArmSummary, ...]:
-    comparisons = {
-        arm["name"]: _compare(data, arm) for arm in data.study["arms"] if arm["name"] != data.study["baseline"]
-    }
-    corrected = _corrected(comparisons)
-    return tuple(_arm(data, arm, corrected.get(arm["name"])) for arm in data.study["arms"])
+def open_arms(summary: StudySummary) -> tuple[str, ...]:
+    """The arms that more seeds could settle: neither better, worse, without a difference, nor diverged.
 
-
-def _compare(data: Collected, arm: dict[str, Any]) -> Comparison:
-    base_name = data.study["baseline"]
-    base = next(arm for arm in data.study["arms"] if arm["name"] == base_name)
-    pairs = _finished(data, arm["name"]).join(_finished(data, base_name), on="seed", suffix="_base").sort("seed")
-    difference = estimate((pairs["loss"] - pairs["loss_base"]).to_list())
-    p = None if difference is None or not difference.sd else float(paired_p(difference.values))
-    kv, base_kv = arm.get("kv_bytes_per_token"), base.get("kv_bytes_per_token")
-    return Comparison(
-        difference=difference,
-        seeds=tuple(pairs["seed"]),
-        p=p,
-        p_holm=p,
-        detectable_nats=_detectable(difference, len(data.study["arms"]) - 1),
-        speed_ratio=_ratio(pairs, "tokens_per_second"),
-        memory_ratio=_ratio(pairs, "peak_memory_bytes"),
-        kv_ratio=kv / base_kv if kv is not None and base_kv else None,
+    An arm whose difference is plain, and of which only diverged seeds forbid the verdict, is not among them.
+    """
+    return tuple(
+        arm.name
+        for arm in summary.arms
+        if arm.comparison is not None
+        and arm.verdict in ("inconclusive", "cannot tell")
+        and not arm.comparison.shows_difference
     )
 
 
-def _detectable(difference: Estimate | None, comparisons: int) -> float | None:
-    if difference is None or not difference.sd:
-        return None
-    return smallest_detectable(difference.sd, len(difference.values), comparisons)
+def _arms(data: Collected) -> tuple[ArmSummary, ...]:
+    comparisons = compare(data.study, data.runs.filter(status="finished"))
+    levels = {arm["name"]: level(data.study, arm) for arm in data.study["arms"]}
+    items = item_differences(data, levels)
+    return tuple(
+        _arm(data, arm, comparisons.get(arm["name"]), items.get(arm["name"], ())) for arm in data.study["arms"]
+    )
 
 
-def _ratio(pairs: pl.DataFrame, column: str) -> Estimate | None:
-    rows = pairs.drop_nulls([column, f"{column}_base"])
-    return geometric((rows[column] / rows[f"{column}_base"]).to_list())
-
-
-def _corrected(comparisons: dict[str, Comparison]) -> dict[str, Comparison]:
-    """The same comparisons with Holm's correction over those that have a p."""
-    tested = {name: c.p for name, c in comparisons.items() if c.p is not None}
-    corrected = dict(zip(tested, holm(list(tested.values())), strict=True))
-    return {name: replace(c, p_holm=corrected.get(name)) for name, c in comparisons.items()}
-
-
-def _arm(data: Collected, arm: dict[str, Any], comparison: Comparison | None) -> ArmSummary:
+def _arm(
+    data: Collected, arm: dict[str, Any], comparison: Comparison | None, items: tuple[ItemDifference, ...]
+) -> ArmSummary:
     name = arm["name"]
     runs = data.runs.filter(arm=name)
     finished = _finished(data, name)
     diverged = tuple(runs.filter(status="diverged")["seed"])
     return ArmSummary(
         name=name,
-        edits=tuple((path, json.dumps(value)) for path, value in arm["edits"].items()),
+        edits=_edits(arm["edits"]),
+        tuned=_edits(arm.get("tuned", {})),
+        matching=_edits(arm.get("matching", {})),
         seeds=tuple(finished["seed"]),
         diverged=diverged,
         missing=tuple(runs.filter(pl.col("status").is_in(["absent", "partial"]))["seed"]),
@@ -121,8 +103,9 @@ def _arm(data: Collected, arm: dict[str, Any], comparison: Comparison | None) ->
         cache_bytes=tuple((c["context"], c["bytes"]) for c in arm.get("cache_bytes", ())),
         parameters_embedding=arm["parameters_embedding"],
         flops_per_token=arm["flops_per_token"],
-        budget=_budget(arm, finished),
+        budget=_budget(data.study, arm, finished),
         scores=_scores(data, name),
+        items=items,
         comparison=comparison,
         verdict=decide(comparison, len(diverged), len(finished), _diverged(data, data.study["baseline"])),
     )
@@ -130,24 +113,6 @@ def _arm(data: Collected, arm: dict[str, Any], comparison: Comparison | None) ->
 
 def _diverged(data: Collected, arm: str) -> int:
     return data.runs.filter(arm=arm, status="diverged").height
-
-
-def decide(comparison: Comparison | None, diverged: int, finished: int, baseline_diverged: int = 0) -> Verdict:
-    """Lower loss is better. An arm of which a seed diverged is never better, nor is one worse than such a baseline.
-
-    Fewer than two pairs, or seeds that all give the same difference, cannot tell.
-    """
-    if diverged and not finished:
-        return "diverged"
-    if comparison is None:
-        return "baseline"
-    if comparison.difference is None or comparison.p_holm is None:
-        return "cannot tell"
-    if comparison.p_holm >= ALPHA:
-        return "inconclusive"
-    if comparison.difference.mean > 0:
-        return "inconclusive" if baseline_diverged > diverged else "worse"
-    return "inconclusive" if diverged else "better"
 
 
 def _finished(data: Collected, arm: str) -> pl.DataFrame:
@@ -158,7 +123,11 @@ def _over_seeds(runs: pl.DataFrame, column: str) -> Estimate | None:
     return estimate(runs[column].drop_nulls().to_list())
 
 
-def _budget(arm: dict[str, Any], finished: pl.DataFrame) -> Budget:
+def _edits(edits: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+    return tuple((path, json.dumps(value)) for path, value in edits.items())
+
+
+def _budget(study: dict[str, Any], arm: dict[str, Any], finished: pl.DataFrame) -> Budget:
     seconds = finished["train_seconds"].drop_nulls().to_list()
     return Budget(
         tokens=arm["tokens"],
@@ -166,6 +135,7 @@ def _budget(arm: dict[str, Any], finished: pl.DataFrame) -> Budget:
         flops=arm["tokens"] * arm["flops_per_token"],
         parameters=arm["parameters"],
         train_seconds=sum(seconds) / len(seconds) if seconds else None,
+        allowed_seconds=study["budget"].get("seconds"),
     )
 
 
@@ -192,9 +162,12 @@ def _mean_score(values: list[float | None], stderrs: list[float | None]) -> dict
 
 
 def _noise(arms: tuple[ArmSummary, ...]) -> Noise:
+    comparisons = [arm.comparison for arm in arms if arm.comparison]
+    seen = [comparison.detectable_nats for comparison in comparisons if comparison.detectable_nats is not None]
     return Noise(
         loss_sd=_pooled([arm.loss for arm in arms]),
-        difference_sd=_pooled([arm.comparison.difference for arm in arms if arm.comparison]),
+        difference_sd=_pooled([comparison.difference for comparison in comparisons]),
+        detectable_nats=(min(seen), max(seen)) if seen else None,
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from reports import words
-from reports.findings import ArmSummary, StudySummary
+from reports.findings import ArmSummary, Budget, StudySummary
 
 Rows = tuple[tuple[str, ...], ...]
 
@@ -34,10 +34,10 @@ def closing_table(summary: StudySummary) -> Rows:
         "KV bytes/token",
         "verdict",
     )
-    return (header, *(_closing_row(arm) for arm in summary.arms))
+    return (header, *(_closing_row(summary, arm) for arm in summary.arms))
 
 
-def _closing_row(arm: ArmSummary) -> tuple[str, ...]:
+def _closing_row(summary: StudySummary, arm: ArmSummary) -> tuple[str, ...]:
     return (
         arm.name,
         words.plus_minus(arm.loss),
@@ -46,7 +46,7 @@ def _closing_row(arm: ArmSummary) -> tuple[str, ...]:
         words.whole(arm.tokens_per_second.mean if arm.tokens_per_second else None),
         words.size(arm.peak_memory_bytes.mean if arm.peak_memory_bytes else None),
         words.whole(arm.kv_bytes_per_token),
-        arm.verdict,
+        words.verdict(summary, arm),
     )
 
 
@@ -58,7 +58,9 @@ def arms_table(summary: StudySummary) -> Table:
         "validation loss (nats/token)",
         "difference from the baseline (nats/token)",
         "p (Holm)",
+        "p that it is within the margin (Holm)",
         "smallest detectable (nats/token)",
+        "more seeds to settle it",
         "bits per byte",
         "training speed (tokens/s)",
         "speed against the baseline",
@@ -80,7 +82,9 @@ def _arm_row(arm: ArmSummary) -> tuple[str, ...]:
         words.plus_minus(arm.loss),
         words.difference(found).removesuffix(" nats") if found else words.NONE,
         words.p_value(found.p_holm) if found else words.NONE,
+        words.p_value(found.p_equivalence) if found else words.NONE,
         f"{detectable:.{words.decimals(detectable)}f}" if detectable else words.NONE,
+        words.whole(arm.seeds_needed),
         words.plus_minus(arm.bits_per_byte),
         words.whole(arm.tokens_per_second.mean if arm.tokens_per_second else None),
         speed or words.NONE,
@@ -100,8 +104,9 @@ def budgets_table(summary: StudySummary) -> Table:
     """What each arm was given per run, and by how much it differs from the baseline."""
     columns = ("arm", "FLOPs", "tokens", "steps", "parameters", "of them embeddings", "train time")
     base = next(arm for arm in summary.arms if arm.name == summary.baseline).budget
+    timed = (f"train time against {words.seconds(base.allowed_seconds)}",) if base.allowed_seconds else ()
     return Table(
-        columns,
+        (*columns, *timed),
         tuple(
             (
                 arm.name,
@@ -115,10 +120,18 @@ def budgets_table(summary: StudySummary) -> Table:
                     arm.budget.train_seconds,
                     base.train_seconds,
                 ),
+                *(_off_time(arm.budget) for _ in timed),
             )
             for arm in summary.arms
         ),
     )
+
+
+def _off_time(budget: Budget) -> str:
+    """By how much the mean run missed its time: `+1.2 %`."""
+    if not budget.train_seconds or not budget.allowed_seconds:
+        return words.NONE
+    return f"{words.signed(100 * (budget.train_seconds / budget.allowed_seconds - 1), 1)} %"
 
 
 def _against(text: str, value: float | None, base: float | None) -> str:
@@ -143,7 +156,8 @@ def runs_table(summary: StudySummary) -> Table:
         "tokens/s",
         "peak memory",
         "gradient norm",
-        "spikes",
+        "gradient spikes",
+        "loss spikes",
         "training time",
         "wall time",
     )
@@ -167,6 +181,7 @@ def _run_row(run: dict[str, float | str | None]) -> tuple[str, ...]:
         words.size(number("peak_memory_bytes")),
         _fixed(number("grad_norm"), 2),
         words.whole(number("grad_norm_spikes")),
+        words.whole(number("loss_spikes")),
         words.seconds(number("train_seconds")),
         words.seconds(number("wall_seconds")),
     )
@@ -177,9 +192,18 @@ def _fixed(value: float | None, digits: int) -> str:
 
 
 def edits_table(summary: StudySummary) -> Table:
-    """The exact edits that make each arm out of the base model."""
-    rows = tuple((arm.name, path, value) for arm in summary.arms for path, value in (arm.edits or (("(none)", ""),)))
-    return Table(("arm", "path", "value"), rows, labels=3)
+    """The exact edits that make each arm out of the base model: its own, then those that tuning and matching made."""
+    rows = tuple(
+        (arm.name, path, value, origin)
+        for arm in summary.arms
+        for edits, origin in (
+            (arm.edits or (("(none)", ""),), "the arm"),
+            (arm.tuned, "tuning"),
+            (arm.matching, "matching parameters"),
+        )
+        for path, value in edits
+    )
+    return Table(("arm", "path", "value", "edited by"), rows, labels=4)
 
 
 def environment_table(summary: StudySummary) -> Table:

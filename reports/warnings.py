@@ -8,14 +8,16 @@ from typing import Any
 import polars as pl
 
 from reports.collect import Collected
+from reports.tunings import edge_warnings
 
 BUDGET_TOLERANCE = 0.01
 BYTES_TOLERANCE = 0.01
+SECONDS_TOLERANCE = 0.05
 
 
 def find(data: Collected) -> tuple[str, ...]:
     """All warnings, the gravest first."""
-    checks = (_diverged, _missing, _few_seeds, _unlike, _unmatched, _dirty, _cache, _unmeasured)
+    checks = (_diverged, _missing, _few_seeds, _unlike, _unmatched, _off_time, _dirty, _cache, _unmeasured, _edges)
     return tuple(text for check in checks for text in check(data))
 
 
@@ -70,12 +72,12 @@ def _unlike(data: Collected) -> Iterator[str]:
 
 
 def _unmatched(data: Collected) -> Iterator[str]:
-    matched = data.study["matched"]
-    used = {arm["name"]: _used(arm, matched) for arm in data.study["arms"]}
-    base = used.get(data.study["baseline"])
-    for name, amount in used.items():
-        if amount and base and abs(amount / base - 1) > BUDGET_TOLERANCE:
-            yield f"{name}: {matched} differ from the baseline's by {100 * (amount / base - 1):+.1f} %."
+    for matched in data.study["matched"].split(" and "):
+        used = {arm["name"]: _used(arm, matched) for arm in data.study["arms"]}
+        base = used.get(data.study["baseline"])
+        for name, amount in used.items():
+            if amount and base and abs(amount / base - 1) > BUDGET_TOLERANCE:
+                yield f"{name}: {matched} differ from the baseline's by {100 * (amount / base - 1):+.1f} %."
 
 
 def _used(arm: dict[str, Any], matched: str) -> float | None:
@@ -83,8 +85,22 @@ def _used(arm: dict[str, Any], matched: str) -> float | None:
         "flops": arm["tokens"] * arm["flops_per_token"],
         "tokens": arm["tokens"],
         "parameters": arm["parameters"],
+        "non-embedding parameters": arm["parameters"] - arm["parameters_embedding"],
+        "seconds": arm.get("seconds"),
     }
     return amounts.get(matched)
+
+
+def _off_time(data: Collected) -> Iterator[str]:
+    """Runs that took another time than the budget: what step times were when they were measured has changed."""
+    allowed = data.study["budget"].get("seconds")
+    if allowed is None:
+        return
+    for arm, runs in _by_arm(data):
+        took = sorted(runs.filter(status="finished")["train_seconds"].drop_nulls())
+        if any(abs(seconds / allowed - 1) > SECONDS_TOLERANCE for seconds in took):
+            off = " to ".join(f"{100 * (seconds / allowed - 1):+.1f}" for seconds in dict.fromkeys((took[0], took[-1])))
+            yield f"{arm}: training took another time than the budget's {allowed:g} s ({off} %)."
 
 
 def _dirty(data: Collected) -> Iterator[str]:
@@ -109,6 +125,10 @@ def _unmeasured(data: Collected) -> Iterator[str]:
     for (arm, kind), points in gone.group_by("arm", "kind", maintain_order=True):
         where = "; ".join(f"context {c}, batch {b}" for c, b in points.select("context", "batch").iter_rows())
         yield f"{arm}: {kind} was not measured at {where} ({points['reason'][0]})."
+
+
+def _edges(data: Collected) -> Iterator[str]:
+    yield from edge_warnings(data.study)
 
 
 def _by_arm(data: Collected) -> Iterator[tuple[str, pl.DataFrame]]:

@@ -6,10 +6,11 @@ import math
 from datetime import UTC, datetime
 
 from reports.findings import ArmSummary, Comparison, StudySummary
-from reports.statistics import ALPHA, Estimate
+from reports.power import MOST_SEEDS
+from reports.statistics import Estimate
 
 NONE = "–"
-MATCHED = {"flops": "FLOPs", "parameters": "parameters", "tokens": "tokens", "seconds": "seconds"}
+MATCHED = {"flops": "FLOPs", "seconds": "training time"}
 
 
 def decimals(scale: float | None, most: int = 4) -> int:
@@ -127,7 +128,7 @@ def difference(comparison: Comparison) -> str:
 
 
 def matched(summary: StudySummary) -> str:
-    return f"at equal {MATCHED.get(summary.matched, summary.matched)}"
+    return f"at equal {' and '.join(MATCHED.get(part, part) for part in summary.matched.split(' and '))}"
 
 
 def sentence(summary: StudySummary, arm: ArmSummary) -> str:
@@ -157,15 +158,41 @@ def _ground(summary: StudySummary, arm: ArmSummary, comparison: Comparison) -> s
             return f" with {pairs}."
         return f": all {pairs} give the same difference, so they are not independent repeats."
     tested = f"{pairs}, {p_value(comparison.p_holm)}"
+    if arm.verdict == "no difference":
+        return f" larger than {summary.margin:g} nats ({pairs}, {p_value(comparison.p_equivalence)})."
     if arm.verdict != "inconclusive":
         return f" ({tested})."
-    if comparison.p_holm is not None and comparison.p_holm < ALPHA:
+    if comparison.shows_difference:
         shaky = arm if arm.diverged else next(other for other in summary.arms if other.name == summary.baseline)
         return f" ({tested}), because {_seeds(len(shaky.diverged))} of {shaky.name} diverged."
-    smallest = comparison.detectable_nats
-    if smallest is None:
-        return f" ({tested})."
-    return f" ({tested}): a true difference of {_nats(smallest)} would have shown with 80 % probability."
+    return f" ({tested}): {_open(arm, comparison)}"
+
+
+def _open(arm: ArmSummary, comparison: Comparison) -> str:
+    """What an inconclusive comparison excludes, what it would have seen, and what would settle it."""
+    value, smallest = comparison.difference, comparison.detectable_nats
+    assert value is not None  # an inconclusive arm has a p
+    assert value.low is not None
+    assert value.high is not None
+    assert smallest is not None
+    farthest = max(abs(value.low), abs(value.high))
+    return (
+        f"no difference larger than {_nats(farthest)}; one of {_nats(smallest)} would have shown with 80 % "
+        f"probability; {more_seeds(arm.seeds_needed)}."
+    )
+
+
+def more_seeds(needed: int | None) -> str:
+    if needed is None:
+        return f"even {MOST_SEEDS:,} more seeds would probably not settle it"
+    return f"{needed} more seed{'' if needed == 1 else 's'} would probably settle it"
+
+
+def verdict(summary: StudySummary, arm: ArmSummary) -> str:
+    """For a table: `inconclusive (+11 seeds)` where so many would probably settle it, `no difference > 0.01`."""
+    if arm.verdict == "no difference":
+        return f"no difference > {summary.margin:g}"
+    return f"{arm.verdict} (+{_seeds(arm.seeds_needed)})" if arm.seeds_needed else arm.verdict
 
 
 def _nats(value: float) -> str:
@@ -180,7 +207,7 @@ def headline(summary: StudySummary) -> str:
     """The answer to the study's question, as far as it can be told."""
     by = {
         verdict: [arm.name for arm in summary.arms if arm.verdict == verdict]
-        for verdict in ("better", "worse", "inconclusive", "cannot tell", "diverged")
+        for verdict in ("better", "worse", "no difference", "inconclusive", "cannot tell", "diverged")
     }
     parts = []
     if by["better"]:
@@ -189,6 +216,10 @@ def headline(summary: StudySummary) -> str:
         parts.append(f"{_and(by['worse'])} reached a higher loss than {summary.baseline}")
     if by["diverged"]:
         parts.append(f"{_and(by['diverged'])} diverged")
+    if by["no difference"]:
+        parts.append(
+            f"{_and(by['no difference'])}: no difference from {summary.baseline} larger than {summary.margin:g} nats"
+        )
     if by["inconclusive"]:
         parts.append(f"{_and(by['inconclusive'])}: inconclusive against {summary.baseline}")
     if by["cannot tell"]:
@@ -201,9 +232,39 @@ def _and(names: list[str]) -> str:
 
 
 def noise(summary: StudySummary) -> str:
-    """The noise floor: how far seeds scatter."""
+    """The noise floor: how far seeds scatter, and the smallest difference that shows above it."""
     loss, paired = summary.noise.loss_sd, summary.noise.difference_sd
     if loss is None:
         return "Seed noise unknown: no arm has two finished seeds."
     text = f"Seed noise: the loss scatters by {_nats(loss)} (standard deviation over seeds)"
-    return f"{text}." if paired is None else f"{text}, paired differences by {_nats(paired)}."
+    if paired is None or summary.noise.detectable_nats is None:
+        return f"{text}."
+    least, most = map(_nats, summary.noise.detectable_nats)
+    seen = most if least == most else f"{least} to {most}, by arm"
+    return (
+        f"{text}, paired differences by {_nats(paired)}. The smallest true difference that would have shown with 80 % "
+        f"probability is {seen}."
+    )
+
+
+def method(summary: StudySummary) -> str:
+    """How the verdicts were reached."""
+    parts = [
+        "± is half a 95 % Student t-interval over seeds.",
+        f"Differences are paired: each seed of an arm against the same seed of {summary.baseline}.",
+        "Better and worse are two-sided paired t-tests of the validation loss after the last step, at 5 % after Holm’s "
+        "correction over the arms.",
+    ]
+    if summary.margin is not None:
+        parts.append(
+            f"No difference means none as large as {summary.margin:g} nats: two one-sided paired t-tests against that "
+            "margin, at 5 % after a Holm correction of their own."
+        )
+    if summary.looks:
+        looks = ", ".join(map(str, summary.looks))
+        confidences = dict.fromkeys(f"{100 * (1 - a.comparison.alpha):.4g} %" for a in summary.arms if a.comparison)
+        parts.append(
+            f"Arms may be judged several times, at {looks} seeds, which share the 5 % between them: intervals of "
+            f"differences are at {_and(list(confidences))}."
+        )
+    return " ".join(parts)

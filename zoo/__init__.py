@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from zoo.attend import attention_backend
     from zoo.checkpoint import open_model as open
     from zoo.checkpoint import save
+    from zoo.conversion import convert
     from zoo.costs import Cost, cost
     from zoo.decode import generate
     from zoo.errors import SpecError, UnsupportedError
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from zoo.init import roles
     from zoo.model import Decoder, build
     from zoo.presets import load
-    from zoo.probes import taps
+    from zoo.probes import listening, taps
     from zoo.spec import BlockSpec, ModelSpec, parse
 
 # Lazy, so that `import zoo` alone does not load torch.
@@ -29,6 +30,7 @@ _HOME = {
     "attention_backend": "zoo.attend",
     "open": "zoo.checkpoint:open_model",
     "save": "zoo.checkpoint",
+    "convert": "zoo.conversion",
     "Cost": "zoo.costs",
     "cost": "zoo.costs",
     "SpecError": "zoo.errors",
@@ -43,6 +45,7 @@ _HOME = {
     "BlockSpec": "zoo.spec",
     "ModelSpec": "zoo.spec",
     "parse": "zoo.spec",
+    "listening": "zoo.probes",
     "taps": "zoo.probes",
 }
 
@@ -55,9 +58,11 @@ __all__ = [
     "UnsupportedError",
     "attention_backend",
     "build",
+    "convert",
     "cost",
     "from_hf",
     "generate",
+    "listening",
     "load",
     "open",
     "parse",

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from zoo.precision import at_default_precision
+from zoo.site import Tap
+
+SCORES_AT_ONCE = 2**26
+"""Whoever looks at scores holds at most so many at a time, 256 MiB in float32: the fused backend never has them."""
 
 _forced: list[str] = []
 """Backends forced by open `attention_backend` blocks, the innermost last. torch.compile cannot trace a ContextVar."""
@@ -63,7 +67,8 @@ class Scoring:
     softcap: c · tanh(z / c) (Gemma 2, arXiv:2408.00118), before the mask. bias: (H, T, S) or (B, H, T, S),
     or what broadcasts to it.
     sinks: (H,), a logit per head that takes its share of the softmax and gives no value (gpt-oss, arXiv:2508.10925).
-    dropout: probability that a weight is dropped.
+    dropout: probability that a weight is dropped. tap: offered the scores' largest value and their entropy, whatever
+    the backend (see `largest_scores` and `entropies`).
     """
 
     scale: float
@@ -71,6 +76,7 @@ class Scoring:
     bias: Tensor | None = None
     sinks: Tensor | None = None
     dropout: float = 0.0
+    tap: Tap | None = None
 
     @property
     def simple(self) -> bool:
@@ -86,6 +92,9 @@ class Scoring:
 
 def attend(q: Tensor, k: Tensor, v: Tensor, visible: Visible, scoring: Scoring) -> Tensor:
     """q: (B, H, T, d), k: (B, K, S, d), v: (B, K, S, e) with K dividing H → (B, H, T, e)."""
+    if scoring.tap is not None:
+        scoring.tap("mixer.max_logit", lambda: largest_scores(q, k, visible, scoring))
+        scoring.tap("mixer.entropy", lambda: entropies(q, k, visible, scoring))
     backend = BACKENDS[_forced[-1] if _forced else _best(q, visible, scoring)]
     return at_default_precision(lambda q, k, v: backend(q, k, v, visible, scoring), q, k, v)
 
@@ -111,20 +120,60 @@ def attention_backend(name: str) -> Iterator[None]:
 
 def plain(q: Tensor, k: Tensor, v: Tensor, visible: Visible, scoring: Scoring) -> Tensor:
     """The reference. Softmax in float32."""
-    groups = q.shape[1] // k.shape[1]
-    k, v = k.repeat_interleave(groups, dim=1), v.repeat_interleave(groups, dim=1)
+    v = v.repeat_interleave(q.shape[1] // v.shape[1], dim=1)
+    weights = with_sinks(scores_of(q, k, visible, scoring), scoring).softmax(dim=-1)
+    if scoring.sinks is not None:
+        weights = weights[..., :-1]
+    return F.dropout(weights, scoring.dropout).to(v.dtype) @ v
+
+
+def scores_of(q: Tensor, k: Tensor, visible: Visible, scoring: Scoring) -> Tensor:
+    """What the softmax reads of the keys, −inf for those that are not seen: (B, H, T, S), float32."""
+    k = k.repeat_interleave(q.shape[1] // k.shape[1], dim=1)
     scores = (q @ k.transpose(-1, -2)).float() * scoring.scale
     if scoring.bias is not None:
         scores = scores + scoring.bias
     if scoring.softcap is not None:
         scores = scoring.softcap * torch.tanh(scores / scoring.softcap)
-    scores = scores.masked_fill(~visible.mask(), float("-inf"))
-    if scoring.sinks is not None:
-        sink = scoring.sinks.float()[:, None, None].expand(*scores.shape[:-1], 1)
-        weights = torch.cat((scores, sink), dim=-1).softmax(dim=-1)[..., :-1]
-    else:
-        weights = scores.softmax(dim=-1)
-    return F.dropout(weights, scoring.dropout).to(v.dtype) @ v
+    return scores.masked_fill(~visible.mask(), float("-inf"))
+
+
+def with_sinks(scores: Tensor, scoring: Scoring) -> Tensor:
+    """scores: (B, H, T, S), with a last column for the sinks where there are any."""
+    if scoring.sinks is None:
+        return scores
+    sink = scoring.sinks.float()[:, None, None].expand(*scores.shape[:-1], 1)
+    return torch.cat((scores, sink), dim=-1)
+
+
+def largest_scores(q: Tensor, k: Tensor, visible: Visible, scoring: Scoring) -> Tensor:
+    """(H,): the largest score that a head gives to a key, with scale, bias and softcap, over all rows and queries.
+    Dehghani et al. 2023, arXiv:2302.05442, saw it grow without bound before training diverged."""
+    parts = [scores.amax(dim=(0, 2, 3)) for scores in _in_pieces(q, k, visible, scoring)]
+    return torch.stack(parts).amax(dim=0)
+
+
+def entropies(q: Tensor, k: Tensor, visible: Visible, scoring: Scoring) -> Tensor:
+    """(H,): −Σ p log p in nats over what a query attends to, a sink included, meaned over all rows and queries. Zhai et
+    al. 2023, arXiv:2303.06296. A head that attends evenly has the mean over queries of log(keys seen)."""
+    parts = [
+        torch.special.entr(with_sinks(scores, scoring).softmax(dim=-1)).sum(dim=(0, 2, 3))
+        for scores in _in_pieces(q, k, visible, scoring)
+    ]
+    return torch.stack(parts).sum(dim=0) / (q.shape[0] * q.shape[2])
+
+
+def _in_pieces(q: Tensor, k: Tensor, visible: Visible, scoring: Scoring) -> Iterator[Tensor]:
+    """`scores_of` stretches of the queries, from float32 products whatever the model's type."""
+    rows = max(1, SCORES_AT_ONCE // (q.shape[0] * q.shape[1] * k.shape[2]))
+    with torch.autocast(q.device.type, enabled=False):
+        for start in range(0, q.shape[2], rows):
+            piece = slice(start, start + rows)
+            bias = scoring.bias
+            if bias is not None and bias.shape[-2] > 1:
+                bias = bias[..., piece, :]
+            seen = replace(visible, queries=visible.queries[piece])
+            yield scores_of(q[:, :, piece].float(), k.float(), seen, replace(scoring, bias=bias))
 
 
 def fused(q: Tensor, k: Tensor, v: Tensor, visible: Visible, scoring: Scoring) -> Tensor:

@@ -15,7 +15,7 @@ from zoo.spec import BlockSpec
 
 
 class Block(nn.Module):
-    """Stream → stream."""
+    """Stream → stream. Shows `stream`: (B, T, D), or (B, T, n, D) where there are n, as it leaves the block."""
 
     def __init__(self, spec: BlockSpec, site: Site) -> None:
         super().__init__()
@@ -49,7 +49,9 @@ class Block(nn.Module):
             out: Tensor = self.dropout(self.ffn(h, step))
             return out
 
-        return self._join(x, mix, feed)
+        out = self._join(x, mix, feed)
+        step.tap("stream", lambda: out)
+        return out
 
     def _join(self, x: Tensor, mix: Branch, feed: Branch) -> Tensor:
         if self.topology == "parallel":

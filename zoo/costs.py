@@ -58,6 +58,63 @@ def cost(spec: ModelSpec, context: int = 1024) -> Cost:
     )
 
 
+@dataclass(frozen=True)
+class PassCost:
+    """What a pass with a cache takes: FLOPs, and numbers that must come from memory or go to it.
+
+    parameters: those that the pass uses, each once: of a token table only the rows looked up, unless it is the head
+    too; of a mixture of experts those that the tokens are expected to be sent to. cache_elements: what reading a prompt
+    writes to the cache, or what decoding reads of it. Activations are not counted.
+    """
+
+    flops: float
+    parameters: float
+    cache_elements: int
+
+    def bytes(self, dtype: object) -> float:
+        """With parameters and cache in this type: a torch dtype or its name."""
+        return (self.parameters + self.cache_elements) * BYTES[str(dtype).removeprefix("torch.")]
+
+
+def prefill_cost(spec: ModelSpec, batch: int, context: int) -> PassCost:
+    """Reading `batch` prompts of `context` tokens into an empty cache, up to the logits after each prompt's last."""
+    head = _read_out(spec).flops
+    per_token = cost(spec, context).flops_per_token_forward - head
+    return PassCost(
+        batch * (context * per_token + head),
+        _parameters_read(spec, batch * context),
+        batch * sum(layer.mixer.cache_elements(context) for layer in spec.layers),
+    )
+
+
+def decode_cost(spec: ModelSpec, batch: int, context: int) -> PassCost:
+    """One token for each of `batch` rows: the `context`-th of its row, with those before it in the cache."""
+    flops = _outside(spec).flops
+    for layer in spec.layers:
+        rest = block_cost(layer, spec.d_model, context).flops - layer.mixer.cost(spec.d_model, context).flops
+        flops += rest + layer.mixer.decode_flops(spec.d_model, context)
+    cache = sum(layer.mixer.cache_elements(context) for layer in spec.layers)
+    return PassCost(batch * flops, _parameters_read(spec, batch), batch * cache)
+
+
+def _parameters_read(spec: ModelSpec, tokens: int) -> float:
+    """Parameters that a pass over `tokens` tokens is expected to use. It does not run multi-token prediction."""
+    rows = spec.vocab_size if spec.tie_embeddings else min(tokens, spec.vocab_size)
+    read: float = rows * spec.table_width + _outside(spec).parameters
+    for scheme, heads in spec.positions:
+        if scheme.absolute:
+            read += min(scheme.shared_parameters(spec.d_model, heads), tokens * spec.d_model)
+    for layer in spec.layers:
+        read += block_cost(layer, spec.d_model, 1).parameters - layer.ffn.cost(spec.d_model).parameters
+        read += layer.ffn.parameters_read(spec.d_model, tokens)
+    return read
+
+
+def longest_text(spec: ModelSpec) -> int | None:
+    """The most tokens that the model can read, where a table of positions ends; None for any number."""
+    return min((scheme.longest for scheme, _ in spec.positions if scheme.longest is not None), default=None)
+
+
 def _outside(spec: ModelSpec) -> PartCost:
     """Head, factorised projections, norms and position schemes outside the blocks."""
     factor = 0 if spec.embedding_dim is None else spec.embedding_dim * spec.d_model

@@ -44,7 +44,7 @@ def _reason(details: ErrorDetails, keys: list[str], owner: type[BaseModel] | Non
         choice = choice_of(field) if field else None
         tag = choice.tag if choice else "kind"
         return f"must be a {tag}, or a map with the key '{tag}'"
-    message = details["msg"].removeprefix("Value error, ")
+    message = "must be true or false" if kind == "bool_type" else details["msg"].removeprefix("Value error, ")
     shown = details["input"]
     simple = isinstance(shown, str | int | float | bool) or shown is None
     return f"{message[:1].lower()}{message[1:]}" + (f", not {_yaml(shown)}" if simple else "")

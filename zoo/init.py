@@ -15,7 +15,8 @@ that are drawn around zero.
 A branch under DeepNorm asks for its own standard deviation instead of the rule (see `zoo.residuals`).
 
 Each tensor has its own generator, keyed by seed and parameter name, so models that agree on a name and a shape start
-from the same values there, whatever else differs between them.
+from the same values there, whatever else differs between them. `InitSpec.stream` gives the same seed other values, as
+good as the first: an edit that changes nothing but luck, by which a comparison can be tested.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import math
 from typing import Literal
 
 import torch
+from pydantic import NonNegativeInt
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -37,6 +39,8 @@ class InitSpec(Spec):
     """How output projections start: `zero`; `plain` N(0, 1/fan_in); `scaled` N(0, 1/(2L·fan_in)), after GPT-2."""
 
     output: Literal["zero", "plain", "scaled"] = "scaled"
+    stream: NonNegativeInt = 0
+    """Which of many equivalent draws."""
 
 
 class Linear(nn.Linear):
@@ -109,7 +113,7 @@ def initialise(model: nn.Module, spec: InitSpec, n_layers: int, seed: int) -> No
                     std = module.init_gain / math.sqrt(parameter.shape[-1])
                 std = getattr(module, "initial_std", {}).get(own, std)
                 if std:
-                    parameter.copy_(torch.randn(parameter.shape, generator=_generator(seed, name)) * std)
+                    parameter.copy_(torch.randn(parameter.shape, generator=_generator(seed, name, spec.stream)) * std)
                 else:
                     default = 1.0 if by_name[name] == "gain" else 0.0
                     parameter.copy_(torch.as_tensor(getattr(module, "initial", {}).get(own, default)))
@@ -123,6 +127,7 @@ def _std(role: Role, parameter: Tensor, spec: InitSpec, n_layers: int) -> float:
     return plain if role in ("embedding", "input") else 0.0
 
 
-def _generator(seed: int, name: str) -> torch.Generator:
-    digest = hashlib.sha256(f"{seed}:{name}".encode()).digest()
+def _generator(seed: int, name: str, stream: int) -> torch.Generator:
+    key = f"{seed}/{stream}" if stream else f"{seed}"
+    digest = hashlib.sha256(f"{key}:{name}".encode()).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest[:8], "big") >> 1)

@@ -18,7 +18,7 @@ from zoo.spec import ModelSpec
 
 
 class Decoder(nn.Module):
-    """tokens: (B, T) int64 → logits: (B, T, V)."""
+    """tokens: (B, T) int64 → logits: (B, T, V). Shows `log_z`: (B, T), log Σ exp of each token's logits."""
 
     def __init__(self, spec: ModelSpec) -> None:
         super().__init__()
@@ -84,7 +84,17 @@ class Decoder(nn.Module):
         for i, block in enumerate(self.blocks):
             step.prefix = f"blocks.{i}."
             x = block(x, step, cache.layers[i] if cache is not None else None)
-        return self.last.close(x)
+        step.prefix = ""
+        out = self.last.close(x)
+        step.tap("log_z", lambda: self._log_z(out))
+        return out
+
+    def _log_z(self, stream: Tensor) -> Tensor:
+        """(B, T, D), the stream that leaves the last layer → (B, T): logsumexp of each token's logits."""
+        chunks = chunks_for(stream[..., 0].numel(), self.spec.vocab_size)
+        rows = stream.flatten(0, -2).chunk(chunks)
+        log_z = torch.cat([self.read_out(self.norm(row)).float().logsumexp(dim=-1) for row in rows])
+        return log_z.view(stream.shape[:-1])
 
     def _normalised(self, stream: Tensor) -> Tensor:
         out: Tensor = self.norm(stream)

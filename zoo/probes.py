@@ -1,10 +1,17 @@
 """Named internals of a forward pass, for probes: no measuring code lives in a model.
 
-    with zoo.taps(model) as seen:
+    with zoo.taps(model, "*.ffn.load") as seen:
         model(tokens)
     seen["blocks.0.ffn.load"]      # a list: one tensor per forward pass
 
-Layers name what they show with `step.tap`; the block's name is put before it.
+Layers offer what can be seen with `step.tap`; the block's name is put before it. There are
+
+- `blocks.<i>.stream`, the residual stream that leaves a block: (B, T, D), or (B, T, n, D) where there are n of them;
+- `blocks.<i>.mixer.max_logit` and `blocks.<i>.mixer.entropy` of attention, for each head (see `zoo.attend`): (H,);
+- `blocks.<i>.ffn.load`, the share of the assignments that each expert got: (E,);
+- `log_z`, log Σ exp of each token's final logits: (B, T);
+
+and the same of the modules that look ahead, under `mtp.<k>` for `blocks.<i>`. What nobody asks for is not computed.
 """
 
 from __future__ import annotations
@@ -12,18 +19,35 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from fnmatch import fnmatchcase
 
+import torch
 from torch import Tensor
 
 from zoo.model import Decoder
+from zoo.site import Show, Tap
 
 
 @contextmanager
-def taps(model: Decoder) -> Iterator[dict[str, list[Tensor]]]:
-    """Record what the model's layers show while the block runs. Tensors are detached."""
-    seen: dict[str, list[Tensor]] = defaultdict(list)
-    model.recorder = lambda name, value: seen[name].append(value.detach())
+def listening(model: Decoder, tap: Tap) -> Iterator[None]:
+    """Let `tap` be told of what the model's layers can show while the block runs, and nobody else."""
+    before, model.recorder = model.recorder, tap
     try:
-        yield seen
+        yield
     finally:
-        model.recorder = None
+        model.recorder = before
+
+
+@contextmanager
+def taps(model: Decoder, *patterns: str) -> Iterator[dict[str, list[Tensor]]]:
+    """Record what the model's layers show while the block runs: everything, or the names that match one of `patterns`
+    (`*` stands for any text). Tensors are detached."""
+    seen: dict[str, list[Tensor]] = defaultdict(list)
+
+    @torch.no_grad()
+    def record(name: str, show: Show) -> None:
+        if not patterns or any(fnmatchcase(name, pattern) for pattern in patterns):
+            seen[name].append(show().detach())
+
+    with listening(model, record):
+        yield seen

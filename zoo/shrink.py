@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,7 +62,15 @@ def _block(block: BlockSpec, d_model: int) -> dict[str, Any]:
     """A resolved block as plain data for d_model 64."""
     heads = getattr(block.mixer, "heads", HEADS)
     stream = D_MODEL / d_model
-    data: dict[str, Any] = _small(block.model_dump(mode="json"), _Ratio(stream, stream * heads / HEADS))
+    data: dict[str, Any] = _small(_with_default_scale(block, d_model), _Ratio(stream, stream * heads / HEADS))
+    return data
+
+
+def _with_default_scale(block: BlockSpec, d_model: int) -> dict[str, Any]:
+    """Plain data that leaves the score's scale to the size of the heads where the block does."""
+    data = block.model_dump(mode="json")
+    if "scale" in data["mixer"] and block.mixer.model_copy(update={"scale": None}).resolve(d_model) == block.mixer:
+        data["mixer"]["scale"] = None
     return data
 
 
@@ -83,7 +90,8 @@ def _small(data: Any, ratio: _Ratio) -> Any:
     if "heads" in data:
         small |= _heads(data)
     if data.get("scale") and "head_dim" in small:
-        small["scale"] = data["scale"] * math.sqrt(data["head_dim"] / small["head_dim"])
+        # Gemma's 1/√168 at d = 128 is 1/√21 at d = 16, to the last bit.
+        small["scale"] = round(data["scale"] ** -2 * small["head_dim"] / data["head_dim"], 9) ** -0.5
     return small
 
 

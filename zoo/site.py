@@ -58,7 +58,11 @@ def mean_keys(context: int, window: int | None = None) -> float:
     return (width * (width + 1) / 2 + (context - width) * width) / context
 
 
-Tap = Callable[[str, Tensor], None]
+Show = Callable[[], Tensor]
+"""Makes an internal, for whoever wants to see it."""
+
+Tap = Callable[[str, Show], None]
+"""Told the name of an internal, and how to have it: what nobody asks for is not computed."""
 
 
 @dataclass
@@ -104,7 +108,7 @@ class Step:
         value: T = self._memo[key]
         return value
 
-    def tap(self, name: str, value: Tensor) -> None:
-        """Show an internal to whoever listens (see `zoo.taps`). Free when nobody does."""
+    def tap(self, name: str, show: Show) -> None:
+        """Offer an internal to whoever listens (see `zoo.taps`). Free when nobody does."""
         if self.recorder is not None:
-            self.recorder(self.prefix + name, value)
+            self.recorder(self.prefix + name, show)

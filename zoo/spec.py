@@ -76,9 +76,8 @@ class BlockSpec(Spec):
                 raise error.under(name) from None
         if self.topology == "parallel_two_norms" and not self.norm_placement.additive:
             placement = self.norm_placement.kind
-            raise SpecError(
-                "topology", f"two parallel branches with norms of their own cannot share {placement}'s last norm"
-            )
+            reason = f"{placement} normalises the stream where two branches with norms of their own would meet it"
+            raise SpecError("topology", reason)
         return self.model_copy(update=parts)
 
 

@@ -14,9 +14,12 @@ if TYPE_CHECKING:
 PIPE_WIDTH = 200
 """A pipe has no width: tables there are as wide as they like, within reason."""
 
+HERE = ("cpu", "cuda")
+"""Where runs can be."""
 
-def add_study(parser: argparse.ArgumentParser) -> None:
-    """What every command that reads a study takes."""
+
+def add_study(parser: argparse.ArgumentParser, device: bool = True) -> None:
+    """What every command that reads a study takes. device: whether it says where it runs."""
     parser.add_argument("study", metavar="STUDY.yaml")
     parser.add_argument("--scale", help="a scale of the study; by default gpu with a GPU, cpu without")
     parser.add_argument(
@@ -26,7 +29,8 @@ def add_study(parser: argparse.ArgumentParser) -> None:
         metavar="PATH=VALUE",
         help="edit the study, e.g. --set seeds=5 --set train.lr=1e-3 (may be repeated)",
     )
-    parser.add_argument("--device", choices=("cpu", "cuda"), help="by default cuda where there is a GPU")
+    if device:
+        parser.add_argument("--device", choices=HERE, help="by default cuda where there is a GPU")
     add_store(parser)
 
 
@@ -34,8 +38,21 @@ def add_store(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--store", default="runs", metavar="DIR", help="the store (default: runs/)")
 
 
+def add_workers(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--workers", type=positive, metavar="N", help="how many runs at once (default: all cores, or all GPUs)"
+    )
+
+
 def add_json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON document on standard output")
+
+
+def positive(text: str) -> int:
+    """An argument that is a whole number from 1."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number from 1")
+    return int(text)
 
 
 def print_json(document: Any) -> None:

@@ -15,7 +15,7 @@ from ablate.commands import print_json, print_table
 from ablate.commands._traits import assumed_columns, preset_row, text
 from zoo.axis import Spec, Variant, variants
 from zoo.errors import did_you_mean
-from zoo.presets import Preset, names, preset, shrunk
+from zoo.presets import Preset, names, preset, shrunk, sized_names
 
 PAPER = re.compile(r"arXiv:[0-9]{4}\.[0-9]{4,5}|https?://[^\s)]+[^\s).,]")
 TABLE = ("year", "norm", "topology", "placement", "position", "activation", "tricks", "parameters", "published")
@@ -55,11 +55,11 @@ def _large(count: float | None) -> str:
 
 
 def show_one(name: str, small: bool, as_json: bool) -> int:
-    if name in names():
+    if name in (presets := (*names(), *sized_names())):
         return _show_preset(preset(name), small, as_json)
     found = [(axis, of[name]) for axis, of in axes().items() if name in of]
     if not found:
-        known = [*names(), *(variant for of in axes().values() for variant in of)]
+        known = [*presets, *(variant for of in axes().values() for variant in of)]
         raise InputError(f"unknown name '{name}'" + (did_you_mean(name, known) or ": see `ablate zoo`"))
     entries = [{"axis": axis, **_entry(name, cls), "settings": _settings(cls)} for axis, cls in found]
     if as_json:

@@ -10,9 +10,10 @@ from pydantic import ValidationError
 
 from ablate.cli import DONE, InputError
 from ablate.commands import print_json, print_table
+from ablate.commands._runs import find_run
 from ablate.engines import Options, load
 from ablate.environment import cores
-from ablate.plan import request_digest
+from ablate.identity import request_digest
 from ablate.request import Request
 from ablate.store import Store
 from evals.harness import UnknownTaskError
@@ -21,7 +22,7 @@ from evals.spec import EvalSpec
 
 
 def evaluate_run(options: argparse.Namespace) -> int:
-    store, digest = _find(options.run, Path(options.store))
+    store, digest = find_run(options.run, Path(options.store))
     spec = _spec(options)
     request = _request(store, digest, spec)
     try:
@@ -37,22 +38,6 @@ def evaluate_run(options: argparse.Namespace) -> int:
     else:
         print_table(_rows(document["tasks"]))
     return DONE
-
-
-def _find(name: str, root: Path) -> tuple[Store, str]:
-    """The store and the digest of a finished run, by folder, digest, or the beginning of one."""
-    folder = Path(name)
-    if (folder / "run.json").is_file():
-        root, name = folder.resolve().parent, folder.resolve().name
-    store = Store(root)
-    found = [digest for digest in store.runs() if digest.startswith(name)]
-    if len(found) != 1:
-        reason = f"{len(found)} runs begin so: {', '.join(found)}" if found else "there is no such run"
-        raise InputError(f"{name}: {reason} in {root}/")
-    status = store.status(found[0])
-    if status != "finished":
-        raise InputError(f"{found[0]}: the run is {status}, so there is no model to evaluate")
-    return store, found[0]
 
 
 def _spec(options: argparse.Namespace) -> EvalSpec:

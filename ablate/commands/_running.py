@@ -9,45 +9,137 @@ from pathlib import Path
 from typing import Any
 
 import reports
+from ablate.campaign import Outcome, Stage
 from ablate.cli import DONE, SOME_FAILED, InputError
 from ablate.commands import print_json, print_table
-from ablate.commands._studies import planned
+from ablate.commands._studies import asked
 from ablate.data import Corpus, DataError, prepare
 from ablate.documents import study_document
 from ablate.engines import Engine, EngineError, Event, Options, load
+from ablate.identity import RunPlan
 from ablate.plan import Plan
 from ablate.progress import Progress, open_progress
 from ablate.request import Request
 from ablate.store import Store
+from ablate.study import StudyError
 from reports.collect import ReportError
+from reports.findings import StudySummary
 
 
 def run_study(options: argparse.Namespace) -> int:
     """Everything, and the exit status."""
-    plan, store = planned(options), Store(options.store)
-    engine = _engine(options, plan)
-    requests = [_request(plan, store, identity, options) for identity in _identities(plan)]
-    before = {request.digest: request.missing() for request in requests}
-    todo = [request for request in requests if before[request.digest]]
-    _say_what_is_reused(before)
-    with open_progress(store, plan.study.name, _labels(plan)) as progress:
-        _prepare(plan, store, progress)
-        store.write_json(store.study_path(plan.study.name, plan.study.scale), study_document(plan))
-        failures = _carry_out(engine, todo, progress)
-    return _close(options, plan, store, before, failures)
+    return Running(options).run()
 
 
-def _identities(plan: Plan) -> list[dict[str, Any]]:
-    return [run.identity for run in plan.runs]
+class Running:
+    """One study on its way from stage to stage."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        self.asked = asked(options)
+        self.store = self.asked.store
+        self.to_train: dict[str, bool] = {}
+        """Every run met so far, and whether it was still to be trained then."""
+        self.labels: dict[str, tuple[str, int]] = {}
+        """Arm and seed of every run met so far, and the size of a ladder."""
+        self.failures: list[Event] = []
+        self.outcome: Outcome | None = None
+
+    def run(self) -> int:
+        stages = self.asked.stages()
+        try:
+            stage = next(stages)
+            engine = _engine(self.options, self.asked.device)
+            with open_progress(self.store, self.asked.study.name, self.labels) as progress:
+                _prepare(stage.plans[0], self.store, progress)
+                while not self.failures:
+                    self._carry_out(stage, engine, progress)
+                    stage = stages.send(self._open_arms())
+        except StopIteration:
+            pass
+        except StudyError as error:
+            raise InputError(str(error)) from error
+        return self._close()
+
+    def _carry_out(self, stage: Stage, engine: Engine, progress: Progress) -> None:
+        """Run what the stage lacks."""
+        self.outcome = stage.outcome
+        runs = {run.digest: (plan, run) for plan in stage.plans for run in plan.runs}
+        self.labels |= {digest: (_label(plan, run), run.seed) for digest, (plan, run) in runs.items()}
+        requests = [_request(plan, self.store, run.identity, self.options) for plan, run in runs.values()]
+        missing = {request.digest: request.missing() for request in requests}
+        self.to_train |= {d: "train" in phases for d, phases in missing.items() if d not in self.to_train}
+        progress.say(_reuse(stage.name, missing))
+        if stage.outcome is not None:
+            study = self.asked.study
+            self.store.write_json(self.store.study_path(study.name, study.scale), study_document(stage.outcome))
+        todo = [request for request in requests if missing[request.digest]]
+        progress.begin(todo)
+        with closing(engine.run(todo)) as events:
+            for event in events:
+                progress.show(event)
+                if event is not None and event.kind == "failed":
+                    self.failures.append(event)
+
+    def _open_arms(self) -> tuple[str, ...]:
+        """The arms that more seeds could settle, where the study adds seeds by itself."""
+        if self.outcome is None or not self.outcome.looks:
+            return ()
+        return reports.open_arms(self._summary())
+
+    def _summary(self) -> StudySummary:
+        try:
+            return reports.summarise(self._folder)
+        except ReportError as error:
+            raise InputError(str(error)) from error
+
+    @property
+    def _folder(self) -> Path:
+        return self.store.study_dir(self.asked.study.name, self.asked.study.scale)
+
+    def _close(self) -> int:
+        """Report, closing table or JSON document, and the names of the runs that failed."""
+        report, summary = (reports.render(self._folder), self._summary()) if self.outcome else (None, None)
+        if self.options.json:
+            arms = summary.arm_documents() if summary else []
+            print_json(self._document(report) | {"arms": arms})
+        elif summary:
+            print_table(reports.table(summary))
+            print(report)
+        for event in self.failures:
+            arm, seed = self.labels[event.digest]
+            where = self.store.error_path(event.digest)
+            details = f" ({where})" if where.exists() else ""
+            print(f"ablate: failed: {arm}, seed {seed}: {event.error}{details}", file=sys.stderr)
+        return SOME_FAILED if self.failures else DONE
+
+    def _document(self, report: Path | None) -> dict[str, Any]:
+        """What `ablate run --json` prints, but for the arms."""
+        failed = {event.digest for event in self.failures}
+        return {
+            "study": self.asked.study.name,
+            "scale": self.asked.study.scale,
+            "report": str(report) if report else None,
+            "trained": sum(self.store.read_result(d) is not None for d, new in self.to_train.items() if new),
+            "reused": sum(not new for new in self.to_train.values()),
+            "failed": len(self.failures),
+            "runs": [
+                {
+                    "digest": digest,
+                    "arm": arm,
+                    "seed": seed,
+                    "status": "failed" if digest in failed else self.store.status(digest),
+                }
+                for digest, (arm, seed) in self.labels.items()
+            ],
+        }
 
 
-def _labels(plan: Plan) -> dict[str, tuple[str, int]]:
-    """Arm and seed of every run."""
-    return {run.digest: (run.arm, run.seed) for run in plan.runs}
+def _label(plan: Plan, run: RunPlan) -> str:
+    return f"{run.arm} at {plan.study.rung}" if plan.study.rung else run.arm
 
 
-def _engine(options: argparse.Namespace, plan: Plan) -> Engine:
-    device = plan.runs[0].identity["numerics"]["device"]
+def _engine(options: argparse.Namespace, device: str) -> Engine:
     try:
         return load(options.engine, Options(device, options.workers))
     except EngineError as error:
@@ -67,12 +159,12 @@ def _request(plan: Plan, store: Store, identity: dict[str, Any], options: argpar
     )
 
 
-def _say_what_is_reused(before: dict[str, list[str]]) -> None:
-    to_train = sum("train" in missing for missing in before.values())
-    reused = len(before) - to_train
-    more = sum(bool(missing) and "train" not in missing for missing in before.values())
-    text = f"{len(before)} runs: {to_train} to train, {reused} in the store already"
-    print(text + (f", of which {more} to measure or evaluate" if more else ""), file=sys.stderr)
+def _reuse(stage: str, missing: dict[str, list[str]]) -> str:
+    to_train = sum("train" in phases for phases in missing.values())
+    reused = len(missing) - to_train
+    more = sum(bool(phases) and "train" not in phases for phases in missing.values())
+    text = f"{stage}: {len(missing)} runs, {to_train} to train, {reused} in the store already"
+    return text + (f", of which {more} to measure or evaluate" if more else "")
 
 
 def _prepare(plan: Plan, store: Store, progress: Progress) -> Corpus:
@@ -80,72 +172,3 @@ def _prepare(plan: Plan, store: Store, progress: Progress) -> Corpus:
         return prepare(plan.data, store.data_dir(), plan.study.folder, progress.data)
     except DataError as error:
         raise InputError(str(plan.study.error("data", str(error)))) from error
-
-
-def _carry_out(engine: Engine, todo: list[Request], progress: Progress) -> list[Event]:
-    """Run what is missing; the runs that failed."""
-    failures = []
-    progress.begin(todo)
-    with closing(engine.run(todo)) as events:
-        for event in events:
-            progress.show(event)
-            if event is not None and event.kind == "failed":
-                failures.append(event)
-    return failures
-
-
-def _close(
-    options: argparse.Namespace,
-    plan: Plan,
-    store: Store,
-    before: dict[str, list[str]],
-    failures: list[Event],
-) -> int:
-    """Report, closing table or JSON document, and the names of the runs that failed."""
-    folder = store.study_dir(plan.study.name, plan.study.scale)
-    try:
-        report, summary = reports.render(folder), reports.summarise(folder)
-    except ReportError as error:
-        raise InputError(str(error)) from error
-    if options.json:
-        counts = _counts(store, before, failures)
-        print_json(_document(plan, report, counts, store, failures) | {"arms": summary.arm_documents()})
-    else:
-        print_table(reports.table(summary))
-        print(report)
-    labels = _labels(plan)
-    for event in failures:
-        arm, seed = labels[event.digest]
-        where = store.error_path(event.digest)
-        details = f" ({where})" if where.exists() else ""
-        print(f"ablate: failed: {arm}, seed {seed}: {event.error}{details}", file=sys.stderr)
-    return SOME_FAILED if failures else DONE
-
-
-def _counts(store: Store, before: dict[str, list[str]], failures: list[Event]) -> dict[str, int]:
-    to_train = [digest for digest, missing in before.items() if "train" in missing]
-    return {
-        "trained": sum(store.read_result(digest) is not None for digest in to_train),
-        "reused": len(before) - len(to_train),
-        "failed": len(failures),
-    }
-
-
-def _document(plan: Plan, report: Path, counts: dict[str, int], store: Store, failures: list[Event]) -> dict[str, Any]:
-    """What `ablate run --json` prints, but for the arms."""
-    failed = {event.digest for event in failures}
-    return {
-        "study": plan.study.name,
-        "scale": plan.study.scale,
-        "report": str(report),
-        **counts,
-        "runs": [
-            {
-                "digest": run.digest,
-                "arm": run.arm,
-                "seed": run.seed,
-                "status": "failed" if run.digest in failed else store.status(run.digest),
-            }
-            for run in plan.runs
-        ],
-    }

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import argparse
 
-from ablate.commands import add_json, add_study
+from ablate.commands import add_json, add_study, add_workers
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     add_study(parser)
     parser.add_argument("--engine", default="local", help="where runs are carried out (default: local)")
-    parser.add_argument(
-        "--workers", type=_positive, metavar="N", help="how many runs at once (default: all cores, or all GPUs)"
-    )
+    add_workers(parser)
     parser.add_argument(
         "--checkpoint-seconds",
         type=float,
@@ -30,9 +28,3 @@ def run(options: argparse.Namespace) -> int:
     from ablate.commands._running import run_study
 
     return run_study(options)
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number from 1")
-    return int(text)

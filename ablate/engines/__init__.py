@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, cast
 
@@ -37,6 +37,11 @@ class Event:
 
 class Engine(Protocol):
     """Carries out requests."""
+
+    @property
+    def slots(self) -> Sequence[Mapping[str, str]]:
+        """One entry for each run that goes on at once: the environment variables of its worker."""
+        ...
 
     def run(self, requests: Sequence[Request]) -> Generator[Event | None, None, None]:
         """Yield events as they happen, and None at least twice a second in between when that is possible.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 
 from ablate.engines import Engine, Event, Options
 from ablate.request import Request
@@ -11,6 +11,8 @@ from ablate.worker import carry_out
 
 class InProcess:
     """Exceptions of a run are not caught, so that a debugger stops where they are raised."""
+
+    slots: Sequence[Mapping[str, str]] = ({},)
 
     def run(self, requests: Sequence[Request]) -> Generator[Event | None, None, None]:
         for request in requests:

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 from collections import deque
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
@@ -45,7 +45,7 @@ def _visible_gpus() -> list[str]:
 class Pool:
     """At most one worker at a time per entry of `slots`: the environment variables of the workers there."""
 
-    def __init__(self, slots: Sequence[dict[str, str]]) -> None:
+    def __init__(self, slots: Sequence[Mapping[str, str]]) -> None:
         self.slots = slots
 
     def run(self, requests: Sequence[Request]) -> Generator[Event | None, None, None]:
@@ -72,7 +72,7 @@ class Slot:
     Its standard input is a lifeline: server and worker end when our end of it closes, however we end.
     """
 
-    def __init__(self, variables: dict[str, str], prefix: Path) -> None:
+    def __init__(self, variables: Mapping[str, str], prefix: Path) -> None:
         self.variables = variables
         self.request: Request | None = None
         self._path, self._log = prefix.with_suffix(".json"), prefix.with_suffix(".log")
@@ -99,7 +99,7 @@ class Slot:
                 stderr=log,
                 bufsize=0,
                 start_new_session=True,  # Ctrl-C reaches us alone, and we end the workers
-                env=os.environ | self.variables | {"PYTHONPATH": _python_path()},
+                env=environment_of_worker(self.variables),
             )
         os.set_blocking(_pipe(server.stdout).fileno(), False)
         return server
@@ -164,6 +164,11 @@ def _close(slots: Sequence[Slot]) -> None:
         time.sleep(POLL_SECONDS)
     for slot in slots:
         slot.close()
+
+
+def environment_of_worker(variables: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a process with a slot's variables."""
+    return {**os.environ, **variables, "PYTHONPATH": _python_path()}
 
 
 def _python_path() -> str:

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from ablate.store import Store, StoreError
+from ablate.training.optimizers import Updates
 
 
 @dataclass
@@ -25,7 +26,7 @@ class Place:
     validation_loss: float | None = None
 
 
-def save_state(store: Store, digest: str, place: Place, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+def save_state(store: Store, digest: str, place: Place, model: nn.Module, optimizer: Updates) -> None:
     """Write state.pt atomically."""
     state = {
         "place": asdict(place),
@@ -36,18 +37,18 @@ def save_state(store: Store, digest: str, place: Place, model: nn.Module, optimi
         torch.save(state, temporary)
 
 
-def load_state(store: Store, digest: str, model: nn.Module, optimizer: torch.optim.Optimizer) -> Place:
-    """Put the saved state, if there is one, into `model` and `optimizer`; drop the metrics written after it."""
+def load_state(store: Store, digest: str, model: nn.Module, optimizer: Updates) -> Place:
+    """Put the saved state, if there is one, into `model` and `optimizer`; drop what the logs say after it."""
     path = store.state_path(digest)
     if not path.exists():
-        store.truncate_metrics(digest, step=-1)
+        store.truncate_logs(digest, step=-1)
         return Place()
     device = next(model.parameters()).device
     state = _read(path, device)
     model.load_state_dict(state["model"])
     optimizer.load_state_dict(state["optimizer"])
     place = Place(**state["place"])
-    store.truncate_metrics(digest, place.step)
+    store.truncate_logs(digest, place.step)
     return place
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
+from ablate.training.optimizers import Updates
 from ablate.training.schedule import learning_rate
 from ablate.training.spec import TrainSpec
 
@@ -25,9 +26,31 @@ class Batches(Protocol):
     def __call__(self, step: int) -> Tensor: ...
 
 
+class Watcher(Protocol):
+    """Looks on while a step updates the weights. `seconds` is the time it has taken so far, which is not training."""
+
+    seconds: float
+
+    def around(self, step: int, tokens: Tensor) -> AbstractContextManager[None]:
+        """Entered with the gradients of `tokens` (B, T), left after the update."""
+        ...
+
+
+@dataclass(frozen=True)
+class Done:
+    """The steps taken before, and the seconds of training that they took."""
+
+    step: int = 0
+    seconds: float = 0.0
+
+
+NOTHING = Done()
+
+
 @dataclass(frozen=True)
 class Step:
-    """One step. `loss` is in nats per token and was measured before the update; `seconds` counts training only."""
+    """One step. `loss` is in nats per token and was measured before the update; `seconds` counts training only; `lr` is
+    the schedule's, before the factors of the optimizer's groups."""
 
     step: int
     tokens: int
@@ -43,39 +66,41 @@ class Step:
 
 def train(
     loss: Loss,
-    optimizer: torch.optim.Optimizer,
+    optimizer: Updates,
     batches: Batches,
     spec: TrainSpec,
     steps: int,
     autocast: Callable[[], AbstractContextManager[object]],
     *,
-    done: int = 0,
-    seconds: float = 0.0,
+    done: Done = NOTHING,
+    watcher: Watcher | None = None,
 ) -> Iterator[Step]:
-    """Train from step `done` + 1 to `steps`. `seconds` is what the first `done` steps took."""
-    for step in range(done + 1, steps + 1):
-        started = time.perf_counter()
+    """Train what is not done of `steps` steps."""
+    seconds = done.seconds
+    for step in range(done.step + 1, steps + 1):
+        started, watched = time.perf_counter(), watcher.seconds if watcher else 0.0
         lr = learning_rate(step, steps, spec)
         window = batches(step)
         with autocast():
             objective, nats = loss(window[:, :-1], window[:, 1:])
         objective.backward()
-        grad_norm = _update(optimizer, lr, spec.grad_clip)
+        with watcher.around(step, window[:, :-1]) if watcher else nullcontext():
+            grad_norm = _update(optimizer, lr, spec.grad_clip)
         values = nats.item(), grad_norm.item()  # waits for the device, so the clock is honest
-        took = time.perf_counter() - started
+        took = time.perf_counter() - started - (watcher.seconds - watched if watcher else 0.0)
         seconds += took
         tokens = window[:, 1:].numel()
         yield Step(step, step * tokens, seconds, values[0], lr, values[1], tokens / took)
 
 
-def _update(optimizer: torch.optim.Optimizer, lr: float, grad_clip: float | None) -> Tensor:
+def _update(optimizer: Updates, lr: float, grad_clip: float | None) -> Tensor:
     """One optimiser step; the global gradient norm before clipping."""
     parameters = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
     norm = nn.utils.get_total_norm([p.grad for p in parameters])
     if grad_clip is not None:
         nn.utils.clip_grads_with_norm_(parameters, grad_clip, norm)
     for group in optimizer.param_groups:
-        group["lr"] = lr
+        group["lr"] = lr * group["lr_factor"]
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
     return norm

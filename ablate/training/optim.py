@@ -1,40 +1,38 @@
-"""Optimisers: AdamW whose weight decay follows parameter roles."""
+"""The optimizer of a model: every parameter with the weight decay and the learning rate of its role."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-import torch
 from torch import nn
 
+from ablate.training.optimizers import Trained, Updates
 from ablate.training.spec import TrainSpec
-
-DECAYED = frozenset({"embedding", "input", "output", "head"})
-
-
-def adamw(model: nn.Module, roles: Mapping[str, str], spec: TrainSpec) -> torch.optim.AdamW:
-    """AdamW with decoupled weight decay on matrices only. Loshchilov & Hutter 2017, arXiv:1711.05101.
-
-    `roles` names the role of every parameter of `model`. The learning rate is set at every step by the schedule.
-    """
-    decayed, rest = split_by_role(model, roles)
-    groups = [
-        {"params": decayed, "weight_decay": spec.weight_decay},
-        {"params": rest, "weight_decay": 0.0},
-    ]
-    return torch.optim.AdamW(
-        [group for group in groups if group["params"]],
-        lr=spec.lr,
-        betas=spec.betas,
-        fused=all(p.is_floating_point() for p in model.parameters()),
-    )
+from zoo.init import Role
 
 
-def split_by_role(model: nn.Module, roles: Mapping[str, str]) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
-    """Trainable parameters with and without weight decay. A shared parameter counts once."""
-    decayed: list[nn.Parameter] = []
-    rest: list[nn.Parameter] = []
+def build_optimizer(model: nn.Module, roles: Mapping[str, Role], spec: TrainSpec, d_model: int) -> Updates:
+    """What `spec` asks for. `roles` names the role of every parameter of `model`."""
+    return spec.optimizer.build(trained(model, roles, spec, d_model), spec.lr)
+
+
+def trained(model: nn.Module, roles: Mapping[str, Role], spec: TrainSpec, d_model: int) -> list[Trained]:
+    """The trainable parameters, a shared one once. lr · weight decay is as without width transfer."""
+    factors = width_factors(spec, d_model)
+    found = []
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
-            (decayed if roles[name] in DECAYED else rest).append(parameter)
-    return decayed, rest
+            role = roles[name]
+            factor = factors.get(role, 1.0)
+            found.append(Trained(parameter, role, spec.weight_decay.of(role) / factor, factor))
+    return found
+
+
+def width_factors(spec: TrainSpec, d_model: int) -> Mapping[Role, float]:
+    """Factors on the learning rate by role, 1 where a role is not named."""
+    if spec.width_transfer is None:
+        return {}
+    factors = spec.optimizer.width_factors(spec.width_transfer.ratio(d_model))
+    if factors is None:
+        raise ValueError(f"no rule of width transfer is known for {spec.optimizer.kind}")
+    return factors

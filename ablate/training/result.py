@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ablate.training.spec import TrainSpec
+from ablate.training.spikes import loss_spikes
 
 if TYPE_CHECKING:
     import polars
@@ -25,6 +26,7 @@ def summarise_metrics(metrics: polars.DataFrame, warmup: int) -> dict[str, Any]:
         "start_loss": losses[0],
         "train_loss": losses.tail(max(1, round(LAST * len(losses)))).mean(),
         "tokens_per_second": quartiles(_measured(steps["tokens_per_second"])),
+        "loss_spikes": loss_spikes(losses.drop_nulls().to_numpy()),
         "grad_norm": _grad_norm(settled["grad_norm"] if len(settled) else steps["grad_norm"]),
     }
 

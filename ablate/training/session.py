@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,8 +19,10 @@ from ablate.stop import Interrupted
 from ablate.store import Store
 from ablate.training.checkpoint import Place, load_state, save_state
 from ablate.training.divergence import Watch, final_reason
-from ablate.training.loop import Step, bits_per_byte, train, validate
-from ablate.training.optim import adamw
+from ablate.training.loop import Done, Step, bits_per_byte, train, validate
+from ablate.training.optim import build_optimizer
+from ablate.training.probes import ProbeSpec
+from ablate.training.probing import Prober
 from ablate.training.schedule import warmup_steps
 from ablate.training.spec import TrainSpec
 
@@ -41,6 +44,14 @@ class Ending:
     place: Place
     loss: float | None = None
     bits_per_byte: float | None = None
+
+
+def _initial_model(store: Store, identity: dict[str, Any]) -> zoo.Decoder:
+    """Initial values by the seed, or the weights of the trained run that this one starts from."""
+    spec, seed, start = zoo.parse(identity["model"]), identity["seed"], identity.get("start")
+    if start is None:
+        return zoo.build(spec, seed=seed)
+    return zoo.convert(zoo.open(store.model_dir(start["run"])), spec, start["pooling"], seed)
 
 
 class Session:
@@ -66,17 +77,24 @@ class Session:
         self.steps: int = identity["steps"]
         self.spec = TrainSpec.model_validate(identity["train"])
         self.checkpoint_seconds, self.stop = checkpoint_seconds, stop
-        self.model = zoo.build(zoo.parse(identity["model"]), seed=self.seed).to(numerics.device)
-        self.optimizer = adamw(self.model, zoo.roles(self.model), self.spec)
+        self.model = _initial_model(store, identity).to(numerics.device)
+        width = self.model.spec.d_model
+        self.optimizer = build_optimizer(self.model, zoo.roles(self.model), self.spec, width)
         self.loss = torch.compile(self.model.loss) if self.spec.compile else self.model.loss
+        self.prober = self._prober(identity.get("probes"))
         self._began = self._saved = time.perf_counter()
         self.place = load_state(store, self.digest, self.model, self.optimizer)
+        if "start" in identity and self.place.start_loss is None:
+            # It starts below where it may pass through, so divergence is to end above knowing nothing.
+            self.place.start_loss = self.place.start_validation_loss = math.log(self.model.spec.vocab_size)
         self._wall_seconds_before = self.place.wall_seconds
 
     def run(self) -> Ending:
         """Train what is missing. Raises Interrupted."""
         if self.place.step == 0:
-            self.place.start_validation_loss = self._validate()
+            started = self._validate()
+            if self.place.start_validation_loss is None:
+                self.place.start_validation_loss = started
         warmup = warmup_steps(self.steps, self.spec)
         watch = Watch(warmup, self.place.start_loss, self.place.steps_above_start)
         for step in self._train():
@@ -90,6 +108,11 @@ class Session:
             self._save_when_due()
         return self._ending(self._final_reason())
 
+    def rehearse(self) -> Iterator[Step]:
+        """The run's training steps with nothing validated, logged or saved: for timing them."""
+        self.model.train()
+        return self._train()
+
     def _train(self) -> Iterator[Step]:
         return train(
             self.loss,
@@ -98,9 +121,15 @@ class Session:
             self.spec,
             self.steps,
             self.numerics.autocast,
-            done=self.place.step,
-            seconds=self.place.seconds,
+            done=Done(self.place.step, self.place.seconds),
+            watcher=self.prober,
         )
+
+    def _prober(self, probes: dict[str, Any] | None) -> Prober | None:
+        if probes is None:
+            return None
+        write = partial(self.store.append_probes, self.digest)
+        return Prober(self.model, ProbeSpec.model_validate(probes), self.steps, self.numerics.autocast, write)
 
     def _batch(self, step: int) -> Tensor:
         spec = self.spec

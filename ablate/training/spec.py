@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
+from pydantic import ConfigDict, Field, PositiveFloat, PositiveInt, ValidationInfo, field_validator, model_validator
 
-from zoo.axis import Spec
+from ablate.training.decay import WeightDecay
+from ablate.training.optimizers import Betas, Optimizer
+from ablate.training.optimizers.adamw import AdamW
+from ablate.training.transfer import WidthTransfer
+from zoo.axis import Choice, Spec
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
-Decay = Annotated[float, Field(ge=0, lt=1)]
-"""At 1 a moving average would never move."""
 
 
 class TrainSpec(Spec):
-    """Optimiser, schedule and batch. Learning rates are peaks; steps come from the budget."""
+    """Optimizer, schedule and batch. Learning rates are peaks; steps come from the budget."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)  # editors show them
 
     context: PositiveInt = 256
     batch: PositiveInt = 8
     lr: PositiveFloat = 3e-3
+    """The peak. Optimizers differ in what is a good one: tune it for each."""
     warmup: Fraction = 0.05
     """Share of the steps over which the learning rate rises linearly from 0; 0 is allowed."""
     schedule: Literal["constant", "cosine", "linear", "wsd"] = "cosine"
@@ -26,14 +31,38 @@ class TrainSpec(Spec):
     """Learning rate after the last step, as a share of the peak (cosine, linear and wsd)."""
     decay: Fraction = 0.2
     """Share of the steps that wsd spends decaying."""
-    optimizer: Literal["adamw"] = "adamw"
-    betas: tuple[Decay, Decay] = Field(default=(0.9, 0.95), strict=False)
-    weight_decay: NonNegativeFloat = 0.1
-    """Decoupled, on matrices only (roles input, output, embedding and head), never on gains and biases."""
+    optimizer: Annotated[Optimizer, Choice("ablate.training.optimizers")] = AdamW()
+    """`adamw`, `lion`, `muon` or `sgd`, or a map with the kind and its own settings: `{kind: sgd, momentum: 0.95}`."""
+    betas: Betas | None = Field(default=None, exclude=True)
+    """Short for the optimizer's own setting `betas`."""
+    weight_decay: WeightDecay = WeightDecay.of_matrices(0.1)
+    """Decoupled. A number, for matrices only; or a map by parameter role, `{embedding: 0, input: 0.1, output: 0.1,
+    head: 0.1}`."""
+    width_transfer: WidthTransfer | None = None
+    """`{base_width: 64}`: learning rates by role, so that the best one at d_model 64 stays the best when it grows."""
     grad_clip: PositiveFloat | None = 1.0
     """Largest global gradient norm; null for no clipping."""
     dtype: Literal["float32", "bfloat16"] = "float32"
-    """bfloat16 means autocast: weights and optimiser state stay float32."""
+    """bfloat16 means autocast: weights and optimizer state stay float32."""
     validate_every: Fraction = 0.2
     """Validation loss is measured each such share of the steps, and always after the last."""
     compile: bool = False
+
+    @field_validator("betas")
+    @classmethod
+    def _of_the_optimizer(cls, betas: Betas | None, info: ValidationInfo) -> Betas | None:
+        optimizer = info.data.get("optimizer")
+        if betas is None or optimizer is None:
+            return betas
+        if "betas" not in type(optimizer).model_fields:
+            raise ValueError(f"{optimizer.kind} has no betas")
+        if "betas" in optimizer.model_fields_set:
+            raise ValueError("given twice (also as optimizer.betas)")
+        return betas
+
+    @model_validator(mode="after")
+    def _one_spelling(self) -> Self:
+        if self.betas is not None:
+            optimizer = self.optimizer.model_copy(update={"betas": self.betas})
+            self.__dict__.update(optimizer=optimizer, betas=None)  # frozen from here on
+        return self

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from reports.figures import costs, scores, training
+from reports.figures import costs, items, ladder, scores, stability, training, tuning
 from reports.figures.base import Figure
 from reports.figures.style import CONFIG, Look, looks
 from reports.findings import StudySummary
 
-__all__ = ["CONFIG", "Figure", "draw"]
+__all__ = ["CONFIG", "Figure", "draw", "draw_stability"]
 
 MAKERS: tuple[Callable[[StudySummary, dict[str, Look]], Figure | None], ...] = (
     scores.differences,
@@ -22,6 +22,9 @@ MAKERS: tuple[Callable[[StudySummary, dict[str, Look]], Figure | None], ...] = (
     costs.decode_by_context,
     costs.prefill_by_context,
     scores.evals,
+    ladder.loss_by_compute,
+    ladder.gap_by_compute,
+    items.differences,
 )
 
 
@@ -29,4 +32,10 @@ def draw(summary: StudySummary) -> tuple[Figure, ...]:
     """Every figure for which the summary has something to show, in the order of the page."""
     style = looks([arm.name for arm in summary.arms])
     made = (make(summary, style) for make in MAKERS)
-    return tuple(figure for figure in made if figure is not None)
+    return (*(figure for figure in made if figure is not None), *tuning.curves(summary, style))
+
+
+def draw_stability(summary: StudySummary) -> tuple[Figure, ...]:
+    """Figures of what probes saw; none for a study without."""
+    style = looks([arm.name for arm in summary.arms])
+    return tuple(stability.figures(summary, style))

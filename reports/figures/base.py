@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import plotly.graph_objects as go
+from plotly.subplots import make_subplots
 
 from reports import words
 from reports.curves import Curve, Point
-from reports.figures.style import Look
+from reports.figures.style import Look, blank
 from reports.statistics import Estimate
 from reports.tables import Table
 
@@ -132,3 +133,22 @@ def ends(curves: Sequence[Curve], kind: str) -> str:
 def short(value: float) -> float:
     """Six significant digits: enough to draw, a third of the bytes."""
     return float(f"{value:.6g}")
+
+
+def stacked(titles: Sequence[str], rows: int) -> go.Figure:
+    """Panels below each other, of up to `rows` categories each, every one with an axis of its own."""
+    frame = blank("", "")
+    height = 60 + len(titles) * (76 + 30 * rows)
+    spacing = 64 / height if len(titles) > 1 else 0
+    figure = make_subplots(rows=len(titles), cols=1, subplot_titles=titles, vertical_spacing=spacing)
+    figure.update_layout(frame.layout)
+    figure.update_layout(height=height, showlegend=False)
+    figure.update_xaxes(frame.layout.xaxis)
+    figure.update_yaxes(frame.layout.yaxis)
+    figure.update_yaxes(type="category")
+    figure.update_annotations(font_size=13)
+    return figure
+
+
+def optional(value: float | None) -> str:
+    return words.NONE if value is None else f"{value:.4f}"

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import plotly.graph_objects as go
-from plotly.subplots import make_subplots
 
 from reports import words
-from reports.figures.base import NEUTRAL, Figure, mean_point, seed_points
+from reports.figures.base import NEUTRAL, Figure, mean_point, optional, seed_points, stacked
 from reports.figures.style import Look, blank, label
 from reports.findings import Score, StudySummary
 from reports.tables import frame_table
@@ -51,12 +50,12 @@ def evals(summary: StudySummary, style: dict[str, Look]) -> Figure | None:
     if not panels:
         return None
     scores = [(arm, score) for arm in summary.arms for score in arm.scores]
-    figure = _panels(panels, len(summary.arms))
+    figure = stacked([f"{label(task)}: {label(metric)}" for task, metric in panels], len(summary.arms))
     for arm, score in reversed([(arm, score) for arm, score in scores if score.value is not None]):
         place = panels.index((score.task, score.metric)) + 1
         _score(figure, style[arm.name], score, place)
     rows = [
-        (arm.name, s.task, s.metric, _optional(s.value), _optional(s.stderr), _optional(s.chance)) for arm, s in scores
+        (arm.name, s.task, s.metric, optional(s.value), optional(s.stderr), optional(s.chance)) for arm, s in scores
     ]
     return Figure(
         key="evals",
@@ -66,22 +65,6 @@ def evals(summary: StudySummary, style: dict[str, Look]) -> Figure | None:
         drawing=figure,
         table=frame_table(("arm", "task", "metric", "score", "standard error", "chance"), rows, 3),
     )
-
-
-def _panels(panels: list[tuple[str, str]], arms: int) -> go.Figure:
-    """One row per task and metric, each with an axis of its own."""
-    frame = blank("", "")
-    titles = [f"{label(task)}: {label(metric)}" for task, metric in panels]
-    rows = len(panels)
-    height = 60 + rows * (76 + 30 * arms)
-    figure = make_subplots(rows=rows, cols=1, subplot_titles=titles, vertical_spacing=64 / height if rows > 1 else 0)
-    figure.update_layout(frame.layout)
-    figure.update_layout(height=height, showlegend=False)
-    figure.update_xaxes(frame.layout.xaxis)
-    figure.update_yaxes(frame.layout.yaxis)
-    figure.update_yaxes(type="category")
-    figure.update_annotations(font_size=13)
-    return figure
 
 
 def _score(figure: go.Figure, look: Look, score: Score, place: int) -> None:
@@ -98,7 +81,3 @@ def _score(figure: go.Figure, look: Look, score: Score, place: int) -> None:
     )
     if score.chance is not None:
         figure.add_vline(x=score.chance, line=NEUTRAL, row=place, col=1)
-
-
-def _optional(value: float | None) -> str:
-    return words.NONE if value is None else f"{value:.4f}"

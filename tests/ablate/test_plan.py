@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 
 import zoo
+from ablate.campaign import Outcome, Size
 from ablate.data import DataIdentity
 from ablate.documents import plan_json, plan_rows, study_document
-from ablate.plan import Plan, canonical_model, make_plan
+from ablate.identity import canonical_model
+from ablate.plan import Plan, make_plan
 from ablate.study import load_study
 
 DATA = DataIdentity("d" * 32, 257, {})
@@ -129,6 +131,23 @@ def test_spelling_names_and_measurements_do_not(change: str, tmp_path: Path) -> 
     assert before.runs[0].identity == after.runs[0].identity
 
 
+def test_probes_are_part_of_a_run_only_when_there_are_some(tmp_path: Path) -> None:
+    """A stored run without them cannot show what they saw, and one that never asked must be found again."""
+    before, off = plan_of(tmp_path), plan_of(tmp_path, STUDY, "probes=null")
+    assert before.runs == off.runs
+    some, same, other = (
+        plan_of(tmp_path, STUDY, f"probes={given}").runs[0]
+        for given in (
+            "[log_z, expert_load]",
+            "{which: [expert_load, log_z], every: 0.1}",
+            "{which: [log_z], every: 0.1}",
+        )
+    )
+    assert some.identity["probes"] == {"every": 0.1, "which": ["expert_load", "log_z"]}
+    assert some == same
+    assert len({before.runs[0].digest, some.digest, other.digest}) == 3
+
+
 def test_editing_one_arm_leaves_the_other_s_runs_alone(tmp_path: Path) -> None:
     before, after = plan_of(tmp_path), plan_of(tmp_path, STUDY, "arms.mqa.block.norm_placement=post")
     assert before.arms[0].runs == after.arms[0].runs
@@ -150,7 +169,7 @@ def test_the_vocabulary_follows_the_data(tmp_path: Path) -> None:
 
 def test_the_study_document_is_the_store_s(tmp_path: Path) -> None:
     plan = plan_of(tmp_path)
-    document = study_document(plan, datetime(2026, 1, 2, tzinfo=UTC))
+    document = study_document(Outcome((Size(plan),)), datetime(2026, 1, 2, tzinfo=UTC))
     assert json.loads(json.dumps(document)) == document
     assert document["created"] == "2026-01-02T00:00:00+00:00"
     assert (document["name"], document["scale"], document["source"]) == ("by_hand", "cpu", STUDY)
@@ -160,7 +179,10 @@ def test_the_study_document_is_the_store_s(tmp_path: Path) -> None:
     assert document["arms"][0]["runs"] == [{"digest": run.digest, "seed": run.seed} for run in plan.arms[0].runs]
     assert document["arms"][0]["cache_bytes"][0] == {"context": 2, "bytes": 128}
     assert (document["measure"], document["evals"]) == (plan.measure_digest, plan.evals_digest)
-    nothing = study_document(plan_of(tmp_path, STUDY, "measure=null", "evals=null"))
+    assert document["margin"] is None
+    within = study_document(Outcome((Size(plan_of(tmp_path, STUDY, "margin=0.01")),)))
+    nothing = study_document(Outcome((Size(plan_of(tmp_path, STUDY, "measure=null", "evals=null")),)))
+    assert within["margin"] == 0.01
     assert (nothing["measure"], nothing["evals"]) == (None, None)
 
 
@@ -177,11 +199,12 @@ def test_plan_json_has_what_is_promised_and_time_only_from_a_speed(tmp_path: Pat
         "matched",
         "differs",
     }
-    document = plan_json(plan, flops_per_second=1e6, utilisation=0.25)
+    outcome = Outcome((Size(plan),))
+    document = plan_json(outcome, flops_per_second=1e6, utilisation=0.25)
     assert all(promised <= set(arm) for arm in document["arms"])
     assert len(document["runs"]) == 4
     assert document["arms"][0]["estimated_seconds"] == pytest.approx(plan.arms[0].flops / 250_000)
-    assert plan_json(plan)["arms"][0]["estimated_seconds"] is None
+    assert plan_json(outcome)["arms"][0]["estimated_seconds"] is None
     rows = plan_rows(plan, flops_per_second=1e6)
     assert [row[0] for row in rows] == ["arm", "mha", "mqa"]
     assert {len(row) for row in rows} == {len(rows[0])}

@@ -118,6 +118,24 @@ def test_a_measurement_asked_for_later_is_made_without_training(study, copy, cap
     assert len(list(copy.glob("*/measure-*.json"))) == 4
 
 
+def test_scores_are_compared_item_by_item(study, copy, capsys):
+    """The harness's own samples: every difference is that of the scores, and every item was answered by both."""
+    _, document = run_json(capsys, study, copy, "--set", "evals={tasks: [heldout_pairs, heldout_text], limit: 12}")
+    base, post = document["arms"]
+    assert base["eval_differences"] == {}
+    assert {task: list(metrics) for task, metrics in post["eval_differences"].items()} == {
+        "heldout_pairs": ["acc"],
+        "heldout_text": ["bits_per_byte"],
+    }
+    for task, metrics in post["eval_differences"].items():
+        for metric, found in metrics.items():
+            values = [arm["evals"][task][metric]["value"] for arm in (post, base)]
+            assert found["reason"] is None
+            assert found["difference"] == pytest.approx(values[0] - values[1])
+            assert found["seeds"] == [0, 1]
+            assert found["items"] >= 2
+
+
 def test_an_arm_that_diverges_is_a_result(study, tmp_path, capsys):
     edits = ("--set", "arms.post.train.lr=1e6", "--set", "arms.post.train.grad_clip=null")
     status, document = run_json(capsys, study, tmp_path / "runs", *edits, "--set", "seeds=1")

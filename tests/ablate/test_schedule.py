@@ -4,6 +4,8 @@ import itertools
 import math
 
 import pytest
+import torch
+from torch.optim import lr_scheduler
 
 from ablate.training.schedule import learning_rate, warmup_steps
 from ablate.training.spec import TrainSpec
@@ -65,3 +67,49 @@ def test_every_step_of_any_run_has_a_positive_rate_up_to_the_peak(schedule, step
 
 def test_warmup_is_a_share_of_the_steps():
     assert warmup_steps(400, TrainSpec(warmup=0.05)) == 20
+
+
+def torch_rates(after_warmup: type, steps: int, warmup: int, **settings: object) -> list[float]:
+    """torch's schedulers in a row: a linear rise from peak / (w + 1), then one of them."""
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=PEAK)
+    after = after_warmup(optimizer, **settings)
+    schedule = after
+    if warmup:
+        rise = lr_scheduler.LinearLR(optimizer, start_factor=1 / (warmup + 1), total_iters=warmup)
+        schedule = lr_scheduler.SequentialLR(optimizer, [rise, after], milestones=[warmup])
+    found = []
+    for _ in range(steps):
+        found.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        schedule.step()
+    return found
+
+
+@pytest.mark.parametrize("share", [0.0, 0.05, 0.5])
+@pytest.mark.parametrize("final", [0.0, 0.1])
+def test_shapes_are_torch_s(share, final):
+    steps, warmup = 40, round(40 * share)
+    rest = steps - warmup
+    cosine = torch_rates(lr_scheduler.CosineAnnealingLR, steps, warmup, T_max=rest, eta_min=PEAK * final)
+    linear = torch_rates(lr_scheduler.LinearLR, steps, warmup, start_factor=1.0, end_factor=final, total_iters=rest)
+    constant = torch_rates(lr_scheduler.ConstantLR, steps, warmup, factor=1.0)
+    for schedule, expected in (("cosine", cosine), ("linear", linear), ("constant", constant)):
+        assert rates(steps, warmup=share, schedule=schedule, final_lr=final) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("schedule", ["constant", "cosine", "linear", "wsd"])
+def test_warmup_all_the_way_rises_to_just_below_the_peak(schedule):
+    found = rates(9, warmup=1.0, schedule=schedule)
+    assert found == pytest.approx([PEAK * step / 10 for step in range(1, 10)])
+
+
+@pytest.mark.parametrize("schedule", ["cosine", "linear", "wsd"])
+def test_rates_never_rise_after_warmup_and_stop_one_step_before_the_end_rate(schedule):
+    found = rates(30, warmup=0.1, schedule=schedule, final_lr=0.25, decay=0.5)[3:]
+    assert found[0] == PEAK
+    assert all(a >= b for a, b in itertools.pairwise(found))
+    assert 0.25 * PEAK < found[-1] < 0.35 * PEAK
+
+
+def test_wsd_without_decay_is_constant():
+    assert set(rates(10, warmup=0.0, schedule="wsd", decay=0.0)) == {PEAK}

@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+import zoo
 from ablate.stop import Interrupted
 from ablate.store import Store
 from ablate.training.checkpoint import Place
@@ -169,3 +170,47 @@ def test_training_step_speed(benchmark, identity, corpus, numerics, store):
         numerics.autocast,
     )
     assert benchmark(next, steps).step >= 1
+
+
+def trained(store, identity, corpus, numerics, **model):
+    """The document of a run that is finished and whose model is stored."""
+    document = identity(steps=30, lr=0.03, model=model)
+    session, ending = run(store, document, corpus, numerics)
+    zoo.save(session.model, store.model_dir(document["digest"]))
+    return document, ending
+
+
+def test_a_run_that_starts_from_another_begins_where_that_ended(store, identity, corpus, numerics):
+    source, ended = trained(store, identity, corpus, numerics)
+    start = {"run": source["digest"], "pooling": "mean"}
+    document = {**identity(steps=5, lr=1e-6, model={}), "start": start, "digest": "started"}
+    _, ending = run(store, document, corpus, numerics)
+    assert store.read_metrics("started")["validation_loss"].drop_nulls()[0] == ended.loss
+    assert ending.loss == pytest.approx(ended.loss, abs=1e-3)
+
+
+def test_a_start_that_is_good_does_not_make_a_rise_a_divergence(store, identity, corpus, numerics):
+    """A learning rate that first undoes what was learnt is not divergence while it beats guessing."""
+    source, ended = trained(store, identity, corpus, numerics)
+    start = {"run": source["digest"], "pooling": "mean"}
+    document = {**identity(steps=2, lr=0.1, warmup=0.0), "start": start, "digest": "worse"}
+    _, ending = run(store, document, corpus, numerics)
+    assert ended.loss < ending.loss < math.log(16)
+    assert ending.status == "finished"
+
+
+def test_a_start_with_fewer_kv_heads_is_pooled_and_resumes_to_the_same_bits(store, identity, corpus, numerics):
+    source, _ = trained(store, identity, corpus, numerics, **{"block": {"mixer": {"kind": "attention", "kv_heads": 4}}})
+    grouped = {"block": {"mixer": {"kind": "attention", "kv_heads": 2}}}
+    start = {"run": source["digest"], "pooling": "mean"}
+    endings = []
+    for name, stops in (("whole", []), ("stopped", [3])):
+        document = {**identity(steps=6, model=grouped), "start": start, "digest": name}
+        steps = iter(range(100))
+        try:
+            session, ending = run(store, document, corpus, numerics, stop=lambda: next(steps) in stops)  # noqa: B023
+        except Interrupted:
+            session, ending = run(store, document, corpus, numerics)
+        assert session.model.spec.layers[0].mixer.kv_heads == 2
+        endings.append(ending.loss)
+    assert endings[0] == endings[1]

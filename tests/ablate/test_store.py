@@ -154,7 +154,7 @@ def test_a_torn_last_line_is_cut(store: Store, torn: bytes) -> None:
     with store.metrics_path(DIGEST).open("ab") as file:
         file.write(torn)
     assert store.read_metrics(DIGEST)["step"].to_list() == [1, 2]
-    store.truncate_metrics(DIGEST, 2)
+    store.truncate_logs(DIGEST, 2)
     store.append_metrics(DIGEST, {"step": 3, "loss": 3.0})
     assert store.read_metrics(DIGEST)["step"].to_list() == [1, 2, 3]
 
@@ -175,10 +175,10 @@ def test_a_broken_line_in_the_middle_is_an_error(store: Store) -> None:
 
 
 def test_truncating_drops_what_came_after_the_checkpoint(store: Store) -> None:
-    store.truncate_metrics(DIGEST, 0)
+    store.truncate_logs(DIGEST, 0)
     for step in range(6):
         store.append_metrics(DIGEST, {"step": step})
-    store.truncate_metrics(DIGEST, 3)
+    store.truncate_logs(DIGEST, 3)
     assert store.read_metrics(DIGEST)["step"].to_list() == [0, 1, 2, 3]
 
 

@@ -15,6 +15,9 @@ from ablate.yamlfile import parse_yaml, read_yaml
 
 FOLDER = Path(__file__).parents[2] / "studies"
 STUDIES = sorted(path.stem for path in FOLDER.glob("*.yaml"))
+AT_START = ("last_layer_gradient",)
+"""Studies of models as they are initialised."""
+TRAINED = [name for name in STUDIES if name not in AT_START]
 
 
 def plan_of(name: str, scale: str, *sets: str) -> Plan:
@@ -33,7 +36,7 @@ def test_the_five_questions_are_there() -> None:
     assert {"norm_placement", "ffn_activation", "rope_base", "gqa_groups", "swa_nope"} <= set(STUDIES)
 
 
-@pytest.mark.parametrize("name", STUDIES)
+@pytest.mark.parametrize("name", TRAINED)
 def test_every_scale_can_be_planned(name: str) -> None:
     smoke, cpu, gpu = (plan_of(name, scale) for scale in ("smoke", "cpu", "gpu"))
     assert max(arm.flops for arm in smoke.arms) < 1e11  # seconds
@@ -44,11 +47,24 @@ def test_every_scale_can_be_planned(name: str) -> None:
     assert {arm.train.dtype for arm in gpu.arms} == {"bfloat16"}
 
 
-@pytest.mark.parametrize("name", STUDIES)
+@pytest.mark.parametrize("name", TRAINED)
 def test_arms_spend_the_same_to_within_a_step(name: str) -> None:
     for arm in plan_of(name, "cpu").arms:
         assert abs(arm.flops / 1.5e12 - 1) <= 0.5 / arm.steps + 1e-9
         assert abs(arm.differs["flops"]) < 1
+
+
+@pytest.mark.parametrize("scale", ["smoke", "cpu", "gpu"])
+def test_the_gradient_at_the_start_is_asked_of_many_depths_under_both_norms(scale: str) -> None:
+    arms = plan_of("last_layer_gradient", scale).arms
+    depths = {
+        kind: {a.spec.n_layers for a in arms if a.spec.block.norm_placement.kind == kind} for kind in ("pre", "post")
+    }
+    assert depths["pre"] == depths["post"] >= {4, 8, 16, 32, 64}
+    assert {(arm.steps, arm.spec.init.output, arm.spec.embedding_factor) for arm in arms} == {
+        (2, "plain", arms[0].spec.d_model ** 0.5)
+    }
+    assert all(run.identity["probes"]["which"] == ["activation_variance", "gradient_norm"] for run in arms[0].runs)
 
 
 def test_gated_and_ungated_activations_have_the_same_parameters() -> None:
@@ -82,10 +98,13 @@ NESTED = """question: Q?
 base: {preset: small, d_model: 64, block: {norm: layernorm, mixer.kv_heads: 2}}
 arms:
   post: {block.norm_placement: post, block.ffn: {kind: relu, d_ff: 4x}, train.lr: 1e-3}
+  m: {train.optimizer: {kind: muon, momentum: 0.9}, train: {weight_decay.embedding: 0, width_transfer.base_width: 64}}
   other: {blocks.x: {ffn: relu}, blocks.x.mixer.window: 3, block.mixer: {position: nope}}
 budget: {flops: 1e12}
 grid: {train.warmup: [0, 0.1]}
-scales: {cpu: {base.n_layers: 3, base: {d_model: 32}, arms.post.block.norm: rmsnorm, train: {lr: 1}, seeds: [4]}}
+probes: {which: [log_z], every: 0.5}
+scales:
+  cpu: {base.n_layers: 3, base: {d_model: 32}, arms.post.block.norm: rmsnorm, train: {lr: 1}, seeds: [4], probes: all}
 """
 
 
@@ -103,7 +122,12 @@ scales: {cpu: {base.n_layers: 3, base: {d_model: 32}, arms.post.block.norm: rmsn
         ("flops: 1e12", "flops: many"),
         ("seeds: [4]", "seeds: [4, 4]"),
         ("train.lr: 1e-3", "train.lr: fast"),
+        ("momentum: 0.9", "momentun: 0.9"),
+        ("kind: muon", "kind: moun"),
+        ("decay.embedding", "decay.embeding"),
         ("question", "qestion"),
+        ("which: [log_z]", "which: [log_y]"),
+        ("probes: all", "probes: some"),
     ],
 )
 def test_the_schema_checks_nested_and_dotted_edits(

@@ -139,3 +139,38 @@ def test_a_grid_alone_is_a_study(load) -> None:  # type: ignore[no-untyped-def]
 def test_nested_and_dotted_grids_are_the_same(load) -> None:  # type: ignore[no-untyped-def]
     head = "question: Q?\nbase: {preset: small}\nbudget: {tokens: 1e6}\n"
     assert load(head + "grid: {train: {lr: [1e-3]}}\n").arms == load(head + "grid: {train.lr: [1e-3]}\n").arms
+
+
+def test_an_edit_of_the_optimizer_goes_into_its_kind_and_a_new_kind_keeps_none(load) -> None:  # type: ignore[no-untyped-def]
+    sets = ["train.optimizer=muon", "train.optimizer.momentum=0.8", "arms.post.train.optimizer.nesterov=false"]
+    study = load(STUDY, "cpu", *sets, "arms.slow.train.optimizer=sgd")
+    found = [arm.train.optimizer.model_dump() for arm in study.arms]
+    assert [each["kind"] for each in found] == ["muon", "muon", "sgd"]
+    assert [(each["momentum"], each["nesterov"]) for each in found] == [(0.8, True), (0.8, False), (0.9, False)]
+
+
+def test_the_default_optimizer_can_be_edited_without_its_name(load) -> None:  # type: ignore[no-untyped-def]
+    study = load(STUDY, "cpu", "arms.post.train.optimizer.betas=[0.8, 0.9]")
+    assert [arm.train.optimizer.betas for arm in study.arms] == [(0.9, 0.95), (0.8, 0.9), (0.9, 0.95)]
+
+
+@pytest.mark.parametrize(
+    ("written", "sets", "every", "which"),
+    [
+        ("all", (), 0.1, 7),
+        ("[log_z]", (), 0.1, 1),
+        ("{every: 0.5}", (), 0.5, 7),
+        ("{which: [log_z, expert_load], every: 1}", (), 1.0, 2),
+        ("[log_z]", ("probes.every=0.5",), 0.5, 1),
+        ("{every: 0.5}", ("probes=[log_z]",), 0.5, 1),
+        ("{every: 0.5}", ("probes=all",), 0.5, 7),
+    ],
+)
+def test_probes_may_be_written_short_and_edited(load, written, sets, every, which) -> None:  # type: ignore[no-untyped-def]
+    probes = load(f"{STUDY}probes: {written}\n", "cpu", *sets).probes
+    assert (probes.every, len(probes.which)) == (every, which)
+
+
+def test_there_are_no_probes_unless_they_are_asked_for(load) -> None:  # type: ignore[no-untyped-def]
+    assert load().probes is None
+    assert load(f"{STUDY}probes: all\n", "cpu", "probes=null").probes is None

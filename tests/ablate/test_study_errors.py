@@ -28,6 +28,15 @@ def arm(text: str) -> str:
     return HEAD.replace("budget:", f"  x: {text}\nbudget:")
 
 
+def tune(text: str) -> str:
+    return f"{HEAD}tune: {text}\n"
+
+
+def ladder(text: str) -> str:
+    """A ladder of which the first size is to blame."""
+    return f"{HEAD}ladder:\n  s: {text}\n  l: {{base.d_model: 128}}\n"
+
+
 def place_of(marked: str) -> tuple[str, str]:
     """The text without its mark, and `line:column` of it."""
     before, mark, after = marked.partition("@")
@@ -53,6 +62,16 @@ CASES = {
         "data.tokenizer.vocabsize: unknown key (did you mean 'vocab_size'?)",
     ),
     "measure": (HEAD + "measure: {@contxts: [64]}\n", "measure.contxts: unknown key (did you mean 'contexts'?)"),
+    "probes": (HEAD + "probes: {@evry: 0.1}\n", "probes.evry: unknown key (did you mean 'every'?)"),
+    "a probe": (
+        HEAD + "probes: @[log_z, gradient_nrm]\n",
+        "unknown probe 'gradient_nrm' (did you mean 'gradient_norm'?)",
+    ),
+    "a probe in a map": (HEAD + "probes: {which: @[entropy]}\n", "unknown probe 'entropy'"),
+    "a probe twice": (HEAD + "probes: @[log_z, log_z]\n", "a probe is given twice: log_z"),
+    "probes: some": (HEAD + "probes: @some\n", "expected all, or a list of activation_variance, "),
+    "no probe": (HEAD + "probes: @[]\n", "expected all, or a list of activation_variance, "),
+    "probes too often": (HEAD + "probes: {every: @0}\n", "probes.every: must be greater than 0, not 0"),
     "evals": (HEAD + "evals: {@task: []}\n", "evals.task: unknown key (did you mean 'tasks'?)"),
     "budget": (HEAD.replace("flops", "@flop"), "budget.flop: unknown key (did you mean 'flops'?)"),
     "base": (HEAD.replace("d_model", "@d_modle"), "base.d_modle: unknown key (did you mean 'd_model'?)"),
@@ -71,6 +90,33 @@ CASES = {
     "arm, train": (arm("{train: {@lrr: 1}}"), "arms.x.train.lrr: unknown key (did you mean 'lr'?)"),
     "scale": (HEAD + "scales: {cpu: {@base.d_modle: 32}}\n", "scales.cpu.base.d_modle: unknown key"),
     "scale not taken": (HEAD + "scales: {smoke: {@trian.lr: 1}}\n", "scales.smoke.trian.lr: unknown key"),
+    "role": (
+        HEAD + "train: {weight_decay: {@embeding: 0, embedding: 0, input: 0, output: 0, head: 0}}\n",
+        "train.weight_decay.embeding: unknown key (did you mean 'embedding'?)",
+    ),
+    "roles left out": (
+        HEAD + "train: {weight_decay: @{embedding: 0, input: 0.1}}\n",
+        "train.weight_decay: needs each of embedding, input, output, head; missing: output, head",
+    ),
+    # what the optimizer does not use
+    "optimizer": (HEAD + "train: {optimizer: @adamx}\n", "unknown kind 'adamx' (did you mean 'adamw'?)"),
+    "betas of sgd": (HEAD + "train: {optimizer: sgd, betas: @[0.9, 0.95]}\n", "train.betas: sgd has no betas"),
+    "momentum of adamw": (
+        HEAD + "train: {@optimizer.momentum: 0.9}\n",
+        "train.optimizer.momentum: unknown key (a setting of muon and sgd, not of adamw)",
+    ),
+    "momentum of an arm": (
+        arm("{train.optimizer: {kind: lion, @momentum: 0.9}}"),
+        "arms.x.train.optimizer.momentum: unknown key (a setting of muon and sgd, not of lion)",
+    ),
+    "typo in a kind's own": (
+        HEAD + "train: {optimizer: {kind: muon, @momentun: 0.9}}\n",
+        "train.optimizer.momentun: unknown key (did you mean 'momentum'?)",
+    ),
+    "betas twice": (
+        HEAD + "train: {betas: @[0.9, 0.9], optimizer.betas: [0.9, 0.8]}\n",
+        "train.betas: given twice (also as optimizer.betas)",
+    ),
     # wrong types, and the traps of YAML 1.1
     "lr: fast": (HEAD + "train: {lr: @fast}\n", "train.lr: must be a number, not 'fast'"),
     "lr as text": (HEAD + "train: {lr: @'1e-3'}\n", "train.lr: must be a number, not '1e-3'"),
@@ -98,12 +144,40 @@ CASES = {
     ),
     "no preset": (HEAD.replace("{preset: small, ", "@{"), "base.preset: is missing"),
     "no budget": ("@" + HEAD.replace("budget: {flops: 1e12}\n", ""), "budget: is missing"),
-    "empty budget": (HEAD.replace("{flops: 1e12}", "@{}"), "budget: needs one of flops and tokens, and has neither"),
-    "two budgets": (HEAD.replace("{flops", "@{tokens: 1e6, flops"), "budget: needs one of flops and tokens"),
-    "budget in seconds": (HEAD.replace("{flops: 1e12}", "@{seconds: 60}"), "budgets in seconds are not available yet"),
+    "empty budget": (
+        HEAD.replace("{flops: 1e12}", "@{}"),
+        "budget: needs one of flops, tokens and seconds, and has none of them",
+    ),
+    "two budgets": (
+        HEAD.replace("{flops", "@{tokens: 1e6, flops"),
+        "budget: needs one of flops, tokens and seconds, and has flops and tokens",
+    ),
+    "parameters alone": (
+        HEAD.replace("{flops: 1e12}", "@{parameters: block.ffn.d_ff}"),
+        "budget: needs one of flops, tokens and seconds, and has parameters alone",
+    ),
+    "no time": (HEAD.replace("flops: 1e12", "seconds: @0"), "budget.seconds: must be greater than 0, not 0"),
+    "negative time": (HEAD.replace("flops: 1e12", "seconds: @-5"), "budget.seconds: must be greater than 0, not -5"),
+    "a step of no size": (
+        HEAD.replace("1e12}", "1e12, parameters: {knob: block.ffn.d_ff, step: @0}}"),
+        "budget.parameters.step: must be greater than 0, not 0",
+    ),
+    "an unknown count": (
+        HEAD.replace("1e12}", "1e12, parameters: {knob: block.ffn.d_ff, count: @totl}}"),
+        "budget.parameters.count: unknown count 'totl' (did you mean 'total'?)",
+    ),
+    "an unknown key beside the knob": (
+        HEAD.replace("1e12}", "1e12, parameters: {knob: block.ffn.d_ff, @stp: 8}}"),
+        "budget.parameters.stp: unknown key (did you mean 'step'?)",
+    ),
+    "the vocabulary as a knob": (
+        HEAD.replace("1e12}", "1e12, parameters: @vocab_size}"),
+        "budget.parameters: the vocabulary follows from the data",
+    ),
     "files without paths": (HEAD + "data: @{source: files}\n", "data.paths: is missing"),
     "no source": (HEAD + "data: @{tokenizer: bytes}\n", "data: needs the key source"),
     # values out of range
+    "no margin": (HEAD + "margin: @0\n", "margin: must be greater than 0, not 0"),
     "negative budget": (HEAD.replace("1e12", "@-1"), "budget.flops: must be greater than 0, not -1"),
     "infinite budget": (HEAD.replace("1e12", "@.inf"), "budget.flops: must be a finite number"),
     "half a token": (HEAD.replace("flops: 1e12", "tokens: @1.5"), "budget.tokens: must be a whole number"),
@@ -116,6 +190,12 @@ CASES = {
     "no batch measured": (HEAD + "measure: {batches: @[]}\n", "measure.batches: needs at least one"),
     "no task": (HEAD + "evals: {tasks: @[]}\n", "evals.tasks: needs at least one"),
     "beta of 1": (HEAD + "train: {betas: [0.9, @1.0]}\n", "train.betas.1: must be less than 1, not 1.0"),
+    "one beta": (HEAD + "train: {betas: @[0.9]}\n", "train.betas: expected two numbers, found 1"),
+    "three betas": (
+        HEAD + "train: {optimizer: {kind: lion, betas: @[0.9, 0.9, 0.9]}}\n",
+        "train.optimizer.betas: expected two numbers, found 3",
+    ),
+    "negative weight decay": (HEAD + "train: {weight_decay: @-1}\n", "train.weight_decay: must be a number from 0"),
     "a negative seed": (HEAD + "seeds: @[-1]\n", "seeds: expected how many seeds"),
     # unknown names
     "preset": (HEAD.replace("small", "@smal"), "base.preset: unknown preset 'smal' (did you mean 'small'?)"),
@@ -175,6 +255,46 @@ CASES = {
         HEAD + "grid: {block.mixer.kv_heads: [2, @3]}\n",
         "grid.block.mixer.kv_heads.1: 3 kv heads do not divide 4 heads",
     ),
+}
+
+CASES |= {
+    # tuning, ladders and rounds of seeds
+    "tuned path": (tune("{space: {train.lrr: [@1e-3]}}"), "tune.space.train.lrr.0: unknown key (did you mean 'lr'?)"),
+    "tuned value": (tune("{space: {train.lr: [1e-3, @-1]}}"), "must be greater than 0, not -1"),
+    "tuned scalar": (tune("{space: {train.lr: @1e-3}}"), "train.lr: expected a list of values, or a map with one of"),
+    "empty range": (tune("{space: {train.lr: {log: @[1, 1e-3]}}}"), "log: the range is empty: 1 is not below 0.001"),
+    "unknown range": (tune("{space: {train.lr: {uniform: [@0, 1]}}}"), "train.lr.uniform.0: must be a number"),
+    "no space": (tune("{space: @{}}"), "tune.space: needs at least one"),
+    "tuned context": (tune("{space: {@train.context: [64]}}"), "losses at different contexts do not compare"),
+    "tuned by an arm": (
+        tune("{space: {block.norm_placement: [pre, post]}}").replace("{block.norm_p", "{@block.norm_p", 1),
+        "arms.post.block.norm_placement: tune chooses block.norm_placement for every arm",
+    ),
+    "tune key": (tune("{space: {train.lr: [1e-3]}, @fractoin: 1}"), "did you mean 'fraction'?"),
+    "size": (ladder("{base.d_model: 15, base.block.mixer.heads: @2}"), "heads: 2 heads do not divide d_model 15"),
+    "size key": (ladder("{@base.d_modle: 16}"), "ladder.s.base.d_modle: unknown key (did you mean 'd_model'?)"),
+    "size section": (ladder("{@seeds: 3}"), "ladder.s.seeds: a size edits base, budget and train, nothing else"),
+    "size kind": (ladder("@3"), "ladder.s: must be a map, not 3"),
+    "one size": (HEAD + "ladder:\n  @s: {base.d_model: 16}\n", "ladder: one size is no ladder"),
+    "ladder kind": (HEAD + "ladder: @3\n", "ladder: must be a map, not 3"),
+    "dotted ladder": (HEAD + "@ladder.s.base.d_model: 16\n", "is written in the file or in a scale, as a map of maps"),
+    "start of nothing": (arm("{start: {arm: @prre}}"), "arms.x.start.arm: there is no such arm (did you mean 'pre'?)"),
+    "start key": (arm("{start: {arm: pre, @poling: mean}}"), "did you mean 'pooling'?"),
+    "start of a chain": (
+        arm("{start: {arm: pre}}").replace("budget:", "  y: {train.lr: 1e-3, start: {arm: @x}}\nbudget:"),
+        "arms.y.start.arm: x starts from another arm itself",
+    ),
+    "start in another shape": (
+        arm("@{block.ffn.d_ff: 8, start: {arm: pre}}"),
+        "arms.x: cannot start from pre: blocks.0.ffn.gate.weight has the shape",
+    ),
+    "start and tune": (
+        arm("{train.batch: 4, start: @{arm: pre}}") + "tune: {space: {train.lr: [1e-3]}}\n",
+        "arms.x.start: an arm that starts from another cannot be tuned",
+    ),
+    "seeds word": (HEAD + "seeds: @autoo\n", "or auto, not 'autoo'"),
+    "seeds cap": (HEAD + "seeds: @{start: 5, cap: 3}\n", "seeds: cap (3) is below start (5)"),
+    "seeds key": (HEAD + "seeds: {@star: 5}\n", "seeds.star: unknown key (did you mean 'start'?)"),
 }
 
 
@@ -254,6 +374,10 @@ def test_all_problems_come_in_one_pass_in_the_order_of_the_file(tmp_path: Path) 
 
 
 PLANNED = {
+    "width transfer": (
+        HEAD.replace("64,", "64, tie_embeddings: false,") + "train: {width_transfer.base_width: @32}\n",
+        "the heads must not widen with the model: give block.mixer.head_dim",
+    ),
     "less than one step": (HEAD.replace("1e12", "@1e6"), "budget.flops: 1e+06 flops are less than one step of arm pre"),
     "less than one step of tokens": (HEAD.replace("flops: 1e12", "tokens: @100"), "budget.tokens: 100 tokens are less"),
     "context past the validation": (

@@ -94,6 +94,7 @@ def test_the_document_and_the_samples_are_json_and_repeatable(run: Run) -> None:
     assert first.document["request"] == EvalSpec(limit=24).model_dump(mode="json")
     assert set(first.document["tasks"]) == {"heldout_pairs", "heldout_text"}
     assert [s["task"] for s in first.samples].count("heldout_pairs") == 24
+    assert all(isinstance(s["document"], int) for s in first.samples)
 
 
 def test_a_model_of_nans_has_no_score(byte_tokenizer: Tokenizer, documents: list[str], model: Decoder) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -50,6 +52,9 @@ class StudyOf:
     question: str = "Where should the norm go?"
     source: str = "question: Where should the norm go?\n"
     measured: bool = True
+    margin: float | None = None
+    looks: Sequence[Mapping[str, float]] | None = None
+    probes: Sequence[str] = ()
     results: Mapping[tuple[str, int], Mapping[str, Any]] = field(default_factory=dict)
     identities: Mapping[tuple[str, int], Mapping[str, Any]] = field(default_factory=dict)
 
@@ -73,6 +78,8 @@ class StudyOf:
             "baseline": self.arms[0].name,
             "budget": {"flops": 2.4e11},
             "matched": "flops",
+            "margin": self.margin,
+            "looks": self.looks,
             "created": "2026-01-01T00:00:00+00:00",
             "arms": [self._arm(arm) for arm in self.arms],
             "measure": "m1" if self.measured else None,
@@ -114,9 +121,14 @@ class StudyOf:
         store.write_json(store.result_path(digest), result)
         lines = b"".join(_lines(arm, seed, loss))
         store.metrics_path(digest).write_bytes(lines)
+        if self.probes:
+            store.append_probes(digest, _probe_records(self.probes, arm, seed))
         if self.measured and seed not in arm.diverged:
             store.write_json(store.measure_path(digest, "m1"), _measure(arm, seed))
-            store.write_json(store.evals_path(digest, "e1"), _evals(loss, seed))
+            correct, bits = _answers(loss, seed)
+            store.write_json(store.evals_path(digest, "e1"), _evals(correct, bits))
+            samples = "".join(json.dumps(sample) + "\n" for sample in _samples(correct, bits))
+            store.samples_path(digest, "e1").write_text(samples)
 
 
 def _merged(document: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -147,6 +159,7 @@ def _result(digest: str, arm: Arm, seed: int, loss: float) -> dict[str, Any]:
         "matmul_flops_per_second": 2.3e11,
         "peak_memory_bytes": int((arm.memory_mib + seed) * 2**20),
         "peak_memory_source": "VmHWM",
+        "loss_spikes": 10 + seed,
         "grad_norm": {"median": 0.5, "max": 2.0, "spikes": seed},
         "parameters": arm.parameters,
         "parameters_embedding": arm.parameters // 4,
@@ -172,6 +185,34 @@ def _lines(arm: Arm, seed: int, loss: float) -> Iterator[bytes]:
             ).encode()
         if step % max(1, arm.steps // 10) == 0 or step == arm.steps:
             yield f'{head}, "validation_loss": {value}, "bits_per_byte": 1.0}}\n'.encode()
+
+
+PROBE_LAYERS = 3
+SEEN = {
+    "gradient_norm": "all",
+    "update_ratio": "all",
+    "activation_variance": "variance",
+    "max_attention_logit": "max",
+    "attention_entropy": "mean",
+    "expert_load": "largest",
+}
+"""What of a probe is drawn, of those that look at layers."""
+
+
+def probe_value(layer: int, step: int, seed: int) -> float:
+    return 1.0 + layer + 0.1 * step + 0.01 * seed
+
+
+def _probe_records(probes: Sequence[str], arm: Arm, seed: int) -> Iterator[dict[str, Any]]:
+    """At the first, a middle and the last step; the model's own number is 100 times layer 0's."""
+    for step in sorted({1, max(1, arm.steps // 2), arm.steps}):
+        for probe in probes:
+            name = SEEN.get(probe, "mean")
+            for layer in range(PROBE_LAYERS) if probe in SEEN else ():
+                value = probe_value(layer, step, seed)
+                yield {"step": step, "probe": probe, "layer": layer, "name": name, "value": value}
+            value = 100 * probe_value(0, step, seed)
+            yield {"step": step, "probe": probe, "layer": None, "name": name, "value": value}
 
 
 def _measure(arm: Arm, seed: int) -> dict[str, Any]:
@@ -208,18 +249,40 @@ def _measure(arm: Arm, seed: int) -> dict[str, Any]:
     }
 
 
-def _evals(loss: float, seed: int) -> dict[str, Any]:
+def _answers(loss: float, seed: int) -> tuple[list[float], list[float]]:
+    """Which of 100 questions were answered right, and the log-likelihoods of 6 passages of 10 bytes."""
+    draw = np.random.default_rng(seed)
+    correct = (draw.permutation(100) < 60 + seed).astype(float)
+    passages = -10 * math.log(2) * loss * 0.75 * (1 + 0.1 * draw.standard_normal(6))
+    return correct.tolist(), passages.tolist()
+
+
+def _evals(correct: list[float], log_p: list[float]) -> dict[str, Any]:
     score = {"stderr": 0.02, "higher_is_better": True, "chance": 0.5}
-    bits = {"value": loss * 0.75, "stderr": 0.01, "higher_is_better": False, "chance": None}
+    bits_per_byte = -sum(log_p) / (10 * len(log_p)) / math.log(2)
+    bits = {"value": bits_per_byte, "stderr": 0.01, "higher_is_better": False, "chance": None}
     return {
         "schema": 1,
         "request": {},
         "lm_eval": "0.4.13",
         "tasks": {
-            "heldout_pairs": {"acc": {"value": 0.6 + 0.01 * seed, **score}},
+            "heldout_pairs": {"acc": {"value": sum(correct) / len(correct), **score}},
             "heldout_text": {"bits_per_byte": bits},
         },
     }
+
+
+def _samples(correct: list[float], log_p: list[float]) -> Iterator[dict[str, Any]]:
+    """As the harness records them."""
+    for i, value in enumerate(correct):
+        yield _sample("heldout_pairs", i, {"acc": value})
+    for i, value in enumerate(log_p):
+        yield _sample("heldout_text", i, {"bits_per_byte": [value, 10], "byte_perplexity": [value, 10]})
+
+
+def _sample(task: str, item: int, scores: dict[str, Any]) -> dict[str, Any]:
+    identity = {"document": None, "doc_id": item, "doc_hash": f"{task}{item}", "filter": "none"}
+    return {"task": task, **identity, "target": "", "filtered_resps": [], **scores}
 
 
 HOSTILE = "<script>alert(1)</script>"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 
 import reports
-from tests.reports.factory import HOSTILE, typical
+from tests.reports.factory import HOSTILE, SEEN, typical
 from tests.reports.test_page import HOSTILE_STUDY
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -84,6 +84,16 @@ def test_every_figure_is_drawn_and_nothing_overflows(browser: playwright.Browser
     assert found.page.evaluate(f"{wide} e.getBoundingClientRect().right > innerWidth + 1).length") == 0
     assert found.messages == []
     assert found.requests == [report.as_uri()]
+    found.page.close()
+
+
+def test_what_probes_saw_is_drawn(browser: playwright.Browser, tmp_path: Path) -> None:
+    report = reports.render(replace(typical(20), probes=(*SEEN, "log_z")).write(tmp_path))
+    found = visit(browser, report)
+    drawn = found.page.evaluate(DRAWN)
+    assert {each["key"] for each in drawn} >= {"gradient-norm-by-depth", "log-z-by-step", "expert-load-by-step"}
+    assert all(each["marks"] > 0 and each["height"] > 100 for each in drawn)
+    assert found.messages == []
     found.page.close()
 
 

@@ -125,6 +125,7 @@ def test_every_figure_has_words_numbers_and_the_arms_colours(tmp_path: Path) -> 
         "decode-by-context",
         "prefill-by-context",
         "evals",
+        "eval-differences",
     ]
     for figure in figures:
         assert figure.alt

@@ -58,7 +58,11 @@ def test_sentences_of_a_study(tmp_path: Path) -> None:
     assert post == "the baseline: 2.401 ± 0.026 nats per token over 3 seeds."
     assert pre.startswith("−0.0900 ± 0.0050 nats at equal FLOPs, 2 % faster, the same KV cache; better (3 seeds, p = ")
     assert double.startswith("+0.001 ± 0.019 nats at equal FLOPs, 3 % slower, 2× smaller KV cache; inconclusive")
-    assert double.endswith("would have shown with 80 % probability.")
+    assert "p = 0.84): no difference larger than 0.020 nats; one of 0.035 nats would have shown with 80 %" in double
+    assert double.endswith("probability; 542 more seeds would probably settle it.")
+    noise = words.noise(summary)
+    assert noise.startswith("Seed noise: the loss scatters by 0.0096 nats (standard deviation over seeds), paired")
+    assert noise.endswith("would have shown with 80 % probability is 0.0092 nats to 0.035 nats, by arm.")
 
 
 @pytest.mark.parametrize(
@@ -85,4 +89,4 @@ def test_closing_table(tmp_path: Path) -> None:
     header, post, _, double = reports.table(reports.summarise(typical(4).write(tmp_path)))
     assert header[0] == "arm"
     assert post == ("post", "2.401 ± 0.026", "–", "1.801 ± 0.020", "4,016", "201 MiB", "2,048", "baseline")
-    assert double[-2:] == ("1,024", "inconclusive")
+    assert double[-2:] == ("1,024", "inconclusive (+542 seeds)")

@@ -15,9 +15,12 @@ from zoo.axis import variants
 from zoo.mixers.attention import Attention
 
 RULES = [
-    (r"two parallel branches with norms of their own cannot share \w+'s last norm", {"norm_placement", "topology"}),
+    (
+        r"(post|deepnorm|normed) normalises the stream where two branches .+ would meet it",
+        {"norm_placement", "topology"},
+    ),
     (r"\w+ has no such setting \(.+\)", {"norm", "norm_placement", "mixer", "mixer.position", "ffn"}),
-    (r"input should be a valid boolean", {"mixer", "mixer.bias"}),
+    (r"must be true or false", {"mixer", "mixer.bias"}),
     (r"has 3 factors for \d+ pairs of features", {"mixer.position.scaling"}),
     (r"without a gain there is nothing to add one to", {"norm.unit_offset"}),
     (r"cosine attention .+", {"mixer"}),

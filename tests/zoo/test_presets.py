@@ -18,7 +18,7 @@ NAMES = [name for name in presets.names() if presets.preset(name).buildable]
 every_preset = pytest.mark.parametrize("name", NAMES)
 
 
-@every_preset
+@pytest.mark.parametrize("name", [*NAMES, *presets.sized_names()])
 def test_presets_have_the_published_size(name: str) -> None:
     """Within 1 %, or a note says the ratio and why; active parameters too."""
     preset = presets.preset(name)
@@ -49,6 +49,25 @@ def _at(data: Any, path: str) -> Any:
     for key in path.split("."):
         data = {"kind": data}.get(key) if isinstance(data, str) else expand(data).get(key)
     return data
+
+
+def test_a_family_has_its_own_size_and_others() -> None:
+    assert presets.preset("llama3-8b").spec == presets.preset("llama3").spec
+    assert presets.preset("llama3-8b").published_parameters == presets.preset("llama3").published_parameters
+    large = presets.preset("llama3-70b")
+    assert (large.name, large.published_parameters) == ("llama3-70b", 7.06e10)
+    assert zoo.load("llama3-70b", **{"block.mixer.kv_heads": 4}).block.mixer.kv_heads == 4
+    assert all(size.edits or size.published_parameters is None for size in large.sizes.values())
+    for name in ("llama3-7b", "llama3-", "llama-3-70b", "mistral_7b-70b"):
+        with pytest.raises(zoo.SpecError, match=f"unknown preset '{name}'"):
+            presets.preset(name)
+    with pytest.raises(zoo.SpecError, match=r"did you mean 'llama3-70b'\?"):
+        presets.preset("llama3-7b")
+
+
+@pytest.mark.parametrize("name", presets.sized_names())
+def test_a_size_says_its_published_count(name: str) -> None:
+    assert presets.preset(name).published_parameters is not None
 
 
 def test_a_model_of_which_too_little_is_public_cannot_be_built() -> None:

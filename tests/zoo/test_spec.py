@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import subprocess
 import sys
@@ -121,6 +122,16 @@ def test_output_projections_start_as_asked() -> None:
     for rule, std in (("zero", 0.0), ("plain", 1 / 16), ("scaled", 1 / 16 / math.sqrt(16))):
         weight = zoo.build(spec.edit({"init.output": rule})).blocks[3].mixer.o.weight
         assert weight.std().item() == pytest.approx(std, rel=0.02)
+
+
+def test_initial_values_are_drawn_by_seed_and_name_and_stream_zero_adds_nothing() -> None:
+    spec = zoo.load("small", d_model=64, n_layers=1)
+    for stream, key in ((0, b"3:embedding.weight"), (2, b"3/2:embedding.weight")):
+        generator = torch.Generator().manual_seed(int.from_bytes(hashlib.sha256(key).digest()[:8], "big") >> 1)
+        table = zoo.build(spec.edit({"init.stream": stream}), seed=3).get_parameter("embedding.weight")
+        assert torch.equal(table, torch.randn(table.shape, generator=generator) / 8)
+    with pytest.raises(zoo.SpecError, match=r"init\.stream: "):
+        spec.edit({"init.stream": -1})
 
 
 def test_models_that_share_shapes_share_initial_values() -> None:

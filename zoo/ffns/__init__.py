@@ -26,6 +26,10 @@ class Ffn(Variant):
     def cost(self, d_model: int) -> PartCost:
         """Per token of a forward pass. Called on a resolved spec."""
 
+    def parameters_read(self, d_model: int, tokens: int) -> float:
+        """How many parameters a pass over so many tokens is expected to use. Called on a resolved spec."""
+        return self.cost(d_model).parameters
+
 
 class FfnLayer(nn.Module, ABC):
     """x: (B, T, D) → (B, T, D)."""

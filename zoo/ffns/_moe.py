@@ -124,6 +124,13 @@ class MoE(Ffn):
             total += dense_cost(d_model, self.shared_experts * self.width, self.gated, self.shared_bias)
         return total
 
+    def parameters_read(self, d_model: int, tokens: int) -> float:
+        """All but those of the E (1 − k/E)^tokens experts to which, in expectation, no token is sent, where each token
+        is as likely to be sent to one expert as to another, whatever the others do."""
+        idle = self.experts * (1 - self.top_k / self.experts) ** tokens
+        expert = dense_cost(d_model, self.width, self.gated, self.bias)
+        return self.cost(d_model).parameters - idle * expert.parameters
+
 
 @dataclass(frozen=True)
 class Routing:
@@ -182,7 +189,7 @@ class MoELayer(FfnLayer):
         rows, chosen, weights = (t.flatten(0, -2) for t in (x, routing.chosen, routing.weights))
         out: Tensor = self.experts(rows, chosen, weights, self._capacity(rows.shape[0])).view_as(x)
         load = chosen.flatten().bincount(minlength=self.spec.experts)
-        step.tap("ffn.load", load / chosen.numel())
+        step.tap("ffn.load", lambda: load / chosen.numel())
         if self.training:
             step.losses += self._losses(routing)
             self.router.learn(load)

@@ -64,12 +64,12 @@ def to_hf(model: Decoder, family: str | None = None) -> Any:
     """
     transformers = _transformers()
     chosen, config = _first_that_fits(model.spec, list(_candidates(model, family)))
+    config.dtype = model.embedding.weight.dtype  # what is computed and not loaded is of it too
     with torch.random.fork_rng(devices=[]), torch.device(model.embedding.weight.device):
         hf_model = transformers.AutoModelForCausalLM.from_config(config)
     weights = to_theirs(chosen, model.spec, model.state_dict(), hf_model.state_dict(keep_vars=True))
     hf_model.load_state_dict(weights, assign=True)
     hf_model.tie_weights()
-    hf_model.config.dtype = model.embedding.weight.dtype
     return hf_model.eval()
 
 

@@ -11,8 +11,10 @@ from zoo.errors import UnsupportedError
 BOOKKEEPING = frozenset(
     {
         "_name_or_path",
+        "_num_labels",
         "architectures",
         "auto_map",
+        "custom_pipelines",
         "dtype",
         "id2label",
         "label2id",

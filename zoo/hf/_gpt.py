@@ -14,6 +14,9 @@ from zoo.positions import Position
 QKV = ("q", "k", "v")
 UNREAD = (
     "n_ctx",
+    "n_special",
+    "output_past",
+    "predict_special_tokens",
     *(f"summary_{name}" for name in ("type", "use_proj", "activation", "proj_to_labels", "first_dropout")),
 )
 """Keys of published configs that the language model does not read."""

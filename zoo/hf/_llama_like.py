@@ -43,13 +43,17 @@ class LlamaLike(Family):
             "kind": "attention",
             "heads": config["num_attention_heads"],
             "kv_heads": config["num_key_value_heads"],
-            "head_dim": config.get("head_dim"),
+            "head_dim": self.head_dim(config),
             "position": self.position(config),
             "dropout": float(config["attention_dropout"]),
         }
 
+    def head_dim(self, config: Config) -> int:
+        """Features of a head: where the config does not say, what is left of D / H is in no head."""
+        return int(config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"])
+
     def position(self, config: Config) -> dict[str, Any]:
-        return rope(config, partial=self.partial_rotary)
+        return rope(config, self.head_dim(config), partial=self.partial_rotary)
 
     def ffn(self, config: Config) -> dict[str, Any]:
         """A gated FFN without biases."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from zoo.errors import UnsupportedError
+from zoo.errors import SpecError, UnsupportedError
 from zoo.explain import explain
 from zoo.hf._common import expect
 from zoo.hf._config import Config
@@ -27,18 +27,22 @@ OPTIONAL: dict[str, tuple[str, ...]] = {
 }
 """Settings of each `rope_type` that have the same name on both sides. Null or 0 means the default."""
 
+FRACTION = "rope_parameters.partial_rotary_factor"
+
 WITH_LENGTH = ("llama3", "yarn", "longrope")
 """Those that know a length of their own; `dynamic` goes by the config's."""
 
 
 def rope(
     config: Config,
+    head_dim: int,
     layer_type: str | None = None,
     *,
     partial: bool = False,
     layout: str = "half",
 ) -> dict[str, Any]:
-    """The position of a spec. partial: whether the model heeds `partial_rotary_factor`."""
+    """The position of a spec, of heads of `head_dim` features. partial: whether the model heeds
+    `partial_rotary_factor`."""
     parameters = _parameters(config, layer_type)
     kind = parameters.pop("rope_type", None) or parameters.get("type", "default")
     parameters.pop("type", None)
@@ -54,17 +58,32 @@ def rope(
     if kind == "proportional":
         fraction = 1.0
     if fraction != 1 and not partial:
-        raise UnsupportedError("rope_parameters.partial_rotary_factor", "the model turns whole heads")
+        raise UnsupportedError(FRACTION, "the model turns whole heads")
     config.ignore("max_position_embeddings")
-    return _whole({"kind": "rope", "base": base, "layout": layout, "fraction": float(fraction), "scaling": scaling})
+    position = {"kind": "rope", "base": base, "layout": layout, "fraction": float(fraction), "scaling": scaling}
+    return _whole(position, head_dim)
 
 
-def _whole(position: dict[str, Any]) -> dict[str, Any]:
+def _whole(position: dict[str, Any], head_dim: int) -> dict[str, Any]:
     """With every default spelled out, since as an edit of another position it must leave nothing of that."""
     try:
-        return RoPE.model_validate(position).model_dump(mode="json")
+        rotary = RoPE.model_validate(position)
+        rotary.check(head_dim)
     except ValidationError as error:
-        raise explain(error, RoPE)[0].under("rope_parameters") from None
+        raise _named(explain(error, RoPE)[0]) from None
+    except SpecError as error:
+        raise _named(error) from None
+    features = rotary.counted(head_dim)
+    if features % 2 and position["scaling"] and position["scaling"]["kind"] == "yarn":
+        # transformers' ramp has a step less than there are pairs, and is stretched over them or leaves none.
+        raise UnsupportedError(FRACTION, f"YaRN turns an even number of features, not {features} of {head_dim}")
+    return rotary.model_dump(mode="json")
+
+
+def _named(error: SpecError) -> UnsupportedError:
+    """By the name that transformers gives to what is wrong."""
+    option = error.path.removeprefix("scaling").removeprefix(".")
+    return UnsupportedError(f"rope_parameters.{option}" if option else FRACTION, error.reason)
 
 
 def _parameters(config: Config, layer_type: str | None) -> dict[str, Any]:

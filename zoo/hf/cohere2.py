@@ -12,16 +12,18 @@ from zoo.hf.cohere import Cohere
 from zoo.spec import BASE, BlockSpec, ModelSpec
 
 UNREAD = (
+    "_sliding_window_pattern",
     "order_of_interleaved_layers",
     "position_embedding_type",
     "rotary_pct",
+    "sliding_window_pattern",
     "use_embedding_sharing",
     "use_gated_activation",
     "use_parallel_block",
     "use_parallel_embedding",
     "use_qk_norm",
 )
-"""Keys of published configs that transformers does not read."""
+"""Keys of published configs that transformers does not read, or only for what `layer_types` are by default."""
 
 
 class Cohere2(Cohere):

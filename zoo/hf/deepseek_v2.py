@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from zoo.errors import UnsupportedError
 from zoo.ffns.deepseek_moe import DeepSeekMoE
 from zoo.hf._common import dense
 from zoo.hf._config import Config
@@ -39,6 +40,15 @@ class DeepSeekV2(DeepSeekV3):
             "bias_rate": None,
             "shared_bias": config["mlp_bias"],
         }
+
+    def block_config(self, layer: BlockSpec) -> dict[str, Any]:
+        arguments = super().block_config(layer)
+        turned = arguments["qk_rope_head_dim"]
+        for key in ("qk_nope_head_dim", "kv_lora_rank"):
+            if (arguments[key] + turned) % 2:
+                # They lie beside what is turned, which transformers reads as complex numbers.
+                raise UnsupportedError(f"mixer.{key}", f"{arguments[key]} must be even")
+        return arguments
 
     def ffn_config(self, layer: BlockSpec) -> dict[str, Any]:
         moe = layer.ffn

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 from zoo.errors import UnsupportedError
@@ -12,11 +12,12 @@ from zoo.hf._config import Config
 from zoo.hf._experts import expert_activation, expert_names, gated_experts
 from zoo.hf._llama_like import LlamaLike
 from zoo.hf._rope import rope, rope_config
-from zoo.hf._weights import Pair, both, fused, same
+from zoo.hf._weights import Pair, Tensors, both, fused, same
 from zoo.mixers.mla import MLA
 from zoo.spec import BlockSpec, ModelSpec
 
 DENSE = "dense"
+PARTS = ("gate", "up", "down")
 
 
 class DeepSeekV3(LlamaLike):
@@ -29,7 +30,7 @@ class DeepSeekV3(LlamaLike):
 
     def spec(self, config: Config) -> dict[str, Any]:
         # What training adds, how work is divided, and sizes that follow from others.
-        config.ignore("aux_loss_alpha", "seq_aux", "ep_size", "output_router_logits", "head_dim", "qk_head_dim")
+        config.ignore("aux_loss_alpha", "seq_aux", "ep_size", "output_router_logits", "qk_head_dim")
         config.ignore("num_nextn_predict_layers", "num_mtp_layers")
         config.only("moe_layer_freq", 1)
         spec, layers = super().spec(config), config["num_hidden_layers"]
@@ -42,7 +43,6 @@ class DeepSeekV3(LlamaLike):
     def mixer(self, config: Config) -> dict[str, Any]:
         heads = config["num_attention_heads"]
         config.only("num_key_value_heads", heads)
-        config.only("attention_dropout", 0.0, None)
         return {
             "kind": "mla",
             "heads": heads,
@@ -53,11 +53,16 @@ class DeepSeekV3(LlamaLike):
             "v_dim": config["v_head_dim"],
             "latent_norm": {"kind": "rmsnorm", "eps": 1e-6},
             "bias": config["attention_bias"],
+            "dropout": float(config["attention_dropout"] or 0.0),
             "position": self.position(config),
         }
 
+    def head_dim(self, config: Config) -> int:
+        """Features that are turned. A config has them under this name too."""
+        return int(config.only("head_dim", config["qk_rope_head_dim"], None) or config["qk_rope_head_dim"])
+
     def position(self, config: Config) -> dict[str, Any]:
-        position = rope(config, layout="interleaved" if self.interleaved(config) else "half")
+        position = rope(config, self.head_dim(config), layout="interleaved" if self.interleaved(config) else "half")
         scaling = position["scaling"]
         if scaling and scaling.get("mscale_all_dim"):
             scaling["scale_scores"] = True
@@ -79,14 +84,16 @@ class DeepSeekV3(LlamaLike):
 
     def shared_and_fine(self, config: Config) -> dict[str, Any]:
         """What V2 and V3 have in common. Without balance losses, which transformers does not have."""
-        kind = super().ffn(config)
+        kind, shared = super().ffn(config), config["n_shared_experts"]
+        if shared == 0 and config.get("mlp_bias"):
+            raise UnsupportedError("n_shared_experts", "no expert is shared, but transformers adds a bias of theirs")
         return {
             "kind": "deepseek_moe",
             "activation": expert_activation(kind["kind"], kind.get("approximate", "none")),
             "d_ff": config["moe_intermediate_size"],
             "experts": config["n_routed_experts"],
             "top_k": config["num_experts_per_tok"],
-            "shared_experts": config["n_shared_experts"],
+            "shared_experts": shared,
             "scale": float(config["routed_scaling_factor"]),
             "balance_loss": 0.0,
         }
@@ -112,6 +119,7 @@ class DeepSeekV3(LlamaLike):
             "qk_rope_head_dim": mixer.rope_dim,
             "v_head_dim": mixer.v_dim,
             "attention_bias": mixer.bias,
+            "attention_dropout": mixer.dropout,
             **self.ffn_config(layer),
             **self.position_config(layer),
         }
@@ -159,10 +167,23 @@ class DeepSeekV3(LlamaLike):
         if not isinstance(moe, DeepSeekMoE):
             yield from super().ffn_weights(layer, ours, theirs)
             return
-        yield same(f"{ours}.router.weight", f"{theirs}.gate.weight")
+        shared = [f"{theirs}.shared_experts.{name}_proj" for name in PARTS]
+        if moe.shared_experts == 0:
+            yield _with_empty(f"{ours}.router.weight", f"{theirs}.gate.weight", [f"{name}.weight" for name in shared])
+        else:
+            yield same(f"{ours}.router.weight", f"{theirs}.gate.weight")
+            for part, name in zip(PARTS, shared, strict=True):
+                yield from both(f"{ours}.shared.{part}", name, bias=moe.shared_bias)
         if moe.bias_rate is not None:
             yield same(f"{ours}.router.selection_bias", f"{theirs}.gate.e_score_correction_bias")
         yield from gated_experts(f"{ours}.experts", f"{theirs}.experts", moe.width, moe.experts)
-        for name in ("gate", "up", "down"):
-            theirs_name = f"{theirs}.shared_experts.{name}_proj"
-            yield from both(f"{ours}.shared.{name}", theirs_name, bias=moe.shared_bias)
+
+
+def _with_empty(ours: str, theirs: str, empty: Sequence[str]) -> Pair:
+    """A matrix of ours is one of theirs, which has gate, up and down matrices of no features beside it."""
+
+    def write(x: Tensors) -> Tensors:
+        none = x[0].new_zeros(0, x[0].shape[1])
+        return [x[0], none, none, none.T]
+
+    return Pair((ours,), (theirs, *empty), lambda x: x[:1], write)

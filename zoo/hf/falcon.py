@@ -25,7 +25,9 @@ class Falcon(Family):
     def spec(self, config: Config) -> dict[str, Any]:
         config.only("hidden_dropout", 0.0)
         config.only("attention_dropout", 0.0)
-        config.ignore("apply_residual_connection_post_layernorm", "max_position_embeddings", "rope_parameters")
+        config.ignore("apply_residual_connection_post_layernorm", "ff_factor")  # transformers does not read them
+        config.ignore("max_position_embeddings", "rope_parameters")
+        head_dim = config["hidden_size"] // config["num_attention_heads"]
         return {
             "vocab_size": config["vocab_size"],
             "d_model": config["hidden_size"],
@@ -38,7 +40,7 @@ class Falcon(Family):
                     "kind": "attention",
                     "heads": config["num_attention_heads"],
                     "kv_heads": _kv_heads(config),
-                    "position": _alibi(config) if config["alibi"] else rope(config),
+                    "position": _alibi(config) if config["alibi"] else rope(config, head_dim),
                     "bias": config["bias"],
                 },
                 "ffn": {

@@ -41,7 +41,7 @@ class Gemma2(Gemma):
     def block_config(self, layer: BlockSpec) -> dict[str, Any]:
         mixer = attention(layer)
         # A whole number, as the config wants it: another scale is not found again, and so refused.
-        scalar = round((mixer.scale or 1.0) ** -2)
+        scalar = max(1, round((mixer.scale or 1.0) ** -2))
         return {
             **super().block_config(layer),
             "query_pre_attn_scalar": scalar,

@@ -23,7 +23,7 @@ class Gemma3(Gemma2):
         config.ignore("_sliding_window_pattern", "sliding_window_pattern")
         spec = super().spec(config)
         if "window" in spec["blocks"]:
-            spec["blocks"]["window"]["mixer.position"] = rope(config, SLIDING)
+            spec["blocks"]["window"]["mixer.position"] = rope(config, self.head_dim(config), SLIDING)
         return spec
 
     def mixer(self, config: Config) -> dict[str, Any]:
@@ -31,7 +31,7 @@ class Gemma3(Gemma2):
         return {**super().mixer(config), "qk_norm": self.norm(config), "softcap": None}
 
     def position(self, config: Config) -> dict[str, Any]:
-        return rope(config, FULL)
+        return rope(config, self.head_dim(config), FULL)
 
     def config(self, spec: ModelSpec) -> dict[str, Any]:
         positions = dict(zip(layer_types(spec), (attention(layer).position for layer in spec.layers), strict=True))

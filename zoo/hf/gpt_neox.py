@@ -23,6 +23,7 @@ class GPTNeoX(Family):
     def spec(self, config: Config) -> dict[str, Any]:
         config.ignore("attention_probs_dropout_prob", "hidden_dropout_prob", "classifier_dropout", "is_decoder")
         dropout = config["hidden_dropout"]
+        head_dim = config["hidden_size"] // config["num_attention_heads"]
         return {
             "vocab_size": config["vocab_size"],
             "d_model": config["hidden_size"],
@@ -36,7 +37,7 @@ class GPTNeoX(Family):
                 "mixer": {
                     "kind": "attention",
                     "heads": config["num_attention_heads"],
-                    "position": rope(config, partial=True),
+                    "position": rope(config, head_dim, partial=True),
                     "bias": config["attention_bias"],
                     "dropout": config["attention_dropout"],
                 },

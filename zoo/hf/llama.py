@@ -17,7 +17,8 @@ class Llama(LlamaLike):
     preference: ClassVar[int] = 0
 
     def spec(self, config: Config) -> dict[str, Any]:
-        config.ignore("is_llama_config", "transformers.js_config")  # transformers does not read them
+        # transformers does not read them.
+        config.ignore("is_llama_config", "max_sequence_length", "transformers.js_config")
         return super().spec(config)
 
     def mixer(self, config: Config) -> dict[str, Any]:

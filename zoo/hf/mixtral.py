@@ -47,8 +47,9 @@ class Mixtral(Mistral):
 
 def routing(config: Config) -> dict[str, Any]:
     """How tokens are sent to experts, and the balance loss, which the model has if it gives the router's logits."""
-    top_k = config["num_experts_per_tok"]
-    weight = config["router_aux_loss_coef"] if config["output_router_logits"] else 0.0
+    top_k, weight = config["num_experts_per_tok"], config["router_aux_loss_coef"]
+    if not config["output_router_logits"]:
+        weight = 0.0
     return {
         "experts": config["num_local_experts"],
         "top_k": top_k,

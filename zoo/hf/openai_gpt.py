@@ -25,7 +25,7 @@ class OpenAIGPT(Family):
     model_types: ClassVar[tuple[str, ...]] = ("openai-gpt",)
 
     def spec(self, config: Config) -> dict[str, Any]:
-        config.ignore(*UNREAD, "n_special", "predict_special_tokens")
+        config.ignore(*UNREAD)
         return {
             "vocab_size": config["vocab_size"],
             "d_model": config["n_embd"],

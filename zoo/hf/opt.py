@@ -26,7 +26,7 @@ class OPT(Family):
 
     def spec(self, config: Config) -> dict[str, Any]:
         config.only("layerdrop", 0.0)
-        config.ignore("activation_dropout", "init_std")
+        config.ignore("activation_dropout", "init_std", "learned_embeddings", "scale_embeddings")
         affine = config["layer_norm_elementwise_affine"]
         width, d_model = config["word_embed_proj_dim"], config["hidden_size"]
         before, removed = config["do_layer_norm_before"], config["_remove_final_layer_norm"]

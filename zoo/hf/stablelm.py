@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
+from zoo.errors import UnsupportedError
 from zoo.hf._common import attention, norm_eps
 from zoo.hf._config import Config
 from zoo.hf._gpt import QKV, partial_rope_config
 from zoo.hf._llama_like import LlamaLike
+from zoo.hf._rope import FRACTION
 from zoo.hf._weights import Pair, layernorm, same
 from zoo.spec import BlockSpec, ModelSpec
 
@@ -33,6 +35,15 @@ class StableLM(LlamaLike):
         if config["qk_layernorm"]:
             mixer |= {"qk_norm": {**self.norm(config), "bias": False}, "qk_norm_over": "heads"}
         return mixer
+
+    def position(self, config: Config) -> dict[str, Any]:
+        position, head_dim = super().position(config), self.head_dim(config)
+        scaling = position["scaling"] or {}
+        # transformers cuts so many features off a head, and multiplies them with a table of the pairs that turn.
+        cut, table = int(head_dim * scaling.get("proportion", position["fraction"])), head_dim * position["fraction"]
+        if cut % 2 or cut != int(table):
+            raise UnsupportedError(FRACTION, f"{cut} of a head's {head_dim} features cannot be turned")
+        return position
 
     def config(self, spec: ModelSpec) -> dict[str, Any]:
         return {key: value for key, value in super().config(spec).items() if key != "head_dim"}

@@ -12,6 +12,17 @@ from zoo.hf._weights import Pair, both, layernorm
 from zoo.hf.mistral import Mistral
 from zoo.spec import BlockSpec, ModelSpec
 
+UNREAD = (
+    "activation_function",
+    "attention_softmax_in_fp32",
+    "layer_norm_epsilon",
+    "mlp_type",
+    "norm_type",
+    "scale_attention_softmax_in_fp32",
+    "scale_attn_weights",
+)
+"""Keys of published configs that transformers does not read."""
+
 
 class Starcoder2(Mistral):
     """Mistral with LayerNorm, an ungated FFN, and biases. Lozhkov et al. 2024, arXiv:2402.19173."""
@@ -19,7 +30,7 @@ class Starcoder2(Mistral):
     model_types: ClassVar[tuple[str, ...]] = ("starcoder2",)
 
     def spec(self, config: Config) -> dict[str, Any]:
-        config.ignore("activation_function", "mlp_type", "norm_type")  # transformers does not read them
+        config.ignore(*UNREAD)
         return {**super().spec(config), "embedding_dropout": float(config["embedding_dropout"])}
 
     def block(self, config: Config) -> dict[str, Any]:

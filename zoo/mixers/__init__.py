@@ -29,6 +29,14 @@ class Mixer(Variant):
     def cost(self, d_model: int, context: int) -> PartCost:
         """Per token of a forward pass over `context` tokens. Called on a resolved spec."""
 
+    def decode_flops(self, d_model: int, context: int) -> float:
+        """Of the pass that reads only the `context`-th token of a sequence, with those before it in the cache.
+
+        By default what that token adds to a pass over the whole sequence. Called on a resolved spec.
+        """
+        before = (context - 1) * self.cost(d_model, context - 1).flops if context > 1 else 0.0
+        return context * self.cost(d_model, context).flops - before
+
     @abstractmethod
     def cache_elements(self, capacity: int) -> int:
         """Numbers kept per sequence, for up to `capacity` tokens. Called on a resolved spec."""

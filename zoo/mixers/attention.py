@@ -202,7 +202,8 @@ class AttentionLayer(MixerLayer):
     def _scoring(self, step: Step, k_places: Tensor) -> Scoring:
         scale = self.spec.scale or self.head_dim**-0.5
         dropout = self.spec.dropout if self.training else 0.0
-        return Scoring(scale, self.spec.softcap, self.position.bias(step, k_places), self.sinks, dropout)
+        bias = self.position.bias(step, k_places)
+        return Scoring(scale, self.spec.softcap, bias, self.sinks, dropout, step.tap)
 
     def _split(self, x: Tensor) -> Tensor:
         """(B, T, heads·d) → (B, heads, T, d)."""

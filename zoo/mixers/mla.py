@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import torch
-from pydantic import PositiveFloat, PositiveInt
+from pydantic import Field, PositiveFloat, PositiveInt
 from torch import Tensor
 
 from zoo.attend import Scoring, Visible, attend
@@ -54,6 +54,8 @@ class MLA(Mixer):
     window: PositiveInt | None = None
     bias: bool = False
     """On the projections that read the stream down to a latent, and on the output."""
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Of attention weights, while training."""
     scale: PositiveFloat | None = None
     """Factor on q kᵀ; null for 1/√(nope_dim + rope_dim), times YaRN's mscale² where it has `scale_scores`."""
 
@@ -84,12 +86,35 @@ class MLA(Mixer):
         )
         biases = (self.q_rank or 0) + self.kv_rank + self.rope_dim + d_model if self.bias else 0
         norms = sum(self.latent_norm.parameters(rank) for rank in (self.q_rank, self.kv_rank) if rank)
-        per_key = 2.0 * (q + v)
+        per_key = self._flops_per_key()
         return PartCost(
             matrix + biases + norms,
             2.0 * matrix + per_key * mean_keys(context, self.window),
             2.0 * matrix + per_key * context,
         )
+
+    def decode_flops(self, d_model: int, context: int) -> float:
+        """With W_k and W_v moved to the one query and its output, or applied to all of the cache where that is less."""
+        keys = min(context, self.window or context)
+        per_head = self.kv_rank * (self.nope_dim + self.value_features)
+        projected = self.cost(d_model, 1).flops - self._flops_per_key()
+        absorbed = projected + 2.0 * self.heads * keys * (2 * self.kv_rank + self.rope_dim)
+        expanded = projected + 2.0 * self.heads * (keys - 1) * per_head + keys * self._flops_per_key()
+        return absorbed if self.absorbs(1, keys) else expanded
+
+    def absorbs(self, queries: int, keys: int) -> bool:
+        """Whether the absorbed form takes fewer products. In a pass without cached tokens it is never used: the count
+        of a training step would depend on the length."""
+        if queries == keys:
+            return False
+        widths = self.nope_dim + self.value_features
+        expanded = keys * self.kv_rank * widths + queries * keys * (widths + self.rope_dim)
+        absorbed = queries * self.kv_rank * widths + queries * keys * (2 * self.kv_rank + self.rope_dim)
+        return absorbed < expanded
+
+    def _flops_per_key(self) -> float:
+        """One score and one weighted value for each head, expanded."""
+        return 2.0 * self.heads * (self.nope_dim + self.rope_dim + self.value_features)
 
     def cache_elements(self, capacity: int) -> int:
         return (self.kv_rank + self.rope_dim) * min(capacity, self.window or capacity)
@@ -123,7 +148,8 @@ class MLALayer(MixerLayer):
         if isinstance(cache, TokenCache):
             (latent, k_rope), places = cache.extend((latent, k_rope), step.index)
         visible = Visible(step.index, places, self.spec.window, step.left_pad)
-        scoring = Scoring(self._scale, bias=self.position.bias(step, places))
+        dropout = self.spec.dropout if self.training else 0.0
+        scoring = Scoring(self._scale, bias=self.position.bias(step, places), dropout=dropout, tap=step.tap)
         mix = self._absorbed if self._absorbs(x.shape[1], places.shape[0]) else self._expanded
         heads = mix(q_nope, q_rope, latent, k_rope, visible, scoring)
         out: Tensor = self.o(heads.transpose(1, 2).flatten(2))
@@ -147,15 +173,7 @@ class MLALayer(MixerLayer):
         return self.kv_norm(latent), self.position.rotate_keys(rope, step)
 
     def _absorbs(self, queries: int, keys: int) -> bool:
-        """Whether the absorbed form takes fewer products. In a pass without cached tokens it is never used: the count
-        of a training step would depend on the length."""
-        if queries == keys:
-            return False
-        spec = self.spec
-        widths = spec.nope_dim + spec.value_features
-        expanded = keys * spec.kv_rank * widths + queries * keys * (widths + spec.rope_dim)
-        absorbed = queries * spec.kv_rank * widths + queries * keys * (2 * spec.kv_rank + spec.rope_dim)
-        return absorbed < expanded
+        return self.spec.absorbs(queries, keys)
 
     def _expanded(
         self, q_nope: Tensor, q_rope: Tensor, latent: Tensor, k_rope: Tensor, visible: Visible, scoring: Scoring

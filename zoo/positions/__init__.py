@@ -22,6 +22,11 @@ class Position(Variant):
     """Whether the scheme is added to the embedded tokens, once for the model, if any layer asks for it."""
 
     @property
+    def longest(self) -> int | None:
+        """The most tokens that a text may have; None for any number."""
+        return None
+
+    @property
     def score_factor(self) -> float:
         """Factor on the mixer's own score scale, 1/√d; a scale that the spec gives stands as it is."""
         return 1.0

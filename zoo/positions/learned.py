@@ -26,6 +26,10 @@ class Learned(Position):
     length: PositiveInt = 1024
     offset: NonNegativeInt = 0
 
+    @property
+    def longest(self) -> int | None:
+        return self.length
+
     def build(self, head_dim: int, heads: int) -> PositionLayer:
         return PositionLayer()
 

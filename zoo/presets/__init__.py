@@ -1,6 +1,7 @@
 """Published models as data: one YAML file each, with its citation.
 
-A file's keys are those of `Preset`; values come from the source unless a comment or `assumed` says otherwise.
+A file has one size in full and may have others as edits of it. Its keys are those of `Preset`; values come
+from the source unless a comment or `assumed` says otherwise.
 """
 
 from __future__ import annotations
@@ -16,6 +17,15 @@ from zoo.edits import merge
 from zoo.errors import SpecError, did_you_mean
 from zoo.shrink import shrink
 from zoo.spec import ModelSpec, parse
+
+
+class Size(Spec):
+    """Another size of a published model: edits of its spec by path, none for the file's own size."""
+
+    edits: Annotated[dict[str, Any], Field(default_factory=dict)]
+    published_parameters: PositiveFloat | None = None
+    published_active_parameters: PositiveFloat | None = None
+    note: str | None = None
 
 
 class Preset(Spec):
@@ -36,6 +46,8 @@ class Preset(Spec):
     """Why the count differs from the published one, or why the model cannot be built."""
     buildable: bool = True
     """Whether enough is public to build it."""
+    sizes: dict[str, Size] = Field(default={})
+    """The family's sizes, the file's own among them: size 70b of llama3 is the preset llama3-70b."""
 
     @property
     def model(self) -> dict[str, Any]:
@@ -49,20 +61,42 @@ class Preset(Spec):
         """The spec at full size. Raises SpecError where too little is public."""
         return parse(self.model)
 
+    def sized(self, name: str) -> Preset:
+        """The preset at one of its `sizes`."""
+        size = self.sizes[name]
+        if not size.edits:
+            return self.model_copy(update={"name": f"{self.name}-{name}"})
+        own = size.model_dump(exclude={"edits"})
+        return self.model_copy(update={"name": f"{self.name}-{name}", "parts": merge(self.parts, size.edits), **own})
+
 
 def names() -> list[str]:
-    """Every preset, in alphabetical order."""
+    """Every preset's file, in alphabetical order."""
     files = resources.files(__name__).iterdir()
     return sorted(f.name.removesuffix(".yaml") for f in files if f.name.endswith(".yaml"))
 
 
+def sized_names() -> list[str]:
+    """Every size of every preset that has several: llama3-70b."""
+    return [f"{name}-{size}" for name in names() for size in _read(name).sizes]
+
+
 def preset(name: str) -> Preset:
-    """A preset by name. Raises SpecError with the nearest name."""
-    if name not in names():
-        raise SpecError(
-            "preset",
-            f"unknown preset '{name}'" + (did_you_mean(name, names()) or f": one of {', '.join(names())}"),
-        )
+    """A preset by name (`llama3`), or one of its sizes (`llama3-70b`). Raises SpecError with the nearest name."""
+    family, _, size = name.partition("-")
+    if family in names():
+        found = _read(family)
+        if size in found.sizes:
+            return found.sized(size)
+        if name == family:
+            return found
+    known = [*names(), *sized_names()]
+    raise SpecError(
+        "preset", f"unknown preset '{name}'" + (did_you_mean(name, known) or f": one of {', '.join(known)}")
+    )
+
+
+def _read(name: str) -> Preset:
     text = resources.files(__name__).joinpath(f"{name}.yaml").read_text(encoding="utf-8")
     return Preset(name=name, **YAML(typ="safe", pure=True).load(text))
 

@@ -65,7 +65,7 @@ REFUSED = {
     "layer_types": SmolLM3Config(**TINY, layer_types=["full_attention", "sliding_attention"]),
     "use_bidirectional_attention": Gemma2Config(**TINY, head_dim=4, use_bidirectional_attention=True),
     "router_jitter_noise": MixtralConfig(**TINY, router_jitter_noise=0.1),
-    "attention_dropout": DeepseekV3Config(**DEEPSEEK, attention_dropout=0.1),
+    "head_dim": DeepseekV3Config(**DEEPSEEK, head_dim=4),
     "scoring_func": DeepseekV3Config(**DEEPSEEK, scoring_func="softmax"),
     "moe_layer_freq": DeepseekV3Config(**DEEPSEEK, moe_layer_freq=2),
     "topk_method": DeepseekV2Config(**DEEPSEEK, topk_method="noaux_tc"),
@@ -93,12 +93,12 @@ def test_null_and_false_keys_of_other_code_say_nothing() -> None:
 
 
 PUBLISHED = [
-    LlamaConfig(**TINY, is_llama_config=True, rope_interleaved=False, pretraining_tp=4),
+    LlamaConfig(**TINY, is_llama_config=True, rope_interleaved=False, pretraining_tp=4, max_sequence_length=2048),
     Qwen2Config(**TINY, use_mrope=False, max_window_layers=1),
     GemmaConfig(**TINY, head_dim=4, hidden_act="gelu", hidden_activation="gelu_pytorch_tanh"),
     Gemma2Config(**TINY, head_dim=4, hidden_act="gelu_pytorch_tanh", sliding_window_size=4096),
     Phi3Config(**TINY, partial_rotary_factor=0.5, full_attn_mod=1, interpolate_factor=1, lm_head_bias=False),
-    Starcoder2Config(**TINY, activation_function="gelu", mlp_type="default", norm_type="layer_norm"),
+    Starcoder2Config(**TINY, activation_function="gelu", attention_softmax_in_fp32=True, scale_attn_weights=True),
     GptOssConfig(**TINY, head_dim=4, experts_per_token=4, initial_context_length=4096, swiglu_limit=7.0),
     DeepseekV3Config(**DEEPSEEK, aux_loss_alpha=1e-3, seq_aux=True, ep_size=1, scoring_func="sigmoid"),
     DeepseekV2Config(

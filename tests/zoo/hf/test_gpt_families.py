@@ -50,7 +50,14 @@ def test_an_option_that_cannot_be_converted_is_named(option: str) -> None:
 
 
 PUBLISHED = {
-    "gpt2": {"n_ctx": 1024, "task_specific_params": {"text-generation": {"do_sample": True, "max_length": 50}}},
+    "gpt2": {
+        "n_ctx": 1024,
+        "n_special": 0,
+        "predict_special_tokens": True,
+        "output_past": True,
+        "_num_labels": 1,
+        "task_specific_params": {"text-generation": {"do_sample": True, "max_length": 50}},
+    },
     "openai-gpt": {"n_ctx": 512, "n_special": 0, "predict_special_tokens": True},
     "gptj": {
         "rotary": True,
@@ -59,7 +66,7 @@ PUBLISHED = {
         "tokenizer_class": "GPT2Tokenizer",
     },
     "gpt_neox": {"attention_probs_dropout_prob": 0, "hidden_dropout_prob": 0, "hidden_act": "gelu_fast"},
-    "opt": {"activation_dropout": 0.0, "prefix": "</s>"},
+    "opt": {"activation_dropout": 0.0, "prefix": "</s>", "learned_embeddings": True, "scale_embeddings": False},
     "bloom": {
         "masked_softmax_fusion": True,
         "n_inner": None,
@@ -67,9 +74,14 @@ PUBLISHED = {
         "seq_length": 2048,
         "unk_token_id": 0,
     },
-    "falcon": {"apply_residual_connection_post_layernorm": False, "n_embed": 142},
+    "falcon": {"apply_residual_connection_post_layernorm": False, "n_embed": 142, "ff_factor": 4},
     "cohere": {"model_max_length": 131_072},
-    "cohere2": {"cache_implementation": "hybrid", "position_embedding_type": "rope_gptj", "use_parallel_block": True},
+    "cohere2": {
+        "cache_implementation": "hybrid",
+        "position_embedding_type": "rope_gptj",
+        "use_parallel_block": True,
+        "_sliding_window_pattern": 4,
+    },
 }
 """Keys of published configs that transformers does not read."""
 

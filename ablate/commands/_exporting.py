@@ -1,0 +1,69 @@
+"""`ablate export`: a stored model as a transformers checkpoint."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer
+
+import zoo
+from ablate.cli import DONE, InputError
+from ablate.commands import print_json
+from ablate.commands._runs import find_run
+from ablate.data.tokenizers._encoder import EOS
+from ablate.store import Store
+from zoo.errors import UnsupportedError
+
+
+def export_run(options: argparse.Namespace) -> int:
+    store, digest = find_run(options.run, Path(options.store))
+    directory: Path = options.directory
+    if directory.exists() and any(directory.iterdir()):
+        raise InputError(f"{directory} is not empty")
+    try:
+        theirs = zoo.to_hf(zoo.open(store.model_dir(digest)), options.family)
+    except (UnsupportedError, ImportError) as error:
+        raise InputError(f"{digest}: {error}") from error
+    _hide_progress_bars()
+    tokenizer = _tokenizer(store, digest)
+    theirs.config.bos_token_id = theirs.config.eos_token_id = tokenizer.eos_token_id
+    theirs.save_pretrained(directory)
+    tokenizer.save_pretrained(directory)
+    family = theirs.config.model_type
+    if options.json:
+        print_json({"digest": digest, "directory": str(directory), "model_type": family})
+    else:
+        print(f"{directory}: a {family} model of transformers")
+    return DONE
+
+
+def _hide_progress_bars() -> None:
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+
+
+def _tokenizer(store: Store, digest: str) -> Any:
+    """The run's tokenizer. A document begins and ends with the same token, as in training."""
+    from transformers import PreTrainedTokenizerFast
+
+    path = store.model_dir(digest) / "tokenizer.json"
+    tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(path))
+    eos = tokenizer.convert_ids_to_tokens(_eos(store, digest, path))
+    tokenizer.add_special_tokens({"bos_token": eos, "eos_token": eos, "pad_token": eos})
+    return tokenizer
+
+
+def _eos(store: Store, digest: str, tokenizer: Path) -> int:
+    """Of the run's corpus; where that is gone, the one that our own tokenizers use."""
+    identity = store.read_run(digest) or {}
+    meta = store.data_dir() / str(identity.get("data", {}).get("digest")) / "meta.json"
+    if meta.is_file():
+        return int(json.loads(meta.read_text(encoding="utf-8"))["eos"])
+    found = Tokenizer.from_file(str(tokenizer)).token_to_id(EOS)
+    if found is None:
+        raise InputError(f"{digest}: which token ends a document is in its corpus, and that is gone from the store")
+    return int(found)

@@ -1,0 +1,125 @@
+"""`ablate plan --at`: what the arms would take at a published model's full size, as a table."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from ablate.cli import InputError
+from ablate.commands import print_json, print_table
+from ablate.numerics import enforce, pick_device
+from ablate.scaleup import ScaledArm, Setting, scale_up, scaleup_json
+from ablate.study import Study, StudyError, load_study
+from evals.devices import THIS, Device, DeviceError, device, names
+from evals.machine import this_device
+from evals.roofline import Prediction
+from zoo.errors import SpecError
+from zoo.presets import Preset, preset
+
+HEADER = (
+    "arm", "parameters", "weights", "cache", "prefill", "per token", "tokens/s", "bound by",
+    "largest batch", "largest context", "note",
+)  # fmt: skip
+DEFAULT_CONTEXT, DEFAULT_DTYPE = 8192, "bfloat16"
+
+
+def show(options: argparse.Namespace) -> int:
+    """Print the prediction. Raises InputError."""
+    try:
+        study = load_study(options.study, options.scale, options.set)
+        model = preset(options.at)
+        setting = _setting(options)
+        arms = scale_up(study, model, setting)
+    except StudyError as error:
+        raise InputError(str(error)) from error
+    except SpecError as error:
+        raise InputError(f"--at {options.at}: {error.reason}") from error
+    except DeviceError as error:
+        raise InputError(f"--device: {error}") from error
+    if options.json:
+        print_json(scaleup_json(study, model, setting, arms))
+        return 0
+    print(study.question)
+    print_table([HEADER, *map(_row, arms)])
+    print("\n".join(_explained(study, model, setting)))
+    return 0
+
+
+def _setting(options: argparse.Namespace) -> Setting:
+    dtype = options.dtype or DEFAULT_DTYPE
+    return Setting(_device(options.device, dtype), options.context or DEFAULT_CONTEXT, options.batch or 1, dtype)
+
+
+def _device(name: str | None, dtype: str) -> Device:
+    if name is None:
+        raise InputError(f"--at needs --device: one of {', '.join((*names(), THIS))}")
+    if name != THIS:
+        return device(name)
+    kind = pick_device()
+    enforce(kind, dtype)
+    return this_device(dtype, kind)
+
+
+def _row(arm: ScaledArm) -> Sequence[str]:
+    found = arm.prediction
+    if found is None:
+        return (arm.name, *["–"] * (len(HEADER) - 2), arm.reason or "")
+    active = "" if found.parameters_active == found.parameters else f" ({_count(found.parameters_active)} active)"
+    context = "any" if found.largest_context is None else f"{found.largest_context:,}"
+    return (
+        arm.name,
+        _count(found.parameters) + active,
+        _gigabytes(found.weight_bytes),
+        _gigabytes(found.cache_bytes),
+        _seconds(found.prefill.seconds),
+        _seconds(found.decode.seconds),
+        f"{found.tokens_per_second:,.3g}" if found.tokens_per_second < 100 else f"{found.tokens_per_second:,.0f}",
+        f"{found.prefill.bound}, {found.decode.bound}",
+        f"{found.largest_batch:,}",
+        context,
+        "; ".join(_notes(arm, found)),
+    )
+
+
+def _notes(arm: ScaledArm, found: Prediction) -> list[str]:
+    notes = [f"the same as {arm.same_as}"] if arm.same_as else []
+    if found.devices > 1:
+        notes.append(f"does not fit: {found.devices} devices or more")
+    return notes
+
+
+def _explained(study: Study, model: Preset, setting: Setting) -> list[str]:
+    at = setting.device
+    overhead = f"{at.overhead_seconds_per_layer * 1e6:,.0f} µs per layer" if at.overhead_seconds_per_layer else "none"
+    return [
+        f"Prediction: a roofline of {model.name} ({model.source}) on {at.title}, {setting.dtype}, batch "
+        f"{setting.batch}, context {setting.context:,}. None of these was run.",
+        f"  compute {_percent(at.compute_share)} of {at.flops_per_second[setting.dtype] / 1e12:,.4g} TFLOP/s · memory "
+        f"{_percent(at.bandwidth_share)} of {at.bandwidth_bytes_per_second / 1e12:,.4g} TB/s · overhead {overhead} · "
+        f"{_percent(at.memory_share)} of {_gigabytes(at.memory_bytes)} to fill",
+        f"  device: {at.source}",
+        f"  shares: {at.shares_source}",
+        "  per token: one more token for each row, with the whole context in the cache. Bound by: prefill, decode.",
+        "  Where it does not fit, times are those of one such device with memory enough.",
+        f"  The first row is {model.name} as published, the others {study.name}'s arms as edits of it, as they are "
+        "written: its base is left behind, and nothing is matched.",
+    ]
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+def _count(parameters: int) -> str:
+    return f"{parameters / 1e9:.4g}B" if parameters >= 1e9 else f"{parameters / 1e6:.4g}M"
+
+
+def _gigabytes(size: float) -> str:
+    return f"{size / 1e9:,.3g} GB" if size < 1e11 else f"{size / 1e9:,.0f} GB"
+
+
+def _seconds(seconds: float) -> str:
+    for factor, unit in ((1.0, "s"), (1e3, "ms")):
+        if seconds * factor >= 1:
+            return f"{seconds * factor:,.3g} {unit}"
+    return f"{seconds * 1e6:,.3g} µs"

@@ -1,0 +1,28 @@
+"""Write the model of a trained run as a transformers checkpoint, with its tokenizer.
+
+RUN is a digest (or the beginning of one) in the store, or the folder of a run. DIR can then be opened with
+AutoModelForCausalLM.from_pretrained and AutoTokenizer.from_pretrained, or by lm-eval as --model hf. An architecture
+that transformers does not have is an error that says what stands in the way. Needs transformers:
+pip install 'ablate[hf]'.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from ablate.commands import add_json, add_store
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", metavar="RUN")
+    parser.add_argument("directory", metavar="DIR", type=Path)
+    parser.add_argument("--family", metavar="TYPE", help="a model_type of transformers (default: the first that fits)")
+    add_store(parser)
+    add_json(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    from ablate.commands._exporting import export_run
+
+    return export_run(options)

@@ -1,0 +1,72 @@
+"""Files that appear whole or not at all: written beside their place, flushed to the disk and renamed."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+
+class StoreError(Exception):
+    """The store holds, or was given, something that it must not."""
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield a temporary path for a file or a folder; on success it takes the place of `path`.
+
+    A file replaces another atomically. A folder takes the place of one that is removed just
+    before, so a folder counts only once a document written after it says so.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.parent / f".{path.name}.{secrets.token_hex(4)}.tmp"
+    try:
+        yield temporary
+        _sync_tree(temporary)
+        if temporary.is_dir() and path.exists():
+            shutil.rmtree(path)
+        temporary.replace(path)
+        _sync(path.parent)
+    except BaseException:
+        remove(temporary)
+        raise
+
+
+def parsed(content: bytes) -> Any:
+    """The JSON value, or None for what is not strict JSON (a half-written file, zeroed blocks)."""
+    try:
+        return json.loads(content, parse_constant=_refuse)
+    except ValueError:
+        return None
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not strict JSON")
+
+
+def remove(path: Path) -> None:
+    """Delete a file or a folder, if it is there."""
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _sync_tree(path: Path) -> None:
+    if path.is_dir():
+        for child in path.iterdir():
+            _sync_tree(child)
+    _sync(path)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

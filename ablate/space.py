@@ -1,0 +1,154 @@
+"""What may vary in a study, and between which values: `tune.space`, by dotted path.
+
+train.lr: [1e-3, 2e-3, 4e-3]              these values
+train.lr: {log: [1e-4, 1e-1]}             any between, evenly on a logarithmic scale
+train.warmup: {range: [0, 0.2]}           any between; whole numbers when both ends are
+block.mixer.kv_heads: {range: [2, 8], step: 2}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal, Self
+
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+from pydantic import BeforeValidator, Discriminator, Field, PositiveFloat, PositiveInt, Tag, model_validator
+
+from zoo.axis import Spec
+
+Scalar = str | int | float | bool | None
+Number = int | float
+KEYS = ("choice", "log", "range")
+TRIALS_PER_AXIS = 8
+FIRST_SEED = 1000
+
+
+class Choice(Spec):
+    """One of these values."""
+
+    choice: Annotated[tuple[Scalar, ...], Field(min_length=1, strict=False)]
+
+    @property
+    def distribution(self) -> BaseDistribution:
+        return CategoricalDistribution(self.choice)
+
+    @property
+    def ends(self) -> tuple[Scalar, ...]:
+        """Values that must be legal for the whole axis to be."""
+        return self.choice
+
+
+class Log(Spec):
+    """Any number between two positive ones; its logarithm is uniform."""
+
+    log: Annotated[tuple[PositiveFloat, PositiveFloat], Field(strict=False)]
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        _not_empty(*self.log)
+        return self
+
+    @property
+    def distribution(self) -> BaseDistribution:
+        return FloatDistribution(*self.log, log=True)
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        return self.log
+
+
+class Range(Spec):
+    """Any number between two; whole numbers when both ends are and no fractional `step` is given."""
+
+    range: Annotated[tuple[Number, Number], Field(strict=False)]
+    step: PositiveInt | PositiveFloat | None = None
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        _not_empty(*self.range)
+        return self
+
+    @property
+    def distribution(self) -> BaseDistribution:
+        low, high = self.range
+        if all(isinstance(number, int) for number in (low, high, self.step or 1)):
+            return IntDistribution(int(low), int(high), step=int(self.step or 1))
+        return FloatDistribution(low, high, step=self.step)
+
+    @property
+    def ends(self) -> tuple[Number, Number]:
+        return self.range
+
+
+def _not_empty(low: float, high: float) -> None:
+    if low >= high:
+        raise ValueError(f"the range is empty: {low:g} is not below {high:g}")
+
+
+def _tag(value: Any) -> str | None:
+    if isinstance(value, Mapping):
+        return next((key for key in KEYS if key in value), None)
+    return type(value).__name__.lower()
+
+
+Axis = Annotated[
+    Annotated[Choice, Tag("choice")] | Annotated[Log, Tag("log")] | Annotated[Range, Tag("range")],
+    Discriminator(
+        _tag,
+        custom_error_type="axis",
+        custom_error_message="expected a list of values, or a map with one of the keys choice, log and range",
+    ),
+    BeforeValidator(lambda value: {"choice": value} if isinstance(value, list | tuple) else value),
+]
+
+
+def _by_path(value: Any) -> Any:
+    return dict(axes(value)) if isinstance(value, Mapping) else value
+
+
+def axes(nested: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The axes in nested maps, by dotted path."""
+    for key, value in nested.items():
+        path = f"{prefix}{key}"
+        if isinstance(value, Mapping) and value and not any(word in value for word in KEYS):
+            yield from axes(value, f"{path}.")
+        else:
+            yield path, value
+
+
+Space = Annotated[dict[str, Axis], BeforeValidator(_by_path), Field(min_length=1)]
+
+
+class TuneSpec(Spec):
+    """What is tuned for each arm before it is compared, such as the learning rate.
+
+    Every arm is trained at each setting with `seeds` seeds of its own, and goes on to the comparison with the setting
+    of lowest validation loss. A best value at the edge of a list is followed outwards.
+    """
+
+    space: Space
+    fraction: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Share of the study's budget that one tuning run may spend."""
+    seeds: PositiveInt = 1
+    """Tuning seeds start at 1000: an arm is not compared on the seeds that chose its settings."""
+    extend: Annotated[int, Field(ge=0)] = 3
+    """How many values may be added beyond each end of a list of numbers."""
+    trials: PositiveInt | None = None
+    """How many settings are tried where the space has ranges (default: 8 per axis)."""
+    sampler: Literal["tpe", "random"] = "tpe"
+    at_once: PositiveInt = 4
+    """How many settings of an arm the sampler proposes before it hears how the last ones did."""
+
+    @property
+    def is_grid(self) -> bool:
+        """Whether every axis is a list, so that all combinations are tried."""
+        return all(isinstance(axis, Choice) for axis in self.space.values())
+
+    @property
+    def count(self) -> int:
+        """How many settings the sampler tries."""
+        return self.trials or TRIALS_PER_AXIS * len(self.space)
+
+    @property
+    def seed_numbers(self) -> tuple[int, ...]:
+        return tuple(range(FIRST_SEED, FIRST_SEED + self.seeds))

@@ -1,0 +1,54 @@
+"""Weight decay by parameter role."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from pydantic import GetJsonSchemaHandler, NonNegativeFloat, model_validator
+from pydantic_core import CoreSchema
+
+from zoo.axis import Spec
+from zoo.init import Role
+
+MATRICES = ("embedding", "input", "output", "head")
+
+
+class WeightDecay(Spec):
+    """λ per role; a number stands for the four kinds of matrices, with 0 for gains and biases.
+
+    A map names all four, so that none of them takes a value that nobody wrote. A tied table is an embedding.
+    """
+
+    embedding: NonNegativeFloat
+    input: NonNegativeFloat
+    output: NonNegativeFloat
+    head: NonNegativeFloat
+    gain: NonNegativeFloat = 0.0
+    bias: NonNegativeFloat = 0.0
+
+    @classmethod
+    def of_matrices(cls, value: float) -> WeightDecay:
+        return cls(embedding=value, input=value, output=value, head=value)
+
+    def of(self, role: Role) -> float:
+        value: float = getattr(self, role)
+        return value
+
+    @model_validator(mode="before")
+    @classmethod
+    def _number(cls, value: Any) -> Any:
+        if isinstance(value, WeightDecay):
+            return value
+        if isinstance(value, dict):
+            missing = [role for role in MATRICES if role not in value]
+            if missing and value.keys() <= cls.model_fields.keys():
+                raise ValueError(f"needs each of {', '.join(MATRICES)}; missing: {', '.join(missing)}")
+            return value
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+            raise ValueError(f"must be a number from 0, or a map by parameter role, not {value!r}")
+        return dict.fromkeys(MATRICES, value)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return {"anyOf": [{"type": "number", "minimum": 0}, handler(schema)]}

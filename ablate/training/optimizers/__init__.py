@@ -1,0 +1,91 @@
+"""Optimizers: one file per kind, whose name it is. Nothing else lists them.
+
+    train: {optimizer: lion}
+    train: {optimizer: {kind: muon, momentum: 0.9}}
+
+A kind has the settings of its own file only; any other is an unknown key. What all of them share is in `TrainSpec`:
+`lr` is the peak of the schedule, and `weight_decay` is decoupled in every kind: each step multiplies a parameter by
+1 − lr · weight_decay and then updates it (Loshchilov & Hutter 2017, arXiv:1711.05101).
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Protocol
+
+from pydantic import BeforeValidator, ConfigDict, Field
+from torch import nn
+
+from zoo.axis import Variant
+from zoo.init import Role
+
+Average = Annotated[float, Field(ge=0, lt=1)]
+"""Weight of the past in a moving average; at 1 it would never move."""
+
+
+def _two(value: Any) -> Any:
+    """pydantic would say that the second is missing, without a word on how many there are."""
+    if isinstance(value, list | tuple) and len(value) != 2:
+        raise ValueError(f"expected two numbers, found {len(value)}")
+    return value
+
+
+Betas = Annotated[tuple[Average, Average], Field(strict=False), BeforeValidator(_two)]
+
+Group = dict[str, Any]
+"""Parameters that share their settings, as torch's optimizers take and keep them."""
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A parameter and how it is trained. `lr_factor` multiplies the learning rate of the schedule."""
+
+    parameter: nn.Parameter
+    role: Role
+    weight_decay: float
+    lr_factor: float = 1.0
+
+
+class Updates(Protocol):
+    """What training asks of an optimizer: torch's own are such, and so is `Combined`."""
+
+    @property
+    def param_groups(self) -> list[Group]: ...
+
+    def step(self) -> Any: ...
+
+    def zero_grad(self, set_to_none: bool = True) -> None: ...
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None: ...
+
+
+class Optimizer(Variant):
+    """How gradients become updates. Subclasses say so in their files."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)  # editors show them
+
+    ignores_gradient_size: ClassVar[bool] = True
+    """Whether gradients times a constant give the same updates."""
+
+    @abstractmethod
+    def build(self, trained: Sequence[Trained], lr: float) -> Updates:
+        """The optimizer of these parameters. Training sets each group's rate, schedule × `lr_factor`, at every step."""
+
+    def width_factors(self, ratio: float) -> Mapping[Role, float] | None:
+        """Learning-rate factors of roles at `ratio` times the base width, 1 for a role that is not named (see
+        `ablate.training.transfer`); None where no rule is known."""
+        return None
+
+
+def groups(trained: Iterable[Trained], lr: float) -> list[Group]:
+    """One group per weight decay and learning-rate factor, in the order of their first parameters."""
+    found: dict[tuple[float, float], Group] = {}
+    for each in trained:
+        settings = {"lr": lr * each.lr_factor, "lr_factor": each.lr_factor, "weight_decay": each.weight_decay}
+        group = found.setdefault((each.weight_decay, each.lr_factor), {"params": [], **settings})
+        group["params"].append(each.parameter)
+    return list(found.values())

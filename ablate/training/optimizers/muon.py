@@ -1,0 +1,67 @@
+"""Muon for matrices, AdamW for the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Literal
+
+import torch
+from pydantic import PositiveFloat
+
+from ablate.training.optimizers import Average, Betas, Optimizer, Trained, Updates, groups
+from ablate.training.optimizers._combined import Combined
+from ablate.training.optimizers.adamw import AdamW, per_entry
+from zoo.init import Role
+
+MATRICES = frozenset[Role]({"input", "output"})
+
+
+class Muon(Optimizer):
+    """θ ← θ (1 − lr·λ) − lr · s · O, where O ≈ U Vᵀ for the momentum's U S Vᵀ, by five Newton–Schulz steps in bfloat16.
+
+    Jordan et al. 2024, https://kellerjordan.github.io/posts/muon. torch's own, there since 2.9, which is the oldest
+    torch that this project takes. It trains matrices of the roles input and output; AdamW trains all else: the token
+    table, the head, gains, biases, and the stacked matrices of experts, which torch's Muon refuses.
+
+    The two rates: `lr` is Muon's, and AdamW's is `adamw_lr_ratio` × `lr` at every step, on the same schedule.
+    With the default `adjust` an entry of Muon's update has a root mean square of about 0.2, as AdamW's has, and one
+    rate serves both. Jordan's own recipe, 0.02 for Muon and 3e-4 for AdamW, is
+    `lr: 0.02, optimizer: {kind: muon, adjust: original, adamw_lr_ratio: 0.015}`.
+    """
+
+    kind: Literal["muon"] = "muon"
+    momentum: Average = 0.95
+    """Weight of the past in the moving average of g."""
+    nesterov: bool = True
+    """Nesterov's look ahead: the average is moved once more towards g."""
+    adjust: Literal["match_rms_adamw", "original"] = "match_rms_adamw"
+    """s, by the matrix's shape: 0.2 · √max(out, in) (Liu et al. 2025, arXiv:2502.16982) or √max(1, out / in)."""
+    adamw_lr_ratio: PositiveFloat = 1.0
+    """AdamW's learning rate over Muon's."""
+    betas: Betas = (0.9, 0.95)
+    """AdamW's."""
+
+    def build(self, trained: Sequence[Trained], lr: float) -> Updates:
+        ours = [each for each in trained if self._takes(each)]
+        ratio = self.adamw_lr_ratio
+        rest = [replace(each, lr_factor=each.lr_factor * ratio) for each in trained if not self._takes(each)]
+        parts: list[Updates] = []
+        if ours:
+            parts.append(self._muon(ours, lr))
+        if rest:
+            parts.append(AdamW(betas=self.betas).build(rest, lr))
+        return Combined(parts)
+
+    def _muon(self, trained: Sequence[Trained], lr: float) -> Updates:
+        return torch.optim.Muon(
+            groups(trained, lr), lr=lr, momentum=self.momentum, nesterov=self.nesterov, adjust_lr_fn=self.adjust
+        )
+
+    @staticmethod
+    def _takes(each: Trained) -> bool:
+        return each.role in MATRICES and each.parameter.ndim == 2
+
+    def width_factors(self, ratio: float) -> Mapping[Role, float]:
+        ours = ratio**-0.5 if self.adjust == "match_rms_adamw" else 1.0
+        return {**per_entry(ratio), "input": ours, "output": ours}

@@ -1,0 +1,81 @@
+"""What can be watched while a run trains. One probe per file: `ablate/training/probes/<name>.py` defines `PROBE`.
+
+Probes never touch training: losses are the same, bit for bit, with and without them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from typing import Annotated, Any, cast
+
+from pydantic import BeforeValidator, Field, GetJsonSchemaHandler, WithJsonSchema
+from pydantic_core import CoreSchema
+
+from ablate.training.probes._kinds import Probe
+from zoo.axis import Spec
+from zoo.errors import did_you_mean
+
+
+def names() -> list[str]:
+    """Every probe, in alphabetical order."""
+    return sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_"))
+
+
+def load(name: str) -> Probe:
+    return cast(Probe, importlib.import_module(f"{__name__}.{name}").PROBE)
+
+
+def _which(value: Any) -> Any:
+    """`all`, or a list of names: sorted, since their order changes nothing."""
+    chosen = names() if value == "all" else value
+    if not isinstance(chosen, list | tuple) or not chosen or not all(isinstance(name, str) for name in chosen):
+        raise ValueError(f"expected all, or a list of {', '.join(names())}, not {value!r}")
+    for name in chosen:
+        if name not in names():
+            raise ValueError(f"unknown probe '{name}'" + (did_you_mean(name, names()) or f": one of {_listed()}"))
+        if list(chosen).count(name) > 1:
+            raise ValueError(f"a probe is given twice: {name}")
+    return tuple(sorted(chosen))
+
+
+def _all() -> tuple[str, ...]:
+    return tuple(names())
+
+
+def _listed() -> str:
+    return ", ".join(names())
+
+
+WHICH: dict[str, Any] = {
+    "anyOf": [{"const": "all"}, {"type": "array", "items": {"enum": names()}, "minItems": 1, "uniqueItems": True}]
+}
+
+
+class ProbeSpec(Spec):
+    """What is watched, and how often. It costs an extra forward pass and a copy of the weights at those steps: the
+    time is not counted as training, the memory is in the run's peak."""
+
+    every: Annotated[float, Field(gt=0, le=1)] = 0.1
+    """Probed each such share of the steps, and always at the first, before anything is learnt, and the last."""
+    which: Annotated[tuple[str, ...], BeforeValidator(_which), WithJsonSchema(WHICH)] = Field(default_factory=_all)
+
+    def due(self, step: int, steps: int) -> bool:
+        """Whether 1-based `step` of `steps` is probed."""
+        every = max(1, round(self.every * steps))
+        return step in (1, steps) or step % every == 0
+
+
+def short(value: Any) -> Any:
+    """`all` and lists of names stand for `which`."""
+    return {"which": value} if isinstance(value, str | list | tuple) else value
+
+
+class Short:
+    """Field annotation: what `short` reads, for editors."""
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return {"anyOf": [*WHICH["anyOf"], handler(schema)]}
+
+
+Probes = Annotated[ProbeSpec | None, BeforeValidator(short), Short()]

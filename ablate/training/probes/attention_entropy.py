@@ -1,0 +1,22 @@
+"""Entropy of attention."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from torch import Tensor
+
+from ablate.training.probes._kinds import TapProbe
+
+
+class AttentionEntropy(TapProbe):
+    """In nats, meaned over queries: the `mean` over heads, and the `lowest` head's. Zhai et al. 2023, arXiv:2303.06296:
+    training is unstable where it collapses to 0."""
+
+    tap = "mixer.entropy"
+
+    def read(self, shown: Tensor) -> Mapping[str, Tensor]:
+        return {"mean": shown.mean(), "lowest": shown.min()}
+
+
+PROBE = AttentionEntropy()

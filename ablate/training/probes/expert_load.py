@@ -1,0 +1,22 @@
+"""How evenly experts are used."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from torch import Tensor
+
+from ablate.training.probes._kinds import TapProbe
+
+
+class ExpertLoad(TapProbe):
+    """The share of the assignments that the most and the least used expert got, times E: `largest` and `smallest`, both
+    1 where all are used alike. `largest` − 1 is the MaxVio of Wang et al. 2024, arXiv:2408.15664."""
+
+    tap = "ffn.load"
+
+    def read(self, shown: Tensor) -> Mapping[str, Tensor]:
+        return {"largest": shown.max() * len(shown), "smallest": shown.min() * len(shown)}
+
+
+PROBE = ExpertLoad()

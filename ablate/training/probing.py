@@ -1,0 +1,121 @@
+"""Reading the probes of a run around its optimiser steps."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+
+import torch
+from torch import Tensor, nn
+
+import zoo
+from ablate.logs import Record
+from ablate.training.probes import ProbeSpec, load
+from ablate.training.probes._kinds import GradientProbe, Parameter, Place, Reading, TapProbe, UpdateProbe
+from zoo.site import Show
+
+Named = tuple[str, Reading]
+
+
+class Prober:
+    """Reads the probes that are due and hands their records to `write`, once for each probed step.
+
+    A forward pass of its own, eager and without gradients or dropout, shows what probes listen to: the one that
+    training makes may be compiled. `seconds` is the time that all this took, which is not training.
+    """
+
+    def __init__(
+        self,
+        model: zoo.Decoder,
+        spec: ProbeSpec,
+        steps: int,
+        autocast: Callable[[], AbstractContextManager[object]],
+        write: Callable[[list[Record]], None],
+    ) -> None:
+        self.model, self.spec, self.steps, self.autocast, self.write = model, spec, steps, autocast, write
+        self.probes = {name: load(name) for name in spec.which}
+        self.roles: Mapping[str, str] = zoo.roles(model)
+        self.seconds = 0.0
+
+    @contextmanager
+    def around(self, step: int, tokens: Tensor) -> Iterator[None]:
+        """Watch the update of 1-based `step`: entered when its gradients, of `tokens` (B, T), are there."""
+        if not self.spec.due(step, self.steps):
+            yield
+            return
+        with self._timed():
+            found = [*self._shown(tokens), *self._gradients()]
+            before = self._copy()
+        yield
+        with self._timed():
+            found += self._updates(before)
+            self.write(_records(step, found))
+
+    @contextmanager
+    def _timed(self) -> Iterator[None]:
+        """Count what happens inside, and nothing that the device has still to do from before."""
+        if next(self.model.parameters()).is_cuda:
+            torch.cuda.synchronize()
+        began = time.perf_counter()
+        yield
+        self.seconds += time.perf_counter() - began
+
+    @torch.no_grad()
+    def _shown(self, tokens: Tensor) -> list[Named]:
+        listeners = {name: probe for name, probe in self.probes.items() if isinstance(probe, TapProbe)}
+        found: list[Named] = []
+
+        def hear(path: str, show: Show) -> None:
+            place = Place.of(path)
+            for name, probe in listeners.items():
+                if place.name == probe.tap:
+                    readings = probe.read(show()).items()
+                    found.extend((name, Reading(place.layer, key, value)) for key, value in readings)
+
+        if listeners:
+            with _evaluating(self.model), zoo.listening(self.model, hear), self.autocast():
+                self.model.hidden(tokens)
+        return found
+
+    def _gradients(self) -> list[Named]:
+        return self._read(GradientProbe, [p for p in self._parameters({}) if p.gradient is not None])
+
+    def _updates(self, before: Mapping[str, Tensor]) -> list[Named]:
+        return self._read(UpdateProbe, [p for p in self._parameters(before) if p.before is not None])
+
+    @torch.no_grad()
+    def _read(self, kind: type[GradientProbe | UpdateProbe], parameters: list[Parameter]) -> list[Named]:
+        probes = [(name, probe) for name, probe in self.probes.items() if isinstance(probe, kind)]
+        return [(name, reading) for name, probe in probes for reading in probe.read(parameters)]
+
+    def _copy(self) -> dict[str, Tensor]:
+        """The weights as they are, if anybody compares them with those after the step."""
+        if not any(isinstance(probe, UpdateProbe) for probe in self.probes.values()):
+            return {}
+        return {name: p.detach().clone() for name, p in self.model.named_parameters() if p.grad is not None}
+
+    def _parameters(self, before: Mapping[str, Tensor]) -> list[Parameter]:
+        return [
+            Parameter(Place.of(name), self.roles[name], p.detach(), p.grad, before.get(name))
+            for name, p in self.model.named_parameters()
+        ]
+
+
+@contextmanager
+def _evaluating(model: nn.Module) -> Iterator[None]:
+    """Without dropout, and without what a forward pass in training changes, such as the biases of routers."""
+    training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(training)
+
+
+def _records(step: int, found: list[Named]) -> list[Record]:
+    values = torch.stack([reading.value.float() for _, reading in found]).tolist() if found else []
+    return [
+        {"step": step, "probe": probe, "layer": reading.layer, "name": reading.name, "value": value}
+        for (probe, reading), value in zip(found, values, strict=True)
+    ]

@@ -1,0 +1,38 @@
+"""Loss spikes."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+from scipy.stats import median_abs_deviation
+
+WINDOW = 32
+"""A loss is judged by so many before it."""
+DEVIATIONS = 7.0
+AT_ONCE = 2**16
+"""So many windows are held at a time."""
+
+
+def loss_spikes(losses: NDArray[np.float64]) -> int | None:
+    """On how many steps the training loss stood more than 7 standard deviations above its running level; None for a run
+    of no more steps than the window.
+
+    x_s > m + 7σ, with m the median and σ = 1.4826 · MAD of the 32 losses before step s. Seven deviations from a running
+    level are OLMo 2's spike score (arXiv:2501.00656, with the mean and the deviation of 1,000 steps); median and
+    MAD in their place are the Hampel identifier (Davies & Gather 1993, JASA 88:782), in which
+    spikes do not hide one another. A loss that falls widens the window's deviations, so the steep start of a run hides
+    small spikes and makes none up.
+    """
+    later = losses[WINDOW:]
+    if not len(later):
+        return None
+    windows = sliding_window_view(losses, WINDOW)[:-1]
+    pieces = range(0, len(later), AT_ONCE)
+    return sum(_above(later[i : i + AT_ONCE], windows[i : i + AT_ONCE]) for i in pieces)
+
+
+def _above(losses: NDArray[np.float64], windows: NDArray[np.float64]) -> int:
+    level = np.median(windows, axis=1)
+    deviation = median_abs_deviation(windows, axis=1, scale="normal")
+    return int((losses > level + DEVIATIONS * deviation).sum())

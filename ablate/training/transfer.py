@@ -1,0 +1,123 @@
+"""Width transfer: learning rates by role with which the best rate at one width stays the best at another.
+
+Maximal update parametrisation, Yang et al. 2022, arXiv:2203.03466; the argument below is that of Yang, Simon &
+Bernstein 2023, arXiv:2310.17813, for the initial values of `zoo.init`. Let D grow, n = D / base_width, with the depth,
+the head dimension and the ratio d_ff / D fixed. Wanted: at every width the stream, the branches and the logits have
+entries of Θ(1), and a step changes them by Θ(lr), at the start and later. A change of W along what it reads adds up:
+if every entry of ΔW is δ, an entry of ΔW·x is Θ(δ·fan_in), since the entries of x are Θ(1) and agree in sign with ΔW.
+
+Matrices that move by about lr per entry, whatever their gradient (AdamW, Lion):
+
+- input, output: fan_in grows with n, so lr / n. They start at N(0, 1/fan_in) (output: that times a constant, or
+  zero), which keeps W·x at Θ(1).
+- embedding: the table starts at N(0, 1/D) and enters the stream times √D (`embedding_scale: sqrt_d_model`) or through
+  a norm, which does the same: an entry of the stream changes by √D·lr, so lr / √n.
+- head, untied: it starts at zero, which the rule allows, and its fan_in grows: lr / n.
+- head, tied: the table e moves by lr / √n per entry, so that logits e·h change by lr·D / √n, which grows as √n; no rate
+  serves both ends. With `logit_scale` 1/√n they change by Θ(lr), and start at Θ(1/√n), as μP's readout does. Both
+  ends give e gradients of Θ(1/√D), so that neither drowns the other.
+- gain, bias: an entry acts on one feature: lr.
+
+Muon: the update has the spectral norm s·lr, and Θ(√(out/in)), a constant in n, is wanted. `original` has
+s = √max(1, out/in): lr. `match_rms_adamw` has s = 0.2·√max(out, in), which grows as √n: lr / √n. AdamW's part is as
+above.
+
+SGD: updates follow the size of the gradient. The gradient of an entry of the stream is Θ(1/D) (the head's entries are
+Θ(1/D) once it has moved, as is the tied table's times logit_scale). So ΔW·x = lr·(1/D)·(x·x) = Θ(lr): input and output
+keep lr; the table's gradient is √D·(1/D) and its effect √D times that: lr, tied too; the untied head changes logits by
+lr·(h·h) = lr·D: lr / n; a gain's or a bias's gradient is Θ(1/D): n·lr. Clipping by a global norm undoes this, since the
+norm of the head's gradient grows as √D: `grad_clip` must be null. The others ignore a constant factor on gradients;
+that a clip which binds at some steps only binds at more of them in a wider model is not corrected for. Nor is AdamW's
+ε = 1e-8, which has to stay small against gradients of Θ(1/D).
+
+Weight decay: a step multiplies by 1 − lr·λ. The base width's lr·λ is kept at every width: a group whose rate is divided
+has its λ multiplied.
+
+What the argument does not cover is refused. Where the head dimension d grew, the scores' 1/√d would be too large by
+√n (the rule asks for 1/d), hence the fixed d. Norms must give entries of Θ(1).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from pydantic import PositiveInt
+
+from zoo.axis import Spec
+from zoo.ffns._dense import Dense
+from zoo.mixers.attention import Attention
+from zoo.residuals._plain import Placed
+from zoo.spec import BlockSpec, ModelSpec
+
+if TYPE_CHECKING:
+    from ablate.training.spec import TrainSpec
+
+NORMS = ("rmsnorm", "layernorm")
+POSITIONS = ("rope", "nope", "alibi")
+"""Without parameters, and not added to the stream."""
+TOLERANCE = 0.01
+
+
+class WidthTransfer(Spec):
+    """`lr` is as tuned at d_model = base_width, and follows the width from there by parameter role (μP)."""
+
+    base_width: PositiveInt
+
+    def ratio(self, d_model: int) -> float:
+        """n."""
+        return d_model / self.base_width
+
+
+def refusals(model: ModelSpec, train: TrainSpec) -> list[str]:
+    """Why the rates of this training do not transfer to this model as written; nothing where they do."""
+    if train.width_transfer is None:
+        return []
+    ratio = train.width_transfer.ratio(model.d_model)
+    blocks = [model.written(name) for name in dict.fromkeys(model.layer_names)]
+    inside = (reason for block in blocks for reason in _block_reasons(block, model.d_model))
+    return list(dict.fromkeys([*_training(train), *_ends(model, ratio), *inside]))
+
+
+def _training(train: TrainSpec) -> Iterator[str]:
+    optimizer = train.optimizer
+    if optimizer.width_factors(1.0) is None:
+        yield f"no rule is known for {optimizer.kind}"
+    if not optimizer.ignores_gradient_size and train.grad_clip is not None:
+        yield f"{optimizer.kind} needs grad_clip: null, since the norm of all gradients grows with the width"
+
+
+def _ends(model: ModelSpec, ratio: float) -> Iterator[str]:
+    """Embedding and head."""
+    if model.embedding_dim is not None or model.mtp is not None:
+        yield f"no rule is known for {'mtp' if model.embedding_dim is None else 'embedding_dim'}"
+    if not model.has_embedding_norm and not _near(model.embedding_factor, math.sqrt(model.d_model)):
+        yield "the stream must start at the same size at every width: embedding_scale: sqrt_d_model"
+    if model.tie_embeddings and not _near(model.logit_scale, ratio**-0.5):
+        scale = f"logit_scale: {ratio**-0.5:.4g} (√(base_width / d_model))"
+        yield f"the logits of a tied table learn faster as it widens: {scale}, or tie_embeddings: false"
+
+
+def _block_reasons(block: BlockSpec, d_model: int) -> Iterator[str]:
+    mixer, ffn = block.mixer, block.ffn
+    if not isinstance(mixer, Attention):
+        yield f"no rule is known for the mixer {mixer.kind}"
+    elif mixer.head_dim is None:
+        yield "the heads must not widen with the model: give block.mixer.head_dim, and d_model / head_dim heads"
+    elif mixer.heads * mixer.head_dim != d_model:
+        yield f"{mixer.heads} heads of {mixer.head_dim} features are not d_model {d_model}"
+    elif mixer.position.kind not in POSITIONS:
+        yield f"no rule is known for the position {mixer.position.kind}"
+    if not isinstance(ffn, Dense):
+        yield f"no rule is known for the ffn {ffn.kind}"
+    elif isinstance(ffn.d_ff, int):
+        yield f"d_ff must follow d_model: a ratio, such as {ffn.d_ff / d_model:.3g}x"
+    if block.norm.kind not in NORMS:
+        yield f"no rule is known for the norm {block.norm.kind}"
+    if not isinstance(block.norm_placement, Placed):
+        yield f"no rule is known for the norm placement {block.norm_placement.kind}"
+
+
+def _near(value: float, wanted: float) -> bool:
+    return math.isclose(value, wanted, rel_tol=TOLERANCE)

@@ -1,0 +1,62 @@
+"""Devices as data: one YAML file each, with its data sheet. `this` is the machine that runs, measured."""
+
+from __future__ import annotations
+
+from importlib import resources
+from typing import Annotated
+
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
+from ruamel.yaml import YAML
+
+from zoo.axis import Spec
+from zoo.errors import did_you_mean
+
+Share = Annotated[float, Field(gt=0, le=1)]
+
+THIS = "this"
+REACHED = (
+    "assumed: 60 % of peak FLOP/s, between the 43 % of training Llama 3 (arXiv:2407.21783, table 4) and the 76 % of "
+    "prefilling PaLM (arXiv:2211.05102); 69 % of bandwidth, what gpt-fast measures in decoding Llama 2 7B on one A100 "
+    "(1,397 of 2,039 GB/s, https://github.com/pytorch-labs/gpt-fast), its overheads included"
+)
+
+
+class Device(Spec):
+    """What one device can do, and what share of it programs reach.
+
+    flops_per_second: dense matrix products, without sparsity, by the type of their operands.
+    """
+
+    name: str
+    title: str
+    source: str
+    memory_bytes: PositiveInt
+    bandwidth_bytes_per_second: PositiveFloat
+    flops_per_second: dict[str, PositiveFloat]
+    compute_share: Share = 0.6
+    """Of flops_per_second."""
+    bandwidth_share: Share = 0.69
+    overhead_seconds_per_layer: NonNegativeFloat = 0.0
+    """Of every pass, beside computing and moving bytes."""
+    memory_share: Share = 0.9
+    """What weights and cache may fill; the rest is for activations (vLLM's default gpu_memory_utilization)."""
+    shares_source: str = REACHED
+
+
+class DeviceError(ValueError):
+    """There is no such device, or it lacks what is asked."""
+
+
+def names() -> list[str]:
+    """Every device that has a file, in alphabetical order."""
+    files = resources.files(__name__).iterdir()
+    return sorted(f.name.removesuffix(".yaml") for f in files if f.name.endswith(".yaml"))
+
+
+def device(name: str) -> Device:
+    """A device by name. Raises DeviceError with the nearest name."""
+    if name not in names():
+        known = [*names(), THIS]
+        raise DeviceError(f"unknown device '{name}'" + (did_you_mean(name, known) or f": one of {', '.join(known)}"))
+    text = resources.files(__name__).joinpath(f"{name}.yaml").read_text(encoding="utf-8")
+    return Device(name=name, **YAML(typ="safe", pure=True).load(text))

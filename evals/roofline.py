@@ -1,0 +1,142 @@
+"""What reading and writing would take on a device, predicted by a roofline: arithmetic only, nothing is built or run.
+
+A pass takes max(FLOPs / (share of peak), bytes / (share of bandwidth)) + overhead (Williams et al. 2009,
+doi:10.1145/1498765.1498785). FLOPs are those of `zoo.costs`: elementwise work, softmax and norms count as nothing, and
+so do the bytes of activations. One device: nothing is sent between devices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import ceil
+from typing import Literal
+
+from evals.devices import Device, DeviceError
+from zoo.costs import BYTES, Cost, PassCost, cost, decode_cost, longest_text, prefill_cost
+from zoo.errors import SpecError
+from zoo.spec import ModelSpec
+
+Bound = Literal["compute", "memory", "overhead"]
+
+ENDLESS = 2**40
+"""A context that no device holds unless the cache stops growing."""
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One pass. seconds = max(compute_seconds, memory_seconds) + overhead_seconds."""
+
+    flops: float
+    bytes: float
+    compute_seconds: float
+    memory_seconds: float
+    overhead_seconds: float
+
+    @property
+    def seconds(self) -> float:
+        return max(self.compute_seconds, self.memory_seconds) + self.overhead_seconds
+
+    @property
+    def bound(self) -> Bound:
+        """What takes the largest part."""
+        parts: dict[Bound, float] = {
+            "memory": self.memory_seconds,
+            "compute": self.compute_seconds,
+            "overhead": self.overhead_seconds,
+        }
+        return max(parts, key=lambda part: parts[part])
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Of a model on one device, at a batch of rows of `context` tokens.
+
+    prefill reads all rows' `context` tokens; decode writes one token to each row, the last of `context`. Seconds are
+    as if weights and cache fitted, whether or not they do.
+    """
+
+    parameters: int
+    parameters_active: int
+    weight_bytes: int
+    cache_bytes: int
+    usable_bytes: float
+    batch: int
+    prefill: Phase
+    decode: Phase
+    largest_batch: int
+    """At this context; 0 where not even one row fits."""
+    largest_context: int | None
+    """At this batch; 0 where the weights do not fit, None where the cache does not limit it."""
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Decoded, of all rows together."""
+        return self.batch / self.decode.seconds
+
+    @property
+    def devices(self) -> int:
+        """How many of the device hold weights and cache, if they could be divided evenly."""
+        return ceil((self.weight_bytes + self.cache_bytes) / self.usable_bytes)
+
+
+def predict(spec: ModelSpec, device: Device, *, context: int, batch: int = 1, dtype: str = "bfloat16") -> Prediction:
+    """The roofline of a model with weights, cache and products in `dtype`.
+
+    Raises:
+        SpecError: the model cannot read so many tokens.
+        DeviceError: the device has no rate for this type.
+    """
+    longest = longest_text(spec)
+    if longest is not None and context > longest:
+        raise SpecError("context", f"{context} tokens are more than the {longest} that have a learned position")
+    costs = cost(spec, context)
+    weights, usable = costs.params * BYTES[dtype], device.memory_share * device.memory_bytes
+    row = costs.cache_bytes(1, context, dtype)
+    return Prediction(
+        parameters=costs.params,
+        parameters_active=costs.params_active,
+        weight_bytes=weights,
+        cache_bytes=batch * row,
+        usable_bytes=usable,
+        batch=batch,
+        prefill=_phase(prefill_cost(spec, batch, context), spec.n_layers, device, dtype),
+        decode=_phase(decode_cost(spec, batch, context), spec.n_layers, device, dtype),
+        largest_batch=max(0, int((usable - weights) // row)),
+        largest_context=_largest_context(costs, usable - weights, batch, dtype, longest),
+    )
+
+
+def _phase(work: PassCost, layers: int, device: Device, dtype: str) -> Phase:
+    if dtype not in device.flops_per_second:
+        known = ", ".join(device.flops_per_second)
+        raise DeviceError(f"device {device.name} has no rate for {dtype}: only for {known}")
+    moved = work.bytes(dtype)
+    return Phase(
+        flops=work.flops,
+        bytes=moved,
+        compute_seconds=work.flops / (device.compute_share * device.flops_per_second[dtype]),
+        memory_seconds=moved / (device.bandwidth_share * device.bandwidth_bytes_per_second),
+        overhead_seconds=layers * device.overhead_seconds_per_layer,
+    )
+
+
+def _largest_context(costs: Cost, free: float, batch: int, dtype: str, longest: int | None) -> int | None:
+    """The largest context whose cache fits into `free` bytes."""
+
+    def fits(context: int) -> bool:
+        return costs.cache_bytes(batch, context, dtype) <= free
+
+    limit = longest or ENDLESS
+    if fits(limit):
+        return longest
+    return _last(fits, limit)
+
+
+def _last(fits: Callable[[int], bool], limit: int) -> int:
+    """The largest number below `limit` that fits, 0 if none from 1: what is larger than one that does not, does not."""
+    low, high = 0, limit
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low

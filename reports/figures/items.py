@@ -1,0 +1,92 @@
+"""The figure of eval scores against the baseline's, item by item."""
+
+from __future__ import annotations
+
+import plotly.graph_objects as go
+
+from reports import words
+from reports.figures.base import NEUTRAL, Figure, optional, short, stacked
+from reports.figures.style import Look, label
+from reports.findings import StudySummary
+from reports.items import ItemDifference
+from reports.tables import frame_table
+
+COLUMNS = ("arm", "task", "metric", "difference", "low", "high", "p (Holm)", "independent items", "seeds", "note")
+
+
+def differences(summary: StudySummary, style: dict[str, Look]) -> Figure | None:
+    """A forest plot: one panel per task and metric, one row per arm."""
+    found = [(arm.name, item) for arm in summary.arms for item in arm.items]
+    drawn = [(arm, item) for arm, item in found if item.difference is not None]
+    if not drawn:
+        return None
+    panels = list(dict.fromkeys((item.task, item.metric) for _, item in drawn))
+    titles = {(item.task, item.metric): _title(item) for _, item in reversed(drawn)}
+    figure = stacked([titles[panel] for panel in panels], len(summary.arms) - 1)
+    for arm, item in reversed(drawn):
+        _row(figure, style[arm], item, panels.index((item.task, item.metric)) + 1)
+    rows = [_numbers(arm, item) for arm, item in found]
+    return Figure(
+        key="eval-differences",
+        title=f"Evaluation scores against {summary.baseline}, item by item",
+        note=(
+            "Bars: bootstrap intervals over items, for the models that were trained. Open points: each seed. The p is "
+            "small only where both other items and other seeds would show the difference."
+        ),
+        alt="; ".join(f"{row[0]} {row[1]} {row[2]}: {row[3]}" for row in rows),
+        drawing=figure,
+        table=frame_table(COLUMNS, rows, 3),
+    )
+
+
+def _title(item: ItemDifference) -> str:
+    side = {True: " (right of zero is better)", False: " (left of zero is better)", None: ""}[item.higher_is_better]
+    return f"{label(item.task)}: {label(item.metric)}{side}"
+
+
+def _row(figure: go.Figure, look: Look, item: ItemDifference, place: int) -> None:
+    assert item.difference is not None  # only those are drawn
+    low, high = (item.difference if end is None else end for end in (item.low, item.high))
+    figure.add_scatter(
+        x=[short(value) for value in item.by_seed],
+        y=[look.label] * len(item.by_seed),
+        mode="markers",
+        marker={"color": look.colour, "symbol": f"{look.symbol}-open", "size": 7},
+        opacity=0.75,
+        hovertemplate="seed: %{x:.4f}<extra></extra>",
+        row=place,
+        col=1,
+    )
+    figure.add_scatter(
+        x=[short(item.difference)],
+        y=[look.label],
+        error_x={
+            "type": "data",
+            "symmetric": False,
+            "array": [short(high - item.difference)],
+            "arrayminus": [short(item.difference - low)],
+            "color": look.colour,
+            "thickness": 1.8,
+        },
+        mode="markers",
+        marker={"color": look.colour, "symbol": look.symbol, "size": 11},
+        hovertemplate="%{x:.4f}<extra></extra>",
+        row=place,
+        col=1,
+    )
+    figure.add_vline(x=0, line=NEUTRAL, row=place, col=1)
+
+
+def _numbers(arm: str, item: ItemDifference) -> tuple[str, ...]:
+    return (
+        arm,
+        item.task,
+        item.metric,
+        words.NONE if item.difference is None else words.signed(item.difference, 4),
+        optional(item.low),
+        optional(item.high),
+        words.p_value(item.p),
+        words.whole(item.items),
+        ", ".join(map(str, item.seeds)),
+        item.reason or "",
+    )

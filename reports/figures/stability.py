@@ -1,0 +1,189 @@
+"""Figures of what probes saw: by depth, by step, and the last layer's gradient against depth."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import plotly.graph_objects as go
+
+from reports import words
+from reports.curves import Curve, Point
+from reports.figures.base import Figure, band, line, short, thinned
+from reports.figures.style import Look, blank
+from reports.findings import StudySummary
+from reports.stability import ProbeCurves
+from reports.statistics import Estimate
+from reports.tables import frame_table
+
+LOG = {"type": "log", "dtick": "D2", "tickformat": "~g"}
+"""A logarithmic axis with whole numbers at 1, 2 and 5."""
+
+LAYER_TICKS = 16
+
+
+@dataclass(frozen=True)
+class Words:
+    """A probe in words: what it is of, its axis, what the curve by step is of, and whether it spans magnitudes."""
+
+    title: str
+    axis: str
+    by_step: str
+    note: str
+    log: bool = True
+
+
+WORDS = {
+    "gradient_norm": Words(
+        "Gradient norm", "gradient norm", "the whole model", "Of what training minimises, before clipping."
+    ),
+    "update_ratio": Words(
+        "Update against weights",
+        "‖Δw‖ / ‖w‖",
+        "the whole model",
+        "How far a step moves the weights, weight decay included, against their size.",
+    ),
+    "activation_variance": Words(
+        "Activation variance",
+        "variance of the residual stream",
+        "the layer where it is largest",
+        "Of the features of the stream that leaves a block, averaged over tokens.",
+    ),
+    "max_attention_logit": Words(
+        "Largest attention logit",
+        "largest logit",
+        "the layer where it is largest",
+        "Over heads, queries and keys.",
+        log=False,
+    ),
+    "attention_entropy": Words(
+        "Attention entropy",
+        "entropy (nats)",
+        "the layer where it is lowest",
+        "Of what a query attends to, averaged over heads and queries.",
+        log=False,
+    ),
+    "log_z": Words(
+        "log Z", "log Z (nats)", "the final logits", "log Σ exp of the final logits, averaged over tokens.", log=False
+    ),
+    "expert_load": Words(
+        "Load of the most used expert",
+        "load / even share",
+        "the layer where it is largest",
+        "1 where all experts are used alike.",
+        log=False,
+    ),
+}
+
+
+def figures(summary: StudySummary, style: dict[str, Look]) -> Iterator[Figure]:
+    """The check of the theory first, where the study can make it; then each probe by depth and by step."""
+    if summary.scaling:
+        yield _scaling(summary, style)
+    for probe in summary.probes:
+        if probe.start:
+            yield _by_depth(probe, style)
+        if any(len(curve.points) > 1 for curve in probe.by_step):
+            yield _by_step(probe, style)
+
+
+def _by_depth(probe: ProbeCurves, style: dict[str, Look]) -> Figure:
+    said, drawn = WORDS[probe.shown.probe], _axes("layer", probe.shown.probe)
+    layers = 1 + max(point.x for curve in probe.start for point in curve.points)
+    drawn.update_xaxes(tick0=0, dtick=math.ceil(layers / LAYER_TICKS))
+    ended = {curve.arm for curve in probe.end}
+    for curve in probe.start:
+        _line(drawn, style[curve.arm], curve, faint=True, named=curve.arm not in ended)
+    for curve in probe.end:
+        _line(drawn, style[curve.arm], curve)
+    times = {"start": "first step", "end": "last step"}
+    rows = [
+        (curve.arm, times[curve.kind], f"{point.x:.0f}", *_numbers(point))
+        for curve in (*probe.start, *probe.end)
+        for point in curve.points
+    ]
+    return Figure(
+        key=f"{_key(probe)}-by-depth",
+        title=f"{said.title} by depth",
+        note=f"{said.note} Dotted: at the first step. Solid: at the last. Bands: range over seeds.",
+        alt=_alt("In the last layer", probe.end or probe.start),
+        drawing=drawn,
+        table=frame_table(("arm", "when", "layer", "mean", "lowest seed", "highest seed"), rows, labels=2),
+    )
+
+
+def _by_step(probe: ProbeCurves, style: dict[str, Look]) -> Figure:
+    said, drawn = WORDS[probe.shown.probe], _axes("training step", probe.shown.probe)
+    for curve in probe.by_step:
+        _line(drawn, style[curve.arm], curve)
+    rows = [
+        (curve.arm, f"{point.x:,.0f}", *_numbers(point)) for curve in probe.by_step for point in thinned(curve.points)
+    ]
+    return Figure(
+        key=f"{_key(probe)}-by-step",
+        title=f"{said.title} by step",
+        note=f"{said.note} Of {said.by_step}. Bands: range over seeds.",
+        alt=_alt("At the end", probe.by_step),
+        drawing=drawn,
+        table=frame_table(("arm", "step", "mean", "lowest seed", "highest seed"), rows),
+    )
+
+
+def _scaling(summary: StudySummary, style: dict[str, Look]) -> Figure:
+    drawn = blank("layers", "gradient norm of the last layer’s FFN output")
+    drawn.update_xaxes(type="log", tickvals=sorted({p.x for s in summary.scaling for p in s.curve.points}))
+    drawn.update_yaxes(**LOG)
+    for scaling in summary.scaling:
+        _line(drawn, style[scaling.curve.arm], scaling.curve)
+    slopes = {s.curve.arm: _slope(s.slope) for s in summary.scaling}
+    said = "; ".join(f"{arm} {slope}" for arm, slope in slopes.items())
+    rows = [
+        (s.curve.arm, slopes[s.curve.arm], f"{point.x:.0f}", *_numbers(point))
+        for s in summary.scaling
+        for point in s.curve.points
+    ]
+    return Figure(
+        key="gradient-scaling",
+        title="Gradient of the last FFN at the first step, against depth",
+        note=(
+            "Arms that differ in their number of layers only are one line. Log–log slopes, with 95 % intervals over "
+            f"seeds: {said}. Theory (Xiong et al. 2020, plain initialisation): 0 under post-norm, −0.5 under pre-norm. "
+            "Bands: range over seeds."
+        ),
+        alt=f"Slopes: {said}",
+        drawing=drawn,
+        table=frame_table(("arm", "slope", "layers", "mean", "lowest seed", "highest seed"), rows),
+    )
+
+
+def _axes(x_title: str, probe: str) -> go.Figure:
+    said = WORDS[probe]
+    drawn = blank(x_title, said.axis)
+    if said.log:
+        drawn.update_yaxes(**LOG)
+    return drawn
+
+
+def _line(drawn: go.Figure, look: Look, curve: Curve, faint: bool = False, named: bool = True) -> None:
+    band(drawn, look, curve, 1.0, 0.06 if faint else 0.16)
+    line(drawn, look, curve, width=1.4 if faint else 2.2, named=named)
+    if faint:
+        drawn.data[-1].update(mode="lines", line_dash="dot")
+
+
+def _slope(slope: Estimate) -> str:
+    text = words.signed(slope.mean, 2)
+    return text if slope.half_width is None else f"{text} ± {slope.half_width:.2f}"
+
+
+def _numbers(point: Point) -> tuple[str, str, str]:
+    return f"{point.mean:.4g}", f"{point.low:.4g}", f"{point.high:.4g}"
+
+
+def _alt(where: str, curves: Sequence[Curve]) -> str:
+    return f"{where}: " + "; ".join(f"{curve.arm} {short(curve.points[-1].mean):.4g}" for curve in curves)
+
+
+def _key(probe: ProbeCurves) -> str:
+    return probe.shown.probe.replace("_", "-")

@@ -1,0 +1,183 @@
+"""The stages of a study: what is run, in which order, and what decides it. Losses are made up; nothing is trained."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from ablate.campaign import Outcome, Stage, UnfinishedError, campaign
+from ablate.data import DataIdentity
+from ablate.documents import study_document
+from ablate.identity import RunPlan
+from ablate.plan import Plan, make_plan
+from ablate.study import Study, load_study
+
+DATA = DataIdentity("d" * 32, 257, {})
+STUDY = """question: Which?
+baseline: pre
+base: {preset: small, d_model: 8, n_layers: 1, block.mixer.heads: 2, block.ffn.d_ff: 16}
+arms: {post: {block.norm_placement: post}, double: {block.norm_placement: double}}
+seeds: 2
+train: {context: 4, batch: 2}
+budget: {tokens: 800}
+"""
+TUNE = "tune: {space: {train.lr: [1e-3, 1e-2, 1e-1]}, fraction: 0.5, seeds: 2}\n"
+LADDER = "ladder:\n  s: {base.d_model: 4, budget.tokens: 400}\n  l: {}\n"
+
+Score = Callable[[RunPlan], float | None]
+
+
+def plan(study: Study) -> Plan:
+    return make_plan(study, data=DATA)
+
+
+def gone_through(
+    tmp_path: Path, text: str, score: Score, open_arms: Sequence[Sequence[str]] = ()
+) -> tuple[list[Stage], Outcome]:
+    """All stages, where each run's loss is `score` of it, and the arms still open after each stage of seeds."""
+    path = tmp_path / "study.yaml"
+    path.write_text(text, encoding="utf-8")
+    known: dict[str, float | None] = {}
+    stages, answers = campaign(load_study(path, "cpu"), plan, known.get), list(open_arms)
+    seen: list[Stage] = []
+    answer: Sequence[str] = ()
+    stage = next(stages)
+    while True:
+        seen.append(stage)
+        known |= {run.digest: score(run) for each in stage.plans for run in each.runs}
+        answer = answers.pop(0) if stage.outcome is not None and answers else ()
+        try:
+            stage = stages.send(answer)
+        except StopIteration as end:
+            assert isinstance(end.value, Outcome)
+            return seen, end.value
+
+
+def lr(run: RunPlan) -> float:
+    value = run.identity["train"]["lr"]
+    assert isinstance(value, float)
+    return value
+
+
+def test_without_tuning_there_is_one_stage(tmp_path: Path) -> None:
+    stages, outcome = gone_through(tmp_path, STUDY, lambda _: 1.0)
+    assert [stage.name for stage in stages] == ["seeds"]
+    assert stages[0].outcome == outcome
+    assert [(run.arm, run.seed) for run in outcome.plan.runs] == [
+        (arm, seed) for seed in (0, 1) for arm in ("pre", "post", "double")
+    ]
+
+
+def test_every_arm_goes_on_with_its_own_best(tmp_path: Path) -> None:
+    best = {"pre": 1e-2, "post": 1e-3, "double": 1e-1}
+
+    def score(run: RunPlan) -> float:
+        return abs(math.log(lr(run) / best[run.arm.split()[0]]))
+
+    stages, outcome = gone_through(tmp_path, STUDY + TUNE.replace("seeds: 2", "seeds: 2, extend: 1"), score)
+    assert [stage.name for stage in stages] == ["tuning, round 1", "tuning, round 2", "seeds"]
+    first, second, last = (stage.plans[0] for stage in stages)
+    assert len(first.runs) == 3 * 3 * 2
+    assert {run.seed for run in first.runs} == {1000, 1001}
+    assert {run.identity["steps"] for run in first.runs} == {50}
+    assert {(run.arm.split()[0], lr(run)) for run in second.runs} == {("post", 1e-4), ("double", 1.0)}
+    assert {run.arm: lr(run) for run in last.runs} == best
+    assert [arm.tuned for arm in last.arms] == [{"train.lr": value} for value in best.values()]
+    assert [arm.edits for arm in last.arms] == [
+        {},
+        {"block.norm_placement": "post"},
+        {"block.norm_placement": "double"},
+    ]
+    document = study_document(outcome)
+    assert [each["chosen"] for each in document["tuning"]] == [{"train.lr": value} for value in best.values()]
+    assert [len(each["trials"]) for each in document["tuning"]] == [3, 4, 4]
+    assert all(len(trial["runs"]) == 2 for each in document["tuning"] for trial in each["trials"])
+
+
+def test_a_tuned_arm_is_the_same_run_as_one_that_is_written_so(tmp_path: Path) -> None:
+    _, tuned = gone_through(tmp_path, STUDY + TUNE, lambda run: abs(lr(run) - 1e-2))
+    _, written = gone_through(tmp_path, STUDY.replace("batch: 2", "batch: 2, lr: 1e-2"), lambda _: 1.0)
+    assert [run.digest for run in tuned.plan.runs] == [run.digest for run in written.plan.runs]
+
+
+def test_the_mean_over_the_tuning_seeds_decides_and_a_diverged_seed_loses(tmp_path: Path) -> None:
+    losses = {1e-3: (1.0, 3.0), 1e-2: (1.8, 1.8), 1e-1: (0.1, math.inf)}
+    _, outcome = gone_through(tmp_path, STUDY + TUNE, lambda run: losses[lr(run)][run.seed % 2])
+    assert {lr(run) for run in outcome.plan.runs} == {1e-2}
+    assert [trial["loss"] for trial in study_document(outcome)["tuning"][0]["trials"]] == [2.0, 1.8, None]
+
+
+def test_a_tuning_run_without_a_result_stops_the_study(tmp_path: Path) -> None:
+    with pytest.raises(UnfinishedError):
+        gone_through(tmp_path, STUDY + TUNE, lambda run: None if run.seed == 1001 else 1.0)
+
+
+def test_a_ladder_runs_every_size_and_tunes_each(tmp_path: Path) -> None:
+    best = {4: 1e-2, 8: 1e-1}
+
+    def score(run: RunPlan) -> float:
+        return abs(math.log(lr(run) / best[run.identity["model"]["d_model"]]))
+
+    stages, outcome = gone_through(tmp_path, STUDY + LADDER + TUNE.replace("seeds: 2", "extend: 0"), score)
+    assert [stage.name for stage in stages] == ["tuning, round 1", "seeds"]
+    small, large = (size.plan for size in outcome.sizes)
+    assert [each.study.rung for each in (small, large)] == ["s", "l"]
+    assert [{arm.spec.d_model for arm in each.arms} for each in (small, large)] == [{4}, {8}]
+    assert ({arm.steps for arm in small.arms}, {arm.steps for arm in large.arms}) == ({50}, {100})
+    assert [{lr(run) for run in each.runs} for each in (small, large)] == [{1e-2}, {1e-1}]
+    document = study_document(outcome)
+    assert [size["name"] for size in document["ladder"]] == ["s", "l"]
+    assert document["arms"] == document["ladder"][1]["arms"]
+
+
+def test_seeds_are_added_for_the_baseline_and_the_arms_that_are_open(tmp_path: Path) -> None:
+    text = STUDY.replace("seeds: 2", "seeds: {start: 2, cap: 5}")
+    stages, outcome = gone_through(tmp_path, text, lambda _: 1.0, [["post", "double"], ["double"]])
+    seen = [[len(arm.runs) for arm in stage.plans[0].arms] for stage in stages]
+    counts = [look.seeds for look in outcome.looks]
+    assert counts[0] == 2 and counts[-1] == 5 and len(stages) == 3
+    assert seen == [[2, 2, 2], [counts[1]] * 3, [counts[2], counts[1], counts[2]]]
+    assert sum(look.alpha for look in outcome.looks) == pytest.approx(0.05)
+    document = study_document(outcome)
+    assert [look["seeds"] for look in document["looks"]] == counts
+
+
+def test_no_more_seeds_than_the_cap_and_none_when_all_is_settled(tmp_path: Path) -> None:
+    text = STUDY.replace("seeds: 2", "seeds: {start: 2, cap: 3}")
+    stages, outcome = gone_through(tmp_path, text, lambda _: 1.0, [["post"]] * 9)
+    assert len(stages) == len(outcome.looks) and len(outcome.plan.arms[1].runs) == 3
+    settled, _ = gone_through(tmp_path, text, lambda _: 1.0, [[]])
+    assert len(settled) == 1
+
+
+START = STUDY.replace("double: {", "more: {train.lr: 1e-4, start: {arm: post, fraction: 0.1}, ")
+
+
+def test_what_an_arm_starts_from_is_trained_first(tmp_path: Path) -> None:
+    stages, outcome = gone_through(tmp_path, START.replace("double", "post"), lambda _: 1.0)
+    assert [[run.arm for run in stage.plans[0].runs] for stage in stages] == [
+        ["post", "post"],
+        ["pre", "post", "more"] * 2,
+    ]
+    _, post, more = outcome.plan.arms
+    assert (post.steps, more.steps) == (100, 10)
+    assert [run.identity["start"]["run"] for run in more.runs] == [run.digest for run in post.runs]
+
+
+def test_a_run_is_another_when_it_starts_from_another(tmp_path: Path) -> None:
+    text = START.replace("double", "post")
+    _, plain = gone_through(tmp_path, text, lambda _: 1.0)
+    _, first = gone_through(tmp_path, text.replace("fraction: 0.1", "fraction: 0.1, pooling: first"), lambda _: 1.0)
+    _, longer = gone_through(tmp_path, text.replace("tokens: 800", "tokens: 880"), lambda _: 1.0)
+    digests = [{run.digest for run in each.plan.arms[2].runs} for each in (plain, first, longer)]
+    assert len(set().union(*digests)) == 6
+    assert all(run.identity["digest"] == run.digest for run in plain.plan.runs)
+
+
+def test_a_source_has_the_seeds_of_what_starts_from_it(tmp_path: Path) -> None:
+    text = START.replace("double", "post").replace("seeds: 2", "seeds: {start: 2, cap: 3}")
+    _, outcome = gone_through(tmp_path, text, lambda _: 1.0, [["more"]])
+    assert [len(arm.runs) for arm in outcome.plan.arms] == [3, 3, 3]

@@ -1,0 +1,71 @@
+"""Whole toy studies: an edit without an effect seldom wins, and pairing the seeds narrows the interval."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import ablate.phases
+import zoo
+from ablate.store import Store
+from tests.ablate.toy import run_toy, toy_study
+
+NO_EFFECT = "{twin: {init.stream: 1}}"
+
+
+@pytest.fixture(autouse=True)
+def _peak_measured_once(monkeypatch):
+    """The speed of the machine is no part of these questions, and measuring it takes longer than a toy run."""
+    monkeypatch.setattr(ablate.phases, "peak_flops_per_second", cache(ablate.phases.peak_flops_per_second))
+
+
+def test_a_stream_is_another_draw_from_the_same_distribution():
+    first, same, other = (
+        zoo.build(zoo.load("small", d_model=64, n_layers=2, **{"init.stream": stream}), seed=3) for stream in (0, 0, 1)
+    )
+    pairs = zip(*(dict(model.named_parameters()).items() for model in (first, same, other)), strict=True)
+    for (name, a), (_, b), (_, c) in pairs:
+        assert (a == b).all()
+        if a.std() == 0:
+            assert (a == c).all(), name
+            continue
+        assert abs(np.corrcoef(a.detach().ravel(), c.detach().ravel())[0, 1]) < 5 / np.sqrt(a.numel()), name
+        assert stats.ks_2samp(a.detach().ravel(), c.detach().ravel()).pvalue > 1e-6, name
+
+
+def test_a_study_of_an_edit_without_an_effect(tmp_path: Path):
+    summary = run_toy(toy_study(tmp_path, NO_EFFECT, steps=4), Store(tmp_path / "runs"), seeds=[5, 9])
+    base, twin = summary.arms
+    assert base.seeds == twin.seeds == (5, 9)
+    assert all(value != 0 for value in twin.comparison.difference.values)
+    assert twin.comparison.p == twin.comparison.p_holm
+
+
+def test_pairing_narrows_the_interval_of_a_real_study(tmp_path: Path):
+    """Shared starts and shared batches: what a seed does to one arm it does to the other too."""
+    base, geglu = run_toy(toy_study(tmp_path, "{geglu: {block.ffn: geglu}}"), Store(tmp_path / "runs"), range(8)).arms
+    assert stats.pearsonr(base.loss.values, geglu.loss.values, alternative="greater").pvalue < 0.001
+    paired = geglu.comparison.difference
+    unpaired = stats.ttest_ind(geglu.loss.values, base.loss.values, equal_var=False).confidence_interval(0.95)
+    assert paired.sd < np.hypot(base.loss.sd, geglu.loss.sd) / 3
+    assert paired.high - paired.low < (unpaired.high - unpaired.low) / 3
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_two_hundred_studies_without_an_effect_seldom_name_a_winner(tmp_path: Path):
+    """At a true rate of 5 % or less, more winners than a one-sided binomial test at 1 % allows (18) are a fault."""
+    studies, seeds = 200, 3
+    path, store = toy_study(tmp_path, NO_EFFECT), Store(tmp_path / "runs")
+    verdicts = []
+    for study in range(studies):
+        summary = run_toy(path, store, range(seeds * study, seeds * (study + 1)))
+        verdicts.append(summary.arms[1].verdict)
+    winners = sum(verdict != "inconclusive" for verdict in verdicts)
+    print(f"{winners} of {studies} studies named a winner: {sorted(set(verdicts))}")
+    assert set(verdicts) <= {"inconclusive", "better", "worse"}
+    assert stats.binomtest(winners, studies, 0.05, alternative="greater").pvalue > 0.01

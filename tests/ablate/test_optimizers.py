@@ -1,0 +1,221 @@
+"""Every optimizer against a slow plain version in float64 or torch's own, and through a whole run."""
+
+import math
+from dataclasses import replace
+from typing import Annotated
+
+import pytest
+import torch
+from pydantic import TypeAdapter, ValidationError
+from torch import Tensor, nn
+
+import ablate.training.optimizers as axis
+from ablate.stop import Interrupted
+from ablate.store import Store
+from ablate.training.optimizers import Trained
+from ablate.training.optimizers.adamw import AdamW
+from ablate.training.optimizers.lion import Lion
+from ablate.training.optimizers.muon import Muon
+from ablate.training.optimizers.sgd import SGD
+from ablate.training.session import Session
+from ablate.training.spec import TrainSpec
+from tests.ablate.conftest import metrics_without_clock
+from zoo.axis import variants
+
+LR, DECAY, STEPS = 0.1, 0.2, 4
+KINDS = ("adamw", "lion", "muon", "sgd")
+GOOD = {"adamw": 0.03, "lion": 0.01, "muon": 0.03, "sgd": 0.5}
+"""Rates at which the tiny corpus is learnt."""
+
+
+def parameter(*shape: int, role: str = "input", seed: int = 0) -> Trained:
+    value = torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return Trained(nn.Parameter(value), role, DECAY)
+
+
+def gradients(like: Tensor) -> list[Tensor]:
+    """The same ones at every call. They change sign and size from step to step."""
+    generator = torch.Generator().manual_seed(7)
+    return [torch.randn(like.shape, generator=generator, dtype=like.dtype) * (1 + i) for i in range(STEPS)]
+
+
+def after(optimizer, trained: list[Trained]) -> list[Tensor]:
+    """The parameters after some steps, each with the gradients of its own shape."""
+    for step in range(STEPS):
+        for each in trained:
+            each.parameter.grad = gradients(each.parameter)[step]
+        optimizer.step()
+    return [each.parameter.detach() for each in trained]
+
+
+def same(found: Tensor, expected: list[list[float]] | Tensor) -> None:
+    torch.testing.assert_close(found, torch.as_tensor(expected, dtype=torch.float64), rtol=1e-10, atol=1e-12)
+
+
+def entry_by_entry(start: Tensor, update) -> list[list[float]]:
+    """Plain Python: decay, then `update(step, gradient, state)` of one entry at a time."""
+    rows = []
+    for i, row in enumerate(start.tolist()):
+        rows.append([])
+        for j, value in enumerate(row):
+            state: dict[str, float] = {"m": 0.0, "v": 0.0}
+            for step, gradient in enumerate(gradients(start), 1):
+                value = value * (1 - LR * DECAY) - LR * update(step, gradient[i, j].item(), state)  # noqa: PLW2901
+            rows[-1].append(value)
+    return rows
+
+
+def test_adamw_is_the_paper_s():
+    def update(step, g, state):
+        state["m"] = 0.8 * state["m"] + 0.2 * g
+        state["v"] = 0.9 * state["v"] + 0.1 * g * g
+        return (state["m"] / (1 - 0.8**step)) / (math.sqrt(state["v"] / (1 - 0.9**step)) + 1e-8)
+
+    each = parameter(3, 4)
+    expected = entry_by_entry(each.parameter.detach(), update)
+    same(after(AdamW(betas=(0.8, 0.9)).build([each], LR), [each])[0], expected)
+
+
+def test_lion_is_the_paper_s():
+    def update(_step, g, state):
+        mixed = 0.9 * state["m"] + 0.1 * g
+        state["m"] = 0.99 * state["m"] + 0.01 * g
+        return math.copysign(1.0, mixed)
+
+    each = parameter(3, 4)
+    expected = entry_by_entry(each.parameter.detach(), update)
+    same(after(Lion().build([each], LR), [each])[0], expected)
+
+
+def test_lion_leaves_a_parameter_without_a_gradient_alone():
+    each = parameter(3, 4)
+    before = each.parameter.detach().clone()
+    Lion().build([each], LR).step()
+    same(each.parameter.detach(), before)
+
+
+@pytest.mark.parametrize("nesterov", [False, True])
+def test_sgd_is_the_formula_s_with_decoupled_decay(nesterov):
+    def update(_step, g, state):
+        state["m"] = 0.7 * state["m"] + g
+        return g + 0.7 * state["m"] if nesterov else state["m"]
+
+    each = parameter(3, 4)
+    expected = entry_by_entry(each.parameter.detach(), update)
+    same(after(SGD(momentum=0.7, nesterov=nesterov).build([each], LR), [each])[0], expected)
+
+
+def test_sgd_without_momentum_is_torch_s_with_l2():
+    """The two kinds of weight decay differ only where there is a memory."""
+    ours, theirs = parameter(3, 4), parameter(3, 4)
+    found = after(SGD(momentum=0.0).build([ours], LR), [ours])[0]
+    same(found, after(torch.optim.SGD([theirs.parameter], lr=LR, weight_decay=DECAY), [theirs])[0])
+
+
+@pytest.mark.parametrize("adjust", ["match_rms_adamw", "original"])
+def test_muon_is_torch_s_on_matrices_and_adamw_elsewhere(adjust):
+    shapes = {(6, 4): "input", (4, 6): "output", (8, 4): "embedding", (9, 4): "head", (4,): "gain", (2, 5, 3): "input"}
+    ours, theirs = ([parameter(*shape, role=role) for shape, role in shapes.items()] for _ in range(2))
+    found = after(Muon(adjust=adjust, adamw_lr_ratio=0.25).build(ours, LR), ours)
+    matrices, rest = [each.parameter for each in theirs[:2]], [each.parameter for each in theirs[2:]]
+    muon = torch.optim.Muon(matrices, lr=LR, weight_decay=DECAY, adjust_lr_fn=adjust)
+    adamw = torch.optim.AdamW(rest, lr=LR * 0.25, betas=(0.9, 0.95), weight_decay=DECAY)
+    for mine, other in zip(found, [*after(muon, theirs[:2]), *after(adamw, theirs[2:])], strict=True):
+        same(mine, other)
+
+
+@pytest.mark.parametrize(("adjust", "scale"), [("match_rms_adamw", 0.2 * math.sqrt(12)), ("original", math.sqrt(1.5))])
+def test_muon_s_update_is_nearly_orthogonal(adjust, scale):
+    """U Vᵀ of the gradient by the SVD, to within what five Newton–Schulz steps reach."""
+    each = replace(parameter(12, 8), weight_decay=0.0)
+    before, gradient = each.parameter.detach().clone(), gradients(each.parameter)[0]
+    each.parameter.grad = gradient
+    Muon(adjust=adjust).build([each], LR).step()
+    update = (before - each.parameter.detach()) / (LR * scale)
+    left, _, right = torch.linalg.svd(gradient, full_matrices=False)
+    inner = left.T @ update @ right.T
+    assert ((inner.diag() > 0.6) & (inner.diag() < 1.3)).all()
+    assert (inner - inner.diag().diag()).abs().max() < 0.05
+
+
+def test_both_parts_of_muon_follow_one_schedule():
+    trained = [parameter(6, 4), parameter(4, role="gain")]
+    groups = Muon(adamw_lr_ratio=0.25).build(trained, LR).param_groups
+    assert [(group["lr"], group["lr_factor"]) for group in groups] == [(LR, 1.0), (LR * 0.25, 0.25)]
+
+
+@pytest.mark.parametrize("role", ["input", "gain"])
+def test_muon_with_one_part_alone(role):
+    each = parameter(6, 4, role=role)
+    assert len(Muon().build([each], LR).param_groups) == 1
+
+
+WRONG = (
+    {"kind": "adamw", "momentum": 0.9},
+    {"kind": "sgd", "betas": [0.9, 0.95]},
+    {"kind": "lion", "nesterov": True},
+    {"kind": "muon", "adjust": "rms"},
+    {"kind": "sgd", "momentum": 0, "nesterov": True},
+    {"kind": "lion", "betas": [0.9]},
+    {"kind": "lion", "betas": [0.9, 1.0]},
+    {"kind": "adam"},
+    {"betas": [0.9, 0.95]},
+)
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_setting_that_is_not_used_is_an_error(wrong):
+    with pytest.raises(ValidationError):
+        TrainSpec.model_validate({"optimizer": wrong})
+
+
+EXAMPLE = """
+from typing import Literal
+import torch
+from ablate.training.optimizers import Optimizer, groups
+
+class Adagrad(Optimizer):
+    kind: Literal["adagrad"] = "adagrad"
+
+    def build(self, trained, lr):
+        return torch.optim.Adagrad(groups(trained, lr))
+"""
+
+
+def test_a_dropped_file_is_an_optimizer(tmp_path, monkeypatch):
+    (tmp_path / "adagrad.py").write_text(EXAMPLE, encoding="utf-8")
+    monkeypatch.setattr(axis, "__path__", [*axis.__path__, str(tmp_path)])
+    assert set(variants(axis.__name__)) == {*KINDS, "adagrad"}
+    choice = TrainSpec.model_fields["optimizer"].metadata[0]
+    adapter: TypeAdapter = TypeAdapter(Annotated[axis.Optimizer, choice])
+    each = parameter(3, 4)
+    assert adapter.validate_python("adagrad").build([each], LR).param_groups[0]["params"] == [each.parameter]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_toy_model_learns(tmp_path, kind, identity, corpus, numerics):
+    document = identity(steps=40, lr=GOOD[kind], optimizer=kind, model={"tie_embeddings": False})
+    store = Store(tmp_path)
+    ending = Session(store, document, corpus, numerics).run()
+    assert ending.status == "finished"
+    assert ending.loss < 0.5 * math.log(16)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_run_stopped_at_any_step_ends_with_the_same_bits(tmp_path, kind, identity, corpus, numerics):
+    document = identity(steps=7, lr=GOOD[kind], optimizer=kind)
+    whole = Session(Store(tmp_path / "whole"), document, corpus, numerics)
+    whole.run()
+    stops = iter([False, True] * 7)
+    while True:
+        session = Session(Store(tmp_path / "cut"), document, corpus, numerics, stop=lambda: next(stops))
+        try:
+            session.run()
+        except Interrupted:
+            continue
+        break
+    paths = (each.store.metrics_path(document["digest"]) for each in (whole, session))
+    first, second = map(metrics_without_clock, paths)
+    assert first == second
+    for a, b in zip(whole.model.parameters(), session.model.parameters(), strict=True):
+        assert torch.equal(a, b)

@@ -1,0 +1,124 @@
+"""What is tried next: every setting of a grid, outwards from its edges, and what optuna proposes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from itertools import product
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from ablate.space import TuneSpec
+from ablate.tuning import IllegalSpaceError, Settings, Tuned, propose
+
+Loss = Callable[[Settings], float]
+
+
+def tune(space: dict[str, Any], loss: Loss, legal: Callable[[Settings], bool] = lambda _: True, **given: Any) -> Tuned:
+    """Go through a whole tuning with a loss that is known."""
+    batches = propose(TuneSpec.model_validate({"space": space, **given}), legal)
+    batch = next(batches)
+    while True:
+        assert all(legal(settings) for settings in batch)
+        try:
+            batch = batches.send([loss(settings) for settings in batch])
+        except StopIteration as end:
+            assert isinstance(end.value, Tuned)
+            return end.value
+
+
+def bowl(best: float) -> Loss:
+    """Lowest at lr = best on a logarithmic scale."""
+    return lambda settings: math.log(settings["train.lr"] / best) ** 2
+
+
+def test_a_grid_tries_every_combination_and_keeps_the_lowest() -> None:
+    space = {"train.lr": [1e-3, 3e-3, 9e-3], "train.warmup": [0.0, 0.1]}
+    found = tune(space, lambda s: abs(s["train.lr"] - 3e-3) + s["train.warmup"], extend=0)
+    assert [tuple(trial.settings.values()) for trial in found.trials] == list(product(*space.values()))
+    assert found.chosen == {"train.lr": 3e-3, "train.warmup": 0.0}
+
+
+def test_a_best_value_inside_the_list_ends_the_search() -> None:
+    found = tune({"train.lr": [1e-3, 3e-3, 9e-3]}, bowl(3e-3))
+    assert (len(found.trials), found.edges) == (3, ())
+
+
+@pytest.mark.parametrize(("best", "expected"), [(0.08, 0.081), (1.2e-4, 0.000111111)])
+def test_an_edge_is_followed_outwards_by_the_factor_of_the_list(best: float, expected: float) -> None:
+    found = tune({"train.lr": [1e-3, 3e-3, 9e-3]}, bowl(best))
+    assert found.chosen["train.lr"] == pytest.approx(expected)
+    assert found.edges == ()  # the value beyond it was tried and is worse
+
+
+def test_an_edge_is_followed_only_so_far_and_is_then_reported() -> None:
+    found = tune({"train.lr": [1e-3, 2e-3]}, lambda s: -s["train.lr"], extend=2)
+    assert [trial.settings["train.lr"] for trial in found.trials] == pytest.approx([1e-3, 2e-3, 4e-3, 8e-3])
+    assert found.edges == ("train.lr",)
+
+
+def test_what_an_arm_cannot_be_built_with_is_not_tried() -> None:
+    found = tune({"train.warmup": [0.2, 0.6]}, lambda s: -s["train.warmup"], lambda s: s["train.warmup"] <= 1)
+    assert [trial.settings["train.warmup"] for trial in found.trials] == [0.2, 0.6]
+    assert found.edges == ("train.warmup",)
+
+
+def test_words_have_no_edges() -> None:
+    found = tune({"train.schedule": ["cosine", "linear"]}, lambda s: s["train.schedule"] == "cosine")
+    assert (found.chosen, found.edges, len(found.trials)) == ({"train.schedule": "linear"}, (), 2)
+
+
+def test_whole_numbers_stay_whole() -> None:
+    found = tune({"train.batch": [4, 8]}, lambda s: -s["train.batch"], extend=1)
+    assert [trial.settings["train.batch"] for trial in found.trials] == [4, 8, 16]
+    assert all(type(trial.settings["train.batch"]) is int for trial in found.trials)
+
+
+def test_one_that_diverges_is_never_chosen_and_all_that_do_choose_the_first() -> None:
+    found = tune({"train.lr": [1e-3, 1.0]}, lambda s: math.inf if s["train.lr"] > 0.1 else 4.0, extend=0)
+    assert found.chosen == {"train.lr": 1e-3}
+    gone = tune({"train.lr": [1e-3, 1.0]}, lambda _: math.inf)
+    assert (gone.chosen, len(gone.trials)) == ({"train.lr": 1e-3}, 2)
+
+
+def test_ranges_are_sampled_by_optuna_and_end_near_the_best() -> None:
+    found = tune({"train.lr": {"log": [1e-5, 1.0]}}, bowl(3e-3), trials=40)
+    assert len(found.trials) == 40
+    assert 1e-3 < found.chosen["train.lr"] < 9e-3
+    assert found.edges == ()
+
+
+def test_a_best_value_at_the_end_of_a_range_is_an_edge() -> None:
+    found = tune({"train.lr": {"log": [1e-4, 1e-1]}}, lambda s: -s["train.lr"], trials=60)
+    assert found.edges == ("train.lr",)
+
+
+def test_the_same_losses_lead_to_the_same_settings() -> None:
+    space = {"train.lr": {"log": [1e-4, 1e-1]}, "train.batch": {"range": [2, 16], "step": 2}}
+    first, again = (tune(space, bowl(1e-2), trials=12) for _ in range(2))
+    assert first == again
+    assert {trial.settings["train.batch"] % 2 for trial in first.trials} == {0}
+
+
+def test_illegal_draws_are_replaced_and_an_illegal_space_is_an_error() -> None:
+    space = {"train.batch": {"range": [1, 8]}}
+    found = tune(space, lambda s: s["train.batch"], lambda s: s["train.batch"] % 2 == 0, trials=6)
+    assert len(found.trials) == 6
+    with pytest.raises(IllegalSpaceError, match="none of 1000"):
+        tune(space, lambda s: 0.0, lambda _: False)
+
+
+@pytest.mark.parametrize(
+    ("space", "message"),
+    [
+        ({}, "at least 1"),
+        ({"train.lr": {"log": [0.0, 1.0]}}, "greater than 0"),
+        ({"train.lr": {"log": [1.0, 1e-3]}}, "the range is empty: 1 is not below 0.001"),
+        ({"train.lr": 3e-3}, "expected a list of values, or a map"),
+    ],
+)
+def test_bad_spaces(space: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        TuneSpec.model_validate({"space": space})

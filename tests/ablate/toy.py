@@ -1,0 +1,51 @@
+"""Whole studies in a second or so: from the file, through the plan and training in this process, to the summary."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+import reports
+from ablate.campaign import Outcome, Size
+from ablate.data import prepare
+from ablate.documents import study_document
+from ablate.plan import make_plan
+from ablate.request import Request
+from ablate.store import Store
+from ablate.study import load_study
+from ablate.worker import carry_out
+from reports.findings import StudySummary
+
+TOY = """
+question: Does it matter?
+base: {{preset: small, d_model: 16, n_layers: 1, block.mixer.heads: 2}}
+arms: {arms}
+data: {{source: files, paths: [text.txt], tokenizer: bytes, validation_tokens: 1024}}
+train: {{context: 32, batch: 4, lr: 1e-2, validate_every: 1}}
+budget: {{tokens: {tokens}}}
+measure: null
+evals: null
+"""
+
+
+def toy_study(folder: Path, arms: str, steps: int = 30) -> Path:
+    """A study file of arms (YAML) that train for so many steps on 100 kB of made-up sentences."""
+    words = np.random.default_rng(0).choice(["norm", "scale", "residual", "stream", "head", "the", "of"], 20_000)
+    (folder / "text.txt").write_text("\n\n".join(" ".join(words[i : i + 50]) for i in range(0, len(words), 50)))
+    path = folder / "toy.yaml"
+    path.write_text(TOY.format(arms=arms, tokens=steps * 4 * 32))
+    return path
+
+
+def run_toy(path: Path, store: Store, seeds: Sequence[int]) -> StudySummary:
+    """Train what is missing with these seeds, and summarise."""
+    study = load_study(path, "cpu", [f"seeds={list(seeds)}"])
+    plan = make_plan(study)
+    prepare(plan.data, store.data_dir(), study.folder)
+    corpus = str(store.data_dir() / plan.identity.digest)
+    for run in plan.runs:
+        carry_out(Request(str(store.root), corpus, run.identity))
+    store.write_json(store.study_path(study.name, study.scale), study_document(Outcome((Size(plan),))))
+    return reports.summarise(store.study_dir(study.name, study.scale))

@@ -1,0 +1,84 @@
+"""What a report says of budgets: what was matched, what matching edited, and how far runs were from their time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import reports
+from ablate.store import Store
+from reports import tables, words
+from reports.findings import StudySummary
+from reports.page import render_page
+from tests.reports.factory import Arm, StudyOf
+
+ARMS = [Arm("base", [2.4, 2.5]), Arm("arm", [2.3, 2.4], edits={"block.ffn.d_ff": "8/3x"})]
+
+
+def summary_of(
+    root: Path, seconds: tuple[float, float] = (60.0, 60.0), of: list[Arm] = ARMS, **changes: Any
+) -> StudySummary:
+    """A summary of two arms whose second one trained for `seconds`; `changes` are of study.json."""
+    took = {("arm", seed): {"train_seconds": each} for seed, each in enumerate(seconds)}
+    base = {("base", seed): {"train_seconds": 60.0} for seed in (0, 1)}
+    study = StudyOf(of, measured=False, results=took | base)
+    folder = study.write(root)
+    document = study.document() | changes
+    Store(root).write_json(folder / "study.json", document)
+    return reports.summarise(folder)
+
+
+def with_matching(value: int) -> list[dict[str, Any]]:
+    base, arm = StudyOf(ARMS).document()["arms"]
+    return [base, arm | {"matching": {"block.ffn.d_ff": value}}]
+
+
+def test_matched_budgets_are_named_together(tmp_path: Path) -> None:
+    assert words.matched(summary_of(tmp_path / "a", matched="flops")) == "at equal FLOPs"
+    assert words.matched(summary_of(tmp_path / "b", matched="flops and parameters")) == "at equal FLOPs and parameters"
+    said = words.matched(summary_of(tmp_path / "c", matched="seconds and non-embedding parameters"))
+    assert said == "at equal training time and non-embedding parameters"
+
+
+def test_each_part_of_what_is_matched_is_checked(tmp_path: Path) -> None:
+    wide = [ARMS[0], Arm("arm", [2.3, 2.4], parameters=1_020_000)]
+    assert summary_of(tmp_path / "flops", of=wide, matched="flops").warnings == ()
+    (warning,) = summary_of(tmp_path / "both", of=wide, matched="flops and parameters").warnings
+    assert warning == "arm: parameters differ from the baseline's by +2.0 %."
+    inside = summary_of(tmp_path / "inside", of=wide, matched="flops and non-embedding parameters")
+    assert inside.warnings == ("arm: non-embedding parameters differ from the baseline's by +2.0 %.",)
+
+
+def test_what_matching_edited_stands_apart_from_the_arm_s_own_edits(tmp_path: Path) -> None:
+    summary = summary_of(tmp_path, arms=with_matching(264), matched="flops and parameters")
+    assert tables.edits_table(summary).rows == (
+        ("base", "(none)", "", "the arm"),
+        ("arm", "block.ffn.d_ff", '"8/3x"', "the arm"),
+        ("arm", "block.ffn.d_ff", "264", "matching parameters"),
+    )
+    document = summary.arm_documents()[1]
+    assert (document["edits"], document["matching"]) == ({"block.ffn.d_ff": "8/3x"}, {"block.ffn.d_ff": 264})
+    page = render_page(summary)
+    assert "All arms were trained at equal FLOPs and parameters." in page
+    assert "matching parameters" in page
+
+
+def test_runs_within_five_per_cent_of_their_time_are_shown_and_not_warned_of(tmp_path: Path) -> None:
+    summary = summary_of(tmp_path, (57.6, 62.4), budget={"seconds": 60.0}, matched="seconds")
+    assert summary.warnings == ()
+    table = tables.budgets_table(summary)
+    assert table.columns[-1] == "train time against 60.0 s"
+    assert [row[-1] for row in table.rows] == ["0.0 %"] * 2
+    faster = tables.budgets_table(summary_of(tmp_path, (58.2, 58.2), budget={"seconds": 60.0}, matched="seconds"))
+    assert faster.rows[1][-1] == "−3.0 %"
+
+
+def test_runs_that_missed_their_time_are_warned_of(tmp_path: Path) -> None:
+    summary = summary_of(tmp_path, (56.4, 66.0), budget={"seconds": 60.0}, matched="seconds")
+    assert summary.warnings == ("arm: training took another time than the budget's 60 s (-6.0 to +10.0 %).",)
+
+
+def test_other_budgets_say_nothing_of_time(tmp_path: Path) -> None:
+    summary = summary_of(tmp_path, (10.0, 90.0))
+    assert summary.warnings == ()
+    assert tables.budgets_table(summary).columns[-1] == "train time"

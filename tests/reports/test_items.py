@@ -1,0 +1,199 @@
+"""Scores item by item: against scipy on the raw numbers, by simulation, and with something missing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import reports
+from ablate.store import Store
+from reports.figures import draw
+from reports.findings import StudySummary
+from reports.items import ItemDifference, _interval, _p
+from tests.reports.factory import Arm, StudyOf, typical
+
+Rows = list[dict[str, Any]]
+
+
+def found(summary: StudySummary, arm: str, task: str) -> ItemDifference:
+    (item,) = (i for a in summary.arms if a.name == arm for i in a.items if i.task == task)
+    return item
+
+
+def samples(study: StudyOf, store: Store, arm: int, seed: int) -> Rows:
+    return store.read_samples(study.digest(study.arms[arm], seed), "e1") or []
+
+
+def edited(root: Path, change: Callable[[Rows], Rows], arm: int = 1, seed: int = 0) -> StudySummary:
+    """The typical study with the samples of one run changed."""
+    study = typical(4)
+    folder, store = study.write(root), Store(root)
+    rows = change(samples(study, store, arm, seed))
+    store.samples_path(study.digest(study.arms[arm], seed), "e1").write_text(
+        "".join(json.dumps(r) + "\n" for r in rows)
+    )
+    return reports.summarise(folder)
+
+
+def test_a_difference_is_that_of_the_scores(tmp_path: Path) -> None:
+    """Of a score that is a ratio too; and the seeds' differences average to it."""
+    summary = reports.summarise(typical(4).write(tmp_path))
+    base, pre, _ = summary.arms
+    for score, base_score in zip(pre.scores, base.scores, strict=True):
+        item = found(summary, "pre", score.task)
+        assert score.value is not None
+        assert base_score.value is not None
+        assert item.difference == pytest.approx(score.value - base_score.value)
+        assert item.difference == pytest.approx(np.mean(item.by_seed))
+        assert item.seeds == (0, 1, 2)
+    assert [found(summary, "pre", task).items for task in ("heldout_pairs", "heldout_text")] == [100, 6]
+    text = found(summary, "pre", "heldout_text")
+    assert text.low is not None
+    assert text.high is not None
+    assert text.difference is not None
+    assert text.low < text.difference < text.high < 0
+    assert base.items == ()
+
+
+def test_the_document_of_run_json(tmp_path: Path) -> None:
+    documents = reports.summarise(typical(4).write(tmp_path)).arm_documents()
+    assert documents[0]["eval_differences"] == {}
+    bits = documents[1]["eval_differences"]["heldout_text"]["bits_per_byte"]
+    assert list(bits) == ["difference", "interval", "p", "items", "seeds", "reason"]
+    assert bits["interval"][0] < bits["difference"] < bits["interval"][1]
+    assert bits["reason"] is None
+    assert documents[1]["difference"] == pytest.approx(-0.09)
+    assert documents[1]["difference_interval"][1] < 0
+    assert documents[1]["p"] < 0.05
+    assert documents[2]["seeds_needed"] == 542
+
+
+def test_the_p_is_the_larger_of_two_tests_with_holm_over_arms(tmp_path: Path) -> None:
+    study = typical(4)
+    summary, store = reports.summarise(study.write(tmp_path)), Store(tmp_path)
+    log_p = np.array(
+        [
+            [[r["bits_per_byte"][0] for r in samples(study, store, a, s) if "bits_per_byte" in r] for s in (0, 1, 2)]
+            for a in (0, 1, 2)
+        ]
+    )
+    raw = []
+    for arm in (1, 2):
+        difference, means = log_p[arm] - log_p[0], (log_p[arm].mean(axis=0), log_p[0].mean(axis=0))
+        items = stats.permutation_test(means, lambda x, y: sum(x) - sum(y), permutation_type="samples", n_resamples=999)
+        raw.append(max(items.pvalue, stats.ttest_1samp(difference.sum(axis=1), 0).pvalue))
+    expected = [min(1.0, 2 * raw[0]), max(raw[1], min(1.0, 2 * raw[0]))] if raw[0] < raw[1] else None
+    assert expected is not None
+    assert [found(summary, arm, "heldout_text").p for arm in ("pre", "double")] == pytest.approx(expected)
+
+
+def test_items_of_one_document_are_one(tmp_path: Path) -> None:
+    study = typical(4)
+    folder, store = study.write(tmp_path), Store(tmp_path)
+    for arm in study.arms:
+        for seed in (0, 1, 2):
+            rows = samples(study, store, study.arms.index(arm), seed)
+            text = [row | {"document": row["doc_id"] // 5} for row in rows]
+            store.samples_path(study.digest(arm, seed), "e1").write_text("".join(json.dumps(r) + "\n" for r in text))
+    summary = reports.summarise(folder)
+    assert found(summary, "pre", "heldout_pairs").items == 20
+    assert found(summary, "pre", "heldout_text").items == 2
+
+
+def without_text(rows: Rows) -> Rows:
+    return [row for row in rows if row["task"] != "heldout_text"]
+
+
+def other_item(rows: Rows) -> Rows:
+    return [
+        row | {"doc_hash": "another"} if row["task"] == "heldout_text" and row["doc_id"] == 2 else row for row in rows
+    ]
+
+
+def one_less(rows: Rows) -> Rows:
+    return [row for row in rows if row["task"] != "heldout_text" or row["doc_id"] != 2]
+
+
+def no_number(rows: Rows) -> Rows:
+    return [row | {"bits_per_byte": [None, 10]} if row["task"] == "heldout_text" else row for row in rows]
+
+
+def another_score(rows: Rows) -> Rows:
+    return [row | {"bits_per_byte": [-3.0, 10]} if row["task"] == "heldout_text" else row for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (without_text, "some of its samples are not in the store"),
+        (lambda _: [], "some of its samples are not in the store"),
+        (other_item, "the items are not the same in every run"),
+        (one_less, "the items are not the same in every run"),
+        (no_number, "some items have no score of their own"),
+        (another_score, "the score is not an average over items"),
+    ],
+)
+@pytest.mark.parametrize("arm", [0, 1])
+def test_what_cannot_be_compared_is_said(tmp_path: Path, change: Callable[[Rows], Rows], reason: str, arm: int) -> None:
+    summary = edited(tmp_path, change, arm)
+    item = found(summary, "pre", "heldout_text")
+    assert (item.reason, item.difference, item.p) == (reason, None, None)
+    assert f"pre: heldout_text bits_per_byte is not compared item by item: {reason}." in summary.warnings
+    assert (found(summary, "double", "heldout_text").reason is None) == (arm == 1)
+    assert json.dumps(summary.arm_documents(), allow_nan=False)
+    assert draw(summary)
+
+
+def test_without_any_samples_there_is_no_figure(tmp_path: Path) -> None:
+    folder = typical(4).write(tmp_path)
+    for path in tmp_path.glob("*/*.samples.ndjson"):
+        path.unlink()
+    summary = reports.summarise(folder)
+    assert "eval-differences" not in [figure.key for figure in draw(summary)]
+    assert sum("item by item" in warning for warning in summary.warnings) == 4
+
+
+def test_one_seed_has_an_interval_over_items_and_no_p(tmp_path: Path) -> None:
+    study = StudyOf([Arm("base", [2.4], steps=4), Arm("arm", [2.3], steps=4)])
+    item = found(reports.summarise(study.write(tmp_path)), "arm", "heldout_text")
+    assert item.low is not None
+    assert item.p is None
+
+
+def test_equal_answers_differ_by_nothing(tmp_path: Path) -> None:
+    study = StudyOf([Arm("base", [2.4, 2.4], steps=4), Arm("arm", [2.4, 2.4], steps=4)])
+    item = found(reports.summarise(study.write(tmp_path)), "arm", "heldout_pairs")
+    assert (item.difference, item.low, item.high, item.p) == (0.0, 0.0, 0.0, None)
+
+
+def test_the_interval_is_about_that_of_the_central_limit() -> None:
+    draw_ = np.random.default_rng(2)
+    own, theirs = draw_.normal(1.1, 1, 2000), draw_.normal(1, 1, 2000)
+    low, high = _interval(own, theirs, np.ones(2000), 0.05)
+    half = 1.96 * stats.sem(own - theirs)
+    mean = (own - theirs).mean()
+    assert (low, high) == pytest.approx((mean - half, mean + half), abs=0.1 * half)
+    assert _interval(own, theirs, np.ones(2000), 0.05) == (low, high)
+
+
+@pytest.mark.slow
+def test_intervals_over_items_cover_and_identical_arms_seldom_differ() -> None:
+    """500 studies of 100 questions; models agree on most. Both within what chance allows."""
+    draw_, studies = np.random.default_rng(6), 500
+    covered = named = 0
+    for _ in range(studies):
+        easy = draw_.random(100)
+        own, theirs = ((draw_.random((3, 100)) < easy).astype(float) for _ in range(2))
+        low, high = _interval(own.mean(axis=0), theirs.mean(axis=0), np.ones(100), 0.05)
+        covered += low <= 0 <= high
+        p = _p(own.mean(axis=0), theirs.mean(axis=0), tuple((own - theirs).mean(axis=1).tolist()))
+        named += p is not None and p < 0.05
+    print(f"{covered} of {studies} intervals cover, {named} name a difference")
+    assert 0.92 <= covered / studies <= 0.97
+    assert stats.binomtest(named, studies, 0.05, alternative="greater").pvalue > 0.01

@@ -1,0 +1,183 @@
+"""Verdicts on synthetic studies: margins, looks, and error rates by simulation of whole studies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from scipy import stats
+
+import reports
+from ablate.looks import looks
+from reports import words
+from reports.findings import StudySummary
+from reports.statistics import equivalence_p, holm, mean_interval, paired_p
+from reports.summary import open_arms
+from reports.verdicts import compare, decide
+from tests.reports.factory import Arm, StudyOf
+
+BASE = [2.400, 2.412, 2.391, 2.405]
+NEAR = [2.402, 2.411, 2.392, 2.404]
+LOWER = [2.300, 2.313, 2.290, 2.306]
+LOOKS = [{"seeds": 3, "alpha": 0.02}, {"seeds": 5, "alpha": 0.03}]
+
+
+def study_of(arms: Mapping[str, Sequence[float | None]], **kwargs: Any) -> StudyOf:
+    return StudyOf([Arm(name, losses, steps=4) for name, losses in arms.items()], measured=False, **kwargs)
+
+
+def summary_of(study: StudyOf, root: Path) -> StudySummary:
+    return reports.summarise(study.write(root))
+
+
+def verdicts(summary: StudySummary) -> dict[str, str]:
+    return {arm.name: arm.verdict for arm in summary.arms}
+
+
+def test_a_margin_tells_no_difference_from_not_knowing(tmp_path: Path) -> None:
+    arms = {"base": BASE, "near": NEAR, "far": LOWER, "noisy": [2.30, 2.50, 2.35, 2.48]}
+    assert verdicts(summary_of(study_of(arms), tmp_path / "without")) == {
+        "base": "baseline",
+        "near": "inconclusive",
+        "far": "better",
+        "noisy": "inconclusive",
+    }
+    summary = summary_of(study_of(arms, margin=0.01), tmp_path / "with")
+    assert verdicts(summary) == {
+        "base": "baseline",
+        "near": "no difference",
+        "far": "better",
+        "noisy": "inconclusive",
+    }
+    assert open_arms(summary) == ("noisy",)
+    _, near, far, noisy = summary.arms
+    assert near.comparison is not None
+    raw = [float(equivalence_p(np.subtract(losses, BASE), 0.01)) for losses in list(arms.values())[1:]]
+    assert near.comparison.p_equivalence == pytest.approx(holm(raw)[0])
+    assert near.seeds_needed is far.seeds_needed is None
+    assert noisy.seeds_needed == noisy.document()["seeds_needed"]
+    assert "no difference larger than 0.01 nats (4 seeds, p = 0.0" in words.sentence(summary, near)
+    assert "near: no difference from base larger than 0.01 nats" in words.headline(summary)
+    assert words.verdict(summary, near) == "no difference > 0.01"
+    assert "margin" in words.method(summary)
+
+
+def test_a_sure_difference_within_the_margin_is_none_that_matters(tmp_path: Path) -> None:
+    arms = {"base": BASE, "arm": [loss - 0.001 - 0.0001 * i for i, loss in enumerate(BASE)]}
+    assert verdicts(summary_of(study_of(arms), tmp_path / "a"))["arm"] == "better"
+    assert verdicts(summary_of(study_of(arms, margin=0.01), tmp_path / "b"))["arm"] == "no difference"
+
+
+def test_an_arm_that_diverged_is_not_without_a_difference(tmp_path: Path) -> None:
+    arms = [Arm("base", [*BASE, 2.40], steps=4), Arm("arm", [*NEAR, 9.9], steps=4, diverged=[4])]
+    summary = summary_of(StudyOf(arms, measured=False, margin=0.01), tmp_path)
+    assert summary.arms[1].comparison is not None
+    assert summary.arms[1].comparison.shows_no_difference
+    assert verdicts(summary)["arm"] == "inconclusive"
+
+
+def test_a_win_that_diverged_seeds_forbid_is_not_open(tmp_path: Path) -> None:
+    arms = [Arm("base", [*BASE, 2.40], steps=4), Arm("arm", [*LOWER, 9.9], steps=4, diverged=[4])]
+    summary = summary_of(StudyOf(arms, measured=False), tmp_path)
+    assert verdicts(summary)["arm"] == "inconclusive"
+    assert open_arms(summary) == ()
+    assert summary.arms[1].seeds_needed is None
+
+
+def test_an_arm_is_judged_at_the_look_of_its_number_of_seeds(tmp_path: Path) -> None:
+    """Arm a has three seeds, b five: their p-values count 0.05 / 0.02 and 0.05 / 0.03 times."""
+    base, a, b = [*BASE, 2.40], [2.35, 2.37, 2.34], [2.39, 2.40, 2.385, 2.402, 2.396]
+    summary = summary_of(study_of({"base": base, "a": a, "b": b}, looks=LOOKS), tmp_path)
+    found = [arm.comparison for arm in summary.arms if arm.comparison is not None]
+    raw = [stats.ttest_rel(own, base[: len(own)]).pvalue for own in (a, b)]
+    assert [c.p for c in found] == pytest.approx([raw[0] * 2.5, raw[1] / 0.6])
+    assert [c.p_holm for c in found] == pytest.approx(holm([raw[0] * 2.5, raw[1] / 0.6]))
+    for comparison, own, confidence in zip(found, (a, b), (0.98, 0.97), strict=True):
+        interval = stats.ttest_rel(own, base[: len(own)]).confidence_interval(confidence)
+        assert comparison.difference is not None
+        assert (comparison.difference.low, comparison.difference.high) == pytest.approx((interval.low, interval.high))
+    assert "at 3, 5 seeds" in words.method(summary)
+    assert "98 % and 97 %" in words.method(summary)
+
+
+def test_a_look_counts_seeds_that_were_asked_for_not_those_that_ended(tmp_path: Path) -> None:
+    study = study_of({"base": [*BASE, 2.40], "arm": [*LOWER, None]}, looks=LOOKS)
+    (comparison,) = (arm.comparison for arm in summary_of(study, tmp_path).arms if arm.comparison)
+    assert comparison.seeds == (0, 1, 2, 3)
+    assert comparison.alpha == 0.03
+
+
+def test_one_seed_is_open_and_needs_an_unknown_number(tmp_path: Path) -> None:
+    summary = summary_of(study_of({"base": [2.4], "arm": [2.3]}, margin=0.01), tmp_path)
+    assert open_arms(summary) == ("arm",)
+    assert summary.arms[1].document()["seeds_needed"] is None
+
+
+def judged(losses: np.ndarray, seeds: Sequence[int], schedule: Any, margin: float | None) -> list[str]:
+    """Verdicts on arms with these losses (arms + 1, seeds), the baseline first, each with its own number of seeds."""
+    names = [f"arm{i}" for i in range(len(losses))]
+    arms = [{"name": n, "runs": [{"seed": s} for s in range(k)]} for n, k in zip(names, seeds, strict=True)]
+    study = {"baseline": "arm0", "arms": arms, "looks": schedule, "margin": margin}
+    rows = [
+        {"arm": n, "seed": s, "loss": float(losses[i, s]), "tokens_per_second": None, "peak_memory_bytes": None}
+        for i, (n, k) in enumerate(zip(names, seeds, strict=True))
+        for s in range(k)
+    ]
+    types = {"loss": pl.Float64, "tokens_per_second": pl.Float64, "peak_memory_bytes": pl.Float64}
+    frame = pl.DataFrame(rows, schema={"arm": pl.String, "seed": pl.Int64} | types)
+    return [decide(comparison, 0, comparison.seeds[-1]) for comparison in compare(study, frame).values()]
+
+
+def in_rounds(losses: np.ndarray, margin: float | None = None) -> tuple[list[str], list[int]]:
+    """Verdicts and seeds of a study that adds seeds to its open arms until none is open or the cap is reached."""
+    schedule = [{"seeds": look.seeds, "alpha": look.alpha} for look in looks(3, losses.shape[1])]
+    seeds, found = [3] * (len(losses) - 1), ["inconclusive"] * (len(losses) - 1)
+    for look in schedule:
+        seeds = [look["seeds"] if v == "inconclusive" else n for v, n in zip(found, seeds, strict=True)]
+        again = judged(losses, [max(seeds), *seeds], schedule, margin)
+        settled_again = [w for v, w in zip(found, again, strict=True) if v != "inconclusive"]
+        assert "inconclusive" not in settled_again
+        found = again
+    return found, seeds
+
+
+@pytest.mark.slow
+def test_studies_in_rounds_keep_their_error_rates() -> None:
+    """400 studies of three arms. The bound is what a binomial test at 1 % allows at a true rate of 5 %."""
+    draw, studies = np.random.default_rng(3), 400
+    alike = [in_rounds(draw.normal(2.3, 0.01, (4, 12)))[0] for _ in range(studies)]
+    wrong = sum(bool({"better", "worse"} & set(found)) for found in alike)
+    print(f"{wrong} of {studies} studies of identical arms name a winner")
+    assert stats.binomtest(wrong, studies, 0.05, alternative="greater").pvalue > 0.01
+    shift = np.array([[0.0], [0.02], [-0.02], [0.02]])
+    unlike = [in_rounds(draw.normal(2.3, 0.005, (4, 12)) + shift, margin=0.02)[0] for _ in range(studies)]
+    wrong = sum("no difference" in found for found in unlike)
+    print(f"{wrong} of {studies} studies call a difference as large as the margin none")
+    assert stats.binomtest(wrong, studies, 0.05, alternative="greater").pvalue > 0.01
+
+
+def test_a_study_in_rounds_settles_what_is_plain_first() -> None:
+    losses = np.random.default_rng(4).normal(2.3, 0.002, (4, 12)) + np.array([[0.0], [0.3], [0.006], [0.0]])
+    found, seeds = in_rounds(losses, margin=0.004)
+    assert found == ["worse", "worse", "no difference"]
+    assert seeds[0] == 3 < seeds[1] < 12
+
+
+@pytest.mark.parametrize("arms", [1, 3])
+def test_looks_keep_the_error_rate_over_arms(arms: int) -> None:
+    """With identical arms at most 5 % of studies name any of them at any look: Holm's first step decides that."""
+    studies, schedule = 20_000, looks(3, 12)
+    losses = np.random.default_rng(5).normal(2.3, 0.01, (studies, arms + 1, 12))
+    differences = losses[:, 1:] - losses[:, :1]
+    named, covered = np.zeros(studies, dtype=bool), np.ones(studies, dtype=bool)
+    for look in schedule:
+        seen = differences[..., : look.seeds]
+        named |= paired_p(seen).min(axis=-1) * (0.05 / look.alpha) * arms < 0.05
+        _, low, high = mean_interval(seen[:, 0], look.alpha)
+        covered &= (low <= 0) & (high >= 0)
+    assert 0.01 < named.mean() <= 0.05
+    assert covered.mean() >= 0.95

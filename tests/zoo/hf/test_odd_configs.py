@@ -1,0 +1,143 @@
+"""Configs at the edge of what transformers builds: the same logits, or an error that names the option."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+
+import zoo
+from tests.zoo.hf.parity import assert_near, check_logits, check_round_trip, eager, hf_model, tokens_for
+
+SIZES = {
+    "vocab_size": 41,
+    "hidden_size": 24,
+    "intermediate_size": 20,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "pad_token_id": None,
+    "bos_token_id": None,
+    "eos_token_id": None,
+}
+EXPERTS = {"num_local_experts": 4, "num_experts_per_tok": 2, "num_key_value_heads": 2}
+LATENT = {"q_lora_rank": None, "kv_lora_rank": 6, "qk_nope_head_dim": 4, "qk_rope_head_dim": 2, "v_head_dim": 5}
+DEEPSEEK = {
+    **LATENT,
+    **{"n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 6, "n_group": 2, "topk_group": 1},
+    **{"num_key_value_heads": 4, "first_k_dense_replace": 1},
+}
+
+EMPTY = pytest.mark.filterwarnings("ignore:Initializing zero-element tensors")
+
+
+def config_of(family: str, **settings: Any) -> Any:
+    return AutoConfig.for_model(family, **SIZES | settings)
+
+
+def check(config: Any) -> None:
+    model = hf_model(config)
+    ours = zoo.from_hf(model)
+    check_logits(model, ours)
+    check_round_trip(model, ours)
+
+
+@pytest.mark.parametrize("family", ["qwen2", "olmo", "olmo2", "cohere", "starcoder2", "smollm3", "granite"])
+def test_heads_need_not_divide_the_width(family: str) -> None:
+    """transformers rounds the features of a head down."""
+    check(config_of(family, hidden_size=27, num_key_value_heads=2))
+
+
+@pytest.mark.parametrize(("family", "weight"), [("mixtral", 0.02), ("gpt_oss", 0.9)])
+def test_the_weight_of_a_balance_loss_that_is_off_is_no_obstacle(family: str, weight: float) -> None:
+    """As published: Mixtral 8x7B has 0.02, gpt-oss-20b 0.9, and neither gives the router's logits."""
+    model = hf_model(config_of(family, **EXPERTS, head_dim=6, sliding_window=4, router_aux_loss_coef=weight))
+    ours = zoo.from_hf(model)
+    assert {layer.ffn.balance_loss for layer in ours.spec.layers} == {0.0}  # type: ignore[attr-defined]
+    assert zoo.to_hf(ours).config.router_aux_loss_coef == weight
+
+
+@EMPTY
+@pytest.mark.parametrize("family", ["deepseek_v2", "deepseek_v3"])
+def test_no_shared_expert(family: str) -> None:
+    """transformers keeps matrices of no features in its place."""
+    check(config_of(family, **DEEPSEEK, n_shared_experts=0))
+
+
+@EMPTY
+def test_the_bias_of_no_shared_expert_is_named() -> None:
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(
+            config_of("deepseek_v2", **DEEPSEEK, n_shared_experts=0, mlp_bias=True)
+        )
+    with pytest.raises(zoo.UnsupportedError, match=r"^n_shared_experts:"):
+        zoo.from_hf(model)
+
+
+def test_dropout_of_latent_attention_is_kept() -> None:
+    config = config_of("deepseek_v3", **DEEPSEEK, attention_dropout=0.5)
+    check(config)
+    ours = zoo.from_hf(hf_model(config))
+    tokens = tokens_for(config, 2)
+    ours.train()
+    assert not torch.equal(ours(tokens), ours(tokens))
+
+
+@pytest.mark.parametrize("odd", ["kv_lora_rank", "qk_nope_head_dim"])
+def test_latents_of_odd_sizes_find_a_family_that_runs(odd: str) -> None:
+    """Without experts V2 could say it too, but its complex numbers cannot be laid over an odd number of features."""
+    config = config_of("deepseek_v3", **DEEPSEEK | {odd: 5, "first_k_dense_replace": 2})
+    check(config)
+
+
+def rope(kind: str, **settings: Any) -> dict[str, Any]:
+    own = {} if kind == "default" else {"factor": 4.0}
+    return {"rope_parameters": {"rope_type": kind, "rope_theta": 1e4, **own, **settings}}
+
+
+def named(option: str) -> str:
+    return f"rope_parameters.{option}"
+
+
+LONG = {"short_factor": [1.0, 2.0], "long_factor": [1.0, 3.0], "original_max_position_embeddings": 8}
+TURNED = {
+    "one feature under YaRN": ("gpt_neox", rope("yarn"), named("partial_rotary_factor")),
+    "three features under YaRN": ("glm", {**rope("yarn"), "head_dim": 6}, named("partial_rotary_factor")),
+    "one feature of StableLM": ("stablelm", rope("linear"), named("partial_rotary_factor")),
+    "a part of StableLM's pairs": ("stablelm", rope("proportional"), named("partial_rotary_factor")),
+    "no feature": ("nemotron", rope("default", partial_rotary_factor=0.1), named("partial_rotary_factor")),
+    "one pair under dynamic": ("glm4", {**rope("dynamic"), "head_dim": 2}, named("partial_rotary_factor")),
+    "factors for other pairs": ("glm4", {**rope("longrope", **LONG), "head_dim": 4}, named("short_factor")),
+}
+"""Settings under which transformers computes something, but not RoPE."""
+
+
+@pytest.mark.parametrize("case", TURNED)
+def test_a_number_of_features_that_cannot_be_turned_is_named(case: str) -> None:
+    family, settings, option = TURNED[case]
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config_of(family, num_key_value_heads=4, **settings))
+    with pytest.raises(zoo.UnsupportedError) as error:
+        zoo.from_hf(model)
+    assert error.value.path == option
+
+
+@torch.no_grad()
+def test_scores_may_be_scaled_up() -> None:
+    """Families that have another name for the scale are asked about it too, on the way to the one that fits."""
+    model = hf_model(config_of("granite", num_key_value_heads=2, attention_multiplier=3.3, residual_multiplier=0.5))
+    ours = zoo.from_hf(model)
+    ours.origin = None
+    tokens = tokens_for(model.config, 2)
+    assert_near(eager(zoo.to_hf(ours))(tokens).logits, model(tokens).logits)
+
+
+@torch.no_grad()
+def test_a_model_in_bfloat16_runs_on_both_sides() -> None:
+    """GPT's mask is a buffer that is not saved: it must be of the weights' type too."""
+    sizes = {"vocab_size": 41, "n_embd": 24, "n_layer": 2, "n_head": 4, "n_positions": 32}
+    model = hf_model(AutoConfig.for_model("openai-gpt", **sizes)).bfloat16()
+    again = zoo.to_hf(zoo.from_hf(model))
+    tokens = tokens_for(model.config, 2)
+    assert torch.equal(again(tokens).logits, model(tokens).logits)

@@ -1,0 +1,78 @@
+"""FLOPs of one decoded token and of a prefill, as declared and as torch counts them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+import zoo
+from zoo.axis import variants
+from zoo.costs import decode_cost, longest_text, prefill_cost
+
+CACHED = 13
+SHAPE = {"d_model": 24, "n_layers": 3, "vocab_size": 40, "block.mixer.heads": 4}
+
+
+def mixers() -> Iterator[tuple[str, dict[str, Any]]]:
+    for kind, cls in variants("zoo.mixers").items():
+        for number, example in enumerate(cls.examples):  # type: ignore[attr-defined]
+            for window in (None, 5):
+                edits = {**example, "kind": kind, "window": window}
+                yield f"{kind}{number}-{window}", {"block.mixer": edits}
+
+
+SPECS = dict(mixers()) | {
+    "kv heads": {"block.mixer.kv_heads": 2},
+    "experts": {"block.ffn": {"kind": "topk_moe", "d_ff": 20, "experts": 5}},
+    "shared experts": {"block.ffn": {"kind": "deepseek_moe", "d_ff": 12}},
+    "hyper": {"block.norm_placement": "hyper_connections"},
+    "untied": {"tie_embeddings": False, "embedding_dim": 8},
+    "expanded latent": {"block.mixer": {"kind": "mla", "kv_rank": 90, "nope_dim": 1, "rope_dim": 6}},
+}
+every_spec = pytest.mark.parametrize("edits", SPECS.values(), ids=SPECS)
+
+
+def built(edits: dict[str, Any]) -> zoo.Decoder:
+    return zoo.build(zoo.load("small", **SHAPE, **edits)).eval()
+
+
+@every_spec
+@pytest.mark.parametrize("batch", [1, 3])
+def test_a_decoded_token_takes_the_declared_flops(edits: dict[str, Any], batch: int) -> None:
+    """A single query sees no masked key, so that counting whole score matrices is exact."""
+    model = built(edits)
+    cache = model.new_cache(batch, CACHED + 1)
+    with torch.no_grad(), zoo.attention_backend("plain"):
+        model(torch.zeros(batch, CACHED, dtype=torch.long), cache)
+        with FlopCounterMode(display=False) as counter:
+            model(torch.zeros(batch, 1, dtype=torch.long), cache)
+    declared = decode_cost(model.spec, batch, CACHED + 1).flops
+    assert counter.get_total_flops() == pytest.approx(declared, rel=1e-9)
+
+
+@every_spec
+def test_a_prefill_takes_the_declared_flops_and_fills_the_declared_cache(edits: dict[str, Any]) -> None:
+    """But for the upper halves of the score matrices, which the plain backend computes."""
+    model, spec = built(edits), zoo.load("small", **SHAPE, **edits)
+    cache = model.new_cache(2, CACHED)
+    with torch.no_grad(), zoo.attention_backend("plain"), FlopCounterMode(display=False) as counter:
+        model.read_out(model.hidden(torch.zeros(2, CACHED, dtype=torch.long), cache)[:, -1:])
+    cost, work = zoo.cost(spec, CACHED), prefill_cost(spec, 2, CACHED)
+    masked = 2 * CACHED * (cost.flops_per_token_square - cost.flops_per_token) / 3
+    assert counter.get_total_flops() == pytest.approx(work.flops + masked, rel=1e-9)
+    assert work.cache_elements * 4 == cache.nbytes
+
+
+def test_the_first_token_is_decoded_as_it_is_read() -> None:
+    for edits in SPECS.values():
+        spec = zoo.load("small", **SHAPE, **edits)
+        assert decode_cost(spec, 1, 1).flops == pytest.approx(prefill_cost(spec, 1, 1).flops, rel=1e-12)
+
+
+def test_the_longest_text_is_the_shortest_table() -> None:
+    assert longest_text(zoo.load("gpt2")) == 1024
+    assert longest_text(zoo.load("llama3")) is None
