@@ -78,7 +78,7 @@ def test_every_figure_is_drawn_and_nothing_overflows(browser: playwright.Browser
     for drawn in found.page.evaluate(DRAWN):
         assert drawn["marks"] > 0, drawn
         assert drawn["height"] > 100, drawn
-    assert len(found.page.evaluate(DRAWN)) == 10
+    assert len(found.page.evaluate(DRAWN)) == 11
     assert found.page.evaluate("document.documentElement.scrollWidth") <= width
     wide = "[...document.querySelectorAll('main *')].filter(e => !e.closest('.scroll, .drawing, pre') && "
     assert found.page.evaluate(f"{wide} e.getBoundingClientRect().right > innerWidth + 1).length") == 0
