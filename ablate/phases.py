@@ -32,6 +32,7 @@ from ablate.training.spec import TrainSpec
 from evals.harness import evaluate
 from evals.matmul import peak_flops_per_second
 from evals.memory import PeakMemory, peak_memory
+from evals.positions import Text, loss_by_position
 from evals.spec import EvalSpec, MeasureSpec
 from evals.speed import measure
 
@@ -129,15 +130,14 @@ def _measure(request: Request, numerics: Numerics) -> None:
 def _evaluate(request: Request, numerics: Numerics) -> None:
     store, corpus = Store(request.store), Corpus(Path(request.corpus))
     tokenizer = Tokenizer.from_file(str(store.model_dir(request.digest) / "tokenizer.json"))
+    model, spec = _trained_model(request, numerics), EvalSpec.model_validate(request.evals)
+    context = TrainSpec.model_validate(request.identity["train"]).context
     with numerics.autocast():
-        evaluation = evaluate(
-            _trained_model(request, numerics),
-            tokenizer,
-            corpus.held_out(),
-            EvalSpec.model_validate(request.evals),
-            context=TrainSpec.model_validate(request.identity["train"]).context,
-            eos=corpus.eos,
-        )
+        evaluation = evaluate(model, tokenizer, corpus.held_out(), spec, context=context, eos=corpus.eos)
+        if spec.positions is not None:
+            text = Text(*corpus.held_out_tokens())
+            found = loss_by_position(model, text, spec.positions, context=context, batch=spec.batch, seed=spec.seed)
+            evaluation = found.beside(evaluation)
     digest, name = request.digest, str(request.evals_digest)
     with store.replacing(store.samples_path(digest, name)) as temporary:
         lines = (json.dumps(sample, allow_nan=False) + "\n" for sample in evaluation.samples)

@@ -10,8 +10,9 @@ if TYPE_CHECKING:
     from evals.lm import ZooLM
     from evals.matmul import peak_flops_per_second
     from evals.memory import peak_memory
+    from evals.positions import loss_by_position
     from evals.precision import use_fast_float32
-    from evals.spec import EvalSpec, MeasureSpec
+    from evals.spec import EvalSpec, MeasureSpec, PositionsSpec
     from evals.speed import measure
 
 # Lazy, so that `import evals` loads neither torch nor lm_eval.
@@ -19,9 +20,11 @@ _HOME = {
     "EvalSpec": "evals.spec",
     "Evaluation": "evals.harness",
     "MeasureSpec": "evals.spec",
+    "PositionsSpec": "evals.spec",
     "UnknownTaskError": "evals.harness",
     "ZooLM": "evals.lm",
     "evaluate": "evals.harness",
+    "loss_by_position": "evals.positions",
     "measure": "evals.speed",
     "peak_flops_per_second": "evals.matmul",
     "peak_memory": "evals.memory",
@@ -32,9 +35,11 @@ __all__ = [
     "EvalSpec",
     "Evaluation",
     "MeasureSpec",
+    "PositionsSpec",
     "UnknownTaskError",
     "ZooLM",
     "evaluate",
+    "loss_by_position",
     "measure",
     "peak_flops_per_second",
     "peak_memory",

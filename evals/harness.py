@@ -47,12 +47,14 @@ def evaluate(
     context: int,
     eos: int,
 ) -> Evaluation:
-    """Run `spec.tasks`. The same arguments give the same scores.
+    """Run `spec.tasks`, which may be none. The same arguments give the same scores.
 
     documents: held-out texts, from which the tasks that ship with the project make their items.
     context: the largest number of tokens that the model reads at once. eos: the token that ends a document.
     Raises UnknownTaskError for a name that neither the project, `spec.include` nor lm-eval knows.
     """
+    if not spec.tasks:
+        return Evaluation(_document(spec, {}), [])
     lm = ZooLM(model, tokenizer, eos=eos, context=context, batch=spec.batch, seed=spec.seed)
     with _quiet(), _seeded(spec.seed):
         loaded = load_tasks(spec, documents)
@@ -62,14 +64,17 @@ def evaluate(
             task.set_fewshot_seed(seed=spec.seed)
         results = lm_evaluate(lm, loaded, limit=spec.limit, bootstrap_iters=_BOOTSTRAPS)
     tasks = {name: _scores(name, results, loaded["tasks"].get(name)) for name in results["results"]}
-    document = {
+    records = [_record(name, s) for name, rows in results["samples"].items() for s in rows]
+    return Evaluation(_document(spec, {name: scores for name, scores in tasks.items() if scores}), records)
+
+
+def _document(spec: EvalSpec, tasks: dict[str, Any]) -> dict[str, Any]:
+    return {
         "schema": 1,
         "request": spec.model_dump(mode="json"),
         "lm_eval": version("lm_eval"),
-        "tasks": {name: scores for name, scores in tasks.items() if scores},
+        "tasks": tasks,
     }
-    records = [_record(name, s) for name, rows in results["samples"].items() for s in rows]
-    return Evaluation(document, records)
 
 
 class UnknownTaskError(ValueError):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from pydantic import Field, PositiveFloat, PositiveInt
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, PositiveFloat, PositiveInt, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
 
 from zoo.axis import Spec
 
@@ -16,15 +19,40 @@ class MeasureSpec(Spec):
     """How long each point is repeated."""
 
 
-class EvalSpec(Spec):
-    """lm-eval tasks."""
+def _ascending(multiples: tuple[int, ...]) -> tuple[int, ...]:
+    """One spelling: each once, in order."""
+    return tuple(sorted(set(multiples)))
 
-    tasks: tuple[str, ...] = Field(default=("heldout_pairs", "heldout_text"), min_length=1, strict=False)
-    """Names of tasks, or paths of task files; in a study relative to the study's file."""
+
+class PositionsSpec(Spec):
+    """Loss by position in windows of several times the training context (see `evals.positions`)."""
+
+    multiples: Annotated[
+        tuple[PositiveInt, ...], Field(min_length=1, max_length=16, strict=False), AfterValidator(_ascending)
+    ] = (1, 2, 4)
+    """Lengths of the windows, as multiples of the training context."""
+    tokens: PositiveInt = 16_384
+    """About how many tokens of held-out text are read at each length; at least one window is."""
+
+
+class EvalSpec(Spec):
+    """lm-eval tasks, and loss by position."""
+
+    positions: PositionsSpec | None = Field(default=None, exclude_if=lambda value: value is None)
+    """`{multiples: [1, 2, 4]}`: loss by position up to four times the training context; null for none."""
+    tasks: tuple[str, ...] = Field(default=("heldout_pairs", "heldout_text"), strict=False)
+    """Names of tasks, or paths of task files; in a study relative to the study's file. Empty with `positions` alone."""
     include: tuple[str, ...] = Field(default=(), strict=False)
     """Folders with task files of your own; their names may then stand in `tasks`. Relative as `tasks` are."""
     limit: PositiveInt | None = None
     """At most so many items per task; null for all."""
     batch: PositiveInt = 16
     seed: int = 0
-    """Seed of the items that are generated from held-out text."""
+    """Seed of the items that are generated from held-out text, and of the stretches read for `positions`."""
+
+    @field_validator("tasks")
+    @classmethod
+    def _something(cls, tasks: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        if not tasks and info.data.get("positions") is None:
+            raise PydanticCustomError("too_short", "needs at least one task, or positions")
+        return tasks

@@ -71,7 +71,7 @@ class Point:
         try:
             return point | measurement()
         except RuntimeError as error:
-            if not _is_out_of_memory(error):
+            if not is_out_of_memory(error):
                 raise
             return point | {"reason": f"out of memory: {str(error).splitlines()[0]}"}
 
@@ -146,5 +146,5 @@ def available_bytes() -> int | None:
     return int(found[1]) * 1024 if found else None
 
 
-def _is_out_of_memory(error: RuntimeError) -> bool:
+def is_out_of_memory(error: RuntimeError) -> bool:
     return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)

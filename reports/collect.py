@@ -60,6 +60,16 @@ EVALS = KEYS | {
     "higher_is_better": pl.Boolean,
     "chance": pl.Float64,
 }
+POSITIONS = KEYS | {
+    "multiple": pl.Int64,
+    "context": pl.Int64,
+    "reason": pl.String,
+    "first": pl.Int64,
+    "last": pl.Int64,
+    "nats_per_token": pl.Float64,
+    "stderr": pl.Float64,
+    "bits_per_byte": pl.Float64,
+}
 LADDER = KEYS | {
     "size": pl.String,
     "parameters": pl.Int64,
@@ -104,6 +114,7 @@ class Collected:
     curves: pl.DataFrame
     measures: pl.DataFrame
     evals: pl.DataFrame
+    positions: pl.DataFrame
     ladder: pl.DataFrame
     samples: pl.DataFrame
     probes: pl.DataFrame
@@ -123,6 +134,7 @@ def collect(study_dir: Path | str) -> Collected:
         curves=pl.concat([pl.DataFrame(schema=CURVES), *(_curve(store, key) for key in keys)]),
         measures=pl.DataFrame(_measure_rows(store, study, keys), schema=MEASURES),
         evals=pl.DataFrame(_eval_rows(store, study, keys), schema=EVALS),
+        positions=pl.DataFrame(_position_rows(store, study, keys), schema=POSITIONS),
         ladder=pl.DataFrame(list(_ladder_rows(store, study)), schema=LADDER),
         samples=pl.DataFrame(_sample_rows(store, study, keys), schema=SAMPLES),
         probes=pl.concat([pl.DataFrame(schema=PROBES), *(_probes(store, key) for key in keys)]),
@@ -223,6 +235,21 @@ def _eval_rows(store: Store, study: dict[str, Any], keys: list[dict[str, Any]]) 
         for key in keys
         for task, metrics in (store.read_evals(key["digest"], study["evals"]) or {}).get("tasks", {}).items()
         for metric, score in metrics.items()
+    ]
+
+
+def _position_rows(store: Store, study: dict[str, Any], keys: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One row per bucket of positions. Windows that could not be read are one row, with the reason."""
+    if study.get("evals") is None:
+        return []
+    found = ((key, (store.read_evals(key["digest"], study["evals"]) or {}).get("positions", {})) for key in keys)
+    return [
+        key | {"multiple": window["multiple"], "context": document["context"], "reason": window.get("reason")} | bucket
+        for key, document in found
+        for window in document.get("windows", ())
+        for bucket in (
+            [{name: each[name] for name in POSITIONS if name in each} for each in window.get("buckets", ())] or [{}]
+        )
     ]
 
 

@@ -11,6 +11,7 @@ import polars as pl
 from reports.curves import Curve
 from reports.items import ItemDifference
 from reports.ladders import LadderArm
+from reports.positions import PositionCurve
 from reports.stability import ProbeCurves, Scaling
 from reports.statistics import ALPHA, Estimate
 from reports.tunings import ArmTuning
@@ -182,6 +183,7 @@ class StudySummary:
     training: tuple[Curve, ...]
     differences: tuple[Curve, ...]
     contexts: tuple[Curve, ...]
+    positions: tuple[PositionCurve, ...]
     tunings: tuple[ArmTuning, ...]
     ladder: tuple[LadderArm, ...]
     probes: tuple[ProbeCurves, ...]

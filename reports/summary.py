@@ -14,6 +14,7 @@ from reports.collect import Collected, ReportError, collect
 from reports.findings import ArmSummary, Budget, Comparison, Noise, Score, StudySummary
 from reports.items import ItemDifference, item_differences, unpaired
 from reports.ladders import summarise_ladder
+from reports.positions import position_curves
 from reports.statistics import Estimate, combined_stderr, estimate
 from reports.tunings import tunings
 from reports.verdicts import compare, decide, level
@@ -47,6 +48,7 @@ def summarise(data: Collected) -> StudySummary:
         training=curves.training_curves(data),
         differences=curves.difference_curves(data),
         contexts=curves.context_curves(data),
+        positions=position_curves(data),
         tunings=tunings(study),
         ladder=summarise_ladder(data.ladder, study["baseline"]),
         probes=stability.probe_curves(data),

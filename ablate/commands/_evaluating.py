@@ -36,12 +36,14 @@ def evaluate_run(options: argparse.Namespace) -> int:
     if options.json:
         print_json({"digest": digest, **document})
     else:
-        print_table(_rows(document["tasks"]))
+        print_table(_rows(document))
     return DONE
 
 
 def _spec(options: argparse.Namespace) -> EvalSpec:
     given: dict[str, Any] = {"tasks": options.tasks, "include": options.include, "limit": options.limit}
+    if options.positions is not None:
+        given |= {"positions": {"multiples": options.positions}, "tasks": options.tasks or []}
     try:
         spec = EvalSpec.model_validate({key: value for key, value in given.items() if value is not None})
     except ValidationError as error:
@@ -70,10 +72,13 @@ def _request(store: Store, digest: str, spec: EvalSpec) -> Request:
     )
 
 
-def _rows(tasks: dict[str, Any]) -> list[tuple[str, ...]]:
+def _rows(document: dict[str, Any]) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = [("task", "metric", "value", "± standard error", "chance")]
-    for task, metrics in tasks.items():
+    for task, metrics in document["tasks"].items():
         for metric, score in metrics.items():
             numbers = (score["value"], score["stderr"], score["chance"])
             rows.append((task, metric, *("" if n is None else f"{n:.4f}" for n in numbers)))
+    for window in document.get("positions", {}).get("windows", ()):
+        if "reason" in window:
+            rows.append(("positions", f"loss_{window['multiple']}x", window["reason"], "", ""))
     return rows

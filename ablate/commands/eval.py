@@ -1,4 +1,4 @@
-"""Evaluate a trained run on lm-eval tasks, its own or others.
+"""Evaluate a trained run on lm-eval tasks, its own or others, and by position.
 
 RUN is a digest (or the beginning of one) in the store, or the folder of a run. Scores that the store has are not
 computed again.
@@ -18,6 +18,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--include", nargs="+", metavar="DIR", help="folders with task files of your own")
     parser.add_argument("--limit", type=int, metavar="N", help="at most so many items per task")
+    parser.add_argument(
+        "--positions",
+        nargs="+",
+        type=int,
+        metavar="N",
+        help="loss by position in windows of N times the training context; tasks only where --tasks names some",
+    )
     add_store(parser)
     add_json(parser)
 

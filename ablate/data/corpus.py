@@ -77,6 +77,10 @@ class Corpus:
         positions = starts[:, None] + np.arange(context + 1)
         return tokens[positions].astype(np.int64), int(sizes[positions[:, 1:]].sum(dtype=np.int64))
 
+    def held_out_tokens(self) -> tuple[NDArray[Any], NDArray[np.uint32]]:
+        """All tokens of the validation split, and the bytes that each stands for (none for `eos`)."""
+        return self._validation, self._validation_bytes
+
     def held_out(self) -> list[str]:
         """The validation documents."""
         with (self.directory / "validation.jsonl").open("rb") as lines:

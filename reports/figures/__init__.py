@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from reports.figures import costs, items, ladder, scores, stability, training, tuning
+from reports.figures import costs, items, ladder, positions, scores, stability, training, tuning
 from reports.figures.base import Figure
 from reports.figures.style import CONFIG, Look, looks
 from reports.findings import StudySummary
@@ -22,6 +22,7 @@ MAKERS: tuple[Callable[[StudySummary, dict[str, Look]], Figure | None], ...] = (
     costs.decode_by_context,
     costs.prefill_by_context,
     scores.evals,
+    positions.loss_by_position,
     ladder.loss_by_compute,
     ladder.gap_by_compute,
     items.differences,

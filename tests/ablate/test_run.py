@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -134,6 +135,21 @@ def test_scores_are_compared_item_by_item(study, copy, capsys):
             assert found["difference"] == pytest.approx(values[0] - values[1])
             assert found["seeds"] == [0, 1]
             assert found["items"] >= 2
+
+
+def test_a_study_shows_what_happens_past_the_training_context(study, copy, capsys):
+    """Windows of 32 and 64 tokens, the same for both arms: the scores, their paired differences, the figure."""
+    edit = "evals={tasks: [], positions: {multiples: [1, 2], tokens: 256}}"
+    status, document = run_json(capsys, study, copy, "--set", edit)
+    assert (status, document["trained"]) == (0, 0)
+    for arm in document["arms"]:
+        assert list(arm["evals"]) == ["positions"]
+        assert list(arm["evals"]["positions"]) == ["loss_1x", "loss_2x", "extrapolation_gap_2x"]
+    base, post = (arm["evals"]["positions"] for arm in document["arms"])
+    for metric, found in document["arms"][1]["eval_differences"]["positions"].items():
+        assert found["difference"] == pytest.approx(post[metric]["value"] - base[metric]["value"])
+        assert (found["items"], found["reason"]) == (4, None)
+    assert "<h3>Loss by position</h3>" in Path(document["report"]).read_text()
 
 
 def test_an_arm_that_diverges_is_a_result(study, tmp_path, capsys):
@@ -277,3 +293,20 @@ def test_eval_scores_a_stored_run_once(copy, capsys):
     written = path.stat().st_mtime_ns
     assert json.loads(ablate(capsys, *command)[1]) == first
     assert path.stat().st_mtime_ns == written
+
+
+def test_eval_reads_a_stored_run_by_position(copy, capsys):
+    digest = sorted(path.parent.name for path in copy.glob("*/result.json"))[0]
+    command = ("eval", digest, "--store", copy, "--positions", "1", "2", "100000")
+    status, out, _ = ablate(capsys, *command)
+    assert status == 0
+    assert "extrapolation_gap_2x" in out
+    assert "held-out text has" in out
+    document = json.loads(ablate(capsys, *command, "--json")[1])
+    assert list(document["tasks"]) == ["positions"]
+    first, second, last = document["positions"]["windows"]
+    assert first["buckets"][-1]["last"] == 32
+    assert document["tasks"]["positions"]["loss_2x"]["value"] == second["last_quarter"]["value"]
+    assert "buckets" not in last
+    status, _, err = ablate(capsys, *command[:-1], "0")
+    assert (status, err.startswith("ablate: positions.multiples.2: ")) == (2, True)

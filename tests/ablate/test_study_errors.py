@@ -72,6 +72,10 @@ CASES = {
     "probes: some": (HEAD + "probes: @some\n", "expected all, or a list of activation_variance, "),
     "no probe": (HEAD + "probes: @[]\n", "expected all, or a list of activation_variance, "),
     "probes too often": (HEAD + "probes: {every: @0}\n", "probes.every: must be greater than 0, not 0"),
+    "positions": (
+        HEAD + "evals: {positions: {@multiple: [2]}}\n",
+        "evals.positions.multiple: unknown key (did you mean 'multiples'?)",
+    ),
     "evals": (HEAD + "evals: {@task: []}\n", "evals.task: unknown key (did you mean 'tasks'?)"),
     "budget": (HEAD.replace("flops", "@flop"), "budget.flop: unknown key (did you mean 'flops'?)"),
     "base": (HEAD.replace("d_model", "@d_modle"), "base.d_modle: unknown key (did you mean 'd_model'?)"),
@@ -188,6 +192,10 @@ CASES = {
     "a seed too large": (HEAD + "seeds: @[9223372036854775808]\n", "seeds: expected how many seeds"),
     "no context measured": (HEAD + "measure: {contexts: @[]}\n", "measure.contexts: needs at least one"),
     "no batch measured": (HEAD + "measure: {batches: @[]}\n", "measure.batches: needs at least one"),
+    "window of nothing": (
+        HEAD + "evals: {positions: {multiples: [1, @0]}}\n",
+        "evals.positions.multiples.1: must be greater than 0, not 0",
+    ),
     "no task": (HEAD + "evals: {tasks: @[]}\n", "evals.tasks: needs at least one"),
     "beta of 1": (HEAD + "train: {betas: [0.9, @1.0]}\n", "train.betas.1: must be less than 1, not 1.0"),
     "one beta": (HEAD + "train: {betas: @[0.9]}\n", "train.betas: expected two numbers, found 1"),

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from bytelevel import byte_level
 from tokenizers import Tokenizer
 
 import zoo
+from tests.evals.bytelevel import byte_level
 from zoo.model import Decoder
 
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 import torch
-from bytelevel import EOS
 from lm_eval.api.instance import Instance
 from tokenizers import Tokenizer
 
 from evals.lm import ZooLM
+from tests.evals.bytelevel import EOS
 from zoo.model import Decoder
 
 transformers = pytest.importorskip("transformers")

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 import torch
-from bytelevel import EOS
 from lm_eval.api.instance import Instance
 from tokenizers import Tokenizer
 
 from evals.decode import Request, Row
 from evals.lm import ZooLM
+from tests.evals.bytelevel import EOS
 from zoo.model import Decoder
 
 PROMPTS = ["The quick brown", "a", "", "import os\nimport sys", "ünïcödé"]

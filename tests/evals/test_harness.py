@@ -16,7 +16,6 @@ import lm_eval
 import numpy as np
 import pytest
 import torch
-from bytelevel import EOS
 from lm_eval.tasks.manager import TaskManager
 from tokenizers import Tokenizer
 
@@ -25,6 +24,7 @@ from evals.harness import TASK_FOLDER, Evaluation, UnknownTaskError, evaluate, l
 from evals.lm import ZooLM
 from evals.spec import EvalSpec
 from evals.tasks import heldout
+from tests.evals.bytelevel import EOS
 from zoo.model import Decoder
 
 CONTEXT = 256

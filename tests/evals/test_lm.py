@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 import torch
-from bytelevel import EOS, byte_level
 from lm_eval.api.instance import Instance
 from tokenizers import Tokenizer
 
 from evals.lm import ZooLM
+from tests.evals.bytelevel import EOS, byte_level
 from zoo.model import Decoder
 
 WINDOW = 24

@@ -1,0 +1,132 @@
+"""Loss by position in the report: means over seeds by hand, and arms that cannot read on."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+import pytest
+
+from ablate.store import Store
+from reports.figures import Figure, draw
+from reports.findings import StudySummary
+from reports.page import render_page
+from reports.summary import summarise_study
+from tests.reports.factory import Arm, StudyOf
+
+CONTEXT = 64
+ENDS = {1: [16, 32, 64], 4: [16, 32, 64, 128, 256]}
+STRETCHES = 4
+ARMS = [Arm("alibi", [2.4, 2.5, 2.6], steps=4), Arm("learned", [2.3, 2.5, 2.7], steps=4)]
+
+
+def bucket(first: int, last: int, loss: float) -> dict[str, Any]:
+    bits = None if last == 16 else loss / math.log(2) / 3
+    return {
+        "first": first,
+        "last": last,
+        "tokens": 100,
+        "bytes": 300,
+        "nats_per_token": loss,
+        "stderr": 0.03,
+        "bits_per_byte": bits,
+        "bits_per_byte_stderr": 0.01,
+    }
+
+
+def window(multiple: int, loss: float) -> dict[str, Any]:
+    ends = ENDS[multiple]
+    pairs = zip([1, *(end + 1 for end in ends)], ends, strict=False)
+    buckets = [bucket(first, last, loss + 10 / last) for first, last in pairs]
+    return {"multiple": multiple, "length": multiple * CONTEXT, "buckets": buckets}
+
+
+def written(root: Path, refused: tuple[str, ...] = ("learned",)) -> Path:
+    """A study of which each run has read windows of 1 × and, unless refused, 4 × the context."""
+    study = StudyOf(ARMS)
+    folder = study.write(root)
+    store = Store(root)
+    for arm in ARMS:
+        for seed, loss in enumerate(arm.losses):
+            assert loss is not None
+            path = store.evals_path(study.digest(arm, seed), "e1")
+            document = store.read_evals(study.digest(arm, seed), "e1")
+            assert document is not None
+            longer = window(4, loss)
+            if arm.name in refused:
+                longer = {"multiple": 4, "length": 256, "reason": "positions end at <64>"}
+            positions = {"context": CONTEXT, "stretches": STRETCHES, "windows": [window(1, loss), longer]}
+            store.write_json(path, document | {"positions": positions})
+    return folder
+
+
+def figure_of(summary: StudySummary) -> Figure:
+    return next(figure for figure in draw(summary) if figure.key == "positions")
+
+
+def test_curves_are_means_over_seeds(tmp_path: Path) -> None:
+    alibi, learned = summarise_study(written(tmp_path)).positions
+    assert (alibi.arm, alibi.context, alibi.multiple, alibi.reasons) == ("alibi", CONTEXT, 4, ())
+    assert (learned.arm, learned.multiple) == ("learned", 1)
+    assert learned.reasons == ((4, "positions end at <64>"),)
+    assert [b.last for b in alibi.buckets] == ENDS[4]
+    assert [b.last for b in learned.buckets] == ENDS[1]
+    found = alibi.buckets[-1]
+    assert (found.first, found.loss.x, found.loss.seeds) == (129, 256, 3)
+    assert found.loss.mean == pytest.approx(2.5 + 10 / 256)
+    assert (found.loss.low, found.loss.high) == pytest.approx((2.4 + 10 / 256, 2.6 + 10 / 256))
+    # Seeds share the text: its error does not shrink with their number, their own scatter does.
+    assert found.stderr == pytest.approx(math.sqrt(0.03**2 + np.var([2.4, 2.5, 2.6], ddof=1) / 3))
+    assert found.bits_per_byte == pytest.approx((2.5 + 10 / 256) / math.log(2) / 3)
+    assert alibi.buckets[0].bits_per_byte is None
+
+
+def test_the_figure_has_a_line_per_arm_and_says_who_cannot_read_on(tmp_path: Path) -> None:
+    figure = figure_of(summarise_study(written(tmp_path)))
+    lines = {trace.name: trace for trace in figure.drawing.data if trace.mode == "lines+markers"}
+    assert list(lines) == ["alibi", "learned"]
+    assert list(lines["alibi"].x) == ENDS[4]
+    assert list(lines["learned"].x) == ENDS[1]
+    assert [trace.fill for trace in figure.drawing.data].count("toself") == 2
+    (mark,) = figure.drawing.layout.shapes
+    assert (mark.x0, mark.x1) == (CONTEXT, CONTEXT)
+    assert "learned has no windows of 4×: positions end at <64>." in figure.note
+    rows = [row[:3] for row in figure.table.rows]
+    assert rows[-1] == ("learned", "33–64", f"{2.5 + 10 / 64:.4f}")
+    assert len(rows) == len(ENDS[4]) + len(ENDS[1])
+
+
+def test_the_axis_shows_the_places_where_models_differ(tmp_path: Path) -> None:
+    figure = figure_of(summarise_study(written(tmp_path, refused=())))
+    low, high = figure.drawing.layout.yaxis.range
+    assert low < 2.3 + 10 / 256
+    assert high > 2.7 + 10 / 16
+    assert isinstance(figure.drawing, go.Figure)
+    assert list(figure.drawing.layout.xaxis.ticktext) == ["16", "32", "64", "128", "256"]
+
+
+def test_a_seed_without_a_loss_leaves_its_bucket_out(tmp_path: Path) -> None:
+    folder = written(tmp_path, refused=())
+    store = Store(tmp_path)
+    digest = StudyOf(ARMS).digest(ARMS[0], 1)
+    document = store.read_evals(digest, "e1")
+    assert document is not None
+    document["positions"]["windows"][1]["buckets"][-1]["nats_per_token"] = None
+    store.write_json(store.evals_path(digest, "e1"), document)
+    alibi, learned = summarise_study(folder).positions
+    assert [b.last for b in alibi.buckets] == ENDS[4][:-1]
+    assert [b.last for b in learned.buckets] == ENDS[4]
+
+
+def test_the_page_has_it_only_where_it_was_asked_for(tmp_path: Path) -> None:
+    page = render_page(summarise_study(written(tmp_path / "with")))
+    assert "<h3>Loss by position</h3>" in page
+    assert "positions end at &lt;64&gt;" in page
+    plain = summarise_study(StudyOf(ARMS).write(tmp_path / "without"))
+    assert plain.positions == ()
+    assert "Loss by position" not in render_page(plain)
+    nobody = summarise_study(written(tmp_path / "nobody", refused=("alibi", "learned")))
+    assert [curve.multiple for curve in nobody.positions] == [1, 1]
