@@ -26,7 +26,7 @@ def environment(data: Collected) -> tuple[tuple[str, tuple[str, ...]], ...]:
     seen: dict[str, dict[str, None]] = {}
     for found in data.environments.values():
         for key, value in found.items():
-            seen.setdefault(key, {})[str(value)] = None
+            seen.setdefault(key, {})["unknown" if value is None else str(value)] = None
     for key in ("dtype", "matmul", "data"):
         seen[key] = dict.fromkeys(data.runs[key].drop_nulls().unique(maintain_order=True))
     return tuple((key, tuple(values)) for key, values in seen.items() if values)

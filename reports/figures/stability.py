@@ -25,7 +25,8 @@ LAYER_TICKS = 16
 
 @dataclass(frozen=True)
 class Words:
-    """A probe in words: what it is of, its axis, what the curve by step is of, and whether it spans magnitudes."""
+    """A probe in words: what it is of, its axis, what the curve by step is of, and whether it spans magnitudes
+    wherever it is positive."""
 
     title: str
     axis: str
@@ -55,7 +56,6 @@ WORDS = {
         "largest logit",
         "the layer where it is largest",
         "Over heads, queries and keys.",
-        log=False,
     ),
     "attention_entropy": Words(
         "Attention entropy",
@@ -89,7 +89,7 @@ def figures(summary: StudySummary, style: dict[str, Look]) -> Iterator[Figure]:
 
 
 def _by_depth(probe: ProbeCurves, style: dict[str, Look]) -> Figure:
-    said, drawn = WORDS[probe.shown.probe], _axes("layer", probe.shown.probe)
+    said, drawn = WORDS[probe.shown.probe], _axes("layer", probe.shown.probe, (*probe.start, *probe.end))
     layers = 1 + max(point.x for curve in probe.start for point in curve.points)
     drawn.update_xaxes(tick0=0, dtick=math.ceil(layers / LAYER_TICKS))
     ended = {curve.arm for curve in probe.end}
@@ -114,7 +114,7 @@ def _by_depth(probe: ProbeCurves, style: dict[str, Look]) -> Figure:
 
 
 def _by_step(probe: ProbeCurves, style: dict[str, Look]) -> Figure:
-    said, drawn = WORDS[probe.shown.probe], _axes("training step", probe.shown.probe)
+    said, drawn = WORDS[probe.shown.probe], _axes("training step", probe.shown.probe, probe.by_step)
     for curve in probe.by_step:
         _line(drawn, style[curve.arm], curve)
     rows = [
@@ -157,10 +157,10 @@ def _scaling(summary: StudySummary, style: dict[str, Look]) -> Figure:
     )
 
 
-def _axes(x_title: str, probe: str) -> go.Figure:
+def _axes(x_title: str, probe: str, curves: Sequence[Curve]) -> go.Figure:
     said = WORDS[probe]
     drawn = blank(x_title, said.axis)
-    if said.log:
+    if said.log and all(point.low > 0 for curve in curves for point in curve.points):
         drawn.update_yaxes(**LOG)
     return drawn
 

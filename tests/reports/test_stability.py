@@ -134,6 +134,17 @@ def test_every_probe_has_words_and_figures_with_their_numbers(tmp_path: Path) ->
         assert figure.drawing.data
 
 
+def test_magnitudes_are_drawn_on_logarithms_where_all_are_positive(tmp_path: Path) -> None:
+    summary = summarise_study(study("max_attention_logit").write(tmp_path))
+    (probe,) = summary.probes
+    negative = replace(probe.start[0], points=(Point(0.0, 1.0, -1.0, 3.0, 2), *probe.start[0].points[1:]))
+    below = replace(summary, probes=(replace(probe, start=(negative, *probe.start[1:])),))
+    axes = {}
+    for name, each in (("positive", summary), ("negative", below)):
+        axes[name] = [figure.drawing.layout.yaxis.type for figure in draw_stability(each)]
+    assert axes == {"positive": ["log", "log"], "negative": [None, "log"]}
+
+
 def test_the_section_is_there_only_with_probes_and_hostile_names_stay_text(tmp_path: Path) -> None:
     text = reports.render(study(arms=[Arm(HOSTILE, [2.4], steps=4)]).write(tmp_path / "with")).read_text()
     assert "<h2>Stability</h2>" in text

@@ -188,6 +188,7 @@ def test_runs_on_different_data_are_refused(tmp_path: Path) -> None:
         ({"environment": {"device": "another"}}, {}, "differ in device (a CPU, another)"),
         ({"environment": {"torch": "2.11.0"}}, {}, "differ in torch (2.11.0, 2.13.0)"),
         ({"environment": {"git_dirty": True}}, {}, "uncommitted changes"),
+        ({"environment": {"git_commit": None}}, {}, "unknown)"),
         ({}, {"numerics": {"dtype": "bfloat16"}}, "differ in dtype (bfloat16, float32)"),
     ],
 )
