@@ -14,7 +14,7 @@ from ablate.arms import Arm
 from ablate.looks import Look, looks
 from ablate.plan import ArmPlan, Plan
 from ablate.study import Study, StudyError
-from ablate.tuning import Batches, Settings, Tuned, propose
+from ablate.tuning import Batches, IllegalSpaceError, Settings, Tuned, propose
 
 UNTUNED = ("measure", "evals", "probes")
 """What nobody asks of tuning runs."""
@@ -149,7 +149,7 @@ class _Job:
         self.tuned: Tuned | None = None
         self._runs: list[tuple[str, ...]] = []
         self._batches: Batches = propose(study.tune, self._legal)
-        self._batch = next(self._batches)
+        self._batch = self._next()
 
     def _legal(self, settings: Settings) -> bool:
         try:
@@ -173,9 +173,15 @@ class _Job:
         digests = [runs[self._name(number)] for number in range(len(self._batch))]
         self._runs += digests
         try:
-            self._batch = self._batches.send([_mean(losses, each) for each in digests])
+            self._batch = self._next([_mean(losses, each) for each in digests])
         except StopIteration as end:
             self.tuned = end.value
+
+    def _next(self, losses: Sequence[float] | None = None) -> list[Settings]:
+        try:
+            return next(self._batches) if losses is None else self._batches.send(losses)
+        except IllegalSpaceError as error:
+            raise self.study.error("tune.space", f"{error} (in arm {self.arm.name})") from error
 
     @property
     def best(self) -> Arm:

@@ -13,7 +13,7 @@ from ablate.data import DataIdentity
 from ablate.documents import study_document
 from ablate.identity import RunPlan
 from ablate.plan import Plan, make_plan
-from ablate.study import Study, load_study
+from ablate.study import Study, StudyError, load_study
 
 DATA = DataIdentity("d" * 32, 257, {})
 STUDY = """question: Which?
@@ -181,3 +181,11 @@ def test_a_source_has_the_seeds_of_what_starts_from_it(tmp_path: Path) -> None:
     text = START.replace("double", "post").replace("seeds: 2", "seeds: {start: 2, cap: 3}")
     _, outcome = gone_through(tmp_path, text, lambda _: 1.0, [["more"]])
     assert [len(arm.runs) for arm in outcome.plan.arms] == [3, 3, 3]
+
+
+def test_a_space_in_which_an_arm_finds_nothing_is_an_error_of_the_study(tmp_path: Path) -> None:
+    """16 is divided by 2 and by 4 heads, but not by 3: both ends can be built, and what is between them cannot."""
+    text = STUDY.replace("d_model: 8", "d_model: 16").replace("block.mixer.heads: 2, ", "block.mixer.head_dim: null, ")
+    tune = "tune: {space: {block.mixer.heads: {range: [2, 4]}, train.batch: {range: [2, 6], step: 0.5}}, trials: 2}\n"
+    with pytest.raises(StudyError, match=r"study.yaml:8:\d+: tune.space: none of 1000 settings .* \(in arm pre\)"):
+        gone_through(tmp_path, text + tune, lambda _: 1.0)
