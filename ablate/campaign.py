@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ablate.arms import Arm
+from ablate.ladder import refuse_unlike
 from ablate.looks import Look, looks
 from ablate.plan import ArmPlan, Plan
 from ablate.study import Study, StudyError
@@ -76,7 +77,9 @@ Stages = Generator[Stage, Sequence[str], Outcome]
 
 def campaign(study: Study, plan: Planner, losses: Losses) -> Stages:
     """The stages of a study. Raises UnfinishedError where one lacks a result that decides the next, and StudyError."""
-    tuned = yield from _tuned((*study.smaller, study), plan, losses)
+    sizes = *study.smaller, study
+    refuse_unlike(sizes, plan)
+    tuned = yield from _tuned(sizes, plan, losses)
     schedule = looks(study.auto_seeds.start, study.auto_seeds.cap) if study.auto_seeds else ()
     smaller = tuple(Size(plan(size), tunings) for size, tunings in tuned[:-1])
     study, tunings = tuned[-1]
@@ -136,7 +139,8 @@ def _trials(size: Study, jobs: Sequence[_Job]) -> Study | None:
         update={"budget": budget, "seeds": tune.seed_numbers, "tune": None, **dict.fromkeys(UNTUNED)}
     )
     baseline = replace(size.arms[0], seeds=())  # not trained: what the others are matched with
-    return replace(size, sections=sections, arms=(baseline, *arms))
+    share = "tune.fraction" if tune.fraction < 1 else None
+    return replace(size, sections=sections, arms=(baseline, *arms), budget_share=share)
 
 
 class _Job:
