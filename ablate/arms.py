@@ -203,18 +203,24 @@ class ArmBuilder:
             for path, reason in complaints(error, data, spec.model_json_schema()):
                 here = (section, *path)
                 found = [e for e in edits if common_length(e.path, here) == min(len(e.path), len(here))]
-                target = (*found[-1].target, *path[len(found[-1].path) - 1 :]) if found else here
+                target = (*found[-1].target, *path[len(found[-1].path) - 1 :]) if found else _beside(edits[-1], here)
                 yield self.origins.problem(target, reason, at_key=reason.startswith("unknown key"))
+
+
+def _beside(edit: Edit, path: Target) -> Target:
+    """Where `path` would stand in the arm that has the edit."""
+    root, end = edit.target[: -len(edit.path)], edit.target[-len(edit.path) :]
+    return (*root, *path) if end == edit.path else edit.target
 
 
 def tuning_problems(builder: ArmBuilder, tune: TuneSpec, arms: Sequence[Arm]) -> Iterator[Problem]:
     """Values that an arm cannot have, and settings that both tuning and an arm would choose."""
     for path, axis in tune.space.items():
-        reason = builder.shared_reason(tuple(path.split(".")))
+        reason = builder.shared_reason(tuple(path.split("."))) or _never_tuned(path)
         if reason:
             yield builder.origins.problem(tuning_edit(path, None).target, reason, at_key=True)
             continue
-        seen: set[Problem] = set()
+        seen: dict[Problem, None] = {}
         for arm in arms:
             for edit in arm.own:
                 if common_length(edit.path, tuple(path.split("."))) == min(len(edit.path), path.count(".") + 1):
@@ -223,8 +229,23 @@ def tuning_problems(builder: ArmBuilder, tune: TuneSpec, arms: Sequence[Arm]) ->
                 try:
                     builder.build(arm.name, [*arm.own, tuning_edit(path, value, str(place))], arm.target)
                 except StudyError as error:
-                    seen.update(error.problems)
+                    seen |= dict.fromkeys(_at_path(problem, path, builder) for problem in error.problems)
         yield from seen
+
+
+def _never_tuned(path: str) -> str | None:
+    if path == "vocab_size":
+        return "the vocabulary follows from the data"
+    if path.partition(".")[0] == START:
+        return "what an arm starts from cannot be tuned"
+    return None
+
+
+def _at_path(problem: Problem, path: str, builder: ArmBuilder) -> Problem:
+    """An unknown path is to blame itself, not its values."""
+    if not problem.reason.startswith("unknown key"):
+        return problem
+    return builder.origins.problem(tuning_edit(path, None).target, problem.reason, at_key=True)
 
 
 def start_problems(builder: ArmBuilder, arms: Sequence[Arm], tuned: bool) -> Iterator[Problem]:

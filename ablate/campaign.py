@@ -11,10 +11,11 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ablate.arms import Arm
+from ablate.ladder import refuse_unlike
 from ablate.looks import Look, looks
 from ablate.plan import ArmPlan, Plan
 from ablate.study import Study, StudyError
-from ablate.tuning import Batches, Settings, Tuned, propose
+from ablate.tuning import Batches, IllegalSpaceError, Settings, Tuned, propose
 
 UNTUNED = ("measure", "evals", "probes")
 """What nobody asks of tuning runs."""
@@ -76,7 +77,9 @@ Stages = Generator[Stage, Sequence[str], Outcome]
 
 def campaign(study: Study, plan: Planner, losses: Losses) -> Stages:
     """The stages of a study. Raises UnfinishedError where one lacks a result that decides the next, and StudyError."""
-    tuned = yield from _tuned((*study.smaller, study), plan, losses)
+    sizes = *study.smaller, study
+    refuse_unlike(sizes, plan)
+    tuned = yield from _tuned(sizes, plan, losses)
     schedule = looks(study.auto_seeds.start, study.auto_seeds.cap) if study.auto_seeds else ()
     smaller = tuple(Size(plan(size), tunings) for size, tunings in tuned[:-1])
     study, tunings = tuned[-1]
@@ -136,7 +139,8 @@ def _trials(size: Study, jobs: Sequence[_Job]) -> Study | None:
         update={"budget": budget, "seeds": tune.seed_numbers, "tune": None, **dict.fromkeys(UNTUNED)}
     )
     baseline = replace(size.arms[0], seeds=())  # not trained: what the others are matched with
-    return replace(size, sections=sections, arms=(baseline, *arms))
+    share = "tune.fraction" if tune.fraction < 1 else None
+    return replace(size, sections=sections, arms=(baseline, *arms), budget_share=share)
 
 
 class _Job:
@@ -149,7 +153,7 @@ class _Job:
         self.tuned: Tuned | None = None
         self._runs: list[tuple[str, ...]] = []
         self._batches: Batches = propose(study.tune, self._legal)
-        self._batch = next(self._batches)
+        self._batch = self._next()
 
     def _legal(self, settings: Settings) -> bool:
         try:
@@ -173,9 +177,15 @@ class _Job:
         digests = [runs[self._name(number)] for number in range(len(self._batch))]
         self._runs += digests
         try:
-            self._batch = self._batches.send([_mean(losses, each) for each in digests])
+            self._batch = self._next([_mean(losses, each) for each in digests])
         except StopIteration as end:
             self.tuned = end.value
+
+    def _next(self, losses: Sequence[float] | None = None) -> list[Settings]:
+        try:
+            return next(self._batches) if losses is None else self._batches.send(losses)
+        except IllegalSpaceError as error:
+            raise self.study.error("tune.space", f"{error} (in arm {self.arm.name})") from error
 
     @property
     def best(self) -> Arm:

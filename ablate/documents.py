@@ -146,7 +146,7 @@ def plan_rows(
                 f"{arm.tokens:,}{_percent(arm.differs['tokens'])}",
                 f"{arm.flops:.3g}{_percent(arm.differs['flops'])}",
                 f"{arm.kv_bytes_per_token:,.0f}",
-                "" if estimate is None else f"{estimate:,.0f}{_percent(arm.differs.get('seconds', 0.0))}",
+                "" if estimate is None else f"{_seconds_text(estimate)}{_percent(arm.differs.get('seconds', 0.0))}",
                 *([edits] * len(solved)),
             )
         )
@@ -156,6 +156,10 @@ def plan_rows(
 def matched_line(plan: Plan) -> str:
     """`Matched: flops and parameters. In brackets: the difference from pre.`"""
     return f"Matched: {plan.study.budget.matched}. In brackets: the difference from {plan.study.baseline}."
+
+
+def _seconds_text(seconds: float) -> str:
+    return f"{seconds:,.0f}" if seconds >= 10 else f"{seconds:.2g}"
 
 
 def _percent(difference: float) -> str:

@@ -27,12 +27,25 @@ WORDING = (
 
 def complaints(error: ValidationError, data: Any, schema: Schema) -> Iterator[tuple[tuple[str, ...], str]]:
     """The path and the reason of each complaint about `data`, whose JSON Schema is `schema`."""
+    found: dict[tuple[str, ...], list[str]] = {}
     for details in error.errors(include_url=False):
         path = user_path(details["loc"], data, missing=details["type"] == "missing")
         if details["type"] in ("union_tag_invalid", "union_tag_not_found"):
-            yield _choice(details, path)
+            path, reason = _choice(details, path)
         else:
-            yield path, _reason(details, path, data, schema)
+            reason = _reason(details, path, data, schema)
+        found.setdefault(path, []).append(reason)
+    for path, reasons in found.items():
+        yield from ((path, reason) for reason in _alternatives(reasons))
+
+
+def _alternatives(reasons: Sequence[str]) -> Sequence[str]:
+    """What the members of a union say of one value, as one reason where each says what it must be."""
+    parts = [re.fullmatch(r"must be (.*?)(, not .*)", reason, re.DOTALL) for reason in dict.fromkeys(reasons)]
+    known = [part for part in parts if part]
+    if len(known) < len(parts) or len({part[2] for part in known}) > 1:
+        return reasons
+    return [f"must be {' or '.join(part[1] for part in known)}{known[0][2]}"]
 
 
 def _choice(details: ErrorDetails, path: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
@@ -63,12 +76,20 @@ def user_path(location: tuple[str | int, ...], data: Any, *, missing: bool) -> t
     keys: list[str] = []
     here = data
     for i, part in enumerate(location):
+        followed = i + 1 < len(location) - missing
+        if followed and _is_tag(here, part, location[i + 1]):
+            continue
         if _has(here, part):
             here = here[part]
         elif not (missing and i == len(location) - 1):
             continue
         keys.append(str(part))
     return tuple(keys)
+
+
+def _is_tag(here: Any, part: str | int, following: str | int) -> bool:
+    """Whether `part` names a member of a union and not the key of that name, beside which `following` stands."""
+    return _has(here, part) and _has(here, following) and not _has(here[part], following)
 
 
 def _has(here: Any, part: str | int) -> bool:

@@ -48,6 +48,11 @@ class Layer:
     without: frozenset[str] = frozenset()
 
     @property
+    def is_size(self) -> bool:
+        """Whether these are the edits of a ladder's size."""
+        return self.root[-2:-1] == ("ladder",)
+
+    @property
     def written(self) -> dict[str, Any]:
         """The map as the user wrote it."""
         here = self.document.data

@@ -33,7 +33,7 @@ def match_parameters(study: Study, specs: Sequence[ModelSpec]) -> list[Matched]:
     A ratio in an arm's own edits (`d_ff: 8/3x`) gives way to the number that was found; a number there is an error.
 
     Raises:
-        StudyError: an arm lacks the knob or sets it, no legal value matches, or matching makes two arms the same.
+        StudyError: an arm lacks the knob, sets or tunes it, no legal value matches, or two arms become the same.
     """
     match = study.budget.parameters
     arms = list(zip(study.arms, specs, strict=True))
@@ -55,6 +55,8 @@ def match_parameters(study: Study, specs: Sequence[ModelSpec]) -> list[Matched]:
 
 
 def _refuse_own(study: Study, knob: str, arm: Arm) -> None:
+    if knob in arm.tuned:
+        raise study.error(f"tune.space.{knob}", f"{SETTING} turns {knob} in every arm, so it cannot be tuned")
     for path, value in flatten(arm.edits):
         if path == knob and isinstance(value, int):
             in_grid = path in study.sections.grid

@@ -241,7 +241,8 @@ def _budgeted(study: Study, arm: Arm) -> Study:
     if arm.start is None:
         return study
     sections = study.sections.model_copy(update={"budget": study.budget.scaled(arm.start.fraction)})
-    return replace(study, sections=sections)
+    share = ".".join((*arm.target, "start.fraction"))
+    return replace(study, sections=sections, budget_share=share)
 
 
 def _started(arm: Arm, planned: ArmPlan, plans: Sequence[ArmPlan]) -> ArmPlan:
@@ -260,7 +261,7 @@ def _steps(study: Study, arm: Arm, costs: Cost, seconds_per_step: float | None) 
     per_step = price_of_step(kind, arm.train, costs.flops_per_token, seconds_per_step)
     if budget < per_step:
         reason = f"{budget:.3g} {kind} are less than one step of arm {arm.name} ({per_step:.3g})"
-        raise study.error(f"budget.{kind}", reason)
+        raise study.error(study.budget_share or f"budget.{kind}", reason)
     return round(budget / per_step)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ablate.layers import Layer, setting_layer
@@ -85,3 +87,19 @@ def scale_problems(document: Document, scale: str | None) -> Iterator[Problem]:
     if scale is not None and scale not in known:
         reason = f"unknown scale '{scale}'" + (did_you_mean(scale, known) or f": one of {', '.join(known)}")
         yield Problem(document.keys.get(("scales",), document.values[()]), "scales", reason)
+
+
+def other_scales(document: Document, scale: str) -> list[str]:
+    """The scales that are not asked for: their mistakes are better found now than on the machine that they are for."""
+    scales = document.data.get("scales")
+    written = scales.items() if isinstance(scales, Mapping) else ()
+    return [name for name, edits in written if name != scale and isinstance(edits, Mapping)]
+
+
+def by_size(refused: Mapping[str | None, Sequence[Problem]], count: int) -> Iterator[Problem]:
+    """Problems of one size say so where they do not stand in it."""
+    times = Counter(problem for problems in refused.values() for problem in set(problems))
+    for rung, problems in refused.items():
+        for problem in problems:
+            said = times[problem] == count or rung is None or f"ladder.{rung}" in problem.path
+            yield problem if said else replace(problem, reason=f"{problem.reason} (at size {rung})")

@@ -20,6 +20,7 @@ from pydantic import (
 
 from ablate.data.sources.stdlib import StdlibSource
 from ablate.data.spec import DataSpec
+from ablate.explain import yaml
 from ablate.space import TuneSpec
 from ablate.training.probes import Probes
 from ablate.training.spec import TrainSpec
@@ -47,9 +48,8 @@ def _seeds(value: Any) -> tuple[int, ...]:
         if len(set(value)) == len(value):
             return tuple(value)
         raise ValueError(f"a seed is given twice: {', '.join(map(str, value))}")
-    raise ValueError(
-        f"expected how many seeds (1 to 1000), a list of whole numbers from 0 to {LARGEST_SEED}, or auto, not {value!r}"
-    )
+    legal = f"how many seeds (1 to 1000), a list of whole numbers from 0 to {LARGEST_SEED}, or auto"
+    raise ValueError(f"expected {legal}, not {yaml(value)}")
 
 
 def _whole(value: Any) -> Any:

@@ -21,12 +21,26 @@ Number = int | float
 KEYS = ("choice", "log", "range")
 TRIALS_PER_AXIS = 8
 FIRST_SEED = 1000
+SAMPLED = ("trials", "sampler", "at_once")
+"""Settings of a search in ranges."""
+STEPPED = ("extend",)
+"""Settings of a grid."""
 
 
 class Choice(Spec):
     """One of these values."""
 
     choice: Annotated[tuple[Scalar, ...], Field(min_length=1, strict=False)]
+
+    @model_validator(mode="after")
+    def _unlike(self) -> Self:
+        seen: set[tuple[bool, Scalar]] = set()
+        for value in self.choice:
+            known = isinstance(value, bool), value
+            if known in seen:
+                raise ValueError(f"a value is given twice: {value}")
+            seen.add(known)
+        return self
 
     @property
     def distribution(self) -> BaseDistribution:
@@ -138,6 +152,17 @@ class TuneSpec(Spec):
     sampler: Literal["tpe", "random"] = "tpe"
     at_once: PositiveInt = 4
     """How many settings of an arm the sampler proposes before it hears how the last ones did."""
+
+    @model_validator(mode="after")
+    def _heard(self) -> Self:
+        """What one way of tuning does not hear is not asked of it."""
+        deaf, words = (
+            (SAMPLED, "every combination of a grid is tried") if self.is_grid else (STEPPED, "only a grid is extended")
+        )
+        for name in deaf:
+            if getattr(self, name) != type(self).model_fields[name].default:
+                raise ValueError(f"{name} has no meaning here: {words}")
+        return self
 
     @property
     def is_grid(self) -> bool:

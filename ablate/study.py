@@ -18,7 +18,7 @@ from ablate.explain import complaints
 from ablate.grid import cells
 from ablate.layers import Origins, Target
 from ablate.problems import Problem, StudyError
-from ablate.scales import NAMING, ladder_problems, layers, rungs, scale_problems
+from ablate.scales import NAMING, by_size, ladder_problems, layers, other_scales, rungs, scale_problems
 from ablate.sections import NAME, AutoSeeds, Budget, StudySections
 from ablate.space import TuneSpec, axes
 from ablate.training.probes import ProbeSpec, short
@@ -33,7 +33,7 @@ __all__ = ["Arm", "Problem", "Study", "StudyError", "default_scale", "load_study
 
 DEFAULT_TRAIN = {"optimizer": {"kind": TrainSpec().optimizer.kind}}
 """What edits such as `train.optimizer.momentum` merge into: the kind, without which no setting has a meaning."""
-REPLACED = ("budget", "grid", "seeds", "tune", "ladder")
+REPLACED = ("budget", "grid", "ladder")
 """Sections of which a later layer keeps nothing: a scale that budgets tokens has no budget in FLOPs."""
 
 
@@ -51,6 +51,8 @@ class Study:
     """Whether the study says the model's vocabulary; otherwise it is the tokenizer's."""
     origins: Origins = field(repr=False, compare=False)
     builder: ArmBuilder = field(repr=False, compare=False)
+    budget_share: str | None = None
+    """The setting that made the budget a share of the study's, by its path; None where it is the whole."""
     rung: str | None = None
     """Which size of the ladder this is; None without one."""
     smaller: tuple[Study, ...] = ()
@@ -137,17 +139,25 @@ def load_study(path: str | Path, scale: str | None = None, sets: Sequence[str] =
         reason = "the file is empty" if document.data is None else "expected a map, with a question, a base and arms"
         raise StudyError([Problem(document.values[()], "", reason)])
     scale_found = scale or default_scale()
-    problems = [*scale_problems(document, scale), *ladder_problems(document, scale_found)]
-    sizes: list[Study] = []
-    ladder: list[str | None] = [*rungs(document, scale_found)]
-    for rung in ladder or [None]:
-        try:
-            sizes.append(_Reader(path, document, scale_found, rung, sets).study())
-        except StudyError as error:
-            problems += [problem for problem in error.problems if problem not in problems]
+    sizes, found = _sizes(path, document, scale_found, sets)
+    problems = [*scale_problems(document, scale), *found]
+    for other in other_scales(document, scale_found):
+        problems += _sizes(path, document, other, ())[1]
     if problems:
-        raise StudyError(problems)
+        raise StudyError({(problem.place, problem.path): problem for problem in reversed(problems)}.values())
     return replace(sizes[-1], smaller=tuple(sizes[:-1]))
+
+
+def _sizes(path: Path, document: Document, scale: str, sets: Sequence[str]) -> tuple[list[Study], list[Problem]]:
+    """The study at every size of its ladder, and what is wrong with it; one size without a ladder."""
+    names: list[str | None] = [*rungs(document, scale)]
+    sizes, refused = [], dict[str | None, list[Problem]]()
+    for rung in names or [None]:
+        try:
+            sizes.append(_Reader(path, document, scale, rung, sets).study())
+        except StudyError as error:
+            refused[rung] = list(error.problems)
+    return sizes, [*ladder_problems(document, scale), *by_size(refused, len(names))]
 
 
 class _Reader:
@@ -196,6 +206,10 @@ class _Reader:
                 old = _source_changed(tree.get(key), value) if key == "data" else tree.get(key)
                 if key == "probes":
                     old, value = short(old), short(value)  # noqa: PLW2901 (so that edits by path find its parts)
+                if key == "budget" and layer.is_size and isinstance(old, Mapping) and "parameters" in old:
+                    value = {"parameters": old["parameters"], **value}  # noqa: PLW2901 (sizes match alike)
+                if key == "tune" and isinstance(value, Mapping) and "space" in value:
+                    old = {k: v for k, v in old.items() if k != "space"} if isinstance(old, Mapping) else None
                 tree[key] = value if key in REPLACED else merge(old, value)
         if isinstance(tree.get("grid"), Mapping):
             tree["grid"] = dict(flatten(tree["grid"]))

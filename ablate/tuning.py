@@ -24,6 +24,8 @@ Batches = Generator[list[Settings], Sequence[float], "Tuned"]
 
 NEAR_EDGE = 0.05
 """A best value within this share of a range's length from its end is at its edge."""
+NUDGE = 0.01
+"""Where a value so small a share of a step further is illegal, nothing lies beyond an edge."""
 MOST_ILLEGAL = 1000
 """So many illegal draws in a row mean that there is nothing legal to find."""
 
@@ -66,7 +68,7 @@ def _grid(spec: TuneSpec, legal: Legal) -> Batches:
     added: dict[tuple[str, int], int] = {}
     while wider := _wider(axes, trials, added, spec.extend, legal):
         trials += _tried(wider, (yield wider))
-    edges = tuple(path for path in axes if _side(path, axes[path], trials))
+    edges = tuple(path for path, values in axes.items() if _is_open(path, values, trials, legal))
     return Tuned(tuple(trials), best(trials).settings, edges)
 
 
@@ -88,6 +90,17 @@ def _wider(
             added[path, side] = added.get((path, side), 0) + 1
             found.append(settings)
     return found
+
+
+def _is_open(path: str, values: Sequence[Any], trials: Sequence[Trial], legal: Legal) -> bool:
+    """Whether the best value is at an edge that is not the end of what is legal: no warm-up is less than none."""
+    side = _side(path, values, trials)
+    if not side:
+        return False
+    chosen, tried = best(trials).settings, _tried_values(path, values, trials)
+    beyond = _beyond(tried, side)
+    near = chosen[path] + (side if isinstance(beyond, int) else NUDGE * (beyond - chosen[path]))
+    return any(legal({**chosen, path: value}) for value in (beyond, near))
 
 
 def _side(path: str, values: Sequence[Any], trials: Sequence[Trial]) -> int:
@@ -130,7 +143,7 @@ def _sampled(spec: TuneSpec, legal: Legal) -> Batches:
         for trial, loss in zip(asked, losses, strict=True):
             study.tell(trial, loss)
             trials.append(Trial(dict(trial.params), loss))
-    return Tuned(tuple(trials), best(trials).settings, _near_ends(spec, best(trials).settings))
+    return Tuned(tuple(trials), best(trials).settings, _near_ends(spec, best(trials).settings, legal))
 
 
 def _legal_trial(study: optuna.Study, space: dict[str, BaseDistribution], legal: Legal) -> optuna.Trial:
@@ -149,14 +162,20 @@ def _sampler(spec: TuneSpec) -> optuna.samplers.BaseSampler:
     return optuna.samplers.TPESampler(seed=0, constant_liar=True, n_startup_trials=2 * spec.at_once)
 
 
-def _near_ends(spec: TuneSpec, chosen: Settings) -> tuple[str, ...]:
+def _near_ends(spec: TuneSpec, chosen: Settings, legal: Legal) -> tuple[str, ...]:
+    """The paths whose best value is near an end of their range, if values beyond that end are legal."""
     found = []
     for path, axis in spec.space.items():
         if isinstance(axis, Choice):
             continue
-        scale: Callable[[float], float] = math.log if isinstance(axis, Log) else float
+        is_log = isinstance(axis, Log)
+        scale: Callable[[float], float] = math.log if is_log else float
         low, high = (scale(end) for end in axis.ends)
         place = (scale(chosen[path]) - low) / (high - low)
-        if not NEAR_EDGE < place < 1 - NEAR_EDGE:
+        if NEAR_EDGE < place < 1 - NEAR_EDGE:
+            continue
+        end, outwards = (axis.ends[0], -1) if place <= NEAR_EDGE else (axis.ends[1], 1)
+        step = outwards * (NUDGE * end if is_log else 1 if isinstance(chosen[path], int) else NUDGE * (high - low))
+        if legal({**chosen, path: end + step}):
             found.append(path)
     return tuple(found)

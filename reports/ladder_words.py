@@ -8,7 +8,7 @@ from reports.statistics import Estimate
 
 
 def sentence(arm: LadderArm) -> str:
-    """`post: loss falls as compute^−0.062 (0.055 to 0.069); its gap to the baseline …`"""
+    """`post: loss goes as compute to the power −0.062 (−0.069 to −0.055); its difference …`"""
     parts = [_falls(arm), _gap_trend(arm), _worth(arm)]
     said = "; ".join(part for part in parts if part)
     return f"{arm.arm}: {said or 'too few finished runs to say anything'}."
@@ -24,8 +24,9 @@ def gap(value: Estimate) -> str:
 def _falls(arm: LadderArm) -> str:
     if arm.exponent is None:
         return ""
-    b = arm.exponent
-    return f"loss falls as compute to the power −{b.value:.3f} ({b.low:.3f} to {b.high:.3f})"
+    power, low, high = (words.signed(-value, 3) for value in (arm.exponent.value, arm.exponent.high, arm.exponent.low))
+    told = "" if arm.exponent.excludes_zero else ", so whether it falls cannot be told"
+    return f"loss goes as compute to the power {power} ({low} to {high}){told}"
 
 
 def _gap_trend(arm: LadderArm) -> str:

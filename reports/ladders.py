@@ -171,23 +171,31 @@ def _speed_up(pairs: pl.DataFrame, base_fit: Any) -> SpeedUp | None:
     if gap is None or gap.sd is None or exponent.low <= 0:
         return None
     ahead = float(top["flops_base"][0] / top["flops"][0])
-    factor = _compute_factor(gap, base_fit, ahead)
+    draws = _draws(gap, base_fit, ahead)
+    factor = _with_interval(ahead * math.exp(gap.mean / float(base_fit.params[1])), draws)
     speeds = top.drop_nulls(["flops_per_second", "flops_per_second_base"])
     ratio = geometric((speeds["flops_per_second"] / speeds["flops_per_second_base"]).to_list())
     if ratio is None:
         return SpeedUp(factor, None, None)
-    effective = Interval(*(ratio.mean * value for value in (factor.value, factor.low, factor.high)))
-    return SpeedUp(factor, ratio.mean, effective)
+    logs = math.log(ratio.mean) + _spread(ratio.sd or 0.0, len(ratio.values), np.random.default_rng(1), len(draws))
+    return SpeedUp(factor, ratio.mean, _with_interval(ratio.mean * factor.value, draws + logs))
 
 
-def _compute_factor(gap: Estimate, base_fit: Any, ahead: float) -> Interval:
-    """ahead · exp(−gap / b), gap in ln L. The interval is that of draws of gap and b from their t-distributions."""
+def _draws(gap: Estimate, base_fit: Any, ahead: float) -> Floats:
+    """ln(ahead · exp(−gap / b)), gap in ln L, with gap and b drawn from their t-distributions."""
     draw = np.random.default_rng(0)
     b, b_error = -float(base_fit.params[1]), float(base_fit.bse[1])
-    n, sd = len(gap.values), gap.sd or 0.0
-    gaps = gap.mean + sd / math.sqrt(n) * draw.standard_t(n - 1, DRAWS)
+    gaps = gap.mean + _spread(gap.sd or 0.0, len(gap.values), draw, DRAWS)
     slopes = b + b_error * draw.standard_t(base_fit.df_resid, DRAWS)
     falling = slopes > 0
-    logs = np.log(ahead) - gaps[falling] / slopes[falling]
+    return np.asarray(np.log(ahead) - gaps[falling] / slopes[falling])
+
+
+def _spread(sd: float, n: int, draw: np.random.Generator, count: int) -> Floats:
+    """How far a mean of n may be off, by its t-distribution; nothing is known of a single value."""
+    return np.asarray(sd / math.sqrt(n) * draw.standard_t(max(n - 1, 1), count))
+
+
+def _with_interval(value: float, logs: Floats) -> Interval:
     low, high = np.exp(np.quantile(logs, [ALPHA / 2, 1 - ALPHA / 2]))
-    return Interval(ahead * math.exp(-gap.mean / b), float(low), float(high))
+    return Interval(value, float(low), float(high))

@@ -73,7 +73,7 @@ def _unlike(data: Collected) -> Iterator[str]:
 
 def _unmatched(data: Collected) -> Iterator[str]:
     for matched in data.study["matched"].split(" and "):
-        used = {arm["name"]: _used(arm, matched) for arm in data.study["arms"]}
+        used = {arm["name"]: _used(arm, matched) for arm in data.study["arms"] if "start.arm" not in arm["edits"]}
         base = used.get(data.study["baseline"])
         for name, amount in used.items():
             if amount and base and abs(amount / base - 1) > BUDGET_TOLERANCE:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from datetime import UTC, datetime
 
@@ -131,6 +132,22 @@ def matched(summary: StudySummary) -> str:
     return f"at equal {' and '.join(MATCHED.get(part, part) for part in summary.matched.split(' and '))}"
 
 
+def terms(summary: StudySummary, arm: ArmSummary) -> str:
+    """`at equal FLOPs`, or what an arm spent that starts from another: on top of what that one had spent."""
+    source = dict(arm.edits).get("start.arm")
+    if source is None:
+        return matched(summary)
+    base = next(other for other in summary.arms if other.name == summary.baseline)
+    share = 100 * arm.budget.tokens / base.budget.tokens
+    return f"after {share:.3g} % of the baseline’s tokens more, on top of the training of {json.loads(source)}"
+
+
+def but_for(summary: StudySummary) -> str:
+    """The arms that `matched` is not true of."""
+    found = [arm.name for arm in summary.arms if "start.arm" in dict(arm.edits)]
+    return f", but for {_and(found)}, which went on from another arm" if found else ""
+
+
 def sentence(summary: StudySummary, arm: ArmSummary) -> str:
     """One arm's finding: difference with interval, costs, verdict and what could have been seen."""
     comparison = arm.comparison
@@ -145,7 +162,7 @@ def sentence(summary: StudySummary, arm: ArmSummary) -> str:
         bytes_change(comparison.kv_ratio),
     ]
     said = ", ".join(
-        filter(None, [f"{difference(comparison)} {matched(summary)}", *costs]),
+        filter(None, [f"{difference(comparison)} {terms(summary, arm)}", *costs]),
     )
     return f"{said}; {arm.verdict}{_ground(summary, arm, comparison)}"
 
@@ -247,6 +264,12 @@ def noise(summary: StudySummary) -> str:
     )
 
 
+def confidences(summary: StudySummary) -> str:
+    """Of the intervals of differences: `95 %`, or more where a study looks at its results more than once."""
+    found = dict.fromkeys(f"{100 * (1 - a.comparison.alpha):.4g} %" for a in summary.arms if a.comparison)
+    return _and(list(found))
+
+
 def method(summary: StudySummary) -> str:
     """How the verdicts were reached."""
     parts = [
@@ -262,9 +285,8 @@ def method(summary: StudySummary) -> str:
         )
     if summary.looks:
         looks = ", ".join(map(str, summary.looks))
-        confidences = dict.fromkeys(f"{100 * (1 - a.comparison.alpha):.4g} %" for a in summary.arms if a.comparison)
         parts.append(
             f"Arms may be judged several times, at {looks} seeds, which share the 5 % between them: intervals of "
-            f"differences are at {_and(list(confidences))}."
+            f"differences are at {confidences(summary)}."
         )
     return " ".join(parts)

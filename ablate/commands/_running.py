@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import reports
+from ablate.calibration import CalibrationError
 from ablate.campaign import Outcome, Stage
 from ablate.cli import DONE, SOME_FAILED, InputError
 from ablate.commands import print_json, print_table
@@ -52,12 +53,13 @@ class Running:
             engine = _engine(self.options, self.asked.device)
             with open_progress(self.store, self.asked.study.name, self.labels) as progress:
                 _prepare(stage.plans[0], self.store, progress)
-                while not self.failures:
-                    self._carry_out(stage, engine, progress)
+                self._carry_out(stage, engine, progress)
+                while not self.failures:  # what failed may decide the next stage
                     stage = stages.send(self._open_arms())
+                    self._carry_out(stage, engine, progress)
         except StopIteration:
             pass
-        except StudyError as error:
+        except (StudyError, CalibrationError) as error:
             raise InputError(str(error)) from error
         return self._close()
 

@@ -117,9 +117,11 @@ def remarks(study: Study, tuned: bool) -> Iterator[str]:
     tune, auto = study.tune, study.auto_seeds
     if tune is not None and not tuned:
         count = math.prod(len(axis.ends) for axis in tune.space.values()) if tune.is_grid else tune.count
+        seeds = f"{tune.seeds} seed{'' if tune.seeds == 1 else 's'}"
+        more = ", more where the best is at an edge," if tune.is_grid and tune.extend else ""
         yield (
-            f"before that, every arm tunes {', '.join(tune.space)}: {count} settings × {tune.seeds} seeds or more,"
-            f" at {tune.fraction:.0%} of the budget"
+            f"before that, every arm tunes {', '.join(tune.space)}: {count} settings × {seeds}{more}"
+            f" at {100 * tune.fraction:g} % of the budget"
         )
     if auto is not None:
         yield f"seeds: from {auto.start} to {auto.cap}, as many as it takes to settle every arm"

@@ -37,7 +37,8 @@ def differences(summary: StudySummary, style: dict[str, Look]) -> Figure | None:
     return Figure(
         key="differences",
         title=f"Loss against {summary.baseline}, seed by seed",
-        note="Left of zero is better. Bars are 95 % intervals of the mean, open points are seeds.",
+        note=f"Left of zero is better. Bars are {words.confidences(summary)} intervals of the mean, open points are"
+        " seeds.",
         alt="; ".join(f"{a.name} {words.difference(a.comparison)}" for a, _ in found if a.comparison),
         drawing=figure,
         table=frame_table(("arm", "seed", "difference (nats/token)"), rows),

@@ -13,7 +13,7 @@ from ablate.data import DataIdentity
 from ablate.documents import study_document
 from ablate.identity import RunPlan
 from ablate.plan import Plan, make_plan
-from ablate.study import Study, load_study
+from ablate.study import Study, StudyError, load_study
 
 DATA = DataIdentity("d" * 32, 257, {})
 STUDY = """question: Which?
@@ -133,6 +133,30 @@ def test_a_ladder_runs_every_size_and_tunes_each(tmp_path: Path) -> None:
     assert document["arms"] == document["ladder"][1]["arms"]
 
 
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        ("{s: {}, l: {}}", r"8:\d+: ladder.l: .* FLOPs are no more than the .* of the size before"),
+        ("{s: {base.d_model: 16}, l: {}}", r"8:\d+: ladder.l: .*: give the smallest first"),
+        ("{s: {train.context: 2}, l: {}}", r"8:14: ladder.s.train.context: losses at different contexts"),
+        ("{s: {budget.flops: 1e6}, l: {}}", r"8:28: ladder.s.budget.flops: size s matches flops, and size l tokens"),
+    ],
+)
+def test_sizes_without_one_curve_are_no_ladder(tmp_path: Path, sizes: str, message: str) -> None:
+    with pytest.raises(StudyError, match=message):
+        gone_through(tmp_path, STUDY + f"ladder: {sizes}\n", lambda _: 1.0)
+
+
+def test_the_budget_of_a_size_leaves_parameters_matched(tmp_path: Path) -> None:
+    text = STUDY.replace("tokens: 800", "tokens: 800, parameters: block.ffn.d_ff").replace(
+        "double:", "thin: {block.ffn: gelu}, double:"
+    )
+    _, outcome = gone_through(
+        tmp_path, text + LADDER.replace("d_model: 4", "d_model: 8, base.n_layers: 1"), lambda _: 1.0
+    )
+    assert [size.plan.study.budget.matched for size in outcome.sizes] == ["tokens and parameters"] * 2
+
+
 def test_seeds_are_added_for_the_baseline_and_the_arms_that_are_open(tmp_path: Path) -> None:
     text = STUDY.replace("seeds: 2", "seeds: {start: 2, cap: 5}")
     stages, outcome = gone_through(tmp_path, text, lambda _: 1.0, [["post", "double"], ["double"]])
@@ -181,3 +205,32 @@ def test_a_source_has_the_seeds_of_what_starts_from_it(tmp_path: Path) -> None:
     text = START.replace("double", "post").replace("seeds: 2", "seeds: {start: 2, cap: 3}")
     _, outcome = gone_through(tmp_path, text, lambda _: 1.0, [["more"]])
     assert [len(arm.runs) for arm in outcome.plan.arms] == [3, 3, 3]
+
+
+def test_a_space_in_which_an_arm_finds_nothing_is_an_error_of_the_study(tmp_path: Path) -> None:
+    """16 is divided by 2 and by 4 heads, but not by 3: both ends can be built, and what is between them cannot."""
+    text = STUDY.replace("d_model: 8", "d_model: 16").replace("block.mixer.heads: 2, ", "block.mixer.head_dim: null, ")
+    tune = "tune: {space: {block.mixer.heads: {range: [2, 4]}, train.batch: {range: [2, 6], step: 0.5}}, trials: 2}\n"
+    with pytest.raises(StudyError, match=r"study.yaml:8:\d+: tune.space: none of 1000 settings .* \(in arm pre\)"):
+        gone_through(tmp_path, text + tune, lambda _: 1.0)
+
+
+@pytest.mark.parametrize(
+    ("budget", "tune", "message"),
+    [
+        (
+            "budget: {tokens: 800}",
+            "{space: {train.lr: [1e-3, 1e-2]}, fraction: 0.001}",
+            r"8:\d+: tune.fraction: 0.8 tokens are less than one step of arm pre",
+        ),
+        (
+            "budget: {tokens: 800, parameters: block.ffn.d_ff}",
+            "{space: {block.ffn.d_ff: [8, 16]}}",
+            r"8:\d+: tune.space.block.ffn.d_ff: budget.parameters turns block.ffn.d_ff in every arm",
+        ),
+    ],
+)
+def test_what_cannot_be_tuned_is_placed_at_the_tuning(tmp_path: Path, budget: str, tune: str, message: str) -> None:
+    text = STUDY.replace("budget: {tokens: 800}", budget) + f"tune: {tune}\n"
+    with pytest.raises(StudyError, match=message):
+        gone_through(tmp_path, text, lambda _: 1.0)

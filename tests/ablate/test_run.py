@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from ablate.calibration import CalibrationError
 from ablate.cli import main
+from ablate.engines import Event
 from ablate.store import Store
 
 
@@ -158,6 +160,36 @@ def test_an_arm_that_diverges_is_a_result(study, tmp_path, capsys):
     assert (status, document["trained"], document["failed"]) == (0, 2, 0)
     assert {r["arm"]: r["status"] for r in document["runs"]} == {"pre": "finished", "post": "diverged"}
     assert document["arms"][1]["verdict"] == "diverged"
+
+
+class Failing:
+    """An engine whose every run fails."""
+
+    slots = ({},)
+
+    def run(self, requests):
+        for request in requests:
+            yield Event("started", request.digest)
+            yield Event("failed", request.digest, "it was out of luck")
+
+
+def test_a_tuning_run_that_fails_is_named_and_ends_the_study(study, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("ablate.commands._running.load", lambda *_: Failing())
+    tune = "tune={space: {train.lr: [1e-3, 1e-2]}}"
+    status, out, err = ablate(capsys, "run", study, "--store", tmp_path / "runs", "--json", "--set", tune)
+    assert status == 1
+    document = json.loads(out)
+    assert (document["trained"], document["failed"], document["report"], document["arms"]) == (0, 4, None, [])
+    assert "failed: pre with lr=0.001, seed 1000: it was out of luck" in err
+
+
+def test_step_times_that_cannot_be_measured_are_one_message(study, tmp_path, capsys, monkeypatch):
+    def unmeasurable(*_):
+        raise CalibrationError("the time of a training step could not be measured: no luck")
+
+    monkeypatch.setattr("ablate.calibration.Calibration.__call__", unmeasurable)
+    status, _, err = ablate(capsys, "run", study, "--store", tmp_path / "runs", "--set", "budget={seconds: 1}")
+    assert (status, err) == (2, "ablate: the time of a training step could not be measured: no luck\n")
 
 
 def test_the_closing_table_and_the_report_are_on_standard_output(study, copy, capsys):

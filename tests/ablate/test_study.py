@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import zoo
+from ablate.sections import AutoSeeds
 from ablate.study import Study, default_scale, load_study
 
 STUDY = """question: Does it matter?
@@ -73,6 +74,17 @@ def test_a_scale_edits_the_whole_study_and_a_setting_comes_last(load) -> None:  
 
 def test_a_new_budget_replaces_the_old_one(load) -> None:  # type: ignore[no-untyped-def]
     assert load(STUDY, "cpu", "budget.tokens=1e5").budget.tokens == 100_000
+
+
+def test_tuning_and_rounds_of_seeds_are_edited_by_path_and_a_space_is_replaced(load) -> None:  # type: ignore[no-untyped-def]
+    text = STUDY + "tune: {space: {train.batch: [2, 3]}, fraction: 0.5, seeds: 2}\n"
+    text = text.replace("seeds: [3, 5]", "seeds: {start: 4, cap: 20}")
+    tune = load(text, "cpu", "tune.fraction=0.1").tune
+    assert (tune.fraction, tune.seeds, list(tune.space)) == (0.1, 2, ["train.batch"])
+    other = load(text, "cpu", "tune={space: {train.grad_clip: [2, 4]}}").tune
+    assert (other.fraction, other.seeds, list(other.space)) == (0.5, 2, ["train.grad_clip"])
+    assert load(text, "cpu", "seeds.cap=8").auto_seeds == AutoSeeds(start=4, cap=8)
+    assert load(text, "cpu", "seeds=2").seeds == (0, 1)
 
 
 def test_another_source_keeps_what_all_sources_have(load) -> None:  # type: ignore[no-untyped-def]

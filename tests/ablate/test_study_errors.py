@@ -267,7 +267,29 @@ CASES = {
 
 CASES |= {
     # tuning, ladders and rounds of seeds
-    "tuned path": (tune("{space: {train.lrr: [@1e-3]}}"), "tune.space.train.lrr.0: unknown key (did you mean 'lr'?)"),
+    "tuned path": (tune("{space: {@train.lrr: [1e-3, 2e-3]}}"), "space.train.lrr: unknown key (did you mean 'lr'?)"),
+    "tuned twice": (tune("{space: {train.lr: @[1e-3, 0.001]}}"), "tune.space.train.lr: a value is given twice: 0.001"),
+    "tuned list": (
+        tune("{space: {train.betas: [@[0.9, 0.95], 3]}}"),
+        "betas.0: must be text or a whole number or a number or true or false, not [0.9, 0.95]",
+    ),
+    "tuned vocabulary": (tune("{space: {@vocab_size: [300, 400]}}"), "the vocabulary follows from the data"),
+    "tuned start": (tune("{space: {@start.fraction: [0.1, 0.2]}}"), "what an arm starts from cannot be tuned"),
+    "step of a logarithm": (tune("{space: {train.lr: {log: [1, 2], @step: 3}}}"), "train.lr.step: unknown key"),
+    "step of nothing": (
+        tune("{space: {train.lr: {range: [1, 2], step: @0}}}"),
+        "train.lr.step: must be greater than 0, not 0",
+    ),
+    "trials of a grid": (
+        tune("@{space: {train.lr: [1, 2]}, trials: 3}"),
+        "tune: trials has no meaning here: every combination of a grid is tried",
+    ),
+    "extended range": (
+        tune("@{space: {train.lr: {log: [1, 2]}}, extend: 1}"),
+        "tune: extend has no meaning here: only a grid is extended",
+    ),
+    "seeds of Python": (HEAD + "seeds: @null\n", "or auto, not null"),
+    "start of what": (arm("{start: @{fraction: 0.1}}"), "arms.x.start.arm: is missing"),
     "tuned value": (tune("{space: {train.lr: [1e-3, @-1]}}"), "must be greater than 0, not -1"),
     "tuned scalar": (tune("{space: {train.lr: @1e-3}}"), "train.lr: expected a list of values, or a map with one of"),
     "empty range": (tune("{space: {train.lr: {log: @[1, 1e-3]}}}"), "log: the range is empty: 1 is not below 0.001"),
@@ -283,6 +305,18 @@ CASES |= {
     "size key": (ladder("{@base.d_modle: 16}"), "ladder.s.base.d_modle: unknown key (did you mean 'd_model'?)"),
     "size section": (ladder("{@seeds: 3}"), "ladder.s.seeds: a size edits base, budget and train, nothing else"),
     "size kind": (ladder("@3"), "ladder.s: must be a map, not 3"),
+    "size and an arm": (
+        ladder("{base.block.norm_placement: post}").replace("  post:", "  @post:"),
+        "arms.post: changes nothing in the base (at size s)",
+    ),
+    "scale of another machine": (
+        HEAD + "scales: {gpu: {train.lr: @fast}}\n",
+        "scales.gpu.train.lr: must be a number, not 'fast'",
+    ),
+    "size of another scale": (
+        HEAD + "scales:\n  gpu:\n    ladder: {s: {base.d_model: 16}, l: {@base.d_modle: 32}}\n",
+        "scales.gpu.ladder.l.base.d_modle: unknown key",
+    ),
     "one size": (HEAD + "ladder:\n  @s: {base.d_model: 16}\n", "ladder: one size is no ladder"),
     "ladder kind": (HEAD + "ladder: @3\n", "ladder: must be a map, not 3"),
     "dotted ladder": (HEAD + "@ladder.s.base.d_model: 16\n", "is written in the file or in a scale, as a map of maps"),
@@ -382,6 +416,10 @@ def test_all_problems_come_in_one_pass_in_the_order_of_the_file(tmp_path: Path) 
 
 
 PLANNED = {
+    "less than one step of an arm that starts": (
+        arm("{start: {arm: pre, fraction: @1e-6}}"),
+        "arms.x.start.fraction: 1e+06 flops are less than one step of arm x",
+    ),
     "width transfer": (
         HEAD.replace("64,", "64, tie_embeddings: false,") + "train: {width_transfer.base_width: @32}\n",
         "the heads must not widen with the model: give block.mixer.head_dim",

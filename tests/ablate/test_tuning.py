@@ -65,6 +65,21 @@ def test_what_an_arm_cannot_be_built_with_is_not_tried() -> None:
     assert found.edges == ("train.warmup",)
 
 
+def warm_up_is_a_share(settings: Settings) -> bool:
+    return 0 <= settings["train.warmup"] <= 1
+
+
+def test_where_nothing_legal_lies_beyond_there_is_no_edge() -> None:
+    """No warm-up is less than none, so an arm that is best without cannot do better beyond."""
+    for space in ([0.0, 0.2], [0, 0.2]):
+        found = tune({"train.warmup": space}, lambda s: s["train.warmup"], warm_up_is_a_share)
+        assert (found.chosen, found.edges) == ({"train.warmup": 0}, ())
+    sampled = tune({"train.warmup": {"range": [0, 0.2]}}, lambda s: s["train.warmup"], warm_up_is_a_share, trials=40)
+    assert (sampled.chosen["train.warmup"] < 0.01, sampled.edges) == (True, ())
+    other = tune({"train.warmup": {"range": [0, 0.2]}}, lambda s: -s["train.warmup"], warm_up_is_a_share, trials=40)
+    assert other.edges == ("train.warmup",)
+
+
 def test_words_have_no_edges() -> None:
     found = tune({"train.schedule": ["cosine", "linear"]}, lambda s: s["train.schedule"] == "cosine")
     assert (found.chosen, found.edges, len(found.trials)) == ({"train.schedule": "linear"}, (), 2)

@@ -82,3 +82,18 @@ def test_other_budgets_say_nothing_of_time(tmp_path: Path) -> None:
     summary = summary_of(tmp_path, (10.0, 90.0))
     assert summary.warnings == ()
     assert tables.budgets_table(summary).columns[-1] == "train time"
+
+
+def test_an_arm_that_goes_on_from_another_is_not_said_to_have_spent_the_same(tmp_path: Path) -> None:
+    going_on = Arm("on", [2.3, 2.4], edits={"start.arm": "base", "start.fraction": 0.1}, steps=2)
+    summary = summary_of(tmp_path, of=[Arm("base", [2.4, 2.5]), going_on])
+    said = words.sentence(summary, summary.arms[1])
+    assert "at equal" not in said
+    assert "after 10 % of the baseline’s tokens more, on top of the training of base" in said
+    assert "but for on, which went on from another arm" in render_page(summary)
+    assert not [text for text in summary.warnings if "differ from the baseline's" in text]
+
+
+def test_the_figure_of_differences_says_how_sure_its_intervals_are(tmp_path: Path) -> None:
+    looks = [{"seeds": 2, "alpha": 0.025}, {"seeds": 3, "alpha": 0.025}]
+    assert "Bars are 97.5 % intervals of the mean, open points" in render_page(summary_of(tmp_path, looks=looks))

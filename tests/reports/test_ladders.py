@@ -80,6 +80,22 @@ def test_compute_that_the_arm_did_not_use_counts_for_it() -> None:
     assert found is not None and found.compute_factor.value == pytest.approx(2, rel=0.02)
 
 
+def test_an_uncertain_speed_widens_the_effective_speed_up() -> None:
+    """Seeds whose speeds scatter by 10 % leave ln ratio ± t · sd / √n, beside what the loss leaves open."""
+    runs = ladder({"base": law(30, 0.07), "arm": lambda c: law(30, 0.07)(2 * c)}, noise=1e-4)
+    factors = np.exp(0.1 * np.random.default_rng(0).standard_normal(runs.height))
+    noisy = runs.with_columns(pl.col("flops_per_second") * factors)
+    found = arm(noisy).speed_up
+    assert found is not None and found.effective is not None
+    top = noisy.filter(pl.col("flops") == pl.col("flops").max())
+    pairs = top.filter(arm="arm").join(top.filter(arm="base"), on="seed", suffix="_base")
+    logs = np.log((pairs["flops_per_second"] / pairs["flops_per_second_base"]).to_numpy())
+    low, high = stats.t.interval(0.95, len(logs) - 1, logs.mean(), stats.sem(logs))
+    width = math.log(found.effective.high / found.effective.low)
+    assert width == pytest.approx(high - low, rel=0.1)
+    assert width > 2 * math.log(found.compute_factor.high / found.compute_factor.low)
+
+
 @pytest.mark.parametrize(
     ("slope", "sign"), [(0.02, 1), (-0.02, -1)], ids=["the gap shrinks", "the gap grows, in the arm's favour"]
 )
