@@ -57,7 +57,7 @@ def looks(arms: Sequence[str]) -> dict[str, Look]:
         arm: Look(
             PALETTE[i % len(PALETTE)],
             DASHES[(i // len(PALETTE)) % len(DASHES)],
-            SYMBOLS[i % len(SYMBOLS)],
+            SYMBOLS[(i + i // len(PALETTE)) % len(SYMBOLS)],
             label(arm) if shortened[label(arm)] == 1 else f"{label(arm)} ({i + 1})",
         )
         for i, arm in enumerate(arms)
