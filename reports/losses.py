@@ -48,7 +48,7 @@ class Clock:
     flops: Floats
     seconds: Floats
 
-    def read(self, unit: str, steps: Floats) -> Floats:
+    def read(self, unit: str, steps: Any) -> Any:
         """Steps in one of `step`, `tokens`, `flops`, `seconds`."""
         return steps if unit == "step" else np.interp(steps, self.steps, getattr(self, unit))
 

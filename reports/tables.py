@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import polars as pl
 
@@ -69,7 +70,14 @@ def arms_table(summary: StudySummary) -> Table:
         "KV cache (bytes/token)",
         "seeds",
     )
-    return Table(columns, tuple(_arm_row(arm) for arm in summary.arms), labels=2)
+    return without_empty(Table(columns, tuple(_arm_row(arm) for arm in summary.arms), labels=2))
+
+
+def without_empty(table: Table) -> Table:
+    """Without the columns that say nothing of any row."""
+    kept = [i for i in range(len(table.columns)) if any(row[i] != words.NONE for row in table.rows)]
+    rows = tuple(tuple(row[i] for i in kept) for row in table.rows)
+    return Table(tuple(table.columns[i] for i in kept), rows, table.labels)
 
 
 def _arm_row(arm: ArmSummary) -> tuple[str, ...]:
@@ -185,6 +193,14 @@ def _run_row(run: dict[str, float | str | None]) -> tuple[str, ...]:
         words.seconds(number("train_seconds")),
         words.seconds(number("wall_seconds")),
     )
+
+
+def run_documents(summary: StudySummary) -> list[dict[str, Any]]:
+    """Each run in full, in the rows' order: for the page's details and its download."""
+    hidden = ("loss_spike_steps",)
+    return [
+        {name: value for name, value in run.items() if name not in hidden} for run in summary.runs.iter_rows(named=True)
+    ]
 
 
 def _fixed(value: float | None, digits: int) -> str:

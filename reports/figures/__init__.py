@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from reports.figures import costs, items, ladder, scores, stability, training, tuning
+from reports.figures import costs, items, ladder, scores, stability, tradeoff, training, tuning
 from reports.figures.base import Figure
 from reports.figures.style import CONFIG, Look, looks
 from reports.findings import StudySummary
@@ -13,11 +13,9 @@ __all__ = ["CONFIG", "Figure", "draw", "draw_stability"]
 
 MAKERS: tuple[Callable[[StudySummary, dict[str, Look]], Figure | None], ...] = (
     scores.differences,
-    training.loss_by_step,
-    training.loss_by_flops,
+    tradeoff.trade_off,
+    training.losses,
     training.difference_curves,
-    costs.speed_and_loss,
-    costs.memory_and_loss,
     costs.cache_by_context,
     costs.decode_by_context,
     costs.prefill_by_context,
