@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from reports.findings import StudySummary
 
-__all__ = ["open_arms", "render", "summarise", "table"]
+__all__ = ["open_arms", "render", "render_site", "summarise", "table"]
 
 
 def summarise(study_dir: Path | str) -> StudySummary:
@@ -29,6 +29,13 @@ def render(study_dir: Path | str) -> Path:
     from reports.page import render_study  # noqa: PLC0415 (keeps the import cheap)
 
     return render_study(study_dir)
+
+
+def render_site(store: Path | str) -> Path:
+    """Write a store's `index.html` and the report of each of its studies, and return the index's path."""
+    from reports.site import render_site as render_all  # noqa: PLC0415 (keeps the import cheap)
+
+    return render_all(store)
 
 
 def table(summary: StudySummary) -> tuple[tuple[str, ...], ...]:

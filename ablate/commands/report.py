@@ -1,6 +1,6 @@
-"""Render the report of a study again, from the store alone.
+"""Render reports again, from the store alone: of one study, or of a whole store with an index.
 
-PATH is a study's folder in a store, such as runs/studies/norm_placement-cpu.
+PATH is a study's folder in a store, such as runs/studies/norm_placement-cpu, or a store, such as runs.
 """
 
 from __future__ import annotations
@@ -23,8 +23,12 @@ def run(options: argparse.Namespace) -> int:
     from reports.collect import ReportError
 
     folder = options.path.parent if options.path.is_file() else options.path
+    if (folder / "studies").is_dir():
+        path = reports.render_site(folder)
+        print_json({"index": str(path)}) if options.json else print(path)
+        return 0
     if not (folder / "study.json").is_file():
-        raise InputError(f"{options.path} is not the folder of a study: it has no study.json")
+        raise InputError(f"{options.path} is neither the folder of a study nor a store: it has no study.json or studies/")
     try:
         path = reports.render(folder)
         if options.json:

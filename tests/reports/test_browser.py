@@ -78,7 +78,7 @@ def test_every_figure_is_drawn_and_nothing_overflows(browser: playwright.Browser
     for drawn in found.page.evaluate(DRAWN):
         assert drawn["marks"] > 0, drawn
         assert drawn["height"] > 100, drawn
-    assert len(found.page.evaluate(DRAWN)) == 10
+    assert len(found.page.evaluate(DRAWN)) == 9
     assert found.page.evaluate("document.documentElement.scrollWidth") <= width
     wide = "[...document.querySelectorAll('main *')].filter(e => !e.closest('.scroll, .drawing, pre') && "
     assert found.page.evaluate(f"{wide} e.getBoundingClientRect().right > innerWidth + 1).length") == 0
@@ -103,7 +103,7 @@ def test_hostile_names_are_text_in_the_page_and_in_the_figures(
     found = visit(browser, hostile_report)
     assert found.page.text_content("h1") == HOSTILE
     assert found.page.title() == f"{HOSTILE} (cpu)"
-    legends = found.page.eval_on_selector_all("#loss-by-step .legendtext", "all => all.map(e => e.textContent)")
+    legends = found.page.eval_on_selector_all("#losses .legendtext", "all => all.map(e => e.textContent)")
     assert legends == [HOSTILE, "<b>x</b></script>"]
     ticks = found.page.eval_on_selector_all("#evals .ytick text", "all => all.map(e => e.textContent)")
     assert set(ticks) == {HOSTILE, "<b>x</b></script>"}
@@ -133,7 +133,7 @@ def test_the_toolbar_offers_no_upload(browser: playwright.Browser, report: Path)
 def test_dark_mode_follows_the_system_at_once(browser: playwright.Browser, report: Path) -> None:
     found = visit(browser, report, scheme="dark")
     ground = "getComputedStyle(document.body).backgroundColor"
-    text = "document.querySelector('#loss-by-step').layout.font.color"
+    text = "document.querySelector('#losses').layout.font.color"
     dark = found.page.evaluate(f"[{ground}, {text}]")
     found.page.emulate_media(color_scheme="light")
     wait_until(found.page, f"{text} !== '{dark[1]}'")
