@@ -104,7 +104,9 @@ def _clock(data: Collected, arm: dict[str, Any]) -> Clock | None:
     last = max(log["step"].max() for log in logs)
     grid = np.unique(np.linspace(0, last, KNOTS + 1))
     longest = [log for log in logs if log["step"].max() == last]
-    tokens, seconds = (np.mean([_read(log, column, grid) for log in longest], axis=0) for column in ("tokens", "seconds"))
+    tokens, seconds = (
+        np.mean([_read(log, column, grid) for log in longest], axis=0) for column in ("tokens", "seconds")
+    )
     return Clock(arm["name"], grid, tokens, tokens * arm["flops_per_token"], seconds)
 
 

@@ -28,7 +28,9 @@ def run(options: argparse.Namespace) -> int:
         print_json({"index": str(path)}) if options.json else print(path)
         return 0
     if not (folder / "study.json").is_file():
-        raise InputError(f"{options.path} is neither the folder of a study nor a store: it has no study.json or studies/")
+        raise InputError(
+            f"{options.path} is neither the folder of a study nor a store: it has no study.json or studies/"
+        )
     try:
         path = reports.render(folder)
         if options.json:

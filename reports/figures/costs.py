@@ -108,4 +108,3 @@ def _batches(batches: list[int]) -> str:
     if len(batches) == 1:
         return f"Batch {batches[0]}."
     return f"From thin to thick: batch {', '.join(map(str, batches))}."
-

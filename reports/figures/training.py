@@ -30,7 +30,12 @@ EARLY = 0.2
 """Share of training left out of the loss axes at first: the fall from the start dwarfs the rest."""
 
 
-UNITS = {"step": "training step", "tokens": "training tokens", "flops": "training FLOPs", "seconds": "training time (s)"}
+UNITS = {
+    "step": "training step",
+    "tokens": "training tokens",
+    "flops": "training FLOPs",
+    "seconds": "training time (s)",
+}
 SHOWN = {"averages and raw": (True, True), "averages": (True, False), "raw": (False, True)}
 """Of the training loss."""
 MARKS = (("spike", "triangle-down-open"), ("diverged", "x"))

@@ -142,7 +142,9 @@ def test_every_figure_has_words_numbers_and_the_arms_colours(tmp_path: Path) -> 
 
 def colours_by_name(drawing: go.Figure) -> dict[str, str]:
     """Of the traces that belong to arms."""
-    return {trace.name: trace.line.color or trace.marker.color for trace in drawing.data if trace.name and trace.legendgroup}
+    return {
+        trace.name: trace.line.color or trace.marker.color for trace in drawing.data if trace.name and trace.legendgroup
+    }
 
 
 def test_every_trace_of_an_arm_says_whose_it_is(tmp_path: Path) -> None:
