@@ -66,7 +66,7 @@ def losses(summary: StudySummary, style: dict[str, Look]) -> Figure | None:
         title="Loss over training",
         note=(
             "Thick lines: validation loss. Thin lines: training loss, averaged over neighbouring steps and over seeds; "
-            "faint: as it was logged, of every run, thinned so that each peak stays. Bands: range over seeds. Triangles "
+            "faint: as logged, of every run, thinned so that each peak stays. Bands: range over seeds. Triangles "
             "are spikes, crosses the last loss of runs that diverged. The axis leaves out the fall at the start: zoom "
             "out to see it."
         ),

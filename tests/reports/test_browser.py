@@ -2,43 +2,23 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import reports
+from tests.reports.browsing import no_chromium, playwright, visit, wait_until
 from tests.reports.factory import HOSTILE, SEEN, typical
 from tests.reports.test_page import HOSTILE_STUDY
 
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
+pytestmark = no_chromium
 
 DRAWN = """() => [...document.querySelectorAll('.drawing')].map(div => ({
   key: div.id,
   marks: div.querySelectorAll('.scatterlayer .trace path, .scatterlayer .trace .point').length,
   height: div.getBoundingClientRect().height,
 }))"""
-
-
-@dataclass
-class Visit:
-    """What a page did while it was open."""
-
-    page: playwright.Page
-    messages: list[str] = field(default_factory=list)
-    requests: list[str] = field(default_factory=list)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[playwright.Browser]:
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--headless"])
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")
@@ -49,27 +29,6 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def hostile_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return reports.render(HOSTILE_STUDY.write(tmp_path_factory.mktemp("hostile")))
-
-
-def visit(browser: playwright.Browser, path: Path, width: int = 1280, scheme: str = "light") -> Visit:
-    page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
-    found = Visit(page)
-    page.on("console", lambda message: found.messages.append(message.text))
-    page.on("pageerror", lambda error: found.messages.append(str(error)))
-    page.on("dialog", lambda dialog: found.messages.append(f"dialog {dialog.message}"))
-    page.on("request", lambda request: found.requests.append(request.url))
-    page.goto(path.as_uri())
-    wait_until(page, "[...document.querySelectorAll('.drawing')].every(div => div.querySelector('.main-svg'))")
-    return found
-
-
-def wait_until(page: playwright.Page, condition: str) -> None:
-    """Poll from outside: the page's policy forbids the eval that Playwright's own waiting uses."""
-    for _ in range(100):
-        if page.evaluate(condition):
-            return
-        page.wait_for_timeout(50)
-    raise AssertionError(f"never came true: {condition}")
 
 
 @pytest.mark.parametrize("width", [390, 1280, 2560])
