@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from reports.collect import Collected
 from reports.curves import bin_starts
 
-POINTS = 60_000
+POINTS = 40_000
 """Of all runs of a page together."""
 MOST, LEAST = 400, 20
 """Points of one run."""
@@ -64,7 +64,7 @@ def _run_loss(data: Collected, run: dict[str, Any], points: int) -> Iterator[Run
     rows = data.curve_of[run["arm"], run["digest"]].drop_nulls("loss")
     if not rows.height:
         return
-    steps, losses = rows["step"].cast(pl.Float64).to_numpy(), rows["loss"].to_numpy()
+    steps, losses = rows["step"].to_numpy().astype(np.float64), rows["loss"].to_numpy()
     spikes = np.isin(steps, run["loss_spike_steps"] or [])
     kept = keep_extremes(losses, points)
     yield RunLoss(
@@ -111,5 +111,4 @@ def _clock(data: Collected, arm: dict[str, Any]) -> Clock | None:
 
 
 def _read(log: pl.DataFrame, column: str, grid: Floats) -> Floats:
-    rows = log.sort("step")
-    return np.interp(grid, rows["step"].cast(pl.Float64).to_numpy(), rows[column].cast(pl.Float64).to_numpy())
+    return np.interp(grid, log["step"].to_numpy(), log[column].to_numpy())

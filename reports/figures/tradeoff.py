@@ -79,14 +79,19 @@ def title(measure: Measure, axis: str) -> str:
 def _drawing(x: Option, y: Option, looks: list[Look]) -> go.Figure:
     figure = blank(x.layout["xaxis.title.text"], y.layout["yaxis.title.text"], 520)
     for place, look in enumerate(looks):
-        for trace in (2 * place, 2 * place + 1):
-            figure.add_scatter(x=x.traces["x"][trace], y=y.traces["y"][trace], **_style(look, trace % 2 == 1))
-        for axis, option in (("x", x), ("y", y)):
-            bars = option.traces[f"error_{axis}.array"][2 * place + 1]
-            error = {"type": "data", "array": bars, "color": look.colour, "thickness": 1.8, "width": 5}
-            figure.data[-1].update({f"error_{axis}": error})
+        seeds, mean = 2 * place, 2 * place + 1
+        bars = {
+            f"error_{axis}": {"type": "data", "array": option.traces[f"error_{axis}.array"][mean], **_bars(look)}
+            for axis, option in (("x", x), ("y", y))
+        }
+        figure.add_scatter(x=x.traces["x"][seeds], y=y.traces["y"][seeds], **_style(look, mean=False))
+        figure.add_scatter(x=x.traces["x"][mean], y=y.traces["y"][mean], **bars, **_style(look, mean=True))
     figure.add_scatter(x=[None], y=[None], mode="lines", line=FRONT, name="Pareto front", hoverinfo="skip")
     return figure
+
+
+def _bars(look: Look) -> dict[str, Any]:
+    return {"color": look.colour, "thickness": 1.8, "width": 5}
 
 
 def _style(look: Look, mean: bool) -> dict[str, Any]:

@@ -98,8 +98,8 @@ def test_losses_can_be_drawn_against_tokens_flops_and_seconds(browser: Any, repo
     assert not any(found.page.evaluate(raw))
     choose(found.page, "losses", "shown", "raw")
     assert all(found.page.evaluate(raw))
-    marks = "document.getElementById('losses').data.filter(t => t.mode === 'markers').map(t => [t.marker.symbol, t.y.length])"
-    assert sorted(found.page.evaluate(marks)) == [["triangle-down-open", 2], ["x", 1]]
+    marks = "document.getElementById('losses').data.filter(t => t.mode === 'markers')"
+    assert sorted(found.page.evaluate(f"{marks}.map(t => [t.marker.symbol, t.y.length])")) == [["triangle-down-open", 2], ["x", 1]]
     assert found.messages == []
     found.page.close()
 
