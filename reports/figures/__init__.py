@@ -26,11 +26,19 @@ MAKERS: tuple[Callable[[StudySummary, dict[str, Look]], Figure | None], ...] = (
 )
 
 
+MOST_IN_LEGEND = 24
+"""With more arms a legend hides the figure; the page's list of arms is one."""
+
+
 def draw(summary: StudySummary) -> tuple[Figure, ...]:
     """Every figure for which the summary has something to show, in the order of the page."""
     style = looks([arm.name for arm in summary.arms])
     made = (make(summary, style) for make in MAKERS)
-    return (*(figure for figure in made if figure is not None), *tuning.curves(summary, style))
+    figures = (*(figure for figure in made if figure is not None), *tuning.curves(summary, style))
+    if len(style) > MOST_IN_LEGEND:
+        for figure in figures:
+            figure.drawing.update_layout(showlegend=False)
+    return figures
 
 
 def draw_stability(summary: StudySummary) -> tuple[Figure, ...]:

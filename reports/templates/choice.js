@@ -1,9 +1,9 @@
 // Chooses arms: what belongs to others fades, in every figure and table.
-const FADED = 0.1;
 const arms = document.getElementById("arms");
 const boxes = arms ? [...arms.querySelectorAll("input")] : [];
 const labels = new Set(boxes.map((box) => box.value));
 const chosen = () => new Set(boxes.filter((box) => box.checked).map((box) => box.value));
+const FADED = Math.min(0.1, 2 / boxes.length); // many that are faded are not to hide the others
 const opacities = new Map(); // by figure: those that its traces had at first
 
 function showChoice(div) {
@@ -11,7 +11,8 @@ function showChoice(div) {
   const picked = chosen();
   const isFaded = (trace) => picked.size && labels.has(trace.legendgroup) && !picked.has(trace.legendgroup);
   const opacity = div.data.map((trace, i) => opacities.get(div.id)[i] * (isFaded(trace) ? FADED : 1));
-  if (opacity.some((value, i) => value !== (div.data[i].opacity ?? 1))) Plotly.restyle(div, { opacity });
+  const zorder = div.data.map((trace) => (picked.has(trace.legendgroup) ? 1 : 0));
+  if (opacity.some((value, i) => value !== (div.data[i].opacity ?? 1))) Plotly.restyle(div, { opacity, zorder });
 }
 
 function choose() {
