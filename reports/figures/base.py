@@ -47,7 +47,7 @@ class Figure:
     """A drawing, its words and the numbers behind it. `title`, `note` and `alt` are plain text.
 
     Traces of one arm have its label as their legend group: by it the page picks out what the reader chooses. In a
-    figure with a `front`, the last trace is filled in by the page: the Pareto front of the traces with `meta: "mean"`.
+    figure with a `front`, the last trace follows the switches: the Pareto front of the traces with `meta: "mean"`.
     """
 
     key: str

@@ -50,7 +50,7 @@ def trade_off(summary: StudySummary, style: dict[str, Look]) -> Figure | None:
 
 
 def _option(measure: Measure, axis: str, arms: Seeds) -> Option:
-    """Of each arm the seeds' trace and the mean's, then the front's, which the page fills in."""
+    """Of each arm the seeds' trace and the mean's, then the front's, which the page works out."""
     values: list[list[float | None]] = []
     bars: list[list[float]] = []
     for arm, seeds in arms.items():
@@ -86,8 +86,22 @@ def _drawing(x: Option, y: Option, looks: list[Look]) -> go.Figure:
         }
         figure.add_scatter(x=x.traces["x"][seeds], y=y.traces["y"][seeds], **_style(look, mean=False))
         figure.add_scatter(x=x.traces["x"][mean], y=y.traces["y"][mean], **bars, **_style(look, mean=True))
-    figure.add_scatter(x=[None], y=[None], mode="lines", line=FRONT, name="Pareto front", hoverinfo="skip")
+    front = _front(x, y)
+    front_x, front_y = [place[0] for place in front], [place[1] for place in front]
+    figure.add_scatter(x=front_x, y=front_y, mode="lines", line=FRONT, name="Pareto front", hoverinfo="skip")
     return figure
+
+
+def _front(x: Option, y: Option) -> list[tuple[float, float]]:
+    """The means that no other is at least as good as in both and better in one, from left to right."""
+    means = [(a[0], b[0]) for a, b in list(zip(x.traces["x"], y.traces["y"], strict=True))[1:-1:2]]
+    signs = [-1 if option.better == "high" else 1 for option in (x, y)]
+    costs = {mean: (signs[0] * mean[0], signs[1] * mean[1]) for mean in means if None not in mean}
+    return sorted(
+        mean
+        for mean, cost in costs.items()
+        if not any(a <= cost[0] and b <= cost[1] and (a, b) != cost for a, b in costs.values())
+    )
 
 
 def _bars(look: Look) -> dict[str, Any]:
