@@ -14,7 +14,7 @@ import polars as pl
 from ablate.store import Store, read_json
 
 KEYS = {"arm": pl.String, "seed": pl.Int64, "digest": pl.String}
-RUNS = KEYS | {
+RUNS: dict[str, Any] = KEYS | {
     "status": pl.String,
     "reason": pl.String,
     "loss": pl.Float64,

@@ -99,7 +99,7 @@ def _svg(figures: tuple[Figure, ...]) -> dict[str, str]:
         except (subprocess.SubprocessError, OSError) as error:
             raise ExportError(f"{browser} did not draw the figures: {error}") from error
     drawn = _Drawn(done.stdout).images
-    if drawn.keys() != data["figures"].keys():
+    if drawn.keys() != {figure.key for figure in figures}:
         raise ExportError(f"{browser} did not draw all of the figures")
     return drawn
 

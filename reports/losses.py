@@ -101,9 +101,9 @@ def _clock(data: Collected, arm: dict[str, Any]) -> Clock | None:
     logs = [data.curve_of[key] for run in arm["runs"] if (key := (arm["name"], run["digest"])) in data.curve_of]
     if not logs:
         return None
-    last = max(log["step"].max() for log in logs)
+    last = max(int(log["step"].to_numpy().max()) for log in logs)
     grid = np.unique(np.linspace(0, last, KNOTS + 1))
-    longest = [log for log in logs if log["step"].max() == last]
+    longest = [log for log in logs if log["step"].to_numpy().max() == last]
     tokens, seconds = (
         np.mean([_read(log, column, grid) for log in longest], axis=0) for column in ("tokens", "seconds")
     )
@@ -111,4 +111,4 @@ def _clock(data: Collected, arm: dict[str, Any]) -> Clock | None:
 
 
 def _read(log: pl.DataFrame, column: str, grid: Floats) -> Floats:
-    return np.interp(grid, log["step"].to_numpy(), log[column].to_numpy())
+    return np.asarray(np.interp(grid, log["step"].to_numpy(), log[column].to_numpy()))

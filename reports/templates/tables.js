@@ -86,7 +86,8 @@ function openRun() {
   document.getElementById("run-facts").replaceChildren(
     ...lines.map(([name, value]) => {
       const line = document.createElement("tr");
-      line.append(element("th", name.replaceAll("_", " "), { scope: "row" }), element("td", String(value)));
+      const text = Number.isInteger(value) || typeof value === "string" ? value : value.toPrecision(6);
+      line.append(element("th", name.replaceAll("_", " "), { scope: "row" }), element("td", String(text)));
       return line;
     }),
   );
