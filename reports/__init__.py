@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from reports.findings import StudySummary
 
-__all__ = ["open_arms", "render", "summarise", "table"]
+__all__ = ["export_study", "open_arms", "render", "render_site", "summarise", "table"]
 
 
 def summarise(study_dir: Path | str) -> StudySummary:
@@ -29,6 +29,23 @@ def render(study_dir: Path | str) -> Path:
     from reports.page import render_study  # noqa: PLC0415 (keeps the import cheap)
 
     return render_study(study_dir)
+
+
+def render_site(store: Path | str) -> Path:
+    """Write a store's `index.html` and the report of each of its studies, and return the index's path."""
+    from reports.site import render_site as render_all  # noqa: PLC0415 (keeps the import cheap)
+
+    return render_all(store)
+
+
+def export_study(study_dir: Path | str, target: Path | str) -> tuple[list[Path], list[str]]:
+    """Write a study's figures as SVG and its tables as Markdown and LaTeX; the paths, and the figures left out.
+
+    Raises `reports.export.ExportError` where an installed Chromium fails; without one, figures are left out.
+    """
+    from reports.export import export_study as export  # noqa: PLC0415 (keeps the import cheap)
+
+    return export(study_dir, target)
 
 
 def table(summary: StudySummary) -> tuple[tuple[str, ...], ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import polars as pl
 from ablate.store import Store, read_json
 
 KEYS = {"arm": pl.String, "seed": pl.Int64, "digest": pl.String}
-RUNS = KEYS | {
+RUNS: dict[str, Any] = KEYS | {
     "status": pl.String,
     "reason": pl.String,
     "loss": pl.Float64,
@@ -26,6 +27,7 @@ RUNS = KEYS | {
     "grad_norm": pl.Float64,
     "grad_norm_spikes": pl.Int64,
     "loss_spikes": pl.Int64,
+    "loss_spike_steps": pl.List(pl.Int64),
     "steps": pl.Int64,
     "tokens": pl.Int64,
     "flops": pl.Float64,
@@ -38,6 +40,7 @@ RUNS = KEYS | {
 CURVES = KEYS | {
     "step": pl.Int64,
     "tokens": pl.Int64,
+    "seconds": pl.Float64,
     "loss": pl.Float64,
     "validation_loss": pl.Float64,
 }
@@ -119,6 +122,11 @@ class Collected:
     samples: pl.DataFrame
     probes: pl.DataFrame
     environments: dict[str, dict[str, Any]]
+
+    @cached_property
+    def curve_of(self) -> dict[tuple[Any, ...], pl.DataFrame]:
+        """The curve of each run by (arm, digest): two arms may share a run."""
+        return self.curves.partition_by("arm", "digest", as_dict=True)
 
 
 def collect(study_dir: Path | str) -> Collected:

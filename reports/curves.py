@@ -97,7 +97,7 @@ def _lines(data: Collected, arm: str, column: str, bins: int | None = None) -> I
     """(seed, (steps, values)) of the finished runs of an arm; the baseline's may be as few as none."""
     finished = data.runs.filter(arm=arm, status="finished")
     for digest, seed in finished.select("digest", "seed").iter_rows():
-        rows = data.curves.filter(arm=arm, digest=digest).drop_nulls(column)
+        rows = data.curve_of[arm, digest].drop_nulls(column) if (arm, digest) in data.curve_of else data.curves[:0]
         if rows.height:
             x = rows["step"].cast(pl.Float64).to_numpy()
             y = rows[column].to_numpy()
@@ -106,11 +106,15 @@ def _lines(data: Collected, arm: str, column: str, bins: int | None = None) -> I
 
 def _binned(x: Floats, y: Floats, bins: int) -> Line:
     """Means over at most `bins` equal runs of neighbouring points."""
-    parts = min(bins, len(x))
-    return (
-        np.array([part.mean() for part in np.array_split(x, parts)]),
-        np.array([part.mean() for part in np.array_split(y, parts)]),
-    )
+    starts = bin_starts(len(x), bins)
+    sizes = np.diff(starts, append=len(x))
+    return np.add.reduceat(x, starts) / sizes, np.add.reduceat(y, starts) / sizes
+
+
+def bin_starts(n: int, bins: int) -> NDArray[np.int64]:
+    """Where each of at most `bins` runs of n points begins; their sizes differ by one at most."""
+    parts = min(bins, n)
+    return np.arange(parts) * n // parts
 
 
 def _average(lines: list[Line]) -> tuple[Point, ...]:

@@ -11,6 +11,8 @@ import polars as pl
 from reports.curves import Curve
 from reports.items import ItemDifference
 from reports.ladders import LadderArm
+from reports.losses import Clock, RunLoss
+from reports.measures import Measure
 from reports.positions import PositionCurve
 from reports.stability import ProbeCurves, Scaling
 from reports.statistics import ALPHA, Estimate
@@ -181,6 +183,9 @@ class StudySummary:
     noise: Noise
     warnings: tuple[str, ...]
     training: tuple[Curve, ...]
+    losses: tuple[RunLoss, ...]
+    clocks: tuple[Clock, ...]
+    measures: tuple[Measure, ...]
     differences: tuple[Curve, ...]
     contexts: tuple[Curve, ...]
     positions: tuple[PositionCurve, ...]

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
-from functools import cache
 from pathlib import Path
-
-from markupsafe import Markup
-from plotly.offline import get_plotlyjs
+from typing import Any
 
 from ablate.store import Store
 from reports import ladder_words, tables, words
 from reports.figures import CONFIG, Figure, draw, draw_stability
+from reports.figures.style import looks
 from reports.findings import StudySummary
+from reports.progress import Progress
 from reports.summary import summarise_study
-from reports.templating import environment, source
+from reports.templating import render
+
+SCRIPTS = ("figures.js", "choice.js", "tables.js")
 
 
 def render_study(study_dir: Path | str) -> Path:
@@ -28,52 +26,38 @@ def render_study(study_dir: Path | str) -> Path:
     return path
 
 
-def render_page(summary: StudySummary) -> str:
-    """The page as text. Whatever comes from a study is escaped."""
+def render_page(summary: StudySummary, progress: Progress | None = None) -> str:
+    """The page as text. Whatever comes from a study is escaped. With `progress` it is one that is served: it links to
+    the other studies, and loads anew while the study runs."""
     figures, stability = draw(summary), draw_stability(summary)
-    script = source("report.js")
-    return (
-        environment()
-        .get_template("report.html.j2")
-        .render(
-            study=summary,
-            words=words,
-            ladder_words=ladder_words,
-            tables=tables,
-            figures=figures,
-            stability=stability,
-            style=Markup(source("report.css")),
-            plotly=Markup(_plotly()),
-            script=Markup(script),
-            drawings=_drawings((*figures, *stability)),
-            policy=_policy(_plotly(), script),
-        )
-    )
-
-
-@cache
-def _plotly() -> str:
-    """plotly.js with line ends as a browser reads them, so that its hash holds."""
-    return str(get_plotlyjs()).replace("\r\n", "\n")
-
-
-def _policy(*scripts: str) -> str:
-    """A content security policy: these very scripts, inline styles, and nothing from anywhere."""
-    digests = (hashlib.sha256(script.encode()).digest() for script in scripts)
-    hashes = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
-    return (
-        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; "
-        "img-src data: blob:; base-uri 'none'; form-action 'none'"
-    )
-
-
-def _drawings(figures: tuple[Figure, ...]) -> Markup:
-    """The figures as JSON that cannot end its script element."""
-    document = {
+    style = looks([arm.name for arm in summary.arms])
+    data = {
         "config": CONFIG,
-        "figures": {figure.key: figure.drawing.to_plotly_json() for figure in figures},
+        "figures": {figure.key: drawn(figure) for figure in (*figures, *stability)},
+        "runs": tables.run_documents(summary),
     }
-    text = json.dumps(document, allow_nan=False, separators=(",", ":"))
-    for character in "<>&":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return Markup(text)
+    return render(
+        "report.html.j2",
+        SCRIPTS,
+        data,
+        study=summary,
+        words=words,
+        ladder_words=ladder_words,
+        tables=tables,
+        figures=figures,
+        stability=stability,
+        looks=style,
+        progress=progress,
+    )
+
+
+def drawn(figure: Figure) -> dict[str, Any]:
+    """What the page's script needs of a figure."""
+    switches = {
+        switch.key: [
+            {"traces": option.traces, "layout": option.layout, "better": option.better} for option in switch.options
+        ]
+        for switch in figure.switches
+    }
+    chosen = {switch.key: switch.chosen for switch in figure.switches}
+    return {**figure.drawing.to_plotly_json(), "switches": switches, "chosen": chosen, "front": figure.front}

@@ -59,7 +59,7 @@ class Scaling:
 
 def probe_curves(data: Collected) -> tuple[ProbeCurves, ...]:
     """Those of which something was seen. Diverged runs count too: they are what probes are for."""
-    found = (_curves(data, shown) for shown in SHOWN)
+    found = (_curves(data, shown) for shown in SHOWN if data.probes.height)
     return tuple(curves for curves in found if curves.start or curves.by_step)
 
 

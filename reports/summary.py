@@ -14,6 +14,8 @@ from reports.collect import Collected, ReportError, collect
 from reports.findings import ArmSummary, Budget, Comparison, Noise, Score, StudySummary
 from reports.items import ItemDifference, item_differences, unpaired
 from reports.ladders import summarise_ladder
+from reports.losses import clocks, run_losses
+from reports.measures import run_measures
 from reports.positions import position_curves
 from reports.statistics import Estimate, combined_stderr, estimate
 from reports.tunings import tunings
@@ -46,6 +48,9 @@ def summarise(data: Collected) -> StudySummary:
         noise=_noise(arms),
         warnings=(*warnings.find(data), *unpaired({arm.name: arm.items for arm in arms})),
         training=curves.training_curves(data),
+        losses=run_losses(data),
+        clocks=clocks(data),
+        measures=run_measures(data),
         differences=curves.difference_curves(data),
         contexts=curves.context_curves(data),
         positions=position_curves(data),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import polars as pl
 
@@ -58,18 +59,24 @@ def arms_table(summary: StudySummary) -> Table:
         "validation loss (nats/token)",
         "difference from the baseline (nats/token)",
         "p (Holm)",
-        "p that it is within the margin (Holm)",
+        "p, within the margin (Holm)",
         "smallest detectable (nats/token)",
         "more seeds to settle it",
         "bits per byte",
         "training speed (tokens/s)",
-        "speed against the baseline",
         "model FLOP utilisation",
         "peak memory",
         "KV cache (bytes/token)",
         "seeds",
     )
-    return Table(columns, tuple(_arm_row(arm) for arm in summary.arms), labels=2)
+    return without_empty(Table(columns, tuple(_arm_row(arm) for arm in summary.arms), labels=2))
+
+
+def without_empty(table: Table) -> Table:
+    """Without the columns that say nothing of any row."""
+    kept = [i for i in range(len(table.columns)) if any(row[i] != words.NONE for row in table.rows)]
+    rows = tuple(tuple(row[i] for i in kept) for row in table.rows)
+    return Table(tuple(table.columns[i] for i in kept), rows, table.labels)
 
 
 def _arm_row(arm: ArmSummary) -> tuple[str, ...]:
@@ -86,8 +93,7 @@ def _arm_row(arm: ArmSummary) -> tuple[str, ...]:
         f"{detectable:.{words.decimals(detectable)}f}" if detectable else words.NONE,
         words.whole(arm.seeds_needed),
         words.plus_minus(arm.bits_per_byte),
-        words.whole(arm.tokens_per_second.mean if arm.tokens_per_second else None),
-        speed or words.NONE,
+        words.whole(arm.tokens_per_second.mean if arm.tokens_per_second else None) + (f" ({speed})" if speed else ""),
         f"{100 * arm.mfu.mean:.1f} %" if arm.mfu else words.NONE,
         words.size(arm.peak_memory_bytes.mean if arm.peak_memory_bytes else None),
         words.whole(arm.kv_bytes_per_token),
@@ -185,6 +191,14 @@ def _run_row(run: dict[str, float | str | None]) -> tuple[str, ...]:
         words.seconds(number("train_seconds")),
         words.seconds(number("wall_seconds")),
     )
+
+
+def run_documents(summary: StudySummary) -> list[dict[str, Any]]:
+    """Each run in full, in the rows' order: for the page's details and its download."""
+    hidden = ("loss_spike_steps",)
+    return [
+        {name: value for name, value in run.items() if name not in hidden} for run in summary.runs.iter_rows(named=True)
+    ]
 
 
 def _fixed(value: float | None, digits: int) -> str:

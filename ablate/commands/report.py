@@ -1,11 +1,12 @@
-"""Render the report of a study again, from the store alone.
+"""Render reports again, from the store alone: of one study, or of a whole store with an index.
 
-PATH is a study's folder in a store, such as runs/studies/norm_placement-cpu.
+PATH is a study's folder in a store, such as runs/studies/norm_placement-cpu, or a store, such as runs.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
 from ablate.commands import add_json, print_json
@@ -13,26 +14,69 @@ from ablate.commands import add_json, print_json
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("path", metavar="PATH", type=Path)
+    parser.add_argument(
+        "--export",
+        metavar="DIR",
+        type=Path,
+        help="write the study's figures as SVG (by an installed Chromium), its tables as Markdown and LaTeX",
+    )
     add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    import reports
     from ablate.cli import InputError
     from ablate.store import StoreError
     from reports.collect import ReportError
+    from reports.export import ExportError
 
     folder = options.path.parent if options.path.is_file() else options.path
-    if not (folder / "study.json").is_file():
-        raise InputError(f"{options.path} is not the folder of a study: it has no study.json")
+    is_store = (folder / "studies").is_dir()
+    if not is_store and not (folder / "study.json").is_file():
+        raise InputError(f"{options.path} is neither a study nor a store: it has no study.json and no studies/")
+    if is_store and options.export:
+        raise InputError(
+            f"{options.path} is a store: --export takes a study, such as {folder / 'studies' / 'NAME-cpu'}"
+        )
     try:
-        path = reports.render(folder)
-        if options.json:
-            summary = reports.summarise(folder)
-            arms = summary.arm_documents()
-            print_json({"study": summary.name, "scale": summary.scale, "report": str(path), "arms": arms})
+        if options.export:
+            _export(folder, options.export, options.json)
+        elif is_store:
+            _render_site(folder, options.json)
         else:
-            print(path)
-    except (ReportError, StoreError) as error:
+            _render(folder, options.json)
+    except (ReportError, StoreError, ExportError) as error:
         raise InputError(str(error)) from error
     return 0
+
+
+def _render(folder: Path, as_json: bool) -> None:
+    import reports
+
+    path = reports.render(folder)
+    if not as_json:
+        print(path)
+        return
+    summary = reports.summarise(folder)
+    print_json({"study": summary.name, "scale": summary.scale, "report": str(path), "arms": summary.arm_documents()})
+
+
+def _render_site(store: Path, as_json: bool) -> None:
+    import reports
+
+    path = reports.render_site(store)
+    if as_json:
+        print_json({"index": str(path)})
+    else:
+        print(path)
+
+
+def _export(folder: Path, target: Path, as_json: bool) -> None:
+    import reports
+
+    written, left_out = reports.export_study(folder, target)
+    if as_json:
+        print_json({"written": [str(path) for path in written], "left_out": left_out})
+    else:
+        print(*written, sep="\n")
+    if left_out:
+        print("ablate: no Chromium was found, so no figure was drawn: the report's toolbar saves each", file=sys.stderr)

@@ -14,6 +14,8 @@ UNMEASURED_STEPS = 5
 """Steps at the start of a run whose speed does not count: caches fill, memory is first touched, code is compiled."""
 SPIKE = 5.0
 """A gradient norm above so many times the median is a spike."""
+NAMED_SPIKES = 100
+"""The steps of so many loss spikes are kept; all are counted."""
 LAST = 0.1
 """The training loss of a run is the mean over this share of its last steps."""
 
@@ -26,9 +28,16 @@ def summarise_metrics(metrics: polars.DataFrame, warmup: int) -> dict[str, Any]:
         "start_loss": losses[0],
         "train_loss": losses.tail(max(1, round(LAST * len(losses)))).mean(),
         "tokens_per_second": quartiles(_measured(steps["tokens_per_second"])),
-        "loss_spikes": loss_spikes(losses.drop_nulls().to_numpy()),
+        **_spikes(steps.drop_nulls("loss")),
         "grad_norm": _grad_norm(settled["grad_norm"] if len(settled) else steps["grad_norm"]),
     }
+
+
+def _spikes(steps: polars.DataFrame) -> dict[str, Any]:
+    found = loss_spikes(steps["loss"].to_numpy())
+    if found is None:
+        return {"loss_spikes": None, "loss_spike_steps": []}
+    return {"loss_spikes": len(found), "loss_spike_steps": steps["step"].gather(found[:NAMED_SPIKES]).to_list()}
 
 
 def quartiles(values: polars.Series) -> dict[str, float | None]:

@@ -14,9 +14,9 @@ AT_ONCE = 2**16
 """So many windows are held at a time."""
 
 
-def loss_spikes(losses: NDArray[np.float64]) -> int | None:
-    """On how many steps the training loss stood more than 7 standard deviations above its running level; None for a run
-    of no more steps than the window.
+def loss_spikes(losses: NDArray[np.float64]) -> NDArray[np.int64] | None:
+    """The steps, counted from 0, whose training loss stood more than 7 standard deviations above its running level;
+    None for a run of no more steps than the window.
 
     x_s > m + 7σ, with m the median and σ = 1.4826 · MAD of the 32 losses before step s. Seven deviations from a running
     level are OLMo 2's spike score (arXiv:2501.00656, with the mean and the deviation of 1,000 steps); median and
@@ -29,10 +29,12 @@ def loss_spikes(losses: NDArray[np.float64]) -> int | None:
         return None
     windows = sliding_window_view(losses, WINDOW)[:-1]
     pieces = range(0, len(later), AT_ONCE)
-    return sum(_above(later[i : i + AT_ONCE], windows[i : i + AT_ONCE]) for i in pieces)
+    above = [_above(later[i : i + AT_ONCE], windows[i : i + AT_ONCE]) for i in pieces]
+    return WINDOW + np.flatnonzero(np.concatenate(above))
 
 
-def _above(losses: NDArray[np.float64], windows: NDArray[np.float64]) -> int:
+def _above(losses: NDArray[np.float64], windows: NDArray[np.float64]) -> NDArray[np.bool_]:
     level = np.median(windows, axis=1)
     deviation = median_abs_deviation(windows, axis=1, scale="normal")
-    return int((losses > level + DEVIATIONS * deviation).sum())
+    above: NDArray[np.bool_] = losses > level + DEVIATIONS * deviation
+    return above

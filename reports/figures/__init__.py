@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from reports.figures import costs, items, ladder, positions, scores, stability, training, tuning
+from reports.figures import costs, items, ladder, positions, scores, stability, tradeoff, training, tuning
 from reports.figures.base import Figure
 from reports.figures.style import CONFIG, Look, looks
 from reports.findings import StudySummary
@@ -13,11 +13,9 @@ __all__ = ["CONFIG", "Figure", "draw", "draw_stability"]
 
 MAKERS: tuple[Callable[[StudySummary, dict[str, Look]], Figure | None], ...] = (
     scores.differences,
-    training.loss_by_step,
-    training.loss_by_flops,
+    tradeoff.trade_off,
+    training.losses,
     training.difference_curves,
-    costs.speed_and_loss,
-    costs.memory_and_loss,
     costs.cache_by_context,
     costs.decode_by_context,
     costs.prefill_by_context,
@@ -29,11 +27,19 @@ MAKERS: tuple[Callable[[StudySummary, dict[str, Look]], Figure | None], ...] = (
 )
 
 
+MOST_IN_LEGEND = 24
+"""With more arms a legend hides the figure; the page's list of arms is one."""
+
+
 def draw(summary: StudySummary) -> tuple[Figure, ...]:
     """Every figure for which the summary has something to show, in the order of the page."""
     style = looks([arm.name for arm in summary.arms])
     made = (make(summary, style) for make in MAKERS)
-    return (*(figure for figure in made if figure is not None), *tuning.curves(summary, style))
+    figures = (*(figure for figure in made if figure is not None), *tuning.curves(summary, style))
+    if len(style) > MOST_IN_LEGEND:
+        for figure in figures:
+            figure.drawing.update_layout(showlegend=False)
+    return figures
 
 
 def draw_stability(summary: StudySummary) -> tuple[Figure, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
@@ -19,8 +20,35 @@ NEUTRAL = {"color": "#888", "width": 1.5, "dash": "dot"}
 
 
 @dataclass(frozen=True)
+class Option:
+    """One choice of a switch: attributes of all traces, one value for each, and of the layout. None leaves a trace.
+
+    `better` says which way is better on the axis that it shows, where that is known.
+    """
+
+    label: str
+    traces: dict[str, list[Any]]
+    layout: dict[str, Any]
+    better: str | None = None
+
+
+@dataclass(frozen=True)
+class Switch:
+    """A choice that the reader has, drawn as a select element. `chosen` is how the figure begins."""
+
+    key: str
+    label: str
+    options: tuple[Option, ...]
+    chosen: int = 0
+
+
+@dataclass(frozen=True)
 class Figure:
-    """A drawing, its words and the numbers behind it. `title`, `note` and `alt` are plain text."""
+    """A drawing, its words and the numbers behind it. `title`, `note` and `alt` are plain text.
+
+    Traces of one arm have its label as their legend group: by it the page picks out what the reader chooses. In a
+    figure with a `front`, the last trace follows the switches: the Pareto front of the traces with `meta: "mean"`.
+    """
 
     key: str
     title: str
@@ -28,6 +56,9 @@ class Figure:
     alt: str
     drawing: go.Figure
     table: Table
+    switches: tuple[Switch, ...] = ()
+    front: bool = False
+    wide: bool = False
 
 
 def seed_points(figure: go.Figure, look: Look, x: Sequence[float], y: Sequence[float] | Sequence[str]) -> None:
@@ -39,6 +70,7 @@ def seed_points(figure: go.Figure, look: Look, x: Sequence[float], y: Sequence[f
         marker={"color": look.colour, "symbol": f"{look.symbol}-open", "size": 7},
         opacity=0.75,
         showlegend=False,
+        legendgroup=look.label,
         hovertemplate="seed: %{x:.5g}, %{y}<extra></extra>",
     )
 
@@ -51,6 +83,7 @@ def mean_point(figure: go.Figure, look: Look, name: str, x: Estimate, y: Estimat
         error_x=_bars(look, x),
         error_y=None if y is None else _bars(look, y),
         name=name,
+        legendgroup=look.label,
         mode="markers",
         marker={"color": look.colour, "symbol": look.symbol, "size": 11},
         hovertemplate="mean: %{x:.5g}, %{y}<extra></extra>",

@@ -1,60 +1,17 @@
-"""Figures of cost: loss against speed and memory, cache and speed against context."""
+"""Figures of cost: cache and speed against context."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import plotly.graph_objects as go
 
 from reports import words
-from reports.figures.base import Figure, line, mean_point, seed_points
+from reports.figures.base import Figure, line
 from reports.figures.style import Look, blank
-from reports.findings import ArmSummary, StudySummary
-from reports.statistics import Estimate
+from reports.findings import StudySummary
 from reports.tables import frame_table
 
 MIB = 2**20
 Points = tuple[tuple[float, float], ...]
-
-
-def speed_and_loss(summary: StudySummary, style: dict[str, Look]) -> Figure | None:
-    return _trade(summary, style, "speed", "training tokens/s", "right", lambda arm: arm.tokens_per_second, 1.0)
-
-
-def memory_and_loss(summary: StudySummary, style: dict[str, Look]) -> Figure | None:
-    return _trade(summary, style, "memory", "peak memory (MiB)", "left", lambda arm: arm.peak_memory_bytes, 1 / MIB)
-
-
-def _trade(
-    summary: StudySummary,
-    style: dict[str, Look],
-    word: str,
-    x_title: str,
-    better: str,
-    pick: Callable[[ArmSummary], Estimate | None],
-    scale: float,
-) -> Figure | None:
-    found = [(arm, pick(arm), arm.loss) for arm in summary.arms]
-    figure = blank(x_title, "validation loss (nats/token)")
-    rows: list[tuple[str, ...]] = []
-    for arm, raw, loss in found:
-        if raw is None or loss is None or len(raw.values) != len(loss.values):
-            continue
-        cost = _scaled(raw, scale)
-        seed_points(figure, style[arm.name], cost.values, loss.values)
-        mean_point(figure, style[arm.name], style[arm.name].label, cost, loss)
-        pairs = zip(arm.seeds, cost.values, loss.values, strict=True)
-        rows += [(arm.name, str(seed), f"{x:,.1f}", f"{y:.4f}") for seed, x, y in pairs]
-    if not rows:
-        return None
-    return Figure(
-        key=f"{word}-and-loss",
-        title=f"{word.capitalize()} against quality",
-        note=f"Better is low and {better}. Open points are seeds; bars are 95 % intervals of the mean.",
-        alt="; ".join(f"{row[0]} seed {row[1]}: {row[2]}, loss {row[3]}" for row in rows),
-        drawing=figure,
-        table=frame_table(("arm", "seed", x_title, "validation loss (nats/token)"), rows),
-    )
 
 
 def cache_by_context(summary: StudySummary, style: dict[str, Look]) -> Figure | None:
@@ -151,11 +108,3 @@ def _batches(batches: list[int]) -> str:
     if len(batches) == 1:
         return f"Batch {batches[0]}."
     return f"From thin to thick: batch {', '.join(map(str, batches))}."
-
-
-def _scaled(value: Estimate, scale: float) -> Estimate:
-    """The same estimate in another unit."""
-    low = None if value.low is None else value.low * scale
-    high = None if value.high is None else value.high * scale
-    sd = None if value.sd is None else value.sd * scale
-    return Estimate(value.mean * scale, low, high, sd, tuple(v * scale for v in value.values))

@@ -50,6 +50,7 @@ def _row(figure: go.Figure, look: Look, item: ItemDifference, place: int) -> Non
     figure.add_scatter(
         x=[short(value) for value in item.by_seed],
         y=[look.label] * len(item.by_seed),
+        legendgroup=look.label,
         mode="markers",
         marker={"color": look.colour, "symbol": f"{look.symbol}-open", "size": 7},
         opacity=0.75,
@@ -68,6 +69,7 @@ def _row(figure: go.Figure, look: Look, item: ItemDifference, place: int) -> Non
             "color": look.colour,
             "thickness": 1.8,
         },
+        legendgroup=look.label,
         mode="markers",
         marker={"color": look.colour, "symbol": look.symbol, "size": 11},
         hovertemplate="%{x:.4f}<extra></extra>",

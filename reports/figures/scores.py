@@ -74,6 +74,7 @@ def _score(figure: go.Figure, look: Look, score: Score, place: int) -> None:
         x=[score.value],
         y=[look.label],
         error_x=bars,
+        legendgroup=look.label,
         mode="markers",
         marker={"color": look.colour, "symbol": look.symbol, "size": 11},
         hovertemplate="%{x:.4f}<extra></extra>",

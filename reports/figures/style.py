@@ -57,20 +57,20 @@ def looks(arms: Sequence[str]) -> dict[str, Look]:
         arm: Look(
             PALETTE[i % len(PALETTE)],
             DASHES[(i // len(PALETTE)) % len(DASHES)],
-            SYMBOLS[i % len(SYMBOLS)],
+            SYMBOLS[(i + i // len(PALETTE)) % len(SYMBOLS)],
             label(arm) if shortened[label(arm)] == 1 else f"{label(arm)} ({i + 1})",
         )
         for i, arm in enumerate(arms)
     }
 
 
-def label(text: str) -> str:
+def label(text: str, longest: int = LONGEST_LABEL) -> str:
     """Any text as plain text in a figure: Plotly reads a subset of HTML in every label.
 
     Of a long one the middle is left out: grid cells that begin alike differ at the end.
     """
-    half = LONGEST_LABEL // 2
-    short = text if len(text) <= LONGEST_LABEL else f"{text[:half]}…{text[-half + 1 :]}"
+    half = longest // 2
+    short = text if len(text) <= longest else f"{text[:half]}…{text[-half + 1 :]}"
     return html.escape(" ".join(short.split()), quote=False)
 
 

@@ -1,15 +1,19 @@
-"""Figures over training: loss by step and by FLOPs, and the paired difference."""
+"""Figures over training: loss by step, tokens, FLOPs and seconds, and the paired difference."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Iterator, Sequence
 
+import numpy as np
 import plotly.graph_objects as go
 
 from reports.curves import Curve
 from reports.figures.base import (
     NEUTRAL,
     Figure,
+    Option,
+    Switch,
     band,
     ends,
     line,
@@ -19,60 +23,152 @@ from reports.figures.base import (
 )
 from reports.figures.style import Look, blank
 from reports.findings import StudySummary
+from reports.losses import Clock, RunLoss
 from reports.tables import frame_table
 
 EARLY = 0.2
 """Share of training left out of the loss axes at first: the fall from the start dwarfs the rest."""
 
 
-def loss_by_step(summary: StudySummary, style: dict[str, Look]) -> Figure | None:
-    return _loss(summary, style, "step", "training step", lambda _: 1.0)
+UNITS = {
+    "step": "training step",
+    "tokens": "training tokens",
+    "flops": "training FLOPs",
+    "seconds": "training time (s)",
+}
+SHOWN = {"averages and raw": (True, True), "averages": (True, False), "raw": (False, True)}
+"""Of the training loss."""
+MARKS = (("spike", "triangle-down-open"), ("diverged", "x"))
 
 
-def loss_by_flops(summary: StudySummary, style: dict[str, Look]) -> Figure | None:
-    per_step = {arm.name: arm.budget.flops / arm.budget.steps for arm in summary.arms}
-    return _loss(summary, style, "FLOPs", "training FLOPs", lambda arm: per_step[arm])
-
-
-def _loss(
-    summary: StudySummary,
-    style: dict[str, Look],
-    unit: str,
-    x_title: str,
-    scale: Callable[[str], float],
-) -> Figure | None:
+def losses(summary: StudySummary, style: dict[str, Look]) -> Figure | None:
+    """Validation and training loss, raw and averaged, with what spiked and diverged."""
     curves = [curve for curve in summary.training if curve.points]
-    if not curves:
+    clock = {clock.arm: clock for clock in summary.clocks}
+    if not curves and not summary.losses:
         return None
-    figure = blank(x_title, "loss (nats/token)")
-    for curve in curves:
-        _loss_curve(figure, style[curve.arm], curve, scale(curve.arm))
-    figure.update_yaxes(range=_late_range(curves))
+    figure = blank(UNITS["step"], "loss (nats/token)", 460)
+    steps = [
+        *_raw(figure, style, summary.losses),
+        *_averages(figure, style, curves),
+        *_marks(figure, style, summary.losses),
+    ]
+    if curves:
+        figure.update_yaxes(range=_late_range(curves))
     rows = [
-        (curve.arm, f"{point.x * scale(curve.arm):.4g}", *mean_and_range(point))
+        (curve.arm, *(f"{clock[curve.arm].read(unit, point.x):.5g}" for unit in UNITS), *mean_and_range(point))
         for curve in curves
         if curve.kind == "validation"
         for point in thinned(curve.points)
     ]
     return Figure(
-        key=f"loss-by-{unit.lower()}",
-        title=f"Loss by {x_title}",
+        key="losses",
+        title="Loss over training",
         note=(
-            "Thick lines: validation loss. Thin lines: training loss, averaged over neighbouring "
-            "steps. Bands: range over seeds. The axis leaves out the fall at the start: zoom out "
-            "to see it."
+            "Thick lines: validation loss. Thin lines: training loss, averaged over neighbouring steps and over seeds; "
+            "faint: as logged, of every run, thinned so that each peak stays. Bands: range over seeds. Triangles "
+            "are spikes, crosses the last loss of runs that diverged. The axis leaves out the fall at the start: zoom "
+            "out to see it."
         ),
         alt=ends(curves, "validation"),
         drawing=figure,
-        table=frame_table(("arm", unit, "validation loss", "lowest seed", "highest seed"), rows),
+        table=frame_table(("arm", *UNITS.values(), "validation loss", "lowest seed", "highest seed"), rows),
+        switches=(_against(clock, steps), _shown([kind for kind, _, _ in steps])),
+        wide=True,
     )
 
 
-def _loss_curve(figure: go.Figure, look: Look, curve: Curve, scale: float) -> None:
-    thick = curve.kind == "validation"
-    band(figure, look, curve, scale, 0.16 if thick else 0.08)
+Placed = tuple[str, str, list[float | None]]
+"""Of a trace: what it shows, the arm, and its x in steps, None for a gap."""
+
+
+def _against(clocks: dict[str, Clock], traces: list[Placed]) -> Switch:
+    """The same traces with x in each unit."""
+    return Switch(
+        "against",
+        "against",
+        tuple(
+            Option(
+                title,
+                {"x": [_read(clocks[arm], unit, steps) for _, arm, steps in traces]},
+                {"xaxis.title.text": title, "xaxis.autorange": True},
+            )
+            for unit, title in UNITS.items()
+        ),
+    )
+
+
+def _read(clock: Clock, unit: str, steps: list[float | None]) -> list[float | None]:
+    read = clock.read(unit, np.array([np.nan if step is None else step for step in steps]))
+    return [None if math.isnan(value) else short(value) for value in read]
+
+
+def _shown(kinds: list[str]) -> Switch:
+    def visible(averages: bool, raw: bool) -> list[bool]:
+        return [{"train": averages, "raw": raw}.get(kind, True) for kind in kinds]
+
+    options = (Option(text, {"visible": visible(*shown)}, {}) for text, shown in SHOWN.items())
+    return Switch("shown", "training loss", tuple(options))
+
+
+def _raw(figure: go.Figure, style: dict[str, Look], runs: Sequence[RunLoss]) -> Iterator[Placed]:
+    """One trace for each arm, its runs apart by gaps."""
+    for arm in dict.fromkeys(run.arm for run in runs):
+        own = [run for run in runs if run.arm == arm]
+        steps = [step for run in own for step in (*run.steps.tolist(), None)]
+        figure.add_scatter(
+            x=steps,
+            y=[value for run in own for value in (*map(short, run.losses.tolist()), None)],
+            name=style[arm].label,
+            legendgroup=style[arm].label,
+            showlegend=False,
+            mode="lines",
+            line={"color": style[arm].colour, "width": 0.6},
+            opacity=0.35,
+            hoverinfo="skip",
+            connectgaps=False,
+            meta=[run.digest for run in own],
+        )
+        yield "raw", arm, steps
+
+
+def _averages(figure: go.Figure, style: dict[str, Look], curves: Sequence[Curve]) -> Iterator[Placed]:
+    for curve in curves:
+        before = len(figure.data)
+        _loss_curve(figure, style[curve.arm], curve)
+        yield from ((curve.kind, curve.arm, list(trace.x)) for trace in figure.data[before:])
+
+
+def _marks(figure: go.Figure, style: dict[str, Look], runs: Sequence[RunLoss]) -> Iterator[Placed]:
+    for arm in dict.fromkeys(run.arm for run in runs):
+        own = [run for run in runs if run.arm == arm]
+        diverged = [(run, *run.diverged) for run in own if run.diverged]
+        spikes = [(run, *spike) for run in own for spike in run.spikes]
+        for (kind, symbol), marks in zip(MARKS, (spikes, diverged), strict=True):
+            if marks:
+                _mark(figure, style[arm], kind, symbol, marks)
+                yield kind, arm, [step for _, step, _ in marks]
+
+
+def _mark(figure: go.Figure, look: Look, kind: str, symbol: str, marks: list[tuple[RunLoss, float, float]]) -> None:
     figure.add_scatter(
-        x=[short(point.x * scale) for point in curve.points],
+        x=[step for _, step, _ in marks],
+        y=[short(loss) for _, _, loss in marks],
+        text=[f"seed {run.seed}" for run, _, _ in marks],
+        name=look.label,
+        legendgroup=look.label,
+        showlegend=False,
+        mode="markers",
+        marker={"symbol": symbol, "color": look.colour, "size": 10, "line": {"width": 1.5}},
+        hovertemplate=f"{kind}: %{{y:.4f}} at %{{x}}, %{{text}}",
+    )
+
+
+def _loss_curve(figure: go.Figure, look: Look, curve: Curve) -> None:
+    thick = curve.kind == "validation"
+    band(figure, look, curve, 1.0, 0.16 if thick else 0.08)
+    figure.add_scatter(
+        x=[short(point.x) for point in curve.points],
         y=[short(point.mean) for point in curve.points],
         name=look.label,
         legendgroup=look.label,

@@ -58,6 +58,7 @@ def _draw(figure: go.Figure, tuning: ArmTuning, path: str, look: Look) -> None:
         x=[label(value) if isinstance(value, str) else value for value, _ in points],
         y=[short(loss) for _, loss in points],
         name=look.label,
+        legendgroup=look.label,
         mode="lines+markers",
         line={"color": look.colour, "dash": look.dash, "width": 2.2},
         marker={

@@ -2,43 +2,23 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import reports
+from tests.reports.browsing import no_chromium, playwright, visit, wait_until
 from tests.reports.factory import HOSTILE, SEEN, typical
 from tests.reports.test_page import HOSTILE_STUDY
 
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
+pytestmark = no_chromium
 
 DRAWN = """() => [...document.querySelectorAll('.drawing')].map(div => ({
   key: div.id,
   marks: div.querySelectorAll('.scatterlayer .trace path, .scatterlayer .trace .point').length,
   height: div.getBoundingClientRect().height,
 }))"""
-
-
-@dataclass
-class Visit:
-    """What a page did while it was open."""
-
-    page: playwright.Page
-    messages: list[str] = field(default_factory=list)
-    requests: list[str] = field(default_factory=list)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[playwright.Browser]:
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--headless"])
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")
@@ -51,34 +31,13 @@ def hostile_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return reports.render(HOSTILE_STUDY.write(tmp_path_factory.mktemp("hostile")))
 
 
-def visit(browser: playwright.Browser, path: Path, width: int = 1280, scheme: str = "light") -> Visit:
-    page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
-    found = Visit(page)
-    page.on("console", lambda message: found.messages.append(message.text))
-    page.on("pageerror", lambda error: found.messages.append(str(error)))
-    page.on("dialog", lambda dialog: found.messages.append(f"dialog {dialog.message}"))
-    page.on("request", lambda request: found.requests.append(request.url))
-    page.goto(path.as_uri())
-    wait_until(page, "[...document.querySelectorAll('.drawing')].every(div => div.querySelector('.main-svg'))")
-    return found
-
-
-def wait_until(page: playwright.Page, condition: str) -> None:
-    """Poll from outside: the page's policy forbids the eval that Playwright's own waiting uses."""
-    for _ in range(100):
-        if page.evaluate(condition):
-            return
-        page.wait_for_timeout(50)
-    raise AssertionError(f"never came true: {condition}")
-
-
 @pytest.mark.parametrize("width", [390, 1280, 2560])
 def test_every_figure_is_drawn_and_nothing_overflows(browser: playwright.Browser, report: Path, width: int) -> None:
     found = visit(browser, report, width)
     for drawn in found.page.evaluate(DRAWN):
         assert drawn["marks"] > 0, drawn
         assert drawn["height"] > 100, drawn
-    assert len(found.page.evaluate(DRAWN)) == 11
+    assert len(found.page.evaluate(DRAWN)) == 9
     assert found.page.evaluate("document.documentElement.scrollWidth") <= width
     wide = "[...document.querySelectorAll('main *')].filter(e => !e.closest('.scroll, .drawing, pre') && "
     assert found.page.evaluate(f"{wide} e.getBoundingClientRect().right > innerWidth + 1).length") == 0
@@ -103,7 +62,7 @@ def test_hostile_names_are_text_in_the_page_and_in_the_figures(
     found = visit(browser, hostile_report)
     assert found.page.text_content("h1") == HOSTILE
     assert found.page.title() == f"{HOSTILE} (cpu)"
-    legends = found.page.eval_on_selector_all("#loss-by-step .legendtext", "all => all.map(e => e.textContent)")
+    legends = found.page.eval_on_selector_all("#losses .legendtext", "all => all.map(e => e.textContent)")
     assert legends == [HOSTILE, "<b>x</b></script>"]
     ticks = found.page.eval_on_selector_all("#evals .ytick text", "all => all.map(e => e.textContent)")
     assert set(ticks) == {HOSTILE, "<b>x</b></script>"}
@@ -133,7 +92,7 @@ def test_the_toolbar_offers_no_upload(browser: playwright.Browser, report: Path)
 def test_dark_mode_follows_the_system_at_once(browser: playwright.Browser, report: Path) -> None:
     found = visit(browser, report, scheme="dark")
     ground = "getComputedStyle(document.body).backgroundColor"
-    text = "document.querySelector('#loss-by-step').layout.font.color"
+    text = "document.querySelector('#losses').layout.font.color"
     dark = found.page.evaluate(f"[{ground}, {text}]")
     found.page.emulate_media(color_scheme="light")
     wait_until(found.page, f"{text} !== '{dark[1]}'")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,10 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 import reports
-from reports.figures import CONFIG, draw
+from reports.figures import CONFIG, draw, draw_stability
 from reports.figures.style import PALETTE, label, looks
 from reports.summary import summarise_study
-from tests.reports.factory import HOSTILE, Arm, StudyOf, typical
+from tests.reports.factory import HOSTILE, SEEN, Arm, StudyOf, typical
 
 HOSTILE_STUDY = StudyOf(
     arms=[
@@ -116,11 +117,9 @@ def test_every_figure_has_words_numbers_and_the_arms_colours(tmp_path: Path) -> 
     figures = draw(summarise_study(typical(20).write(tmp_path)))
     assert [figure.key for figure in figures] == [
         "differences",
-        "loss-by-step",
-        "loss-by-flops",
+        "trade-off",
+        "losses",
         "difference-curves",
-        "speed-and-loss",
-        "memory-and-loss",
         "cache-by-context",
         "decode-by-context",
         "prefill-by-context",
@@ -142,7 +141,19 @@ def test_every_figure_has_words_numbers_and_the_arms_colours(tmp_path: Path) -> 
 
 
 def colours_by_name(drawing: go.Figure) -> dict[str, str]:
-    return {trace.name: trace.line.color or trace.marker.color for trace in drawing.data if trace.name}
+    """Of the traces that belong to arms."""
+    return {
+        trace.name: trace.line.color or trace.marker.color for trace in drawing.data if trace.name and trace.legendgroup
+    }
+
+
+def test_every_trace_of_an_arm_says_whose_it_is(tmp_path: Path) -> None:
+    """By this the page fades the others."""
+    summary = summarise_study(replace(typical(40), probes=tuple(SEEN)).write(tmp_path))
+    for figure in (*draw(summary), *draw_stability(summary)):
+        for trace in figure.drawing.data:
+            coloured = {trace.line.color, trace.marker.color, (trace.fillcolor or "")[:16]} & set(PALETTE)
+            assert (trace.legendgroup in ("post", "pre", "double")) or not coloured, figure.key
 
 
 def test_arms_never_share_a_look() -> None:

@@ -1,0 +1,32 @@
+"""The small figure of a study on the index: the paired differences with their intervals."""
+
+from __future__ import annotations
+
+import plotly.graph_objects as go
+
+from reports.figures.base import NEUTRAL, mean_point
+from reports.figures.style import blank, looks
+from reports.findings import StudySummary
+
+MOST = 8
+"""Arms drawn: those whose mean is farthest from the baseline's."""
+
+
+def small_differences(summary: StudySummary) -> go.Figure | None:
+    """None where nothing was paired."""
+    style = looks([arm.name for arm in summary.arms])
+    found = [
+        (style[arm.name], arm.comparison.difference)
+        for arm in summary.arms
+        if arm.comparison is not None and arm.comparison.difference is not None
+    ]
+    if not found:
+        return None
+    farthest = sorted(found, key=lambda each: -abs(each[1].mean))[:MOST]
+    figure = blank("", "", 48 + 22 * len(farthest))
+    for look, difference in reversed([each for each in found if each in farthest]):
+        mean_point(figure, look, "", difference, None, look.label)
+    figure.add_vline(x=0, line=NEUTRAL)
+    figure.update_layout(showlegend=False, margin={"l": 8, "r": 8, "t": 4, "b": 24})
+    figure.update_yaxes(type="category")
+    return figure

@@ -1,0 +1,137 @@
+"""The trade-off view: any measure against any other, with the Pareto front."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import plotly.graph_objects as go
+
+from reports.figures.base import Figure, Option, Switch, short
+from reports.figures.style import Look, blank, label
+from reports.findings import StudySummary
+from reports.measures import Measure
+from reports.statistics import Estimate, estimate
+from reports.tables import Table, frame_table
+
+X, Y = "speed", "loss"
+"""What is drawn at first."""
+Seeds = Mapping[str, tuple[int, ...]]
+"""The finished seeds of each arm."""
+FRONT = {"color": "#888", "width": 1.5, "dash": "dot"}
+
+
+def trade_off(summary: StudySummary, style: dict[str, Look]) -> Figure | None:
+    """Arms by colour and symbol; open points are seeds, filled ones their means with intervals."""
+    measures = summary.measures
+    if len(measures) < 2:
+        return None
+    x = next((i for i, measure in enumerate(measures) if measure.key == X), 1)
+    y = next((i for i, measure in enumerate(measures) if measure.key == Y), 0)
+    arms = {arm.name: arm.seeds for arm in summary.arms if arm.seeds}
+    options = {axis: tuple(_option(measure, axis, arms) for measure in measures) for axis in "xy"}
+    return Figure(
+        key="trade-off",
+        title="Trade-offs",
+        note=(
+            "Choose what each axis shows. Open points are seeds, filled ones their means with 95 % intervals. Dotted: "
+            "the Pareto front, the arms that none beats in both. The axes say which way is better."
+        ),
+        alt="; ".join(_alt(arm, measures[x], measures[y]) for arm in arms),
+        drawing=_drawing(options["x"][x], options["y"][y], [style[arm] for arm in arms]),
+        table=_table(arms, measures),
+        switches=(
+            Switch("x", "horizontal", options["x"], x),
+            Switch("y", "vertical", options["y"], y),
+        ),
+        front=True,
+        wide=True,
+    )
+
+
+def _option(measure: Measure, axis: str, arms: Seeds) -> Option:
+    """Of each arm the seeds' trace and the mean's, then the front's, which the page works out."""
+    values: list[list[float | None]] = []
+    bars: list[list[float]] = []
+    for arm, seeds in arms.items():
+        found, of = _estimate(measure, arm), measure.values.get(arm, {})
+        by_seed = [short(of[seed]) if seed in of else None for seed in seeds]
+        values += [by_seed, [None if found is None else short(found.mean)]]
+        bars += [[], [short(found.half_width) if found is not None and found.half_width else 0]]
+    return Option(
+        measure.label,
+        {axis: [*values, [None]], f"error_{axis}.array": [*bars, []]},
+        {f"{axis}axis.title.text": title(measure, axis), f"{axis}axis.autorange": True},
+        measure.better,
+    )
+
+
+def _estimate(measure: Measure, arm: str) -> Estimate | None:
+    return estimate(list(measure.values.get(arm, {}).values()))
+
+
+def title(measure: Measure, axis: str) -> str:
+    """The label with an arrow to the better side."""
+    arrow = {("x", "low"): "←", ("x", "high"): "→", ("y", "low"): "↓", ("y", "high"): "↑"}[axis, measure.better]
+    return f"{label(measure.label, 80)} · better {arrow}"
+
+
+def _drawing(x: Option, y: Option, looks: list[Look]) -> go.Figure:
+    figure = blank(x.layout["xaxis.title.text"], y.layout["yaxis.title.text"], 520)
+    for place, look in enumerate(looks):
+        seeds, mean = 2 * place, 2 * place + 1
+        bars = {
+            f"error_{axis}": {"type": "data", "array": option.traces[f"error_{axis}.array"][mean], **_bars(look)}
+            for axis, option in (("x", x), ("y", y))
+        }
+        figure.add_scatter(x=x.traces["x"][seeds], y=y.traces["y"][seeds], **_style(look, mean=False))
+        figure.add_scatter(x=x.traces["x"][mean], y=y.traces["y"][mean], **bars, **_style(look, mean=True))
+    front = _front(x, y)
+    front_x, front_y = [place[0] for place in front], [place[1] for place in front]
+    figure.add_scatter(x=front_x, y=front_y, mode="lines", line=FRONT, name="Pareto front", hoverinfo="skip")
+    return figure
+
+
+def _front(x: Option, y: Option) -> list[tuple[float, float]]:
+    """The means that no other is at least as good as in both and better in one, from left to right."""
+    means = [(a[0], b[0]) for a, b in list(zip(x.traces["x"], y.traces["y"], strict=True))[1:-1:2]]
+    signs = [-1 if option.better == "high" else 1 for option in (x, y)]
+    costs = {mean: (signs[0] * mean[0], signs[1] * mean[1]) for mean in means if None not in mean}
+    return sorted(
+        mean
+        for mean, cost in costs.items()
+        if not any(a <= cost[0] and b <= cost[1] and (a, b) != cost for a, b in costs.values())
+    )
+
+
+def _bars(look: Look) -> dict[str, Any]:
+    return {"color": look.colour, "thickness": 1.8, "width": 5}
+
+
+def _style(look: Look, mean: bool) -> dict[str, Any]:
+    common = {"legendgroup": look.label, "mode": "markers", "name": look.label}
+    if mean:
+        hover = "mean: %{x:.5g}, %{y:.5g}"
+        return common | {
+            "marker": {"color": look.colour, "symbol": look.symbol, "size": 12},
+            "hovertemplate": hover,
+            "meta": "mean",
+        }
+    marker = {"color": look.colour, "symbol": f"{look.symbol}-open", "size": 7}
+    hover = "seed: %{x:.5g}, %{y:.5g}"
+    return common | {"marker": marker, "opacity": 0.75, "showlegend": False, "hovertemplate": hover}
+
+
+def _alt(arm: str, x: Measure, y: Measure) -> str:
+    return f"{arm}: {_number(x, arm)} {x.label}, {_number(y, arm)} {y.label}"
+
+
+def _number(measure: Measure, arm: str) -> str:
+    found = _estimate(measure, arm)
+    return "–" if found is None else f"{found.mean:.5g}"
+
+
+def _table(arms: Seeds, measures: tuple[Measure, ...]) -> Table:
+    """The means."""
+    rows = [(arm, *(_number(measure, arm) for measure in measures)) for arm in arms]
+    return frame_table(("arm", *(measure.label for measure in measures)), rows)

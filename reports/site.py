@@ -1,0 +1,101 @@
+"""The index of a store: every study with its question, its verdicts and a small figure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import plotly.graph_objects as go
+
+from ablate.store import Store, StoreError, read_json
+from reports import tables, words
+from reports.collect import ReportError
+from reports.figures import CONFIG
+from reports.figures.small import small_differences
+from reports.findings import StudySummary
+from reports.page import render_study
+from reports.progress import Progress, study_progress
+from reports.summary import summarise_study
+from reports.templating import render
+
+SCRIPTS = ("figures.js", "index.js")
+RANKS = ("better", "worse", "no difference", "inconclusive", "cannot tell", "diverged", "baseline")
+"""How studies are sorted by verdict: the most telling one first."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A study of the index. One that cannot be reported has an `error` and nothing after it."""
+
+    key: str
+    link: str
+    name: str
+    scale: str
+    question: str
+    created: str
+    progress: Progress
+    error: str = ""
+    headline: str = ""
+    statuses: str = ""
+    verdicts: tuple[tuple[str, str, str], ...] = ()
+    """Arm, verdict, difference."""
+    drawing: go.Figure | None = None
+
+    @property
+    def rank(self) -> int:
+        found = [RANKS.index(verdict) for _, verdict, _ in self.verdicts]
+        return min(found, default=len(RANKS))
+
+
+def render_site(root: Path | str) -> Path:
+    """Write `index.html` in a store, and the report of each of its studies."""
+    store = Store(root)
+    entries = [entry_of(store, folder, number) for number, folder in enumerate(store.studies())]
+    for folder, entry in zip(store.studies(), entries, strict=True):
+        if not entry.error:
+            render_study(folder)
+    path = store.root / "index.html"
+    with store.replacing(path) as temporary:
+        temporary.write_text(render_index(entries), encoding="utf-8")
+    return path
+
+
+def render_index(entries: list[Entry], refresh: bool = False) -> str:
+    """The page as text, the newest study first. `refresh`: it is served, and loads anew."""
+    newest = sorted(entries, key=lambda entry: entry.created, reverse=True)
+    figures = {entry.key: _drawn(entry.drawing) for entry in newest if entry.drawing is not None}
+    data = {"config": CONFIG | {"staticPlot": True}, "figures": figures}
+    return render("index.html.j2", SCRIPTS, data, entries=newest, words=words, refresh=refresh)
+
+
+def entry_of(store: Store, folder: Path, number: int, summary: StudySummary | None = None) -> Entry:
+    """A study as the index shows it. `summary` where it is already known."""
+    study = read_json(folder / "study.json")
+    if study is None:
+        raise ReportError(f"{folder} holds no study.json")
+    common: dict[str, Any] = {
+        "key": f"study-{number}",
+        "link": f"studies/{quote(folder.name)}/report.html",
+        **{name: study[name] for name in ("name", "scale", "question", "created")},
+        "progress": study_progress(store, study),
+    }
+    try:
+        summary = summary or summarise_study(folder)
+    except (ReportError, StoreError) as error:
+        return Entry(**common, error=str(error))
+    return Entry(
+        **common,
+        headline=words.headline(summary),
+        statuses=tables.statuses(summary.runs),
+        verdicts=tuple(
+            (arm.name, arm.verdict, words.difference(arm.comparison) if arm.comparison else words.plus_minus(arm.loss))
+            for arm in summary.arms
+        ),
+        drawing=small_differences(summary),
+    )
+
+
+def _drawn(drawing: go.Figure) -> dict[str, Any]:
+    return {**drawing.to_plotly_json(), "switches": {}, "chosen": {}, "front": False}

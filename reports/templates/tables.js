@@ -1,0 +1,120 @@
+// The table of all runs: sorted, filtered, downloaded, and each run in full.
+const table = document.querySelector("table.runs");
+const rows = [...table.tBodies[0].rows];
+const facts = new Map(rows.map((row, i) => [row, data.runs[i]]));
+const numberIn = (text) => {
+  const match = text.replaceAll(",", "").replace("−", "-").match(/^[-+]?[\d.]+(?=\s|$)/);
+  const units = { KiB: 2 ** 10, MiB: 2 ** 20, GiB: 2 ** 30 };
+  return match ? Number(match[0]) * (units[text.split(" ").at(-1)] ?? 1) : null;
+};
+
+function compare(a, b) {
+  const [x, y] = [numberIn(a), numberIn(b)];
+  if (x !== null && y !== null) return x - y;
+  if ((x === null) !== (y === null)) return x === null ? 1 : -1;
+  return a.localeCompare(b);
+}
+
+[...table.tHead.rows[0].cells].forEach((head, column) => {
+  const button = Object.assign(document.createElement("button"), { type: "button", textContent: head.textContent });
+  head.replaceChildren(button);
+  button.addEventListener("click", () => {
+    const up = head.getAttribute("aria-sort") !== "ascending";
+    for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
+    head.setAttribute("aria-sort", up ? "ascending" : "descending");
+    const text = new Map(rows.map((row) => [row, row.cells[column].textContent]));
+    rows.sort((a, b) => (up ? 1 : -1) * compare(text.get(a), text.get(b)));
+    table.tBodies[0].append(...rows);
+  });
+});
+
+const filter = document.getElementById("run-filter");
+function showMatching() {
+  const wanted = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
+  for (const row of rows) {
+    const text = row.textContent.toLowerCase();
+    row.hidden = !wanted.every((word) => text.includes(word));
+  }
+  const shown = rows.filter((row) => !row.hidden).length;
+  document.getElementById("run-count").textContent = `${shown} of ${rows.length} runs`;
+}
+filter.addEventListener("input", showMatching);
+
+// A cell that a spreadsheet would take for a formula begins with an apostrophe.
+const quoted = (value) => {
+  const text = typeof value === "string" && /^[=+\-@\t\r]/.test(value) ? `'${value}` : String(value ?? "");
+  return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+};
+document.getElementById("run-csv").addEventListener("click", () => {
+  const shown = rows.filter((row) => !row.hidden).map((row) => facts.get(row));
+  const names = Object.keys(data.runs[0]);
+  const lines = [names, ...shown.map((run) => names.map((name) => run[name]))];
+  const text = lines.map((line) => line.map(quoted).join(",") + "\r\n").join("");
+  const url = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
+  Object.assign(document.createElement("a"), { href: url, download: "runs.csv" }).click();
+  URL.revokeObjectURL(url);
+});
+
+// One run in full, under an address of its own: #run-<digest>.
+const dialog = document.getElementById("run");
+const element = (tag, text, attributes = {}) =>
+  Object.assign(document.createElement(tag), { textContent: text, ...attributes });
+rows.forEach((row) => {
+  const run = facts.get(row);
+  row.cells[0].dataset.arm = run.arm;
+  row.cells[1].replaceChildren(element("a", row.cells[1].textContent, { href: `#run-${run.digest}` }));
+});
+
+// The run's part of its arm's raw losses, in steps.
+function curveOf({ digest }) {
+  const { data: traces, switches } = figures.losses ?? { data: [] };
+  const place = traces.findIndex((trace) => Array.isArray(trace.meta) && trace.meta.includes(digest));
+  if (place < 0) return null;
+  const { meta, y } = traces[place];
+  const gaps = [-1, ...y.flatMap((value, i) => (value === null ? [i] : []))];
+  const part = gaps.slice(meta.indexOf(digest)).slice(0, 2).map((gap) => gap + 1);
+  const x = switches.against[0].traces.x[place];
+  const look = { mode: "lines", line: { width: 1.2, color: "#2b83c6" } };
+  return { x: x.slice(part[0], part[1] - 1), y: y.slice(part[0], part[1] - 1), ...look };
+}
+
+function openRun() {
+  const run = data.runs.find((each) => location.hash === `#run-${each.digest}`);
+  if (!run) return;
+  document.getElementById("run-title").textContent = `${run.arm}, seed ${run.seed}`;
+  const lines = Object.entries(run).filter(([, value]) => value !== null);
+  document.getElementById("run-facts").replaceChildren(
+    ...lines.map(([name, value]) => {
+      const line = document.createElement("tr");
+      const text = Number.isInteger(value) || typeof value === "string" ? value : value.toPrecision(6);
+      line.append(element("th", name.replaceAll("_", " "), { scope: "row" }), element("td", String(text)));
+      return line;
+    }),
+  );
+  if (!dialog.open) dialog.showModal();
+  drawRun(run);
+}
+
+function drawRun(run) {
+  const place = document.getElementById("run-drawing");
+  const curve = curveOf(run);
+  place.hidden = !curve;
+  if (!curve) return;
+  const axis = { gridcolor: "rgba(128,128,128,0.22)", zeroline: false, automargin: true };
+  const layout = {
+    height: 260,
+    margin: { l: 50, r: 10, t: 10, b: 40 },
+    paper_bgcolor: "rgba(0,0,0,0)",
+    plot_bgcolor: "rgba(0,0,0,0)",
+    font: { color: colourOf("--text"), family: "system-ui, sans-serif" },
+    xaxis: { ...axis, title: { text: "training step" } },
+    yaxis: { ...axis, title: { text: "training loss (nats/token)" } },
+  };
+  Plotly.newPlot(place, [curve], layout, toolbar);
+}
+
+addEventListener("hashchange", openRun);
+dialog.addEventListener("close", () => history.replaceState(null, "", location.pathname + location.search));
+document.getElementById("run-controls").hidden = false;
+showMatching();
+openRun();

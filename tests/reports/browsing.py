@@ -1,0 +1,46 @@
+"""Opening pages in a real browser."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+no_chromium = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
+
+ALL_DRAWN = "[...document.querySelectorAll('.drawing')].every(div => div.querySelector('.main-svg'))"
+
+
+@dataclass
+class Visit:
+    """What a page did while it was open."""
+
+    page: Any
+    messages: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
+
+
+def visit(browser: Any, path: Path, width: int = 1280, scheme: str = "light") -> Visit:
+    page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    found = Visit(page)
+    page.on("console", lambda message: found.messages.append(message.text))
+    page.on("pageerror", lambda error: found.messages.append(str(error)))
+    page.on("dialog", lambda dialog: found.messages.append(f"dialog {dialog.message}"))
+    page.on("request", lambda request: found.requests.append(request.url))
+    page.goto(path.as_uri())
+    wait_until(page, ALL_DRAWN)
+    return found
+
+
+def wait_until(page: Any, condition: str) -> None:
+    """Poll from outside: the page's policy forbids the eval that Playwright's own waiting uses."""
+    for _ in range(200):
+        if page.evaluate(condition):
+            return
+        page.wait_for_timeout(50)
+    raise AssertionError(f"never came true: {condition}")

@@ -1,0 +1,219 @@
+"""What a reader can do with a page, in a real browser."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import reports
+from reports.summary import summarise_study
+from tests.reports.browsing import no_chromium, visit, wait_until
+from tests.reports.factory import HOSTILE, Arm, StudyOf, typical
+
+pytestmark = no_chromium
+
+MEANS = "document.getElementById('trade-off').data.filter(t => t.meta === 'mean').map(t => [t.x[0], t.y[0]])"
+FRONT = "(t => t.x.map((x, i) => [x, t.y[i]]))(document.getElementById('trade-off').data.at(-1))"
+FOUR = StudyOf(
+    [
+        Arm("cheap", [2.40, 2.42], speed=5000, memory_mib=100),
+        Arm("good", [2.20, 2.21], speed=3000, memory_mib=300),
+        Arm("middle", [2.30, 2.31], speed=4000, memory_mib=200, flops_per_token=4e6),
+        Arm("bad", [2.50, 2.52], speed=2500, memory_mib=150, diverged=[1]),
+    ],
+    results={("cheap", 0): {"loss_spike_steps": [5, 6]}},
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return FOUR.write(tmp_path_factory.mktemp("four"))
+
+
+@pytest.fixture(scope="module")
+def report(folder: Path) -> Path:
+    return reports.render(folder)
+
+
+def choose(page: Any, figure: str, switch: str, text: str) -> None:
+    page.locator(f".controls[data-figure={figure}] select[data-switch={switch}]").select_option(label=text)
+    page.wait_for_timeout(100)
+
+
+def slow_front(points: list[list[float]], high_x: bool, high_y: bool) -> list[list[float]]:
+    """By definition: nobody is as good in both and better in one."""
+    cost = [(-x if high_x else x, -y if high_y else y) for x, y in points]
+    kept = [
+        point
+        for point, (x, y) in zip(points, cost, strict=True)
+        if not any(a <= x and b <= y and (a, b) != (x, y) for a, b in cost)
+    ]
+    return sorted(kept)
+
+
+def test_each_axis_can_be_switched_and_the_front_follows(browser: Any, folder: Path, report: Path) -> None:
+    found = visit(browser, report)
+    measures = {measure.label: measure for measure in summarise_study(folder).measures}
+    pairs = [
+        ("training speed (tokens/s)", "validation loss (nats/token)"),
+        ("peak memory (MiB)", "bits per byte"),
+        ("KV cache at 256 tokens (MiB)", "heldout_pairs: acc"),
+        ("decode latency at 64 tokens, batch 8 (ms)", "training FLOPs"),
+    ]
+    for x, y in pairs:
+        choose(found.page, "trade-off", "x", x)
+        choose(found.page, "trade-off", "y", y)
+        means = found.page.evaluate(MEANS)
+        for arm, (drawn_x, drawn_y) in zip(("cheap", "good", "middle", "bad"), means, strict=True):
+            for drawn, label in ((drawn_x, x), (drawn_y, y)):
+                values = list(measures[label].values[arm].values())
+                assert drawn == pytest.approx(sum(values) / len(values), rel=1e-5)
+        high = [measures[label].better == "high" for label in (x, y)]
+        assert found.page.evaluate(FRONT) == slow_front(means, *high)
+        titles = found.page.evaluate(
+            "(l => [l.xaxis.title.text, l.yaxis.title.text])(trade.layout)".replace(
+                "trade.", "document.getElementById('trade-off')."
+            )
+        )
+        assert [title.partition(" ·")[0] for title in titles] == [x, y]
+    assert found.messages == []
+    found.page.close()
+
+
+def test_losses_can_be_drawn_against_tokens_flops_and_seconds(browser: Any, report: Path) -> None:
+    found = visit(browser, report)
+    last = "document.getElementById('losses').data.filter(t => t.showlegend).map(t => t.x.at(-1))"
+    per_step = {"training step": [1, 1, 1], "training tokens": [2048] * 3, "training time (s)": [0.5] * 3}
+    per_step["training FLOPs"] = [2048 * flops for flops in (6e6, 6e6, 4e6)]
+    for title, factors in per_step.items():
+        choose(found.page, "losses", "against", title)
+        assert found.page.evaluate(last)[:3] == pytest.approx([20 * factor for factor in factors], rel=1e-5)
+    raw = "document.getElementById('losses').data.filter(t => Array.isArray(t.meta)).map(t => t.visible ?? true)"
+    choose(found.page, "losses", "shown", "averages")
+    assert not any(found.page.evaluate(raw))
+    choose(found.page, "losses", "shown", "raw")
+    assert all(found.page.evaluate(raw))
+    marks = "document.getElementById('losses').data.filter(t => t.mode === 'markers')"
+    assert sorted(found.page.evaluate(f"{marks}.map(t => [t.marker.symbol, t.y.length])")) == [
+        ["triangle-down-open", 2],
+        ["x", 1],
+    ]
+    assert found.messages == []
+    found.page.close()
+
+
+def test_a_chosen_arm_stands_out_in_every_figure(browser: Any, report: Path) -> None:
+    found = visit(browser, report)
+    opacities = """([...document.querySelectorAll('.drawing')].flatMap(div => div.data
+        .filter(t => t.legendgroup).map(t => [t.legendgroup, t.opacity ?? 1])))"""
+    before = found.page.evaluate(opacities)
+    found.page.check("#arms input[data-arm=good]")
+    wait_until(found.page, f"{opacities}.filter(([arm, o]) => arm !== 'good' && o > 0.1001).length === 0")
+    after = found.page.evaluate(opacities)
+    assert [pair for pair in after if pair[0] == "good"] == [pair for pair in before if pair[0] == "good"]
+    assert found.page.locator("tr.chosen").count() >= 3
+    found.page.locator("#losses .legendtoggle").nth(1).click()  # the legend takes it back
+    wait_until(found.page, "document.querySelectorAll('#arms input:checked').length === 0")
+    wait_until(found.page, f"JSON.stringify({opacities}) === JSON.stringify({before})".replace("'", '"'))
+    assert found.messages == []
+    found.page.close()
+
+
+def test_runs_are_sorted_filtered_and_downloaded(browser: Any, report: Path, folder: Path) -> None:
+    found = visit(browser, report)
+    page = found.page
+    page.locator(".runs thead button", has_text="tokens/s").click()
+    speeds = page.eval_on_selector_all(
+        ".runs tbody tr", "rows => rows.map(r => Number(r.cells[9].textContent.replaceAll(',', '')))"
+    )
+    assert speeds == sorted(speeds)
+    assert len(speeds) == 8
+    page.locator(".runs thead button", has_text="tokens/s").press("Enter")
+    assert page.locator(".runs th[aria-sort=descending]").count() == 1
+    page.fill("#run-filter", "good finished")
+    assert page.text_content("#run-count") == "2 of 8 runs"
+    with page.expect_download() as download:
+        page.click("#run-csv")
+    rows = list(csv.DictReader(io.StringIO(Path(download.value.path()).read_text(encoding="utf-8"))))
+    expected = summarise_study(folder).runs.filter(arm="good")
+    assert sorted(float(row["loss"]) for row in rows) == sorted(expected["loss"])
+    assert {row["digest"] for row in rows} == set(expected["digest"])
+    assert found.messages == []
+    page.close()
+
+
+def test_a_run_has_an_address_of_its_own(browser: Any, report: Path) -> None:
+    found = visit(browser, report)
+    found.page.locator(".runs tbody a").nth(2).focus()
+    found.page.keyboard.press("Enter")
+    wait_until(found.page, "document.querySelector('#run-drawing .main-svg') !== null")
+    assert found.page.text_content("#run-title") == "good, seed 0"
+    assert found.page.evaluate("location.hash") == "#run-01ab00"
+    assert found.page.evaluate("document.getElementById('run-drawing').data[0].x.length") == 20
+    found.page.keyboard.press("Escape")
+    wait_until(found.page, "location.hash === ''")
+    assert found.messages == []
+    found.page.close()
+
+
+def test_a_formula_in_a_name_is_text_in_a_spreadsheet(browser: Any, tmp_path: Path) -> None:
+    study = StudyOf([Arm("=1+1", [2.0], steps=4), Arm('"a",b', [2.0], steps=4)], measured=False)
+    found = visit(browser, reports.render(study.write(tmp_path)))
+    with found.page.expect_download() as download:
+        found.page.click("#run-csv")
+    rows = list(csv.DictReader(io.StringIO(Path(download.value.path()).read_text(encoding="utf-8"))))
+    assert [row["arm"] for row in rows] == ["'=1+1", '"a",b']
+    found.page.close()
+
+
+def test_studies_are_searched_sorted_and_opened(browser: Any, tmp_path: Path) -> None:
+    typical(20).write(tmp_path)
+    StudyOf([Arm("a", [2.0], steps=4)], name=f"{HOSTILE}%20 &", question="Why?", measured=False).write(tmp_path)
+    replace(FOUR, name="another", identities={("bad", 0): {"data": {"digest": "x"}}}).write(tmp_path)
+    index = reports.render_site(tmp_path)
+    found = visit(browser, index)
+    page = found.page
+    names = "[...document.querySelectorAll('.studies li:not([hidden]) h2')].map(e => e.firstChild.textContent)"
+    page.select_option("#study-order", "name")
+    assert page.evaluate(names)[-1] == "norm_placement"
+    page.fill("#study-filter", "why?")
+    assert page.evaluate(names) == [f"{HOSTILE}%20 &"]
+    page.locator(".studies li:not([hidden]) a").click()
+    wait_until(page, "document.querySelector('h1')?.textContent.startsWith('<script>')")
+    assert found.messages == []
+    page.close()
+
+
+CONTRAST = """() => {
+  const rgb = (text) => text.match(/[\\d.]+/g).map(Number);
+  const luminance = (c) => c.slice(0, 3).map(v => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+  const ground = (e) => {
+    for (; e; e = e.parentElement) {
+      const c = rgb(getComputedStyle(e).backgroundColor);
+      if (c.length === 3 || c[3] === 1) return c;
+    }
+  };
+  const texts = [...document.querySelectorAll('main *')].filter(e => !e.closest('.drawing, dialog')
+    && [...e.childNodes].some(n => n.nodeType === 3 && n.textContent.trim()) && e.getClientRects().length);
+  return texts.map(e => {
+    const [a, b] = [luminance(rgb(getComputedStyle(e).color)), luminance(ground(e))];
+    return [(Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05), e.className + ' ' + e.textContent.slice(0, 40)];
+  }).sort((a, b) => a[0] - b[0]);
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_stands_out_from_its_ground(browser: Any, report: Path, scheme: str) -> None:
+    """WCAG 2.1, 1.4.3: at least 4.5 to 1."""
+    found = visit(browser, report, scheme=scheme)
+    found.page.check("#arms input[data-arm=good]")
+    contrasts = found.page.evaluate(CONTRAST)
+    assert len(contrasts) > 50
+    assert contrasts[0][0] >= 4.5, contrasts[:3]
+    found.page.close()

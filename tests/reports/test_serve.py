@@ -1,0 +1,74 @@
+"""The local server: what it serves, to whom, and that it follows a study that runs."""
+
+from __future__ import annotations
+
+import http.client
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from http.server import ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from ablate.store import Store
+from reports.serve import server
+from tests.reports.factory import HOSTILE, Arm, StudyOf
+
+STUDY = StudyOf([Arm("base", [2.4, 2.5], steps=4), Arm("arm", [2.3, None], steps=4)], measured=False)
+ADDRESS = "/studies/norm_placement-cpu/report.html"
+
+
+@pytest.fixture
+def serving(tmp_path: Path) -> Iterator[ThreadingHTTPServer]:
+    STUDY.write(tmp_path)
+    with server(tmp_path, 0) as found:
+        thread = threading.Thread(target=found.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield found
+        found.shutdown()
+        thread.join()
+
+
+def get(serving: ThreadingHTTPServer, path: str, host: str | None = None) -> tuple[int, str]:
+    connection = http.client.HTTPConnection("127.0.0.1", serving.server_port, timeout=60)
+    connection.request("GET", path, headers={"Host": host or f"localhost:{serving.server_port}"})
+    response = connection.getresponse()
+    text = response.read().decode()
+    connection.close()
+    return response.status, text
+
+
+def test_pages_are_served_to_this_machine_alone(serving: ThreadingHTTPServer) -> None:
+    assert serving.server_address[0] == "127.0.0.1"
+    assert get(serving, "/")[0] == get(serving, ADDRESS)[0] == 200
+    assert 'href="studies/norm_placement-cpu/report.html"' in get(serving, "/")[1]
+    assert get(serving, "/", host="evil.example")[0] == 403
+    for path in ("/studies", "/../../etc/passwd", "/00ab00/run.json", "/studies/..%2f00ab00/run.json"):
+        assert get(serving, path)[0] == 404
+
+
+def test_a_running_study_is_followed(serving: ThreadingHTTPServer, tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    begun = STUDY.digest(STUDY.arms[1], 1)
+    store.write_json(store.run_path(begun), {"schema": 1, "digest": begun, "seed": 1, "steps": 4})
+    store.append_metrics(
+        begun, {"step": 2, "tokens": 8, "seconds": 1.0, "loss": 3.25, "lr": 0.1, "tokens_per_second": 8.0}
+    )
+    _, text = get(serving, ADDRESS)
+    assert '<meta http-equiv="refresh"' in text
+    assert "3 of 4 runs have ended" in text
+    assert "arm, seed 1: step 2 of 4, loss 3.250" in text
+    assert '<progress value="0.875"' in text  # (3 + 2/4) / 4
+    replace(STUDY, arms=[STUDY.arms[0], replace(STUDY.arms[1], losses=[2.3, 2.2])]).write(tmp_path)
+    _, text = get(serving, ADDRESS)
+    assert 'http-equiv="refresh"' not in text
+    assert "runs have ended" not in text
+
+
+def test_a_study_that_cannot_be_reported_says_why(serving: ThreadingHTTPServer, tmp_path: Path) -> None:
+    replace(STUDY, name=HOSTILE, identities={("arm", 0): {"data": {"digest": "other"}}}).write(tmp_path)
+    status, text = get(serving, "/")
+    assert status == 200
+    assert "runs trained on different data cannot be compared: data0, other" in text
+    assert HOSTILE not in text
