@@ -43,21 +43,21 @@ def render_page(summary: StudySummary) -> str:
             figures=figures,
             stability=stability,
             style=Markup(source("report.css")),
-            plotly=Markup(_plotly()),
+            plotly=Markup(plotly_source()),
             script=Markup(script),
-            drawings=_drawings((*figures, *stability)),
-            policy=_policy(_plotly(), script),
+            drawings=drawings_of((*figures, *stability)),
+            policy=policy_for(plotly_source(), script),
         )
     )
 
 
 @cache
-def _plotly() -> str:
+def plotly_source() -> str:
     """plotly.js with line ends as a browser reads them, so that its hash holds."""
     return str(get_plotlyjs()).replace("\r\n", "\n")
 
 
-def _policy(*scripts: str) -> str:
+def policy_for(*scripts: str) -> str:
     """A content security policy: these very scripts, inline styles, and nothing from anywhere."""
     digests = (hashlib.sha256(script.encode()).digest() for script in scripts)
     hashes = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
@@ -67,7 +67,7 @@ def _policy(*scripts: str) -> str:
     )
 
 
-def _drawings(figures: tuple[Figure, ...]) -> Markup:
+def drawings_of(figures: tuple[Figure, ...]) -> Markup:
     """The figures as JSON that cannot end its script element."""
     document = {
         "config": CONFIG,

@@ -40,12 +40,11 @@ def _objectives(value: Any) -> Any:
         for name, direction in pairs:
             if name in found:
                 raise ValueError(f"{name} is given twice")
-            if direction is None:
-                near = did_you_mean(str(name), DIRECTIONS)
-                raise ValueError(f"{name}: say which way is better, {{{name}: maximize}} or minimize{near}")
             if name not in DIRECTIONS and "." not in str(name):
                 near = did_you_mean(str(name), DIRECTIONS) or f": one of {', '.join(DIRECTIONS)}, or task.metric"
-                raise ValueError(f"unknown objective {name}{near}")
+                raise ValueError(f"unknown objective '{name}'{near}")
+            if direction is None:
+                raise ValueError(f"{name}: say which way is better, {{{name}: maximize}} or minimize")
             found[str(name)] = direction
     return found
 
@@ -81,7 +80,7 @@ class SearchSpec(Spec):
 
     space: Space
     """What may vary, by path. A path that a model does not have is not asked for it."""
-    objectives: Objectives = {"loss": "minimize"}
+    objectives: Objectives = Field(default={"loss": "minimize"})
     """One for a best trial, several for a front. A score of an evaluation is `task.metric` with its direction."""
     constraints: Annotated[tuple[Constraint, ...], Field(strict=False)] = ()
     """What must hold before anything is trained: `block.mixer.kv_heads divides block.mixer.heads`,
