@@ -56,9 +56,9 @@ def importances(search: SearchSummary, place: int) -> tuple[Importance, ...]:
     values = np.array([_value(trial, place) for trial in trials])
     paths = list(search.document["space"])
     raw = {path: p for path in paths if (p := _p(trials, values, path)) is not None}
-    p = dict(zip(raw, holm(list(raw.values())), strict=True))
+    corrected = dict(zip(raw, holm(list(raw.values())), strict=True))
     shares = _shares(trials, values)
-    found = [Importance(path, p.get(path), *shares.get(path, (None, None, None))) for path in paths]
+    found = [Importance(path, corrected.get(path), *shares.get(path, (None, None, None))) for path in paths]
     return tuple(sorted(found, key=lambda each: (-(each.share or 0), each.path)))
 
 

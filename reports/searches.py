@@ -106,8 +106,9 @@ def _fresh(store: Store, document: Mapping[str, Any], trials: tuple[SearchTrial,
         number, searched = scores.get(arm["name"], (0, None))
         results = [store.read_result(run["digest"]) for run in arm["runs"]]
         losses = [float(r["loss"]) for r in results if r is not None and r["loss"] is not None]
-        if searched is not None and len(losses) == len(arm["runs"]) > 0:
-            found.append(Fresh(number, searched, estimate(losses)))
+        mean = estimate(losses)
+        if searched is not None and mean is not None and len(losses) == len(arm["runs"]):
+            found.append(Fresh(number, searched, mean))
     return tuple(found)
 
 

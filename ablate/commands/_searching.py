@@ -28,6 +28,9 @@ from ablate.search.spec import SearchSpec
 from ablate.search.storage import Owner, StorageError, open_storage
 from ablate.study import StudyError
 
+BEST = ("number", "settings", "values", "runs")
+"""What `--json` says of the best trials."""
+
 
 def search_study(options: argparse.Namespace) -> int:
     """Everything, and the exit status."""
@@ -113,7 +116,7 @@ def _summary(document: dict[str, Any], report: Path, promoted: Path | None) -> d
         "promoted": str(promoted) if promoted else None,
         "trials": {state: states.count(state) for state in sorted(set(states))},
         "illegal": document["illegal"],
-        "best": [trial for trial in document["trials"] if trial["best"]],
+        "best": [{key: trial[key] for key in BEST} for trial in document["trials"] if trial["best"]],
     }
 
 

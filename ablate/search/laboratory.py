@@ -149,7 +149,7 @@ class StudyLaboratory:
         self._check_evals()
         if self.study.budget.seconds is not None:
             raise self.study.error("budget.seconds", "a search plans by arithmetic: give flops or tokens")
-        rng, refused, legal = np.random.default_rng(0), Counter[str](), 0
+        rng, refused, legal, example = np.random.default_rng(0), Counter[str](), 0, ""
         unknown = {name for each in self._rules.values() for name in each.names if quantity(self.base, name) is None}
         for _ in range(PROBES):
             params = self.space.random(rng)
@@ -159,9 +159,11 @@ class StudyLaboratory:
                 legal += 1
             except IllegalError as error:
                 refused[str(error)] += 1
+                if isinstance(error.__cause__, StudyError):
+                    example = f" (such as: {error.__cause__.problems[0].reason})"
             if legal and not unknown:
                 break
-        self._refuse(unknown, refused if not legal else Counter())
+        self._refuse(unknown, refused if not legal else Counter(), example)
 
     def _knows(self, params: Params, name: str) -> bool:
         try:
@@ -170,14 +172,16 @@ class StudyLaboratory:
             return False
         return _number(arm.model, arm.train, name) is not None
 
-    def _refuse(self, unknown: set[str], refused: Counter[str]) -> None:
+    def _refuse(self, unknown: set[str], refused: Counter[str], example: str) -> None:
         for number, each in enumerate(self._rules.values()):
             for name in unknown.intersection(each.names):
                 near = did_you_mean(name, [*COSTS, *(path for path, _ in flatten(self.base.spec.model_dump()))])
                 raise self.study.error(f"search.constraints.{number}", f"unknown path or cost '{name}'{near}")
         if refused:
             reasons = ", ".join(f"{count} by '{reason}'" for reason, count in refused.most_common())
-            raise self.study.error("search.space", f"nothing legal among {PROBES} random settings: refused {reasons}")
+            raise self.study.error(
+                "search.space", f"nothing legal among {PROBES} random settings: refused {reasons}{example}"
+            )
 
     def _check_evals(self) -> None:
         tasks = self.study.evals.tasks if self.study.evals else ()

@@ -27,7 +27,7 @@ def promote(lab: StudyLaboratory, search: Search, count: int) -> Path:
         identity = lab.space.arm("", params[number]).identity
         if len(arms) < count and identity not in known:
             known.add(identity)
-            arms[f"trial_{number}"] = _plain(lab.space.settings(params[number]))
+            arms[f"trial_{number}"] = _nested(lab.space.settings(params[number]))
     path = lab.study.path.with_name(f"{lab.study.path.stem}_promoted.yaml")
     document = _document(lab, arms)
     with replacing(path) as temporary, temporary.open("w", encoding="utf-8") as file:
@@ -52,6 +52,15 @@ def _without(edits: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in edits.items() if key.partition(".")[0] not in DROPPED}
 
 
-def _plain(settings: dict[str, Any]) -> dict[str, Any]:
-    """Lists for tuples, which YAML has not."""
-    return {path: list(value) if isinstance(value, tuple) else value for path, value in settings.items()}
+def _nested(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings of a part beside its kind, since a study says nothing twice: `block.ffn: {kind: gelu, d_ff: 4x}`."""
+    edits: dict[str, Any] = {}
+    for path, value in settings.items():
+        part = next((part for part in edits if path.startswith(f"{part}.")), None)
+        if part is None:
+            edits[path] = list(value) if isinstance(value, tuple) else value
+            continue
+        kind = edits[part]
+        whole = kind if isinstance(kind, dict) else {"kind": kind}
+        edits[part] = {**whole, path.removeprefix(f"{part}."): value}
+    return edits

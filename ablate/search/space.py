@@ -90,7 +90,7 @@ class SearchSpace:
         return ()
 
     def problems(self) -> Iterator[Problem]:
-        """Paths that no model of the space has, and values that none can have."""
+        """Paths that no model of the space has, and kinds that there are not."""
         for path, axis in self.axes.items():
             shared = self.builder.shared_reason(tuple(path.split(".")))
             if shared or path.split(".")[0] == "start":
@@ -100,7 +100,9 @@ class SearchSpace:
             yield from self._axis_problems(path, axis)
 
     def _axis_problems(self, path: str, axis: AnyAxis) -> Iterator[Problem]:
-        """An axis is good where each value is known, and one or more can be had, with some parts around it."""
+        """An axis is good where each value is known with some parts around it. Numbers that do not go together are
+        for the draws to find out: they may go with other numbers.
+        """
         parts = SearchSpace(self.builder, {part: self.axes[part] for part in self._around(path)}).all()
         found: list[list[tuple[Problem, ...]]] = []
         for around in parts:
@@ -109,8 +111,6 @@ class SearchSpace:
         for of_value in zip(*found, strict=True):
             if all(any(p.reason.startswith(UNKNOWN) for p in problems) for problems in of_value):
                 yield from of_value[0]
-        if all(problems for of_parts in found for problems in of_parts):
-            yield from found[0][0]
 
 
 def space_problems(builder: ArmBuilder, space: Mapping[str, AnyAxis]) -> Iterator[Problem]:

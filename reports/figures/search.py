@@ -94,7 +94,8 @@ def _figure(search: SearchSummary, key: str, title: str, note: str, drawing: go.
 def _study(search: SearchSummary, places: Sequence[int]) -> optuna.Study:
     """An optuna study in memory of the scored trials, with some of their objectives."""
     ways = list(search.objectives.values())
-    study = optuna.create_study(directions=[ways[place] for place in places])
+    directions = [optuna.study.StudyDirection[ways[place].upper()] for place in places]
+    study = optuna.create_study(directions=directions)
     study.add_trials(_numbered(trial, places) for trial in search.scored)
     return study
 
@@ -111,6 +112,7 @@ def _styled(drawing: go.Figure, height: int = 380) -> go.Figure:
         template="none",
         title=None,
         height=height,
+        width=None,
         paper_bgcolor="rgba(0,0,0,0)",
         plot_bgcolor="rgba(0,0,0,0)",
         font=look.layout.font,
