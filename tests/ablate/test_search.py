@@ -138,7 +138,7 @@ def test_every_sampler_beats_random_at_equal_trials(sampler: str, tmp_path: Path
     if sampler == "cmaes":
         pytest.importorskip("cmaes", reason="the package cmaes is not installed")
     study = study_of(tmp_path)
-    trials, seeds = (30, 3) if sampler == "gp" else (100, 5)
+    trials, seeds = (20, 2) if sampler == "gp" else (100, 5)
 
     def best(name: str, seed: int) -> float:
         spec = spec_of(study, sampler=name, trials=trials)
