@@ -21,6 +21,7 @@ from pydantic import (
 from ablate.data.sources.stdlib import StdlibSource
 from ablate.data.spec import DataSpec
 from ablate.explain import yaml
+from ablate.search.spec import SearchSpec
 from ablate.space import TuneSpec
 from ablate.training.probes import Probes
 from ablate.training.spec import TrainSpec
@@ -195,6 +196,8 @@ class StudySections(Spec):
     """How many, or which, or `auto`: as many as it takes to settle every arm."""
     tune: TuneSpec | None = None
     """What each arm tunes for itself before it is compared."""
+    search: SearchSpec | None = None
+    """What `ablate search` varies in the base, and what for."""
     ladder: dict[str, dict[str, Any]] = Field(default={})
     """Sizes, the smallest first, each by edits of base, budget and train. The last is the one that is compared."""
     data: DataSpec = StdlibSource()

@@ -1,4 +1,4 @@
-"""What may vary in a study, and between which values: `tune.space`, by dotted path.
+"""What may vary in a study, and between which values: `tune.space` and `search.space`, by dotted path.
 
 train.lr: [1e-3, 2e-3, 4e-3]              these values
 train.lr: {log: [1e-4, 1e-1]}             any between, evenly on a logarithmic scale
@@ -18,7 +18,7 @@ from zoo.axis import Spec
 
 Scalar = str | int | float | bool | None
 Number = int | float
-KEYS = ("choice", "log", "range")
+KEYS = ("choice", "log", "range", "ratio")
 TRIALS_PER_AXIS = 8
 FIRST_SEED = 1000
 SAMPLED = ("trials", "sampler", "at_once")
@@ -59,7 +59,7 @@ class Log(Spec):
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
-        _not_empty(*self.log)
+        not_empty(*self.log)
         return self
 
     @property
@@ -79,7 +79,7 @@ class Range(Spec):
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
-        _not_empty(*self.range)
+        not_empty(*self.range)
         return self
 
     @property
@@ -94,7 +94,8 @@ class Range(Spec):
         return self.range
 
 
-def _not_empty(low: float, high: float) -> None:
+def not_empty(low: float, high: float) -> None:
+    """Raises ValueError where a range has no values."""
     if low >= high:
         raise ValueError(f"the range is empty: {low:g} is not below {high:g}")
 
@@ -124,10 +125,15 @@ def axes(nested: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
     """The axes in nested maps, by dotted path."""
     for key, value in nested.items():
         path = f"{prefix}{key}"
-        if isinstance(value, Mapping) and value and not any(word in value for word in KEYS):
-            yield from axes(value, f"{path}.")
-        else:
+        if not isinstance(value, Mapping) or not value:
             yield path, value
+            continue
+        deeper = {k: v for k, v in value.items() if k not in KEYS and isinstance(v, Mapping | list | tuple)}
+        if any(word in value for word in KEYS):  # `block.ffn: {choice: …}` beside `block.ffn.d_ff: …`
+            yield path, {k: v for k, v in value.items() if k not in deeper}
+            yield from axes(deeper, f"{path}.")
+        else:
+            yield from axes(value, f"{path}.")
 
 
 Space = Annotated[dict[str, Axis], BeforeValidator(_by_path), Field(min_length=1)]

@@ -98,6 +98,9 @@ class Store:
     def report_path(self, name: str, scale: str) -> Path:
         return self.study_dir(name, scale) / "report.html"
 
+    def search_dir(self, name: str, scale: str) -> Path:
+        return self.root / "searches" / self.study_dir(name, scale).name
+
     def data_dir(self) -> Path:
         return self.root / "data"
 
@@ -269,7 +272,12 @@ def _owned(document: Document | None, digest: str) -> Document | None:
 
 
 def _checked(digest: str) -> str:
-    if not re.fullmatch(r"[0-9A-Za-z_]+(-[0-9A-Za-z_]+)*", digest) or digest in {"studies", "data", "calibration"}:
+    if not re.fullmatch(r"[0-9A-Za-z_]+(-[0-9A-Za-z_]+)*", digest) or digest in {
+        "studies",
+        "searches",
+        "data",
+        "calibration",
+    }:
         raise StoreError(f"{digest!r} cannot be a digest")
     return digest
 

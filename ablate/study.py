@@ -19,6 +19,8 @@ from ablate.grid import cells
 from ablate.layers import Origins, Target
 from ablate.problems import Problem, StudyError
 from ablate.scales import NAMING, by_size, ladder_problems, layers, other_scales, rungs, scale_problems
+from ablate.search.space import space_problems
+from ablate.search.spec import SearchSpec
 from ablate.sections import NAME, AutoSeeds, Budget, StudySections
 from ablate.space import TuneSpec, axes
 from ablate.training.probes import ProbeSpec, short
@@ -33,6 +35,8 @@ __all__ = ["Arm", "Problem", "Study", "StudyError", "default_scale", "load_study
 
 DEFAULT_TRAIN = {"optimizer": {"kind": TrainSpec().optimizer.kind}}
 """What edits such as `train.optimizer.momentum` merge into: the kind, without which no setting has a meaning."""
+SPACES = ("tune", "search")
+"""Sections with a space, by path."""
 REPLACED = ("budget", "grid", "ladder")
 """Sections of which a later layer keeps nothing: a scale that budgets tokens has no budget in FLOPs."""
 
@@ -89,6 +93,10 @@ class Study:
     @property
     def tune(self) -> TuneSpec | None:
         return self.sections.tune
+
+    @property
+    def search(self) -> SearchSpec | None:
+        return self.sections.search
 
     @property
     def data(self) -> DataSource:
@@ -182,6 +190,7 @@ class _Reader:
         arms = self._arms(tree, sections, builder)
         if builder is not None and sections is not None and not self.problems:
             self.problems += tuning_problems(builder, sections.tune, arms) if sections.tune else ()
+            self.problems += space_problems(builder, sections.search.space) if sections.search else ()
             self.problems += start_problems(builder, arms, tuned=sections.tune is not None)
         if self.problems or sections is None or builder is None:
             raise StudyError(self.problems)
@@ -213,9 +222,10 @@ class _Reader:
                 tree[key] = value if key in REPLACED else merge(old, value)
         if isinstance(tree.get("grid"), Mapping):
             tree["grid"] = dict(flatten(tree["grid"]))
-        tune = tree.get("tune")
-        if isinstance(tune, Mapping) and isinstance(tune.get("space"), Mapping):
-            tree["tune"] = {**tune, "space": dict(axes(tune["space"]))}
+        for key in SPACES:
+            section = tree.get(key)
+            if isinstance(section, Mapping) and isinstance(section.get("space"), Mapping):
+                tree[key] = {**section, "space": dict(axes(section["space"]))}
         return tree
 
     def _sections(self, tree: Mapping[str, Any]) -> StudySections | None:
@@ -257,7 +267,7 @@ class _Reader:
         edits = {name: self._edits(("arms", name)) for name, written in arms.items() if isinstance(written, Mapping)}
         plain, problems = builder.build_all(base, edits)
         self.problems += problems
-        if not arms and not tree.get("grid") and not self.problems:
+        if not any(tree.get(key) for key in ("arms", "grid", "search")) and not self.problems:
             self.problems.append(self.origins.problem(("arms",), "there are no arms: nothing is compared"))
         if self.problems or sections is None or not sections.grid:
             return plain

@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from reports.findings import StudySummary
 
-__all__ = ["export_study", "open_arms", "render", "render_site", "summarise", "table"]
+__all__ = [
+    "export_study",
+    "open_arms",
+    "render",
+    "render_search",
+    "render_site",
+    "search_table",
+    "summarise",
+    "table",
+]
 
 
 def summarise(study_dir: Path | str) -> StudySummary:
@@ -60,3 +69,17 @@ def open_arms(summary: StudySummary) -> tuple[str, ...]:
     from reports.summary import open_arms as found  # noqa: PLC0415 (keeps the import cheap)
 
     return found(summary)
+
+
+def render_search(search_dir: Path | str) -> Path:
+    """Write the report of a search, one self-contained HTML file, and return its path."""
+    from reports.search_page import render  # noqa: PLC0415 (keeps the import cheap)
+
+    return render(Path(search_dir))
+
+
+def search_table(search_dir: Path | str) -> tuple[tuple[str, ...], ...]:
+    """The best trials as rows of text, the header first."""
+    from reports.searches import best_table, read_search  # noqa: PLC0415 (keeps the import cheap)
+
+    return best_table(read_search(Path(search_dir)))

@@ -50,9 +50,9 @@ class Running:
         stages = self.asked.stages()
         try:
             stage = next(stages)
-            engine = _engine(self.options, self.asked.device)
+            engine = load_engine(self.options, self.asked.device)
             with open_progress(self.store, self.asked.study.name, self.labels) as progress:
-                _prepare(stage.plans[0], self.store, progress)
+                prepare_data(stage.plans[0], self.store, progress)
                 self._carry_out(stage, engine, progress)
                 while not self.failures:  # what failed may decide the next stage
                     stage = stages.send(self._open_arms())
@@ -68,7 +68,7 @@ class Running:
         self.outcome = stage.outcome
         runs = {run.digest: (plan, run) for plan in stage.plans for run in plan.runs}
         self.labels |= {digest: (_label(plan, run), run.seed) for digest, (plan, run) in runs.items()}
-        requests = [_request(plan, self.store, run.identity, self.options) for plan, run in runs.values()]
+        requests = [request_of(plan, self.store, run.identity, self.options) for plan, run in runs.values()]
         missing = {request.digest: request.missing() for request in requests}
         self.to_train |= {d: "train" in phases for d, phases in missing.items() if d not in self.to_train}
         progress.say(_reuse(stage.name, missing))
@@ -141,14 +141,14 @@ def _label(plan: Plan, run: RunPlan) -> str:
     return f"{run.arm} at {plan.study.rung}" if plan.study.rung else run.arm
 
 
-def _engine(options: argparse.Namespace, device: str) -> Engine:
+def load_engine(options: argparse.Namespace, device: str) -> Engine:
     try:
         return load(options.engine, Options(device, options.workers))
     except EngineError as error:
         raise InputError(str(error)) from error
 
 
-def _request(plan: Plan, store: Store, identity: dict[str, Any], options: argparse.Namespace) -> Request:
+def request_of(plan: Plan, store: Store, identity: dict[str, Any], options: argparse.Namespace) -> Request:
     return Request(
         store=str(store.root.resolve()),
         corpus=str((store.data_dir() / plan.identity.digest).resolve()),
@@ -169,7 +169,7 @@ def _reuse(stage: str, missing: dict[str, list[str]]) -> str:
     return text + (f", of which {more} to measure or evaluate" if more else "")
 
 
-def _prepare(plan: Plan, store: Store, progress: Progress) -> Corpus:
+def prepare_data(plan: Plan, store: Store, progress: Progress) -> Corpus:
     try:
         return prepare(plan.data, store.data_dir(), plan.study.folder, progress.data)
     except DataError as error:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, cast
 
@@ -43,11 +43,17 @@ class Engine(Protocol):
         """One entry for each run that goes on at once: the environment variables of its worker."""
         ...
 
-    def run(self, requests: Sequence[Request]) -> Generator[Event | None, None, None]:
+    def run(self, requests: Iterable[Request | None]) -> Generator[Event | None, None, None]:
         """Yield events as they happen, and None at least twice a second in between when that is possible.
 
-        Ends when every request has finished or failed. Closing the iterator early ends all workers.
+        A request is taken when there is a slot for it, so that what comes next may depend on what has ended; None
+        means that there is nothing to do yet. Ends when every request has finished or failed. Closing the iterator
+        early ends all workers.
         """
+        ...
+
+    def stop(self, digest: str) -> None:
+        """Ask the worker on a run, if there is one, to save its state and end: the run will have failed."""
         ...
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 
 from ablate.engines import Engine, Event, Options
 from ablate.request import Request
@@ -14,11 +14,17 @@ class InProcess:
 
     slots: Sequence[Mapping[str, str]] = ({},)
 
-    def run(self, requests: Sequence[Request]) -> Generator[Event | None, None, None]:
+    def run(self, requests: Iterable[Request | None]) -> Generator[Event | None, None, None]:
         for request in requests:
+            if request is None:
+                yield None
+                continue
             yield Event("started", request.digest)
             carry_out(request)
             yield Event("finished", request.digest)
+
+    def stop(self, digest: str) -> None:
+        """Nobody can ask while a run goes on."""
 
 
 def build(_options: Options) -> Engine:

@@ -8,8 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import deque
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
@@ -47,23 +46,48 @@ class Pool:
 
     def __init__(self, slots: Sequence[Mapping[str, str]]) -> None:
         self.slots = slots
+        self._working: list[Slot] = []
 
-    def run(self, requests: Sequence[Request]) -> Generator[Event | None, None, None]:
-        waiting = deque(requests)
+    def run(self, requests: Iterable[Request | None]) -> Generator[Event | None, None, None]:
+        waiting = _Waiting(requests)
         with tempfile.TemporaryDirectory(prefix="ablate-") as name:
             folder = Path(name)
-            slots = [Slot(variables, folder / str(i)) for i, variables in enumerate(self.slots)]
+            self._working = slots = [Slot(variables, folder / str(i)) for i, variables in enumerate(self.slots)]
             try:
-                while waiting or any(slot.request for slot in slots):
+                while not waiting.over or any(slot.request for slot in slots):
                     for slot in slots:
-                        if slot.request is None and waiting:
-                            yield slot.start(waiting.popleft())
+                        if slot.request is None and (request := waiting.next()):
+                            yield slot.start(request)
                         elif event := slot.ended():
                             yield event
                     yield None
                     time.sleep(POLL_SECONDS)
             finally:
+                self._working = []
                 _close(slots)
+
+    def stop(self, digest: str) -> None:
+        for slot in self._working:
+            if slot.request is not None and slot.request.digest == digest:
+                slot.ask_to_end()
+
+
+class _Waiting:
+    """Requests, taken one at a time; `over` once there will be no more."""
+
+    def __init__(self, requests: Iterable[Request | None]) -> None:
+        self._requests = iter(requests)
+        self.over = False
+
+    def next(self) -> Request | None:
+        """The next one, or None where there is none yet or none left."""
+        if self.over:
+            return None
+        try:
+            return next(self._requests)
+        except StopIteration:
+            self.over = True
+            return None
 
 
 class Slot:

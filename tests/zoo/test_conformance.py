@@ -71,8 +71,9 @@ def is_invisible(name: str, model: zoo.Decoder) -> bool:
 
     A constant added to every key of a head shifts all of its scores alike, which softmax does not see, without
     positions or a norm after it. One gain for the whole stream is divided out by the norm that follows, and so is one
-    before a branch that keeps scales (a mixer of normed queries and keys, ReLU without biases). In the first layer, and in a module of multi-token prediction, values are mixed with themselves, which scales the mixer's output,
-    and a norm of the output does not see a scale.
+    before a branch that keeps scales (a mixer of normed queries and keys, ReLU without biases). In the first layer, and
+    in a module of multi-token prediction, values are mixed with themselves, which scales the mixer's output, and a norm
+    of the output does not see a scale.
     """
     blind = ("mixer.k.bias", "blocks.0.mixer.values.weights", "block.mixer.values.weights")
     return name.endswith(blind) or (model.get_parameter(name).numel() == 1 and _is_normed_after(name, model))

@@ -1,0 +1,125 @@
+"""Optuna's own figures of a search, in the look of the page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+
+import optuna
+import plotly.graph_objects as go
+
+from reports.figures.base import Figure
+from reports.figures.style import GRID, PALETTE, blank
+from reports.importance import Importance, frozen
+from reports.searches import SearchSummary, SearchTrial
+from reports.tables import Table
+
+FEWEST = 3
+"""With fewer scored trials there is nothing to draw."""
+CONTOUR = 2
+"""Settings in a contour: the most important ones."""
+
+Drawer = Callable[[optuna.Study], go.Figure]
+
+
+def draw_search(search: SearchSummary, importances: Sequence[tuple[Importance, ...]]) -> tuple[Figure, ...]:
+    """Front or history, then for every objective parallel coordinates, slices, a contour and importances."""
+    if len(search.scored) < FEWEST:
+        return ()
+    figures = list(_whole(search))
+    for place, name in enumerate(search.objectives):
+        figures += _of_objective(search, place, name, importances[place])
+    return tuple(figures)
+
+
+def _whole(search: SearchSummary) -> Iterator[Figure]:
+    names = list(search.objectives)
+    study = _study(search, list(range(len(names))))
+    if len(names) in (2, 3):
+        drawing = _styled(optuna.visualization.plot_pareto_front(study, target_names=names), 480)
+        note = (
+            "Trials on the front are not beaten in every objective by any other. One seed's scores: promote to be sure."
+        )
+        yield _figure(search, "front", "Pareto front", note, drawing)
+    for place, name in enumerate(names):
+        one = _study(search, [place])
+        drawing = _styled(optuna.visualization.plot_optimization_history(one, target_name=name))
+        yield _figure(search, f"history-{place}", f"History: {name}", "Scored trials in the order of asking.", drawing)
+
+
+def _of_objective(search: SearchSummary, place: int, name: str, found: Sequence[Importance]) -> Iterator[Figure]:
+    study = _study(search, [place])
+    varied = [path for path in search.document["space"] if any(path in t.params for t in search.scored)]
+    parallel = optuna.visualization.plot_parallel_coordinate(study, params=varied, target_name=name)
+    note = "One line per trial, by the value of every setting."
+    yield _figure(search, f"parallel-{place}", f"Parallel coordinates: {name}", note, _styled(parallel, 460))
+    slices = _styled(optuna.visualization.plot_slice(study, params=varied, target_name=name), 420)
+    yield _figure(
+        search, f"slice-{place}", f"Slices: {name}", "Every setting by itself; darker trials came later.", slices
+    )
+    if found:
+        yield _importance(search, place, name, found)
+    shared = [each.path for each in found if each.share is not None][:CONTOUR]
+    if len(shared) == CONTOUR:
+        contour = _styled(optuna.visualization.plot_contour(study, params=shared, target_name=name), 440)
+        note = "Between trials this is interpolation, not measurement."
+        yield _figure(search, f"contour-{place}", f"Contour: {name}", note, contour)
+
+
+def _importance(search: SearchSummary, place: int, name: str, found: Sequence[Importance]) -> Figure:
+    """Shares with their intervals: optuna's bars have none."""
+    known = [each for each in reversed(found) if each.share is not None]
+    drawing = blank("share of explained variance", "", 120 + 32 * len(known))
+    drawing.add_bar(
+        orientation="h",
+        y=[each.path for each in known],
+        x=[each.share for each in known],
+        marker={"color": [PALETTE[0] if each.matters else GRID for each in known]},
+        error_x={
+            "type": "data",
+            "symmetric": False,
+            "array": [(each.high or 0) - (each.share or 0) for each in known],
+            "arrayminus": [(each.share or 0) - (each.low or 0) for each in known],
+        },
+    )
+    note = "fANOVA, with the middle 90 % of resampled trials. Grey: not shown to matter by the test."
+    return _figure(search, f"importance-{place}", f"Importances: {name}", note, drawing)
+
+
+def _figure(search: SearchSummary, key: str, title: str, note: str, drawing: go.Figure) -> Figure:
+    rows = tuple((str(t.number), *(f"{v:.6g}" for v in t.values or () if v is not None)) for t in search.scored)
+    return Figure(key, title, note, note, drawing, Table(("trial", *search.objectives), rows))
+
+
+def _study(search: SearchSummary, places: Sequence[int]) -> optuna.Study:
+    """An optuna study in memory of the scored trials, with some of their objectives."""
+    ways = list(search.objectives.values())
+    directions = [optuna.study.StudyDirection[ways[place].upper()] for place in places]
+    study = optuna.create_study(directions=directions)
+    study.add_trials(_numbered(trial, places) for trial in search.scored)
+    return study
+
+
+def _numbered(trial: SearchTrial, places: Sequence[int]) -> optuna.trial.FrozenTrial:
+    values = trial.values or ()
+    return frozen(trial, [value for place in places if (value := values[place]) is not None])
+
+
+def _styled(drawing: go.Figure, height: int = 380) -> go.Figure:
+    """The page's fonts and ground, and no title: the page has one."""
+    look = blank("", "", height)
+    drawing.update_layout(
+        template="none",
+        title=None,
+        height=height,
+        width=None,
+        paper_bgcolor="rgba(0,0,0,0)",
+        plot_bgcolor="rgba(0,0,0,0)",
+        font=look.layout.font,
+        margin={"l": 64, "r": 24, "t": 48, "b": 64},
+        hovermode="closest",
+        modebar=look.layout.modebar,
+    )
+    drawing.update_xaxes(gridcolor=GRID, linecolor=GRID, zeroline=False, automargin=True)
+    drawing.update_yaxes(gridcolor=GRID, linecolor=GRID, zeroline=False, automargin=True)
+    return go.Figure(json.loads(drawing.to_json()))

@@ -1,0 +1,120 @@
+"""Which settings matter in a search: a test of each that says no when nothing does, and importances with an interval.
+
+Does a setting matter? Kruskal and Wallis 1952: are the scores alike at all its values? A number's values are cut into
+thirds by rank, which finds a best value in the middle too. Holm's correction runs over all settings of an objective.
+A sampler looks where scores were good, so trials are not quite independent of each other's scores;
+tests/reports/test_importance.py measures how often the test is wrong with that.
+
+How much? fANOVA (Hutter et al. 2014) as optuna computes it: shares of what is explained, which add up to one even
+where all is noise. So they are shown with an interval from resampled trials, and only beside the test.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import optuna
+from optuna.distributions import json_to_distribution
+from optuna.importance import FanovaImportanceEvaluator
+from scipy.stats import kruskal
+
+from reports.searches import SearchSummary, SearchTrial
+from reports.statistics import holm
+
+ALPHA = 0.05
+FEWEST = 12
+"""With fewer scored trials nothing is said about importance."""
+RESAMPLES = 30
+TREES = 16
+THIRDS = 3
+
+
+@dataclass(frozen=True)
+class Importance:
+    """`p` is corrected. The share is None for a setting that not every trial has, or where it cannot be computed."""
+
+    path: str
+    p: float | None
+    share: float | None
+    low: float | None
+    high: float | None
+
+    @property
+    def matters(self) -> bool:
+        return self.p is not None and self.p < ALPHA
+
+
+def importances(search: SearchSummary, place: int) -> tuple[Importance, ...]:
+    """Of every setting for the objective at a place, the most important first; none with too few trials."""
+    trials = search.scored
+    if len(trials) < FEWEST:
+        return ()
+    values = np.array([_value(trial, place) for trial in trials])
+    paths = list(search.document["space"])
+    raw = {path: p for path in paths if (p := _p(trials, values, path)) is not None}
+    corrected = dict(zip(raw, holm(list(raw.values())), strict=True))
+    shares = _shares(trials, values)
+    found = [Importance(path, corrected.get(path), *shares.get(path, (None, None, None))) for path in paths]
+    return tuple(sorted(found, key=lambda each: (-(each.share or 0), each.path)))
+
+
+def _value(trial: SearchTrial, place: int) -> float:
+    value = (trial.values or ())[place]
+    if value is None:
+        raise ValueError(f"trial {trial.number} has no score")
+    return value
+
+
+def _p(trials: Sequence[SearchTrial], values: Any, path: str) -> float | None:
+    """Uncorrected; None where there are no two groups of two trials to compare."""
+    has = [number for number, trial in enumerate(trials) if path in trial.params]
+    levels = [trials[number].params[path] for number in has]
+    if _is_number(trials, path) and len(set(levels)) > THIRDS:
+        cuts = np.quantile(levels, [1 / THIRDS, 2 / THIRDS])
+        levels = list(np.searchsorted(cuts, levels, side="left"))
+    groups = [values[[n for n, level in zip(has, levels, strict=True) if level == each]] for each in set(levels)]
+    groups = [group for group in groups if len(group) > 1]
+    if len(groups) < 2:
+        return None
+    if np.ptp(np.concatenate(groups)) == 0:
+        return 1.0
+    return float(kruskal(*groups).pvalue)
+
+
+def _is_number(trials: Sequence[SearchTrial], path: str) -> bool:
+    kinds = {trial.distributions[path]["name"] for trial in trials if path in trial.distributions}
+    return "CategoricalDistribution" not in kinds
+
+
+def _shares(trials: Sequence[SearchTrial], values: Any) -> dict[str, tuple[float, float, float]]:
+    """fANOVA's share, with the middle 90 % of resamples, of the settings that every trial has."""
+    rng = np.random.default_rng(0)
+    whole = _fanova(trials, values)
+    draws = []
+    for _ in range(RESAMPLES):
+        chosen = rng.integers(len(trials), size=len(trials))
+        draws.append(_fanova([trials[n] for n in chosen], values[chosen]))
+    found = {}
+    for path, share in whole.items():
+        low, high = np.quantile([draw.get(path, 0.0) for draw in draws], [0.05, 0.95])
+        found[path] = (share, min(float(low), share), max(float(high), share))
+    return found
+
+
+def _fanova(trials: Sequence[SearchTrial], values: Any) -> dict[str, float]:
+    if np.ptp(values) == 0:
+        return {}
+    study = optuna.create_study()
+    study.add_trials(frozen(trial, [float(value)]) for trial, value in zip(trials, values, strict=True))
+    evaluator = FanovaImportanceEvaluator(n_trees=TREES, seed=0)
+    return dict(optuna.importance.get_param_importances(study, evaluator=evaluator))
+
+
+def frozen(trial: SearchTrial, values: Sequence[float]) -> optuna.trial.FrozenTrial:
+    """The trial as optuna has it, so that its own analyses and figures can be used."""
+    spread: Mapping[str, Any] = {p: json_to_distribution(json.dumps(d)) for p, d in trial.distributions.items()}
+    return optuna.trial.create_trial(values=list(values), params=dict(trial.params), distributions=dict(spread))

@@ -1,0 +1,92 @@
+"""What a search's report says, in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from reports.importance import ALPHA, FEWEST, Importance
+from reports.searches import SearchSummary
+from reports.tables import Table
+
+
+def headline(search: SearchSummary) -> str:
+    best = search.best
+    if not best:
+        return "No trial reached the whole budget."
+    if len(search.objectives) > 1:
+        return f"{len(best)} of {len(search.scored)} scored trials are on the front of {_and(list(search.objectives))}."
+    (name,) = search.objectives
+    (value,) = best[0].values or (None,)
+    if value is None:
+        return "Every trial diverged."
+    settings = ", ".join(f"{path} {value}" for path, value in best[0].settings.items())
+    return f"Trial {best[0].number} has the best {name}, {value:.5g}: {settings}."
+
+
+def matters(search: SearchSummary, found: Mapping[str, Sequence[Importance]]) -> list[str]:
+    """One sentence per objective."""
+    if len(search.scored) < FEWEST:
+        return [f"With {len(search.scored)} scored trials nothing can be said about what matters."]
+    return [_matters(name, [each.path for each in of if each.matters]) for name, of in found.items()]
+
+
+def _matters(name: str, paths: list[str]) -> str:
+    if not paths:
+        return f"{name}: no parameter matters, as far as this search can tell."
+    return f"{name}: {_and(paths)} {'matters' if len(paths) == 1 else 'matter'}; of the others it cannot be told."
+
+
+def fresh(search: SearchSummary) -> str:
+    curse = search.curse
+    if curse is None:
+        return (
+            "The scores of the best are flattered by having been chosen. `ablate search … --promote 5` writes a study"
+            " that trains them with fresh seeds; once it has run, this report compares."
+        )
+    interval = f" ± {curse.half_width:.4f}" if curse.half_width is not None else ""
+    count = len(search.fresh)
+    return f"With fresh seeds the loss of {count} promoted trials differed by {curse.mean:+.4f}{interval} nats."
+
+
+def how(search: SearchSummary) -> str:
+    document, seeds = search.document, search.document["seeds"]
+    text = f"Sampler {document['sampler']}; seeds of every trial: {', '.join(map(str, seeds))}."
+    if document["pruner"]:
+        text += f" Pruner {document['pruner']}."
+    if len(document["shares"]) > 1:
+        text += f" Trials began with {document['shares'][0]:.0%} of the budget; only those with all of it are compared."
+    return text
+
+
+def counts(search: SearchSummary) -> str:
+    """`60 trials: 41 finished, 19 pruned (32 %); 12 proposals were refused before any compute.`"""
+    total = len(search.trials)
+    if not total:
+        return "No trial has ended."
+    parts = [f"{count} {state} ({count / total:.0%})" for state, count in search.states.most_common()]
+    if search.diverged:
+        parts.append(f"{search.diverged} of those that finished diverged")
+    refused = sum(search.document["illegal"].values())
+    return f"{total} trials: {', '.join(parts)}. {refused} proposals were refused before any compute."
+
+
+def illegal_table(search: SearchSummary) -> Table:
+    illegal = search.document["illegal"].items()
+    return Table(("reason", "proposals"), tuple((reason, str(count)) for reason, count in illegal))
+
+
+def importance_table(found: Sequence[Importance]) -> Table:
+    columns = ("setting", f"does it matter? (p < {ALPHA:g}, Holm)", "p (Holm)", "share (fANOVA)", "90 % of resamples")
+    return Table(columns, tuple(map(_importance_row, found)), labels=2)
+
+
+def _importance_row(each: Importance) -> tuple[str, ...]:
+    verdict = "cannot tell" if each.p is None else "yes" if each.matters else "not shown"
+    p = "–" if each.p is None else f"{each.p:.2g}"
+    if each.share is None:
+        return each.path, verdict, p, "–", "–"
+    return each.path, verdict, p, f"{each.share:.2f}", f"{each.low:.2f} to {each.high:.2f}"
+
+
+def _and(words: Sequence[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"

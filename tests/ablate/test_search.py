@@ -1,0 +1,289 @@
+"""A search's space, constraints, samplers and bookkeeping, on a study whose scores are known beforehand."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import optuna
+import pytest
+
+from ablate.engines import Event
+from ablate.request import Request
+from ablate.search.constraints import rule
+from ablate.search.laboratory import IllegalError, Job
+from ablate.search.ranks import best_first, fronts
+from ablate.search.samplers import ended, make_pruner, make_sampler
+from ablate.search.searching import Search, counts_of_illegal
+from ablate.search.space import Params, SearchSpace
+from ablate.search.spec import SearchSpec
+from ablate.search.storage import Owner, open_storage
+from ablate.study import Study, StudyError, load_study
+
+STUDY = """
+question: Which?
+base: {preset: small, d_model: 64, n_layers: 2, block.mixer.heads: 4}
+search:
+  space: SPACE
+data: {source: files, paths: [text.txt], tokenizer: bytes}
+budget: {tokens: 20000}
+"""
+NUMBERS = "{train.lr: {log: [1e-4, 1e-1]}, train.warmup: {range: [0.0, 0.5]}, block.ffn.d_ff: {ratio: [1x, 8x]}}"
+Score = Callable[[Params], tuple[float, ...]]
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> None:
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+
+
+def study_of(folder: Path, space: str = NUMBERS, *sets: str) -> Study:
+    path = folder / "known.yaml"
+    path.write_text(STUDY.replace("SPACE", space))
+    return load_study(path, "cpu", sets)
+
+
+class Known:
+    """A laboratory whose scores are a function of the settings."""
+
+    def __init__(self, study: Study, score: Score, legal: Callable[[Params], bool] = lambda _: True) -> None:
+        assert study.search is not None
+        self.space = SearchSpace(study.builder, study.search.space)
+        self.score, self.legal = score, legal
+        self.jobs: dict[str, tuple[Params, float]] = {}
+
+    def job(self, params: Params, share: float) -> Job:
+        if not self.legal(params):
+            raise IllegalError("not legal")
+        digest = f"{len(self.jobs)}"
+        self.jobs[digest] = params, share
+        return Job((Request("/nowhere", "/nowhere", {"digest": digest}),))
+
+    def values(self, job: Job) -> tuple[float, ...]:
+        return self.score(self.jobs[job.digests[0]][0])
+
+    def curve(self, job: Job) -> list[float]:
+        (value,) = self.values(job)
+        return [value + 1 / (step + 1) for step in range(5)]
+
+
+class Instant:
+    """An engine with two slots, whose runs end at once; what is stopped in between has failed."""
+
+    slots = ({}, {})
+
+    def __init__(self, until: int | None = None) -> None:
+        self.ran: list[str] = []
+        self.stopped: set[str] = set()
+        self.until = until
+        """After so many runs the command is interrupted."""
+
+    def run(self, requests: Iterable[Request | None]) -> Iterator[Event | None]:
+        busy: list[str] = []
+        waiting = iter(requests)
+        over = False
+        while busy or not over:
+            while len(busy) < 2 and not over:
+                request = next(waiting, self)
+                over = request is self
+                if not isinstance(request, Request):
+                    break
+                busy.append(request.digest)
+                yield Event("started", request.digest)
+            if len(self.ran) == self.until:
+                raise KeyboardInterrupt
+            yield None
+            if busy:
+                digest = busy.pop(0)
+                self.ran.append(digest)
+                yield Event("failed" if digest in self.stopped else "finished", digest)
+
+    def stop(self, digest: str) -> None:
+        self.stopped.add(digest)
+
+
+def search(
+    lab: Known, spec: SearchSpec, folder: Path, seed: int = 0, engine: Instant | None = None, storage: Any = None
+) -> tuple[optuna.Study, Search]:
+    study = optuna.create_study(
+        directions=list(spec.objectives.values()),
+        sampler=make_sampler(spec, seed),
+        pruner=make_pruner(spec),
+        storage=storage,
+        study_name="known",
+        load_if_exists=True,
+    )
+    one = Search(study, spec, lab, Owner(folder), seed, say=lambda _: None)
+    one.run(engine or Instant())
+    return study, one
+
+
+def spec_of(study: Study, **given: Any) -> SearchSpec:
+    assert study.search is not None
+    return SearchSpec.model_validate({**study.search.model_dump(exclude_unset=True), **given})
+
+
+def bowl(params: Params) -> tuple[float]:
+    """Lowest at a rate of 0.005, a warm-up of 0.17 and a ratio of 5.5."""
+    rate = math.log10(params["train.lr"] / 0.005)
+    return (rate**2 + 8 * (params["train.warmup"] - 0.17) ** 2 + ((params["block.ffn.d_ff"] - 5.5) / 4) ** 2,)
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "gp", "cmaes", "nsga2", "nsga3"])
+def test_every_sampler_beats_random_at_equal_trials(sampler: str, tmp_path: Path) -> None:
+    if sampler == "cmaes":
+        pytest.importorskip("cmaes", reason="the package cmaes is not installed")
+    study = study_of(tmp_path)
+    trials, seeds = (20, 2) if sampler == "gp" else (100, 5)
+
+    def best(name: str, seed: int) -> float:
+        spec = spec_of(study, sampler=name, trials=trials)
+        found, _ = search(Known(study, bowl), spec, tmp_path, seed)
+        assert len(found.trials) == trials
+        return found.best_value
+
+    ours = statistics.fmean(best(sampler, seed) for seed in range(seeds))
+    assert ours < statistics.fmean(best("random", seed) for seed in range(seeds))
+
+
+def test_illegal_settings_are_never_run_and_are_counted(tmp_path: Path) -> None:
+    study = study_of(tmp_path)
+    lab = Known(study, bowl, legal=lambda params: params["train.warmup"] < 0.02)
+    found, _ = search(lab, spec_of(study, trials=8), tmp_path)
+    run = [trial for trial in found.trials if ended(trial)]
+    assert len(run) == 8
+    assert all(trial.params["train.warmup"] < 0.02 for trial in run)
+    assert counts_of_illegal(found) == {"not legal": len(found.trials) - 8}
+    assert len(found.trials) > 8
+
+
+def test_a_grid_tries_every_legal_combination_once(tmp_path: Path) -> None:
+    space = "{block.ffn: {choice: [swiglu, gelu]}, n_layers: {range: [1, 3]}, block.mixer.kv_heads: [1, 2]}"
+    study = study_of(tmp_path, space)
+    lab = Known(study, lambda p: (p["n_layers"],), legal=lambda p: p["n_layers"] != 2)
+    found, _ = search(lab, spec_of(study, sampler="grid", trials=100), tmp_path)
+    tried = sorted(tuple(trial.params.values()) for trial in found.trials if ended(trial))
+    assert tried == sorted((n, f, k) for f in ("swiglu", "gelu") for n in (1, 3) for k in (1, 2))
+
+
+@pytest.mark.parametrize("storage", ["journal", "sqlite"])
+def test_an_interrupted_search_goes_on_and_repeats_nothing(storage: str, tmp_path: Path) -> None:
+    study = study_of(tmp_path)
+    spec, engine = spec_of(study, trials=12, sampler="random"), Instant(until=5)
+    url = None if storage == "journal" else f"sqlite:///{tmp_path}/trials.db"
+    lab = Known(study, bowl)
+    with pytest.raises(KeyboardInterrupt):
+        search(lab, spec, tmp_path, engine=engine, storage=open_storage(url, tmp_path))
+    later = Instant()
+    found, _ = search(lab, spec, tmp_path, seed=1, engine=later, storage=open_storage(url, tmp_path))
+    assert [trial.state.name for trial in found.trials] == ["COMPLETE"] * 12
+    assert len(later.ran) == 7
+    first = [lab.jobs[digest][0] for digest in engine.ran]
+    assert not any(lab.jobs[digest][0] in first for digest in later.ran)
+
+
+def test_a_trial_of_a_command_that_lives_is_left_alone(tmp_path: Path) -> None:
+    storage = open_storage(None, tmp_path)
+    study = optuna.create_study(storage=storage)
+    theirs, ours = Owner(tmp_path), Owner(tmp_path)
+    theirs.sign(study.ask())
+    with theirs.alive(), ours.alive():
+        assert ours.take_over(study) == []
+    with ours.alive():
+        assert [trial.number for trial in ours.take_over(study)] == [0]
+
+
+def test_the_pruner_ends_bad_trials_and_keeps_the_best(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ablate.search.searching.WATCH_SECONDS", 0.0)
+    study = study_of(tmp_path)
+    for pruner in ("asha", "hyperband", "median", "wilcoxon"):
+        engine = Instant()
+        spec = spec_of(study, pruner=pruner, trials=30, sampler="random")
+        found, _ = search(Known(study, bowl), spec, tmp_path, engine=engine)
+        pruned = [trial for trial in found.trials if trial.state.name == "PRUNED"]
+        assert 3 <= len(pruned) < 30, pruner
+        assert len(engine.stopped) == len(pruned)
+        scores = sorted(bowl(trial.params)[0] for trial in found.trials)
+        assert found.best_value in scores[:5]
+
+
+def test_short_runs_come_first_and_the_front_is_promoted(tmp_path: Path) -> None:
+    study = study_of(tmp_path)
+
+    def two(params: Params) -> tuple[float, float]:
+        return bowl(params)[0], params["block.ffn.d_ff"]
+
+    objectives = ["loss", "parameters"]
+    spec = spec_of(study, objectives=objectives, trials=27, fidelity={"start": 1 / 9, "factor": 3}, sampler="random")
+    lab = Known(study, two)
+    _, done = search(lab, spec, tmp_path)
+    assert spec.shares == pytest.approx((1 / 9, 1 / 3, 1))
+    short, middle, whole = done.done
+    assert (len(short), len(whole)) == (27, len(middle) // 3)
+    assert set(best_first(short, ["minimize"] * 2)[:9]) <= set(middle)
+    assert set(whole) <= set(middle) <= set(short)
+    assert {share for _, share in lab.jobs.values()} == set(spec.shares)
+
+
+def test_fronts_are_those_of_pairwise_comparison() -> None:
+    rng = np.random.default_rng(0)
+    values = {n: tuple(map(float, rng.integers(0, 6, 2))) for n in range(30)}
+    study = optuna.create_study(directions=["minimize", "maximize"])
+    for of in values.values():
+        study.add_trial(optuna.trial.create_trial(values=of))
+    assert set(fronts(values, ["minimize", "maximize"])[0]) == {trial.number for trial in study.best_trials}
+    assert best_first({0: (3.0,), 1: (1.0,), 2: (2.0,)}, ["minimize"]) == [1, 2, 0]
+
+
+def test_a_path_that_a_part_does_not_have_is_not_asked(tmp_path: Path) -> None:
+    space = (
+        "{block.ffn: {choice: [swiglu, topk_moe]}, block.ffn.experts: {range: [2, 8]}, block.mixer.kv_heads: [1, 2]}"
+    )
+    drawn = SearchSpace((study := study_of(tmp_path, space)).builder, study.search.space)  # type: ignore[union-attr]
+    rng = np.random.default_rng(0)
+    for params in (drawn.random(rng) for _ in range(20)):
+        assert ("block.ffn.experts" in params) == (params["block.ffn"] == "topk_moe")
+
+
+@pytest.mark.parametrize(
+    ("text", "quantities", "holds"),
+    [
+        ("a.kv divides a.heads", {"a.kv": 2, "a.heads": 8}, True),
+        ("a.kv divides a.heads", {"a.kv": 3, "a.heads": 8}, False),
+        ("a.kv divides a.heads", {"a.heads": 8}, True),  # a part without kv heads is not concerned
+        ("cache_bytes(8192) <= 64 MB", {"cache_bytes(8192)": 64_000_000}, True),
+        ("cache_bytes(8192) <= 64 MB", {"cache_bytes(8192)": 64_000_001}, False),
+        ("parameters within 2 % of base", {"parameters": 1_019}, True),
+        ("parameters within 2 % of base", {"parameters": 979}, False),
+        ("n_layers > 3", {"n_layers": 3}, False),
+    ],
+)
+def test_constraints_say_what_they_read(text: str, quantities: dict[str, float], holds: bool) -> None:
+    assert rule(text).holds(quantities.get, {"parameters": 1_000.0}.get) is holds
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (
+            "space={train.lr: {log: [1e-1, 1e-3]}}",
+            "search.space.train.lr.log: the range is empty: 0.1 is not below 0.001",
+        ),
+        ("space={block.mixer.headss: [1, 2]}", "search.space.block.mixer.headss: unknown key (did you mean 'heads'?)"),
+        ("space={block.ffn: [swiglo, gelu]}", "search.space.block.ffn: unknown kind 'swiglo' (did you mean 'swiglu'?)"),
+        ("constraints=[heads | 4]", "'heads | 4' is not a constraint"),
+        ("objectives=[los]", "unknown objective 'los' (did you mean 'loss'?)"),
+        ("objectives=[task.acc]", "task.acc: say which way is better"),
+        ("pruner=cat", "unknown pruner 'cat'"),
+        ("sampler=grid", "a grid needs values: train.lr has a range without a step"),
+    ],
+)
+def test_bad_searches_are_one_clear_line(edit: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(StudyError) as error:
+        study_of(tmp_path, NUMBERS, f"search.{edit}")
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)

@@ -1,0 +1,106 @@
+"""What is said to matter in a search: nothing where nothing does, and what does where something does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import numpy as np
+import optuna
+import pytest
+from optuna.distributions import distribution_to_json
+
+from reports import search_words
+from reports.importance import RESAMPLES, importances
+from reports.search_page import render_page
+from reports.searches import SearchSummary, SearchTrial
+
+PATHS = ("train.lr", "n_layers", "block.ffn", "block.norm")
+
+
+def searched(score: Callable[[optuna.Trial], float], seed: int, trials: int = 40) -> SearchSummary:
+    """A search by TPE, which looks where scores were good."""
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=seed))
+
+    def objective(trial: optuna.Trial) -> float:
+        trial.suggest_float("train.lr", 1e-4, 1e-1, log=True)
+        trial.suggest_int("n_layers", 1, 6)
+        trial.suggest_categorical("block.ffn", ["swiglu", "gelu", "relu"])
+        trial.suggest_categorical("block.norm", ["<b>rms</b>", "layer"])
+        return score(trial)
+
+    study.optimize(objective, n_trials=trials)
+    found = tuple(
+        SearchTrial(
+            trial.number,
+            "finished",
+            trial.number == study.best_trial.number,
+            trial.params,
+            trial.params,
+            {path: json.loads(distribution_to_json(d)) for path, d in trial.distributions.items()},
+            (trial.value,),
+            {},
+        )
+        for trial in study.trials
+    )
+    document = {
+        "name": "null",
+        "scale": "cpu",
+        "question": "Does <i>anything</i> matter?",
+        "source": "…",
+        "space": dict.fromkeys(PATHS),
+        "objectives": {"loss": "minimize"},
+        "sampler": "tpe",
+        "pruner": None,
+        "shares": [1.0],
+        "seeds": [1000],
+        "illegal": {"n_layers <= 6": 3},
+    }
+    return SearchSummary(document, found, ())
+
+
+def test_where_nothing_matters_nothing_is_said_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Level 5 %, for a search as a whole: of 60 searches of noise 3 are expected, and 8 or fewer with 99 % chance."""
+    monkeypatch.setattr("reports.importance.RESAMPLES", 1)
+    monkeypatch.setattr("reports.importance.TREES", 1)
+    rng = np.random.default_rng(0)
+    wrong = 0
+    for seed in range(60):
+        search = searched(lambda _: float(rng.normal()), seed, trials=30)
+        wrong += any(each.matters for each in importances(search, 0))
+    assert wrong <= 8
+
+
+def test_a_null_search_says_so_in_words() -> None:
+    rng = np.random.default_rng(1)
+    search = searched(lambda _: float(rng.normal()), seed=0)
+    found = importances(search, 0)
+    assert search_words.matters(search, {"loss": found}) == [
+        "loss: no parameter matters, as far as this search can tell."
+    ]
+    assert RESAMPLES > 1
+    assert sum(each.share or 0 for each in found) == pytest.approx(1)  # fANOVA alone would tell a story
+    assert all(each.low is not None and each.high is not None and each.low <= (each.share or 0) for each in found)
+
+
+def test_what_matters_is_found_also_with_its_best_in_the_middle() -> None:
+    rng = np.random.default_rng(2)
+
+    def score(trial: optuna.Trial) -> float:
+        return abs(np.log10(trial.params["train.lr"] / 3e-3)) + float(rng.normal(0, 0.1))
+
+    found = importances(searched(score, seed=3), 0)
+    assert [each.path for each in found if each.matters] == ["train.lr"]
+    assert found[0].path == "train.lr"
+    assert found[0].share is not None and found[0].share > 0.5
+
+
+def test_the_page_escapes_what_a_study_says_and_names_what_was_refused() -> None:
+    rng = np.random.default_rng(3)
+    page = render_page(searched(lambda _: float(rng.normal()), seed=0, trials=15))
+    assert "<i>anything" not in page and "&lt;i&gt;anything" in page
+    assert "<b>rms" not in page
+    assert "3 proposals were refused" in page
+    for title in ("History: loss", "Parallel coordinates: loss", "Slices: loss", "Contour: loss", "Importances: loss"):
+        assert title in page
