@@ -37,6 +37,10 @@ PATTERNS: dict[str, dict[str, Any]] = {
         "blocks": {"local": {"mixer.window": 3}, "far": {"mixer.position": "nope"}},
         "pattern": ["local", "far"],
     },
+    "every second layer attends": {
+        "blocks": {"attn": {"mixer": {"kind": "attention", "heads": 4}}},
+        "pattern": ["block", "attn"],
+    },
     "another first layer": {"blocks": {"opening": {"ffn": {"kind": "relu", "d_ff": 16}}}, "first": ["opening"]},
 }
 
