@@ -133,7 +133,7 @@ class StateCache:
         self._written: set[str] = set()
 
     @staticmethod
-    def empty(batch: int, shapes: Mapping[str, Sequence[int]], like: Tensor, dtype: torch.dtype) -> StateCache:
+    def zeros(batch: int, shapes: Mapping[str, Sequence[int]], like: Tensor, dtype: torch.dtype) -> StateCache:
         """One state for each name, on the device of `like`."""
         return StateCache(
             {name: torch.zeros(batch, *shape, dtype=dtype, device=like.device) for name, shape in shapes.items()}
@@ -154,3 +154,19 @@ class StateCache:
 
     def reorder(self, rows: Tensor) -> None:
         self.states = {name: state[rows] for name, state in self.states.items()}
+
+
+class TokenStateCache(TokenCache, StateCache):
+    """Tokens, and a state beside them."""
+
+    def __init__(self, tokens: TokenCache, states: StateCache) -> None:
+        TokenCache.__init__(self, *tokens.buffers)
+        StateCache.__init__(self, states.states)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(tensor.nbytes for tensor in (*self.buffers, *self.states.values()))
+
+    def reorder(self, rows: Tensor) -> None:
+        TokenCache.reorder(self, rows)
+        StateCache.reorder(self, rows)

@@ -48,6 +48,7 @@ SAMPLES: dict[str, tuple[Any, ...]] = {
     "mixer.kv_heads": (2, 1),
     "mixer.head_dim": (12,),
     "mixer.window": (5,),
+    "mixer.conv": (3,),
     "mixer.bias": (True, ("q", "v")),
     "mixer.position.fraction": (0.34,),
     "embedding_dim": (14,),

@@ -16,9 +16,10 @@ from transformers.models.qwen3_next.modeling_qwen3_next import Qwen3NextGatedDel
 
 import zoo
 from tests.zoo.combinations import random_model, random_tokens
-from tests.zoo.slow import layer_of, project, random_stream, run, write
+from tests.zoo.slow import layer_of, maps, mix, project, random_stream, run, write
 from zoo.mixers import Mixer
 from zoo.mixers._delta import unit_inverse
+from zoo.mixers.attention import Attention
 from zoo.mixers.gated_deltanet import GatedDeltaNet
 from zoo.mixers.linear_attention import LinearAttention
 from zoo.mixers.mamba2 import Mamba2
@@ -312,6 +313,43 @@ def same_on_text_and_padding(ours: Any, theirs: Any, d_model: int) -> None:
             slack = 1e-5 * expected.abs().max().item()
             for actual in (whole, torch.cat(pieces, dim=1)):
                 torch.testing.assert_close(actual[row, pad:], expected, rtol=1e-4, atol=slack)
+
+
+@pytest.mark.parametrize("window", [None, 4])
+def test_attention_with_a_convolution_reads_convolved_queries_keys_and_values(window: int | None) -> None:
+    layer: Any = layer_of(Attention(heads=4, kv_heads=2, conv=3, window=window, position=NoPE()), D)
+    joined = convolved(
+        torch.cat([linear(getattr(layer, name), X[0]) for name in "qkv"], -1), layer.conv.weight.detach()
+    )
+    q, k, v = (part.unflatten(-1, (-1, 3)).transpose(0, 1) for part in joined.split([12, 6, 6], -1))
+    weights = maps(q, k, lambda q, k, head: float(q @ k) / math.sqrt(3), window)
+    close(run(layer, X), write(layer, mix(weights, v)))
+
+
+def test_a_cache_with_a_convolution_reorders_both_of_its_parts() -> None:
+    spec = zoo.load("small", **{"block.mixer.conv": 4})
+    model, tokens = random_model(spec), random_tokens(spec, 3, 12)
+    rows, cache = torch.tensor([2, 0, 0]), model.new_cache(3, 12)
+    with torch.no_grad():
+        model(tokens[:, :9], cache)
+        cache.reorder(rows)
+        assert cache.nbytes == zoo.cost(spec).cache_bytes(3, 12)
+        after = model(tokens[:, 9:], cache)
+        expected = model(torch.cat((tokens[rows, :9], tokens[:, 9:]), dim=1))[:, 9:]
+    torch.testing.assert_close(after, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["linear_attention", "retention", "gated_deltanet", "mamba2"])
+def test_states_are_reordered_with_their_rows(kind: str) -> None:
+    spec = zoo.load("small", **{"block.mixer": {"kind": kind, "chunk": 4}})
+    model, tokens = random_model(spec), random_tokens(spec, 2, 11)
+    rows, cache = torch.tensor([1, 1]), model.new_cache(2, 11)
+    with torch.no_grad():
+        model(tokens[:, :9], cache)
+        cache.reorder(rows)
+        after = model(tokens[:, 9:], cache)
+        expected = model(torch.cat((tokens[rows, :9], tokens[:, 9:]), dim=1))[:, 9:]
+    torch.testing.assert_close(after, expected, rtol=1e-4, atol=1e-4)
 
 
 def test_the_published_sizes_hold_the_published_states() -> None:

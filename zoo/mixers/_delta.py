@@ -63,13 +63,15 @@ def delta_scan(
     def run(q: Tensor, k: Tensor, v: Tensor, decay: Tensor, strength: Tensor) -> Tensor:
         state = states.read(STATE, kind) if states is not None else None
         before = None if state is None else by_group(state, q)
-        grouped = tuple(by_group(x, q) for x in (v, decay[..., None], strength[..., None]))
+        v, decay, strength = (by_group(x, q) for x in (v, decay[..., None], strength[..., None]))
+        q, k = q[:, :, None], k[:, :, None]
+        after: Tensor | None
         if length == 1 and before is not None:
-            out, after = _one(q[:, :, None], k[:, :, None], *grouped, before)
+            out, after = _one(q, k, v, decay, strength, before)
         else:
             pieces = Chunks.of(length, chunk)
-            cut = [pieces.cut(x) for x in (q[:, :, None], k[:, :, None], *grouped)]
-            out, after = _chunked(*cut, before, states is not None)
+            q, k, v, decay, strength = (pieces.cut(x) for x in (q, k, v, decay, strength))
+            out, after = _chunked(q, k, v, decay, strength, before, states is not None)
             out = pieces.join(out)
         if states is not None and after is not None:
             states.write(STATE, after.flatten(1, 2))
@@ -133,4 +135,5 @@ def unit_inverse(lower: Tensor) -> Tensor:
 def _diagonal(x: Tensor, block: int) -> Tensor:
     """(…, C, C) → (…, C/b, b, b), the blocks on the diagonal."""
     grid = x.unflatten(-1, (-1, block)).unflatten(-3, (-1, block))
-    return grid.diagonal(dim1=-4, dim2=-2).movedim(-1, -3)
+    blocks: Tensor = grid.diagonal(dim1=-4, dim2=-2).movedim(-1, -3)
+    return blocks

@@ -73,7 +73,7 @@ class StatefulLayer(MixerLayer):
         self.states = spec.states()
 
     def new_cache(self, batch: int, capacity: int, dtype: torch.dtype) -> LayerCache:
-        return StateCache.empty(batch, self.states, self.o.weight, dtype)
+        return StateCache.zeros(batch, self.states, self.o.weight, dtype)
 
 
 class LinearHeads(Stateful):

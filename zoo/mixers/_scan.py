@@ -42,7 +42,8 @@ class Chunks:
     def cut(self, x: Tensor) -> Tensor:
         """(B, …, T, f) → (B, …, N, C, f), zeros where there is no token."""
         padded = F.pad(x, (0, 0, 0, self.count * self.width - self.length))
-        return padded.unflatten(-2, (self.count, self.width))
+        cut: Tensor = padded.unflatten(-2, (self.count, self.width))
+        return cut
 
     def join(self, x: Tensor) -> Tensor:
         """(B, …, N, C, f) → (B, …, T, f)."""
@@ -120,7 +121,8 @@ def scan(q: Tensor, k: Tensor, v: Tensor, decay: Tensor | None, chunk: int, cach
 
 def by_group(x: Tensor, q: Tensor) -> Tensor:
     """(B, H, …) → (B, G, H/G, …)."""
-    return x.unflatten(1, (q.shape[1], -1))
+    grouped: Tensor = x.unflatten(1, (q.shape[1], -1))
+    return grouped
 
 
 def _one(q: Tensor, k: Tensor, v: Tensor, decay: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
