@@ -395,3 +395,32 @@ def test_what_cannot_be_says_why(mixer: dict[str, Any], reason: str) -> None:
 
 def test_retention_turns_by_default_as_attention_does() -> None:
     assert isinstance(Retention().position, RoPE)
+
+
+def test_a_shared_expert_is_gated_by_the_token() -> None:
+    """σ(w·x) FFN_shared(x) beside the experts."""
+    edits = {"kind": "topk_moe", "d_ff": 20, "experts": 3, "shared_experts": 1}
+    gated = random_model(zoo.load("small", **{"block.ffn": {**edits, "shared_gate": True}})).blocks[0].ffn.double()
+    x = random_stream(5, 128)
+    step = Step.of(torch.zeros(1, 5))
+    with torch.no_grad():
+        gate, gated.shared_gate = gated.shared_gate, None
+        ungated = gated(x, step)
+        gated.shared_gate = gate
+        expected = ungated + (torch.sigmoid(x @ gate.weight[0]) - 1)[..., None] * gated.shared(x, step)
+        torch.testing.assert_close(gated(x, step), expected, rtol=1e-9, atol=1e-9)
+    with pytest.raises(zoo.SpecError, match="shared_gate: there are no shared experts to gate"):
+        zoo.load("small", **{"block.ffn": {**edits, "shared_experts": 0, "shared_gate": True}})
+
+
+def test_a_block_without_an_ffn_has_its_mixer_alone() -> None:
+    with_ffn = zoo.load("small", **{"block.mixer": "mamba2"})
+    spec = with_ffn.edit({"block.ffn": "none"})
+    model, tokens = random_model(spec), random_tokens(spec, 1, 9)
+    assert not [name for name, _ in model.named_parameters() if "ffn" in name]
+    stream = model.embed(tokens, step := Step.of(tokens))
+    for block in model.blocks:
+        stream = stream + block.mixer(block.mixer_residual.norm_in(stream), step)
+    torch.testing.assert_close(model(tokens), model.read_out(model.norm(stream)))
+    with pytest.raises(zoo.SpecError, match="topology: parallel needs an ffn beside the mixer"):
+        spec.edit({"block.topology": "parallel"})
