@@ -20,6 +20,7 @@ class Block(nn.Module):
     def __init__(self, spec: BlockSpec, site: Site) -> None:
         super().__init__()
         self.topology = spec.topology
+        self.mixes_only = spec.ffn.absent
         self.mixer = spec.mixer.build(site)
         self.ffn = spec.ffn.build(site)
         self.mixer_residual = self._residual(spec, site, 0)
@@ -60,6 +61,8 @@ class Block(nn.Module):
             update = self.mixer_residual.update(x, mix) + self.ffn_residual.update(x, feed)
             return self.mixer_residual.join(x, update)
         x = self.mixer_residual(x, mix)
+        if self.mixes_only:
+            return x
         return self.ffn_residual(x, feed)  # type: ignore[no-any-return]
 
     def new_cache(self, batch: int, capacity: int, dtype: torch.dtype) -> LayerCache:

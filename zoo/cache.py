@@ -6,7 +6,7 @@ by `zoo.cost` are the bytes allocated here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import torch
@@ -122,3 +122,51 @@ class TokenCache:
 
     def reorder(self, rows: Tensor) -> None:
         self.buffers = [buffer[rows] for buffer in self.buffers]
+
+
+class StateCache:
+    """What a recurrent layer keeps: tensors by name, of a size that does not grow with the text."""
+
+    def __init__(self, states: Mapping[str, Tensor]) -> None:
+        """Each state: (B, …)."""
+        self.states = dict(states)
+        self._written: set[str] = set()
+
+    @staticmethod
+    def zeros(batch: int, shapes: Mapping[str, Sequence[int]], like: Tensor, dtype: torch.dtype) -> StateCache:
+        """One state for each name, on the device of `like`."""
+        return StateCache(
+            {name: torch.zeros(batch, *shape, dtype=dtype, device=like.device) for name, shape in shapes.items()}
+        )
+
+    @property
+    def nbytes(self) -> int:
+        return sum(state.nbytes for state in self.states.values())
+
+    def read(self, name: str, dtype: torch.dtype) -> Tensor | None:
+        """The state that the last pass left; None before the first."""
+        return self.states[name].to(dtype) if name in self._written else None
+
+    def write(self, name: str, value: Tensor) -> None:
+        """value: (B, …), of the state's size."""
+        self.states[name].copy_(value.detach())
+        self._written.add(name)
+
+    def reorder(self, rows: Tensor) -> None:
+        self.states = {name: state[rows] for name, state in self.states.items()}
+
+
+class TokenStateCache(TokenCache, StateCache):
+    """Tokens, and a state beside them."""
+
+    def __init__(self, tokens: TokenCache, states: StateCache) -> None:
+        TokenCache.__init__(self, *tokens.buffers)
+        StateCache.__init__(self, states.states)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(tensor.nbytes for tensor in (*self.buffers, *self.states.values()))
+
+    def reorder(self, rows: Tensor) -> None:
+        TokenCache.reorder(self, rows)
+        StateCache.reorder(self, rows)

@@ -80,8 +80,9 @@ def prefill_cost(spec: ModelSpec, batch: int, context: int) -> PassCost:
     """Reading `batch` prompts of `context` tokens into an empty cache, up to the logits after each prompt's last."""
     head = _read_out(spec).flops
     per_token = cost(spec, context).flops_per_token_forward - head
+    states = sum(layer.mixer.state_flops(spec.d_model, context) for layer in spec.layers)
     return PassCost(
-        batch * (context * per_token + head),
+        batch * (context * per_token + head + states),
         _parameters_read(spec, batch * context),
         batch * sum(layer.mixer.cache_elements(context) for layer in spec.layers),
     )

@@ -37,6 +37,10 @@ PATTERNS: dict[str, dict[str, Any]] = {
         "blocks": {"local": {"mixer.window": 3}, "far": {"mixer.position": "nope"}},
         "pattern": ["local", "far"],
     },
+    "every second layer attends": {
+        "blocks": {"attn": {"mixer": {"kind": "attention", "heads": 4}}},
+        "pattern": ["block", "attn"],
+    },
     "another first layer": {"blocks": {"opening": {"ffn": {"kind": "relu", "d_ff": 16}}}, "first": ["opening"]},
 }
 
@@ -44,6 +48,7 @@ SAMPLES: dict[str, tuple[Any, ...]] = {
     "mixer.kv_heads": (2, 1),
     "mixer.head_dim": (12,),
     "mixer.window": (5,),
+    "mixer.conv": (3,),
     "mixer.bias": (True, ("q", "v")),
     "mixer.position.fraction": (0.34,),
     "embedding_dim": (14,),

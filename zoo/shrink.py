@@ -18,6 +18,7 @@ MOST = {
     "top_k": 2,
     "groups": 4,
     "top_groups": 2,
+    "state": 16,
 }
 """Settings that are cut to this where they are larger."""
 WIDTHS = {"d_ff", "q_rank", "kv_rank"}
@@ -96,10 +97,10 @@ def _small(data: Any, ratio: _Ratio) -> Any:
 
 
 def _heads(data: dict[str, Any]) -> dict[str, int]:
-    if "kv_heads" not in data:
-        return {"heads": HEADS}
-    kv_heads = {data["heads"]: HEADS, 1: 1}.get(data["kv_heads"], HEADS // 2)
-    return {"heads": HEADS, "kv_heads": kv_heads}
+    small = {"heads": HEADS}
+    for name in {"kv_heads", "k_heads"} & data.keys():
+        small[name] = {data["heads"]: HEADS, 1: 1}.get(data[name], HEADS // 2)
+    return small
 
 
 def _eights(features: float) -> int:

@@ -101,6 +101,11 @@ class Step:
             return self.index
         return self.index - self.left_pad[:, None]
 
+    @property
+    def text(self) -> Tensor | None:
+        """(B, T), false on padding; None where there is none."""
+        return None if self.left_pad is None else self.positions >= 0
+
     def once(self, key: Any, make: Callable[[], T]) -> T:
         """`make()`, computed at most once per forward pass for each key: layers that agree share it."""
         if key not in self._memo:

@@ -64,7 +64,7 @@ class BlockSpec(Spec):
     @property
     def branches(self) -> int:
         """How many residuals it has."""
-        return 1 if self.topology == "parallel" else 2
+        return 1 if self.topology == "parallel" or self.ffn.absent else 2
 
     def resolve(self, d_model: int) -> Self:
         """The same block with ratios and defaults turned into numbers."""
@@ -74,6 +74,8 @@ class BlockSpec(Spec):
                 parts[name] = part.resolve(d_model)
             except SpecError as error:
                 raise error.under(name) from None
+        if self.topology != "serial" and self.ffn.absent:
+            raise SpecError("topology", f"{self.topology} needs an ffn beside the mixer, and there is none")
         if self.topology == "parallel_two_norms" and not self.norm_placement.additive:
             placement = self.norm_placement.kind
             reason = f"{placement} normalises the stream where two branches with norms of their own would meet it"

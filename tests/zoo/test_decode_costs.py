@@ -20,9 +20,10 @@ SHAPE = {"d_model": 24, "n_layers": 3, "vocab_size": 40, "block.mixer.heads": 4}
 def mixers() -> Iterator[tuple[str, dict[str, Any]]]:
     for kind, cls in variants("zoo.mixers").items():
         for number, example in enumerate(cls.examples):  # type: ignore[attr-defined]
-            for window in (None, 5):
-                edits = {**example, "kind": kind, "window": window}
-                yield f"{kind}{number}-{window}", {"block.mixer": edits}
+            windows = ({}, {"window": 5}) if "window" in cls.model_fields else ({},)
+            for window in windows:
+                edits = {**example, **window, "kind": kind}
+                yield f"{kind}{number}-{window.get('window')}", {"block.mixer": edits}
 
 
 SPECS = dict(mixers()) | {
@@ -31,6 +32,7 @@ SPECS = dict(mixers()) | {
     "shared experts": {"block.ffn": {"kind": "deepseek_moe", "d_ff": 12}},
     "hyper": {"block.norm_placement": "hyper_connections"},
     "untied": {"tie_embeddings": False, "embedding_dim": 8},
+    "hybrid": {"blocks.attn.mixer": "attention", "block.mixer": "mamba2", "pattern": ["block", "attn"]},
     "expanded latent": {"block.mixer": {"kind": "mla", "kv_rank": 90, "nope_dim": 1, "rope_dim": 6}},
 }
 every_spec = pytest.mark.parametrize("edits", SPECS.values(), ids=SPECS)

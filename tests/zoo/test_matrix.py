@@ -24,6 +24,8 @@ RULES = [
     (r"has 3 factors for \d+ pairs of features", {"mixer.position.scaling"}),
     (r"without a gain there is nothing to add one to", {"norm.unit_offset"}),
     (r"cosine attention .+", {"mixer"}),
+    (r"\w+ needs an ffn beside the mixer, and there is none", {"topology"}),
+    (r"retention keeps a state and has no scores to which \w+ could add", {"mixer", "mixer.position"}),
     (r"NTK-aware scaling needs more than one pair of features, not 2 features", {"mixer.position.scaling"}),
 ]
 """Every reason why two choices may not meet, and the axes that at least one of each such pair is on."""

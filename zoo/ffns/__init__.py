@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Self
+from typing import ClassVar, Self
 
 from torch import Tensor, nn
 
@@ -13,6 +13,9 @@ from zoo.site import PartCost, Site, Step
 
 class Ffn(Variant):
     """Builds a module (x: (B, T, D), step) → (B, T, D) and declares what it costs."""
+
+    absent: ClassVar[bool] = False
+    """Whether the block has no residual, and so no norm, for it."""
 
     def resolve(self, d_model: int) -> Self:
         """The same layer with ratios turned into numbers. Raises SpecError for what cannot be built."""

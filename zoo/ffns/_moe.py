@@ -18,6 +18,7 @@ from zoo.ffns._activations import GATED, UNGATED, Activation
 from zoo.ffns._dense import DenseLayer, dense_cost
 from zoo.ffns._experts import Experts, expert_capacity
 from zoo.ffns._width import Width, features
+from zoo.init import Linear
 from zoo.site import PartCost, Site, Step, matmul_cost
 
 
@@ -51,6 +52,8 @@ class MoE(Ffn):
     shared_experts: NonNegativeInt = 0
     """Experts that every token uses, built as one layer of that many times d_ff (DeepSeekMoE, arXiv:2401.06066)."""
     shared_bias: bool = False
+    shared_gate: bool = False
+    """What the shared experts give is multiplied by σ(w·x) (Qwen2-MoE, arXiv:2407.10671)."""
     balance_loss: NonNegativeFloat = 0.0
     """Weight of E/k · Σ_e f_e P_e in the training objective, for each layer: f_e is the share of tokens sent to e, P_e
     the mean probability of e; 1 where both are even (Switch Transformer, arXiv:2101.03961 §2.2)."""
@@ -77,6 +80,8 @@ class MoE(Ffn):
     def resolve(self, d_model: int) -> Self:
         if self.top_k > self.experts:
             raise SpecError("top_k", f"there are only {self.experts} experts, not {self.top_k}")
+        if self.shared_gate and not self.shared_experts:
+            raise SpecError("shared_gate", "there are no shared experts to gate")
         numbers = {"d_ff": features(self.d_ff, d_model, self.multiple_of), "multiple_of": 1}
         return self.model_copy(update=numbers | self._clamp())
 
@@ -122,6 +127,8 @@ class MoE(Ffn):
         total = chosen + matmul_cost(matrix + self.router_bias_parameters, matrix)
         if self.shared_experts:
             total += dense_cost(d_model, self.shared_experts * self.width, self.gated, self.shared_bias)
+        if self.shared_gate:
+            total += matmul_cost(d_model, d_model)
         return total
 
     def parameters_read(self, d_model: int, tokens: int) -> float:
@@ -177,6 +184,7 @@ class MoELayer(FfnLayer):
         self.experts = Experts(
             spec.experts, d_model, spec.width, spec.hidden(), gated=spec.gated, bias=spec.bias, dropout=spec.dropout
         )
+        self.shared_gate = Linear(d_model, 1, role="input") if spec.shared_gate else None
         self.shared = None
         if spec.shared_experts:
             width, gated = spec.shared_experts * spec.width, spec.gated
@@ -194,7 +202,8 @@ class MoELayer(FfnLayer):
             step.losses += self._losses(routing)
             self.router.learn(load)
         if self.shared is not None:
-            out = out + self.shared(x, step)
+            shared = self.shared(x, step)
+            out = out + (shared if self.shared_gate is None else shared * self.shared_gate(x).sigmoid())
         return out
 
     def _capacity(self, tokens: int) -> int | None:

@@ -37,6 +37,11 @@ class Mixer(Variant):
         before = (context - 1) * self.cost(d_model, context - 1).flops if context > 1 else 0.0
         return context * self.cost(d_model, context).flops - before
 
+    def state_flops(self, d_model: int, context: int) -> float:
+        """What a pass over a sequence of `context` tokens takes beyond `cost` to leave a state behind. Called on
+        a resolved spec."""
+        return 0.0
+
     @abstractmethod
     def cache_elements(self, capacity: int) -> int:
         """Numbers kept per sequence, for up to `capacity` tokens. Called on a resolved spec."""

@@ -10,10 +10,12 @@ from torch import Tensor, nn
 
 from zoo.attend import Scoring, Visible, attend
 from zoo.axis import Choice
-from zoo.cache import LayerCache, TokenCache
+from zoo.cache import LayerCache, StateCache, TokenCache, TokenStateCache
 from zoo.errors import SpecError
 from zoo.init import Linear
 from zoo.mixers import Mixer, MixerLayer
+from zoo.mixers._conv import STATE as CONV
+from zoo.mixers._conv import ShortConv
 from zoo.mixers._gate import Gate, OutputGate, gate_features
 from zoo.mixers._per_head import NormPerHead
 from zoo.mixers._projections import Biases
@@ -54,6 +56,9 @@ class MultiHead(Mixer):
     """A learned logit per head that takes a share of the softmax and gives nothing (gpt-oss, arXiv:2508.10925)."""
     gate: Gate | None = None
     """The heads' output times σ(W x), per feature or per head (Qiu et al. 2025, arXiv:2505.06708)."""
+    conv: PositiveInt | None = None
+    """Tokens that a causal convolution of each feature of queries, keys and values sees, right after their projections
+    (Primer, So et al. 2021, arXiv:2109.08668); null for none."""
     clip_qkv: PositiveFloat | None = None
     """Queries, keys and values are clamped to ± this after projection (MPT; OLMo, arXiv:2402.00838)."""
     value_residual: bool = False
@@ -91,11 +96,17 @@ class MultiHead(Mixer):
         matrix = 2 * d_model * (heads + kv_heads) * head_dim + gate
         widths = {"q": heads * head_dim, "k": kv_heads * head_dim, "v": kv_heads * head_dim, "o": d_model}
         parameters = matrix + sum(widths[name] for name in self.bias) + self._norm_parameters()
-        parameters += heads * self.sinks + 2 * self.value_residual
+        parameters += heads * self.sinks + 2 * self.value_residual + self.channels * (self.conv or 0)
         per_key = self._flops_per_key()
         return PartCost(
             parameters, 2.0 * matrix + per_key * mean_keys(context, self.window), 2.0 * matrix + per_key * context
         )
+
+    @property
+    def channels(self) -> int:
+        """Queries, keys and values together, of a resolved spec."""
+        heads, kv_heads, head_dim = self.sizes()
+        return (heads + 2 * kv_heads) * head_dim
 
     def _flops_per_key(self) -> float:
         """One score and one weighted value for each head: a multiplication and an addition per feature."""
@@ -125,7 +136,8 @@ class MultiHead(Mixer):
 
     def cache_elements(self, capacity: int) -> int:
         _, kv_heads, head_dim = self.sizes()
-        return 2 * kv_heads * head_dim * min(capacity, self.window or capacity)
+        tokens = 2 * kv_heads * head_dim * min(capacity, self.window or capacity)
+        return tokens + self.channels * ((self.conv or 1) - 1)
 
     def positions(self) -> tuple[tuple[Position, int], ...]:
         return ((self.position, self.heads),)
@@ -152,6 +164,7 @@ class AttentionLayer(MixerLayer):
         self.k = Linear(d_model, kv_features, bias="k" in spec.bias, role="input")
         self.v = Linear(d_model, kv_features, bias="v" in spec.bias, role="input")
         self.o = Linear(q_features, d_model, bias="o" in spec.bias, role="output")
+        self.conv = ShortConv(spec.channels, spec.conv) if spec.conv else None
         self._full_norm = spec.qk_norm_over == "full"
         self.q_norm, self.k_norm = self._norm(self.heads), self._norm(self.kv_heads)
         self.position = spec.position.build(self.head_dim, spec.heads)
@@ -170,7 +183,7 @@ class AttentionLayer(MixerLayer):
         return norm.build(heads * self.head_dim if self._full_norm else self.head_dim)
 
     def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
-        q, k, v = self._project(x, step)
+        q, k, v = self._project(x, step, cache)
         k_places = step.index
         if isinstance(cache, TokenCache):
             (k, v), k_places = cache.extend((k, v), step.index)
@@ -181,9 +194,12 @@ class AttentionLayer(MixerLayer):
         out: Tensor = self.o(heads)
         return out
 
-    def _project(self, x: Tensor, step: Step) -> tuple[Tensor, Tensor, Tensor]:
+    def _project(self, x: Tensor, step: Step, cache: LayerCache | None) -> tuple[Tensor, Tensor, Tensor]:
         """q: (B, H, T, d), k and v: (B, K, T, d), normalised and with positions applied."""
         q, k, v = self.q(x), self.k(x), self.v(x)
+        if self.conv is not None:
+            widths = [part.shape[-1] for part in (q, k, v)]
+            q, k, v = self.conv(torch.cat((q, k, v), dim=-1), step, cache).split(widths, dim=-1)
         if self.spec.clip_qkv is not None:
             q, k, v = (part.clamp(-self.spec.clip_qkv, self.spec.clip_qkv) for part in (q, k, v))
         if self._full_norm:
@@ -212,4 +228,8 @@ class AttentionLayer(MixerLayer):
 
     def new_cache(self, batch: int, capacity: int, dtype: torch.dtype) -> LayerCache:
         slots = min(capacity, self.spec.window or capacity)
-        return TokenCache.empty(batch, slots, [(self.kv_heads, self.head_dim)] * 2, self.k.weight, dtype)
+        tokens = TokenCache.empty(batch, slots, [(self.kv_heads, self.head_dim)] * 2, self.k.weight, dtype)
+        if self.spec.conv is None:
+            return tokens
+        shapes = {CONV: (self.spec.conv - 1, self.spec.channels)}
+        return TokenStateCache(tokens, StateCache.zeros(batch, shapes, self.k.weight, dtype))

@@ -1,0 +1,426 @@
+"""Mixers with a state: against their papers' recurrences, one token and head at a time in float64, and against
+transformers."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from transformers import Mamba2Config, Qwen3NextConfig
+from transformers.models.mamba2.modeling_mamba2 import Mamba2Mixer
+from transformers.models.qwen3_next.modeling_qwen3_next import Qwen3NextGatedDeltaNet
+
+import zoo
+from tests.zoo.combinations import random_model, random_tokens
+from tests.zoo.slow import layer_of, maps, mix, project, random_stream, run, write
+from zoo.mixers import Mixer
+from zoo.mixers._delta import unit_inverse
+from zoo.mixers.attention import Attention
+from zoo.mixers.gated_deltanet import GatedDeltaNet
+from zoo.mixers.linear_attention import LinearAttention
+from zoo.mixers.mamba2 import Mamba2
+from zoo.mixers.retention import Retention
+from zoo.positions.nope import NoPE
+from zoo.positions.rope import RoPE
+from zoo.site import Step
+
+D, T = 12, 21
+X = random_stream(T, D)
+MIXERS: dict[str, Mixer] = {
+    "linear_attention": LinearAttention(heads=3, head_dim=5),
+    "linear_attention with conv": LinearAttention(heads=3, head_dim=5, conv=3),
+    "retention": Retention(heads=3, head_dim=4, v_dim=5),
+    "gated_deltanet": GatedDeltaNet(heads=4, k_heads=2, head_dim=5, v_dim=3),
+    "mamba2": Mamba2(heads=4, head_dim=3, state=5, groups=2, bias=True),
+}
+every_mixer = pytest.mark.parametrize("spec", MIXERS.values(), ids=MIXERS)
+every_chunk = pytest.mark.parametrize("chunk", [1, 4, 8, 64])
+
+
+def close(actual: Tensor, expected: Tensor) -> None:
+    """To float32, in which norms are taken."""
+    torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-6 * expected.abs().max().item())
+
+
+def convolved(x: Tensor, weight: Tensor) -> Tensor:
+    """x: (T, C), weight: (C, W) → (T, C)."""
+    out = torch.zeros_like(x)
+    for t in range(len(x)):
+        for back in range(min(weight.shape[1], t + 1)):
+            out[t] += weight[:, -1 - back] * x[t - back]
+    return out
+
+
+def rms(x: Tensor, gain: Tensor, eps: float) -> Tensor:
+    return x / (x.square().mean(-1, keepdim=True) + eps).sqrt() * gain
+
+
+def linear(layer: Any, x: Tensor) -> Tensor:
+    """Weight and bias of a projection. x: (T, D)."""
+    return F.linear(x, layer.weight.detach(), None if layer.bias is None else layer.bias.detach())
+
+
+@every_chunk
+@pytest.mark.parametrize("conv", [None, 3])
+def test_linear_attention_is_its_sums(chunk: int, conv: int | None) -> None:
+    """Equation 9 of the paper, without a state."""
+    layer: Any = layer_of(LinearAttention(heads=3, head_dim=5, chunk=chunk, conv=conv), D)
+    q, k, v = (project(layer, name, X, 3) for name in "qkv")
+    if conv:
+        joined = convolved(torch.cat([part.transpose(0, 1).flatten(1) for part in (q, k, v)], -1), layer.conv.weight)
+        q, k, v = (part.unflatten(-1, (3, 5)).transpose(0, 1) for part in joined.detach().chunk(3, dim=-1))
+    out = torch.zeros_like(v)
+    for h in range(3):
+        for i in range(T):
+            weights = [float((F.elu(q[h, i]) + 1) @ (F.elu(k[h, j]) + 1)) for j in range(i + 1)]
+            values = [weight * v[h, j] for j, weight in enumerate(weights)]
+            out[h, i] = torch.stack(values).sum(0) / (sum(weights) + 1e-6)
+    close(run(layer, X), write(layer, out))
+
+
+@every_chunk
+def test_retention_is_its_recurrence(chunk: int) -> None:
+    """Equation 6 of the paper, with its decay, its norm over each head, and its gate."""
+    layer: Any = layer_of(Retention(heads=3, head_dim=4, v_dim=5, position=NoPE(), chunk=chunk), D)
+    q, k, v, gate = (project(layer, name, X, 3) for name in ("q", "k", "v", "gate"))
+    out = torch.zeros_like(v)
+    for h in range(3):
+        state = torch.zeros(4, 5, dtype=torch.float64)
+        norm = layer.head_norm.norms[h]
+        for t in range(T):
+            state = (1 - 2.0 ** (-5 - h)) * state + torch.outer(k[h, t], v[h, t])
+            read = state.T @ q[h, t] / math.sqrt(4)
+            read = (read - read.mean()) / (read.var(correction=0) + 1e-5).sqrt()
+            out[h, t] = (read * norm.gain + norm.bias).detach() * F.silu(gate[h, t])
+    close(run(layer, X), write(layer, out))
+
+
+def test_retention_decays_between_rotated_queries_and_keys() -> None:
+    """Its parallel form: (QKᵀ ⊙ D) V, with D_ij = γ^(i−j) and RoPE."""
+    layer: Any = layer_of(Retention(heads=2, head_dim=6, v_dim=5, chunk=4), D)
+    step = Step.of(torch.zeros(1, T))
+    q, k = (layer.position.rotate_queries(project(layer, name, X, 2)[None], step)[0] for name in "qk")
+    v, gate = project(layer, "v", X, 2), project(layer, "gate", X, 2)
+    distance = torch.arange(T)[:, None] - torch.arange(T)
+    gamma = (1 - 2.0 ** (-5 - torch.arange(2, dtype=torch.float64)))[:, None, None]
+    decay = torch.where(distance >= 0, gamma**distance, 0.0)
+    read = (q @ k.transpose(-1, -2) / math.sqrt(6) * decay) @ v
+    out = torch.stack([norm(head).detach() for norm, head in zip(layer.head_norm.norms, read, strict=True)])
+    close(run(layer, X), write(layer, out * F.silu(gate)))
+
+
+@every_chunk
+@pytest.mark.parametrize("k_heads", [1, 2, 4])
+def test_gated_deltanet_is_its_recurrence(chunk: int, k_heads: int) -> None:
+    """Equation 10 of the paper."""
+    layer: Any = layer_of(GatedDeltaNet(heads=4, k_heads=k_heads, head_dim=5, v_dim=3, chunk=chunk), D)
+    parts = torch.cat([linear(getattr(layer, name), X[0]) for name in "qkv"], -1)
+    parts = F.silu(convolved(parts, layer.conv.weight.detach())).split([5 * k_heads, 5 * k_heads, 12], -1)
+    q, k, v = (part.unflatten(-1, (-1, width)) for part, width in zip(parts, (5, 5, 3), strict=True))
+    strength, raw, gate = (linear(getattr(layer, name), X[0]) for name in ("strength", "forget", "gate"))
+    rate, bias = layer.decay.log_rate.detach().exp(), layer.decay.step_bias.detach()
+    out = torch.zeros(4, T, 3, dtype=torch.float64)
+    for h in range(4):
+        state = torch.zeros(3, 5, dtype=torch.float64)
+        for t in range(T):
+            key, query = (F.normalize(x[t, h * k_heads // 4], dim=0) for x in (k, q))
+            alpha = math.exp(-rate[h] * F.softplus(raw[t, h] + bias[h]))
+            beta = strength[t, h].sigmoid()
+            forgetting = torch.eye(5, dtype=torch.float64) - beta * torch.outer(key, key)
+            state = alpha * state @ forgetting + beta * torch.outer(v[t, h], key)
+            read = rms(state @ query / math.sqrt(5), layer.head_norm.gain.detach(), 1e-6)
+            out[h, t] = read * F.silu(gate[t, 3 * h : 3 * h + 3])
+    torch.testing.assert_close(run(layer, X), write(layer, out), rtol=1e-4, atol=1e-4)
+
+
+@every_chunk
+@pytest.mark.parametrize("groups", [1, 2, 4])
+def test_mamba2_is_its_recurrence(chunk: int, groups: int) -> None:
+    """Equation 1 of the paper with the discretisation of its Listing 1."""
+    layer: Any = layer_of(Mamba2(heads=4, head_dim=3, state=5, groups=groups, chunk=chunk, bias=True), D)
+    parts = convolved(linear(layer.xbc, X[0]), layer.conv.weight.detach()) + layer.conv.bias.detach()
+    x, b, c = F.silu(parts).split([12, 5 * groups, 5 * groups], -1)
+    step = F.softplus(linear(layer.forget, X[0]) + layer.decay.step_bias.detach())
+    rate = layer.decay.log_rate.detach().exp()
+    out = torch.zeros(T, 12, dtype=torch.float64)
+    for h in range(4):
+        group, own = slice(5 * (h * groups // 4), 5 * (h * groups // 4) + 5), slice(3 * h, 3 * h + 3)
+        state = torch.zeros(3, 5, dtype=torch.float64)
+        for t in range(T):
+            state = math.exp(-rate[h] * step[t, h]) * state + step[t, h] * torch.outer(x[t, own], b[t, group])
+            out[t, own] = state @ c[t, group] + layer.skip[h].detach() * x[t, own]
+    gated = (out * F.silu(linear(layer.gate, X[0]))).unflatten(-1, (groups, -1))
+    gains = torch.stack([norm.gain.detach() for norm in layer.head_norm.norms])
+    close(run(layer, X), linear(layer.o, rms(gated, gains, 1e-5).flatten(1)))
+
+
+@every_mixer
+@pytest.mark.parametrize("parts", [[1] * T, [5, 1, 9, 6], [17, 4]], ids=str)
+def test_the_recurrent_form_is_the_chunked_one(spec: Mixer, parts: list[int]) -> None:
+    """In float32, to 1e-4."""
+    layer = layer_of(spec.model_copy(update={"chunk": 4}), D).float()
+    x = X.float()
+    cache, start, found = layer.new_cache(1, T, torch.float32), 0, []
+    with torch.no_grad():
+        for piece in x.split(parts, dim=1):
+            found.append(layer(piece, Step.of(piece, start), cache))
+            start += piece.shape[1]
+        expected = layer(x, Step.of(x))
+    torch.testing.assert_close(torch.cat(found, 1), expected, rtol=1e-4, atol=1e-4 * expected.abs().max().item())
+
+
+@every_mixer
+def test_the_state_does_not_grow_with_the_text(spec: Mixer) -> None:
+    resolved = spec.resolve(D)
+    assert resolved.cache_elements(1) == resolved.cache_elements(1_000_000) > 0
+
+
+@every_mixer
+def test_results_do_not_depend_on_the_chunk(spec: Mixer) -> None:
+    outs = [run(layer_of(spec.model_copy(update={"chunk": chunk}), D), X) for chunk in (1, 2, 16, 32)]
+    for out in outs[1:]:
+        close(out, outs[0])
+
+
+def test_a_state_that_forgets_at_once_overflows_nothing() -> None:
+    """Decays of e^−50 a token: their ratios over a chunk are beyond any float, and are not computed."""
+    for spec in (GatedDeltaNet(heads=2, head_dim=4, v_dim=4), Mamba2(heads=2, head_dim=4, state=4)):
+        layer: Any = layer_of(spec, D).float()
+        with torch.no_grad():
+            layer.decay.log_rate.fill_(4.0)
+            layer.decay.step_bias.fill_(1.0)
+        x = random_stream(130, D).float().requires_grad_()
+        layer(x, Step.of(x)).sum().backward()
+        assert x.grad is not None
+        assert x.grad.isfinite().all()
+
+
+def test_the_inverse_of_a_unit_triangle() -> None:
+    lower = torch.randn(3, 32, 32, generator=torch.Generator().manual_seed(0), dtype=torch.float64).tril(-1)
+    unit = lower + torch.eye(32, dtype=torch.float64)
+    expected = torch.linalg.solve_triangular(unit, torch.eye(32, dtype=torch.float64), upper=False, unitriangular=True)
+    torch.testing.assert_close(unit_inverse(lower), expected, rtol=1e-9, atol=1e-9 * expected.abs().max().item())
+
+
+def randomise(module: torch.nn.Module, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, parameter in module.named_parameters():
+            centre = 1.0 if name.endswith("norm.weight") else 0.0
+            parameter.copy_(centre + 0.4 * torch.randn(parameter.shape, generator=generator))
+
+
+def mamba2_weights(theirs: Any, spec: Mamba2) -> dict[str, Tensor]:
+    """Its one projection is our three; its one norm is ours of all groups."""
+    weights = {}
+    inner, channels = spec.widths[0], sum(spec.widths)
+    for kind in ("weight", "bias") if spec.bias else ("weight",):
+        rows = getattr(theirs.in_proj, kind).split([inner, channels, spec.heads])
+        weights |= {f"{name}.{kind}": part for name, part in zip(("gate", "xbc", "forget"), rows, strict=True)}
+        weights[f"o.{kind}"] = getattr(theirs.out_proj, kind)
+    if spec.conv_bias:
+        weights["conv.bias"] = theirs.conv1d.bias
+    gains = theirs.norm.weight.chunk(spec.groups)
+    weights |= {f"head_norm.norms.{i}.gain": gain for i, gain in enumerate(gains)}
+    return weights | {
+        "conv.weight": theirs.conv1d.weight[:, 0],
+        "decay.log_rate": theirs.A_log,
+        "decay.step_bias": theirs.dt_bias,
+        "skip": theirs.D,
+    }
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_mamba2_is_that_of_transformers(seed: int) -> None:
+    spec = Mamba2(
+        heads=(4, 6)[seed % 2],
+        head_dim=(8, 4)[seed % 2],
+        state=5 + seed,
+        groups=(1, 2, 4, 3, 2, 6)[seed],
+        conv=2 + seed % 3,
+        conv_bias=seed % 3 != 1,
+        bias=seed > 2,
+        chunk=(64, 4)[seed % 2],
+    )
+    d_model = spec.heads * spec.features // 2
+    config = Mamba2Config(
+        hidden_size=d_model, num_heads=spec.heads, head_dim=spec.head_dim, state_size=spec.state, n_groups=spec.groups,
+        conv_kernel=spec.conv, use_conv_bias=spec.conv_bias, use_bias=spec.bias, num_hidden_layers=1, chunk_size=8,
+    )  # fmt: skip
+    theirs = Mamba2Mixer(config, 0).eval()
+    randomise(theirs, seed)
+    ours = layer_of(spec, d_model).float()
+    ours.load_state_dict(mamba2_weights(theirs, spec))
+    same_on_text_and_padding(ours, theirs, d_model)
+
+
+def deltanet_weights(theirs: Any, spec: GatedDeltaNet) -> dict[str, Tensor]:
+    """Its projections hold query, key, values and gates of one key head after the other."""
+    k_heads, head_dim, v_dim = spec.sizes()
+    per_key = spec.heads // k_heads
+    wide = theirs.in_proj_qkvz.weight.unflatten(0, (k_heads, -1))
+    parts = wide.split([head_dim, head_dim, per_key * v_dim, per_key * v_dim], dim=1)
+    thin = theirs.in_proj_ba.weight.unflatten(0, (k_heads, -1)).split(per_key, dim=1)
+    names = ("q", "k", "v", "gate", "strength", "forget")
+    weights = {f"{name}.weight": part.flatten(0, 1) for name, part in zip(names, (*parts, *thin), strict=True)}
+    return weights | {
+        "conv.weight": theirs.conv1d.weight[:, 0],
+        "decay.log_rate": theirs.A_log,
+        "decay.step_bias": theirs.dt_bias,
+        "head_norm.gain": theirs.norm.weight,
+        "o.weight": theirs.out_proj.weight,
+    }
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_gated_deltanet_is_that_of_transformers(seed: int) -> None:
+    d_model, k_heads, heads = 24, (1, 2, 3, 2, 4, 1)[seed], (2, 4, 3, 6, 4, 1)[seed]
+    spec = GatedDeltaNet(
+        heads=heads, k_heads=k_heads, head_dim=3 + seed, v_dim=9 - seed, conv=2 + seed % 3, chunk=(64, 4)[seed % 2]
+    )
+    config = Qwen3NextConfig(
+        hidden_size=d_model, linear_num_value_heads=heads, linear_num_key_heads=k_heads,
+        linear_key_head_dim=3 + seed, linear_value_head_dim=9 - seed, linear_conv_kernel_dim=spec.conv,
+        num_hidden_layers=1, layer_types=["linear_attention"],
+    )  # fmt: skip
+    theirs = Qwen3NextGatedDeltaNet(config, 0).eval()
+    randomise(theirs, seed)
+    ours = layer_of(spec, d_model).float()
+    ours.load_state_dict(deltanet_weights(theirs, spec.resolve(d_model)))
+    same_on_text_and_padding(ours, theirs, d_model)
+
+
+def same_on_text_and_padding(ours: Any, theirs: Any, d_model: int) -> None:
+    """Two rows, the second with padding at its left; decoded in unequal pieces, too.
+
+    Theirs reads each row alone: with a bias on its projections, its padding leaks into the convolution.
+    """
+    x = torch.cat([random_stream(T, d_model, seed) for seed in (1, 2)]).float()
+    pads = [0, 6]
+    left_pad = torch.tensor(pads)
+    cache, start, pieces = ours.new_cache(2, T, torch.float32), 0, []
+    with torch.no_grad():
+        whole = ours(x, Step.of(x, left_pad=left_pad))
+        for piece in x.split([4, 1, 1, 9, 6], dim=1):
+            pieces.append(ours(piece, Step.of(piece, start, left_pad), cache))
+            start += piece.shape[1]
+        for row, pad in enumerate(pads):
+            expected = theirs(x[row : row + 1, pad:])[0]
+            slack = 1e-5 * expected.abs().max().item()
+            for actual in (whole, torch.cat(pieces, dim=1)):
+                torch.testing.assert_close(actual[row, pad:], expected, rtol=1e-4, atol=slack)
+
+
+@pytest.mark.parametrize("window", [None, 4])
+def test_attention_with_a_convolution_reads_convolved_queries_keys_and_values(window: int | None) -> None:
+    layer: Any = layer_of(Attention(heads=4, kv_heads=2, conv=3, window=window, position=NoPE()), D)
+    joined = convolved(
+        torch.cat([linear(getattr(layer, name), X[0]) for name in "qkv"], -1), layer.conv.weight.detach()
+    )
+    q, k, v = (part.unflatten(-1, (-1, 3)).transpose(0, 1) for part in joined.split([12, 6, 6], -1))
+    weights = maps(q, k, lambda q, k, head: float(q @ k) / math.sqrt(3), window)
+    close(run(layer, X), write(layer, mix(weights, v)))
+
+
+def test_a_cache_with_a_convolution_reorders_both_of_its_parts() -> None:
+    spec = zoo.load("small", **{"block.mixer.conv": 4})
+    model, tokens = random_model(spec), random_tokens(spec, 3, 12)
+    rows, cache = torch.tensor([2, 0, 0]), model.new_cache(3, 12)
+    with torch.no_grad():
+        model(tokens[:, :9], cache)
+        cache.reorder(rows)
+        assert cache.nbytes == zoo.cost(spec).cache_bytes(3, 12)
+        after = model(tokens[:, 9:], cache)
+        expected = model(torch.cat((tokens[rows, :9], tokens[:, 9:]), dim=1))[:, 9:]
+    torch.testing.assert_close(after, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["linear_attention", "retention", "gated_deltanet", "mamba2"])
+def test_states_are_reordered_with_their_rows(kind: str) -> None:
+    spec = zoo.load("small", **{"block.mixer": {"kind": kind, "chunk": 4}})
+    model, tokens = random_model(spec), random_tokens(spec, 2, 11)
+    rows, cache = torch.tensor([1, 1]), model.new_cache(2, 11)
+    with torch.no_grad():
+        model(tokens[:, :9], cache)
+        cache.reorder(rows)
+        after = model(tokens[:, 9:], cache)
+        expected = model(torch.cat((tokens[rows, :9], tokens[:, 9:]), dim=1))[:, 9:]
+    torch.testing.assert_close(after, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_the_published_sizes_hold_the_published_states() -> None:
+    """Qwen3-Next: 32 value heads of 128 × 128 and a convolution of 4 over 8192 channels in each linear layer."""
+    mixer = GatedDeltaNet(heads=32, k_heads=16, head_dim=128, v_dim=128).resolve(2048)
+    assert mixer.cache_elements(262_144) == 32 * 128 * 128 + 3 * 8192
+    ours = Mamba2(heads=80, head_dim=64, state=128).resolve(2560)
+    assert ours.cache_elements(1) == 80 * 64 * 128 + 3 * (5120 + 2 * 128)
+
+
+def test_a_hybrid_keeps_keys_of_its_attention_alone() -> None:
+    edits = {"block.mixer": "mamba2", "blocks.attn.mixer": "attention", "pattern": ["block", "block", "block", "attn"]}
+    spec = zoo.load("small", n_layers=8, **edits)
+    cost, full = zoo.cost(spec), zoo.cost(zoo.load("small", n_layers=2))
+    grown, grown_full = (c.cache_bytes(1, 4096) - c.cache_bytes(1, 1024) for c in (cost, full))
+    assert grown == grown_full
+    model, tokens = random_model(spec), random_tokens(spec, 1, 40)
+    cache = model.new_cache(1, 40)
+    with torch.no_grad():
+        parts = torch.cat([model(chunk, cache) for chunk in tokens.split([30, *[1] * 10], dim=1)], dim=1)
+        torch.testing.assert_close(parts, model(tokens), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("mixer", "reason"),
+    [
+        ({"kind": "retention", "position": "alibi"}, "position: retention keeps a state and has no scores"),
+        ({"kind": "mamba2", "window": 4}, r"window: mamba2 has no such setting"),
+        ({"kind": "linear_attention", "softcap": 3.0}, r"softcap: linear_attention has no such setting"),
+        ({"kind": "mamba2", "heads": 4, "groups": 3}, "groups: 3 groups do not divide 4 heads"),
+        ({"kind": "gated_deltanet", "heads": 4, "k_heads": 3}, "k_heads: 3 heads of keys do not divide 4"),
+        ({"kind": "gated_deltanet", "chunk": 12}, "chunk: must be a power of two, not 12"),
+        ({"kind": "mamba2", "heads": 7}, "heads: 7 heads do not divide 256 features"),
+        ({"kind": "retention", "heads": 7}, "heads: 7 heads do not divide d_model 128"),
+        ({"kind": "retention", "head_dim": 5}, "position: RoPE turns pairs"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_says_why(mixer: dict[str, Any], reason: str) -> None:
+    with pytest.raises(zoo.SpecError, match=r"block\.mixer\." + reason):
+        zoo.load("small", **{"block.mixer": mixer})
+
+
+def test_retention_turns_by_default_as_attention_does() -> None:
+    assert isinstance(Retention().position, RoPE)
+
+
+def test_a_shared_expert_is_gated_by_the_token() -> None:
+    """σ(w·x) FFN_shared(x) beside the experts."""
+    edits = {"kind": "topk_moe", "d_ff": 20, "experts": 3, "shared_experts": 1}
+    gated = random_model(zoo.load("small", **{"block.ffn": {**edits, "shared_gate": True}})).blocks[0].ffn.double()
+    x = random_stream(5, 128)
+    step = Step.of(torch.zeros(1, 5))
+    with torch.no_grad():
+        gate, gated.shared_gate = gated.shared_gate, None
+        ungated = gated(x, step)
+        gated.shared_gate = gate
+        expected = ungated + (torch.sigmoid(x @ gate.weight[0]) - 1)[..., None] * gated.shared(x, step)
+        torch.testing.assert_close(gated(x, step), expected, rtol=1e-9, atol=1e-9)
+    with pytest.raises(zoo.SpecError, match="shared_gate: there are no shared experts to gate"):
+        zoo.load("small", **{"block.ffn": {**edits, "shared_experts": 0, "shared_gate": True}})
+
+
+def test_a_block_without_an_ffn_has_its_mixer_alone() -> None:
+    with_ffn = zoo.load("small", **{"block.mixer": "mamba2"})
+    spec = with_ffn.edit({"block.ffn": "none"})
+    model, tokens = random_model(spec), random_tokens(spec, 1, 9)
+    assert not [name for name, _ in model.named_parameters() if "ffn" in name]
+    stream = model.embed(tokens, step := Step.of(tokens))
+    for block in model.blocks:
+        stream = stream + block.mixer(block.mixer_residual.norm_in(stream), step)
+    torch.testing.assert_close(model(tokens), model.read_out(model.norm(stream)))
+    with pytest.raises(zoo.SpecError, match="topology: parallel needs an ffn beside the mixer"):
+        spec.edit({"block.topology": "parallel"})

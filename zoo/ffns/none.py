@@ -1,0 +1,31 @@
+"""No feed-forward layer."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from zoo.ffns import Ffn, FfnLayer
+from zoo.site import PartCost, Site, Step
+
+
+class NoFfn(Ffn):
+    """A block of its mixer alone, as those of Mamba (Gu & Dao 2023, arXiv:2312.00752): no second residual, no norm."""
+
+    absent: ClassVar[bool] = True
+    kind: Literal["none"] = "none"
+
+    def build(self, site: Site) -> FfnLayer:
+        return NoFfnLayer()
+
+    def cost(self, d_model: int) -> PartCost:
+        return PartCost(0, 0.0, 0.0)
+
+
+class NoFfnLayer(FfnLayer):
+    """x: (B, T, D) → zero."""
+
+    def forward(self, x: Tensor, step: Step) -> Tensor:
+        return torch.zeros_like(x)

@@ -1,0 +1,103 @@
+"""Mamba-2."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from zoo.errors import UnsupportedError
+from zoo.hf._common import expect, norm_eps
+from zoo.hf._config import Config
+from zoo.hf._family import Family
+from zoo.hf._weights import Pair, both, fused, reshaped, same
+from zoo.mixers.mamba2 import Mamba2 as Mixer
+from zoo.spec import ModelSpec
+
+
+class Mamba2(Family):
+    """Dao & Gu 2024, arXiv:2405.21060: x + mixer(norm(x)), and no FFN."""
+
+    model_types: ClassVar[tuple[str, ...]] = ("mamba2",)
+
+    def spec(self, config: Config) -> dict[str, Any]:
+        config.only("hidden_act", "silu")
+        self._unlimited(config)
+        # Initial values, the precision of the stream, and what follows from the heads.
+        config.ignore("time_step_rank", "time_step_min", "time_step_max", "time_step_floor", "rescale_prenorm_residual")
+        config.ignore("residual_in_fp32", "expand")
+        eps = config["layer_norm_epsilon"]
+        return {
+            "vocab_size": config["vocab_size"],
+            "d_model": config["hidden_size"],
+            "n_layers": config["num_hidden_layers"],
+            "tie_embeddings": config["tie_word_embeddings"],
+            "block": {
+                "norm": {"kind": "rmsnorm", "eps": eps},
+                "mixer": {
+                    "kind": "mamba2",
+                    "heads": config["num_heads"],
+                    "head_dim": config["head_dim"],
+                    "state": config["state_size"],
+                    "groups": config["n_groups"],
+                    "conv": config["conv_kernel"],
+                    "conv_bias": config["use_conv_bias"],
+                    "bias": config["use_bias"],
+                    "head_norm": {"kind": "rmsnorm", "eps": eps},
+                    "chunk": config["chunk_size"],
+                },
+                "ffn": "none",
+            },
+        }
+
+    def _unlimited(self, config: Config) -> None:
+        """transformers heeds limits of Δ over several tokens, and not while it decodes."""
+        limits = tuple(config["time_step_limit"])
+        if limits != (0.0, float("inf")):
+            raise UnsupportedError("time_step_limit", f"{limits} cannot be converted, only (0.0, inf)")
+
+    def config(self, spec: ModelSpec) -> dict[str, Any]:
+        layer = spec.layers[0]
+        mixer = expect(layer.mixer, Mixer, "mixer")
+        return {
+            "vocab_size": spec.vocab_size,
+            "hidden_size": spec.d_model,
+            "num_hidden_layers": spec.n_layers,
+            "tie_word_embeddings": spec.tie_embeddings,
+            "layer_norm_epsilon": norm_eps(layer),
+            "expand": mixer.widths[0] // spec.d_model,
+            "num_heads": mixer.heads,
+            "head_dim": mixer.features,
+            "state_size": mixer.state,
+            "n_groups": mixer.groups,
+            "conv_kernel": mixer.conv,
+            "use_conv_bias": mixer.conv_bias,
+            "use_bias": mixer.bias,
+            "chunk_size": mixer.chunk,
+        }
+
+    def weights(self, spec: ModelSpec) -> Iterator[Pair]:
+        yield same("embedding.weight", "backbone.embeddings.weight")
+        yield same("norm.gain", "backbone.norm_f.weight")
+        if not spec.tie_embeddings:
+            yield same("head.weight", "lm_head.weight")
+        for i, layer in enumerate(spec.layers):
+            ours, theirs = f"blocks.{i}", f"backbone.layers.{i}"
+            yield same(f"{ours}.mixer_residual.norm_in.gain", f"{theirs}.norm.weight")
+            yield from _mixer(expect(layer.mixer, Mixer, "mixer"), f"{ours}.mixer", f"{theirs}.mixer")
+
+
+def _mixer(mixer: Mixer, ours: str, theirs: str) -> Iterator[Pair]:
+    """Its one projection is our three; its one gain is ours of all groups."""
+    inner, channels = mixer.widths[0], sum(mixer.widths)
+    projections = [f"{ours}.{name}" for name in ("gate", "xbc", "forget")]
+    for kind in ("weight", "bias") if mixer.bias else ("weight",):
+        parts = [f"{name}.{kind}" for name in projections]
+        yield fused(parts, f"{theirs}.in_proj.{kind}", [inner, channels, mixer.heads])
+    yield from both(f"{ours}.o", f"{theirs}.out_proj", bias=mixer.bias)
+    yield reshaped(f"{ours}.conv.weight", f"{theirs}.conv1d.weight", (channels, mixer.conv), (channels, 1, mixer.conv))
+    if mixer.conv_bias:
+        yield same(f"{ours}.conv.bias", f"{theirs}.conv1d.bias")
+    gains = [f"{ours}.head_norm.norms.{i}.gain" for i in range(mixer.groups)]
+    yield fused(gains, f"{theirs}.norm.weight", [inner // mixer.groups] * mixer.groups)
+    for name, theirs_name in {"decay.log_rate": "A_log", "decay.step_bias": "dt_bias", "skip": "D"}.items():
+        yield same(f"{ours}.{name}", f"{theirs}.{theirs_name}")

@@ -1,0 +1,49 @@
+"""Short causal convolutions, each channel by itself."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from zoo.cache import LayerCache, StateCache
+from zoo.site import Step
+
+STATE = "conv"
+"""What a layer's cache calls the tokens that the next ones reach back to."""
+
+
+class ShortConv(nn.Module):
+    """y_t = Σ_i w_i ⊙ x_{t − W + 1 + i} (+ b), i from 0 to W − 1; zero before the text begins. x: (B, T, C).
+
+    So et al. 2021 (Primer), arXiv:2109.08668, on queries, keys and values. W is a few tokens: so many products of whole
+    tensors, which need no layout of their own, in place of a convolution.
+    """
+
+    roles: ClassVar = {"weight": "gain", "bias": "bias"}
+
+    def __init__(self, channels: int, width: int, bias: bool = False) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(channels, width))
+        self.bias = nn.Parameter(torch.zeros(channels)) if bias else None
+        self.initial_std = {"weight": width**-0.5}
+
+    def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
+        x = on_text(x, step)
+        width, length = self.weight.shape[1], x.shape[1]
+        states = cache if isinstance(cache, StateCache) else None
+        before = states.read(STATE, x.dtype) if states is not None else None
+        x = F.pad(x, (0, 0, width - 1, 0)) if before is None else torch.cat((before, x), dim=1)
+        if states is not None:
+            states.write(STATE, x[:, length:])
+        taps = [x[:, i : i + length] * weight for i, weight in enumerate(self.weight.unbind(1))]
+        out = torch.stack(taps).sum(0) if self.bias is None else torch.stack(taps).sum(0) + self.bias
+        return out.to(x.dtype)
+
+
+def on_text(x: Tensor, step: Step) -> Tensor:
+    """x: (B, T, …) with zeros in the place of padding."""
+    text = step.text
+    return x if text is None else x.masked_fill(~text.view(*text.shape, *[1] * (x.dim() - 2)), 0.0)

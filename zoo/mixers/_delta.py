@@ -1,0 +1,139 @@
+"""A state that decays and takes up what it did not predict, computed a chunk of tokens at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from zoo.cache import LayerCache, StateCache
+from zoo.mixers._scan import STATE, Chunks, ScanCost, by_group, pairwise
+from zoo.precision import at_default_precision
+
+
+@dataclass(frozen=True)
+class DeltaCost(ScanCost):
+    """FLOPs of `delta_scan` over whole sequences."""
+
+    def masked(self, length: int) -> float:
+        chunks = Chunks.of(length, self.chunk)
+        first = Chunks.of(min(length, chunks.width), chunks.width)
+        carried = (chunks.count - 1) * chunks.width + 2 * max(0, length - chunks.width)
+        corrected = 2.0 * self.heads * self.key_features * (chunks.pairs - first.pairs)
+        return self._by_pairs(chunks.pairs) + corrected + self._solved(chunks) + 2.0 * self.state * carried
+
+    def square(self, length: int) -> float:
+        chunks = Chunks.of(length, self.chunk)
+        pairs, after = chunks.width**2, chunks.count - 1
+        corrected = 2.0 * self.heads * self.key_features * pairs * after
+        carried = 6.0 * self.state * chunks.width * after
+        return self._by_pairs(pairs * chunks.count) + corrected + self._solved(chunks) + carried
+
+    @property
+    def token(self) -> float:
+        return 6.0 * self.state
+
+    def _by_pairs(self, pairs: int) -> float:
+        """k kᵀ and q kᵀ of a group, and for each head what its chunk predicts and reads."""
+        return 4.0 * pairs * (self.groups * self.key_features + self.heads * self.features)
+
+    def _solved(self, chunks: Chunks) -> float:
+        """Products of `unit_inverse`: two of size b for each pair of blocks of b = 2, 4, … C/2."""
+        return chunks.count * self.heads * max(0.0, 2.0 * chunks.width * (chunks.width**2 - 4) / 3)
+
+
+def delta_scan(
+    q: Tensor, k: Tensor, v: Tensor, decay: Tensor, strength: Tensor, chunk: int, cache: LayerCache | None = None
+) -> Tensor:
+    """o_t = S_tᵀ q_t, S_t = a_t S_{t−1} + β_t k_t (v_t − a_t S_{t−1}ᵀ k_t)ᵀ, a = exp(g), from the state that the cache
+    holds, or zero.
+
+    q, k: (B, G, T, n), v: (B, H, T, p), decay g ≤ 0 and strength β: (B, H, T) → (B, H, T, p). Queries and keys of group
+    i are read by its H/G heads. `chunk` is a power of two. Computed in float32 or more.
+
+    Within a chunk the corrections u_t = β_t (v_t − a_t S_{t−1}ᵀ k_t) solve (I + L) U = β V − (β e^c ⊙ K) S, with S the
+    state before it, c the decay summed up and L_ij = β_i (k_i·k_j) exp(c_i − c_j) for j < i (Yang et al. 2024,
+    arXiv:2406.06484, §3.2; arXiv:2412.06464, §3.3).
+    """
+    states = cache if isinstance(cache, StateCache) else None
+    kind = torch.promote_types(v.dtype, torch.float32)
+    length = v.shape[2]
+
+    def run(q: Tensor, k: Tensor, v: Tensor, decay: Tensor, strength: Tensor) -> Tensor:
+        state = states.read(STATE, kind) if states is not None else None
+        before = None if state is None else by_group(state, q)
+        v, decay, strength = (by_group(x, q) for x in (v, decay[..., None], strength[..., None]))
+        q, k = q[:, :, None], k[:, :, None]
+        after: Tensor | None
+        if length == 1 and before is not None:
+            out, after = _one(q, k, v, decay, strength, before)
+        else:
+            pieces = Chunks.of(length, chunk)
+            q, k, v, decay, strength = (pieces.cut(x) for x in (q, k, v, decay, strength))
+            out, after = _chunked(q, k, v, decay, strength, before, states is not None)
+            out = pieces.join(out)
+        if states is not None and after is not None:
+            states.write(STATE, after.flatten(1, 2))
+        return out.flatten(1, 2)
+
+    with torch.autocast(v.device.type, enabled=False):
+        return at_default_precision(run, *(x.to(kind) for x in (q, k, v, decay, strength)))
+
+
+def _one(q: Tensor, k: Tensor, v: Tensor, decay: Tensor, strength: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+    """The recurrence itself, for one token: all (B, G, H/G, 1, …)."""
+    state = decay.exp() * state
+    state = state + k.transpose(-1, -2) @ (strength * (v - k @ state))
+    return q @ state, state
+
+
+def _chunked(
+    q: Tensor, k: Tensor, v: Tensor, decay: Tensor, strength: Tensor, state: Tensor | None, keep: bool
+) -> tuple[Tensor, Tensor | None]:
+    """All (B, G, H/G or 1, N, C, …). → outputs, and the state after the last token where it is to be kept."""
+    total = decay.cumsum(dim=-2)
+    fading = pairwise(total)
+    inverse = unit_inverse((strength * (k @ k.transpose(-1, -2)) * fading).tril(-1))
+    wanted, weights = inverse @ (strength * v), (q @ k.transpose(-1, -2)) * fading
+    count, known = q.shape[3], int(state is None)
+    reads = inverse[:, :, :, known:] @ (strength * total.exp() * k)[:, :, :, known:] if known < count else None
+    parts: list[Tensor] = []
+    for i in range(count):
+        c, new = total[:, :, :, i], wanted[:, :, :, i]
+        if state is not None and reads is not None:
+            new = new - reads[:, :, :, i - known] @ state
+        out = weights[:, :, :, i] @ new
+        if state is not None:
+            out = out + q[:, :, :, i] @ state * c.exp()
+        parts.append(out)
+        if keep or i + 1 < count:
+            last = c[..., -1:, :]
+            added = k[:, :, :, i].transpose(-1, -2) @ ((last - c).exp() * new)
+            state = added if state is None else last.exp() * state + added
+    return torch.stack(parts, dim=3), state if keep else None
+
+
+def unit_inverse(lower: Tensor) -> Tensor:
+    """(I + L)⁻¹ for strictly lower triangular L: (…, C, C), C a power of two.
+
+    By blocks: [[A, 0], [M, B]]⁻¹ = [[A⁻¹, 0], [−B⁻¹ M A⁻¹, B⁻¹]], from blocks of one to halves: log₂ C steps of
+    products that lose no more than substitution does.
+    """
+    size, block = lower.shape[-1], 1
+    inverse = torch.ones_like(lower[..., :1, None])
+    while block < size:
+        first, second = inverse[..., 0::2, :, :], inverse[..., 1::2, :, :]
+        below = _diagonal(lower, 2 * block)[..., block:, :block]
+        corner = -(second @ below @ first) if block > 1 else -below
+        upper = torch.cat((first, torch.zeros_like(first)), dim=-1)
+        inverse = torch.cat((upper, torch.cat((corner, second), dim=-1)), dim=-2)
+        block *= 2
+    return inverse[..., 0, :, :]
+
+
+def _diagonal(x: Tensor, block: int) -> Tensor:
+    """(…, C, C) → (…, C/b, b, b), the blocks on the diagonal."""
+    grid = x.unflatten(-1, (-1, block)).unflatten(-3, (-1, block))
+    blocks: Tensor = grid.diagonal(dim1=-4, dim2=-2).movedim(-1, -3)
+    return blocks

@@ -1,0 +1,151 @@
+"""What mixers share that read queries, keys and values into a state."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Self
+
+import torch
+from pydantic import PositiveInt
+from torch import Tensor
+
+from zoo.cache import LayerCache, StateCache
+from zoo.errors import SpecError
+from zoo.init import Linear
+from zoo.mixers import Mixer, MixerLayer
+from zoo.mixers._conv import STATE as CONV
+from zoo.mixers._conv import ShortConv
+from zoo.mixers._scan import STATE, ScanCost
+from zoo.site import PartCost, Step
+
+
+class Stateful(Mixer):
+    """A mixer whose cache is a state of fixed size, and whose products are those of `scan`."""
+
+    chunk: PositiveInt = 64
+    """Tokens that are computed at a time where there are several; no result depends on it."""
+
+    @abstractmethod
+    def matrices(self, d_model: int) -> int:
+        """Weights that are used once per token. Called on a resolved spec."""
+
+    @abstractmethod
+    def vectors(self, d_model: int) -> int:
+        """All other parameters. Called on a resolved spec."""
+
+    @abstractmethod
+    def scanning(self) -> ScanCost:
+        """The products that are not those of a weight. Called on a resolved spec."""
+
+    @abstractmethod
+    def states(self) -> Mapping[str, tuple[int, ...]]:
+        """Shapes of what is kept of a sequence, by name. Called on a resolved spec."""
+
+    def cost(self, d_model: int, context: int) -> PartCost:
+        matrix, scanning = self.matrices(d_model), self.scanning()
+        return PartCost(
+            matrix + self.vectors(d_model),
+            2.0 * matrix + scanning.masked(context) / context,
+            2.0 * matrix + scanning.square(context) / context,
+        )
+
+    def state_flops(self, d_model: int, context: int) -> float:
+        return self.scanning().keep(context)
+
+    def decode_flops(self, d_model: int, context: int) -> float:
+        if context == 1:
+            return self.cost(d_model, 1).flops + self.state_flops(d_model, 1)
+        return 2.0 * self.matrices(d_model) + self.scanning().token
+
+    def cache_elements(self, capacity: int) -> int:
+        return sum(math.prod(shape) for shape in self.states().values())
+
+
+class StatefulLayer(MixerLayer):
+    """x: (B, T, D) → (B, T, D)."""
+
+    o: Linear
+
+    def __init__(self, spec: Stateful) -> None:
+        super().__init__()
+        self.states = spec.states()
+
+    def new_cache(self, batch: int, capacity: int, dtype: torch.dtype) -> LayerCache:
+        return StateCache.zeros(batch, self.states, self.o.weight, dtype)
+
+
+class LinearHeads(Stateful):
+    """Heads of queries, keys and values."""
+
+    heads: PositiveInt = 4
+    head_dim: PositiveInt | None = None
+    """Features of a query and a key head; null for d_model / heads."""
+    conv: PositiveInt | None = None
+    """Tokens that a causal convolution of queries, keys and values sees (Primer, arXiv:2109.08668); null for none."""
+
+    def resolve(self, d_model: int) -> Self:
+        if self.head_dim is None and d_model % self.heads:
+            reason = f"{self.heads} heads do not divide d_model {d_model}; set head_dim to choose it freely"
+            raise SpecError("heads", reason)
+        return self.model_copy(update={"head_dim": self.head_dim or d_model // self.heads})
+
+    @property
+    def key_features(self) -> int:
+        """Of a head of a resolved spec."""
+        if self.head_dim is None:
+            raise TypeError("the spec is not resolved")
+        return self.head_dim
+
+    @property
+    def value_features(self) -> int:
+        """Of a head of a resolved spec."""
+        return self.key_features
+
+    @property
+    def channels(self) -> int:
+        """Queries, keys and values together."""
+        return self.heads * (2 * self.key_features + self.value_features)
+
+    def matrices(self, d_model: int) -> int:
+        return d_model * (self.channels + self.heads * self.value_features)
+
+    def vectors(self, d_model: int) -> int:
+        return self.channels * (self.conv or 0)
+
+    def states(self) -> Mapping[str, tuple[int, ...]]:
+        scanning = self.scanning()
+        shapes = {STATE: (self.heads, scanning.key_features, scanning.features)}
+        return shapes if self.conv is None else {**shapes, CONV: (self.conv - 1, self.channels)}
+
+    def scanning(self) -> ScanCost:
+        return ScanCost(self.heads, self.key_features, self.heads, self.value_features, self.chunk)
+
+
+class LinearHeadsLayer(StatefulLayer):
+    """x: (B, T, D) → (B, T, D)."""
+
+    def __init__(self, spec: LinearHeads, d_model: int) -> None:
+        super().__init__(spec)
+        keys, values = spec.heads * spec.key_features, spec.heads * spec.value_features
+        self.heads, self.widths = spec.heads, (keys, keys, values)
+        self.q = Linear(d_model, keys, role="input")
+        self.k = Linear(d_model, keys, role="input")
+        self.v = Linear(d_model, values, role="input")
+        self.o = Linear(values, d_model, role="output")
+        self.conv = ShortConv(spec.channels, spec.conv) if spec.conv else None
+
+    def _project(self, x: Tensor, step: Step, cache: LayerCache | None) -> tuple[Tensor, Tensor, Tensor]:
+        """q, k: (B, H, T, n), v: (B, H, T, p)."""
+        parts = self.q(x), self.k(x), self.v(x)
+        if self.conv is not None:
+            parts = self.conv(torch.cat(parts, dim=-1), step, cache).split(self.widths, dim=-1)
+        q, k, v = (split(part, self.heads) for part in parts)
+        return q, k, v
+
+
+def split(x: Tensor, heads: int) -> Tensor:
+    """(B, T, H·d) → (B, H, T, d)."""
+    out: Tensor = x.unflatten(-1, (heads, -1)).transpose(1, 2)
+    return out

@@ -1,0 +1,138 @@
+"""Gated DeltaNet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+import torch
+from pydantic import PositiveInt
+from torch import Tensor
+from torch.nn import functional as F
+
+from zoo.axis import Choice
+from zoo.cache import LayerCache
+from zoo.errors import SpecError
+from zoo.init import Linear
+from zoo.mixers import MixerLayer
+from zoo.mixers._conv import STATE as CONV
+from zoo.mixers._conv import ShortConv, on_text
+from zoo.mixers._decay import Decay
+from zoo.mixers._delta import DeltaCost, delta_scan
+from zoo.mixers._linear import Stateful, StatefulLayer, split
+from zoo.mixers._scan import STATE
+from zoo.norms import Norm
+from zoo.norms.rmsnorm import RMSNorm
+from zoo.site import Site, Step
+
+EPS = 1e-6
+"""Of the lengths of queries and keys."""
+
+
+class GatedDeltaNet(Stateful):
+    """S_t = α_t S_{t−1} (I − β_t k_t k_tᵀ) + β_t v_t k_tᵀ, out = W_o (norm(S_t q_t) ⊙ silu(W_g x)). Yang et al. 2024,
+    arXiv:2412.06464.
+
+    q, k, v = silu(conv(W x)), q and k of length 1, q/√d besides. β = σ(W_b x), α = exp(−A softplus(W_a x + b)), with A
+    and b learned per head (Mamba-2's). The norm is over each head, with one gain for all. As in Qwen3-Next, where a
+    query and key head serves several value heads.
+    """
+
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"chunk": 8, "k_heads": 2, "head_dim": 5, "v_dim": 7},)
+    kind: Literal["gated_deltanet"] = "gated_deltanet"
+    heads: PositiveInt = 4
+    """Of values."""
+    k_heads: PositiveInt | None = None
+    """Of queries and keys; null for as many as `heads`."""
+    head_dim: PositiveInt | None = None
+    """Features of a query and a key head; null for d_model / k_heads."""
+    v_dim: PositiveInt | None = None
+    """Features of a value head; null for 2 d_model / heads."""
+    conv: PositiveInt = 4
+    """Tokens that the convolution of queries, keys and values sees."""
+    head_norm: Annotated[Norm, Choice("zoo.norms")] = RMSNorm()
+
+    def resolve(self, d_model: int) -> Self:
+        k_heads = self.k_heads or self.heads
+        if self.heads % k_heads:
+            raise SpecError("k_heads", f"{k_heads} heads of keys do not divide {self.heads} heads")
+        if self.chunk & (self.chunk - 1):
+            raise SpecError("chunk", f"must be a power of two, not {self.chunk}")
+        for name, count, width in (("head_dim", k_heads, d_model), ("v_dim", self.heads, 2 * d_model)):
+            if getattr(self, name) is None and width % count:
+                reason = f"{count} heads do not divide {width} features; set {name} to choose it freely"
+                raise SpecError("heads", reason)
+        sizes = {"head_dim": self.head_dim or d_model // k_heads, "v_dim": self.v_dim or 2 * d_model // self.heads}
+        return self.model_copy(update={"k_heads": k_heads, **sizes})
+
+    def sizes(self) -> tuple[int, int, int]:
+        """Heads of keys, features of a key head and of a value head, of a resolved spec."""
+        if self.k_heads is None or self.head_dim is None or self.v_dim is None:
+            raise TypeError("the spec is not resolved")
+        return self.k_heads, self.head_dim, self.v_dim
+
+    @property
+    def widths(self) -> tuple[int, int, int]:
+        """Features of all queries, keys and values."""
+        k_heads, head_dim, v_dim = self.sizes()
+        return k_heads * head_dim, k_heads * head_dim, self.heads * v_dim
+
+    def build(self, site: Site) -> MixerLayer:
+        return GatedDeltaNetLayer(self, site.d_model)
+
+    def matrices(self, d_model: int) -> int:
+        values = self.widths[2]
+        return d_model * (sum(self.widths) + 2 * values + 2 * self.heads)
+
+    def vectors(self, d_model: int) -> int:
+        _, _, v_dim = self.sizes()
+        return sum(self.widths) * self.conv + 2 * self.heads + self.head_norm.parameters(v_dim)
+
+    def scanning(self) -> DeltaCost:
+        k_heads, head_dim, v_dim = self.sizes()
+        return DeltaCost(k_heads, head_dim, self.heads, v_dim, self.chunk)
+
+    def states(self) -> Mapping[str, tuple[int, ...]]:
+        _, head_dim, v_dim = self.sizes()
+        return {STATE: (self.heads, head_dim, v_dim), CONV: (self.conv - 1, sum(self.widths))}
+
+
+class GatedDeltaNetLayer(StatefulLayer):
+    """x: (B, T, D) → (B, T, D)."""
+
+    def __init__(self, spec: GatedDeltaNet, d_model: int) -> None:
+        super().__init__(spec)
+        self.spec, self.heads = spec, spec.heads
+        k_heads, self.head_dim, v_dim = spec.sizes()
+        self.k_heads = k_heads
+        keys, _, values = spec.widths
+        self.q, self.k = (Linear(d_model, keys, role="input") for _ in range(2))
+        self.v, self.gate = (Linear(d_model, values, role="input") for _ in range(2))
+        self.strength, self.forget = (Linear(d_model, self.heads, role="input") for _ in range(2))
+        self.conv = ShortConv(sum(spec.widths), spec.conv)
+        self.decay = Decay(self.heads)
+        self.head_norm = spec.head_norm.build(v_dim)
+        self.o = Linear(values, d_model, role="output")
+
+    def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
+        q, k, v = self._project(x, step, cache)
+        _, decay = self.decay(self.forget(x))
+        strength = self.strength(x).sigmoid().transpose(1, 2)
+        mixed = delta_scan(q, k, v, decay, strength, self.spec.chunk, cache).to(v.dtype)
+        heads = self.head_norm(mixed) * F.silu(split(self.gate(x), self.heads))
+        out: Tensor = self.o(heads.transpose(1, 2).flatten(2))
+        return out
+
+    def _project(self, x: Tensor, step: Step, cache: LayerCache | None) -> tuple[Tensor, Tensor, Tensor]:
+        """q, k: (B, K, T, n), v: (B, H, T, p)."""
+        parts = F.silu(self.conv(torch.cat((self.q(x), self.k(x), self.v(x)), dim=-1), step, cache))
+        q, k, v = parts.split(self.spec.widths, dim=-1)
+        k = on_text(k, step)
+        q, k = (_unit(split(part, self.k_heads)) for part in (q, k))
+        return q * self.head_dim**-0.5, k, split(v, self.heads)
+
+
+def _unit(x: Tensor) -> Tensor:
+    """(…, d) of length 1; zero stays zero."""
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))
+    return wide * torch.rsqrt(wide.square().sum(-1, keepdim=True) + EPS)

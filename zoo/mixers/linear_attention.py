@@ -1,0 +1,54 @@
+"""Linear attention."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+import torch
+from pydantic import PositiveFloat
+from torch import Tensor
+from torch.nn import functional as F
+
+from zoo.cache import LayerCache
+from zoo.mixers import MixerLayer
+from zoo.mixers._conv import on_text
+from zoo.mixers._linear import LinearHeads, LinearHeadsLayer
+from zoo.mixers._scan import ScanCost, scan
+from zoo.site import Site, Step
+
+
+class LinearAttention(LinearHeads):
+    """out_i = Σ_{j≤i} φ(q_i)·φ(k_j) v_j / (Σ_{j≤i} φ(q_i)·φ(k_j) + ε), φ(x) = elu(x) + 1. Katharopoulos et al. 2020,
+    arXiv:2006.16236.
+
+    Decoding keeps S = Σ φ(k_j) v_jᵀ and z = Σ φ(k_j) of each head: d (d + 1) numbers, whatever the context.
+    """
+
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"chunk": 8}, {"chunk": 4, "head_dim": 5, "conv": 4})
+    kind: Literal["linear_attention"] = "linear_attention"
+    eps: PositiveFloat = 1e-6
+
+    def build(self, site: Site) -> MixerLayer:
+        return LinearAttentionLayer(self, site.d_model)
+
+    def scanning(self) -> ScanCost:
+        """With the sum of the weights as one more value."""
+        return ScanCost(self.heads, self.key_features, self.heads, self.value_features + 1, self.chunk)
+
+
+class LinearAttentionLayer(LinearHeadsLayer):
+    """x: (B, T, D) → (B, T, D)."""
+
+    def __init__(self, spec: LinearAttention, d_model: int) -> None:
+        super().__init__(spec, d_model)
+        self.chunk, self.eps = spec.chunk, spec.eps
+
+    def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
+        q, k, v = self._project(x, step, cache)
+        k = on_text((F.elu(k) + 1).transpose(1, 2), step).transpose(1, 2)
+        ones = torch.ones_like(v[..., :1])
+        sums = scan(F.elu(q) + 1, k, torch.cat((v, ones), dim=-1), None, self.chunk, cache)
+        heads = sums[..., :-1] / (sums[..., -1:] + self.eps)
+        out: Tensor = self.o(heads.to(v.dtype).transpose(1, 2).flatten(2))
+        return out

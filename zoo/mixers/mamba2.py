@@ -1,0 +1,120 @@
+"""Mamba-2."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+import torch
+from pydantic import PositiveInt
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from zoo.axis import Choice
+from zoo.cache import LayerCache
+from zoo.errors import SpecError
+from zoo.init import Linear
+from zoo.mixers import MixerLayer
+from zoo.mixers._conv import STATE as CONV
+from zoo.mixers._conv import ShortConv, on_text
+from zoo.mixers._decay import Decay
+from zoo.mixers._linear import Stateful, StatefulLayer, split
+from zoo.mixers._per_head import NormPerHead
+from zoo.mixers._scan import STATE, ScanCost, scan
+from zoo.norms import Norm
+from zoo.norms.rmsnorm import RMSNorm
+from zoo.site import Site, Step
+
+
+class Mamba2(Stateful):
+    """S_t = exp(−A Δ_t) S_{t−1} + Δ_t b_t x_tᵀ, y_t = S_tᵀ c_t + D x_t, out = W_o norm(y ⊙ silu(W_z u)). Dao & Gu 2024,
+    arXiv:2405.21060.
+
+    x, b, c = silu(conv(W u)): H heads of P features, b and c of N for each group of heads. Δ = softplus(W_Δ u + β) and
+    A, D are one number per head. The norm is over each group's heads by itself. Decoding keeps S and what the
+    convolution reaches back to, whatever the context.
+    """
+
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"head_dim": 12, "state": 5, "groups": 2, "chunk": 8},)
+    kind: Literal["mamba2"] = "mamba2"
+    heads: PositiveInt = 4
+    """H."""
+    head_dim: PositiveInt | None = None
+    """P; null for 2 d_model / heads."""
+    state: PositiveInt = 128
+    """N."""
+    groups: PositiveInt = 1
+    """Of heads that share b and c."""
+    conv: PositiveInt = 4
+    """Tokens that the convolution of x, b and c sees."""
+    conv_bias: bool = True
+    bias: bool = False
+    """On the projections."""
+    head_norm: Annotated[Norm, Choice("zoo.norms")] = RMSNorm(eps=1e-5)
+
+    def resolve(self, d_model: int) -> Self:
+        if self.head_dim is None and 2 * d_model % self.heads:
+            reason = f"{self.heads} heads do not divide {2 * d_model} features; set head_dim to choose it freely"
+            raise SpecError("heads", reason)
+        if self.heads % self.groups:
+            raise SpecError("groups", f"{self.groups} groups do not divide {self.heads} heads")
+        return self.model_copy(update={"head_dim": self.head_dim or 2 * d_model // self.heads})
+
+    @property
+    def features(self) -> int:
+        """P of a resolved spec."""
+        if self.head_dim is None:
+            raise TypeError("the spec is not resolved")
+        return self.head_dim
+
+    @property
+    def widths(self) -> tuple[int, int, int]:
+        """Features of x, b and c."""
+        return self.heads * self.features, self.groups * self.state, self.groups * self.state
+
+    def build(self, site: Site) -> MixerLayer:
+        return Mamba2Layer(self, site.d_model)
+
+    def matrices(self, d_model: int) -> int:
+        return d_model * (2 * self.widths[0] + sum(self.widths) + self.heads)
+
+    def vectors(self, d_model: int) -> int:
+        inner, channels = self.widths[0], sum(self.widths)
+        biases = (inner + channels + self.heads + d_model) * self.bias + channels * self.conv_bias
+        norms = self.groups * self.head_norm.parameters(inner // self.groups)
+        return channels * self.conv + 3 * self.heads + norms + biases
+
+    def scanning(self) -> ScanCost:
+        return ScanCost(self.groups, self.state, self.heads, self.features, self.chunk)
+
+    def states(self) -> Mapping[str, tuple[int, ...]]:
+        return {STATE: (self.heads, self.state, self.features), CONV: (self.conv - 1, sum(self.widths))}
+
+
+class Mamba2Layer(StatefulLayer):
+    """u: (B, T, D) → (B, T, D)."""
+
+    def __init__(self, spec: Mamba2, d_model: int) -> None:
+        super().__init__(spec)
+        self.spec = spec
+        inner = spec.widths[0]
+        self.gate = Linear(d_model, inner, bias=spec.bias, role="input")
+        self.xbc = Linear(d_model, sum(spec.widths), bias=spec.bias, role="input")
+        self.forget = Linear(d_model, spec.heads, bias=spec.bias, role="input")
+        self.conv = ShortConv(sum(spec.widths), spec.conv, spec.conv_bias)
+        self.decay = Decay(spec.heads)
+        self.skip = nn.Parameter(torch.ones(spec.heads))
+        self.head_norm = NormPerHead(spec.head_norm, spec.groups, inner // spec.groups)
+        self.o = Linear(inner, d_model, bias=spec.bias, role="output")
+        self.roles = {"skip": "gain"}
+
+    def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
+        spec = self.spec
+        parts = on_text(F.silu(self.conv(self.xbc(x), step, cache)), step).split(spec.widths, dim=-1)
+        values, k, q = (split(part, n) for part, n in zip(parts, (spec.heads, spec.groups, spec.groups), strict=True))
+        delta, decay = self.decay(self.forget(x))
+        mixed = scan(q, k, values * delta[..., None], decay, spec.chunk, cache)
+        mixed = (mixed + self.skip[:, None, None] * values).to(x.dtype)
+        gated = mixed.transpose(1, 2).flatten(2) * F.silu(self.gate(x))
+        out: Tensor = self.o(self.head_norm(split(gated, spec.groups)).transpose(1, 2).flatten(2))
+        return out

@@ -1,0 +1,97 @@
+"""Retention."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+import torch
+from pydantic import PositiveInt
+from torch import Tensor
+from torch.nn import functional as F
+
+from zoo.axis import Choice
+from zoo.cache import LayerCache
+from zoo.errors import SpecError
+from zoo.init import Linear
+from zoo.mixers import MixerLayer
+from zoo.mixers._conv import on_text
+from zoo.mixers._linear import LinearHeads, LinearHeadsLayer, split
+from zoo.mixers._per_head import NormPerHead
+from zoo.mixers._scan import scan
+from zoo.norms import Norm
+from zoo.norms.layernorm import LayerNorm
+from zoo.positions import Position, PositionLayer
+from zoo.positions.rope import RoPE
+from zoo.site import Site, Step
+
+
+class Retention(LinearHeads):
+    """out = W_o (silu(W_g x) ⊙ norm_h(Σ_{j≤i} γ_h^(i−j) (q_i·k_j/√d) v_j)), γ_h = 1 − 2^(−5−h) for heads h from 0. Sun
+    et al. 2023 (RetNet), arXiv:2307.08621.
+
+    The norm is over each head, with a gain per feature (the paper's GroupNorm). The paper divides scores and decay by
+    their sums besides, which this norm does not see. Positions turn queries and keys; there are no scores to which a
+    bias could be added.
+    """
+
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"chunk": 8},)
+    kind: Literal["retention"] = "retention"
+    v_dim: PositiveInt | None = None
+    """Features of a value head; null for twice those of a key."""
+    position: Annotated[Position, Choice("zoo.positions")] = RoPE(layout="interleaved")
+    head_norm: Annotated[Norm, Choice("zoo.norms")] = LayerNorm()
+
+    def resolve(self, d_model: int) -> Self:
+        spec = super().resolve(d_model)
+        try:
+            self.position.check(spec.key_features)
+        except SpecError as error:
+            raise error.under("position") from None
+        if type(self.position.build(spec.key_features, self.heads)).bias is not PositionLayer.bias:
+            reason = f"retention keeps a state and has no scores to which {self.position.kind} could add"
+            raise SpecError("position", reason)
+        return spec.model_copy(update={"v_dim": self.v_dim or 2 * spec.key_features})
+
+    @property
+    def value_features(self) -> int:
+        if self.v_dim is None:
+            raise TypeError("the spec is not resolved")
+        return self.v_dim
+
+    def build(self, site: Site) -> MixerLayer:
+        return RetentionLayer(self, site.d_model)
+
+    def matrices(self, d_model: int) -> int:
+        return super().matrices(d_model) + d_model * self.heads * self.value_features
+
+    def vectors(self, d_model: int) -> int:
+        return super().vectors(d_model) + self.heads * self.head_norm.parameters(self.value_features)
+
+    def positions(self) -> tuple[tuple[Position, int], ...]:
+        return ((self.position, self.heads),)
+
+
+class RetentionLayer(LinearHeadsLayer):
+    """x: (B, T, D) → (B, T, D)."""
+
+    def __init__(self, spec: Retention, d_model: int) -> None:
+        super().__init__(spec, d_model)
+        self.chunk, self.scale = spec.chunk, spec.key_features**-0.5 * spec.position.score_factor
+        self.gate = Linear(d_model, spec.heads * spec.value_features, role="input")
+        self.head_norm = NormPerHead(spec.head_norm, spec.heads, spec.value_features)
+        self.position = spec.position.build(spec.key_features, spec.heads)
+
+    def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
+        q, k, v = self._project(x, step, cache)
+        q, k = self.position.rotate_queries(q, step), self.position.rotate_keys(k, step)
+        v = on_text(v.transpose(1, 2), step).transpose(1, 2)
+        mixed = scan(q * self.scale, k, v, self._decay(v), self.chunk, cache).to(v.dtype)
+        heads = self.head_norm(mixed) * F.silu(split(self.gate(x), self.heads))
+        out: Tensor = self.o(heads.transpose(1, 2).flatten(2))
+        return out
+
+    def _decay(self, v: Tensor) -> Tensor:
+        """log γ: (1, H, 1)."""
+        places = torch.arange(self.heads, dtype=torch.float64, device=v.device)
+        return torch.log1p(-torch.exp2(-5 - places))[None, :, None].to(torch.promote_types(v.dtype, torch.float32))
