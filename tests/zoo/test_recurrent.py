@@ -1,5 +1,5 @@
-"""Mixers with a state: against their papers' recurrences, one token and head at a time in float64, and against
-transformers."""
+"""Mixers with a state: against their papers' recurrences, one token and head at a time in float64. What
+transformers has of them is compared by model, in `tests/zoo/hf`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,6 @@ import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from transformers import Mamba2Config, Qwen3NextConfig
-from transformers.models.mamba2.modeling_mamba2 import Mamba2Mixer
-from transformers.models.qwen3_next.modeling_qwen3_next import Qwen3NextGatedDeltaNet
 
 import zoo
 from tests.zoo.combinations import random_model, random_tokens
@@ -206,115 +203,6 @@ def test_the_inverse_of_a_unit_triangle() -> None:
     torch.testing.assert_close(unit_inverse(lower), expected, rtol=1e-9, atol=1e-9 * expected.abs().max().item())
 
 
-def randomise(module: torch.nn.Module, seed: int) -> None:
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for name, parameter in module.named_parameters():
-            centre = 1.0 if name.endswith("norm.weight") else 0.0
-            parameter.copy_(centre + 0.4 * torch.randn(parameter.shape, generator=generator))
-
-
-def mamba2_weights(theirs: Any, spec: Mamba2) -> dict[str, Tensor]:
-    """Its one projection is our three; its one norm is ours of all groups."""
-    weights = {}
-    inner, channels = spec.widths[0], sum(spec.widths)
-    for kind in ("weight", "bias") if spec.bias else ("weight",):
-        rows = getattr(theirs.in_proj, kind).split([inner, channels, spec.heads])
-        weights |= {f"{name}.{kind}": part for name, part in zip(("gate", "xbc", "forget"), rows, strict=True)}
-        weights[f"o.{kind}"] = getattr(theirs.out_proj, kind)
-    if spec.conv_bias:
-        weights["conv.bias"] = theirs.conv1d.bias
-    gains = theirs.norm.weight.chunk(spec.groups)
-    weights |= {f"head_norm.norms.{i}.gain": gain for i, gain in enumerate(gains)}
-    return weights | {
-        "conv.weight": theirs.conv1d.weight[:, 0],
-        "decay.log_rate": theirs.A_log,
-        "decay.step_bias": theirs.dt_bias,
-        "skip": theirs.D,
-    }
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_mamba2_is_that_of_transformers(seed: int) -> None:
-    spec = Mamba2(
-        heads=(4, 6)[seed % 2],
-        head_dim=(8, 4)[seed % 2],
-        state=5 + seed,
-        groups=(1, 2, 4, 3, 2, 6)[seed],
-        conv=2 + seed % 3,
-        conv_bias=seed % 3 != 1,
-        bias=seed > 2,
-        chunk=(64, 4)[seed % 2],
-    )
-    d_model = spec.heads * spec.features // 2
-    config = Mamba2Config(
-        hidden_size=d_model, num_heads=spec.heads, head_dim=spec.head_dim, state_size=spec.state, n_groups=spec.groups,
-        conv_kernel=spec.conv, use_conv_bias=spec.conv_bias, use_bias=spec.bias, num_hidden_layers=1, chunk_size=8,
-    )  # fmt: skip
-    theirs = Mamba2Mixer(config, 0).eval()
-    randomise(theirs, seed)
-    ours = layer_of(spec, d_model).float()
-    ours.load_state_dict(mamba2_weights(theirs, spec))
-    same_on_text_and_padding(ours, theirs, d_model)
-
-
-def deltanet_weights(theirs: Any, spec: GatedDeltaNet) -> dict[str, Tensor]:
-    """Its projections hold query, key, values and gates of one key head after the other."""
-    k_heads, head_dim, v_dim = spec.sizes()
-    per_key = spec.heads // k_heads
-    wide = theirs.in_proj_qkvz.weight.unflatten(0, (k_heads, -1))
-    parts = wide.split([head_dim, head_dim, per_key * v_dim, per_key * v_dim], dim=1)
-    thin = theirs.in_proj_ba.weight.unflatten(0, (k_heads, -1)).split(per_key, dim=1)
-    names = ("q", "k", "v", "gate", "strength", "forget")
-    weights = {f"{name}.weight": part.flatten(0, 1) for name, part in zip(names, (*parts, *thin), strict=True)}
-    return weights | {
-        "conv.weight": theirs.conv1d.weight[:, 0],
-        "decay.log_rate": theirs.A_log,
-        "decay.step_bias": theirs.dt_bias,
-        "head_norm.gain": theirs.norm.weight,
-        "o.weight": theirs.out_proj.weight,
-    }
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_gated_deltanet_is_that_of_transformers(seed: int) -> None:
-    d_model, k_heads, heads = 24, (1, 2, 3, 2, 4, 1)[seed], (2, 4, 3, 6, 4, 1)[seed]
-    spec = GatedDeltaNet(
-        heads=heads, k_heads=k_heads, head_dim=3 + seed, v_dim=9 - seed, conv=2 + seed % 3, chunk=(64, 4)[seed % 2]
-    )
-    config = Qwen3NextConfig(
-        hidden_size=d_model, linear_num_value_heads=heads, linear_num_key_heads=k_heads,
-        linear_key_head_dim=3 + seed, linear_value_head_dim=9 - seed, linear_conv_kernel_dim=spec.conv,
-        num_hidden_layers=1, layer_types=["linear_attention"],
-    )  # fmt: skip
-    theirs = Qwen3NextGatedDeltaNet(config, 0).eval()
-    randomise(theirs, seed)
-    ours = layer_of(spec, d_model).float()
-    ours.load_state_dict(deltanet_weights(theirs, spec.resolve(d_model)))
-    same_on_text_and_padding(ours, theirs, d_model)
-
-
-def same_on_text_and_padding(ours: Any, theirs: Any, d_model: int) -> None:
-    """Two rows, the second with padding at its left; decoded in unequal pieces, too.
-
-    Theirs reads each row alone: with a bias on its projections, its padding leaks into the convolution.
-    """
-    x = torch.cat([random_stream(T, d_model, seed) for seed in (1, 2)]).float()
-    pads = [0, 6]
-    left_pad = torch.tensor(pads)
-    cache, start, pieces = ours.new_cache(2, T, torch.float32), 0, []
-    with torch.no_grad():
-        whole = ours(x, Step.of(x, left_pad=left_pad))
-        for piece in x.split([4, 1, 1, 9, 6], dim=1):
-            pieces.append(ours(piece, Step.of(piece, start, left_pad), cache))
-            start += piece.shape[1]
-        for row, pad in enumerate(pads):
-            expected = theirs(x[row : row + 1, pad:])[0]
-            slack = 1e-5 * expected.abs().max().item()
-            for actual in (whole, torch.cat(pieces, dim=1)):
-                torch.testing.assert_close(actual[row, pad:], expected, rtol=1e-4, atol=slack)
-
-
 @pytest.mark.parametrize("window", [None, 4])
 def test_attention_with_a_convolution_reads_convolved_queries_keys_and_values(window: int | None) -> None:
     layer: Any = layer_of(Attention(heads=4, kv_heads=2, conv=3, window=window, position=NoPE()), D)
@@ -400,7 +288,7 @@ def test_retention_turns_by_default_as_attention_does() -> None:
 def test_a_shared_expert_is_gated_by_the_token() -> None:
     """σ(w·x) FFN_shared(x) beside the experts."""
     edits = {"kind": "topk_moe", "d_ff": 20, "experts": 3, "shared_experts": 1}
-    gated = random_model(zoo.load("small", **{"block.ffn": {**edits, "shared_gate": True}})).blocks[0].ffn.double()
+    gated: Any = random_model(zoo.load("small", **{"block.ffn": {**edits, "shared_gate": True}})).blocks[0].ffn.double()
     x = random_stream(5, 128)
     step = Step.of(torch.zeros(1, 5))
     with torch.no_grad():
@@ -416,7 +304,8 @@ def test_a_shared_expert_is_gated_by_the_token() -> None:
 def test_a_block_without_an_ffn_has_its_mixer_alone() -> None:
     with_ffn = zoo.load("small", **{"block.mixer": "mamba2"})
     spec = with_ffn.edit({"block.ffn": "none"})
-    model, tokens = random_model(spec), random_tokens(spec, 1, 9)
+    model: Any = random_model(spec)
+    tokens = random_tokens(spec, 1, 9)
     assert not [name for name, _ in model.named_parameters() if "ffn" in name]
     stream = model.embed(tokens, step := Step.of(tokens))
     for block in model.blocks:
