@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
@@ -35,6 +36,28 @@ def study_document(outcome: Outcome, created: datetime | None = None) -> dict[st
         "tuning": _tuning_documents(outcome.sizes[-1]),
         "ladder": [_size_document(size) for size in outcome.sizes] if len(outcome.sizes) > 1 else [],
     }
+
+
+def judged_before(old: Mapping[str, Any] | None, new: Mapping[str, Any]) -> list[int]:
+    """Numbers of seeds at which a study, now `new`, was judged before, but for the looks that it plans.
+
+    `old` is the study.json that stood there, all of its runs done. Another baseline is another study.
+    """
+    if old is None:
+        return []
+    before, now = (_baseline_runs(document) for document in (old, new))
+    if not (before <= now or now <= before):
+        return []
+    known = set(old.get("judged", ()))
+    if old.get("looks") != new["looks"]:
+        known |= {look["seeds"] for look in old.get("looks") or () if look["seeds"] <= len(before)}
+    if not old.get("looks"):
+        known.add(len(before))
+    return sorted(known)
+
+
+def _baseline_runs(document: Mapping[str, Any]) -> set[str]:
+    return {run["digest"] for run in document["arms"][0]["runs"]}
 
 
 def _size_document(size: Size) -> dict[str, Any]:

@@ -59,7 +59,7 @@ def arms_table(summary: StudySummary) -> Table:
         "validation loss (nats/token)",
         "difference from the baseline (nats/token)",
         "p (Holm)",
-        "p, within the margin (Holm)",
+        "p if it were as large as the margin (Holm)",
         "smallest detectable (nats/token)",
         "more seeds to settle it",
         "bits per byte",

@@ -17,7 +17,19 @@ SECONDS_TOLERANCE = 0.05
 
 def find(data: Collected) -> tuple[str, ...]:
     """All warnings, the gravest first."""
-    checks = (_diverged, _missing, _few_seeds, _unlike, _unmatched, _off_time, _dirty, _cache, _unmeasured, _edges)
+    checks = (
+        _diverged,
+        _missing,
+        _few_seeds,
+        _judged,
+        _unlike,
+        _unmatched,
+        _off_time,
+        _dirty,
+        _cache,
+        _unmeasured,
+        _edges,
+    )
     return tuple(text for check in checks for text in check(data))
 
 
@@ -53,6 +65,17 @@ def _few_seeds(data: Collected) -> Iterator[str]:
     finished = [runs.filter(status="finished").height for _, runs in _by_arm(data)]
     if finished and max(finished) == 1:
         yield "One seed per arm: the scatter over seeds is unknown, so no difference can be told."
+
+
+def _judged(data: Collected) -> Iterator[str]:
+    """Seeds that were added because of what fewer of them showed."""
+    now = max(len(arm["runs"]) for arm in data.study["arms"])
+    fewer = [str(seeds) for seeds in data.study.get("judged", ()) if 1 < seeds < now]
+    if fewer:
+        yield (
+            f"This study was judged at {' and '.join(fewer)} seeds before. Who adds seeds until a difference "
+            "shows finds one in more than 5 % of the studies where there is none: `seeds: auto` keeps the error rate."
+        )
 
 
 def _unlike(data: Collected) -> Iterator[str]:

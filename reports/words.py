@@ -152,7 +152,10 @@ def sentence(summary: StudySummary, arm: ArmSummary) -> str:
     """One arm's finding: difference with interval, costs, verdict and what could have been seen."""
     comparison = arm.comparison
     if comparison is None:
-        return f"the baseline: {plus_minus(arm.loss)} nats per token over {_seeds(len(arm.seeds))}."
+        said = (
+            f"{plus_minus(arm.loss)} nats per token over {_seeds(len(arm.seeds))}" if arm.loss else "no seed finished"
+        )
+        return f"the baseline: {said}."
     if arm.verdict == "diverged":
         return f"diverged in {_seeds(len(arm.diverged))} and finished in none."
     if comparison.difference is None:

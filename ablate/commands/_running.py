@@ -15,7 +15,7 @@ from ablate.cli import DONE, SOME_FAILED, InputError
 from ablate.commands import print_json, print_table
 from ablate.commands._studies import asked
 from ablate.data import Corpus, DataError, prepare
-from ablate.documents import study_document
+from ablate.documents import judged_before, study_document
 from ablate.engines import Engine, EngineError, Event, Options, load
 from ablate.identity import RunPlan
 from ablate.plan import Plan
@@ -73,8 +73,7 @@ class Running:
         self.to_train |= {d: "train" in phases for d, phases in missing.items() if d not in self.to_train}
         progress.say(_reuse(stage.name, missing))
         if stage.outcome is not None:
-            study = self.asked.study
-            self.store.write_json(self.store.study_path(study.name, study.scale), study_document(stage.outcome))
+            self._write_study(stage.outcome)
         todo = [request for request in requests if missing[request.digest]]
         progress.begin(todo)
         with closing(engine.run(todo)) as events:
@@ -82,6 +81,13 @@ class Running:
                 progress.show(event)
                 if event is not None and event.kind == "failed":
                     self.failures.append(event)
+
+    def _write_study(self, outcome: Outcome) -> None:
+        study = self.asked.study
+        document, old = study_document(outcome), self.store.read_study(study.name, study.scale)
+        done = old and all(self.asked.loss(run["digest"]) is not None for arm in old["arms"] for run in arm["runs"])
+        document["judged"] = judged_before(old if done else None, document)
+        self.store.write_json(self.store.study_path(study.name, study.scale), document)
 
     def _open_arms(self) -> tuple[str, ...]:
         """The arms that more seeds could settle, where the study adds seeds by itself."""

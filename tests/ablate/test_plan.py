@@ -206,5 +206,6 @@ def test_plan_json_has_what_is_promised_and_time_only_from_a_speed(tmp_path: Pat
     assert document["arms"][0]["estimated_seconds"] == pytest.approx(plan.arms[0].flops / 250_000)
     assert plan_json(outcome)["arms"][0]["estimated_seconds"] is None
     rows = plan_rows(plan, flops_per_second=1e6)
+    assert plan_rows(plan, flops_per_second=plan.arms[0].flops / 0.4 / 0.5)[1][8] == "0.5"
     assert [row[0] for row in rows] == ["arm", "mha", "mqa"]
     assert {len(row) for row in rows} == {len(rows[0])}

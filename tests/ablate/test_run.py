@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import reports
 from ablate.calibration import CalibrationError
 from ablate.cli import main
 from ablate.engines import Event
@@ -84,6 +85,31 @@ def test_only_the_arm_that_changes_is_trained(study, copy, capsys):
 def test_one_more_seed_trains_that_seed(study, copy, capsys):
     _, document = run_json(capsys, study, copy, "--set", "seeds=3")
     assert (document["trained"], document["reused"]) == (2, 4)
+
+
+def warned(capsys, study, store, seeds):
+    """What the report says of earlier judgements."""
+    status, _, _ = ablate(capsys, "run", study, "--store", store, "--engine", "inprocess", "--set", f"seeds={seeds}")
+    assert status == 0
+    (path,) = store.glob("studies/*/study.json")
+    return [text.partition(" seeds before.")[0] for text in reports.summarise(path.parent).warnings if "judged" in text]
+
+
+def test_seeds_that_are_added_after_a_report_are_warned_of(study, copy, capsys):
+    assert warned(capsys, study, copy, 2) == []
+    assert warned(capsys, study, copy, 3) == ["This study was judged at 2"]
+    assert warned(capsys, study, copy, 4) == ["This study was judged at 2 and 3"]
+    assert warned(capsys, study, copy, 4) == ["This study was judged at 2 and 3"]
+    assert warned(capsys, study, copy, 2) == []
+    assert warned(capsys, study, copy, [7, 8, 9]) == []
+
+
+def test_rounds_of_seeds_are_planned_looks_and_a_fixed_number_before_them_is_not(study, copy, capsys):
+    (old,) = copy.glob("studies/*/study.json")
+    old.unlink()  # nobody has judged it yet
+    assert warned(capsys, study, copy, "{start: 2, cap: 3}") == []
+    assert warned(capsys, study, copy, 3) == ["This study was judged at 2"]  # no longer at the levels of rounds
+    assert warned(capsys, study, copy, "{start: 4, cap: 5}") == ["This study was judged at 2 and 3"]
 
 
 def test_the_json_document_has_what_others_rely_on(study, copy, capsys):

@@ -97,3 +97,8 @@ def test_an_arm_that_goes_on_from_another_is_not_said_to_have_spent_the_same(tmp
 def test_the_figure_of_differences_says_how_sure_its_intervals_are(tmp_path: Path) -> None:
     looks = [{"seeds": 2, "alpha": 0.025}, {"seeds": 3, "alpha": 0.025}]
     assert "Bars are 97.5 % intervals of the mean, open points" in render_page(summary_of(tmp_path, looks=looks))
+
+
+def test_a_baseline_without_a_result_has_no_loss(tmp_path: Path) -> None:
+    summary = summary_of(tmp_path, of=[Arm("base", [None, None]), Arm("arm", [2.3, 2.4])])
+    assert words.sentence(summary, summary.arms[0]) == "the baseline: no seed finished."
