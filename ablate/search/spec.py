@@ -49,7 +49,11 @@ def _objectives(value: Any) -> Any:
     return found
 
 
-Objectives = Annotated[dict[str, Direction], BeforeValidator(_objectives), Field(min_length=1)]
+Written = str | list[str | dict[str, Direction]] | dict[str, Direction]
+"""How a study may write its objectives."""
+Objectives = Annotated[
+    dict[str, Direction], BeforeValidator(_objectives, json_schema_input_type=Written), Field(min_length=1)
+]
 Space = Annotated[
     dict[str, Axis],
     BeforeValidator(lambda value: dict(axes(value)) if isinstance(value, Mapping) else value),

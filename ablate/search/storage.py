@@ -11,6 +11,7 @@ import fcntl
 import logging
 import os
 import secrets
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -60,7 +61,9 @@ def open_storage(url: str | None, folder: Path) -> BaseStorage:
         host, _, port = url.removeprefix("grpc://").partition(":")
         if not port.isdecimal():
             raise StorageError(f"--storage {url}: expected grpc://host:port")
-        return GrpcStorageProxy(host=host, port=int(port))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            return GrpcStorageProxy(host=host, port=int(port))
     logging.getLogger("alembic").setLevel(logging.WARNING)
     try:
         return get_storage(url)

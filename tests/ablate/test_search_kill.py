@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -119,21 +120,28 @@ def test_a_promoted_study_trains_the_best_with_fresh_seeds(study: Path, capfd: p
 
 
 @pytest.fixture
-def postgres(tmp_path: Path) -> Iterator[str]:
-    """A real server on a socket in the test's folder."""
+def postgres() -> Iterator[str]:
+    """A real server on a socket in a folder of its own. It refuses to run as root, so root runs it as nobody."""
     if shutil.which("initdb") is None or shutil.which("pg_ctl") is None:
         pytest.skip("no PostgreSQL server (initdb, pg_ctl) on the PATH")
     if importlib.util.find_spec("psycopg") is None:
         pytest.skip("the package psycopg is not installed")
-    if os.geteuid() == 0:
-        pytest.skip("PostgreSQL does not run as root")
-    data = tmp_path / "pg"
-    subprocess.run(["initdb", "-D", data, "-U", "ablate", "-A", "trust"], check=True, capture_output=True)
-    options = f"-k {tmp_path} -c listen_addresses=''"
-    log = tmp_path / "pg.log"
-    subprocess.run(["pg_ctl", "-D", data, "-l", log, "-w", "-o", options, "start"], check=True, capture_output=True)
-    yield f"postgresql+psycopg://ablate@/postgres?host={tmp_path}"
-    subprocess.run(["pg_ctl", "-D", data, "-m", "immediate", "stop"], check=True, capture_output=True)
+    user = "nobody" if os.geteuid() == 0 else None
+
+    def command(*words: str) -> None:
+        subprocess.run(words, check=True, stdout=subprocess.DEVNULL, user=user, cwd="/")
+
+    with tempfile.TemporaryDirectory(prefix="ablate-pg-") as folder:
+        if user:
+            shutil.chown(folder, user)
+        data = f"{folder}/data"
+        command("initdb", "-D", data, "-U", "ablate", "-A", "trust")
+        options = f"-k {folder} -c listen_addresses=''"
+        command("pg_ctl", "-D", data, "-l", f"{folder}/log", "-w", "-o", options, "start")
+        try:
+            yield f"postgresql+psycopg://ablate@/postgres?host={folder}"
+        finally:
+            command("pg_ctl", "-D", data, "-m", "immediate", "stop")
 
 
 def test_a_search_in_postgresql_goes_on_after_a_kill(

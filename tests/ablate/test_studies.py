@@ -11,7 +11,10 @@ import pytest
 from ablate.cli import main
 from ablate.data import DataIdentity
 from ablate.plan import Plan, make_plan
+from ablate.request import Request
 from ablate.schema import study_schema
+from ablate.search.laboratory import StudyLaboratory
+from ablate.store import Store
 from ablate.study import load_study
 from ablate.yamlfile import parse_yaml, read_yaml
 
@@ -23,7 +26,9 @@ CONTINUED = ("pooled", "first", "fresh")
 """Arms that start from another, trained, and spend a twentieth of the budget on top."""
 QUICK = ("norm_kind", "qk_norm_lr", "uptraining")
 """Run at their smoke scale in every test session: plain arms, a grid with probes, arms that start from another."""
-TRAINED = [name for name in STUDIES if name not in AT_START]
+SEARCHED = ("search_small_lm",)
+"""Studies of many short trials, and no arms."""
+TRAINED = [name for name in STUDIES if name not in (*AT_START, *SEARCHED)]
 
 
 def plan_of(name: str, scale: str, *sets: str) -> Plan:
@@ -169,3 +174,18 @@ def test_the_schema_checks_nested_and_dotted_edits(
 ) -> None:
     assert not list(schema.iter_errors(parse_yaml(NESTED, "f").data))
     assert list(schema.iter_errors(parse_yaml(NESTED.replace(right, wrong), "f").data))
+
+
+@pytest.mark.parametrize("scale", ["smoke", "cpu", "gpu"])
+@pytest.mark.parametrize("name", SEARCHED)
+def test_a_search_has_legal_settings_at_every_scale(name: str, scale: str, tmp_path: Path) -> None:
+    study = load_study(FOLDER / f"{name}.yaml", scale)
+    data = DataIdentity("0" * 32, study.data.tokenizer.vocabulary(study.folder), {})
+    lab = StudyLaboratory(
+        study,
+        lambda asked: make_plan(asked, data=data),
+        Store(tmp_path),
+        lambda _, run: Request(str(tmp_path), str(tmp_path), run),
+    )
+    lab.check()  # raises where nothing is legal
+    assert len(lab.space.axes) >= 9
