@@ -141,8 +141,8 @@ def test_attention_is_that_of_a_plain_softmax(tmp_path, identity, numerics, monk
     assert isinstance(model.spec.block.mixer, Attention)
     project = layer_type._project
 
-    def spy(self, x, step):
-        q, k, v = project(self, x, step)
+    def spy(self, x, step, cache):
+        q, k, v = project(self, x, step, cache)
         seen.append((q.detach().double(), k.detach().double()))
         return q, k, v
 

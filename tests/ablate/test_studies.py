@@ -57,7 +57,7 @@ def test_every_study_says_where_its_claim_is_from() -> None:
 
 def test_every_study_is_in_the_table_of_findings() -> None:
     findings = (FOLDER / "FINDINGS.md").read_text(encoding="utf-8")
-    assert [name for name in STUDIES if f"({name}.yaml)" not in findings] == []
+    assert [name for name in STUDIES if name not in SEARCHED and f"({name}.yaml)" not in findings] == []
 
 
 @pytest.mark.parametrize("name", TRAINED)
