@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from ablate.cli import InputError
 from ablate.commands import print_json, print_table
 from ablate.numerics import enforce, pick_device
+from ablate.reading import load_study
 from ablate.scaleup import ScaledArm, Setting, scale_up, scaleup_json
-from ablate.study import Study, StudyError, load_study
+from ablate.study import Study, StudyError
 from evals.devices import THIS, Device, DeviceError, device, names
 from evals.machine import this_device
 from evals.roofline import Prediction

@@ -16,8 +16,9 @@ from ablate.data import DataError, DataIdentity, identify, prepare
 from ablate.engines import EngineError, Options, load
 from ablate.numerics import enforce, pick_device
 from ablate.plan import Plan, make_plan
+from ablate.reading import load_study
 from ablate.store import Store
-from ablate.study import Study, StudyError, load_study
+from ablate.study import Study, StudyError
 
 
 @dataclass(frozen=True)

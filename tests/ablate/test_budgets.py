@@ -17,9 +17,10 @@ from ablate.campaign import Outcome, Size
 from ablate.data import DataIdentity
 from ablate.documents import matched_line, plan_json, plan_rows, study_document
 from ablate.plan import Plan, make_plan
+from ablate.reading import load_study
 from ablate.schema import study_schema
 from ablate.sections import ParameterMatch
-from ablate.study import StudyError, load_study
+from ablate.study import StudyError
 from zoo.errors import SpecError
 
 DATA = DataIdentity("d" * 32, 257, {})

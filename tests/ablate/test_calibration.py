@@ -17,9 +17,9 @@ from ablate.cli import main
 from ablate.data import prepare
 from ablate.identity import digest_of
 from ablate.numerics import enforce
+from ablate.reading import load_study
 from ablate.rehearsal import SETTLING_STEPS, Effort, by_turns
 from ablate.store import Store
-from ablate.study import load_study
 from ablate.training.loop import Step
 from ablate.training.spec import TrainSpec
 

@@ -13,7 +13,8 @@ from ablate.data import DataIdentity
 from ablate.documents import study_document
 from ablate.identity import RunPlan
 from ablate.plan import Plan, make_plan
-from ablate.study import Study, StudyError, load_study
+from ablate.reading import load_study
+from ablate.study import Study, StudyError
 
 DATA = DataIdentity("d" * 32, 257, {})
 STUDY = """question: Which?

@@ -16,7 +16,7 @@ from ablate.data import DataIdentity
 from ablate.documents import plan_json, plan_rows, study_document
 from ablate.identity import canonical_model
 from ablate.plan import Plan, make_plan
-from ablate.study import load_study
+from ablate.reading import load_study
 
 DATA = DataIdentity("d" * 32, 257, {})
 

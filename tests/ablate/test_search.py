@@ -13,6 +13,7 @@ import optuna
 import pytest
 
 from ablate.engines import Event
+from ablate.reading import load_study
 from ablate.request import Request
 from ablate.search.constraints import rule
 from ablate.search.laboratory import IllegalError, Job
@@ -22,7 +23,7 @@ from ablate.search.searching import Search, counts_of_illegal
 from ablate.search.space import Params, SearchSpace
 from ablate.search.spec import SearchSpec
 from ablate.search.storage import Owner, open_storage
-from ablate.study import Study, StudyError, load_study
+from ablate.study import Study, StudyError
 
 STUDY = """
 question: Which?

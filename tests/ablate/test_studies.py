@@ -11,11 +11,11 @@ import pytest
 from ablate.cli import main
 from ablate.data import DataIdentity
 from ablate.plan import Plan, make_plan
+from ablate.reading import load_study
 from ablate.request import Request
 from ablate.schema import study_schema
 from ablate.search.laboratory import StudyLaboratory
 from ablate.store import Store
-from ablate.study import load_study
 from ablate.yamlfile import parse_yaml, read_yaml
 
 FOLDER = Path(__file__).parents[2] / "studies"

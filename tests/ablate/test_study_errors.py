@@ -12,7 +12,8 @@ import pytest
 
 from ablate.data import DataIdentity
 from ablate.plan import make_plan
-from ablate.study import StudyError, load_study
+from ablate.reading import load_study
+from ablate.study import StudyError
 
 HEAD = """question: Does it matter?
 baseline: pre

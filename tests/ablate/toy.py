@@ -12,9 +12,9 @@ from ablate.campaign import Outcome, Size
 from ablate.data import prepare
 from ablate.documents import study_document
 from ablate.plan import make_plan
+from ablate.reading import load_study
 from ablate.request import Request
 from ablate.store import Store
-from ablate.study import load_study
 from ablate.worker import carry_out
 from reports.findings import StudySummary
 
