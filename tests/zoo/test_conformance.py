@@ -12,6 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 import zoo
 from tests.zoo.combinations import CORE, covering, random_model, random_tokens
 from zoo.matrix import combine
+from zoo.residuals.normed import NormedLayer
 
 SPECS = [combine(row.values()) for row in covering()]
 LENGTH = 19
@@ -81,10 +82,12 @@ def is_invisible(name: str, model: zoo.Decoder) -> bool:
 
 def _is_normed_after(name: str, model: zoo.Decoder) -> bool:
     """Whether a gain of the stream, or of what a branch reads, is followed by another norm."""
-    residual, _, norm = name.removesuffix(".gain").rpartition(".")
-    if norm == "norm_in":
-        return not isinstance(getattr(model.get_submodule(residual), "norm_out", None), torch.nn.Identity | None)
-    return norm in ("embedding_norm", "norm_after")
+    path, _, norm = name.removesuffix(".gain").rpartition(".")
+    if norm != "norm_in":
+        return norm in ("embedding_norm", "norm_after")
+    residual = model.get_submodule(path)
+    is_stream = isinstance(residual, NormedLayer)  # the shortcut too comes after this norm, and before the next
+    return is_stream or not isinstance(getattr(residual, "norm_out", None), torch.nn.Identity | None)
 
 
 @every_spec
