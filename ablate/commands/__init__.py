@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
@@ -42,6 +43,26 @@ def add_workers(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--workers", type=positive, metavar="N", help="how many runs at once (default: all cores, or all GPUs)"
     )
+
+
+def add_checkpoints(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--checkpoint-seconds",
+        type=_seconds,
+        default=60.0,
+        metavar="S",
+        help="how often a run saves the state that it can go on from (default: 60)",
+    )
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < math.inf:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a time in seconds")
+    return value
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:

@@ -7,20 +7,14 @@ from __future__ import annotations
 
 import argparse
 
-from ablate.commands import add_json, add_study, add_workers
+from ablate.commands import add_checkpoints, add_json, add_study, add_workers
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     add_study(parser)
     parser.add_argument("--engine", default="local", help="where runs are carried out (default: local)")
     add_workers(parser)
-    parser.add_argument(
-        "--checkpoint-seconds",
-        type=float,
-        default=60.0,
-        metavar="S",
-        help="how often a run saves the state that it can go on from (default: 60)",
-    )
+    add_checkpoints(parser)
     add_json(parser)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 
-from ablate.commands import add_json, add_study, add_workers, positive
+from ablate.commands import add_checkpoints, add_json, add_study, add_workers, positive
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -26,13 +26,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="write the N best trials as an ordinary study with fresh seeds, beside the study",
     )
-    parser.add_argument(
-        "--checkpoint-seconds",
-        type=float,
-        default=60.0,
-        metavar="S",
-        help="how often a run saves the state that it can go on from (default: 60)",
-    )
+    add_checkpoints(parser)
     add_json(parser)
 
 

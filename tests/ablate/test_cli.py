@@ -42,6 +42,8 @@ def test_the_version_is_that_of_the_project(flag, capsys):
         (["frobnicate"], "unknown command 'frobnicate': one of run, plan"),
         (["run"], "STUDY.yaml"),
         (["run", "x.yaml", "--workers", "0"], "'0' is not a whole number from 1"),
+        (["run", "x.yaml", "--checkpoint-seconds", "nan"], "'nan' is not a time in seconds"),
+        (["search", "x.yaml", "--checkpoint-seconds", "soon"], "'soon' is not a time in seconds"),
         ([], "COMMAND"),
     ],
 )
