@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from zoo.hf._config import Config
-from zoo.hf._rope import rope_config
 from zoo.hf._weights import Pair, Tensors, both, fused, same
 from zoo.mixers.attention import Attention
-from zoo.positions import Position
 
 QKV = ("q", "k", "v")
 UNREAD = (
@@ -64,10 +61,3 @@ def conv_weights(d_model: int, ours: str, theirs: str) -> Iterator[Pair]:
     for our_name, their_name in names.items():
         yield of_transposed(same(f"{ours}.{our_name}.weight", f"{theirs}.{their_name}.weight"))
         yield same(f"{ours}.{our_name}.bias", f"{theirs}.{their_name}.bias")
-
-
-def partial_rope_config(position: Position) -> dict[str, Any]:
-    """Arguments of a config class that turns only some features where it is not told to turn all."""
-    arguments = rope_config(position)
-    arguments.get("rope_parameters", arguments).setdefault("partial_rotary_factor", 1.0)
-    return arguments

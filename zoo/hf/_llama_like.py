@@ -9,7 +9,7 @@ from zoo.hf._common import attention, attention_weights, dense, gated_weights, n
 from zoo.hf._config import Config
 from zoo.hf._family import Family
 from zoo.hf._ffn import activation, ffn
-from zoo.hf._rope import rope, rope_config
+from zoo.hf._rope import partial_rope_config, rope, rope_config
 from zoo.hf._weights import Pair, same
 from zoo.spec import BlockSpec, ModelSpec
 
@@ -86,7 +86,8 @@ class LlamaLike(Family):
         }
 
     def position_config(self, layer: BlockSpec) -> dict[str, Any]:
-        return rope_config(attention(layer).position)
+        config = partial_rope_config if self.partial_rotary else rope_config
+        return config(attention(layer).position)
 
     def ffn_config(self, layer: BlockSpec) -> dict[str, Any]:
         return {self.activation_key: activation(layer.ffn, gated=True), "intermediate_size": dense(layer).width}

@@ -143,6 +143,13 @@ def layered_rope_config(positions: dict[str, Position]) -> dict[str, Any]:
     return {**(rope_config(rotary[FULL]) if FULL in rotary else {}), **near}
 
 
+def partial_rope_config(position: Position) -> dict[str, Any]:
+    """Arguments of a config class that turns only some features where it is not told to turn all."""
+    arguments = rope_config(position)
+    arguments.get("rope_parameters", arguments).setdefault("partial_rotary_factor", 1.0)
+    return arguments
+
+
 def rope_parameters(rotary: RoPE) -> dict[str, Any]:
     """As `rope_parameters` has them."""
     parameters: dict[str, Any] = {"rope_type": "default", "rope_theta": rotary.base}

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from zoo.hf._common import attention, dense
 from zoo.hf._config import Config
-from zoo.hf._gpt import QKV, partial_rope_config
+from zoo.hf._gpt import QKV
 from zoo.hf._llama_like import LlamaLike
 from zoo.hf._weights import Pair, fused, same
 from zoo.spec import BlockSpec, ModelSpec
@@ -34,9 +34,6 @@ class GLM(LlamaLike):
 
     def block_config(self, layer: BlockSpec) -> dict[str, Any]:
         return {**super().block_config(layer), "attention_bias": bool(attention(layer).bias)}
-
-    def position_config(self, layer: BlockSpec) -> dict[str, Any]:
-        return partial_rope_config(attention(layer).position)
 
     def weights(self, spec: ModelSpec) -> Iterator[Pair]:
         yield from super().weights(spec)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from zoo.hf._common import attention, dense, norm_eps
 from zoo.hf._config import Config
 from zoo.hf._ffn import activation, ffn
-from zoo.hf._gpt import linears, partial_rope_config
+from zoo.hf._gpt import linears
 from zoo.hf._llama_like import LlamaLike
 from zoo.hf._weights import Pair, layernorm
 from zoo.spec import BlockSpec, ModelSpec
@@ -40,9 +40,6 @@ class Nemotron(LlamaLike):
 
     def norm_config(self, layer: BlockSpec) -> dict[str, Any]:
         return {"norm_eps": norm_eps(layer)}
-
-    def position_config(self, layer: BlockSpec) -> dict[str, Any]:
-        return partial_rope_config(attention(layer).position)
 
     def final_norm_weights(self, spec: ModelSpec) -> Iterator[Pair]:
         return layernorm("norm", "model.norm")

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from zoo.errors import UnsupportedError
 from zoo.hf._common import attention, norm_eps
 from zoo.hf._config import Config
-from zoo.hf._gpt import QKV, partial_rope_config
+from zoo.hf._gpt import QKV
 from zoo.hf._llama_like import LlamaLike
 from zoo.hf._rope import FRACTION
 from zoo.hf._weights import Pair, layernorm, same
@@ -59,9 +59,6 @@ class StableLM(LlamaLike):
 
     def norm_config(self, layer: BlockSpec) -> dict[str, Any]:
         return {"layer_norm_eps": norm_eps(layer)}
-
-    def position_config(self, layer: BlockSpec) -> dict[str, Any]:
-        return partial_rope_config(attention(layer).position)
 
     def final_norm_weights(self, spec: ModelSpec) -> Iterator[Pair]:
         return layernorm("norm", "model.norm")
