@@ -136,7 +136,7 @@ def make_plan(
     Raises:
         StudyError: the corpus cannot be read, the budget or the context does not fit, or parameters cannot be matched.
     """
-    identity = data or _identify(study)
+    identity = data or identify_data(study)
     _check_context(study)
     evals = _evals(study)
     matmul = matmul or ("high" if device == "cuda" else "medium")
@@ -154,7 +154,8 @@ def make_plan(
     return Plan(study, tuple(arms), study.measure, evals, study.data, identity)
 
 
-def _identify(study: Study) -> DataIdentity:
+def identify_data(study: Study) -> DataIdentity:
+    """The corpus of a study, read and hashed. Raises StudyError."""
     try:
         return identify(study.data, study.folder)
     except DataError as error:

@@ -33,11 +33,11 @@ def summarise(study_dir: Path | str) -> StudySummary:
     return summarise_study(study_dir)
 
 
-def render(study_dir: Path | str) -> Path:
-    """Write the study's report, one self-contained HTML file, and return its path."""
+def render(study_dir: Path | str, summary: StudySummary | None = None) -> Path:
+    """Write the study's report, one self-contained HTML file, and return its path. A `summary` is not made again."""
     from reports.page import render_study  # noqa: PLC0415 (keeps the import cheap)
 
-    return render_study(study_dir)
+    return render_study(study_dir, summary)
 
 
 def render_site(store: Path | str) -> Path:

@@ -17,10 +17,10 @@ from reports.templating import render
 SCRIPTS = ("figures.js", "choice.js", "tables.js")
 
 
-def render_study(study_dir: Path | str) -> Path:
-    """Summarise and draw a study into `report.html` in its folder."""
+def render_study(study_dir: Path | str, summary: StudySummary | None = None) -> Path:
+    """Draw a study, summarised unless a `summary` is given, into `report.html` in its folder."""
     path = Path(study_dir) / "report.html"
-    html = render_page(summarise_study(study_dir))
+    html = render_page(summary or summarise_study(study_dir))
     with Store.of_study(study_dir).replacing(path) as temporary:
         temporary.write_text(html, encoding="utf-8")
     return path

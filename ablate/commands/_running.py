@@ -65,7 +65,7 @@ class Running:
 
     def _carry_out(self, stage: Stage, engine: Engine, progress: Progress) -> None:
         """Run what the stage lacks."""
-        self.outcome = stage.outcome
+        self.outcome = stage.outcome or self.outcome
         runs = {run.digest: (plan, run) for plan in stage.plans for run in plan.runs}
         self.labels |= {digest: (_label(plan, run), run.seed) for digest, (plan, run) in runs.items()}
         requests = [request_of(plan, self.store, run.identity, self.options) for plan, run in runs.values()]
@@ -107,7 +107,8 @@ class Running:
 
     def _close(self) -> int:
         """Report, closing table or JSON document, and the names of the runs that failed."""
-        report, summary = (reports.render(self._folder), self._summary()) if self.outcome else (None, None)
+        summary = self._summary() if self.outcome else None
+        report = reports.render(self._folder, summary) if summary else None
         if self.options.json:
             arms = summary.arm_documents() if summary else []
             print_json(self._document(report) | {"arms": arms})

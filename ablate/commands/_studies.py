@@ -12,10 +12,10 @@ from pathlib import Path
 from ablate.calibration import Calibration, CalibrationError
 from ablate.campaign import Outcome, Stages, campaign
 from ablate.cli import InputError
-from ablate.data import DataError, DataIdentity, identify, prepare
+from ablate.data import DataError, DataIdentity, prepare
 from ablate.engines import EngineError, Options, load
 from ablate.numerics import enforce, pick_device
-from ablate.plan import Plan, make_plan
+from ablate.plan import Plan, identify_data, make_plan
 from ablate.reading import load_study
 from ablate.store import Store
 from ablate.study import Study, StudyError
@@ -53,16 +53,9 @@ def asked(options: argparse.Namespace) -> Asked:
         device = _device(options.device)
         numerics = enforce(device, study.train.dtype)
         clock = _clock(options, study, device)
-        return Asked(study, device, numerics.matmul, _identify(study), Store(options.store), clock)
+        return Asked(study, device, numerics.matmul, identify_data(study), Store(options.store), clock)
     except (StudyError, EngineError) as error:
         raise InputError(str(error)) from error
-
-
-def _identify(study: Study) -> DataIdentity:
-    try:
-        return identify(study.data, study.folder)
-    except DataError as error:
-        raise study.error("data", str(error)) from error
 
 
 def _clock(options: argparse.Namespace, study: Study, device: str) -> Calibration | None:

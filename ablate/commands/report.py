@@ -52,11 +52,11 @@ def run(options: argparse.Namespace) -> int:
 def _render(folder: Path, as_json: bool) -> None:
     import reports
 
-    path = reports.render(folder)
+    summary = reports.summarise(folder)
+    path = reports.render(folder, summary)
     if not as_json:
         print(path)
         return
-    summary = reports.summarise(folder)
     print_json({"study": summary.name, "scale": summary.scale, "report": str(path), "arms": summary.arm_documents()})
 
 
