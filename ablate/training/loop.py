@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from typing import Protocol
@@ -12,18 +12,16 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
+from ablate.training.batch import Batch
 from ablate.training.optimizers import Updates
 from ablate.training.schedule import learning_rate
 from ablate.training.spec import TrainSpec
 
-Loss = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
-"""(tokens (B, T), targets (B, T)) → (what is minimised, nats per token)."""
+Loss = Callable[..., tuple[Tensor, Tensor]]
+"""(tokens (B, T), targets (B, T), what else the batch gives) → (what is minimised, nats per scored target)."""
 
-
-class Batches(Protocol):
-    """Step → (batch, context + 1) int64: inputs are all but the last column, targets all but the first."""
-
-    def __call__(self, step: int) -> Tensor: ...
+Batches = Callable[[int], Batch]
+"""1-based step → its batch."""
 
 
 class Watcher(Protocol):
@@ -31,8 +29,8 @@ class Watcher(Protocol):
 
     seconds: float
 
-    def around(self, step: int, tokens: Tensor) -> AbstractContextManager[None]:
-        """Entered with the gradients of `tokens` (B, T), left after the update."""
+    def around(self, step: int, batch: Batch) -> AbstractContextManager[None]:
+        """Entered with the gradients of `batch`, left after the update."""
         ...
 
 
@@ -80,16 +78,16 @@ def train(
     for step in range(done.step + 1, steps + 1):
         started, watched = time.perf_counter(), watcher.seconds if watcher else 0.0
         lr = learning_rate(step, steps, spec)
-        window = batches(step)
+        batch = batches(step)
         with autocast():
-            objective, nats = loss(window[:, :-1], window[:, 1:])
+            objective, nats = loss(batch.tokens, batch.targets, **batch.given)
         objective.backward()
-        with watcher.around(step, window[:, :-1]) if watcher else nullcontext():
+        with watcher.around(step, batch) if watcher else nullcontext():
             grad_norm = _update(optimizer, lr, spec.grad_clip)
         values = nats.item(), grad_norm.item()  # waits for the device, so the clock is honest
         took = time.perf_counter() - started - (watcher.seconds - watched if watcher else 0.0)
         seconds += took
-        tokens = window[:, 1:].numel()
+        tokens = batch.tokens.numel()
         yield Step(step, step * tokens, seconds, values[0], lr, values[1], tokens / took)
 
 
@@ -107,14 +105,15 @@ def _update(optimizer: Updates, lr: float, grad_clip: float | None) -> Tensor:
 
 
 @torch.no_grad()
-def validate(loss: Loss, windows: Tensor, batch: int, autocast: Callable[[], AbstractContextManager[object]]) -> float:
-    """Mean nats per token over all windows (n, context + 1), `batch` at a time."""
-    total = 0.0
-    for chunk in windows.split(batch):
+def validate(loss: Loss, batches: Iterable[Batch], autocast: Callable[[], AbstractContextManager[object]]) -> float:
+    """Mean nats over all scored targets."""
+    total, count = 0.0, 0
+    for batch in batches:
         with autocast():
-            _, nats = loss(chunk[:, :-1], chunk[:, 1:])
-        total += nats.item() * len(chunk)
-    return total / len(windows)
+            _, nats = loss(batch.tokens, batch.targets, **batch.given)
+        total += nats.item() * batch.scored
+        count += batch.scored
+    return total / count
 
 
 def bits_per_byte(nats_per_token: float, tokens: int, n_bytes: int) -> float:

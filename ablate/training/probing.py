@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 import zoo
 from ablate.logs import Record
+from ablate.training.batch import Batch
 from ablate.training.probes import ProbeSpec, load
 from ablate.training.probes._kinds import GradientProbe, Parameter, Place, Reading, TapProbe, UpdateProbe
 from zoo.site import Show
@@ -39,13 +40,13 @@ class Prober:
         self.seconds = 0.0
 
     @contextmanager
-    def around(self, step: int, tokens: Tensor) -> Iterator[None]:
-        """Watch the update of 1-based `step`: entered when its gradients, of `tokens` (B, T), are there."""
+    def around(self, step: int, batch: Batch) -> Iterator[None]:
+        """Watch the update of 1-based `step`: entered when its gradients, of `batch`, are there."""
         if not self.spec.due(step, self.steps):
             yield
             return
         with self._timed():
-            found = [*self._shown(tokens), *self._gradients()]
+            found = [*self._shown(batch.tokens), *self._gradients()]
             before = self._copy()
         yield
         with self._timed():

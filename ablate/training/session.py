@@ -11,12 +11,12 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
-from torch import Tensor
 
 import zoo
 from ablate.numerics import Numerics
 from ablate.stop import Interrupted
 from ablate.store import Store
+from ablate.training.batch import Batch
 from ablate.training.checkpoint import Place, load_state, save_state
 from ablate.training.divergence import Watch, final_reason
 from ablate.training.loop import Done, Step, bits_per_byte, train, validate
@@ -131,23 +131,23 @@ class Session:
         write = partial(self.store.append_probes, self.digest)
         return Prober(self.model, ProbeSpec.model_validate(probes), self.steps, self.numerics.autocast, write)
 
-    def _batch(self, step: int) -> Tensor:
+    def _batch(self, step: int) -> Batch:
         spec = self.spec
-        windows = self.corpus.batch(step - 1, batch=spec.batch, context=spec.context, seed=self.seed)
-        return self._on_device(windows)
+        return self._on_device(self.corpus.batch(step - 1, batch=spec.batch, context=spec.context, seed=self.seed))
 
-    def _on_device(self, windows: np.ndarray[Any, Any]) -> Tensor:
-        return torch.from_numpy(windows).to(self.numerics.device)
+    def _on_device(self, windows: np.ndarray[Any, Any]) -> Batch:
+        return Batch.next_token(torch.from_numpy(windows).to(self.numerics.device))
 
     def _note(self, step: Step) -> None:
         self.place.step, self.place.seconds = step.step, step.seconds
         self.store.append_metrics(self.digest, step.record())
 
     @cached_property
-    def _validation(self) -> tuple[Tensor, int]:
-        """All validation windows, and the bytes that their targets stand for."""
+    def _validation(self) -> tuple[list[Batch], int]:
+        """All that is held out, and the bytes that its targets stand for."""
         windows, n_bytes = self.corpus.validation(self.spec.context)
-        return self._on_device(windows), n_bytes
+        starts = range(0, len(windows), self.spec.batch)
+        return [self._on_device(windows[start : start + self.spec.batch]) for start in starts], n_bytes
 
     def _validation_is_due(self, step: int) -> bool:
         every = max(1, round(self.spec.validate_every * self.steps))
@@ -155,9 +155,9 @@ class Session:
 
     def _validate(self) -> float:
         """Measure and log the validation loss."""
-        windows, _ = self._validation
+        batches, _ = self._validation
         self.model.eval()  # no dropout, no capacity limits
-        nats = validate(self.loss, windows, self.spec.batch, self.numerics.autocast)
+        nats = validate(self.loss, batches, self.numerics.autocast)
         self.model.train()
         self.place.validation_loss = nats
         record = {
@@ -171,8 +171,8 @@ class Session:
         return nats
 
     def _bits_per_byte(self, nats: float) -> float:
-        windows, n_bytes = self._validation
-        return bits_per_byte(nats, windows[:, 1:].numel(), n_bytes)
+        batches, n_bytes = self._validation
+        return bits_per_byte(nats, sum(batch.scored for batch in batches), n_bytes)
 
     def _save_when_due(self) -> None:
         stop = self.stop()

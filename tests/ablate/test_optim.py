@@ -6,6 +6,7 @@ from pydantic import ValidationError
 from torch import nn
 
 import zoo
+from ablate.training.batch import Batch
 from ablate.training.loop import train
 from ablate.training.optim import build_optimizer, trained
 from ablate.training.spec import TrainSpec
@@ -95,7 +96,7 @@ def test_one_step_follows_loshchilov_and_hutter():
         value = (layer.weight * gradient).sum()
         return value, value
 
-    (step,) = train(loss, optimizer, lambda _: torch.zeros(1, 3), spec, 1, torch.enable_grad)
+    (step,) = train(loss, optimizer, lambda _: Batch.next_token(torch.zeros(1, 3)), spec, 1, torch.enable_grad)
     expected = torch.tensor([[0.5 * 0.98 - 0.1, -1.0 * 0.98 + 0.1]], dtype=torch.float64)
     torch.testing.assert_close(layer.weight.data, expected, atol=1e-8, rtol=0)
     assert step.grad_norm == 5.0
@@ -113,6 +114,6 @@ def test_clipping_bounds_the_gradient_and_reports_the_norm_before():
         value = (layer.weight * torch.tensor([[3.0, 4.0]])).sum()
         return value, value
 
-    (step,) = train(loss, optimizer, lambda _: torch.zeros(1, 3), spec, 1, torch.enable_grad)
+    (step,) = train(loss, optimizer, lambda _: Batch.next_token(torch.zeros(1, 3)), spec, 1, torch.enable_grad)
     assert abs(step.grad_norm - 5.0) < 1e-6
     assert abs(seen["norm"] - 0.5) < 1e-5

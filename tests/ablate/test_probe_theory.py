@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import zoo
+from ablate.training.batch import Batch
 from ablate.training.probes import ProbeSpec
 from ablate.training.probing import Prober
 from zoo.loss import IGNORED
@@ -30,9 +31,10 @@ def readings(model: zoo.Decoder, probe: str, seed: int = 0) -> dict[tuple[int | 
     window = torch.randint(64, (1, 17), generator=torch.Generator().manual_seed(seed))
     targets = torch.full((1, 16), IGNORED)
     targets[0, -1] = window[0, -1]
-    model.loss(window[:, :-1], targets)[0].backward()
+    batch = Batch(window[:, :-1], targets)
+    model.loss(batch.tokens, batch.targets)[0].backward()
     found: list[Any] = []
-    with Prober(model, ProbeSpec(which=(probe,)), 1, nullcontext, found.extend).around(1, window[:, :-1]):
+    with Prober(model, ProbeSpec(which=(probe,)), 1, nullcontext, found.extend).around(1, batch):
         pass
     return {(record["layer"], record["name"]): record["value"] for record in found}
 

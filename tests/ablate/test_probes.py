@@ -205,7 +205,7 @@ def test_time_spent_looking_is_not_training(identity, numerics, tmp_path):
     class Slow:
         seconds = 0.0
 
-        def around(self, step, tokens):
+        def around(self, step, batch):
             self.seconds += 1000.0
             return torch.no_grad()
 

@@ -2,17 +2,20 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 
 import zoo
 from ablate.stop import Interrupted
 from ablate.store import Store
+from ablate.training.batch import Batch
 from ablate.training.checkpoint import Place
 from ablate.training.divergence import Watch, final_reason
 from ablate.training.loop import Step, bits_per_byte, train, validate
 from ablate.training.session import Session
 from tests.ablate.conftest import metrics_without_clock
+from zoo.loss import IGNORED
 
 
 @pytest.fixture
@@ -139,15 +142,18 @@ def test_a_run_that_learnt_nothing_has_diverged():
     assert "nan" in str(final_reason(start=3.0, end=math.nan))
 
 
-def test_validation_is_the_mean_over_all_targets_however_they_are_cut():
-    windows = torch.arange(5 * 4).reshape(5, 4)
+def test_validation_is_the_mean_over_all_scored_targets_however_they_are_cut():
+    tokens = torch.arange(5 * 3).reshape(5, 3)
+    targets = tokens.masked_fill(tokens % 4 == 0, IGNORED)
 
-    def loss(tokens, _targets):
-        return tokens.float().mean(), tokens.float().mean()
+    def loss(_tokens, targets):
+        mean = targets[targets != IGNORED].double().mean()
+        return mean, mean
 
-    expected = windows[:, :-1].double().mean().item()
-    for batch in (1, 2, 5, 9):
-        assert validate(loss, windows, batch, torch.enable_grad) == pytest.approx(expected)
+    expected = np.mean([n for n in range(15) if n % 4])
+    for size in (1, 2, 5, 9):
+        batches = [Batch(*pair) for pair in zip(tokens.split(size), targets.split(size), strict=True)]
+        assert validate(loss, batches, torch.enable_grad) == pytest.approx(expected)
 
 
 def test_bits_per_byte_of_a_uniform_guess_over_bytes_is_eight():
@@ -164,7 +170,7 @@ def test_training_step_speed(benchmark, identity, corpus, numerics, store):
     steps = train(
         session.loss,
         session.optimizer,
-        lambda _: torch.zeros(4, 17, dtype=torch.int64),
+        lambda _: Batch.next_token(torch.zeros(4, 17, dtype=torch.int64)),
         session.spec,
         10**6,
         numerics.autocast,

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import zoo
+from ablate.training.batch import Batch
 from ablate.training.loop import train
 from ablate.training.optim import build_optimizer, trained, width_factors
 from ablate.training.spec import TrainSpec
@@ -40,7 +41,7 @@ def changes(width: int, spec: TrainSpec, edits: dict[str, object]) -> dict[str, 
     tokens = torch.randint(64, (8, 17), generator=torch.Generator().manual_seed(1))
     before = activations(model, tokens)
     optimizer = build_optimizer(model, zoo.roles(model), spec, width)
-    for _ in train(model.loss, optimizer, lambda _: tokens, spec, STEPS, contextlib.nullcontext):
+    for _ in train(model.loss, optimizer, lambda _: Batch.next_token(tokens), spec, STEPS, contextlib.nullcontext):
         pass
     after = activations(model, tokens)
     return {name: (after[name] - before[name]).square().mean().sqrt().item() for name in before}
@@ -116,7 +117,7 @@ def test_the_schedule_reaches_every_group_times_its_factor():
     spec = train_spec(lr=1e-3)
     optimizer = build_optimizer(model, zoo.roles(model), spec, 128)
     tokens = torch.zeros(1, 3, dtype=torch.int64)
-    (step,) = train(model.loss, optimizer, lambda _: tokens, spec, 1, contextlib.nullcontext)
+    (step,) = train(model.loss, optimizer, lambda _: Batch.next_token(tokens), spec, 1, contextlib.nullcontext)
     by_parameter = {id(p): group["lr"] for group in optimizer.param_groups for p in group["params"]}
     assert step.lr == 1e-3
     assert by_parameter[id(model.embedding.weight)] == pytest.approx(1e-3 / 2)
@@ -166,12 +167,12 @@ def final_loss(width: int, spec: TrainSpec) -> float:
     """Mean of the last 15 of 60 training losses on a random source, of which a token says all about the next."""
     table = torch.softmax(2.0 * torch.randn(64, 64, generator=torch.Generator().manual_seed(3)), -1)
 
-    def batch(step: int) -> torch.Tensor:
+    def batch(step: int) -> Batch:
         generator = torch.Generator().manual_seed(step)
         columns = [torch.randint(64, (8, 1), generator=generator)]
         for _ in range(32):
             columns.append(torch.multinomial(table[columns[-1][:, 0]], 1, generator=generator))
-        return torch.cat(columns, 1)
+        return Batch.next_token(torch.cat(columns, 1))
 
     model = zoo.build(model_spec(width))
     optimizer = build_optimizer(model, zoo.roles(model), spec, width)
