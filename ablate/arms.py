@@ -4,26 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import ValidationError
 
+from ablate.data.sources import DataSource
+from ablate.data.tokenizers import TokenizerSpec
+from ablate.data.tokenizers.bytes import BytesTokenizer
 from ablate.explain import complaints, plain
 from ablate.layers import Origins, Target, common_length
 from ablate.problems import Problem, StudyError
 from ablate.sections import StartSpec, StudySections
-from ablate.space import TuneSpec
 from ablate.training.spec import TrainSpec
-from zoo.axis import Spec
-from zoo.conversion import check_conversion
+from zoo.axis import Choice, Spec
 from zoo.edits import expand, merge
-from zoo.errors import SpecError, did_you_mean
+from zoo.errors import SpecError
 from zoo.explain import explain
 from zoo.spec import ModelSpec
 
 TRAIN = "train"
 START = "start"
-SECTIONS: dict[str, type[Spec]] = {TRAIN: TrainSpec, START: StartSpec}
+DATA = "data"
+
+
+class OwnData(Spec):
+    """What an arm may read otherwise than the others: the same text through a tokenizer of its own."""
+
+    tokenizer: Annotated[TokenizerSpec, Choice("ablate.data.tokenizers")] = BytesTokenizer()
+
+
+SECTIONS: dict[str, type[Spec]] = {TRAIN: TrainSpec, START: StartSpec, DATA: OwnData}
 """What an arm edits beside its model."""
 TUNED = 2_000_000
 """Later than every layer of the file and than grids: tuning edits what an arm is."""
@@ -56,6 +66,7 @@ class Arm:
     edits: dict[str, Any]
     model: ModelSpec
     train: TrainSpec
+    data: DataSource
     target: Target
     own: tuple[Edit, ...] = field(default=(), repr=False, compare=False)
     """The edits as they were written."""
@@ -69,7 +80,8 @@ class Arm:
     @property
     def identity(self) -> tuple[str, ...]:
         """What two arms that are the same share."""
-        return self.model.digest, self.train.model_dump_json(), self.start.model_dump_json() if self.start else ""
+        start = self.start.model_dump_json() if self.start else ""
+        return self.model.digest, self.train.model_dump_json(), self.data.model_dump_json(), start
 
 
 def tuning_edit(path: str, value: Any, *place: str) -> Edit:
@@ -91,11 +103,19 @@ def edits_in(written: Mapping[str, Any], root: Target, layer: int, path: Target 
 class ArmBuilder:
     """Makes arms from edits, and says which edit is to blame where that fails."""
 
-    def __init__(self, preset: Mapping[str, Any], base: Iterable[Edit], train: Mapping[str, Any], origins: Origins):
+    def __init__(
+        self,
+        preset: Mapping[str, Any],
+        base: Iterable[Edit],
+        train: Mapping[str, Any],
+        data: DataSource,
+        origins: Origins,
+    ) -> None:
         self.preset = preset
         self.base = tuple(base)
-        self.train = dict(train)
         self.origins = origins
+        self.data = data
+        self._written = {TRAIN: dict(train), START: {}, DATA: {"tokenizer": data.tokenizer.model_dump(mode="json")}}
 
     def build_all(self, base: Arm, edits: Mapping[str, Sequence[Edit]]) -> tuple[list[Arm], list[Problem]]:
         """The base and the arms that can be built, and what is wrong with the others."""
@@ -118,10 +138,13 @@ class ArmBuilder:
         """Why arms may not differ in a setting, or None where they may."""
         if path == (TRAIN, "context"):
             return "losses at different contexts do not compare: every arm has the same"
+        if path[0] == DATA:
+            same = path[1:2] == ("tokenizer",)
+            return None if same else "every arm reads the same text: only data.tokenizer may differ"
         if path[0] == "base":
             return f"paths start from the base: write {'.'.join(path[1:]) or 'what changes in it'}"
         if path[0] not in SECTIONS and path[0] in StudySections.model_fields:
-            return f"every arm has the same {path[0]}: only the model and train differ"
+            return f"every arm has the same {path[0]}: only the model, train and data.tokenizer differ"
         return None
 
     def build(self, name: str, edits: Iterable[Edit], target: Target) -> Arm:
@@ -137,10 +160,16 @@ class ArmBuilder:
         problems += [problem for section, edits in beside.items() for problem in self._section_problems(section, edits)]
         if problems:
             raise StudyError(problems)
-        model = ModelSpec.model_validate(self._model_data([*self.base, *model_edits]))
-        train = TrainSpec.model_validate(self._section_data(TRAIN, beside[TRAIN]))
-        start = StartSpec.model_validate(self._section_data(START, beside[START])) if beside[START] else None
-        return Arm(name, {".".join(e.path): e.value for e in own}, model, train, target, own, start)
+        return Arm(
+            name=name,
+            edits={".".join(edit.path): edit.value for edit in own},
+            model=ModelSpec.model_validate(self._model_data([*self.base, *model_edits])),
+            train=TrainSpec.model_validate(self._section_data(TRAIN, beside[TRAIN])),
+            data=self._data(beside[DATA]),
+            target=target,
+            own=own,
+            start=StartSpec.model_validate(self._section_data(START, beside[START])) if beside[START] else None,
+        )
 
     def tuned(self, arm: Arm, settings: Mapping[str, Any]) -> Arm:
         """The arm with settings that tuning gave it. Raises StudyError."""
@@ -154,8 +183,14 @@ class ArmBuilder:
             data = merge(data, edit.data)
         return data
 
+    def _data(self, edits: Sequence[Edit]) -> DataSource:
+        if not edits:
+            return self.data
+        own = OwnData.model_validate(self._section_data(DATA, edits))
+        return self.data.model_copy(update={"tokenizer": own.tokenizer})
+
     def _section_data(self, section: str, edits: Iterable[Edit]) -> Any:
-        data: Any = {section: self.train if section == TRAIN else {}}
+        data: Any = {section: self._written[section]}
         for edit in edits:
             data = merge(data, edit.data)
         return data[section]
@@ -211,58 +246,3 @@ def _beside(edit: Edit, path: Target) -> Target:
     """Where `path` would stand in the arm that has the edit."""
     root, end = edit.target[: -len(edit.path)], edit.target[-len(edit.path) :]
     return (*root, *path) if end == edit.path else edit.target
-
-
-def tuning_problems(builder: ArmBuilder, tune: TuneSpec, arms: Sequence[Arm]) -> Iterator[Problem]:
-    """Values that an arm cannot have, and settings that both tuning and an arm would choose."""
-    for path, axis in tune.space.items():
-        reason = builder.shared_reason(tuple(path.split("."))) or _never_tuned(path)
-        if reason:
-            yield builder.origins.problem(tuning_edit(path, None).target, reason, at_key=True)
-            continue
-        seen: dict[Problem, None] = {}
-        for arm in arms:
-            for edit in arm.own:
-                if common_length(edit.path, tuple(path.split("."))) == min(len(edit.path), path.count(".") + 1):
-                    yield builder.origins.problem(edit.target, f"tune chooses {path} for every arm", at_key=True)
-            for place, value in enumerate(axis.ends):
-                try:
-                    builder.build(arm.name, [*arm.own, tuning_edit(path, value, str(place))], arm.target)
-                except StudyError as error:
-                    seen |= dict.fromkeys(_at_path(problem, path, builder) for problem in error.problems)
-        yield from seen
-
-
-def _never_tuned(path: str) -> str | None:
-    if path == "vocab_size":
-        return "the vocabulary follows from the data"
-    if path.partition(".")[0] == START:
-        return "what an arm starts from cannot be tuned"
-    return None
-
-
-def _at_path(problem: Problem, path: str, builder: ArmBuilder) -> Problem:
-    """An unknown path is to blame itself, not its values."""
-    if not problem.reason.startswith("unknown key"):
-        return problem
-    return builder.origins.problem(tuning_edit(path, None).target, problem.reason, at_key=True)
-
-
-def start_problems(builder: ArmBuilder, arms: Sequence[Arm], tuned: bool) -> Iterator[Problem]:
-    """Arms that start from what is not there, or is not trained from initial values itself."""
-    by_name = {arm.name: arm for arm in arms}
-    for arm in arms:
-        if arm.start is None:
-            continue
-        place, source = (*arm.target, START, "arm"), by_name.get(arm.start.arm)
-        if source is None:
-            yield builder.origins.problem(place, "there is no such arm" + did_you_mean(arm.start.arm, by_name))
-        elif source.start is not None:
-            yield builder.origins.problem(place, f"{source.name} starts from another arm itself")
-        else:
-            try:
-                check_conversion(source.model, arm.model)
-            except SpecError as error:
-                yield builder.origins.problem(arm.target, f"cannot start from {source.name}: {error.reason}")
-        if tuned:
-            yield builder.origins.problem((*arm.target, START), "an arm that starts from another cannot be tuned")

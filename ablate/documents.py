@@ -28,6 +28,7 @@ def study_document(outcome: Outcome, created: datetime | None = None) -> dict[st
         "budget": study.budget.model_dump(exclude_none=True),
         "matched": study.budget.matched,
         "margin": study.sections.margin,
+        "per": "byte" if study.own_tokenizers else "token",
         "created": (created or datetime.now(UTC)).isoformat(timespec="seconds"),
         "arms": [_arm_document(arm) for arm in plan.arms],
         "measure": plan.measure_digest,
@@ -82,6 +83,7 @@ def _tuning_document(tuning: Tuning) -> dict[str, Any]:
 def _arm_document(arm: ArmPlan) -> dict[str, Any]:
     return {
         **_costs(arm),
+        "data": arm.identity.digest,
         "cache_bytes": [{"context": context, "bytes": size} for context, size in arm.cache_bytes],
         "differs": arm.differs,
         "runs": [{"digest": run.digest, "seed": run.seed} for run in arm.runs],

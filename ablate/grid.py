@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -53,7 +54,7 @@ def _cell(
     changing = [edit for edit in combination if builder.build("", [*own, edit], arm.target).identity != arm.identity]
     name = "+".join([arm.name, *(f"{edit.path[-1]}={_shown(edit.value)}" for edit in changing)])
     edits = {**arm.edits, **{".".join(e.path): e.value for e in changing}}
-    cell = Arm(name, edits, whole.model, whole.train, arm.target, (*own, *changing))
+    cell: Arm = replace(whole, name=name, edits=edits, own=(*own, *changing))
     twin = found.get(cell.identity)
     if twin is not None:
         raise StudyError([builder.origins.problem(combination[-1].target, f"the same as {twin.name}")])

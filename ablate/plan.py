@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from pathlib import Path
@@ -22,6 +22,8 @@ from evals.spec import EvalSpec, MeasureSpec
 from zoo.costs import Cost, cost
 from zoo.errors import did_you_mean
 from zoo.spec import ModelSpec
+
+Identify = Callable[[DataSource], DataIdentity]
 
 UTILISATION = 0.4
 """Share of the matmul peak that small models reach in training, where nothing better is known."""
@@ -43,6 +45,9 @@ class ArmPlan:
     differs: dict[str, float]
     """By how much per cent tokens, FLOPs and parameters exceed the baseline's, and seconds where they are known."""
     runs: tuple[RunPlan, ...]
+    data: DataSource
+    identity: DataIdentity
+    """Of the corpus: its text, and its tokenizer, which may be the arm's own."""
     tuned: dict[str, Any] = field(default_factory=dict)
     """Settings that tuning chose, by path."""
     matching: dict[str, int] = field(default_factory=dict)
@@ -94,8 +99,11 @@ class Plan:
     arms: tuple[ArmPlan, ...]
     measure: MeasureSpec | None
     evals: EvalSpec | None
-    data: DataSource
-    identity: DataIdentity
+
+    @property
+    def corpora(self) -> dict[str, DataSource]:
+        """Every corpus that is read, by its digest: one, unless arms have tokenizers of their own."""
+        return {arm.identity.digest: arm.data for arm in self.arms}
 
     @property
     def runs(self) -> tuple[RunPlan, ...]:
@@ -122,7 +130,7 @@ def make_plan(
     device: str = "cpu",
     *,
     matmul: str | None = None,
-    data: DataIdentity | None = None,
+    identify: Identify | None = None,
     clock: Clock | None = None,
 ) -> Plan:
     """The plan of a study.
@@ -130,17 +138,19 @@ def make_plan(
     Args:
         device: "cpu" or "cuda".
         matmul: float32 matmul precision, part of a run's identity. None: "high" on CUDA, "medium" on a CPU.
-        data: the corpus's identity, where it is known; otherwise the corpus is read and hashed.
+        identify: the identity of a corpus, where it is known; otherwise the corpus is read and hashed.
         clock: where step times come from (see `ablate.calibration`); asked only when the budget is in seconds.
 
     Raises:
         StudyError: the corpus cannot be read, the budget or the context does not fit, or parameters cannot be matched.
     """
-    identity = data or identify_data(study)
+    identify = identify or identifying(study)
     _check_context(study)
+    _check_tokenizers(study)
     evals = _evals(study)
     matmul = matmul or ("high" if device == "cuda" else "medium")
-    specs = [_with_vocabulary(study, arm, identity) for arm in study.arms]
+    identities = [identify(arm.data) for arm in study.arms]
+    specs = [_with_vocabulary(study, arm, data) for arm, data in zip(study.arms, identities, strict=True)]
     matched = match_parameters(study, specs)
     work = [
         Workload(each.spec, each.arm.train, {"device": device, "dtype": each.arm.train.dtype, "matmul": matmul})
@@ -148,18 +158,24 @@ def make_plan(
     ]
     times = step_times(study.budget, work, clock)
     arms: list[ArmPlan] = []
-    for each, workload, seconds in zip(matched, work, times, strict=True):
-        arms.append(_plan_arm(study, each, workload, identity, seconds, arms[0] if arms else None))
+    for each, workload, data, seconds in zip(matched, work, identities, times, strict=True):
+        arms.append(_plan_arm(study, each, workload, data, seconds, arms[0] if arms else None))
     arms = [_started(arm, planned, arms) for arm, planned in zip(study.arms, arms, strict=True)]
-    return Plan(study, tuple(arms), study.measure, evals, study.data, identity)
+    return Plan(study, tuple(arms), study.measure, evals)
 
 
-def identify_data(study: Study) -> DataIdentity:
-    """The corpus of a study, read and hashed. Raises StudyError."""
-    try:
-        return identify(study.data, study.folder)
-    except DataError as error:
-        raise study.error("data", str(error)) from error
+def identifying(study: Study) -> Identify:
+    """Reads and hashes a corpus of the study, each once. What it returns raises StudyError."""
+    known: dict[str, DataIdentity] = {}
+
+    def identity_of(data: DataSource) -> DataIdentity:
+        key = data.model_dump_json()
+        try:
+            return known.get(key) or known.setdefault(key, identify(data, study.folder))
+        except DataError as error:
+            raise study.error("data", str(error)) from error
+
+    return identity_of
 
 
 def _check_context(study: Study) -> None:
@@ -167,6 +183,13 @@ def _check_context(study: Study) -> None:
     if held_out < context:
         reason = f"{context} tokens are more than data.validation_tokens ({held_out}): no window could be validated"
         raise study.error("train.context", reason)
+
+
+def _check_tokenizers(study: Study) -> None:
+    """Step times are measured on one corpus, and tokens of different tokenizers are not one currency."""
+    if study.budget.kind != "flops" and study.own_tokenizers:
+        reason = f"arms with tokenizers of their own compare at equal flops, not {study.budget.kind}"
+        raise study.error(f"budget.{study.budget.kind}", reason)
 
 
 def _evals(study: Study) -> EvalSpec | None:
@@ -225,6 +248,8 @@ def _plan_arm(
         matched=study.budget.matched,
         differs=_differs(spent, baseline),
         runs=runs,
+        data=arm.data,
+        identity=data,
         tuned=arm.tuned,
         matching=matched.matching,
         seconds_per_step=seconds_per_step,

@@ -12,8 +12,10 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from ablate.arms import TRAIN, Arm, ArmBuilder, edits_in, start_problems, tuning_problems
+from ablate.arm_problems import start_problems, tuning_problems
+from ablate.arms import TRAIN, Arm, ArmBuilder, edits_in
 from ablate.data.sources import DataSource
+from ablate.data.sources.stdlib import StdlibSource
 from ablate.explain import complaints
 from ablate.grid import cells
 from ablate.layers import Origins, Target
@@ -96,7 +98,7 @@ class _Reader:
             reason = "a ladder is written in the file or in a scale, as a map of maps"
             self.problems.append(self.origins.problem(("ladder",), reason, at_key=True))
         sections = self._sections(tree)
-        builder = self._builder(tree)
+        builder = self._builder(tree, sections.data if sections else StdlibSource())
         arms = self._arms(tree, sections, builder)
         if builder is not None and sections is not None and not self.problems:
             self.problems += tuning_problems(builder, sections.tune, arms) if sections.tune else ()
@@ -185,7 +187,7 @@ class _Reader:
         self.problems += problems
         return crossed
 
-    def _builder(self, tree: Mapping[str, Any]) -> ArmBuilder | None:
+    def _builder(self, tree: Mapping[str, Any], data: DataSource) -> ArmBuilder | None:
         base = tree.get("base")
         if not isinstance(base, Mapping):
             return None  # _sections has said so
@@ -200,7 +202,7 @@ class _Reader:
             self.problems.append(self.origins.problem(("base", "preset"), error.reason))
             return None
         edits = [edit for edit in self._edits(("base",)) if edit.path != ("preset",)]
-        return ArmBuilder(model, edits, self._valid_train(tree), self.origins)
+        return ArmBuilder(model, edits, self._valid_train(tree), data, self.origins)
 
     def _valid_train(self, tree: Mapping[str, Any]) -> dict[str, Any]:
         """The training settings; the defaults where they have problems of their own."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ablate.arms import TRAIN, Arm
+from ablate.arms import SECTIONS, Arm
 from ablate.study import Study
 from evals.devices import Device
 from evals.roofline import Phase, Prediction, predict
@@ -60,7 +60,7 @@ def scale_up(study: Study, preset: Preset, setting: Setting) -> list[ScaledArm]:
 
 
 def _model_edits(arm: Arm) -> dict[str, Any]:
-    return {path: value for path, value in arm.edits.items() if path.partition(".")[0] != TRAIN}
+    return {path: value for path, value in arm.edits.items() if path.partition(".")[0] not in SECTIONS}
 
 
 def _row(

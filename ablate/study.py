@@ -81,6 +81,11 @@ class Study:
         return self.sections.data
 
     @property
+    def own_tokenizers(self) -> bool:
+        """Whether arms differ in their tokenizer: then losses compare per byte, not per token."""
+        return any(arm.data != self.data for arm in self.arms)
+
+    @property
     def train(self) -> TrainSpec:
         return self.sections.train
 

@@ -123,6 +123,11 @@ class Collected:
     probes: pl.DataFrame
     environments: dict[str, dict[str, Any]]
 
+    @property
+    def per(self) -> str:
+        """What losses are compared per: `token`, or `byte`, as study.json says."""
+        return str(self.study.get("per", "token"))
+
     @cached_property
     def curve_of(self) -> dict[tuple[Any, ...], pl.DataFrame]:
         """The curve of each run by (arm, digest): two arms may share a run."""

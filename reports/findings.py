@@ -177,6 +177,8 @@ class StudySummary:
     baseline: str
     matched: str
     margin: float | None
+    per: str
+    """`token`, or `byte` where arms have tokenizers of their own: losses are in nats per one of these."""
     looks: tuple[int, ...]
     """Numbers of seeds at which an arm is judged; empty where the number is fixed."""
     arms: tuple[ArmSummary, ...]
@@ -195,6 +197,11 @@ class StudySummary:
     scaling: tuple[Scaling, ...]
     environment: tuple[tuple[str, tuple[str, ...]], ...]
     runs: pl.DataFrame
+
+    @property
+    def unit(self) -> str:
+        """Of losses and their differences."""
+        return f"nats/{self.per}"
 
     def arm_documents(self) -> list[dict[str, Any]]:
         """`arms` of `ablate run --json`."""

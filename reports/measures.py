@@ -29,7 +29,6 @@ class Measure:
 
 
 RUN_MEASURES: tuple[tuple[str, str, Better, pl.Expr], ...] = (
-    ("loss", "validation loss (nats/token)", "low", pl.col("loss")),
     ("bits-per-byte", "bits per byte", "low", pl.col("bits_per_byte")),
     ("speed", "training speed (tokens/s)", "high", pl.col("tokens_per_second")),
     ("mfu", "model FLOP utilisation (%)", "high", 100 * pl.col("mfu")),
@@ -53,6 +52,9 @@ def run_measures(data: Collected) -> tuple[Measure, ...]:
 
 def _of_runs(data: Collected) -> Iterator[Measure]:
     finished = data.runs.filter(status="finished")
+    yield Measure(
+        "loss", f"validation loss (nats/{data.per})", "low", _values(finished.select("arm", "seed", value="loss"))
+    )
     for key, label, better, value in RUN_MEASURES:
         yield Measure(key, label, better, _values(finished.select("arm", "seed", value.alias("value"))))
 

@@ -19,6 +19,7 @@ from reports.measures import run_measures
 from reports.positions import position_curves
 from reports.statistics import Estimate, combined_stderr, estimate
 from reports.tunings import tunings
+from reports.units import comparable
 from reports.verdicts import compare, decide, level
 
 
@@ -29,9 +30,8 @@ def summarise_study(study_dir: Path | str) -> StudySummary:
 
 def summarise(data: Collected) -> StudySummary:
     """Pure: frames in, tuples out. Raises ReportError when runs were trained on different data."""
-    digests = sorted(data.runs["data"].drop_nulls().unique())
-    if len(digests) > 1:
-        raise ReportError(f"runs trained on different data cannot be compared: {', '.join(digests)}")
+    _check_data(data)
+    data = comparable(data)
     arms = _arms(data)
     study = data.study
     return StudySummary(
@@ -43,6 +43,7 @@ def summarise(data: Collected) -> StudySummary:
         baseline=study["baseline"],
         matched=study["matched"],
         margin=study.get("margin"),
+        per=data.per,
         looks=tuple(look["seeds"] for look in study.get("looks") or ()),
         arms=arms,
         noise=_noise(arms),
@@ -61,6 +62,15 @@ def summarise(data: Collected) -> StudySummary:
         environment=warnings.environment(data),
         runs=data.runs,
     )
+
+
+def _check_data(data: Collected) -> None:
+    """Runs read one corpus, or each that of its arm where arms have tokenizers of their own."""
+    planned = {arm["name"]: arm["data"] for arm in data.study["arms"]} if data.per == "byte" else {}
+    found = data.runs.drop_nulls("data").select("arm", "data").rows()
+    digests = sorted({digest for arm, digest in found if digest != planned.get(arm)})
+    if len(digests) > (0 if planned else 1):
+        raise ReportError(f"runs trained on different data cannot be compared: {', '.join(digests)}")
 
 
 def open_arms(summary: StudySummary) -> tuple[str, ...]:

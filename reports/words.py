@@ -152,10 +152,9 @@ def sentence(summary: StudySummary, arm: ArmSummary) -> str:
     """One arm's finding: difference with interval, costs, verdict and what could have been seen."""
     comparison = arm.comparison
     if comparison is None:
-        said = (
-            f"{plus_minus(arm.loss)} nats per token over {_seeds(len(arm.seeds))}" if arm.loss else "no seed finished"
-        )
-        return f"the baseline: {said}."
+        if arm.loss is None:
+            return "the baseline: no seed finished."
+        return f"the baseline: {plus_minus(arm.loss)} nats per {summary.per} over {_seeds(len(arm.seeds))}."
     if arm.verdict == "diverged":
         return f"diverged in {_seeds(len(arm.diverged))} and finished in none."
     if comparison.difference is None:

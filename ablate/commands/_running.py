@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from ablate.plan import Plan
 from ablate.progress import Progress, open_progress
 from ablate.request import Request
 from ablate.store import Store
-from ablate.study import StudyError
+from ablate.study import Study, StudyError
 from reports.collect import ReportError
 from reports.findings import StudySummary
 
@@ -52,7 +53,7 @@ class Running:
             stage = next(stages)
             engine = load_engine(self.options, self.asked.device)
             with open_progress(self.store, self.asked.study.name, self.labels) as progress:
-                prepare_data(stage.plans[0], self.store, progress)
+                prepare_data(self.asked.study, self.store, progress)
                 self._carry_out(stage, engine, progress)
                 while not self.failures:  # what failed may decide the next stage
                     stage = stages.send(self._open_arms())
@@ -158,7 +159,7 @@ def load_engine(options: argparse.Namespace, device: str) -> Engine:
 def request_of(plan: Plan, store: Store, identity: dict[str, Any], options: argparse.Namespace) -> Request:
     return Request(
         store=str(store.root.resolve()),
-        corpus=str((store.data_dir() / plan.identity.digest).resolve()),
+        corpus=str((store.data_dir() / identity["data"]["digest"]).resolve()),
         identity=identity,
         measure=plan.measure.model_dump(mode="json") if plan.measure else None,
         measure_digest=plan.measure_digest,
@@ -176,8 +177,25 @@ def _reuse(stage: str, missing: dict[str, list[str]]) -> str:
     return text + (f", of which {more} to measure or evaluate" if more else "")
 
 
-def prepare_data(plan: Plan, store: Store, progress: Progress) -> Corpus:
-    try:
-        return prepare(plan.data, store.data_dir(), plan.study.folder, progress.data)
-    except DataError as error:
-        raise InputError(str(plan.study.error("data", str(error)))) from error
+def prepare_data(study: Study, store: Store, progress: Progress) -> None:
+    """Every corpus of the study. Raises InputError."""
+    corpora = {}
+    for arm in study.arms:
+        try:
+            corpora[arm.name] = prepare(arm.data, store.data_dir(), study.folder, progress.data)
+        except DataError as error:
+            raise InputError(str(study.error("data", str(error)))) from error
+    if study.own_tokenizers:
+        _check_same_validation(study, corpora)
+
+
+def _check_same_validation(study: Study, corpora: Mapping[str, Corpus]) -> None:
+    """Bits per byte compare on one text: all that is held out."""
+    for name, corpus in corpora.items():
+        held_out = corpus.meta["tokens"]["validation"]
+        if held_out > study.data.validation_tokens:
+            reason = (
+                f"arms with tokenizers of their own are validated on all that is held out, and that is {held_out:,}"
+                f" tokens in {name}: raise it, or lower data.validation_fraction"
+            )
+            raise InputError(str(study.error("data.validation_tokens", reason)))

@@ -63,7 +63,7 @@ class _Searching:
         study.sampler, study.pruner = make_sampler(self.spec, seed), make_pruner(self.spec)
         progress = Lines(self.store, self.this.study.name, {})
         progress.say(f"{self.spec.trials} trials, {_count_ended(study)} of them done already")
-        prepare_data(self.lab.planned_base, self.store, progress)
+        prepare_data(self.this.study, self.store, progress)
         search = Search(study, self.spec, self.lab, Owner(self.folder), seed, progress.say)
         with _quiet():
             search.run(engine)

@@ -12,10 +12,10 @@ from pathlib import Path
 from ablate.calibration import Calibration, CalibrationError
 from ablate.campaign import Outcome, Stages, campaign
 from ablate.cli import InputError
-from ablate.data import DataError, DataIdentity, prepare
+from ablate.data import DataError, prepare
 from ablate.engines import EngineError, Options, load
 from ablate.numerics import enforce, pick_device
-from ablate.plan import Plan, identify_data, make_plan
+from ablate.plan import Identify, Plan, identifying, make_plan
 from ablate.reading import load_study
 from ablate.store import Store
 from ablate.study import Study, StudyError
@@ -28,12 +28,12 @@ class Asked:
     study: Study
     device: str
     matmul: str
-    data: DataIdentity
+    identify: Identify
     store: Store
     clock: Calibration | None
 
     def plan(self, study: Study) -> Plan:
-        return make_plan(study, self.device, matmul=self.matmul, data=self.data, clock=self.clock)
+        return make_plan(study, self.device, matmul=self.matmul, identify=self.identify, clock=self.clock)
 
     def stages(self) -> Stages:
         return campaign(self.study, self.plan, self.loss)
@@ -53,7 +53,7 @@ def asked(options: argparse.Namespace) -> Asked:
         device = _device(options.device)
         numerics = enforce(device, study.train.dtype)
         clock = _clock(options, study, device)
-        return Asked(study, device, numerics.matmul, identify_data(study), Store(options.store), clock)
+        return Asked(study, device, numerics.matmul, identifying(study), Store(options.store), clock)
     except (StudyError, EngineError) as error:
         raise InputError(str(error)) from error
 

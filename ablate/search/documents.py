@@ -37,7 +37,7 @@ def search_digest(lab: StudyLaboratory) -> str:
             "model": plan.spec.resolve(),
             "train": plan.train.model_dump(mode="json"),
             "budget": lab.study.budget.model_dump(mode="json"),
-            "data": lab.planned_base.identity.digest,
+            "data": lab.base.identity.digest,
         }
     )[:8]
 

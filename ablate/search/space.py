@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
-from ablate.arms import TUNED, Arm, ArmBuilder, Edit
+from ablate.arms import DATA, START, TUNED, Arm, ArmBuilder, Edit
 from ablate.problems import Problem, StudyError
 from ablate.search.axes import AnyAxis
 
@@ -89,7 +89,7 @@ class SearchSpace:
         """Paths that no model of the space has, and kinds that there are not."""
         for path, axis in self.axes.items():
             shared = self.builder.shared_reason(tuple(path.split(".")))
-            if shared or path.split(".")[0] == "start":
+            if shared or path.split(".")[0] in (START, DATA):
                 reason = shared or "a search varies the model and its training"
                 yield self.builder.origins.problem((*SEARCH, *path.split(".")), reason, at_key=True)
                 continue

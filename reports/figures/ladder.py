@@ -17,7 +17,7 @@ def loss_by_compute(summary: StudySummary, style: dict[str, Look]) -> Figure | N
     """Every size of every arm, the fitted power laws, and what they extrapolate to, dashed."""
     if not summary.ladder:
         return None
-    figure = blank("training FLOPs", "validation loss (nats/token)")
+    figure = blank("training FLOPs", f"validation loss ({summary.unit})")
     for arm in summary.ladder:
         look = style[arm.arm]
         _line(figure, arm, look)
@@ -34,7 +34,7 @@ def loss_by_compute(summary: StudySummary, style: dict[str, Look]) -> Figure | N
         alt="; ".join(ladder_words.sentence(arm) for arm in summary.ladder),
         drawing=figure,
         table=frame_table(
-            ("arm", "size", "parameters", "FLOPs", "loss (nats/token)"),
+            ("arm", "size", "parameters", "FLOPs", f"loss ({summary.unit})"),
             [
                 (arm.arm, rung.size, words.count(rung.parameters), words.large(rung.flops), words.plus_minus(rung.loss))
                 for arm in summary.ladder
@@ -76,7 +76,7 @@ def gap_by_compute(summary: StudySummary, style: dict[str, Look]) -> Figure | No
     found = [(arm, rung, gap) for arm in summary.ladder for rung, gap in arm.gaps]
     if not found:
         return None
-    figure = blank("training FLOPs of the baseline", "difference in loss (nats/token)")
+    figure = blank("training FLOPs of the baseline", f"difference in loss ({summary.unit})")
     figure.add_hline(y=0, line=NEUTRAL)
     seen: set[str] = set()
     for arm, rung, gap in found:
@@ -92,7 +92,7 @@ def gap_by_compute(summary: StudySummary, style: dict[str, Look]) -> Figure | No
         alt="; ".join(f"{arm.arm} at {rung.size}: {ladder_words.gap(gap)}" for arm, rung, gap in found),
         drawing=figure,
         table=frame_table(
-            ("arm", "size", "difference (nats/token)"),
+            ("arm", "size", f"difference ({summary.unit})"),
             [(arm.arm, rung.size, ladder_words.gap(gap)) for arm, rung, gap in found],
             2,
         ),

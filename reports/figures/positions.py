@@ -22,7 +22,7 @@ def loss_by_position(summary: StudySummary, style: dict[str, Look]) -> Figure | 
     if not found:
         return None
     context = found[0].context
-    figure = blank("tokens read", "loss (nats/token)")
+    figure = blank("tokens read", f"loss ({summary.unit})")
     for curve in found:
         band(figure, style[curve.arm], curve.curve, 1.0, 0.16)
         line(figure, style[curve.arm], curve.curve)
@@ -44,7 +44,7 @@ def loss_by_position(summary: StudySummary, style: dict[str, Look]) -> Figure | 
             (
                 "arm",
                 "tokens read",
-                "loss (nats/token)",
+                f"loss ({summary.unit})",
                 "lowest seed",
                 "highest seed",
                 "standard error",

@@ -21,7 +21,7 @@ def differences(summary: StudySummary, style: dict[str, Look]) -> Figure | None:
     if not found:
         return None
     height = 130 + 46 * len(found)
-    figure = blank("difference in loss (nats/token)", "", height)
+    figure = blank(f"difference in loss ({summary.unit})", "", height)
     for arm, value in reversed(found):
         seed_points(figure, style[arm.name], value.values, [style[arm.name].label] * len(value.values))
         mean_point(figure, style[arm.name], "", value, None, style[arm.name].label)
@@ -41,7 +41,7 @@ def differences(summary: StudySummary, style: dict[str, Look]) -> Figure | None:
         " seeds.",
         alt="; ".join(f"{a.name} {words.difference(a.comparison)}" for a, _ in found if a.comparison),
         drawing=figure,
-        table=frame_table(("arm", "seed", "difference (nats/token)"), rows),
+        table=frame_table(("arm", "seed", f"difference ({summary.unit})"), rows),
     )
 
 

@@ -47,7 +47,7 @@ def losses(summary: StudySummary, style: dict[str, Look]) -> Figure | None:
     clock = {clock.arm: clock for clock in summary.clocks}
     if not curves and not summary.losses:
         return None
-    figure = blank(UNITS["step"], "loss (nats/token)", 460)
+    figure = blank(UNITS["step"], f"loss ({summary.unit})", 460)
     steps = [
         *_raw(figure, style, summary.losses),
         *_averages(figure, style, curves),
@@ -194,7 +194,7 @@ def difference_curves(summary: StudySummary, style: dict[str, Look]) -> Figure |
     curves = [curve for curve in summary.differences if len(curve.points) > 1]
     if not curves:
         return None
-    figure = blank("share of training done", "loss minus the baseline's (nats/token)")
+    figure = blank("share of training done", f"loss minus the baseline's ({summary.unit})")
     for curve in curves:
         band(figure, style[curve.arm], curve, 1.0, 0.16)
         line(figure, style[curve.arm], curve)

@@ -108,7 +108,7 @@ function drawRun(run) {
     plot_bgcolor: "rgba(0,0,0,0)",
     font: { color: colourOf("--text"), family: "system-ui, sans-serif" },
     xaxis: { ...axis, title: { text: "training step" } },
-    yaxis: { ...axis, title: { text: "training loss (nats/token)" } },
+    yaxis: { ...axis, title: { text: "training loss (nats)" } },
   };
   Plotly.newPlot(place, [curve], layout, toolbar);
 }

@@ -40,7 +40,7 @@ budget: {flops: 1e9, parameters: block.ffn.d_ff}
 def plan_of(tmp_path: Path, text: str = STUDY, *sets: str, **given: Any) -> Plan:
     path = tmp_path / "matched.yaml"
     path.write_text(text, encoding="utf-8")
-    return make_plan(load_study(path, "cpu", sets), **{"data": DATA, **given})
+    return make_plan(load_study(path, "cpu", sets), **{"identify": lambda _: DATA, **given})
 
 
 def outcome_of(plan: Plan) -> Outcome:

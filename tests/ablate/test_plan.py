@@ -46,7 +46,7 @@ def flops_per_token(attention: int) -> float:
 def plan_of(tmp_path: Path, text: str = STUDY, *sets: str, **given: Any) -> Plan:
     path = tmp_path / "by_hand.yaml"
     path.write_text(text, encoding="utf-8")
-    return make_plan(load_study(path, "cpu", sets), **{"data": DATA, **given})
+    return make_plan(load_study(path, "cpu", sets), **{"identify": lambda _: DATA, **given})
 
 
 def test_steps_follow_from_the_arm_s_own_flops(tmp_path: Path) -> None:
@@ -105,10 +105,9 @@ def test_what_changes_a_result_changes_the_digest(change: str, tmp_path: Path) -
 
 
 def test_data_and_numerics_change_the_digest(tmp_path: Path) -> None:
-    digests = {
-        plan_of(tmp_path, STUDY, **given).runs[0].digest
-        for given in ({}, {"data": DataIdentity("e" * 32, 257, {})}, {"device": "cuda"}, {"matmul": "highest"})
-    }
+    other = DataIdentity("e" * 32, 257, {})
+    changes = ({}, {"identify": lambda _: other}, {"device": "cuda"}, {"matmul": "highest"})
+    digests = {plan_of(tmp_path, STUDY, **given).runs[0].digest for given in changes}
     assert len(digests) == 4
 
 

@@ -34,7 +34,7 @@ TRAINED = [name for name in STUDIES if name not in (*AT_START, *SEARCHED)]
 def plan_of(name: str, scale: str, *sets: str) -> Plan:
     study = load_study(FOLDER / f"{name}.yaml", scale, sets)
     vocabulary = study.data.tokenizer.vocabulary(study.folder)
-    return make_plan(study, data=DataIdentity("0" * 32, vocabulary, {}))
+    return make_plan(study, identify=lambda _: DataIdentity("0" * 32, vocabulary, {}))
 
 
 @pytest.fixture(scope="module")
@@ -183,7 +183,7 @@ def test_a_search_has_legal_settings_at_every_scale(name: str, scale: str, tmp_p
     data = DataIdentity("0" * 32, study.data.tokenizer.vocabulary(study.folder), {})
     lab = StudyLaboratory(
         study,
-        lambda asked: make_plan(asked, data=data),
+        lambda asked: make_plan(asked, identify=lambda _: data),
         Store(tmp_path),
         lambda _, run: Request(str(tmp_path), str(tmp_path), run),
     )

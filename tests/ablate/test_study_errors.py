@@ -252,7 +252,16 @@ CASES = {
     # grids
     "empty axis": (HEAD + "grid: {train.lr: @[]}\n", "grid.train.lr: needs at least one"),
     "axis without a list": (HEAD + "grid: {train.lr: @3e-3}\n", "grid.train.lr: must be a list, not 0.003"),
-    "axis of the data": (HEAD + "grid: {@data.source: [stdlib]}\n", "every arm has the same data"),
+    "text of an arm": (arm("{@data.source: files}"), "every arm reads the same text: only data.tokenizer may differ"),
+    "tokenizer of an arm": (arm("{@data.tokenizer.vocab: 300}"), "unknown key"),
+    "tuned tokenizer": (
+        HEAD + "tune: {space: {@data.tokenizer.vocab_size: [300, 400]}}\n",
+        "losses under different tokenizers do not compare",
+    ),
+    "axis of the data": (
+        HEAD + "grid: {@data.source: [stdlib]}\n",
+        "every arm reads the same text: only data.tokenizer may differ",
+    ),
     "unknown axis": (HEAD + "grid: {train.lrr: [@1]}\n", "grid.train.lrr.0: unknown key (did you mean 'lr'?)"),
     "a value twice": (HEAD + "grid: {train.lr: [1e-3, @0.001]}\n", "grid.train.lr.1: the same as 0.001"),
     "a value spelt twice": (HEAD + "grid: {block.ffn.d_ff: [4x, @256]}\n", "grid.block.ffn.d_ff.1: the same as 4x"),
@@ -445,7 +454,7 @@ def test_what_only_the_plan_can_find_is_placed_too(case: str, tmp_path: Path) ->
     path.write_text(text, encoding="utf-8")
     study = load_study(path, scale="cpu")
     with pytest.raises(StudyError) as caught:
-        make_plan(study, data=DataIdentity("0" * 32, 257, {}))
+        make_plan(study, identify=lambda _: DataIdentity("0" * 32, 257, {}))
     assert str(caught.value).startswith(f"{path}:{place}: ")
     assert reason in str(caught.value)
 

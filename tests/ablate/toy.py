@@ -43,9 +43,10 @@ def run_toy(path: Path, store: Store, seeds: Sequence[int]) -> StudySummary:
     """Train what is missing with these seeds, and summarise."""
     study = load_study(path, "cpu", [f"seeds={list(seeds)}"])
     plan = make_plan(study)
-    prepare(plan.data, store.data_dir(), study.folder)
-    corpus = str(store.data_dir() / plan.identity.digest)
+    for arm in plan.arms:
+        prepare(arm.data, store.data_dir(), study.folder)
     for run in plan.runs:
+        corpus = str(store.data_dir() / run.identity["data"]["digest"])
         carry_out(Request(str(store.root), corpus, run.identity))
     store.write_json(store.study_path(study.name, study.scale), study_document(Outcome((Size(plan),))))
     return reports.summarise(store.study_dir(study.name, study.scale))

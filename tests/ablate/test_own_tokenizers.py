@@ -1,0 +1,68 @@
+"""Arms that read the same text through tokenizers of their own."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+import reports
+from ablate.cli import main
+from ablate.plan import make_plan
+from ablate.problems import StudyError
+from ablate.reading import load_study
+from ablate.store import Store
+from tests.ablate.toy import run_toy, toy_study
+
+ARMS = "{bpe: {data.tokenizer: {kind: bpe, vocab_size: 300}}}"
+
+
+def study_of(folder: Path, budget: str = "flops: 1e8", more: str = "") -> Path:
+    path = toy_study(folder, ARMS)
+    lines = [line for line in path.read_text().splitlines() if not line.startswith("budget")]
+    path.write_text("\n".join([*lines, f"budget: {{{budget}}}", more]) + "\n")
+    return path
+
+
+def test_each_arm_has_the_vocabulary_and_the_corpus_of_its_tokenizer(tmp_path: Path) -> None:
+    base, bpe = make_plan(load_study(study_of(tmp_path), "cpu")).arms
+    assert (base.spec.vocab_size, bpe.spec.vocab_size) == (257, 300)
+    assert base.runs[0].identity["data"] != bpe.runs[0].identity["data"]
+    assert base.identity.describe["content"] == bpe.identity.describe["content"]
+
+
+def test_losses_compare_per_byte(tmp_path: Path) -> None:
+    store = Store(tmp_path / "runs")
+    summary = run_toy(study_of(tmp_path), store, [0, 1])
+    base, bpe = summary.arms
+    assert summary.unit == "nats/byte"
+    stored = {}
+    for arm in (base, bpe):
+        runs = summary.runs.filter(arm=arm.name).sort("seed")
+        stored[arm.name] = [store.read_result(digest) for digest in runs["digest"]]
+        nats = [result["bits_per_byte"] * math.log(2) for result in stored[arm.name]]
+        assert arm.loss.values == pytest.approx(nats)
+    per_token = [result["loss"] for result in stored["bpe"]]
+    assert bpe.loss.values != pytest.approx(per_token, rel=0.01)
+    expected = [
+        (one["bits_per_byte"] - other["bits_per_byte"]) * math.log(2)
+        for one, other in zip(stored["bpe"], stored[base.name], strict=True)
+    ]
+    assert bpe.comparison.difference.values == pytest.approx(expected)
+    assert summary.training[-1].points[-1].mean == pytest.approx(bpe.loss.mean)
+    page = reports.render(store.study_dir(summary.name, summary.scale), summary).read_text()
+    assert "nats/byte" in page
+    assert "nats/token" not in page
+
+
+def test_tokens_and_seconds_are_no_common_budget(tmp_path: Path) -> None:
+    with pytest.raises(StudyError, match="arms with tokenizers of their own compare at equal flops, not tokens"):
+        make_plan(load_study(study_of(tmp_path, "tokens: 4096"), "cpu"))
+
+
+def test_all_that_is_held_out_must_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = study_of(tmp_path)
+    options = ["--store", str(tmp_path / "runs"), "--set", "data.validation_tokens=256", "--scale", "cpu"]
+    assert main(["run", str(path), *options]) == 2
+    assert "are validated on all that is held out" in capsys.readouterr().err
