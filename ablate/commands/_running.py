@@ -14,7 +14,7 @@ from ablate.campaign import Outcome, Stage
 from ablate.cli import DONE, SOME_FAILED, InputError
 from ablate.commands import print_json, print_table
 from ablate.commands._studies import asked
-from ablate.data import Corpus, DataError, prepare
+from ablate.data import AnyCorpus, DataError, prepare
 from ablate.documents import judged_before, study_document
 from ablate.engines import Engine, EngineError, Event, Options, load
 from ablate.identity import RunPlan
@@ -176,7 +176,7 @@ def _reuse(stage: str, missing: dict[str, list[str]]) -> str:
     return text + (f", of which {more} to measure or evaluate" if more else "")
 
 
-def prepare_data(plan: Plan, store: Store, progress: Progress) -> Corpus:
+def prepare_data(plan: Plan, store: Store, progress: Progress) -> AnyCorpus:
     try:
         return prepare(plan.data, store.data_dir(), plan.study.folder, progress.data)
     except DataError as error:
