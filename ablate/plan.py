@@ -137,7 +137,7 @@ def make_plan(
         StudyError: the corpus cannot be read, the budget or the context does not fit, or parameters cannot be matched.
     """
     identity = data or identify_data(study)
-    _check_context(study)
+    _check_data(study)
     evals = _evals(study)
     matmul = matmul or ("high" if device == "cuda" else "medium")
     specs = [_with_vocabulary(study, arm, identity) for arm in study.arms]
@@ -162,10 +162,15 @@ def identify_data(study: Study) -> DataIdentity:
         raise study.error("data", str(error)) from error
 
 
-def _check_context(study: Study) -> None:
+def _check_data(study: Study) -> None:
     reason = study.data.misfit(study.train.context)
     if reason is not None:
         raise study.error("train.context", reason)
+    made = isinstance(study.data, SyntheticSource)
+    absent = "bits_per_byte" if made else "accuracy"
+    if study.search is not None and absent in study.search.objectives:
+        said = f"{study.data.source} has no bytes" if made else "text has no answers"
+        raise study.error("search.objectives", f"{said}: there is no {absent}")
 
 
 def _evals(study: Study) -> EvalSpec | None:

@@ -37,6 +37,7 @@ measure: null
 {more}
 """
 DATA = "{source: mqar, pairs: [2, 4, 8], tokens_per_pair: 4, keys: 8, values: 8, validation_examples: 30}"
+SEARCH = "search: {{space: {{train.lr: {{log: [1e-3, 1e-2]}}}}, objectives: [{}], trials: 2}}"
 
 
 def study_file(folder: Path, data: str = DATA, more: str = "", tokens: int = 1280) -> Path:
@@ -145,6 +146,8 @@ def test_a_stored_run_is_asked_other_difficulties(
         (DATA.replace("pair: 4", "pair: 5"), "", "train.context: the longest example of mqar has 40 tokens"),
         (DATA.replace("pairs: [2", "pears: [2"), "", "data.pears: unknown key (did you mean 'pairs'?)"),
         (DATA.replace("source", "tokenizer: bytes, source"), "", "data.tokenizer: unknown key (a setting of files"),
+        (DATA, SEARCH.format("bits_per_byte"), "search.objectives: mqar has no bytes: there is no bits_per_byte"),
+        ("stdlib", SEARCH.format("accuracy"), "search.objectives: text has no answers: there is no accuracy"),
         ("stdlib", "evals: {diagnostics: {}}", "evals.diagnostics: are for tasks that are made"),
     ],
 )
