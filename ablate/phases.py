@@ -30,7 +30,7 @@ from ablate.training.result import model_flop_utilisation, summarise_metrics, tr
 from ablate.training.schedule import warmup_steps
 from ablate.training.session import Ending, Session
 from ablate.training.spec import TrainSpec
-from evals.diagnostics import Question, accuracy_by_difficulty
+from evals.diagnostics import accuracy_by_difficulty
 from evals.harness import Evaluation, evaluate
 from evals.matmul import peak_flops_per_second
 from evals.memory import PeakMemory, peak_memory
@@ -161,8 +161,7 @@ def _on_text(model: zoo.Decoder, tokenizer: Tokenizer, corpus: Corpus, spec: Eva
 def _on_task(model: zoo.Decoder, corpus: SyntheticCorpus, spec: EvalSpec, context: int) -> Evaluation:
     """Accuracy by difficulty."""
     asked = spec.diagnostics or DiagnosticsSpec()
-    tests = corpus.tests(asked.at, asked.examples, spec.seed)
-    questions = (Question(t.level, t.examples.tokens, t.examples.targets, t.chance, t.floor) for t in tests)
+    questions = corpus.questions(asked.at, asked.examples, spec.seed)
     return accuracy_by_difficulty(model, corpus.source.source, questions, spec, context=context)
 
 

@@ -6,7 +6,7 @@ models are asked the same examples, so that they can be compared in pairs; error
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,27 +17,13 @@ from scipy import stats
 
 from evals.harness import Evaluation
 from evals.lm import evaluating
+from evals.question import Question
 from evals.spec import EvalSpec
 from zoo.costs import longest_text
 from zoo.loss import IGNORED
 from zoo.model import Decoder
 
 Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class Question:
-    """Examples of one difficulty. tokens, targets: (examples, T); −100 where nothing is asked.
-
-    `chance` is the accuracy of guessing well, `floor` the least loss possible in nats per target; None where unknown.
-    """
-
-    level: Mapping[str, int]
-    tokens: Ints
-    targets: Ints
-    chance: float | None
-    floor: float | None
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,23 +16,11 @@ from ablate.data.examples import Examples
 from ablate.data.identity import DataIdentity, digest_of
 from ablate.data.sources._synthetic import BLANK, IGNORED, Example, Level, SyntheticSource
 from ablate.data.spec import parse
+from evals.question import Question
 from zoo.errors import did_you_mean
 
 TRAIN, VALIDATION, TEST = range(3)
 """Splits draw from streams of their own. A task with few examples, such as the sums of two digits, repeats some."""
-
-
-@dataclass(frozen=True)
-class Test:
-    """Examples of one difficulty, at their own length, and what is known of their scores.
-
-    `floor` is the mean of the nats that the best possible model pays for what is asked.
-    """
-
-    level: Level
-    examples: Examples
-    chance: float | None
-    floor: float | None
 
 
 class SyntheticCorpus:
@@ -74,7 +61,7 @@ class SyntheticCorpus:
         """Tokens of the rows that are trained on, step by step in turn."""
         return self.source.widths(context)
 
-    def tests(self, at: Mapping[str, Sequence[int]], examples: int, seed: int) -> Iterator[Test]:
+    def questions(self, at: Mapping[str, Sequence[int]], examples: int, seed: int) -> Iterator[Question]:
         """So many examples of each difficulty; `at` has other values for some of them.
 
         Raises:
@@ -84,14 +71,15 @@ class SyntheticCorpus:
         for level in source.levels():
             drawn = _examples(source, level, examples, (TEST,), seed)
             whole = rows(drawn, source.tokens_of(level))
-            yield Test(level, whole, source.chance(level), _floor(source, [(level, drawn)]))
+            floor = _floor(source, [(level, drawn)])
+            yield Question(level, whole.tokens, whole.targets, source.chance(level), floor)
 
 
 def regraded(source: SyntheticSource, at: Mapping[str, Sequence[int]]) -> SyntheticSource:
     """The same task at other difficulties.
 
     Raises:
-        DataError: a value is not legal, or is of no difficulty.
+        DataError: a value is not legal, is of no difficulty, or takes tokens that the task did not have.
     """
     known = source.difficulties()
     for name in at:
@@ -99,11 +87,14 @@ def regraded(source: SyntheticSource, at: Mapping[str, Sequence[int]]) -> Synthe
             hint = did_you_mean(name, known) or f": {', '.join(known)}"
             raise DataError(f"{name} is no difficulty of {source.source}{hint}")
     try:
-        return type(source).model_validate({**source.model_dump(), **at})
+        changed = type(source).model_validate({**source.model_dump(), **at})
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
         raise DataError(f"{where}: {first['msg']}" if where else first["msg"].removeprefix("Value error, ")) from error
+    if changed.vocab_size > source.vocab_size:
+        raise DataError(f"that takes {changed.vocab_size} tokens, and models know {source.vocab_size}")
+    return changed
 
 
 def rows(examples: Sequence[Example], context: int) -> Examples:

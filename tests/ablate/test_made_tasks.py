@@ -85,19 +85,19 @@ def test_the_stored_accuracy_is_that_of_asking_one_example_at_a_time(ran: tuple[
     assert isinstance(corpus, SyntheticCorpus)
     evals = store.read_evals(digest, study["evals"])
     assert evals is not None
-    for test, level in zip(corpus.tests({"pairs": [2, 4]}, 20, 0), evals["diagnostics"]["levels"], strict=True):
+    for asked_of, level in zip(corpus.questions({"pairs": [2, 4]}, 20, 0), evals["diagnostics"]["levels"], strict=True):
         shares, losses = [], []
-        for tokens, targets in zip(test.examples.tokens, test.examples.targets, strict=True):
+        for tokens, targets in zip(asked_of.tokens, asked_of.targets, strict=True):
             with torch.no_grad():
                 log_p = model(torch.from_numpy(tokens[None]))[0].log_softmax(-1)
             asked = [place for place, target in enumerate(targets) if target != IGNORED]
             shares.append(np.mean([int(log_p[place].argmax()) == targets[place] for place in asked]))
             losses.append(np.mean([-float(log_p[place, targets[place]]) for place in asked]))
-        assert level["level"] == dict(test.level)
+        assert level["level"] == dict(asked_of.level)
         assert level["accuracy"]["value"] == pytest.approx(np.mean(shares))
         assert level["accuracy"]["stderr"] == pytest.approx(np.std(shares, ddof=1) / math.sqrt(20))
         assert level["nats"]["value"] == pytest.approx(np.mean(losses), rel=1e-5)
-        assert level["chance"] == 1 / test.level["pairs"]
+        assert level["chance"] == 1 / asked_of.level["pairs"]
 
 
 def test_the_report_draws_accuracy_by_difficulty(ran: tuple[Path, dict[str, Any]]) -> None:

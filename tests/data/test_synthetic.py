@@ -191,8 +191,9 @@ def test_splits_seeds_and_steps_differ(tmp_path: Path) -> None:
     corpus = corpus_of(tmp_path, "copying", length=16)
     seen = [corpus.batch(step, batch=32, context=32, seed=seed) for step in range(3) for seed in range(3)]
     seen += corpus.validation_batches(4, 32)[0]
-    seen += [test.examples for seed in range(2) for test in corpus.tests({}, 32, seed)]
-    rows = [tuple(row) for each in seen for row in each.tokens.tolist()]
+    tokens = [each.tokens for each in seen]
+    tokens += [question.tokens for seed in range(2) for question in corpus.questions({}, 32, seed)]
+    rows = [tuple(row) for each in tokens for row in each.tolist()]
     assert len(set(rows)) == len(rows)
 
 
@@ -225,6 +226,8 @@ def test_other_difficulties_are_asked_of_the_same_task() -> None:
         regraded(source, {"symbols": [3]})
     with pytest.raises(DataError, match="9 pairs need as many keys and values"):
         regraded(source_of("mqar"), {"pairs": [9]})
+    with pytest.raises(DataError, match="that takes 1065 tokens, and models know 97"):
+        regraded(source_of("memorisation"), {"facts": [1000]})
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from itertools import product
-from typing import Annotated, Any, ClassVar, NamedTuple, TypeAlias
+from typing import Annotated, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,9 +61,6 @@ class SyntheticSource(DataSource):
     accuracy is reported for each. A step has batch × context tokens: twice the rows where examples need half the
     context. Token 0 is blank; an example stands at the start of its row, blanks after it.
     """
-
-    title: ClassVar[str]
-    """What the task is called in a sentence."""
 
     validation_examples: PositiveInt = 512
     """How many one validation asks, of all difficulties together."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -21,7 +21,6 @@ class AdditionSource(SyntheticSource):
     `evals.diagnostics.at.digits`. Chance is 1 / 10; c's highest digit, 0 or 1, is easier to guess.
     """
 
-    title: ClassVar[str] = "addition"
     source: Literal["addition"] = "addition"
     digits: Graded = (1, 2, 3, 4)
     reverse: bool = True

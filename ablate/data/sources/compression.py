@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 from pydantic import PositiveInt
@@ -21,7 +21,6 @@ class CompressionSource(SyntheticSource):
     attention may look back at it, and so has the easier task. Chance is 1 / symbols.
     """
 
-    title: ClassVar[str] = "compression"
     source: Literal["compression"] = "compression"
     length: Graded = (8, 16, 32)
     """n."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 from pydantic import PositiveInt
@@ -20,7 +20,6 @@ class CopyingSource(SyntheticSource):
     trained on with `evals.diagnostics.at.length`. Chance is 1 / symbols.
     """
 
-    title: ClassVar[str] = "copying"
     source: Literal["copying"] = "copying"
     length: Graded = (4, 8, 16)
     """n."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
 from pydantic import PositiveInt, model_validator
@@ -18,7 +18,6 @@ class FuzzyRecallSource(SyntheticSource):
     asked; no two values of an example begin alike. Chance is 1 / pairs.
     """
 
-    title: ClassVar[str] = "fuzzy recall"
     source: Literal["fuzzy_recall"] = "fuzzy_recall"
     pairs: Graded = (4, 8)
     key_tokens: PositiveInt = 3

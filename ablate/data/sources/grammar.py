@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Annotated, ClassVar, Literal, NamedTuple, Self
+from typing import Annotated, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,6 @@ class GrammarSource(SyntheticSource):
     that validate, −ln p of each token, of which the entropy is the mean.
     """
 
-    title: ClassVar[str] = "a grammar's language"
     source: Literal["grammar"] = "grammar"
     length: Graded = (64,)
     """Symbols of a sentence, all of which are asked."""

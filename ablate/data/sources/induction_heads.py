@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 from pydantic import PositiveInt
@@ -19,7 +19,6 @@ class InductionHeadsSource(SyntheticSource):
     … ⊢ x … ⊢, in random symbols: the mark stands somewhere, and at the end; x is asked. Chance is 1 / symbols.
     """
 
-    title: ClassVar[str] = "induction heads"
     source: Literal["induction_heads"] = "induction_heads"
     length: Graded = (32, 64, 128)
     """Tokens of an example, at least 3."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 from pydantic import NonNegativeInt, PositiveInt
@@ -19,7 +19,6 @@ class MemorisationSource(SyntheticSource):
     the more. Validation asks the same facts. Chance is 1 / values.
     """
 
-    title: ClassVar[str] = "memorisation"
     source: Literal["memorisation"] = "memorisation"
     facts: Graded = (64, 256, 1024)
     questions: PositiveInt = 32

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -17,7 +17,6 @@ class ModularCountingSource(Counting):
     `evals.diagnostics.at.length`. Chance is 1 / m; the accuracy is over all places, the first of which are easy.
     """
 
-    title: ClassVar[str] = "modular counting"
     source: Literal["modular_counting"] = "modular_counting"
     modulus: Annotated[int, Field(ge=2)] = 5
     """m."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import ClassVar, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,6 @@ class MqarSource(SyntheticSource):
     Chance is 1 / pairs: the share that is right when one of the values seen is said.
     """
 
-    title: ClassVar[str] = "multi-query associative recall"
     source: Literal["mqar"] = "mqar"
     pairs: Graded = (4, 8, 16)
     tokens_per_pair: Graded = (8,)

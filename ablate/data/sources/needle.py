@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 from pydantic import PositiveInt
@@ -19,7 +19,6 @@ class NeedleSource(SyntheticSource):
     Chance is 1 / (1 + others): the share that is right when something that followed a key is said.
     """
 
-    title: ClassVar[str] = "needle retrieval"
     source: Literal["needle"] = "needle"
     depth: GradedFromZero = (0, 32, 64)
     """Tokens before the needle."""

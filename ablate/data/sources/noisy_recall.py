@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
 from pydantic import PositiveInt, model_validator
@@ -17,7 +17,6 @@ class NoisyRecallSource(SyntheticSource):
     stand noise × pairs tokens of a vocabulary of their own, scattered at random. Chance is 1 / pairs.
     """
 
-    title: ClassVar[str] = "noisy recall"
     source: Literal["noisy_recall"] = "noisy_recall"
     pairs: Graded = (4, 8, 16)
     noise: GradedFromZero = (2,)

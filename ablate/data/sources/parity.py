@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from ablate.data.sources._counting import Counting
 
@@ -15,7 +15,6 @@ class ParitySource(Counting):
     `evals.diagnostics.at.length`. Chance is 1 / 2; the accuracy is over all places, the first of which are easy.
     """
 
-    title: ClassVar[str] = "parity"
     source: Literal["parity"] = "parity"
 
     @property

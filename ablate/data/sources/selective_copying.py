@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
 from pydantic import PositiveInt, model_validator
@@ -20,7 +20,6 @@ class SelectiveCopyingSource(SyntheticSource):
     time, so what is kept has to be chosen by content. Chance is 1 / symbols.
     """
 
-    title: ClassVar[str] = "selective copying"
     source: Literal["selective_copying"] = "selective_copying"
     count: Graded = (4, 8, 16)
     """Symbols to be copied."""
