@@ -186,8 +186,9 @@ def test_another_source_at_a_scale_drops_what_it_does_not_have(tmp_path: Path) -
 def test_a_trained_model_comes_near_the_floor(tmp_path: Path) -> None:
     """A grammar of 4 states: the loss falls from that of guessing to within 0.02 nats of the entropy, not below it."""
     data = "{source: grammar, states: 4, symbols: 6, branching: 2, length: 32, validation_examples: 256}"
-    path = study_file(tmp_path, data, "seeds: 2", tokens=400 * 32 * 16).with_name("recall.yaml")
-    path.write_text(path.read_text().replace("seeds: 2\ndata", "data").replace("batch: 4", "batch: 16"))
+    path = study_file(tmp_path, data, tokens=400 * 32 * 16)
+    larger = ("d_model: 16, n_layers: 1", "d_model: 32, n_layers: 2")
+    path.write_text(path.read_text().replace(*larger).replace("batch: 4", "batch: 16"))
     store = tmp_path / "runs"
     assert main(["run", str(path), "--scale", "cpu", "--store", str(store), "--engine", "inprocess", "--json"]) == 0
     summary = summarise_study(store / "studies" / "recall-cpu")
