@@ -178,11 +178,11 @@ def test_queries_come_back_by_a_power_law() -> None:
 def test_a_corpus_is_a_pure_function(name: str, tmp_path: Path) -> None:
     corpus, again = (corpus_of(tmp_path / folder, name) for folder in "ab")
     for step in range(3):
-        first, second = (each.batch(step, batch=4, context=64, seed=1) for each in (corpus, again))
+        first, second = (each.batch(step, batch=4, context=128, seed=1) for each in (corpus, again))
         np.testing.assert_array_equal(first.tokens, second.tokens)
         np.testing.assert_array_equal(first.targets, second.targets)
-        assert first.tokens.size == first.targets.size == 4 * 64
-    validation, n_bytes = corpus.validation_batches(4, 64)
+        assert first.tokens.size == first.targets.size == 4 * 128
+    validation, n_bytes = corpus.validation_batches(4, 128)
     assert n_bytes is None
     assert sum(map(len, validation)) == 64
 
@@ -277,9 +277,9 @@ def test_the_entropy_is_that_of_all_sentences(length: int) -> None:
 
 
 def test_the_entropy_rate_is_the_limit() -> None:
-    """By the chain rule: what one more symbol adds to the entropy of a long sentence."""
+    """Of the entropy per symbol, as sentences become long."""
     source = small_grammar()
-    assert 401 * source.entropy(401) - 400 * source.entropy(400) == pytest.approx(source.entropy_rate, rel=1e-6)
+    assert source.entropy(20_000) == pytest.approx(source.entropy_rate, rel=1e-3)
 
 
 def test_sentences_come_as_often_as_they_should_and_pay_their_surprisal() -> None:
