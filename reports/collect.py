@@ -46,6 +46,7 @@ CURVES = KEYS | {
     "seconds": pl.Float64,
     "loss": pl.Float64,
     "validation_loss": pl.Float64,
+    "accuracy": pl.Float64,
 }
 MEASURES = KEYS | {
     "kind": pl.String,

@@ -192,6 +192,7 @@ class StudySummary:
     noise: Noise
     warnings: tuple[str, ...]
     training: tuple[Curve, ...]
+    training_accuracy: tuple[Curve, ...]
     losses: tuple[RunLoss, ...]
     clocks: tuple[Clock, ...]
     measures: tuple[Measure, ...]

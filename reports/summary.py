@@ -49,6 +49,7 @@ def summarise(data: Collected) -> StudySummary:
         noise=_noise(arms),
         warnings=(*warnings.find(data), *unpaired({arm.name: arm.items for arm in arms})),
         training=curves.training_curves(data),
+        training_accuracy=curves.training_accuracy(data),
         losses=run_losses(data),
         clocks=clocks(data),
         measures=run_measures(data),

@@ -14,6 +14,7 @@ __all__ = ["CONFIG", "Figure", "draw", "draw_stability"]
 MAKERS: tuple[Callable[[StudySummary, dict[str, Look]], Figure | None], ...] = (
     scores.differences,
     tradeoff.trade_off,
+    difficulty.over_training,
     training.losses,
     training.difference_curves,
     costs.cache_by_context,

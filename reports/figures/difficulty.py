@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from reports import words
 from reports.difficulty import AccuracyCurve
-from reports.figures.base import NEUTRAL, Figure, band, line, mean_and_range, optional, short
+from reports.figures.base import NEUTRAL, Figure, band, ends, line, mean_and_range, optional, short, thinned
 from reports.figures.style import Look, blank, label
 from reports.findings import StudySummary
 from reports.tables import frame_table
@@ -19,6 +19,29 @@ def curves(summary: StudySummary, style: dict[str, Look]) -> Iterator[Figure]:
     """One figure for each difficulty, a line per arm."""
     for name, found in itertools.groupby(summary.accuracies, key=lambda curve: curve.difficulty):
         yield _figure(name, [curve for curve in found if curve.rungs], style)
+
+
+def over_training(summary: StudySummary, style: dict[str, Look]) -> Figure | None:
+    """Accuracy by step: such tasks are often learnt all at once."""
+    found = summary.training_accuracy
+    if not found:
+        return None
+    figure = blank("training step", "accuracy")
+    for curve in found:
+        band(figure, style[curve.arm], curve, 1.0, 0.16)
+        line(figure, style[curve.arm], curve)
+    figure.update_yaxes(range=[-0.03, 1.03])
+    rows = [
+        (curve.arm, words.whole(point.x), *mean_and_range(point)) for curve in found for point in thinned(curve.points)
+    ]
+    return Figure(
+        key="training-accuracy",
+        title="Accuracy over training",
+        note="On what validates, all difficulties together. Bands: range over seeds.",
+        alt=ends(found, "accuracy"),
+        drawing=figure,
+        table=frame_table(("arm", "step", *COLUMNS[1:4]), rows, 2),
+    )
 
 
 def _figure(name: str, found: Sequence[AccuracyCurve], style: dict[str, Look]) -> Figure:
