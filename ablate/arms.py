@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import ValidationError
 
-from ablate.data.sources import DataSource
+from ablate.data.sources import DataSource, TextSource
 from ablate.data.tokenizers import TokenizerSpec
 from ablate.data.tokenizers.bytes import BytesTokenizer
 from ablate.explain import complaints, plain
@@ -115,7 +115,8 @@ class ArmBuilder:
         self.base = tuple(base)
         self.origins = origins
         self.data = data
-        self._written = {TRAIN: dict(train), START: {}, DATA: {"tokenizer": data.tokenizer.model_dump(mode="json")}}
+        own = {"tokenizer": data.tokenizer.model_dump(mode="json")} if isinstance(data, TextSource) else {}
+        self._written = {TRAIN: dict(train), START: {}, DATA: own}
 
     def build_all(self, base: Arm, edits: Mapping[str, Sequence[Edit]]) -> tuple[list[Arm], list[Problem]]:
         """The base and the arms that can be built, and what is wrong with the others."""
@@ -139,6 +140,8 @@ class ArmBuilder:
         if path == (TRAIN, "context"):
             return "losses at different contexts do not compare: every arm has the same"
         if path[0] == DATA:
+            if not isinstance(self.data, TextSource):
+                return "every arm has the same task"
             same = path[1:2] == ("tokenizer",)
             return None if same else "every arm reads the same text: only data.tokenizer may differ"
         if path[0] == "base":

@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from ablate.arms import Arm
-from ablate.budgets import Clock, Workload, price_of_step, step_times
-from ablate.data import DataError, DataIdentity, identify
-from ablate.data.sources import DataSource
+from ablate.budgets import Clock, Workload, price_of_step, step_times, training_cost
+from ablate.data import DataError, DataIdentity, DataSource, SyntheticSource, identify
+from ablate.data.synthetic import regraded
 from ablate.identity import RunPlan, request_digest, run_plan, starting
 from ablate.matching import Matched, match_parameters
 from ablate.study import Study, StudyError
 from ablate.training.spec import TrainSpec
 from ablate.training.transfer import refusals
 from evals.known import SHIPPED, located, unknown_tasks
-from evals.spec import EvalSpec, MeasureSpec
-from zoo.costs import Cost, cost
+from evals.spec import DiagnosticsSpec, EvalSpec, MeasureSpec
+from zoo.costs import Cost
 from zoo.errors import did_you_mean
 from zoo.spec import ModelSpec
 
@@ -145,7 +145,7 @@ def make_plan(
         StudyError: the corpus cannot be read, the budget or the context does not fit, or parameters cannot be matched.
     """
     identify = identify or identifying(study)
-    _check_context(study)
+    _check_data(study)
     _check_tokenizers(study)
     evals = _evals(study)
     matmul = matmul or ("high" if device == "cuda" else "medium")
@@ -178,11 +178,15 @@ def identifying(study: Study) -> Identify:
     return identity_of
 
 
-def _check_context(study: Study) -> None:
-    context, held_out = study.train.context, study.data.validation_tokens
-    if held_out < context:
-        reason = f"{context} tokens are more than data.validation_tokens ({held_out}): no window could be validated"
+def _check_data(study: Study) -> None:
+    reason = study.data.misfit(study.train.context)
+    if reason is not None:
         raise study.error("train.context", reason)
+    made = isinstance(study.data, SyntheticSource)
+    absent = "bits_per_byte" if made else "accuracy"
+    if study.search is not None and absent in study.search.objectives:
+        said = f"{study.data.source} has no bytes" if made else "text has no answers"
+        raise study.error("search.objectives", f"{said}: there is no {absent}")
 
 
 def _check_tokenizers(study: Study) -> None:
@@ -196,6 +200,10 @@ def _evals(study: Study) -> EvalSpec | None:
     """What is evaluated, with absolute paths: workers run elsewhere."""
     if study.evals is None:
         return None
+    if isinstance(study.data, SyntheticSource):
+        return _diagnostics(study, study.data, study.evals)
+    if study.evals.diagnostics is not None:
+        raise study.error("evals.diagnostics", "are for tasks that are made (data.source: mqar), and this is text")
     spec = located(study.evals, study.folder)
     for place, folder in enumerate(spec.include):
         if not Path(folder).is_dir():
@@ -204,6 +212,19 @@ def _evals(study: Study) -> EvalSpec | None:
         place = spec.tasks.index(name)
         raise study.error(f"evals.tasks.{place}", f"unknown task '{name}'" + did_you_mean(name, SHIPPED))
     return spec
+
+
+def _diagnostics(study: Study, data: SyntheticSource, spec: EvalSpec) -> EvalSpec:
+    """What is asked of a task that is made, in place of what is asked of text."""
+    given = [name for name in ("tasks", "positions") if name in spec.model_fields_set and getattr(spec, name)]
+    for name in given:
+        raise study.error(f"evals.{name}", f"needs held-out text, and {data.source} has none: see evals.diagnostics")
+    asked = spec.diagnostics or DiagnosticsSpec()
+    try:
+        regraded(data, asked.at)
+    except DataError as error:
+        raise study.error("evals.diagnostics.at", str(error)) from error
+    return spec.model_copy(update={"tasks": (), "diagnostics": asked})
 
 
 def _with_vocabulary(study: Study, arm: Arm, data: DataIdentity) -> ModelSpec:
@@ -226,7 +247,7 @@ def _plan_arm(
 ) -> ArmPlan:
     arm, spec = matched.arm, matched.spec
     _check_width_transfer(study, arm, spec)
-    costs = cost(spec, arm.train.context)
+    costs = training_cost(spec, study.data.widths(arm.train.context), arm.train.context)
     steps = _steps(_budgeted(study, arm), arm, costs, seconds_per_step)
     tokens = steps * arm.train.batch * arm.train.context
     spent = {"tokens": tokens, "flops": tokens * costs.flops_per_token, "parameters": costs.params}

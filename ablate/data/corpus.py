@@ -1,4 +1,4 @@
-"""A prepared corpus: token memory maps, and the windows that training and validation read from them."""
+"""A prepared text corpus: token memory maps, and the windows that training and validation read from them."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ablate.data.error import DataError
+from ablate.data.examples import Windows
 from ablate.data.shuffle import offset, permuted
-
-Windows = NDArray[np.int64]
 
 
 class Corpus:
-    """Tokens of one corpus under one tokenizer, made by `prepare`.
+    """Tokens of one text corpus under one tokenizer, made by `prepare`.
 
     Each split is one row of tokens, `eos d₁ eos d₂ … eos dₙ eos`: every token of every document is predicted by
     something, and a window may cross from one document into the next over the `eos` between them.
@@ -25,10 +24,7 @@ class Corpus:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        try:
-            self.meta: dict[str, Any] = json.loads((directory / "meta.json").read_bytes())
-        except FileNotFoundError as error:
-            raise DataError(f"{directory} holds no prepared corpus") from error
+        self.meta = read_meta(directory)
         self.digest: str = self.meta["digest"]
         self.vocab_size: int = self.meta["vocab_size"]
         self.eos: int = self.meta["eos"]
@@ -77,6 +73,15 @@ class Corpus:
         positions = starts[:, None] + np.arange(context + 1)
         return tokens[positions].astype(np.int64), int(sizes[positions[:, 1:]].sum(dtype=np.int64))
 
+    def validation_batches(self, batch: int, context: int) -> tuple[list[Windows], int]:
+        """The same, `batch` windows at a time."""
+        windows, n_bytes = self.validation(context)
+        return [windows[start : start + batch] for start in range(0, len(windows), batch)], n_bytes
+
+    def widths(self, context: int) -> tuple[int, ...]:
+        """Tokens of the windows that are trained on."""
+        return (context,)
+
     def held_out_tokens(self) -> tuple[NDArray[Any], NDArray[np.uint32]]:
         """All tokens of the validation split, and the bytes that each stands for (none for `eos`)."""
         return self._validation, self._validation_bytes
@@ -85,6 +90,9 @@ class Corpus:
         """The validation documents."""
         with (self.directory / "validation.jsonl").open("rb") as lines:
             return [json.loads(line)["text"] for line in lines]
+
+    def floor(self) -> None:
+        """The least loss possible is not known of text."""
 
     def document_offsets(self, split: str) -> NDArray[np.int64]:
         """(documents + 1,) indices: document i is tokens[offsets[i] : offsets[i + 1] − 1], then comes its `eos`."""
@@ -115,6 +123,15 @@ class Corpus:
     def _validation_bytes(self) -> NDArray[np.uint32]:
         sizes: NDArray[np.uint32] = np.load(self.directory / "validation.bytes.npy")
         return sizes
+
+
+def read_meta(directory: Path) -> dict[str, Any]:
+    """What is said of a prepared corpus. Raises DataError where there is none."""
+    try:
+        meta: dict[str, Any] = json.loads((directory / "meta.json").read_bytes())
+    except FileNotFoundError as error:
+        raise DataError(f"{directory} holds no prepared corpus") from error
+    return meta
 
 
 def window_starts(first: int, count: int, windows: int, context: int, key: tuple[int, int]) -> list[int]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import torch
 from torch import Tensor
 
+from ablate.data.examples import Examples, Rows
 from zoo.loss import IGNORED
 
 
@@ -25,6 +27,13 @@ class Batch:
     def next_token(cls, windows: Tensor) -> Batch:
         """windows: (B, T + 1). Every token predicts the one after it."""
         return cls(windows[:, :-1], windows[:, 1:])
+
+    @classmethod
+    def of(cls, rows: Rows, device: str) -> Batch:
+        """What a corpus gives: windows of text, or examples that say what they ask."""
+        if isinstance(rows, Examples):
+            return cls(torch.from_numpy(rows.tokens).to(device), torch.from_numpy(rows.targets).to(device))
+        return cls.next_token(torch.from_numpy(rows).to(device))
 
     @property
     def scored(self) -> int:

@@ -116,6 +116,20 @@ def validate(loss: Loss, batches: Iterable[Batch], autocast: Callable[[], Abstra
     return total / count
 
 
+@torch.no_grad()
+def accuracy(
+    model: Callable[[Tensor], Tensor], batches: Iterable[Batch], autocast: Callable[[], AbstractContextManager[object]]
+) -> float:
+    """Share of the scored targets that the model says: its likeliest token is the right one."""
+    right, count = 0, 0
+    for batch in batches:
+        with autocast():
+            said = model(batch.tokens).argmax(dim=-1)
+        right += int((said == batch.targets).sum())  # no token is −100
+        count += batch.scored
+    return right / count
+
+
 def bits_per_byte(nats_per_token: float, tokens: int, n_bytes: int) -> float:
     """nats per token · tokens / (bytes · ln 2): the loss that compares across tokenizers."""
     return nats_per_token * tokens / (n_bytes * math.log(2))

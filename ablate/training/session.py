@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, Protocol
 
-import numpy as np
 import torch
 
 import zoo
+from ablate.data.examples import Rows
 from ablate.numerics import Numerics
 from ablate.stop import Interrupted
 from ablate.store import Store
 from ablate.training.batch import Batch
 from ablate.training.checkpoint import Place, load_state, save_state
 from ablate.training.divergence import Watch, final_reason
-from ablate.training.loop import Done, Step, bits_per_byte, train, validate
+from ablate.training.loop import Done, Step, accuracy, bits_per_byte, train, validate
 from ablate.training.optim import build_optimizer
 from ablate.training.probes import ProbeSpec
 from ablate.training.probing import Prober
@@ -30,20 +30,26 @@ from ablate.training.spec import TrainSpec
 class Corpus(Protocol):
     """What training reads. See `ablate.data`."""
 
-    def batch(self, step: int, *, batch: int, context: int, seed: int) -> np.ndarray[Any, Any]: ...
+    def widths(self, context: int) -> tuple[int, ...]: ...
 
-    def validation(self, context: int) -> tuple[np.ndarray[Any, Any], int]: ...
+    def batch(self, step: int, *, batch: int, context: int, seed: int) -> Rows: ...
+
+    def validation_batches(self, batch: int, context: int) -> tuple[Sequence[Rows], int | None]: ...
 
 
 @dataclass(frozen=True)
 class Ending:
-    """How training ended. A run that diverged has a `reason`, and neither `loss` nor bits per byte."""
+    """How training ended. A run that diverged has a `reason`, and none of the numbers.
+
+    Only text has bits per byte, only tasks that are made have an `accuracy`: the share of what is asked that is right.
+    """
 
     status: str
     reason: str | None
     place: Place
     loss: float | None = None
     bits_per_byte: float | None = None
+    accuracy: float | None = None
 
 
 def _initial_model(store: Store, identity: dict[str, Any]) -> zoo.Decoder:
@@ -135,29 +141,30 @@ class Session:
         spec = self.spec
         return self._on_device(self.corpus.batch(step - 1, batch=spec.batch, context=spec.context, seed=self.seed))
 
-    def _on_device(self, windows: np.ndarray[Any, Any]) -> Batch:
-        return Batch.next_token(torch.from_numpy(windows).to(self.numerics.device))
+    def _on_device(self, rows: Rows) -> Batch:
+        return Batch.of(rows, self.numerics.device)
 
     def _note(self, step: Step) -> None:
         self.place.step, self.place.seconds = step.step, step.seconds
         self.store.append_metrics(self.digest, step.record())
 
     @cached_property
-    def _validation(self) -> tuple[list[Batch], int]:
-        """All that is held out, and the bytes that its targets stand for."""
-        windows, n_bytes = self.corpus.validation(self.spec.context)
-        starts = range(0, len(windows), self.spec.batch)
-        return [self._on_device(windows[start : start + self.spec.batch]) for start in starts], n_bytes
+    def _validation(self) -> tuple[list[Batch], int | None]:
+        """All that is held out, and the bytes that its targets stand for; None where they are no text."""
+        batches, n_bytes = self.corpus.validation_batches(self.spec.batch, self.spec.context)
+        return [self._on_device(rows) for rows in batches], n_bytes
 
     def _validation_is_due(self, step: int) -> bool:
         every = max(1, round(self.spec.validate_every * self.steps))
         return step == self.steps or step % every == 0
 
     def _validate(self) -> float:
-        """Measure and log the validation loss."""
-        batches, _ = self._validation
+        """Measure and log the validation loss, and the accuracy where there are answers."""
+        batches, n_bytes = self._validation
         self.model.eval()  # no dropout, no capacity limits
         nats = validate(self.loss, batches, self.numerics.autocast)
+        if n_bytes is None:
+            self.place.accuracy = accuracy(self.model, batches, self.numerics.autocast)
         self.model.train()
         self.place.validation_loss = nats
         record = {
@@ -166,12 +173,15 @@ class Session:
             "seconds": self.place.seconds,
             "validation_loss": nats,
             "bits_per_byte": self._bits_per_byte(nats),
+            "accuracy": self.place.accuracy,
         }
         self.store.append_metrics(self.digest, record)
         return nats
 
-    def _bits_per_byte(self, nats: float) -> float:
+    def _bits_per_byte(self, nats: float) -> float | None:
         batches, n_bytes = self._validation
+        if n_bytes is None:
+            return None
         return bits_per_byte(nats, sum(batch.scored for batch in batches), n_bytes)
 
     def _save_when_due(self) -> None:
@@ -197,4 +207,4 @@ class Session:
         nats = self.place.validation_loss
         if reason is not None or nats is None:
             return Ending("diverged", reason, self.place)
-        return Ending("finished", None, self.place, nats, self._bits_per_byte(nats))
+        return Ending("finished", None, self.place, nats, self._bits_per_byte(nats), self.place.accuracy)

@@ -25,9 +25,9 @@ class TinyCorpus:
         starts = np.random.default_rng((seed, step)).integers(self.vocab_size, size=(batch, 1))
         return (starts + np.arange(context + 1)) % self.vocab_size
 
-    def validation(self, context: int) -> tuple[np.ndarray[Any, Any], int]:
-        starts = np.arange(6)[:, None]
-        return (starts + np.arange(context + 1)) % self.vocab_size, 6 * context
+    def validation_batches(self, batch: int, context: int) -> tuple[list[np.ndarray[Any, Any]], int]:
+        windows = (np.arange(6)[:, None] + np.arange(context + 1)) % self.vocab_size
+        return [windows[:batch], windows[batch:]], 6 * context
 
 
 @pytest.fixture(autouse=True)
