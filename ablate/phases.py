@@ -91,7 +91,7 @@ def _train(request: Request, numerics: Numerics, stop: Stop) -> None:
 def _result(session: Session, ending: Ending, request: Request, memory: PeakMemory) -> dict[str, Any]:
     """result.json, but for its times of day."""
     place, spec, numerics = ending.place, session.spec, session.numerics
-    cost = zoo.cost(session.model.spec, context=spec.context)
+    cost = spec.objective.cost(session.model.spec, spec.context)
     summary = summarise_metrics(session.store.read_metrics(session.digest), warmup_steps(session.steps, spec))
     peak = peak_flops_per_second(numerics.device, numerics.torch_dtype)
     speed = summary["tokens_per_second"]["median"]

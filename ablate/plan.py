@@ -19,7 +19,7 @@ from ablate.training.spec import TrainSpec
 from ablate.training.transfer import refusals
 from evals.known import SHIPPED, located, unknown_tasks
 from evals.spec import EvalSpec, MeasureSpec
-from zoo.costs import Cost, cost
+from zoo.costs import Cost
 from zoo.errors import did_you_mean
 from zoo.spec import ModelSpec
 
@@ -147,6 +147,7 @@ def make_plan(
     identify = identify or identifying(study)
     _check_context(study)
     _check_tokenizers(study)
+    _check_kinds(study)
     evals = _evals(study)
     matmul = matmul or ("high" if device == "cuda" else "medium")
     identities = [identify(arm.data) for arm in study.arms]
@@ -190,6 +191,21 @@ def _check_tokenizers(study: Study) -> None:
     if study.budget.kind != "flops" and study.own_tokenizers:
         reason = f"arms with tokenizers of their own compare at equal flops, not {study.budget.kind}"
         raise study.error(f"budget.{study.budget.kind}", reason)
+    if study.own_tokenizers and study.train.objective.kind != "next_token":
+        reason = f"{study.train.objective.kind} asks for other text where tokens are others: only next_token compares"
+        raise study.error("train.objective", reason)
+
+
+def _check_kinds(study: Study) -> None:
+    """What is measured and evaluated reads and writes from left to right."""
+    for arm in study.arms:
+        if arm.model.visible != "all" and arm.model.encoder is None:
+            continue
+        kind = "sees all of a text" if arm.model.encoder is None else "has an encoder"
+        for section in ("measure", "evals"):
+            if getattr(study, section) is not None:
+                reason = f"is for models that only read on; arm {arm.name} {kind}: set {section} to null"
+                raise study.error(section, reason)
 
 
 def _evals(study: Study) -> EvalSpec | None:
@@ -208,11 +224,13 @@ def _evals(study: Study) -> EvalSpec | None:
 
 def _with_vocabulary(study: Study, arm: Arm, data: DataIdentity) -> ModelSpec:
     given = study.vocabulary_given or "vocab_size" in arm.edits
+    extra = arm.train.objective.extra_tokens(arm.train.context)
     if not given:
-        return arm.model.edit({"vocab_size": data.vocab_size})
-    if arm.model.vocab_size < data.vocab_size:
+        return arm.model.edit({"vocab_size": data.vocab_size + extra})
+    if arm.model.vocab_size < data.vocab_size + extra:
         where = f"arms.{arm.name}.vocab_size" if "vocab_size" in arm.edits else "base.vocab_size"
-        raise study.error(where, f"the tokenizer has {data.vocab_size} tokens, more than {arm.model.vocab_size}")
+        own = f" and the objective {extra}" if extra else ""
+        raise study.error(where, f"the tokenizer has {data.vocab_size} tokens{own}, more than {arm.model.vocab_size}")
     return arm.model
 
 
@@ -226,7 +244,7 @@ def _plan_arm(
 ) -> ArmPlan:
     arm, spec = matched.arm, matched.spec
     _check_width_transfer(study, arm, spec)
-    costs = cost(spec, arm.train.context)
+    costs = arm.train.objective.cost(spec, arm.train.context)
     steps = _steps(_budgeted(study, arm), arm, costs, seconds_per_step)
     tokens = steps * arm.train.batch * arm.train.context
     spent = {"tokens": tokens, "flops": tokens * costs.flops_per_token, "parameters": costs.params}

@@ -285,6 +285,8 @@ def method(summary: StudySummary) -> str:
             f"No difference means none as large as {summary.margin:g} nats: two one-sided paired t-tests against that "
             "margin, at 5 % after a Holm correction of their own."
         )
+    if summary.objective is not None:
+        parts.insert(0, f"The loss is in nats per target of the objective {objective_words(summary)}.")
     if summary.looks:
         looks = ", ".join(map(str, summary.looks))
         parts.append(
@@ -292,3 +294,11 @@ def method(summary: StudySummary) -> str:
             f"differences are at {confidences(summary)}."
         )
     return " ".join(parts)
+
+
+def objective_words(summary: StudySummary) -> str:
+    """`masked: a mean over …; bits per byte are over the bytes that these stand for`. Empty where all tokens count."""
+    if summary.objective is None:
+        return ""
+    kind, counts = summary.objective["kind"], summary.objective["counts"]
+    return f"{kind}: a mean over {counts}; bits per byte are over the bytes that these stand for"

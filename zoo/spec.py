@@ -25,8 +25,10 @@ from zoo.errors import SpecError
 from zoo.explain import explain
 from zoo.ffns import Ffn
 from zoo.ffns.swiglu import SwiGLU
+from zoo.head import HeadActivation
 from zoo.init import InitSpec
 from zoo.mixers import Mixer
+from zoo.mixers._cross import CrossAttention
 from zoo.mixers.attention import Attention
 from zoo.mtp import MultiTokenPrediction
 from zoo.norms import Norm
@@ -34,9 +36,15 @@ from zoo.norms.rmsnorm import RMSNorm
 from zoo.positions import Position
 from zoo.residuals import Residual
 from zoo.residuals.pre import Pre
+from zoo.site import Sight
 
 BASE = "block"
 MAX_LAYERS = 10_000
+
+
+def _absent(value: Any) -> bool:
+    return value is None
+
 
 Names = Annotated[tuple[str, ...], Field(strict=False)]
 
@@ -55,6 +63,8 @@ class BlockSpec(Spec):
     ffn: Annotated[Ffn, Choice("zoo.ffns")] = SwiGLU()
     topology: Literal["serial", "parallel", "parallel_two_norms"] = "serial"
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    cross: CrossAttention | None = Field(default=None, exclude_if=_absent)
+    """Attention to the encoder, between mixer and FFN; null for its defaults where there is an encoder."""
 
     @property
     def norms(self) -> int:
@@ -64,7 +74,12 @@ class BlockSpec(Spec):
     @property
     def branches(self) -> int:
         """How many residuals it has."""
-        return 1 if self.topology == "parallel" or self.ffn.absent else 2
+        return 1 + self.has_ffn_residual + (self.cross is not None)
+
+    @property
+    def has_ffn_residual(self) -> bool:
+        """Whether the FFN has one of its own."""
+        return self.topology != "parallel" and not self.ffn.absent
 
     def resolve(self, d_model: int) -> Self:
         """The same block with ratios and defaults turned into numbers."""
@@ -74,6 +89,13 @@ class BlockSpec(Spec):
                 parts[name] = part.resolve(d_model)
             except SpecError as error:
                 raise error.under(name) from None
+        if self.cross is not None:
+            try:
+                parts["cross"] = self.cross.resolve(d_model, parts["mixer"])
+            except SpecError as error:
+                raise error.under("cross") from None
+            if self.topology != "serial":
+                raise SpecError("topology", f"{self.topology} has no place for attention to an encoder")
         if self.topology != "serial" and self.ffn.absent:
             raise SpecError("topology", f"{self.topology} needs an ffn beside the mixer, and there is none")
         if self.topology == "parallel_two_norms" and not self.norm_placement.additive:
@@ -83,8 +105,35 @@ class BlockSpec(Spec):
         return self.model_copy(update=parts)
 
 
+ENCODER_OWN = frozenset(
+    {"n_layers", "block", "blocks", "first", "pattern", "final_norm", "visible", "encoder", "mtp", "token_types"}
+    | {"head_transform"}
+)
+"""Fields of a model that its encoder has for itself, or not at all."""
+
+
+class EncoderSpec(Spec):
+    """A stack of blocks that sees all of its text, beside a decoder, whose attention to it is `block.cross`.
+
+    It has the decoder's d_model, token table and ways to embed; tables of positions are its own. `block` is edits of
+    the decoder's base block, `blocks` edits of that; layers are named as those of the decoder are.
+    """
+
+    n_layers: Annotated[PositiveInt, Field(le=MAX_LAYERS)] = 4
+    block: dict[str, Any] = Field(default={})
+    blocks: dict[str, dict[str, Any]] = Field(default={})
+    first: Names = ()
+    pattern: Annotated[Names, Field(min_length=1)] = (BASE,)
+    final_norm: bool | None = None
+
+    @field_validator("block", mode="before")
+    @classmethod
+    def _nested(cls, block: Any) -> Any:
+        return expand(block) if isinstance(block, Mapping) else block
+
+
 class ModelSpec(Spec):
-    """A decoder-only language model: embed → blocks → norm → head.
+    """A language model: embed → blocks → norm → head. With an encoder, its blocks attend to the encoder's output too.
 
     The first layers are the blocks named in `first`; after them layer i is `pattern[i mod len(pattern)]`. `block` names
     the base block; every other name is in `blocks`, as edits of the base block.
@@ -118,6 +167,16 @@ class ModelSpec(Spec):
     mtp: MultiTokenPrediction | None = None
     """Modules that predict further tokens while training."""
     init: InitSpec = InitSpec()
+    visible: Sight = Field(default="causal", exclude_if=lambda sight: sight == "causal")
+    """What a token sees: itself and what comes before it (`causal`); all of the text (`all`, an encoder, BERT,
+    arXiv:1810.04805); or what comes before it and all of a prefix, whose length each pass is told (`prefix`, Raffel et
+    al. 2019, arXiv:1910.10683 §3.2.1)."""
+    encoder: EncoderSpec | None = Field(default=None, exclude_if=_absent)
+    """An encoder, of another text than the model's own (Vaswani et al. 2017, arXiv:1706.03762)."""
+    token_types: PositiveInt | None = Field(default=None, exclude_if=_absent)
+    """A learned vector for each of so many types of tokens is added to the embedding (BERT's segments)."""
+    head_transform: HeadActivation | None = Field(default=None, exclude_if=_absent)
+    """A dense layer, this activation and a norm before the head (BERT)."""
 
     @field_validator("blocks")
     @classmethod
@@ -150,6 +209,8 @@ class ModelSpec(Spec):
     def named(self, name: str) -> BlockSpec:
         """The block of this name, with its numbers. Raises SpecError."""
         block = self.written(name)
+        if self.encoder is not None and block.cross is None:
+            block = block.model_copy(update={"cross": CrossAttention()})
         try:
             return block.resolve(self.d_model)
         except SpecError as error:
@@ -187,6 +248,41 @@ class ModelSpec(Spec):
                 raise SpecError(f"{where}.mixer", f"{reason}: value_residual cannot mix them")
         return self
 
+    @model_validator(mode="after")
+    def _kind_agrees(self) -> Self:
+        """What the parts can do of the kind of model that they are to make."""
+        blocks = {
+            BASE if name == BASE else f"blocks.{name}": self.named(name) for name in dict.fromkeys(self.layer_names)
+        }
+        for where, block in blocks.items():
+            if block.cross is not None and self.encoder is None:
+                raise SpecError(f"{where}.cross", "there is no encoder to attend to: set encoder too")
+            if self.visible != "causal":
+                try:
+                    block.mixer.check_ahead()
+                except SpecError as error:
+                    raise error.under(f"{where}.mixer") from None
+        if self.visible == "all" and self.encoder is not None:
+            raise SpecError("encoder", "a model that sees all of its text is an encoder itself")
+        if self.visible != "causal" and self.mtp is not None:
+            raise SpecError("mtp", "its modules predict what the tokens must not see yet")
+        if self.encoder is not None and self.token_types is not None:
+            raise SpecError("token_types", "a model with an encoder has none")
+        try:
+            _ = self.encoder_spec
+        except ValidationError as error:
+            raise explain(error, ModelSpec)[0].under("encoder") from None
+        return self
+
+    @property
+    def encoder_spec(self) -> ModelSpec | None:
+        """The encoder as a model of its own, all that it shares with the decoder included."""
+        if self.encoder is None:
+            return None
+        shared = {name: getattr(self, name) for name in ModelSpec.model_fields if name not in ENCODER_OWN}
+        block = merge(self.block.model_copy(update={"cross": None}).model_dump(), self.encoder.block)
+        return ModelSpec.model_validate({**shared, **dict(self.encoder), "block": block, "visible": "all"})
+
     @property
     def positions(self) -> tuple[tuple[Position, int], ...]:
         """Position schemes in use, with the number of heads, each once, in the order of the layers.
@@ -223,6 +319,8 @@ class ModelSpec(Spec):
         spelled = {"block", "blocks", "first", "pattern", "n_layers", "final_norm", "embedding_scale", "embedding_dim"}
         norm = self.block.norm.model_dump(mode="json")
         has_norms = self.has_final_norm or self.has_embedding_norm or self.mtp is not None
+        has_norms = has_norms or self.head_transform is not None
+        encoder = {} if self.encoder_spec is None else {"encoder": self.encoder_spec.resolve()}
         return {
             **self.model_dump(mode="json", exclude=spelled),
             "layers": [layer.model_dump(mode="json") for layer in self.layers],
@@ -231,6 +329,7 @@ class ModelSpec(Spec):
             "embedding_norm": self.has_embedding_norm,
             "embedding_scale": self.embedding_factor,
             "embedding_dim": self.table_width,
+            **encoder,
         }
 
     @property

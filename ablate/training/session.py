@@ -32,7 +32,11 @@ class Corpus(Protocol):
 
     def batch(self, step: int, *, batch: int, context: int, seed: int) -> np.ndarray[Any, Any]: ...
 
-    def validation(self, context: int) -> tuple[np.ndarray[Any, Any], int]: ...
+    def validation(self, context: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]: ...
+
+
+VALIDATION = 2**64
+"""In place of a seed, beyond all of them, where an objective draws what to ask about held-out text."""
 
 
 @dataclass(frozen=True)
@@ -133,10 +137,12 @@ class Session:
 
     def _batch(self, step: int) -> Batch:
         spec = self.spec
-        return self._on_device(self.corpus.batch(step - 1, batch=spec.batch, context=spec.context, seed=self.seed))
+        windows = self.corpus.batch(step - 1, batch=spec.batch, context=spec.context, seed=self.seed)
+        return self._asked(windows, (self.seed, step)).to(self.numerics.device)
 
-    def _on_device(self, windows: np.ndarray[Any, Any]) -> Batch:
-        return Batch.next_token(torch.from_numpy(windows).to(self.numerics.device))
+    def _asked(self, windows: np.ndarray[Any, Any], key: tuple[int, ...]) -> Batch:
+        """What the objective makes of windows of text, the same for every arm."""
+        return self.spec.objective.batch(windows, self.model.spec.vocab_size, np.random.default_rng(key))
 
     def _note(self, step: Step) -> None:
         self.place.step, self.place.seconds = step.step, step.seconds
@@ -144,10 +150,12 @@ class Session:
 
     @cached_property
     def _validation(self) -> tuple[list[Batch], int]:
-        """All that is held out, and the bytes that its targets stand for."""
-        windows, n_bytes = self.corpus.validation(self.spec.context)
-        starts = range(0, len(windows), self.spec.batch)
-        return [self._on_device(windows[start : start + self.spec.batch]) for start in starts], n_bytes
+        """All that is held out, the same questions each time and for every seed, and the bytes of its targets."""
+        windows, sizes = self.corpus.validation(self.spec.context)
+        parts = [slice(start, start + self.spec.batch) for start in range(0, len(windows), self.spec.batch)]
+        batches = [self._asked(windows[part], (VALIDATION, number)) for number, part in enumerate(parts)]
+        n_bytes = sum(batch.bytes_of(sizes[part]) for batch, part in zip(batches, parts, strict=True))
+        return [batch.to(self.numerics.device) for batch in batches], n_bytes
 
     def _validation_is_due(self, step: int) -> bool:
         every = max(1, round(self.spec.validate_every * self.steps))
