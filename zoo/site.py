@@ -70,12 +70,16 @@ class Given(TypedDict, total=False):
     right_pad: (B,) int64, padding tokens at the right of each row, where tokens see all.
     prefix: (B,) int64, tokens at the beginning of each row's text that all of its tokens see; none unless given.
     token_types: (B, T) int64; all 0 unless given.
+    places: (B, T) int64, where each token is for its position scheme, in place of the number of those before it.
+    block_places: (B, T) int64, in a second dimension (see `zoo.positions.two_dimensional`); all 0 unless given.
     encoder_tokens: (B, S) int64, what the encoder reads. encoder_left_pad, encoder_right_pad: (B,) int64, its padding.
     """
 
     right_pad: Tensor
     prefix: Tensor
     token_types: Tensor
+    places: Tensor
+    block_places: Tensor
     encoder_tokens: Tensor
     encoder_left_pad: Tensor
     encoder_right_pad: Tensor
@@ -104,7 +108,7 @@ class Step:
     index: (T,), place in the stream, padding included; the first is `start`. left_pad: (B,) or None.
     sight: what tokens see. ends: (B,) or None, the place at which each row's text ends, right padding after it.
     prefix_ends: (B,) or None, the place before which each row's tokens are seen by all of them. token_types: (B, T) or
-    None. memory: what the encoder made of its tokens.
+    None. places, block_places: (B, T) or None, as given. memory: what the encoder made of its tokens.
     shared: modules that belong to the model and serve several layers, by (position spec, heads).
     losses: what layers add to the training objective, already weighted.
     """
@@ -115,6 +119,8 @@ class Step:
     ends: Tensor | None = None
     prefix_ends: Tensor | None = None
     token_types: Tensor | None = None
+    places: Tensor | None = None
+    block_places: Tensor | None = None
     memory: Memory | None = None
     shared: Mapping[Any, Any] = field(default_factory=dict)
     start: int = 0
@@ -136,7 +142,10 @@ class Step:
 
     @property
     def positions(self) -> Tensor:
-        """(T,), or (B, T) where rows are padded: place in the row's own text, negative on padding."""
+        """(T,), or (B, T) where rows are padded: place in the row's own text, negative on padding. (B, T), as they are
+        given, where they are."""
+        if self.places is not None:
+            return self.places
         if self.left_pad is None:
             return self.index
         return self.index - self.left_pad[:, None]

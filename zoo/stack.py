@@ -53,6 +53,10 @@ class Stack(nn.Module):
         step.token_types = given.get("token_types")
         if step.token_types is not None and self.spec.token_types is None:
             raise ValueError("token_types are for models that have a table of them (spec.token_types)")
+        step.places, step.block_places = given.get("places"), given.get("block_places")
+        deaf = [scheme.kind for scheme, _ in self.spec.positions if not scheme.takes_places]
+        if step.places is not None and deaf:
+            raise ValueError(f"places cannot be given to a model whose positions are {deaf[0]}: it counts distances")
         if "right_pad" in given:
             if self.spec.visible != "all":
                 raise ValueError(f"right_pad is for models that see all of a text; this one's sight is {step.sight}")

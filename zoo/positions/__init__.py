@@ -22,6 +22,9 @@ class Position(Variant):
     absolute: ClassVar[bool] = False
     """Whether the scheme is added to the embedded tokens, once for the model, if any layer asks for it."""
 
+    takes_places: ClassVar[bool] = True
+    """Whether tokens may be told where they are; otherwise they are where they stand in the stream."""
+
     @property
     def longest(self) -> int | None:
         """The most tokens that a text may have; None for any number."""

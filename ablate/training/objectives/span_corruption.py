@@ -2,43 +2,34 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import Field
 
 from ablate.training.batch import Batch
-from ablate.training.objectives import Objective, Windows
+from ablate.training.objectives import Windows
+from ablate.training.objectives._spans import Spans, merged, per_token
 from zoo.costs import Cost, cost
 from zoo.errors import SpecError
 from zoo.spec import ModelSpec
 
 
-class SpanCorruption(Objective):
+class SpanCorruption(Spans):
     """Spans of a text, `rate` of its tokens in all and `span` on average, are each replaced by a sentinel of its own
     for the encoder; the decoder writes the spans, each after its sentinel, and one more sentinel to end. Raffel et al.
     2019 (T5), arXiv:1910.10683 §3.1.4 and §3.3.4.
 
-    The first of its ids starts the decoder's text, the others are sentinels. All windows have as many spans, so that
-    nothing is padded.
+    The first of its ids starts the decoder's text, the others are sentinels.
     """
 
     kind: Literal["span_corruption"] = "span_corruption"
     counts: ClassVar[str] = "the tokens of the dropped spans and their sentinels, which stand for no byte"
-    rate: Annotated[float, Field(gt=0, lt=1)] = 0.15
-    span: Annotated[float, Field(ge=1)] = 3.0
 
     def check(self, model: ModelSpec) -> None:
         if model.encoder is None:
             raise SpecError("encoder", "the objective span_corruption is for models with an encoder: set encoder")
-
-    def sizes(self, context: int) -> tuple[int, int]:
-        """(dropped tokens, spans) of a window of so many tokens."""
-        dropped = min(max(1, round(self.rate * context)), context - 1)
-        return dropped, min(max(1, round(dropped / self.span)), dropped, context - dropped)
 
     def lengths(self, context: int) -> tuple[int, int]:
         """(what the encoder reads, what the decoder writes) of a window of so many tokens."""
@@ -50,23 +41,16 @@ class SpanCorruption(Objective):
 
     def cost(self, model: ModelSpec, context: int) -> Cost:
         read, written = self.lengths(context)
-        found, share = cost(model, written, read), written / context
-        return replace(
-            found,
-            context=context,
-            flops_per_token_forward=share * found.flops_per_token_forward,
-            flops_per_token=share * found.flops_per_token,
-            flops_per_token_square=share * found.flops_per_token_square,
-        )
+        return per_token(cost(model, written, read), written, context)
 
     def batch(self, windows: Windows, vocabulary: int, rng: np.random.Generator) -> Batch:
         length = windows.shape[1] - 1
         start = vocabulary - self.extra_tokens(length)
         read, places = [], []
         for _ in windows:
-            dropped = self._dropped(length, rng)
-            read.append(_merged(np.where(dropped, -1, np.arange(length)), dropped))
-            places.append(_merged(np.where(dropped, np.arange(length), -1), ~dropped, end=True))
+            dropped = self.dropped(length, rng)
+            read.append(merged(np.where(dropped, -1, np.arange(length)), dropped))
+            places.append(merged(np.where(dropped, np.arange(length), -1), ~dropped, end=True))
         written = np.stack(places)
         targets = _filled(windows[:, 1:], written, start + 1)
         tokens = np.concatenate((np.full((len(windows), 1), start), targets[:, :-1]), axis=1)
@@ -77,25 +61,6 @@ class SpanCorruption(Objective):
             {"encoder_tokens": torch.from_numpy(source)},
             places=torch.from_numpy(np.where(written < 0, -1, written + 1)),
         )
-
-    def _dropped(self, length: int, rng: np.random.Generator) -> NDArray[np.bool_]:
-        """(T,): which tokens are dropped: kept and dropped stretches by turns, a kept one first."""
-        dropped, spans = self.sizes(length)
-        lengths = np.stack((_parts(length - dropped, spans, rng), _parts(dropped, spans, rng)), axis=1).ravel()
-        return np.repeat(np.tile([False, True], spans), lengths)
-
-
-def _parts(total: int, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """`total` cut into so many parts of at least one, every way as likely."""
-    cuts = np.sort(rng.choice(np.arange(1, total), count - 1, replace=False))
-    return np.diff(np.concatenate(([0], cuts, [total])))
-
-
-def _merged(places: NDArray[np.int64], gaps: NDArray[np.bool_], end: bool = False) -> NDArray[np.int64]:
-    """Places of tokens, with one −1 for each stretch of `gaps`; one more at the end where it is asked for."""
-    first = gaps & ~np.concatenate(([False], gaps[:-1]))
-    kept = places[~gaps | first]
-    return np.append(kept, -1) if end else kept
 
 
 def _filled(text: Windows, places: NDArray[np.int64], sentinel: int) -> NDArray[np.int64]:
