@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import cast
 
 import numpy as np
@@ -34,9 +35,17 @@ class Batch:
         return cls(tokens[:, :-1], tokens[:, 1:])
 
     def to(self, device: str) -> Batch:
-        """The same on a device; `places` stay where they are."""
-        given = cast(Given, {name: cast(Tensor, value).to(device) for name, value in self.given.items()})
-        return replace(self, tokens=self.tokens.to(device), targets=self.targets.to(device), given=given)
+        """The same on a device."""
+        return self._each(lambda tensor: tensor.to(device))
+
+    def rows(self, start: int, end: int) -> Batch:
+        """Some of its rows."""
+        return self._each(lambda tensor: tensor[start:end])
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> Batch:
+        given = cast(Given, {name: change(cast(Tensor, value)) for name, value in self.given.items()})
+        places = None if self.places is None else change(self.places)
+        return Batch(change(self.tokens), change(self.targets), given, places)
 
     @property
     def scored(self) -> int:
@@ -48,6 +57,6 @@ class Batch:
         scored = (self.targets != IGNORED).cpu().numpy()
         if self.places is None:
             return int(sizes[:, 1:][scored].sum())
-        places = self.places.numpy()
+        places = self.places.cpu().numpy()
         found = np.take_along_axis(sizes, np.maximum(places, 0), axis=1)
         return int(found[scored & (places >= 0)].sum())

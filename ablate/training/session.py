@@ -150,12 +150,12 @@ class Session:
 
     @cached_property
     def _validation(self) -> tuple[list[Batch], int]:
-        """All that is held out, the same questions each time and for every seed, and the bytes of its targets."""
+        """All that is held out, the same questions each time, for every seed and arm, and the bytes of its targets."""
         windows, sizes = self.corpus.validation(self.spec.context)
-        parts = [slice(start, start + self.spec.batch) for start in range(0, len(windows), self.spec.batch)]
-        batches = [self._asked(windows[part], (VALIDATION, number)) for number, part in enumerate(parts)]
-        n_bytes = sum(batch.bytes_of(sizes[part]) for batch, part in zip(batches, parts, strict=True))
-        return [batch.to(self.numerics.device) for batch in batches], n_bytes
+        whole = self._asked(windows, (VALIDATION,))
+        starts = range(0, len(windows), self.spec.batch)
+        batches = [whole.rows(start, start + self.spec.batch).to(self.numerics.device) for start in starts]
+        return batches, whole.bytes_of(sizes)
 
     def _validation_is_due(self, step: int) -> bool:
         every = max(1, round(self.spec.validate_every * self.steps))

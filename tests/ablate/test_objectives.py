@@ -11,6 +11,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 import zoo
+from ablate.numerics import enforce
 from ablate.plan import make_plan
 from ablate.reading import load_study
 from ablate.store import Store
@@ -22,8 +23,10 @@ from ablate.training.objectives.masked import Masked
 from ablate.training.objectives.next_token import NextToken
 from ablate.training.objectives.prefix import Prefix
 from ablate.training.objectives.span_corruption import SpanCorruption
+from ablate.training.session import Session
 from ablate.training.spec import TrainSpec
 from reports.words import method
+from tests.ablate.conftest import TinyCorpus
 from tests.ablate.toy import run_toy, toy_study
 from zoo.axis import variants
 from zoo.loss import IGNORED
@@ -247,3 +250,17 @@ def test_what_reads_on_is_not_asked_of_encoders(edits: list[str], kind: str, sec
         StudyError, match=f"{section}: is for models that only read on; arm base {kind}: set {section} to null"
     ):
         make_plan(study)
+
+
+def test_what_is_held_out_is_asked_the_same_whatever_the_batch(tmp_path: Path) -> None:
+    """Arms may differ in batch and seed."""
+    asked = []
+    for batch, seed in ((2, 0), (4, 1)):
+        train = TrainSpec(context=12, batch=batch, objective="masked").model_dump(mode="json")
+        model = zoo.load("small", d_model=16, n_layers=1, vocab_size=17, visible="all").dump()
+        identity = {"digest": f"{seed}", "seed": seed, "steps": 1, "train": train, "model": model}
+        session = Session(Store(tmp_path / "runs"), identity, TinyCorpus(), enforce("cpu", "float32", 1))
+        batches, n_bytes = session._validation
+        asked.append((torch.cat([b.tokens for b in batches]), torch.cat([b.targets for b in batches]), n_bytes))
+    assert torch.equal(asked[0][0], asked[1][0]) and torch.equal(asked[0][1], asked[1][1])
+    assert asked[0][2] == asked[1][2] == 6 * 2
