@@ -178,7 +178,7 @@ class StudySummary:
     matched: str
     margin: float | None
     per: str
-    """`token`, or `byte` where arms have tokenizers of their own: losses are in nats per one of these."""
+    """`token`; `target` where an objective asks for some of them only; `byte` where arms have tokenizers of their own: losses are in nats per one of these."""
     objective: dict[str, str] | None
     """`kind` and `counts` of what was predicted, where the loss is not over every token."""
     looks: tuple[int, ...]

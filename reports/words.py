@@ -286,7 +286,9 @@ def method(summary: StudySummary) -> str:
             "margin, at 5 % after a Holm correction of their own."
         )
     if summary.objective is not None:
-        parts.insert(0, f"The loss is in nats per target of the objective {objective_words(summary)}.")
+        kind, counts = summary.objective["kind"], summary.objective["counts"]
+        bytes_ = "bits per byte are over the bytes that these stand for"
+        parts.insert(0, f"The loss is that of the objective {kind}, a mean over {counts}; {bytes_}.")
     if summary.looks:
         looks = ", ".join(map(str, summary.looks))
         parts.append(
@@ -294,11 +296,3 @@ def method(summary: StudySummary) -> str:
             f"differences are at {confidences(summary)}."
         )
     return " ".join(parts)
-
-
-def objective_words(summary: StudySummary) -> str:
-    """`masked: a mean over …; bits per byte are over the bytes that these stand for`. Empty where all tokens count."""
-    if summary.objective is None:
-        return ""
-    kind, counts = summary.objective["kind"], summary.objective["counts"]
-    return f"{kind}: a mean over {counts}; bits per byte are over the bytes that these stand for"

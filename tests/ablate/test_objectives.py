@@ -208,8 +208,9 @@ def test_a_masked_study_counts_what_it_predicts(tmp_path: Path) -> None:
     )
     store = Store(tmp_path / "runs")
     summary = run_toy(path, store, [0, 1])
+    assert summary.per == "target"
     assert summary.objective == {"kind": "masked", "counts": Masked.counts}
-    assert "nats per target of the objective masked: a mean over the tokens drawn" in method(summary)
+    assert "The loss is that of the objective masked, a mean over the tokens drawn to be predicted" in method(summary)
     run = make_plan(load_study(path, "cpu", ["seeds=2"])).runs[0]
     result = store.read_result(run.digest)
     assert run.identity["model"]["vocab_size"] == 258
