@@ -1,4 +1,5 @@
-"""Losses in one unit: nats per token (or per target, where not all are asked for), or, where arms have tokenizers of their own, nats per byte of held-out text."""
+"""Losses in one unit: nats per token (per target, where not all are asked for), or, where arms have
+tokenizers of their own, nats per byte of held-out text."""
 
 from __future__ import annotations
 

@@ -27,6 +27,7 @@ from zoo.ffns import Ffn
 from zoo.ffns.swiglu import SwiGLU
 from zoo.head import HeadActivation
 from zoo.init import InitSpec
+from zoo.kinds import MAX_LAYERS, EncoderSpec, Names, check_kind, encoder_of
 from zoo.mixers import Mixer
 from zoo.mixers._cross import CrossAttention
 from zoo.mixers.attention import Attention
@@ -39,14 +40,10 @@ from zoo.residuals.pre import Pre
 from zoo.site import Sight
 
 BASE = "block"
-MAX_LAYERS = 10_000
 
 
 def _absent(value: Any) -> bool:
     return value is None
-
-
-Names = Annotated[tuple[str, ...], Field(strict=False)]
 
 
 class BlockSpec(Spec):
@@ -103,33 +100,6 @@ class BlockSpec(Spec):
             reason = f"{placement} normalises the stream where two branches with norms of their own would meet it"
             raise SpecError("topology", reason)
         return self.model_copy(update=parts)
-
-
-ENCODER_OWN = frozenset(
-    {"n_layers", "block", "blocks", "first", "pattern", "final_norm", "visible", "encoder", "mtp", "token_types"}
-    | {"head_transform"}
-)
-"""Fields of a model that its encoder has for itself, or not at all."""
-
-
-class EncoderSpec(Spec):
-    """A stack of blocks that sees all of its text, beside a decoder, whose attention to it is `block.cross`.
-
-    It has the decoder's d_model, token table and ways to embed; tables of positions are its own. `block` is edits of
-    the decoder's base block, `blocks` edits of that; layers are named as those of the decoder are.
-    """
-
-    n_layers: Annotated[PositiveInt, Field(le=MAX_LAYERS)] = 4
-    block: dict[str, Any] = Field(default={})
-    blocks: dict[str, dict[str, Any]] = Field(default={})
-    first: Names = ()
-    pattern: Annotated[Names, Field(min_length=1)] = (BASE,)
-    final_norm: bool | None = None
-
-    @field_validator("block", mode="before")
-    @classmethod
-    def _nested(cls, block: Any) -> Any:
-        return expand(block) if isinstance(block, Mapping) else block
 
 
 class ModelSpec(Spec):
@@ -232,8 +202,7 @@ class ModelSpec(Spec):
     @model_validator(mode="after")
     def _layers_agree(self) -> Self:
         """What layers hand each other must have one shape: the streams between blocks, and values that are mixed."""
-        names = dict.fromkeys(self.layer_names)
-        blocks = {BASE if name == BASE else f"blocks.{name}": self.named(name) for name in names}
+        blocks = self._used()
         first, *others = ((where, block.norm_placement.streams) for where, block in blocks.items())
         for where, streams in others:
             if streams != first[1]:
@@ -250,38 +219,18 @@ class ModelSpec(Spec):
 
     @model_validator(mode="after")
     def _kind_agrees(self) -> Self:
-        """What the parts can do of the kind of model that they are to make."""
-        blocks = {
-            BASE if name == BASE else f"blocks.{name}": self.named(name) for name in dict.fromkeys(self.layer_names)
-        }
-        for where, block in blocks.items():
-            if block.cross is not None and self.encoder is None:
-                raise SpecError(f"{where}.cross", "there is no encoder to attend to: set encoder too")
-            if self.visible != "causal":
-                try:
-                    block.mixer.check_ahead()
-                except SpecError as error:
-                    raise error.under(f"{where}.mixer") from None
-        if self.visible == "all" and self.encoder is not None:
-            raise SpecError("encoder", "a model that sees all of its text is an encoder itself")
-        if self.visible != "causal" and self.mtp is not None:
-            raise SpecError("mtp", "its modules predict what the tokens must not see yet")
-        if self.encoder is not None and self.token_types is not None:
-            raise SpecError("token_types", "a model with an encoder has none")
-        try:
-            _ = self.encoder_spec
-        except ValidationError as error:
-            raise explain(error, ModelSpec)[0].under("encoder") from None
+        check_kind(self, self._used())
         return self
+
+    def _used(self) -> dict[str, BlockSpec]:
+        """The resolved blocks that layers are made of, by path."""
+        names = dict.fromkeys(self.layer_names)
+        return {BASE if name == BASE else f"blocks.{name}": self.named(name) for name in names}
 
     @property
     def encoder_spec(self) -> ModelSpec | None:
         """The encoder as a model of its own, all that it shares with the decoder included."""
-        if self.encoder is None:
-            return None
-        shared = {name: getattr(self, name) for name in ModelSpec.model_fields if name not in ENCODER_OWN}
-        block = merge(self.block.model_copy(update={"cross": None}).model_dump(), self.encoder.block)
-        return ModelSpec.model_validate({**shared, **dict(self.encoder), "block": block, "visible": "all"})
+        return encoder_of(self)
 
     @property
     def positions(self) -> tuple[tuple[Position, int], ...]:
