@@ -17,6 +17,7 @@ from ablate.matching import Matched, match_parameters
 from ablate.study import Study, StudyError
 from ablate.training.spec import TrainSpec
 from ablate.training.transfer import refusals
+from evals.causal import obstacle
 from evals.known import SHIPPED, located, unknown_tasks
 from evals.spec import EvalSpec, MeasureSpec
 from zoo.costs import Cost
@@ -199,11 +200,9 @@ def _check_tokenizers(study: Study) -> None:
 def _check_kinds(study: Study) -> None:
     """What is measured and evaluated reads and writes from left to right."""
     for arm in study.arms:
-        if arm.model.visible != "all" and arm.model.encoder is None:
-            continue
-        kind = "sees all of a text" if arm.model.encoder is None else "has an encoder"
+        kind = obstacle(arm.model)
         for section in ("measure", "evals"):
-            if getattr(study, section) is not None:
+            if kind is not None and getattr(study, section) is not None:
                 reason = f"is for models that only read on; arm {arm.name} {kind}: set {section} to null"
                 raise study.error(section, reason)
 

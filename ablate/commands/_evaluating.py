@@ -16,9 +16,11 @@ from ablate.environment import cores
 from ablate.identity import request_digest
 from ablate.request import Request
 from ablate.store import Store
+from evals.causal import NotCausalError, check_causal
 from evals.harness import UnknownTaskError
 from evals.known import located
 from evals.spec import EvalSpec
+from zoo.spec import parse
 
 
 def evaluate_run(options: argparse.Namespace) -> int:
@@ -59,6 +61,10 @@ def _request(store: Store, digest: str, spec: EvalSpec) -> Request:
     identity = store.read_run(digest)
     if identity is None:
         raise InputError(f"{digest}: the run has no run.json")
+    try:
+        check_causal(parse(identity["model"]))
+    except NotCausalError as error:
+        raise InputError(f"{digest}: {error}") from error
     corpus = store.data_dir() / identity["data"]["digest"]
     if not corpus.is_dir():
         raise InputError(f"{digest}: its corpus is not in {store.data_dir()}")

@@ -300,3 +300,13 @@ def test_all_of_the_encoder_learns_and_is_seen() -> None:
     with zoo.taps(model, "*stream") as seen:
         model(tokens, **given_to(spec, 2, 7))
     assert sorted(seen) == ["blocks.0.stream", "blocks.1.stream", "encoder.blocks.0.stream"]
+
+
+def test_an_encoder_decoder_writes_what_it_would_without_a_cache() -> None:
+    spec = zoo.load("small", **SMALL, encoder={"n_layers": 1})
+    model, prompt, source = random_model(spec), random_tokens(spec, 2, 2), random_tokens(spec, 2, 7, seed=2)
+    written = zoo.generate(model, prompt, 5, encoder_tokens=source)
+    text = prompt
+    for _ in range(5):
+        text = torch.cat((text, model(text, encoder_tokens=source)[:, -1:].argmax(dim=-1)), dim=1)
+    assert torch.equal(written, text[:, 2:])
