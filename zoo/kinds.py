@@ -71,8 +71,8 @@ def check_kind(model: ModelSpec, blocks: Mapping[str, BlockSpec]) -> None:
                 raise error.under(f"{where}.mixer") from None
     if model.visible == "all" and model.encoder is not None:
         raise SpecError("encoder", "a model that sees all of its text is an encoder itself")
-    if model.visible != "causal" and model.mtp is not None:
-        raise SpecError("mtp", "its modules predict what the tokens must not see yet")
+    if model.mtp is not None and (model.visible != "causal" or model.encoder is not None):
+        raise SpecError("mtp", "modules that look ahead are for causal models without an encoder")
     if model.encoder is not None and model.token_types is not None:
         raise SpecError("token_types", "a model with an encoder has none")
     encoder_of(model)

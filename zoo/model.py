@@ -59,37 +59,52 @@ class Decoder(Stack):
             return self._normalised(self._run(self.embed(tokens, step), step, None))
         cache.admit(tokens.shape[1], left_pad, given.get("prefix"))
         step = self.step(tokens, cache.length, cache.left_pad, given)
-        step.memory = cache.memory = self._memory(given, cache.memory)
+        step.memory = cache.memory = self._memory(given, cache.memory, step)
         out = self._normalised(self._run(self.embed(tokens, step), step, cache))
         cache.length += tokens.shape[1]
         cache.forget_encoder()
         return out
 
-    def encode(self, tokens: Tensor, left_pad: Tensor | None = None, right_pad: Tensor | None = None) -> Memory:
-        """What the encoder makes of tokens (B, S), padded at either side: (B, S, D) and which of them are text."""
+    def encode(
+        self,
+        tokens: Tensor,
+        left_pad: Tensor | None = None,
+        right_pad: Tensor | None = None,
+        losses: list[Tensor] | None = None,
+    ) -> Memory:
+        """What the encoder makes of tokens (B, S), padded at either side: (B, S, D) and which of them are text.
+
+        losses: where its layers leave what they add to the training objective.
+        """
         if self.encoder is None:
             raise ValueError("this model has no encoder: it reads tokens alone")
         given: Given = {} if right_pad is None else {"right_pad": right_pad}
         step = self.encoder.step(tokens, 0, left_pad, given)
         step.prefix, step.recorder = "encoder.", self.recorder
+        step.losses = step.losses if losses is None else losses
         stream = self.encoder.run(self.encoder.enter(self.lookup(tokens), step), step)
         return Memory(self.encoder.norm(stream), step.text)
 
-    def _memory(self, given: Given, known: Memory | None) -> Memory | None:
-        """The encoder's output, or what a cache knows of it."""
+    def _memory(self, given: Given, known: Memory | None, step: Step) -> Memory | None:
+        """The encoder's output for a pass, or what a cache knows of it."""
         if "encoder_tokens" not in given:
             if self.encoder is not None and known is None:
                 raise ValueError("this model has an encoder: give it encoder_tokens")
             return known
         if known is not None:
             raise ValueError("encoder_tokens belong to the first chunk only")
-        return self.encode(given["encoder_tokens"], given.get("encoder_left_pad"), given.get("encoder_right_pad"))
+        pads = given.get("encoder_left_pad"), given.get("encoder_right_pad")
+        return self.encode(given["encoder_tokens"], *pads, losses=step.losses)
 
     def _begin(self, tokens: Tensor, left_pad: Tensor | None, given: Given) -> Step:
         """A pass without a cache."""
         step = self.step(tokens, 0, left_pad, given)
-        step.memory = self._memory(given, None)
+        step.memory = self._memory(given, None, step)
         return step
+
+    def _normalised(self, stream: Tensor) -> Tensor:
+        out: Tensor = self.norm(stream)
+        return out
 
     def _run(self, embedded: Tensor, step: Step, cache: Cache | None) -> Tensor:
         """(B, T, D): the stream that leaves the last layer."""

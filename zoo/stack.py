@@ -74,10 +74,6 @@ class Stack(nn.Module):
         step.prefix = outside
         return self.last.close(x)
 
-    def _normalised(self, stream: Tensor) -> Tensor:
-        out: Tensor = self.norm(stream)
-        return out
-
     def enter(self, embedded: Tensor, step: Step) -> Tensor:
         """Embedded tokens (B, T, D) as the first block reads them: with absolute positions, normalised where the spec
         says so."""

@@ -243,7 +243,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "conv": ({"visible": "all", "block.mixer.conv": 3}, "block.mixer.conv: reaches back only"),
     "xpos": ({"visible": "all", "block.mixer.position": "xpos"}, "block.mixer.position: scores fade with the distance"),
     "buckets": ({"visible": "all", "block.mixer.position": {"kind": "t5", "buckets": 3}}, "buckets: tokens that see"),
-    "mtp": ({"visible": "prefix", "mtp.depth": 1}, "mtp: its modules predict what the tokens must not see yet"),
+    "mtp": ({"visible": "prefix", "mtp.depth": 1}, "mtp: modules that look ahead are for causal models"),
     "both": ({"visible": "all", "encoder.n_layers": 1}, "encoder: a model that sees all of its text is an encoder"),
     "no encoder": ({"block.cross.heads": 2}, "block.cross: there is no encoder to attend to: set encoder too"),
     "kv heads": ({"encoder.n_layers": 1, "block.cross.kv_heads": 3}, "block.cross.kv_heads: 3 kv heads do not"),
@@ -310,3 +310,12 @@ def test_an_encoder_decoder_writes_what_it_would_without_a_cache() -> None:
     for _ in range(5):
         text = torch.cat((text, model(text, encoder_tokens=source)[:, -1:].argmax(dim=-1)), dim=1)
     assert torch.equal(written, text[:, 2:])
+
+
+def test_what_the_encoders_layers_add_to_the_objective_is_in_it() -> None:
+    """Balance of its experts, which the decoder, without any, knows nothing of."""
+    experts = {"ffn": {"kind": "topk_moe", "experts": 4, "top_k": 1, "d_ff": 8, "balance_loss": 0.5}}
+    spec = zoo.load("small", **SMALL, encoder={"n_layers": 1, "block": experts})
+    model, tokens = random_model(spec).train(), random_tokens(spec, 2, 7)
+    objective, nats = model.loss(tokens, tokens, **given_to(spec, 2, 7))
+    assert objective.item() > nats.item() + 0.4
