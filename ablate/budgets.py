@@ -53,10 +53,11 @@ def step_times(budget: Budget, work: Sequence[Workload], clock: Clock | None) ->
     return clock(work)
 
 
-def training_cost(spec: ModelSpec, widths: Sequence[int], context: int) -> Cost:
-    """Costs at a context. The FLOPs of a token are a mean over `widths`, the rows that are trained on by turns."""
-    per_token = {width: cost(spec, width).flops_per_token for width in set(widths)}
-    return replace(cost(spec, context), flops_per_token=fmean(per_token[width] for width in widths))
+def training_cost(train: TrainSpec, spec: ModelSpec, widths: Sequence[int]) -> Cost:
+    """Costs at the context. The FLOPs of a token are a mean over `widths`, the rows that are trained on by turns."""
+    per_token = {width: train.objective.cost(spec, width).flops_per_token for width in set(widths)}
+    whole = train.objective.cost(spec, train.context)
+    return replace(whole, flops_per_token=fmean(per_token[width] for width in widths))
 
 
 def price_of_step(kind: str, train: TrainSpec, flops_per_token: float, seconds_per_step: float | None) -> float:

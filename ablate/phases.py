@@ -94,7 +94,7 @@ def _train(request: Request, numerics: Numerics, stop: Stop) -> None:
 def _result(session: Session, ending: Ending, request: Request, memory: PeakMemory) -> dict[str, Any]:
     """result.json, but for its times of day."""
     place, spec, numerics = ending.place, session.spec, session.numerics
-    cost = training_cost(session.model.spec, session.corpus.widths(spec.context), spec.context)
+    cost = training_cost(spec, session.model.spec, session.corpus.widths(spec.context))
     summary = summarise_metrics(session.store.read_metrics(session.digest), warmup_steps(session.steps, spec))
     peak = peak_flops_per_second(numerics.device, numerics.torch_dtype)
     speed = summary["tokens_per_second"]["median"]

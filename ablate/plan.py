@@ -17,6 +17,7 @@ from ablate.matching import Matched, match_parameters
 from ablate.study import Study, StudyError
 from ablate.training.spec import TrainSpec
 from ablate.training.transfer import refusals
+from evals.causal import obstacle
 from evals.known import SHIPPED, located, unknown_tasks
 from evals.spec import DiagnosticsSpec, EvalSpec, MeasureSpec
 from zoo.costs import Cost
@@ -147,6 +148,7 @@ def make_plan(
     identify = identify or identifying(study)
     _check_data(study)
     _check_tokenizers(study)
+    _check_kinds(study)
     evals = _evals(study)
     matmul = matmul or ("high" if device == "cuda" else "medium")
     identities = [identify(arm.data) for arm in study.arms]
@@ -183,6 +185,9 @@ def _check_data(study: Study) -> None:
     if reason is not None:
         raise study.error("train.context", reason)
     made = isinstance(study.data, SyntheticSource)
+    if made and study.train.objective.kind != "next_token":
+        reason = f"{study.data.source} says itself what it asks: {study.train.objective.kind} has no meaning there"
+        raise study.error("train.objective", reason)
     absent = "bits_per_byte" if made else "accuracy"
     if study.search is not None and absent in study.search.objectives:
         said = f"{study.data.source} has no bytes" if made else "text has no answers"
@@ -194,6 +199,19 @@ def _check_tokenizers(study: Study) -> None:
     if study.budget.kind != "flops" and study.own_tokenizers:
         reason = f"arms with tokenizers of their own compare at equal flops, not {study.budget.kind}"
         raise study.error(f"budget.{study.budget.kind}", reason)
+    if study.own_tokenizers and study.train.objective.kind != "next_token":
+        reason = f"{study.train.objective.kind} asks for other text where tokens are others: only next_token compares"
+        raise study.error("train.objective", reason)
+
+
+def _check_kinds(study: Study) -> None:
+    """What is measured and evaluated reads and writes from left to right."""
+    for arm in study.arms:
+        kind = obstacle(arm.model)
+        for section in ("measure", "evals"):
+            if kind is not None and getattr(study, section) is not None:
+                reason = f"is for models that only read on; arm {arm.name} {kind}: set {section} to null"
+                raise study.error(section, reason)
 
 
 def _evals(study: Study) -> EvalSpec | None:
@@ -229,11 +247,13 @@ def _diagnostics(study: Study, data: SyntheticSource, spec: EvalSpec) -> EvalSpe
 
 def _with_vocabulary(study: Study, arm: Arm, data: DataIdentity) -> ModelSpec:
     given = study.vocabulary_given or "vocab_size" in arm.edits
+    extra = arm.train.objective.extra_tokens(arm.train.context)
     if not given:
-        return arm.model.edit({"vocab_size": data.vocab_size})
-    if arm.model.vocab_size < data.vocab_size:
+        return arm.model.edit({"vocab_size": data.vocab_size + extra})
+    if arm.model.vocab_size < data.vocab_size + extra:
         where = f"arms.{arm.name}.vocab_size" if "vocab_size" in arm.edits else "base.vocab_size"
-        raise study.error(where, f"the tokenizer has {data.vocab_size} tokens, more than {arm.model.vocab_size}")
+        own = f" and the objective {extra}" if extra else ""
+        raise study.error(where, f"the tokenizer has {data.vocab_size} tokens{own}, more than {arm.model.vocab_size}")
     return arm.model
 
 
@@ -247,7 +267,7 @@ def _plan_arm(
 ) -> ArmPlan:
     arm, spec = matched.arm, matched.spec
     _check_width_transfer(study, arm, spec)
-    costs = training_cost(spec, study.data.widths(arm.train.context), arm.train.context)
+    costs = training_cost(arm.train, spec, study.data.widths(arm.train.context))
     steps = _steps(_budgeted(study, arm), arm, costs, seconds_per_step)
     tokens = steps * arm.train.batch * arm.train.context
     spent = {"tokens": tokens, "flops": tokens * costs.flops_per_token, "parameters": costs.params}

@@ -187,7 +187,10 @@ class StudySummary:
     matched: str
     margin: float | None
     per: str
-    """`token`, or `byte` where arms have tokenizers of their own: losses are in nats per one of these."""
+    """Losses are in nats per one of these: `token`; `target` where an objective asks for some tokens only; `byte` where
+    arms have tokenizers of their own."""
+    objective: dict[str, str] | None
+    """`kind` and `counts` of what was predicted, where the loss is not over every token."""
     looks: tuple[int, ...]
     """Numbers of seeds at which an arm is judged; empty where the number is fixed."""
     arms: tuple[ArmSummary, ...]

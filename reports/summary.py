@@ -45,6 +45,7 @@ def summarise(data: Collected) -> StudySummary:
         matched=study["matched"],
         margin=study.get("margin"),
         per=data.per,
+        objective=study.get("objective"),
         looks=tuple(look["seeds"] for look in study.get("looks") or ()),
         arms=arms,
         noise=_noise(arms),

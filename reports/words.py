@@ -292,6 +292,10 @@ def method(summary: StudySummary) -> str:
             f"No difference means none as large as {summary.margin:g} nats: two one-sided paired t-tests against that "
             "margin, at 5 % after a Holm correction of their own."
         )
+    if summary.objective is not None:
+        kind, counts = summary.objective["kind"], summary.objective["counts"]
+        bytes_ = "bits per byte are over the bytes that these stand for"
+        parts.insert(0, f"The loss is that of the objective {kind}, a mean over {counts}; {bytes_}.")
     if summary.looks:
         looks = ", ".join(map(str, summary.looks))
         parts.append(

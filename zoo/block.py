@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
-from zoo.cache import LayerCache
+from zoo.cache import CrossCache, LayerCache
 from zoo.init import ExpertLinear, Linear
 from zoo.residuals import Branch, ResidualLayer
 from zoo.site import Site, Step
@@ -24,8 +25,11 @@ class Block(nn.Module):
         self.mixer = spec.mixer.build(site)
         self.ffn = spec.ffn.build(site)
         self.mixer_residual = self._residual(spec, site, 0)
-        if spec.branches == 2:
-            self.ffn_residual = self._residual(spec, site, 1)
+        if spec.has_ffn_residual:
+            self.ffn_residual = self._residual(spec, site, spec.branches - 1)
+        self.cross = spec.cross.build(site.d_model) if spec.cross is not None else None
+        if spec.cross is not None:
+            self.cross_residual = self._residual(spec, site, 1)
         self.dropout = nn.Dropout(spec.dropout)
         self._scale_branches(spec.norm_placement.init_gain(site))
 
@@ -37,33 +41,43 @@ class Block(nn.Module):
         """DeepNorm's β is for the FFN, the values and the projections that write to the stream."""
         for name, module in self.named_modules():
             if isinstance(module, Linear | ExpertLinear) and (
-                name.startswith("ffn.") or name in ("mixer.v", "mixer.o")
+                name.startswith("ffn.") or name in ("mixer.v", "mixer.o", "cross.v", "cross.o")
             ):
                 module.init_gain = gain
 
     def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
+        own, memory = (cache.own, cache.memory) if isinstance(cache, CrossCache) else (cache, None)
+
         def mix(h: Tensor) -> Tensor:
-            out: Tensor = self.dropout(self.mixer(h, step, cache))
+            out: Tensor = self.dropout(self.mixer(h, step, own))
+            return out
+
+        def look(h: Tensor) -> Tensor:
+            out: Tensor = self.dropout(cast(nn.Module, self.cross)(h, step, memory))
             return out
 
         def feed(h: Tensor) -> Tensor:
             out: Tensor = self.dropout(self.ffn(h, step))
             return out
 
-        out = self._join(x, mix, feed)
+        out = self._join(x, mix, look, feed)
         step.tap("stream", lambda: out)
         return out
 
-    def _join(self, x: Tensor, mix: Branch, feed: Branch) -> Tensor:
+    def _join(self, x: Tensor, mix: Branch, look: Branch, feed: Branch) -> Tensor:
         if self.topology == "parallel":
             return self.mixer_residual(x, lambda h: mix(h) + feed(h))  # type: ignore[no-any-return]
         if self.topology == "parallel_two_norms":
             update = self.mixer_residual.update(x, mix) + self.ffn_residual.update(x, feed)
             return self.mixer_residual.join(x, update)
         x = self.mixer_residual(x, mix)
+        if self.cross is not None:
+            x = self.cross_residual(x, look)
         if self.mixes_only:
             return x
         return self.ffn_residual(x, feed)  # type: ignore[no-any-return]
 
-    def new_cache(self, batch: int, capacity: int, dtype: torch.dtype) -> LayerCache:
-        return self.mixer.new_cache(batch, capacity, dtype)
+    def new_cache(self, batch: int, capacity: int, dtype: torch.dtype, memory: int) -> LayerCache:
+        """For `batch` rows of up to `capacity` tokens, and `memory` of the encoder's."""
+        own = self.mixer.new_cache(batch, capacity, dtype)
+        return own if self.cross is None else CrossCache(own, self.cross.new_cache(batch, memory, dtype))

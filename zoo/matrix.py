@@ -59,6 +59,8 @@ SAMPLES: dict[str, tuple[Any, ...]] = {
     "norm_placement.branch_scale": (0.5,),
     "dropout": (0.1,),
     "embedding_dropout": (0.1,),
+    "head_transform": ("gelu",),
+    "encoder": ({"n_layers": 2},),
 }
 """Values of settings whose type does not say what is worth trying, by axis or by the setting's own name."""
 
@@ -176,4 +178,6 @@ def _samples(annotation: Any) -> Iterator[Any]:
 def _said(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, dict):
+        return " ".join(f"{key}={_said(inner)}" for key, inner in value.items())
     return ",".join(map(str, value)) if isinstance(value, tuple | list) else str(value)

@@ -18,9 +18,11 @@ from ablate.environment import cores
 from ablate.identity import request_digest
 from ablate.request import Request
 from ablate.store import Store
+from evals.causal import NotCausalError, check_causal
 from evals.harness import UnknownTaskError
 from evals.known import located
 from evals.spec import EvalSpec
+from zoo.spec import parse
 
 
 def evaluate_run(options: argparse.Namespace) -> int:
@@ -28,6 +30,10 @@ def evaluate_run(options: argparse.Namespace) -> int:
     identity = store.read_run(digest)
     if identity is None:
         raise InputError(f"{digest}: the run has no run.json")
+    try:
+        check_causal(parse(identity["model"]))
+    except NotCausalError as error:
+        raise InputError(f"{digest}: {error}") from error
     corpus = _corpus(store, digest, identity)
     spec = _diagnostics(options, corpus) if isinstance(corpus, SyntheticCorpus) else _spec(options)
     request = Request(

@@ -15,7 +15,7 @@ from ablate.campaign import Outcome, Stage
 from ablate.cli import DONE, SOME_FAILED, InputError
 from ablate.commands import print_json, print_table
 from ablate.commands._studies import asked
-from ablate.data import AnyCorpus, DataError, prepare
+from ablate.data import AnyCorpus, Corpus, DataError, prepare
 from ablate.data.sources import TextSource
 from ablate.documents import judged_before, study_document
 from ablate.engines import Engine, EngineError, Event, Options, load
@@ -191,8 +191,10 @@ def prepare_data(study: Study, store: Store, progress: Progress) -> None:
 
 def _check_validation(study: Study, arm: Arm, corpus: AnyCorpus) -> None:
     """Bits per byte compare on one text: all that is held out."""
+    if not (isinstance(arm.data, TextSource) and isinstance(corpus, Corpus)):
+        return
     held_out = corpus.meta["tokens"]["validation"]
-    if isinstance(arm.data, TextSource) and held_out > arm.data.validation_tokens:
+    if held_out > arm.data.validation_tokens:
         reason = (
             f"arms with tokenizers of their own are validated on all that is held out, and that is {held_out:,} tokens"
             f" in {arm.name}: raise it, or lower data.validation_fraction"

@@ -51,12 +51,12 @@ class Corpus:
                 out[row] = self._train[start : start + context + 1]
         return out
 
-    def validation(self, context: int) -> tuple[Windows, int]:
-        """All validation windows (n, context + 1), and the bytes that their target tokens stand for.
+    def validation(self, context: int) -> tuple[Windows, NDArray[np.uint32]]:
+        """All validation windows (n, context + 1), and the bytes that each of their tokens stands for.
 
         Windows do not overlap in what they predict, so each target counts once. Where held-out text is longer than
         `validation_tokens`, they are spread evenly over it.
-        bits per byte = nats per token · n · context / (bytes · ln 2); `eos` costs nats and stands for no byte.
+        bits per byte = nats in all / (bytes of the targets · ln 2); `eos` costs nats and stands for no byte.
 
         Raises:
             DataError: there is less held-out text than one window.
@@ -71,12 +71,11 @@ class Corpus:
             )
         starts = np.arange(count) * available // count * context
         positions = starts[:, None] + np.arange(context + 1)
-        return tokens[positions].astype(np.int64), int(sizes[positions[:, 1:]].sum(dtype=np.int64))
+        return tokens[positions].astype(np.int64), sizes[positions]
 
-    def validation_batches(self, batch: int, context: int) -> tuple[list[Windows], int]:
-        """The same, `batch` windows at a time."""
-        windows, n_bytes = self.validation(context)
-        return [windows[start : start + batch] for start in range(0, len(windows), batch)], n_bytes
+    def validation_rows(self, context: int) -> list[tuple[Windows, NDArray[np.uint32]]]:
+        """The same, as other corpora give it that have rows of several widths."""
+        return [self.validation(context)]
 
     def widths(self, context: int) -> tuple[int, ...]:
         """Tokens of the windows that are trained on."""

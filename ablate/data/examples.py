@@ -27,3 +27,9 @@ class Examples:
 
 
 Rows: TypeAlias = Windows | Examples
+
+
+def width(rows: Rows) -> int:
+    """T."""
+    tokens = rows.tokens if isinstance(rows, Examples) else rows[:, 1:]
+    return int(tokens.shape[1])

@@ -44,14 +44,10 @@ class SyntheticCorpus:
         width = self.source.width(level, context)
         return rows(_examples(self.source, level, batch * context // width, (TRAIN, step), seed), width)
 
-    def validation_batches(self, batch: int, context: int) -> tuple[list[Examples], None]:
-        """What validates, by difficulty, batch · context tokens at a time; it stands for no bytes."""
-        found = []
-        for level, examples in _validation(self.source):
-            width = self.source.width(level, context)
-            whole, size = rows(examples, width), batch * context // width
-            found += [whole[start : start + size] for start in range(0, len(whole), size)]
-        return found, None
+    def validation_rows(self, context: int) -> list[tuple[Examples, None]]:
+        """What validates, by difficulty; it stands for no bytes."""
+        asked = _validation(self.source)
+        return [(rows(examples, self.source.width(level, context)), None) for level, examples in asked]
 
     def floor(self) -> float | None:
         """Nats per target that the best possible model has on the validation examples; None where it is not known."""

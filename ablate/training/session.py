@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, Protocol
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 import zoo
-from ablate.data.examples import Rows
+from ablate.data.examples import Examples, Rows, width
 from ablate.numerics import Numerics
 from ablate.stop import Interrupted
 from ablate.store import Store
@@ -34,7 +36,11 @@ class Corpus(Protocol):
 
     def batch(self, step: int, *, batch: int, context: int, seed: int) -> Rows: ...
 
-    def validation_batches(self, batch: int, context: int) -> tuple[Sequence[Rows], int | None]: ...
+    def validation_rows(self, context: int) -> Sequence[tuple[Rows, NDArray[np.uint32] | None]]: ...
+
+
+VALIDATION = 2**64
+"""In place of a seed, beyond all of them, where an objective draws what to ask about held-out text."""
 
 
 @dataclass(frozen=True)
@@ -139,10 +145,14 @@ class Session:
 
     def _batch(self, step: int) -> Batch:
         spec = self.spec
-        return self._on_device(self.corpus.batch(step - 1, batch=spec.batch, context=spec.context, seed=self.seed))
+        windows = self.corpus.batch(step - 1, batch=spec.batch, context=spec.context, seed=self.seed)
+        return self._asked(windows, (self.seed, step)).to(self.numerics.device)
 
-    def _on_device(self, rows: Rows) -> Batch:
-        return Batch.of(rows, self.numerics.device)
+    def _asked(self, rows: Rows, key: tuple[int, ...]) -> Batch:
+        """Examples, which say what they ask, or what the objective makes of windows of text, the same for every arm."""
+        if isinstance(rows, Examples):
+            return Batch.of(rows)
+        return self.spec.objective.batch(rows, self.model.spec.vocab_size, np.random.default_rng(key))
 
     def _note(self, step: Step) -> None:
         self.place.step, self.place.seconds = step.step, step.seconds
@@ -150,9 +160,18 @@ class Session:
 
     @cached_property
     def _validation(self) -> tuple[list[Batch], int | None]:
-        """All that is held out, and the bytes that its targets stand for; None where they are no text."""
-        batches, n_bytes = self.corpus.validation_batches(self.spec.batch, self.spec.context)
-        return [self._on_device(rows) for rows in batches], n_bytes
+        """All that is held out, the same questions each time, for every seed and arm, and the bytes of its targets;
+        None where they are no text.
+        """
+        batches: list[Batch] = []
+        n_bytes: int | None = 0
+        for rows, sizes in self.corpus.validation_rows(self.spec.context):
+            whole, at_once = self._asked(rows, (VALIDATION,)), self.spec.batch * self.spec.context // width(rows)
+            batches += [
+                whole.rows(start, start + at_once).to(self.numerics.device) for start in range(0, len(rows), at_once)
+            ]
+            n_bytes = None if n_bytes is None or sizes is None else n_bytes + whole.bytes_of(sizes)
+        return batches, n_bytes
 
     def _validation_is_due(self, step: int) -> bool:
         every = max(1, round(self.spec.validate_every * self.steps))

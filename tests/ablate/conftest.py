@@ -25,9 +25,10 @@ class TinyCorpus:
         starts = np.random.default_rng((seed, step)).integers(self.vocab_size, size=(batch, 1))
         return (starts + np.arange(context + 1)) % self.vocab_size
 
-    def validation_batches(self, batch: int, context: int) -> tuple[list[np.ndarray[Any, Any]], int]:
-        windows = (np.arange(6)[:, None] + np.arange(context + 1)) % self.vocab_size
-        return [windows[:batch], windows[batch:]], 6 * context
+    def validation_rows(self, context: int) -> list[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]]:
+        starts = np.arange(6)[:, None]
+        windows = (starts + np.arange(context + 1)) % self.vocab_size
+        return [(windows, np.ones_like(windows))]
 
 
 @pytest.fixture(autouse=True)

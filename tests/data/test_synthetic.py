@@ -182,15 +182,15 @@ def test_a_corpus_is_a_pure_function(name: str, tmp_path: Path) -> None:
         np.testing.assert_array_equal(first.tokens, second.tokens)
         np.testing.assert_array_equal(first.targets, second.targets)
         assert first.tokens.size == first.targets.size == 4 * 128
-    validation, n_bytes = corpus.validation_batches(4, 128)
-    assert n_bytes is None
-    assert sum(map(len, validation)) == 64
+    validation = corpus.validation_rows(128)
+    assert all(sizes is None for _, sizes in validation)
+    assert sum(len(rows) for rows, _ in validation) == 64
 
 
 def test_splits_seeds_and_steps_differ(tmp_path: Path) -> None:
     corpus = corpus_of(tmp_path, "copying", length=16)
     seen = [corpus.batch(step, batch=32, context=32, seed=seed) for step in range(3) for seed in range(3)]
-    seen += corpus.validation_batches(4, 32)[0]
+    seen += [rows for rows, _ in corpus.validation_rows(32)]
     tokens = [each.tokens for each in seen]
     tokens += [question.tokens for seed in range(2) for question in corpus.questions({}, 32, seed)]
     rows = [tuple(row) for each in tokens for row in each.tolist()]
