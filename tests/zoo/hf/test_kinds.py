@@ -54,9 +54,9 @@ def test_an_encoder_decoder_of_ours_gets_a_config_or_a_reason() -> None:
 def test_keys_of_published_configs_say_nothing_more() -> None:
     """Those of bert-base-multilingual-cased and of flan-t5-small, as far as they are not of the config class."""
     bert = BertConfig(
-        vocab_size=50, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=11, pad_token_id=None,
-        position_embedding_type="absolute", directionality="bidi", pooler_fc_size=768, pooler_num_attention_heads=12,
-        pooler_num_fc_layers=3, pooler_size_per_head=128, pooler_type="first_token_transform",
+        vocab_size=50, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=11,
+        pad_token_id=None, position_embedding_type="absolute", directionality="bidi", pooler_fc_size=768,
+        pooler_num_attention_heads=12, pooler_num_fc_layers=3, pooler_size_per_head=128, pooler_type="first_token_transform",
     )  # fmt: skip
     kinds.check_encoder(parity.hf_model(bert))
     flan = T5Config(
