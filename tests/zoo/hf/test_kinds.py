@@ -56,7 +56,8 @@ def test_keys_of_published_configs_say_nothing_more() -> None:
     bert = BertConfig(
         vocab_size=50, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=11,
         pad_token_id=None, position_embedding_type="absolute", directionality="bidi", pooler_fc_size=768,
-        pooler_num_attention_heads=12, pooler_num_fc_layers=3, pooler_size_per_head=128, pooler_type="first_token_transform",
+        pooler_num_attention_heads=12, pooler_num_fc_layers=3, pooler_size_per_head=128,
+        pooler_type="first_token_transform",
     )  # fmt: skip
     kinds.check_encoder(parity.hf_model(bert))
     flan = T5Config(
