@@ -16,6 +16,16 @@ from zoo.spec import ModelSpec
 
 ATTENTION = {"q": "self.query", "k": "self.key", "v": "self.value", "o": "output.dense"}
 
+POOLER = (
+    "directionality",
+    "pooler_fc_size",
+    "pooler_num_attention_heads",
+    "pooler_num_fc_layers",
+    "pooler_size_per_head",
+    "pooler_type",
+)
+"""Keys of published configs about what the head of masked-language modelling does not read."""
+
 
 class BERT(Family):
     """The encoder with the head of masked-language modelling. Devlin et al. 2018, arXiv:1810.04805."""
@@ -28,7 +38,8 @@ class BERT(Family):
     def spec(self, config: Config) -> dict[str, Any]:
         config.only("is_decoder", False)
         config.only("add_cross_attention", False)
-        config.ignore("classifier_dropout")
+        config.only("position_embedding_type", "absolute")
+        config.ignore("classifier_dropout", *POOLER)
         block_ffn = ffn(config, "hidden_act", gated=False)
         approximate = block_ffn.get("approximate", "none")
         return {

@@ -32,7 +32,7 @@ class T5(Family):
     def spec(self, config: Config) -> dict[str, Any]:
         config.only("is_encoder_decoder", True)
         config.ignore("is_decoder", "initializer_factor", "classifier_dropout", "feed_forward_proj")
-        config.ignore("decoder_start_token_id")
+        config.ignore("decoder_start_token_id", "n_positions", "output_past")  # relative positions have no end
         d_model, dropout = config["d_model"], config["dropout_rate"]
         scaled = config["model_type"] == "t5" and config["scale_decoder_outputs"]
         return {

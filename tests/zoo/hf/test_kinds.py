@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import AutoModelForSeq2SeqLM, MT5Config, T5Config
+from transformers import AutoModelForSeq2SeqLM, BertConfig, MT5Config, T5Config
 
 import zoo
 from tests.zoo.hf import kinds, parity
@@ -49,3 +49,31 @@ def test_a_saved_t5_is_read_as_it_is_loaded(version: str, tmp_path: Path) -> Non
 def test_an_encoder_decoder_of_ours_gets_a_config_or_a_reason() -> None:
     with pytest.raises(zoo.UnsupportedError, match="no family of transformers expresses this model"):
         zoo.to_hf(zoo.build(zoo.load("small", n_layers=1, encoder={"n_layers": 1})))
+
+
+def test_keys_of_published_configs_say_nothing_more() -> None:
+    """Those of bert-base-multilingual-cased and of flan-t5-small, as far as they are not of the config class."""
+    bert = BertConfig(
+        vocab_size=50, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=11,
+        pad_token_id=None, position_embedding_type="absolute", directionality="bidi", pooler_fc_size=768,
+        pooler_num_attention_heads=12, pooler_num_fc_layers=3, pooler_size_per_head=128,
+        pooler_type="first_token_transform",
+    )  # fmt: skip
+    kinds.check_encoder(parity.hf_model(bert))
+    flan = T5Config(
+        vocab_size=50, d_model=8, d_kv=4, d_ff=11, num_layers=1, num_heads=2, feed_forward_proj="gated-gelu",
+        tie_word_embeddings=False, pad_token_id=None, n_positions=512, output_past=True, decoder_start_token_id=0,
+    )  # fmt: skip
+    kinds.check_encoder_decoder(parity.hf_model(flan))
+    bert.position_embedding_type = "relative_key"
+    with pytest.raises(zoo.UnsupportedError, match="position_embedding_type: 'relative_key' cannot be converted"):
+        zoo.from_hf(parity.hf_model(bert))
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_head_of_its_own_may_be_scaled(tied: bool) -> None:
+    """T5's first version with a head of its own, and v1.1 without one: what the config decides is the scale alone."""
+    model = parity.hf_model(drawn(random.Random(f"odd {tied}"), T5Config, tied), 3)
+    if tied:
+        model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.detach() * 1.5)
+    kinds.check_encoder_decoder(model)
