@@ -118,6 +118,10 @@ class Store:
         """Folders of the studies that have been asked, sorted."""
         return sorted(path.parent for path in self.root.glob("studies/*/study.json"))
 
+    def searches(self) -> list[Path]:
+        """Folders of the searches that have found anything, sorted."""
+        return sorted(path.parent for path in self.root.glob("searches/*/search.json"))
+
     def status(self, digest: str) -> Status:
         """`partial` means begun and not ended: it can be resumed, or begun again."""
         result = self.read_result(digest)
@@ -290,7 +294,9 @@ def _log_frame(path: Path, types: Mapping[str, type]) -> polars.DataFrame:
     """
     import polars as pl  # noqa: PLC0415 (slow to import; most users of the store only write)
 
-    content = path.read_bytes() if path.exists() else b""
+    if not path.exists():
+        return pl.DataFrame(schema=dict(types))
+    content = path.read_bytes()
     try:
         found = pl.read_ndjson(content[: content.rfind(b"\n") + 1], infer_schema_length=None)
     except pl.exceptions.PolarsError:
@@ -298,7 +304,8 @@ def _log_frame(path: Path, types: Mapping[str, type]) -> polars.DataFrame:
         extra = sorted({key for record in records for key in record} - types.keys())
         return pl.DataFrame(records, schema={**types, **dict.fromkeys(extra, float)}, orient="row", strict=False)
     extra = sorted(set(found.columns) - types.keys())
-    absent = [pl.lit(None).alias(name) for name in types if name not in found.columns]
-    return found.with_columns(absent).select(
-        pl.col(name).cast(types.get(name, float), strict=False) for name in (*types, *extra)
+    present = set(found.columns)
+    return found.select(
+        (pl.col(name) if name in present else pl.lit(None).alias(name)).cast(types.get(name, float), strict=False)
+        for name in (*types, *extra)
     )

@@ -230,8 +230,9 @@ def _probes(store: Store, key: dict[str, Any]) -> pl.DataFrame:
 
 
 def _keyed(frame: pl.DataFrame, key: dict[str, Any], schema: dict[str, Any]) -> pl.DataFrame:
-    return frame.with_columns(pl.lit(value, dtype=KEYS[name]).alias(name) for name, value in key.items()).select(
-        pl.col(name).cast(kind) for name, kind in schema.items()
+    return frame.select(
+        pl.repeat(key[name], pl.len(), dtype=kind).alias(name) if name in key else pl.col(name).cast(kind)
+        for name, kind in schema.items()
     )
 
 

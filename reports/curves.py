@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from reports.collect import Collected
 
-BINS = 100
-"""At most so many points of a training-loss curve: the loss is averaged over equal runs of steps."""
+BINS = {"train": 100, "train, coarse": 20}
+"""At most so many points of a training-loss curve, by kind: the loss is averaged over equal runs of steps."""
 
 Floats = NDArray[np.float64]
 Line = tuple[Floats, Floats]
@@ -40,11 +40,14 @@ class Curve:
 
 
 def training_curves(data: Collected) -> tuple[Curve, ...]:
-    """Loss against step, per arm: `train` (averaged over runs of steps) and `validation`."""
+    """Loss against step, per arm: averages of the training loss by the kinds of `BINS`, and `validation`."""
     return tuple(
         Curve(arm, kind, _average([line for _, line in _lines(data, arm, column, bins)]))
         for arm in _arms(data)
-        for kind, column, bins in (("train", "loss", BINS), ("validation", "validation_loss", None))
+        for kind, column, bins in (
+            *((kind, "loss", bins) for kind, bins in BINS.items()),
+            ("validation", "validation_loss", None),
+        )
     )
 
 
@@ -103,10 +106,11 @@ def _lines(data: Collected, arm: str, column: str, bins: int | None = None) -> I
     """(seed, (steps, values)) of the finished runs of an arm; the baseline's may be as few as none."""
     finished = data.runs.filter(arm=arm, status="finished")
     for digest, seed in finished.select("digest", "seed").iter_rows():
-        rows = data.curve_of[arm, digest].drop_nulls(column) if (arm, digest) in data.curve_of else data.curves[:0]
-        if rows.height:
-            x = rows["step"].cast(pl.Float64).to_numpy()
-            y = rows[column].to_numpy()
+        rows = data.curve_of.get((arm, digest), data.curves[:0])
+        y = rows[column].to_numpy()
+        known = ~np.isnan(y)  # nulls are NaN here
+        if known.any():
+            x, y = rows["step"].to_numpy().astype(np.float64)[known], y[known]
             yield seed, (x, y) if bins is None else _binned(x, y, bins)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ablate.store import Store
-from reports import ladder_words, tables, words
+from reports import cost_words, ladder_words, tables, words
 from reports.figures import CONFIG, Figure, draw, draw_stability
 from reports.figures.style import looks
 from reports.findings import StudySummary
@@ -42,6 +42,7 @@ def render_page(summary: StudySummary, progress: Progress | None = None) -> str:
         data,
         study=summary,
         words=words,
+        cost_words=cost_words,
         ladder_words=ladder_words,
         tables=tables,
         figures=figures,

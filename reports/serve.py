@@ -14,7 +14,8 @@ from reports.collect import ReportError
 from reports.findings import StudySummary
 from reports.page import render_page
 from reports.progress import Progress, study_progress
-from reports.site import Entry, entry_of, render_index
+from reports.searches import SearchSummary, read_search
+from reports.site import Entry, entry_of, render_index, search_entry
 from reports.summary import summarise_study
 
 LOCALHOST = "127.0.0.1"
@@ -34,11 +35,12 @@ class _Study:
 
 
 class Site:
-    """The pages of a store. A study is read again when a file of its runs has changed."""
+    """The pages of a store. A study is read again when a file of its runs has changed, a search always."""
 
     def __init__(self, root: Path | str) -> None:
         self.store = Store(root)
         self._studies: dict[Path, _Study] = {}
+        self._searches: dict[Path, tuple[SearchSummary, str]] = {}
         self._lock = threading.Lock()
 
     def page(self, path: str) -> str | None:
@@ -47,7 +49,11 @@ class Site:
             folders = self.store.studies()
             if path in ("/", "/index.html"):
                 entries = [self._study(folder).entry for folder in folders]
-                return render_index(entries, refresh=any(entry.progress.is_running for entry in entries))
+                running = any(entry.progress and entry.progress.is_running for entry in entries)
+                return render_index([*entries, *map(search_entry, self.store.searches())], refresh=running)
+            searches = {f"/searches/{folder.name}/report.html": folder for folder in self.store.searches()}
+            if unquote(path) in searches:
+                return self._search(searches[unquote(path)])
             found = {f"/studies/{folder.name}/report.html": folder for folder in folders}.get(unquote(path))
             return None if found is None else self._report(found)
 
@@ -56,9 +62,21 @@ class Site:
         if study.summary is None:
             return None
         progress = study.entry.progress
+        assert progress is not None  # that of a search is
         if progress not in study.pages:
             study.pages = {progress: render_page(study.summary, progress)}
         return study.pages[progress]
+
+    def _search(self, folder: Path) -> str | None:
+        try:
+            summary = read_search(folder)
+        except (ReportError, StoreError):  # the entry says which
+            return None
+        if folder not in self._searches or self._searches[folder][0] != summary:
+            from reports.search_page import render_page as render_search  # noqa: PLC0415 (optuna is slow to import)
+
+            self._searches[folder] = (summary, render_search(summary))
+        return self._searches[folder][1]
 
     def _study(self, folder: Path) -> _Study:
         written = _written(self.store, folder)

@@ -1,4 +1,4 @@
-"""The index of a store: every study with its question, its verdicts and a small figure."""
+"""The index of a store: every study with its question, its verdicts and a small figure, and every search."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from urllib.parse import quote
 import plotly.graph_objects as go
 
 from ablate.store import Store, StoreError, read_json
-from reports import tables, words
+from reports import search_words, tables, words
 from reports.collect import ReportError
 from reports.figures import CONFIG
 from reports.figures.small import small_differences
 from reports.findings import StudySummary
 from reports.page import render_study
 from reports.progress import Progress, study_progress
+from reports.searches import read_search
 from reports.summary import summarise_study
 from reports.templating import render
 
@@ -27,7 +28,8 @@ RANKS = ("better", "worse", "no difference", "inconclusive", "cannot tell", "div
 
 @dataclass(frozen=True)
 class Entry:
-    """A study of the index. One that cannot be reported has an `error` and nothing after it."""
+    """A study of the index, or a search, whose `progress` is not known. One that cannot be reported has an `error` and
+    nothing after it."""
 
     key: str
     link: str
@@ -35,7 +37,7 @@ class Entry:
     scale: str
     question: str
     created: str
-    progress: Progress
+    progress: Progress | None = None
     error: str = ""
     headline: str = ""
     statuses: str = ""
@@ -50,15 +52,19 @@ class Entry:
 
 
 def render_site(root: Path | str) -> Path:
-    """Write `index.html` in a store, and the report of each of its studies."""
+    """Write `index.html` in a store, and the report of each of its studies and searches."""
     store = Store(root)
     entries = [entry_of(store, folder, number) for number, folder in enumerate(store.studies())]
     for folder, entry in zip(store.studies(), entries, strict=True):
         if not entry.error:
             render_study(folder)
+    searches = [search_entry(folder) for folder in store.searches()]
+    for folder, entry in zip(store.searches(), searches, strict=True):
+        if not entry.error:
+            _render_search(folder)
     path = store.root / "index.html"
     with store.replacing(path) as temporary:
-        temporary.write_text(render_index(entries), encoding="utf-8")
+        temporary.write_text(render_index([*entries, *searches]), encoding="utf-8")
     return path
 
 
@@ -95,6 +101,29 @@ def entry_of(store: Store, folder: Path, number: int, summary: StudySummary | No
         ),
         drawing=small_differences(summary),
     )
+
+
+def search_entry(folder: Path) -> Entry:
+    """A search as the index shows it."""
+    link = f"searches/{quote(folder.name)}/report.html"
+    try:
+        search = read_search(folder)
+    except (ReportError, StoreError) as error:
+        return Entry("", link, folder.name, "", "", "", error=str(error))
+    document = search.document
+    return Entry(
+        key="",
+        link=link,
+        **{name: document[name] for name in ("name", "scale", "question", "created")},
+        headline=search_words.headline(search),
+        statuses=", ".join(f"{count} trials {state}" for state, count in search.states.most_common()),
+    )
+
+
+def _render_search(folder: Path) -> None:
+    from reports.search_page import render as render_page  # noqa: PLC0415 (optuna takes seconds to import)
+
+    render_page(folder)
 
 
 def _drawn(drawing: go.Figure) -> dict[str, Any]:

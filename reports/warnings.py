@@ -13,6 +13,7 @@ from reports.tunings import edge_warnings
 BUDGET_TOLERANCE = 0.01
 BYTES_TOLERANCE = 0.01
 SECONDS_TOLERANCE = 0.05
+FEW_SEEDS = 3
 
 
 def find(data: Collected) -> tuple[str, ...]:
@@ -62,9 +63,16 @@ def _missing(data: Collected) -> Iterator[str]:
 
 
 def _few_seeds(data: Collected) -> Iterator[str]:
-    finished = [runs.filter(status="finished").height for _, runs in _by_arm(data)]
-    if finished and max(finished) == 1:
+    finished = {name: runs.filter(status="finished").height for name, runs in _by_arm(data)}
+    if finished and max(finished.values()) == 1:
         yield "One seed per arm: the scatter over seeds is unknown, so no difference can be told."
+        return
+    few = [name for name, seeds in finished.items() if 0 < seeds < FEW_SEEDS]
+    if few:
+        yield (
+            f"{', '.join(few)}: fewer than {FEW_SEEDS} finished seeds. Intervals over so few are wide, and rest on the"
+            " scatter over seeds being normal."
+        )
 
 
 def _judged(data: Collected) -> Iterator[str]:

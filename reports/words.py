@@ -6,6 +6,7 @@ import json
 import math
 from datetime import UTC, datetime
 
+from reports.cost_words import costs
 from reports.findings import ArmSummary, Comparison, StudySummary
 from reports.power import MOST_SEEDS
 from reports.statistics import Estimate
@@ -95,29 +96,6 @@ def _three(value: float) -> str:
     return f"{value:,.{min(digits, 3)}f}"
 
 
-def speed_change(ratio: Estimate | None) -> str:
-    """`3 % slower`; a ratio whose interval holds 1 is said to be within the noise."""
-    if ratio is None:
-        return ""
-    change = 100 * (ratio.mean - 1)
-    if abs(change) < 0.1:
-        return "equally fast"
-    text = f"{abs(change):.{0 if abs(change) >= 2 else 1}f} % {'faster' if change > 0 else 'slower'}"
-    if ratio.low is not None and not ratio.excludes(1):
-        return f"{text} (within the noise)"
-    return text
-
-
-def bytes_change(ratio: float | None) -> str:
-    """Of the KV cache: `the same KV cache`, `4× smaller KV cache`."""
-    if ratio is None or not ratio:
-        return ""
-    if math.isclose(ratio, 1, rel_tol=5e-3):
-        return "the same KV cache"
-    factor, word = (ratio, "larger") if ratio > 1 else (1 / ratio, "smaller")
-    return f"{factor:.3g}× {word} KV cache"
-
-
 def difference(comparison: Comparison) -> str:
     """`−0.012 ± 0.004 nats`."""
     value = comparison.difference
@@ -158,14 +136,8 @@ def sentence(summary: StudySummary, arm: ArmSummary) -> str:
         return f"diverged in {_seeds(len(arm.diverged))} and finished in none."
     if comparison.difference is None:
         return f"{arm.verdict}: no seed finished in both {arm.name} and {summary.baseline}."
-    costs = [
-        answers(arm),
-        speed_change(comparison.speed_ratio),
-        bytes_change(comparison.kv_ratio),
-    ]
-    said = ", ".join(
-        filter(None, [f"{difference(comparison)} {terms(summary, arm)}", *costs]),
-    )
+    parts = (f"{difference(comparison)} {terms(summary, arm)}", answers(arm), costs(comparison))
+    said = ", ".join(filter(None, parts))
     return f"{said}; {arm.verdict}{_ground(summary, arm, comparison)}"
 
 
@@ -229,28 +201,45 @@ def _seeds(n: int) -> str:
     return f"{n} seed{'' if n == 1 else 's'}"
 
 
+FEW = 3
+"""So many arms beside the baseline are each given their numbers in the headline; of more, the best alone."""
+
+
 def headline(summary: StudySummary) -> str:
-    """The answer to the study's question, as far as it can be told."""
-    by = {
-        verdict: [arm.name for arm in summary.arms if arm.verdict == verdict]
-        for verdict in ("better", "worse", "no difference", "inconclusive", "cannot tell", "diverged")
-    }
-    parts = []
-    if by["better"]:
-        parts.append(f"{_and(by['better'])} reached a lower loss than {summary.baseline}")
-    if by["worse"]:
-        parts.append(f"{_and(by['worse'])} reached a higher loss than {summary.baseline}")
-    if by["diverged"]:
-        parts.append(f"{_and(by['diverged'])} diverged")
-    if by["no difference"]:
-        parts.append(
-            f"{_and(by['no difference'])}: no difference from {summary.baseline} larger than {summary.margin:g} nats"
-        )
-    if by["inconclusive"]:
-        parts.append(f"{_and(by['inconclusive'])}: inconclusive against {summary.baseline}")
-    if by["cannot tell"]:
-        parts.append(f"{_and(by['cannot tell'])}: cannot be told from {summary.baseline}")
-    return "; ".join(parts) + "." if parts else "There is nothing to compare yet."
+    """The answer to the study's question, as far as it can be told, with what was matched."""
+    by: dict[str, list[ArmSummary]] = {}
+    for arm in summary.arms:
+        by.setdefault(arm.verdict, []).append(arm)
+    base = summary.baseline
+    clauses = (
+        ("better", f" reached a lower loss than {base}"),
+        ("worse", f" reached a higher loss than {base}"),
+        ("diverged", " diverged"),
+        ("no difference", f": no difference from {base} larger than {summary.margin or 0:g} nats"),
+        ("inconclusive", f": inconclusive against {base}"),
+        ("cannot tell", f": cannot be told from {base}"),
+    )
+    parts = [f"{_named(summary, by[verdict])}{said}" for verdict, said in clauses if verdict in by]
+    if not parts:
+        return "There is nothing to compare yet."
+    terms = matched(summary)
+    return f"{terms[0].upper()}{terms[1:]}{but_for(summary)}, {'; '.join(parts)}."
+
+
+def _named(summary: StudySummary, arms: list[ArmSummary]) -> str:
+    """The arms, with difference and cost in brackets: of each one, or of the best where there are many."""
+    best = min(
+        arms, key=lambda arm: arm.comparison.difference.mean if arm.comparison and arm.comparison.difference else 0
+    )
+    few = len(summary.arms) <= FEW + 1
+    return _and([_bracketed(arm) if few or (arm is best and arm.verdict == "better") else arm.name for arm in arms])
+
+
+def _bracketed(arm: ArmSummary) -> str:
+    found = arm.comparison
+    if found is None or found.difference is None:
+        return arm.name
+    return f"{arm.name} ({', '.join(filter(None, [difference(found), costs(found, cache=False)]))})"
 
 
 def _and(names: list[str]) -> str:

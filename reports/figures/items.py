@@ -25,6 +25,8 @@ def differences(summary: StudySummary, style: dict[str, Look]) -> Figure | None:
     figure = stacked([titles[panel] for panel in panels], len(summary.arms) - 1)
     for arm, item in reversed(drawn):
         _row(figure, style[arm], item, panels.index((item.task, item.metric)) + 1)
+    for place in range(len(panels)):
+        figure.add_vline(x=0, line=NEUTRAL, row=place + 1, col=1)
     rows = [_numbers(arm, item) for arm, item in found]
     return Figure(
         key="eval-differences",
@@ -40,7 +42,7 @@ def differences(summary: StudySummary, style: dict[str, Look]) -> Figure | None:
 
 
 def _title(item: ItemDifference) -> str:
-    side = {True: " (right of zero is better)", False: " (left of zero is better)", None: ""}[item.higher_is_better]
+    side = {True: " · better →", False: " · better ←", None: ""}[item.higher_is_better]
     return f"{label(item.task)}: {label(item.metric)}{side}"
 
 
@@ -76,7 +78,6 @@ def _row(figure: go.Figure, look: Look, item: ItemDifference, place: int) -> Non
         row=place,
         col=1,
     )
-    figure.add_vline(x=0, line=NEUTRAL, row=place, col=1)
 
 
 def _numbers(arm: str, item: ItemDifference) -> tuple[str, ...]:

@@ -52,9 +52,12 @@ def evals(summary: StudySummary, style: dict[str, Look]) -> Figure | None:
         return None
     scores = [(arm, score) for arm in summary.arms for score in arm.scores]
     figure = stacked([f"{label(task)}: {label(metric)}" for task, metric in panels], len(summary.arms))
+    chances = {(score.task, score.metric): score.chance for _, score in scores if score.chance is not None}
     for arm, score in reversed([(arm, score) for arm, score in scores if score.value is not None]):
         place = panels.index((score.task, score.metric)) + 1
         _score(figure, style[arm.name], score, place)
+    for panel, chance in chances.items():
+        figure.add_vline(x=chance, line=NEUTRAL, row=panels.index(panel) + 1, col=1)
     rows = [
         (arm.name, s.task, s.metric, optional(s.value), optional(s.stderr), optional(s.chance)) for arm, s in scores
     ]
@@ -81,5 +84,3 @@ def _score(figure: go.Figure, look: Look, score: Score, place: int) -> None:
         row=place,
         col=1,
     )
-    if score.chance is not None:
-        figure.add_vline(x=score.chance, line=NEUTRAL, row=place, col=1)

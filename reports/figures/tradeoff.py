@@ -35,7 +35,8 @@ def trade_off(summary: StudySummary, style: dict[str, Look]) -> Figure | None:
         title="Trade-offs",
         note=(
             "Choose what each axis shows. Open points are seeds, filled ones their means with 95 % intervals. Dotted: "
-            "the Pareto front, the arms that none beats in both. The axes say which way is better."
+            "the Pareto front, the arms that none beats in both. The axes say which way is better, and cut intervals "
+            "that are far wider than the points lie apart: zoom out to see their ends."
         ),
         alt="; ".join(_alt(arm, measures[x], measures[y]) for arm in arms),
         drawing=_drawing(options["x"][x], options["y"][y], [style[arm] for arm in arms]),
@@ -61,9 +62,21 @@ def _option(measure: Measure, axis: str, arms: Seeds) -> Option:
     return Option(
         measure.label,
         {axis: [*values, [None]], f"error_{axis}.array": [*bars, []]},
-        {f"{axis}axis.title.text": title(measure, axis), f"{axis}axis.autorange": True},
+        {f"{axis}axis.title.text": title(measure, axis), f"{axis}axis.range": _range(values, bars)},
         measure.better,
     )
+
+
+def _range(values: list[list[float | None]], bars: list[list[float]]) -> list[float]:
+    """All points, and their intervals as far as these reach no farther beyond the points than those lie apart."""
+    points = [value for trace in values for value in trace if value is not None]
+    low, high = min(points), max(points)
+    apart = high - low or abs(high) or 1.0
+    means = [(mean[0], half[0]) for mean, half in zip(values[1::2], bars[1::2], strict=True) if mean[0] is not None]
+    first = max(low - apart, min(mean - half for mean, half in means))
+    last = min(high + apart, max(mean + half for mean, half in means))
+    margin = 0.05 * (last - first) or 0.05 * apart
+    return [short(min(low, first) - margin), short(max(high, last) + margin)]
 
 
 def _estimate(measure: Measure, arm: str) -> Estimate | None:
@@ -78,6 +91,8 @@ def title(measure: Measure, axis: str) -> str:
 
 def _drawing(x: Option, y: Option, looks: list[Look]) -> go.Figure:
     figure = blank(x.layout["xaxis.title.text"], y.layout["yaxis.title.text"], 520)
+    figure.update_xaxes(range=x.layout["xaxis.range"])
+    figure.update_yaxes(range=y.layout["yaxis.range"])
     for place, look in enumerate(looks):
         seeds, mean = 2 * place, 2 * place + 1
         bars = {

@@ -36,8 +36,15 @@ UNITS = {
     "flops": "training FLOPs",
     "seconds": "training time (s)",
 }
-SHOWN = {"averages and raw": (True, True), "averages": (True, False), "raw": (False, True)}
-"""Of the training loss."""
+SHOWN = {
+    "averages of 1 %, and raw": ("train", "raw"),
+    "averages of 5 %, and raw": ("train, coarse", "raw"),
+    "averages of 1 %": ("train",),
+    "averages of 5 %": ("train, coarse",),
+    "raw": ("raw",),
+    "none": (),
+}
+"""Of the training loss, by what is averaged: shares of all steps. The first is how the figure begins."""
 MARKS = (("spike", "triangle-down-open"), ("diverged", "x"))
 
 
@@ -53,6 +60,9 @@ def losses(summary: StudySummary, style: dict[str, Look]) -> Figure | None:
         *_averages(figure, style, curves),
         *_marks(figure, style, summary.losses),
     ]
+    shown = _shown([kind for kind, _, _ in steps])
+    for trace, visible in zip(figure.data, shown.options[shown.chosen].traces["visible"], strict=True):
+        trace.visible = visible
     if curves:
         figure.update_yaxes(range=_late_range(curves))
     rows = [
@@ -65,15 +75,15 @@ def losses(summary: StudySummary, style: dict[str, Look]) -> Figure | None:
         key="losses",
         title="Loss over training",
         note=(
-            "Thick lines: validation loss. Thin lines: training loss, averaged over neighbouring steps and over seeds; "
-            "faint: as logged, of every run, thinned so that each peak stays. Bands: range over seeds. Triangles "
-            "are spikes, crosses the last loss of runs that diverged. The axis leaves out the fall at the start: zoom "
-            "out to see it."
+            "Thick lines: validation loss. Thin lines: training loss, averaged over neighbouring steps (a share of "
+            "all, as chosen) and over seeds; faint: as logged, of every run, thinned so that each peak stays. Bands: "
+            "range over seeds. Triangles are spikes, crosses the last loss of runs that diverged. The axis leaves out "
+            "the fall at the start: zoom out to see it."
         ),
         alt=ends(curves, "validation"),
         drawing=figure,
         table=frame_table(("arm", *UNITS.values(), "validation loss", "lowest seed", "highest seed"), rows),
-        switches=(_against(clock, steps), _shown([kind for kind, _, _ in steps])),
+        switches=(_against(clock, steps), shown),
         wide=True,
     )
 
@@ -104,10 +114,11 @@ def _read(clock: Clock, unit: str, steps: list[float | None]) -> list[float | No
 
 
 def _shown(kinds: list[str]) -> Switch:
-    def visible(averages: bool, raw: bool) -> list[bool]:
-        return [{"train": averages, "raw": raw}.get(kind, True) for kind in kinds]
-
-    options = (Option(text, {"visible": visible(*shown)}, {}) for text, shown in SHOWN.items())
+    smoothed = {kind for shown in SHOWN.values() for kind in shown}
+    options = (
+        Option(text, {"visible": [kind in shown or kind not in smoothed for kind in kinds]}, {})
+        for text, shown in SHOWN.items()
+    )
     return Switch("shown", "training loss", tuple(options))
 
 
@@ -200,6 +211,8 @@ def difference_curves(summary: StudySummary, style: dict[str, Look]) -> Figure |
         line(figure, style[curve.arm], curve)
     figure.add_hline(y=0, line=NEUTRAL)
     figure.update_xaxes(tickformat=".0%")
+    low, high = _late_range(curves)
+    figure.update_yaxes(range=[min(low, 0), max(high, 0)])
     rows = [
         (curve.arm, f"{point.x:.0%}", *mean_and_range(point)) for curve in curves for point in thinned(curve.points)
     ]
@@ -208,7 +221,8 @@ def difference_curves(summary: StudySummary, style: dict[str, Look]) -> Figure |
         title="The difference over training",
         note=(
             "Validation loss minus the baseline's with the same seed at the same share of "
-            "training. Bands: range over seeds. Only the end of the schedule decides."
+            "training. Bands: range over seeds. Only the end of the schedule decides. The axis leaves out differences "
+            "of the first steps: zoom out to see them."
         ),
         alt=ends(curves, "difference"),
         drawing=figure,

@@ -3,7 +3,6 @@
 const data = JSON.parse(document.getElementById("data").textContent);
 const { config, figures } = data;
 const drawn = new Map(); // by figure: what becomes true once it is drawn
-const colourOf = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 const SVG_ICON = { width: 24, height: 24, path: "M11 3h2v10l4-4 1.4 1.4L12 17l-6.4-6.6L7 9l4 4zM4 19h16v2H4z" };
 const toolbar = {
@@ -20,7 +19,6 @@ const toolbar = {
 function draw(key) {
   if (!drawn.has(key)) {
     const { data: traces, layout } = figures[key];
-    layout.font.color = colourOf("--text");
     const options = { ...toolbar, toImageButtonOptions: { filename: key, scale: 3 } };
     drawn.set(
       key,
@@ -69,10 +67,6 @@ function drawFront(key) {
   return Plotly.restyle(div, { x: [line.map((p) => p[0])], y: [line.map((p) => p[1])] }, [place]);
 }
 
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
-  for (const key of drawn.keys()) Plotly.relayout(key, { "font.color": colourOf("--text") });
-});
-
 const idle = window.requestIdleCallback ?? ((work) => setTimeout(work, 20));
 const waiting = Object.keys(figures);
 const seen = new IntersectionObserver((entries) =>
@@ -83,4 +77,13 @@ const drawNext = () => {
   if (waiting.length) draw(waiting.shift()).then(() => idle(drawNext));
 };
 addEventListener("load", () => idle(drawNext));
-addEventListener("beforeprint", () => waiting.splice(0).forEach(draw));
+
+// Paper is narrower than most screens, and Plotly draws again only when the window changes.
+const PAPER = 660; // pixels between the margins of A4
+addEventListener("beforeprint", () => {
+  waiting.splice(0).forEach(draw);
+  for (const key of drawn.keys()) Plotly.relayout(key, { width: PAPER });
+});
+addEventListener("afterprint", () => {
+  for (const key of drawn.keys()) Plotly.relayout(key, { width: null, autosize: true });
+});

@@ -16,7 +16,7 @@ function showFound() {
     card.hidden = !wanted.every((word) => text.includes(word));
   }
   const shown = cards.filter((card) => !card.hidden).length;
-  document.getElementById("study-count").textContent = `${shown} of ${cards.length} studies`;
+  document.getElementById("study-count").textContent = `${shown} of ${cards.length}`;
 }
 
 search.addEventListener("input", showFound);

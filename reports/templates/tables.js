@@ -106,7 +106,7 @@ function drawRun(run) {
     margin: { l: 50, r: 10, t: 10, b: 40 },
     paper_bgcolor: "rgba(0,0,0,0)",
     plot_bgcolor: "rgba(0,0,0,0)",
-    font: { color: colourOf("--text"), family: "system-ui, sans-serif" },
+    font: { family: "system-ui, sans-serif" },
     xaxis: { ...axis, title: { text: "training step" } },
     yaxis: { ...axis, title: { text: "training loss (nats)" } },
   };

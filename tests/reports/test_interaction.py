@@ -94,7 +94,7 @@ def test_losses_can_be_drawn_against_tokens_flops_and_seconds(browser: Any, repo
         choose(found.page, "losses", "against", title)
         assert found.page.evaluate(last)[:3] == pytest.approx([20 * factor for factor in factors], rel=1e-5)
     raw = "document.getElementById('losses').data.filter(t => Array.isArray(t.meta)).map(t => t.visible ?? true)"
-    choose(found.page, "losses", "shown", "averages")
+    choose(found.page, "losses", "shown", "averages of 5 %")
     assert not any(found.page.evaluate(raw))
     choose(found.page, "losses", "shown", "raw")
     assert all(found.page.evaluate(raw))

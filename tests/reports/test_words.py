@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import reports
-from reports import words
+from reports import cost_words, words
 from reports.statistics import Estimate, estimate, geometric
 from tests.reports.factory import Arm, StudyOf, typical
 
@@ -43,21 +43,30 @@ def test_numbers() -> None:
 
 
 def test_ratios() -> None:
-    assert words.speed_change(geometric([0.97])) == "3 % slower"
-    assert words.speed_change(geometric([1.10, 1.11, 1.12])) == "11 % faster"
-    assert words.speed_change(geometric([0.9, 1.2])).endswith("(within the noise)")
-    assert words.speed_change(geometric([0.9995, 1.0005])) == "equally fast"
-    assert words.bytes_change(0.25) == "4× smaller KV cache"
-    assert words.bytes_change(1.0) == "the same KV cache"
+    assert cost_words.speed_change(geometric([0.97])) == "3 % slower"
+    assert cost_words.speed_change(geometric([1.10, 1.11, 1.12])) == "11 % faster"
+    assert cost_words.speed_change(geometric([0.9, 1.2])) == "4 % faster within the noise"
+    assert cost_words.speed_change(geometric([0.9995, 1.0005])) == "equally fast"
+    assert cost_words.bytes_change(0.25) == "4× smaller KV cache"
+    assert cost_words.bytes_change(1.0) == "the same KV cache"
+    assert cost_words.memory_change(geometric([0.80, 0.81, 0.79])) == "20 % less peak memory"
+    assert cost_words.memory_change(geometric([1.004])) == "the same peak memory"
 
 
 def test_sentences_of_a_study(tmp_path: Path) -> None:
     summary = reports.summarise(typical(4).write(tmp_path))
-    assert words.headline(summary) == "pre reached a lower loss than post; double: inconclusive against post."
+    assert words.headline(summary) == (
+        "At equal FLOPs, pre (−0.0900 ± 0.0050 nats, 2 % faster, the same peak memory) reached a lower loss than post; "
+        "double (+0.001 ± 0.019 nats, 3 % slower, 15 % more peak memory): inconclusive against post."
+    )
     post, pre, double = (words.sentence(summary, arm) for arm in summary.arms)
     assert post == "the baseline: 2.401 ± 0.026 nats per token over 3 seeds."
-    assert pre.startswith("−0.0900 ± 0.0050 nats at equal FLOPs, 2 % faster, the same KV cache; better (3 seeds, p = ")
-    assert double.startswith("+0.001 ± 0.019 nats at equal FLOPs, 3 % slower, 2× smaller KV cache; inconclusive")
+    assert pre.startswith(
+        "−0.0900 ± 0.0050 nats at equal FLOPs, 2 % faster, the same peak memory, the same KV cache; better (3 seeds, p"
+    )
+    assert double.startswith(
+        "+0.001 ± 0.019 nats at equal FLOPs, 3 % slower, 15 % more peak memory, 2× smaller KV cache; inconclusive"
+    )
     assert "p = 0.84): no difference larger than 0.020 nats; one of 0.035 nats would have shown with 80 %" in double
     assert double.endswith("probability; 542 more seeds would probably settle it.")
     noise = words.noise(summary)
