@@ -24,6 +24,7 @@ def study_document(outcome: Outcome, created: datetime | None = None) -> dict[st
         "schema": SCHEMA,
         "name": study.name,
         "scale": study.scale,
+        "path": str(study.path.resolve()),
         "question": study.question,
         "citation": study.source,
         "source": study.text,

@@ -14,7 +14,7 @@ from ablate.calibration import CalibrationError
 from ablate.campaign import Outcome, Stage
 from ablate.cli import DONE, SOME_FAILED, InputError
 from ablate.commands import print_json, print_table
-from ablate.commands._studies import asked
+from ablate.commands._studies import asked, refuse_namesake
 from ablate.data import AnyCorpus, Corpus, DataError, prepare
 from ablate.data.sources import TextSource
 from ablate.documents import judged_before, study_document
@@ -41,6 +41,8 @@ class Running:
         self.options = options
         self.asked = asked(options)
         self.store = self.asked.store
+        study = self.asked.study
+        refuse_namesake(study, self.store.read_study(study.name, study.scale), self.store)
         self.to_train: dict[str, bool] = {}
         """Every run met so far, and whether it was still to be trained then."""
         self.labels: dict[str, tuple[str, int]] = {}

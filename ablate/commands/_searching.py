@@ -17,7 +17,7 @@ import reports
 from ablate.cli import DONE, SOME_FAILED, InputError
 from ablate.commands import print_json, print_table
 from ablate.commands._running import load_engine, prepare_data, request_of
-from ablate.commands._studies import Asked, asked
+from ablate.commands._studies import Asked, asked, refuse_namesake
 from ablate.progress import Lines
 from ablate.search.documents import search_digest, search_document, write_tables
 from ablate.search.laboratory import StudyLaboratory
@@ -26,6 +26,7 @@ from ablate.search.samplers import MissingPackageError, ended, make_pruner, make
 from ablate.search.searching import Search
 from ablate.search.spec import SearchSpec
 from ablate.search.storage import Owner, StorageError, open_storage
+from ablate.store import read_json
 from ablate.study import StudyError
 
 BEST = ("number", "settings", "values", "runs")
@@ -55,6 +56,7 @@ class _Searching:
         )
         self.lab.check()
         self.folder = this.store.search_dir(this.study.name, this.study.scale)
+        refuse_namesake(this.study, read_json(self.folder / "search.json"), this.store)
 
     def run(self) -> int:
         engine = load_engine(self.options, self.this.device)

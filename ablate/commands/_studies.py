@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from ablate.calibration import Calibration, CalibrationError
 from ablate.campaign import Outcome, Stages, campaign
@@ -56,6 +57,19 @@ def asked(options: argparse.Namespace) -> Asked:
         return Asked(study, device, numerics.matmul, identifying(study), Store(options.store), clock)
     except (StudyError, EngineError) as error:
         raise InputError(str(error)) from error
+
+
+def refuse_namesake(study: Study, document: Mapping[str, Any] | None, store: Store) -> None:
+    """Raise InputError where `document`, which holds the place of `study` in the store, is that of another file.
+
+    A file that was moved or copied as it is remains the same study.
+    """
+    other = Path((document or {}).get("path", study.path))
+    if document and other.exists() and not other.samefile(study.path) and document["source"] != study.text:
+        raise InputError(
+            f"{study.path}: the store {store.root} holds the report of {other}, a study of the same name: "
+            "rename one of the two, or give another --store"
+        )
 
 
 def _clock(options: argparse.Namespace, study: Study, device: str) -> Calibration | None:

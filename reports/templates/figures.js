@@ -82,8 +82,8 @@ addEventListener("load", () => idle(drawNext));
 const PAPER = 660; // pixels between the margins of A4
 addEventListener("beforeprint", () => {
   waiting.splice(0).forEach(draw);
-  for (const key of drawn.keys()) Plotly.relayout(key, { width: PAPER });
+  for (const drawing of drawn.values()) drawing.then((div) => Plotly.relayout(div, { width: PAPER }));
 });
 addEventListener("afterprint", () => {
-  for (const key of drawn.keys()) Plotly.relayout(key, { width: null, autosize: true });
+  for (const drawing of drawn.values()) drawing.then((div) => Plotly.relayout(div, { width: null, autosize: true }));
 });

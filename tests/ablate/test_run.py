@@ -82,6 +82,17 @@ def test_only_the_arm_that_changes_is_trained(study, copy, capsys):
     assert trained == {r["digest"] for r in document["runs"] if r["arm"] == "post"}
 
 
+def test_another_study_of_the_same_name_does_not_take_the_place_of_a_report(study, copy, tmp_path, capsys):
+    other = shutil.copytree(study.parent, tmp_path / "other") / study.name
+    other.write_text(study.read_text() + "\n")
+    status, out, err = ablate(capsys, "run", other, "--store", copy)
+    assert (status, out) == (2, "")
+    assert f"holds the report of {study.resolve()}, a study of the same name" in err
+    assert err.count("\n") == 1
+    other.write_text(study.read_text())  # a copy is the same study
+    assert ablate(capsys, "run", other, "--store", copy, "--engine", "inprocess")[0] == 0
+
+
 def test_one_more_seed_trains_that_seed(study, copy, capsys):
     _, document = run_json(capsys, study, copy, "--set", "seeds=3")
     assert (document["trained"], document["reused"]) == (2, 4)

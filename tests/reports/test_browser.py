@@ -9,11 +9,12 @@ import pytest
 
 import reports
 from tests.reports.browsing import no_chromium, playwright, visit, wait_until
-from tests.reports.factory import HOSTILE, SEEN, typical
+from tests.reports.factory import HOSTILE, SEEN, Arm, StudyOf, typical
 from tests.reports.test_page import HOSTILE_STUDY
 
 pytestmark = no_chromium
 
+WIDE = "[...document.querySelectorAll('main *')].filter(e => !e.closest('.scroll, .drawing, pre') && "
 DRAWN = """() => [...document.querySelectorAll('.drawing')].map(div => ({
   key: div.id,
   marks: div.querySelectorAll('.scatterlayer .trace path, .scatterlayer .trace .point').length,
@@ -39,8 +40,7 @@ def test_every_figure_is_drawn_and_nothing_overflows(browser: playwright.Browser
         assert drawn["height"] > 100, drawn
     assert len(found.page.evaluate(DRAWN)) == 9
     assert found.page.evaluate("document.documentElement.scrollWidth") <= width
-    wide = "[...document.querySelectorAll('main *')].filter(e => !e.closest('.scroll, .drawing, pre') && "
-    assert found.page.evaluate(f"{wide} e.getBoundingClientRect().right > innerWidth + 1).length") == 0
+    assert found.page.evaluate(f"{WIDE} e.getBoundingClientRect().right > innerWidth + 1).length") == 0
     assert found.messages == []
     assert found.requests == [report.as_uri()]
     found.page.close()
@@ -89,10 +89,78 @@ def test_the_toolbar_offers_no_upload(browser: playwright.Browser, report: Path)
     found.page.close()
 
 
+def test_paper_is_white_and_nothing_runs_off_it(browser: playwright.Browser, report: Path) -> None:
+    found = visit(browser, report, scheme="dark")
+    page, widths = found.page, "[...document.querySelectorAll('.drawing .main-svg')].map(svg => svg.clientWidth)"
+    before = page.evaluate(widths)
+    page.emulate_media(media="print")
+    page.set_viewport_size({"width": 690, "height": 980})
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    wait_until(page, f"{widths}.every(width => width <= 660)")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 690
+    beyond = "[...document.querySelectorAll('td, th, h2, p')].filter(e => e.getBoundingClientRect().right > 691)"
+    assert page.evaluate(f"{beyond}.map(e => e.textContent)") == []
+    high = "[...document.querySelectorAll('.results tbody tr, .runs tbody tr')].map(row => row.clientHeight)"
+    assert max(page.evaluate(high)) < 60  # no word is broken into letters
+    ink = "getComputedStyle(document.querySelector('#losses .xtick text')).fill"
+    assert page.evaluate(f"[{ink}, getComputedStyle(document.body).color]") == ["rgb(30, 34, 39)"] * 2
+    assert not page.is_visible(".controls")
+    page.emulate_media(media="screen")
+    page.set_viewport_size({"width": 1280, "height": 900})
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    wait_until(page, f"{widths}.join() === '{','.join(map(str, before))}'")
+    assert found.messages == []
+    page.close()
+
+
+MANY = StudyOf(
+    [
+        Arm(f"an-arm-with-a-name-of-forty-characters-{i}", [2.4 + i / 50, None, 2.41 + i / 60, *[2.4 + i / 99] * 4])
+        for i in range(9)
+    ],
+    question="Which one? " * 30,
+)
+PARTIAL = {
+    "many arms with long names": MANY,
+    "nothing but failures": StudyOf([Arm("base", [9.9], diverged=[0]), Arm("arm", [9.9], diverged=[0])]),
+    "nothing yet": StudyOf([Arm("base", [None, None]), Arm("arm", [None, None])]),
+    "one seed, not evaluated": StudyOf([Arm("base", [2.4]), Arm("arm", [2.3])], measured=False),
+}
+
+
+@pytest.mark.parametrize("name", PARTIAL)
+def test_odd_studies_fit_a_phone(browser: playwright.Browser, tmp_path: Path, name: str) -> None:
+    found = visit(browser, reports.render(PARTIAL[name].write(tmp_path)), 390)
+    assert found.page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert found.page.evaluate(f"{WIDE} e.getBoundingClientRect().right > innerWidth + 1).length") == 0
+    assert found.messages == []
+    found.page.close()
+
+
+def test_every_control_is_reached_by_keyboard_and_shows_it(browser: playwright.Browser, report: Path) -> None:
+    found = visit(browser, report)
+    page = found.page
+    able = "a[href], button, input, select, summary, [tabindex='0']"
+    shown = f"[...document.querySelectorAll(`{able}`)].filter(e => e.getClientRects().length && !e.closest('.drawing'))"
+    count = page.evaluate(f"{shown}.length")
+    page.evaluate(f"{shown}.forEach((e, i) => e.dataset.place = i)")
+    reached = set()
+    for _ in range(count + 5):
+        page.keyboard.press("Tab")
+        place, outline = page.evaluate(
+            "[document.activeElement.dataset.place, getComputedStyle(document.activeElement).outlineStyle]"
+        )
+        if place is not None:
+            assert outline == "solid", place
+            reached.add(int(place))
+    assert reached == set(range(count))
+    page.close()
+
+
 def test_dark_mode_follows_the_system_at_once(browser: playwright.Browser, report: Path) -> None:
     found = visit(browser, report, scheme="dark")
     ground = "getComputedStyle(document.body).backgroundColor"
-    text = "document.querySelector('#losses').layout.font.color"
+    text = "getComputedStyle(document.querySelector('#losses .xtick text')).fill"
     dark = found.page.evaluate(f"[{ground}, {text}]")
     found.page.emulate_media(color_scheme="light")
     wait_until(found.page, f"{text} !== '{dark[1]}'")

@@ -14,11 +14,27 @@ import reports
 from reports.summary import summarise_study
 from tests.reports.browsing import no_chromium, visit, wait_until
 from tests.reports.factory import HOSTILE, Arm, StudyOf, typical
+from tests.reports.searching import write_search
 
 pytestmark = no_chromium
 
 MEANS = "document.getElementById('trade-off').data.filter(t => t.meta === 'mean').map(t => [t.x[0], t.y[0]])"
 FRONT = "(t => t.x.map((x, i) => [x, t.y[i]]))(document.getElementById('trade-off').data.at(-1))"
+AXES = {
+    "validation loss (nats/token)",
+    "bits per byte",
+    "heldout_pairs: acc",
+    "training speed (tokens/s)",
+    "model FLOP utilisation (%)",
+    "time of a training step (ms)",
+    "peak memory (MiB)",
+    "KV cache at 64 tokens (MiB)",
+    "KV cache at 256 tokens (MiB)",
+    "decode latency at 64 tokens, batch 8 (ms)",
+    "parameters",
+    "training FLOPs",
+    "training time (s)",
+}
 FOUR = StudyOf(
     [
         Arm("cheap", [2.40, 2.42], speed=5000, memory_mib=100),
@@ -42,7 +58,7 @@ def report(folder: Path) -> Path:
 
 def choose(page: Any, figure: str, switch: str, text: str) -> None:
     page.locator(f".controls[data-figure={figure}] select[data-switch={switch}]").select_option(label=text)
-    page.wait_for_timeout(100)
+    page.wait_for_timeout(40)
 
 
 def slow_front(points: list[list[float]], high_x: bool, high_y: bool) -> list[list[float]]:
@@ -59,13 +75,8 @@ def slow_front(points: list[list[float]], high_x: bool, high_y: bool) -> list[li
 def test_each_axis_can_be_switched_and_the_front_follows(browser: Any, folder: Path, report: Path) -> None:
     found = visit(browser, report)
     measures = {measure.label: measure for measure in summarise_study(folder).measures}
-    pairs = [
-        ("training speed (tokens/s)", "validation loss (nats/token)"),
-        ("peak memory (MiB)", "bits per byte"),
-        ("KV cache at 256 tokens (MiB)", "heldout_pairs: acc"),
-        ("decode latency at 64 tokens, batch 8 (ms)", "training FLOPs"),
-    ]
-    for x, y in pairs:
+    assert measures.keys() >= AXES
+    for x, y in zip(measures, [*list(measures)[3:], *list(measures)[:3]], strict=True):
         choose(found.page, "trade-off", "x", x)
         choose(found.page, "trade-off", "y", y)
         means = found.page.evaluate(MEANS)
@@ -168,6 +179,17 @@ def test_a_formula_in_a_name_is_text_in_a_spreadsheet(browser: Any, tmp_path: Pa
         found.page.click("#run-csv")
     rows = list(csv.DictReader(io.StringIO(Path(download.value.path()).read_text(encoding="utf-8"))))
     assert [row["arm"] for row in rows] == ["'=1+1", '"a",b']
+    found.page.close()
+
+
+def test_a_search_is_found_in_the_index_and_opened(browser: Any, tmp_path: Path) -> None:
+    typical(20).write(tmp_path)
+    write_search(tmp_path, name="small")
+    found = visit(browser, reports.render_site(tmp_path))
+    found.page.fill("#study-filter", "search 2 trials")
+    found.page.locator(".studies li:not([hidden]) a").click()
+    wait_until(found.page, "document.querySelector('h1')?.textContent === 'Search: small'")
+    assert found.messages == []
     found.page.close()
 
 

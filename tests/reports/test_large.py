@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,9 +13,18 @@ from hypothesis import strategies as st
 
 import reports
 from reports.losses import keep_extremes
+from tests.reports.browsing import ALL_DRAWN, no_chromium, wait_until
 from tests.reports.factory import Arm, StudyOf
 
 ARMS, SEEDS, STEPS = 100, 10, 2000
+ANSWERS = (
+    "document.querySelector('#arms input').click()",
+    "(box => { box.value = 'arm 05'; box.dispatchEvent(new Event('input')); })(document.getElementById('run-filter'))",
+    "document.querySelectorAll('.runs thead button')[4].click()",
+    "(s => { s.value = 0; s.dispatchEvent(new Event('change')); })(document.querySelector('[data-switch=x]'))",
+    "document.querySelector('.runs tbody a').click()",
+)
+"""What a reader does: choose an arm, filter and sort the runs, switch an axis, open a run."""
 
 
 @given(st.lists(st.floats(-9, 9), min_size=1, max_size=300), st.integers(2, 40))
@@ -33,16 +43,45 @@ def test_thinning_keeps_the_ends_and_every_peak(values: list[float], points: int
             assert {min(values[start:end]), max(values[start:end])} <= {values[i] for i in kept if start <= i < end}
 
 
-@pytest.mark.slow
-def test_a_thousand_runs_are_rendered_in_time_to_a_page_that_can_be_sent(tmp_path: Path) -> None:
-    """In processor time, which other work on the machine does not lengthen."""
+def study_of_a_thousand_runs(root: Path) -> Path:
     scatter = np.random.default_rng(0).normal(0, 0.01, (ARMS, SEEDS))
     arms = [
         Arm(f"arm {i:03d}", (2.3 + 0.001 * i + scatter[i]).tolist(), speed=4000 + 10 * i, steps=STEPS)
         for i in range(ARMS)
     ]
-    folder = StudyOf(arms, measured=False).write(tmp_path)
+    return StudyOf(arms, measured=False).write(root)
+
+
+@pytest.mark.slow
+def test_a_thousand_runs_are_rendered_in_time_to_a_page_that_can_be_sent(tmp_path: Path) -> None:
+    """In processor time, which other work on the machine does not lengthen."""
+    folder = study_of_a_thousand_runs(tmp_path)
     began = time.process_time()
     path = reports.render(folder)
     assert time.process_time() - began < 10
     assert path.stat().st_size < 15e6
+
+
+@pytest.mark.slow
+@no_chromium
+def test_the_page_of_a_thousand_runs_opens_at_once_and_answers(browser: Any, tmp_path: Path) -> None:
+    """In processor time of the page's thread."""
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    session = page.context.new_cdp_session(page)
+    session.send("Performance.enable", {"timeDomain": "threadTicks"})
+
+    def used() -> float:
+        metrics = {each["name"]: each["value"] for each in session.send("Performance.getMetrics")["metrics"]}
+        return float(metrics["TaskDuration"])
+
+    page.goto(reports.render(study_of_a_thousand_runs(tmp_path)).as_uri())
+    assert used() < 3
+    wait_until(page, ALL_DRAWN)
+    page.wait_for_timeout(500)
+    for does in ANSWERS:
+        before = used()
+        page.evaluate(does)
+        page.wait_for_timeout(200)
+        assert used() - before < 2, does
+    assert page.locator("canvas").count() == 0  # no figure takes one of the browser's few WebGL contexts
+    page.close()

@@ -14,6 +14,7 @@ import pytest
 from ablate.store import Store
 from reports.serve import server
 from tests.reports.factory import HOSTILE, Arm, StudyOf
+from tests.reports.searching import write_search
 
 STUDY = StudyOf([Arm("base", [2.4, 2.5], steps=4), Arm("arm", [2.3, None], steps=4)], measured=False)
 ADDRESS = "/studies/norm_placement-cpu/report.html"
@@ -64,6 +65,17 @@ def test_a_running_study_is_followed(serving: ThreadingHTTPServer, tmp_path: Pat
     _, text = get(serving, ADDRESS)
     assert 'http-equiv="refresh"' not in text
     assert "runs have ended" not in text
+
+
+def test_searches_are_served_too(serving: ThreadingHTTPServer, tmp_path: Path) -> None:
+    folder = write_search(tmp_path, "small")
+    assert 'href="searches/small-cpu/report.html"' in get(serving, "/")[1]
+    status, text = get(serving, "/searches/small-cpu/report.html")
+    assert status == 200
+    assert "Trial 0 has the best loss, 2.4" in text
+    (folder / "search.json").write_text("{}")
+    assert get(serving, "/searches/small-cpu/report.html")[0] == 404
+    assert "schema version None" in get(serving, "/")[1]
 
 
 def test_a_study_that_cannot_be_reported_says_why(serving: ThreadingHTTPServer, tmp_path: Path) -> None:

@@ -195,16 +195,23 @@ def test_runs_on_different_data_are_refused(tmp_path: Path) -> None:
 def test_unlike_machines_and_versions_are_warned_of(
     tmp_path: Path, results: dict[str, Any], identities: dict[str, Any], said: str
 ) -> None:
-    assert summary_of(pair([2.4, 2.5], [2.3, 2.4]), tmp_path / "alike").warnings == ()
-    study = pair([2.4, 2.5], [2.3, 2.4], results={("arm", 1): results}, identities={("arm", 1): identities})
+    assert summary_of(pair([2.4, 2.5, 2.45], [2.3, 2.4, 2.4]), tmp_path / "alike").warnings == ()
+    study = pair([2.4, 2.5, 2.45], [2.3, 2.4, 2.4], results={("arm", 1): results}, identities={("arm", 1): identities})
     (warning,) = summary_of(study, tmp_path / "unlike").warnings
     assert said in warning
 
 
 def test_unequal_budgets_are_warned_of(tmp_path: Path) -> None:
-    arms = [Arm("base", [2.4, 2.5], steps=100), Arm("arm", [2.3, 2.4], steps=110)]
+    arms = [Arm("base", [2.4, 2.5, 2.45], steps=100), Arm("arm", [2.3, 2.4, 2.4], steps=110)]
     (warning,) = summary_of(StudyOf(arms), tmp_path).warnings
     assert warning == "arm: flops differ from the baseline's by +10.0 %."
+
+
+def test_few_seeds_are_warned_of(tmp_path: Path) -> None:
+    (warning,) = summary_of(pair([2.4, 2.5, 2.45], [2.3, None, 2.4]), tmp_path / "gap").warnings[1:]
+    assert warning.startswith("arm: fewer than 3 finished seeds.")
+    (warning,) = summary_of(pair([2.4, 2.5], [2.3, 2.4]), tmp_path / "two").warnings
+    assert warning.startswith("base, arm: fewer than 3 finished seeds.")
 
 
 def test_a_cache_that_allocates_otherwise_than_declared_is_warned_of(tmp_path: Path) -> None:
@@ -272,6 +279,10 @@ def test_curves_average_seeds_and_end_at_the_result(tmp_path: Path) -> None:
     train = next(c for c in summary.training if (c.arm, c.kind) == ("pre", "train"))
     assert len(train.points) == 100
     assert train.points[0].x == pytest.approx(2.5)  # the mean of steps 1, 2, 3, 4
+    coarse = next(c for c in summary.training if (c.arm, c.kind) == ("pre", "train, coarse"))
+    assert len(coarse.points) == 20
+    fine = [point.mean for point in train.points]
+    assert coarse.points[3].mean == pytest.approx(np.mean(fine[15:20]))
     difference = next(c for c in summary.differences if c.arm == "pre")
     assert (difference.points[0].x, difference.points[-1].x) == (0, 1)
     assert difference.points[-1].mean == pytest.approx(-0.09)
