@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -208,13 +208,14 @@ class Store:
         """Append what was read at one step, in one write. Non-finite becomes null."""
         logs.append(self.probes_path(digest), records)
 
-    def read_metrics(self, digest: str) -> polars.DataFrame:
-        """Metrics in the order written, with nulls where a record lacks a column."""
-        return _log_frame(self.metrics_path(digest), METRIC_TYPES)
+    def read_metrics(self, digest: str, only: Collection[str] = ()) -> polars.DataFrame:
+        """Metrics in the order written, with nulls where a record lacks a column. `only` these columns, much faster."""
+        types = {name: METRIC_TYPES[name] for name in only}
+        return _log_frame(self.metrics_path(digest), types or METRIC_TYPES, whole=not only)
 
     def read_probes(self, digest: str) -> polars.DataFrame:
         """What probes read, in the order written: step, probe, layer (or null), name, value (or null)."""
-        return _log_frame(self.probes_path(digest), PROBE_TYPES)
+        return _log_frame(self.probes_path(digest), PROBE_TYPES, whole=False)
 
     def last_step(self, digest: str) -> Document | None:
         """The last training record, from the end of the file alone; None where there is none."""
@@ -287,8 +288,8 @@ def _checked(digest: str) -> str:
     return digest
 
 
-def _log_frame(path: Path, types: Mapping[str, type]) -> polars.DataFrame:
-    """Columns of these types first, then those that are not known, which are numbers.
+def _log_frame(path: Path, types: Mapping[str, type], whole: bool) -> polars.DataFrame:
+    """Columns of these types first; for the `whole` log then those that are not known, which are numbers.
 
     A log is parsed at once, far faster than line by line; `logs.read` is for what is not all whole lines.
     """
@@ -297,11 +298,14 @@ def _log_frame(path: Path, types: Mapping[str, type]) -> polars.DataFrame:
     if not path.exists():
         return pl.DataFrame(schema=dict(types))
     content = path.read_bytes()
+    lines = content[: content.rfind(b"\n") + 1]
     try:
-        found = pl.read_ndjson(content[: content.rfind(b"\n") + 1], infer_schema_length=None)
+        if not whole:
+            return pl.read_ndjson(lines, schema=pl.Schema(types))
+        found = pl.read_ndjson(lines, infer_schema_length=None)
     except pl.exceptions.PolarsError:
         records = logs.read(path)
-        extra = sorted({key for record in records for key in record} - types.keys())
+        extra = sorted({key for record in records for key in record} - types.keys()) if whole else []
         return pl.DataFrame(records, schema={**types, **dict.fromkeys(extra, float)}, orient="row", strict=False)
     extra = sorted(set(found.columns) - types.keys())
     present = set(found.columns)

@@ -220,7 +220,7 @@ def _environment(store: Store, digest: str) -> dict[str, Any]:
 
 
 def _curve(store: Store, key: dict[str, Any]) -> pl.DataFrame:
-    return _keyed(store.read_metrics(key["digest"]), key, CURVES)
+    return _keyed(store.read_metrics(key["digest"], [name for name in CURVES if name not in KEYS]), key, CURVES)
 
 
 def _probes(store: Store, key: dict[str, Any]) -> pl.DataFrame:

@@ -145,6 +145,9 @@ def test_metrics_come_back_in_order_with_nulls(store: Store) -> None:
     assert frame["validation_loss"].to_list() == [5.5, None, None]
     assert frame["grad_norm"].to_list() == [None, None, 1.5]
     assert frame.schema == store.read_metrics("another").schema
+    assert store.read_metrics(DIGEST, ["loss", "step"]).equals(frame.select("loss", "step"))
+    store.append_metrics(DIGEST, {"step": 3, "unheard_of": 2})
+    assert store.read_metrics(DIGEST)["unheard_of"].to_list() == [None, None, None, 2.0]
 
 
 @pytest.mark.parametrize("torn", [b'{"step": 3, "lo', b"{", b"\x00\x00\x00", b'{"step"\n'])
