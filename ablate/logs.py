@@ -10,9 +10,12 @@ import math
 import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from ablate.files import StoreError, parsed, replacing
+
+if TYPE_CHECKING:
+    import polars
 
 Record = Mapping[str, float | str | None]
 
@@ -33,6 +36,33 @@ def append(path: Path, records: Iterable[Record]) -> None:
 def read(path: Path) -> list[dict[str, Any]]:
     """All records in the order written; none where there is no log. StoreError for a broken line in the middle."""
     return [json.loads(line) for line in _lines(path)]
+
+
+def frame(path: Path, types: Mapping[str, type], whole: bool) -> polars.DataFrame:
+    """Columns of these types first; for the `whole` log then those that are not known, which are numbers.
+
+    A log is parsed at once, far faster than line by line; `read` is for what is not all whole lines.
+    """
+    import polars as pl  # noqa: PLC0415 (slow to import; most users only write)
+
+    if not path.exists():
+        return pl.DataFrame(schema=dict(types))
+    content = path.read_bytes()
+    lines = content[: content.rfind(b"\n") + 1]
+    try:
+        if not whole:
+            return pl.read_ndjson(lines, schema=pl.Schema(types))
+        found = pl.read_ndjson(lines, infer_schema_length=None)
+    except pl.exceptions.PolarsError:
+        records = read(path)
+        extra = sorted({key for record in records for key in record} - types.keys()) if whole else []
+        return pl.DataFrame(records, schema={**types, **dict.fromkeys(extra, float)}, orient="row", strict=False)
+    extra = sorted(set(found.columns) - types.keys())
+    present = set(found.columns)
+    return found.select(
+        (pl.col(name) if name in present else pl.lit(None).alias(name)).cast(types.get(name, float), strict=False)
+        for name in (*types, *extra)
+    )
 
 
 def last(path: Path, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any] | None:

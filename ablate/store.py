@@ -211,11 +211,11 @@ class Store:
     def read_metrics(self, digest: str, only: Collection[str] = ()) -> polars.DataFrame:
         """Metrics in the order written, with nulls where a record lacks a column. `only` these columns, much faster."""
         types = {name: METRIC_TYPES[name] for name in only}
-        return _log_frame(self.metrics_path(digest), types or METRIC_TYPES, whole=not only)
+        return logs.frame(self.metrics_path(digest), types or METRIC_TYPES, whole=not only)
 
     def read_probes(self, digest: str) -> polars.DataFrame:
         """What probes read, in the order written: step, probe, layer (or null), name, value (or null)."""
-        return _log_frame(self.probes_path(digest), PROBE_TYPES, whole=False)
+        return logs.frame(self.probes_path(digest), PROBE_TYPES, whole=False)
 
     def last_step(self, digest: str) -> Document | None:
         """The last training record, from the end of the file alone; None where there is none."""
@@ -286,30 +286,3 @@ def _checked(digest: str) -> str:
     }:
         raise StoreError(f"{digest!r} cannot be a digest")
     return digest
-
-
-def _log_frame(path: Path, types: Mapping[str, type], whole: bool) -> polars.DataFrame:
-    """Columns of these types first; for the `whole` log then those that are not known, which are numbers.
-
-    A log is parsed at once, far faster than line by line; `logs.read` is for what is not all whole lines.
-    """
-    import polars as pl  # noqa: PLC0415 (slow to import; most users of the store only write)
-
-    if not path.exists():
-        return pl.DataFrame(schema=dict(types))
-    content = path.read_bytes()
-    lines = content[: content.rfind(b"\n") + 1]
-    try:
-        if not whole:
-            return pl.read_ndjson(lines, schema=pl.Schema(types))
-        found = pl.read_ndjson(lines, infer_schema_length=None)
-    except pl.exceptions.PolarsError:
-        records = logs.read(path)
-        extra = sorted({key for record in records for key in record} - types.keys()) if whole else []
-        return pl.DataFrame(records, schema={**types, **dict.fromkeys(extra, float)}, orient="row", strict=False)
-    extra = sorted(set(found.columns) - types.keys())
-    present = set(found.columns)
-    return found.select(
-        (pl.col(name) if name in present else pl.lit(None).alias(name)).cast(types.get(name, float), strict=False)
-        for name in (*types, *extra)
-    )
