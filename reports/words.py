@@ -202,7 +202,7 @@ def _seeds(n: int) -> str:
 
 
 FEW = 3
-"""So many arms beside the baseline are each given their numbers in the headline; of more, the best alone."""
+"""So many arms of one verdict are each given their numbers in the headline; of more, the best alone."""
 
 
 def headline(summary: StudySummary) -> str:
@@ -227,12 +227,16 @@ def headline(summary: StudySummary) -> str:
 
 
 def _named(summary: StudySummary, arms: list[ArmSummary]) -> str:
-    """The arms, with difference and cost in brackets: of each one, or of the best where there are many."""
-    best = min(
-        arms, key=lambda arm: arm.comparison.difference.mean if arm.comparison and arm.comparison.difference else 0
-    )
-    few = len(summary.arms) <= FEW + 1
-    return _and([_bracketed(arm) if few or (arm is best and arm.verdict == "better") else arm.name for arm in arms])
+    """The arms, with difference and cost in brackets where these are the answer: of each, or of the best of many."""
+    told = [arm for arm in arms if arm.verdict in ("better", "worse") or len(summary.arms) == 2]
+    if len(told) > FEW:
+        told = [min(told, key=_mean_difference)]
+    return _and([_bracketed(arm) if arm in told else arm.name for arm in arms])
+
+
+def _mean_difference(arm: ArmSummary) -> float:
+    found = arm.comparison
+    return found.difference.mean if found is not None and found.difference is not None else 0.0
 
 
 def _bracketed(arm: ArmSummary) -> str:
