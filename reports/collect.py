@@ -56,6 +56,9 @@ MEASURES = KEYS | {
     "median": pl.Float64,
     "q25": pl.Float64,
     "q75": pl.Float64,
+    "seconds": pl.Float64,
+    "bandwidth_utilisation": pl.Float64,
+    "peak_memory_bytes": pl.Float64,
     "declared_bytes": pl.Float64,
     "allocated_bytes": pl.Float64,
 }
@@ -248,12 +251,22 @@ def _measure_rows(store: Store, study: dict[str, Any], keys: list[dict[str, Any]
 def _points(
     document: dict[str, Any],
 ) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
-    """A point that did not fit in memory has a reason, and none of the numbers."""
+    """A point that did not fit in memory has a reason, and none of the numbers. Older documents have speeds alone."""
     for point in document.get("cache", ()):
         yield "cache", point, {k: point.get(k) for k in ("declared_bytes", "allocated_bytes")}
     for kind in ("prefill", "decode"):
         for point in document.get(kind, ()):
-            yield kind, point, dict(point.get("tokens_per_second", {}))
+            yield kind, point, dict(point.get("tokens_per_second", {})) | _serving(point)
+
+
+def _serving(point: dict[str, Any]) -> dict[str, Any]:
+    """Medians. `seconds` are those that each row waits: for its first token, or for one more."""
+    waited = point.get("seconds_to_first_token") or point.get("seconds_per_output_token") or {}
+    return {
+        "seconds": waited.get("median"),
+        "bandwidth_utilisation": point.get("bandwidth_utilisation", {}).get("median"),
+        "peak_memory_bytes": point.get("peak_memory_bytes"),
+    }
 
 
 def _eval_rows(store: Store, study: dict[str, Any], keys: list[dict[str, Any]]) -> list[dict[str, Any]]:
