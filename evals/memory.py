@@ -43,6 +43,24 @@ def peak_memory(device: torch.device | str) -> Iterator[PeakMemory]:
         yield peak
 
 
+@dataclass
+class PeakGrowth:
+    """Filled when the `with` block ends. `bytes` is None where the system does not say."""
+
+    bytes: int | None = None
+
+
+@contextmanager
+def peak_growth(device: torch.device | str) -> Iterator[PeakGrowth]:
+    """By how much peak memory inside the block exceeds what was in use before: what the block's work takes itself."""
+    device, growth = torch.device(device), PeakGrowth()
+    with peak_memory(device) as peak:
+        before = torch.cuda.memory_allocated(device) if device.type == "cuda" else _status("VmRSS")
+        yield growth
+    if peak.source in ("VmHWM", "cuda allocated"):
+        growth.bytes = max(0, peak.bytes - before)
+
+
 @contextmanager
 def _cuda_peak(device: torch.device) -> Iterator[PeakMemory]:
     torch.cuda.synchronize(device)
@@ -75,9 +93,16 @@ def _reset_high_water_mark() -> bool:
 
 def high_water_mark() -> int:
     """VmHWM in bytes: the most resident memory since the process began, or since the last reset."""
-    found = re.search(r"^VmHWM:\s+(\d+) kB$", _STATUS.read_text(), re.MULTILINE)
+    return _status("VmHWM")
+
+
+def _status(name: str) -> int:
+    """A size that Linux tells of this process, in bytes; 0 on a system that tells nothing."""
+    if not _STATUS.exists():
+        return 0
+    found = re.search(rf"^{name}:\s+(\d+) kB$", _STATUS.read_text(), re.MULTILINE)
     if found is None:
-        raise OSError(f"{_STATUS} has no VmHWM")
+        raise OSError(f"{_STATUS} has no {name}")
     return int(found[1]) * 1024
 
 
