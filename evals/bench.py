@@ -6,7 +6,6 @@ turns. Inputs are new each round and the same for both. The first round warms up
 
 from __future__ import annotations
 
-import copy
 import math
 import time
 from collections.abc import Callable
@@ -74,10 +73,10 @@ class _Ours:
 
     def decode(self, tokens: Tensor) -> Callable[[], None]:
         """Reads the prompt; what it returns writes."""
-        chosen, filled = self.prefill(tokens)
+        last, cache = self.prefill(tokens)
 
         def write() -> None:
-            cache, last = copy.deepcopy(filled), chosen
+            nonlocal last
             with evaluating(self.model):
                 for _ in range(DECODED):
                     last = self._next(last, cache)
@@ -110,10 +109,10 @@ class _Theirs:
 
     def decode(self, tokens: Tensor) -> Callable[[], None]:
         """Reads the prompt; what it returns writes."""
-        chosen, filled = self.prefill(tokens)
+        last, cache = self.prefill(tokens)
 
         def write() -> None:
-            cache, last = copy.deepcopy(filled), chosen
+            nonlocal last, cache
             with torch.inference_mode():
                 for _ in range(DECODED):
                     out = self.model(input_ids=last, past_key_values=cache, use_cache=True, logits_to_keep=1)

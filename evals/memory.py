@@ -7,6 +7,7 @@ machine needs. On CUDA it is the allocator's peak, which leaves out the context 
 
 from __future__ import annotations
 
+import ctypes
 import re
 import resource
 import sys
@@ -52,13 +53,26 @@ class PeakGrowth:
 
 @contextmanager
 def peak_growth(device: torch.device | str) -> Iterator[PeakGrowth]:
-    """By how much peak memory inside the block exceeds what was in use before: what the block's work takes itself."""
+    """By how much peak memory inside the block exceeds what was in use before: what the block's work takes itself.
+
+    On a CPU what the C library keeps of memory that was freed is given back first, or work that reuses it would look
+    as if it took none.
+    """
     device, growth = torch.device(device), PeakGrowth()
+    if device.type == "cpu":
+        _give_back()
     with peak_memory(device) as peak:
         before = torch.cuda.memory_allocated(device) if device.type == "cuda" else _status("VmRSS")
         yield growth
     if peak.source in ("VmHWM", "cuda allocated"):
         growth.bytes = max(0, peak.bytes - before)
+
+
+def _give_back() -> None:
+    """glibc's malloc_trim, where there is one."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
 
 
 @contextmanager

@@ -106,12 +106,14 @@ def closeups(documents: Documents, baseline: str) -> Closeups:
     """Samples are those of the first seed that all arms with samples have."""
     seed, found = _samples(documents)
     first = next(iter(found.values()), {})
+    prompts, differences = tuple(_prompts(found)), tuple(_differences(documents, baseline))
+    unlike = tuple(_unlike(documents, found, baseline, prompts, {each.arm for each in differences}))
     return Closeups(
         seed=seed,
         temperature=first.get("temperature", 0.0),
-        prompts=tuple(_prompts(found)),
-        differences=tuple(_differences(documents, baseline)),
-        reasons=tuple(_reasons(documents)),
+        prompts=prompts,
+        differences=differences,
+        reasons=(*_reasons(documents), *unlike),
         attention=tuple(_attention(documents)),
     )
 
@@ -143,6 +145,22 @@ def _reasons(documents: Documents) -> Iterator[tuple[str, str]]:
         for kind in ("samples", "token_losses", "attention"):
             reasons = {each[kind]["reason"] for each in of.values() if "reason" in each.get(kind, {})}
             yield from ((arm, reason) for reason in sorted(reasons))
+
+
+def _unlike(
+    documents: Documents,
+    found: dict[str, dict[str, Any]],
+    baseline: str,
+    prompts: Sequence[Prompt],
+    compared: set[str],
+) -> Iterator[tuple[str, str]]:
+    """Arms with tokenizers of their own cut the text into other pieces, at other places."""
+    if found and not prompts:
+        yield "samples", "the arms' prompts are not the same text"
+    with_losses = [arm for arm, of in documents.items() if any(map(_passages, of.values()))]
+    for arm in with_losses:
+        if arm not in compared and arm != baseline and baseline in with_losses:
+            yield arm, f"its tokens or its seeds are not those of {baseline}"
 
 
 def _attention(documents: Documents) -> Iterator[AttentionMap]:

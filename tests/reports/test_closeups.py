@@ -45,9 +45,17 @@ def test_differences_are_paired_means_over_seeds() -> None:
     assert found.worst[0].piece == HOSTILE
 
 
+def test_prompts_are_side_by_side_only_where_they_are_the_same_text() -> None:
+    other = document(1)
+    other["samples"]["texts"][0]["prompt"] = "class X"
+    found = closeups({"base": {0: document(0)}, "arm": {0: other}}, "base")
+    assert (found.prompts, found.reasons) == ((), (("samples", "the arms' prompts are not the same text"),))
+
+
 def test_only_the_same_tokens_are_compared() -> None:
     other = {"base": DOCUMENTS["base"], "arm": {0: document(1, [["a", "b", "c", "d"], PIECES[1]])}}
-    assert closeups(other, "base").differences == ()
+    found = closeups(other, "base")
+    assert (found.differences, found.reasons) == ((), (("arm", "its tokens or its seeds are not those of base"),))
     refused = {**DOCUMENTS, "arm": {0: {"token_losses": {"reason": "positions end at 16"}}}}
     found = closeups(refused, "base")
     assert (found.differences, found.reasons) == ((), (("arm", "positions end at 16"),))
