@@ -80,12 +80,18 @@ def indentation(
 
     def found(text: str, draw: random.Random) -> Iterator[tuple[str, Item]]:
         for place, *lines in _forced_lines(text, draw):
-            choices = [each[:line_characters] for each in sorted(lines, key=len)]
-            label = choices.index(lines[0][:line_characters])
+            right, *_ = choices = [_cut(line, line_characters) for line in lines]
+            choices.sort(key=len)
+            label = choices.index(right)
             context = text[max(0, place - context_characters) : place]
             yield str(label), {"context": context, "choices": choices, "label": label}
 
     return {"test": _dataset(_balanced(documents, found, items, seed), "code_indentation")}
+
+
+def _cut(line: str, characters: int) -> str:
+    """The indentation, and so many characters after it."""
+    return line[: len(line) - len(line.lstrip()) + characters]
 
 
 def _forced_lines(text: str, draw: random.Random) -> Iterator[tuple[int, str, str]]:
@@ -124,9 +130,9 @@ def _line_openers(text: str) -> Iterator[tokenize.TokenInfo]:
 
 
 def names(documents: Sequence[str], seed: int, items: int, context_characters: int, **_: Any) -> dict[str, Dataset]:
-    """Which name was defined? Where a parameter of the function is used, it against a parameter of another item's
-    function that does not occur in the context. Both come from the same draw, so how frequent or how long a name is
-    gives nothing away; chance is ½."""
+    """Which name was defined? Where a parameter of the function is used, it against a parameter of another function
+    that does not occur in the context. Two such places are two items with the same two choices, each right once, so
+    that how frequent or how long a name is gives nothing away; chance is ½."""
 
     def found(text: str, _: random.Random) -> Iterator[tuple[str, Item]]:
         for place, name in _uses(text, context_characters):
@@ -134,15 +140,17 @@ def names(documents: Sequence[str], seed: int, items: int, context_characters: i
 
     draw = random.Random(seed)
     drawn = _balanced(documents, found, 2 * items, seed)
-    rows = []
-    for item, other in zip(drawn[::2], drawn[1::2], strict=False):
-        if other["name"] in item["context"] or item["name"] == other["name"]:
-            continue
-        label = draw.randrange(2)
-        choices = [item["name"], other["name"]]
-        kept = {"document": item["document"], "context": item["context"]}
-        rows.append({**kept, "choices": choices[::-1] if label else choices, "label": label})
+    rows: list[Item] = []
+    for pair in zip(drawn[::2], drawn[1::2], strict=False):
+        first, second = (item["name"] for item in pair)
+        if len(rows) < items and second not in pair[0]["context"] and first not in pair[1]["context"]:
+            rows += [_named(item, draw.sample([first, second], 2)) for item in pair]
     return {"test": _dataset(rows, "code_names")}
+
+
+def _named(item: Item, choices: list[str]) -> Item:
+    kept = {"document": item["document"], "context": item["context"]}
+    return {**kept, "choices": choices, "label": choices.index(item["name"])}
 
 
 def _uses(text: str, reach: int) -> Iterator[tuple[int, str]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
+
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
@@ -14,24 +16,25 @@ from reports.tables import frame_table
 COLUMNS = 4
 SIDE = 230
 """Pixels of a map."""
-MOST_MAPS = 48
-"""Layers of all arms together: of more, the first arms' are there."""
+MOST_WEIGHTS = 200_000
+"""Of all arms together, about 1 MB of the page: of more, those of the first arms are there."""
 
 
 def maps(summary: StudySummary, style: dict[str, Look]) -> Figure | None:
     """One heat map for each head, and a choice of arm and layer."""
-    found = summary.closeups.attention[:MOST_MAPS]
+    found = _drawn(summary.closeups.attention)
     if not found:
         return None
     heads = max(len(each.heads) for each in found)
     options = tuple(_option(each, heads, style[each.arm]) for each in found)
+    left_out = len(summary.closeups.attention) - len(found)
     return Figure(
         key="attention",
         title="What the heads attend to",
         note=(
             "One stretch of held-out text. A row is a token that reads, from top to bottom; a column is one that is"
             " read. Weights of a row sum to 1, or less with sinks. Models of the first seed. Weights say where a head"
-            " reads, not what it does with it."
+            f" reads, not what it does with it.{f' {left_out} more layers are in the store.' if left_out else ''}"
         ),
         alt=f"{len(found)} layers, up to {heads} heads each, over {len(found[0].pieces)} tokens",
         drawing=_drawing(options[0], heads),
@@ -42,6 +45,11 @@ def maps(summary: StudySummary, style: dict[str, Look]) -> Figure | None:
         switches=(Switch("layer", "show", options),),
         wide=True,
     )
+
+
+def _drawn(found: tuple[AttentionMap, ...]) -> list[AttentionMap]:
+    sizes = accumulate(len(each.heads) * len(each.pieces) ** 2 for each in found)
+    return [each for each, size in zip(found, sizes, strict=True) if size <= MOST_WEIGHTS]
 
 
 def _option(found: AttentionMap, heads: int, look: Look) -> Option:

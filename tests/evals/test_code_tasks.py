@@ -91,6 +91,7 @@ def test_only_one_indentation_is_python(texts: list[str]) -> None:
         place = text.index(item["context"]) + len(item["context"])
         right, wrong = item["choices"][item["label"]], item["choices"][1 - item["label"]]
         assert right.strip() == wrong.strip()
+        assert max(len(each.strip()) for each in (right, wrong)) <= 200
         assert abs(len(right) - len(wrong)) == 4
         ast.parse(text)
         with pytest.raises(SyntaxError):
@@ -103,6 +104,13 @@ def test_the_right_name_is_defined_in_the_context_and_the_wrong_one_is_not(texts
         signature = item["context"][item["context"].rindex("def ") :].partition(":")[0]
         assert right in signature
         assert wrong not in item["context"]
+
+
+def test_preferring_some_names_is_right_as_often_as_wrong(texts: list[str]) -> None:
+    items = code.names(texts, seed=0, **SIZES)["test"]
+    for prefer in (min, max):
+        right = sum(prefer(item["choices"]) == item["choices"][item["label"]] for item in items)
+        assert 2 * right == len(items)
 
 
 def test_the_last_word_ends_its_line(texts: list[str]) -> None:
