@@ -64,7 +64,7 @@ def _curve(arm: str, extension: Any, rows: pl.DataFrame) -> PositionCurve:
     """A bucket without a loss in some seed is left out: the others' mean would flatter."""
     read = rows.filter(pl.col("last").is_not_null())
     multiple = read["multiple"].max()
-    longest = read.filter(multiple=multiple)
+    longest = read.filter(pl.col("multiple") == pl.col("multiple").max())
     refused = rows.drop_nulls("reason").select("multiple", "reason").unique(maintain_order=True)
     return PositionCurve(
         arm=arm,

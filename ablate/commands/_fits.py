@@ -27,10 +27,10 @@ def show_fits(options: argparse.Namespace, study: Study, model: Preset) -> int:
     if options.json:
         print_json(fits_json(study, model, room, arms))
         return 0
-    at_batch = f"longest at batch {room.batch}"
+    at_batch = f"context at batch {room.batch}"
     print(study.question)
     print_table(
-        [("arm", "parameters", "weights", *(f"at {c:,}" for c in contexts), at_batch, "note"), *map(_row, arms)]
+        [("arm", "parameters", "weights", *(f"batch at {c:,}" for c in contexts), at_batch, "note"), *map(_row, arms)]
     )
     print("\n".join(_explained(study, model, room)))
     return 0
@@ -63,8 +63,8 @@ def _row(arm: ScaledArm[Fit]) -> Sequence[str]:
 
 def _explained(study: Study, model: Preset, room: Room) -> list[str]:
     return [
-        f"The largest batch that fits {gigabytes(room.memory_bytes)}, by tokens per row: {model.name} ({model.source}) "
-        f"and {study.name}'s arms as edits of it, {room.dtype}.",
+        f"The largest batch at each context, and the largest context, that fit {gigabytes(room.memory_bytes)}: "
+        f"{model.name} ({model.source}) and {study.name}'s arms as edits of it, {room.dtype}.",
         "  Arithmetic: weights and cache take 90 % of the memory at most; the rest is for activations. None was run.",
         "  –: positions end before. Where the cache does not grow with the text, any context fits.",
     ]

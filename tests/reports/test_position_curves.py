@@ -139,10 +139,15 @@ def test_an_extension_is_a_line_of_its_own_with_its_arm(tmp_path: Path) -> None:
         path = store.evals_path(study.digest(ARMS[0], seed), "e1")
         document = store.read_evals(study.digest(ARMS[0], seed), "e1")
         assert document is not None
-        document["positions"]["extensions"] = [{"name": "yarn", "windows": [window(4, 1.0 + seed)]}]
+        refused = {"multiple": 4, "length": 256, "reason": "longrope: needs more"}
+        document["positions"]["extensions"] = [
+            {"name": "yarn", "windows": [window(4, 1.0 + seed)]},
+            {"name": "longrope", "windows": [refused]},
+        ]
         store.write_json(path, document)
     summary = summarise_study(folder)
-    (curve,) = (each for each in summary.positions if each.extension)
+    curve, unread = (each for each in summary.positions if each.extension)
+    assert (unread.name, unread.buckets) == ("alibi, longrope", ())
     assert (curve.name, curve.multiple) == ("alibi, yarn", 4)
     assert curve.buckets[-1].loss.mean == pytest.approx(2.0 + 10 / 256)
     found = next(each for each in draw(summary) if each.key == "positions")
