@@ -203,7 +203,7 @@ class _Reader:
         try:
             model = extended(self.model, scaling, plain.multiple, self.context)
         except SpecError as error:
-            return {"reason": f"{scaling}: {error}"}
+            return {"reason": str(error)}
         starts = stretches[:, None] + np.arange(plain.nats.shape[1]) * length
         return replace(plain, nats=replace(self, model=model)._nats(starts, length, length), extension=scaling)
 

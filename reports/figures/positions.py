@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 from reports import words
 from reports.figures.base import NEUTRAL, Figure, band, line, mean_and_range, optional
@@ -103,7 +104,17 @@ def _refusals(curves: tuple[PositionCurve, ...]) -> str:
     """Why some arms end before others: ` learned has no windows of 2× and 4×: positions end at 256.`"""
     lines = []
     for curve in curves:
-        for reason in dict.fromkeys(why for _, why in curve.reasons):
+        for reason in dict.fromkeys(why for _, why in curve.reasons if curve.extension is None):
             lengths = " and ".join(f"{multiple}×" for multiple, why in curve.reasons if why == reason)
-            lines.append(f" {curve.name} has no windows of {lengths}: {reason}.")
-    return "".join(lines)
+            lines.append(f" {curve.arm} has no windows of {lengths}: {reason}.")
+    return "".join((*lines, *_unscaled(curves)))
+
+
+def _unscaled(curves: tuple[PositionCurve, ...]) -> Iterator[str]:
+    """` nope is not read with ntk and yarn: no layer has rotary positions.`"""
+    without: dict[tuple[str, str], list[str]] = {}
+    for curve in curves:
+        for reason in dict.fromkeys(why for _, why in curve.reasons if curve.extension):
+            without.setdefault((curve.arm, reason), []).append(str(curve.extension))
+    for (arm, reason), names in without.items():
+        yield f" {arm} is not read with {' and '.join(names)}: {reason}."

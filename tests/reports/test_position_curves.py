@@ -139,7 +139,7 @@ def test_an_extension_is_a_line_of_its_own_with_its_arm(tmp_path: Path) -> None:
         path = store.evals_path(study.digest(ARMS[0], seed), "e1")
         document = store.read_evals(study.digest(ARMS[0], seed), "e1")
         assert document is not None
-        refused = {"multiple": 4, "length": 256, "reason": "longrope: needs more"}
+        refused = {"multiple": 4, "length": 256, "reason": "needs more"}
         document["positions"]["extensions"] = [
             {"name": "yarn", "windows": [window(4, 1.0 + seed)]},
             {"name": "longrope", "windows": [refused]},
@@ -154,3 +154,4 @@ def test_an_extension_is_a_line_of_its_own_with_its_arm(tmp_path: Path) -> None:
     drawn = next(trace for trace in found.drawing.data if trace.name == "alibi, yarn")
     assert drawn.legendgroup == "alibi"
     assert "scaled (yarn)" in found.note
+    assert "alibi is not read with longrope: needs more." in found.note
