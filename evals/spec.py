@@ -88,8 +88,8 @@ class AttentionSpec(Spec):
     """At most so many of each layer, the first ones."""
 
 
-WITHOUT_TASKS = ("positions", "samples", "token_losses", "attention", "diagnostics")
-"""What can be asked of a model where there are no tasks."""
+OF_TEXT = ("positions", "samples", "token_losses", "attention")
+"""What is asked of held-out text, beside tasks."""
 
 
 def _switched_on(value: Any) -> Any:
@@ -143,6 +143,6 @@ class EvalSpec(Spec):
     @field_validator("tasks")
     @classmethod
     def _something(cls, tasks: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
-        if not tasks and not any(info.data.get(name) for name in WITHOUT_TASKS):
+        if not tasks and not any(info.data.get(name) for name in (*OF_TEXT, "diagnostics")):
             raise PydanticCustomError("too_short", "needs at least one task, or positions")
         return tasks
