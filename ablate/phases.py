@@ -30,6 +30,7 @@ from ablate.training.result import model_flop_utilisation, summarise_metrics, tr
 from ablate.training.schedule import warmup_steps
 from ablate.training.session import Ending, Session
 from ablate.training.spec import TrainSpec
+from evals.closeups import attention_maps, token_losses, write_samples
 from evals.diagnostics import accuracy_by_difficulty
 from evals.harness import Evaluation, evaluate
 from evals.matmul import peak_flops_per_second
@@ -139,6 +140,9 @@ def _evaluate(request: Request, numerics: Numerics) -> None:
         if isinstance(corpus, Corpus):
             tokenizer = Tokenizer.from_file(str(store.model_dir(request.digest) / "tokenizer.json"))
             evaluation = _on_text(model, tokenizer, corpus, spec, context)
+            evaluation = evaluation._replace(
+                document=evaluation.document | _closeups(model, tokenizer, corpus, spec, context)
+            )
         else:
             evaluation = _on_task(model, corpus, spec, context)
     digest, name = request.digest, str(request.evals_digest)
@@ -146,6 +150,19 @@ def _evaluate(request: Request, numerics: Numerics) -> None:
         lines = (json.dumps(sample, allow_nan=False) + "\n" for sample in evaluation.samples)
         temporary.write_text("".join(lines), encoding="utf-8")
     store.write_json(store.evals_path(digest, name), evaluation.document)
+
+
+def _closeups(model: Any, tokenizer: Tokenizer, corpus: Corpus, spec: EvalSpec, context: int) -> dict[str, Any]:
+    """What of a model is there to be looked at, as the spec asks."""
+    text, found = Text(*corpus.held_out_tokens()), {}
+    if spec.samples is not None:
+        found["samples"] = write_samples(model, tokenizer, text, spec.samples, eos=corpus.eos, seed=spec.seed)
+    placed: dict[str, Any] = {"context": context, "seed": spec.seed}
+    if spec.token_losses is not None:
+        found["token_losses"] = token_losses(model, tokenizer, text, spec.token_losses, **placed)
+    if spec.attention is not None:
+        found["attention"] = attention_maps(model, tokenizer, text, spec.attention, **placed)
+    return found
 
 
 def _on_text(model: zoo.Decoder, tokenizer: Tokenizer, corpus: Corpus, spec: EvalSpec, context: int) -> Evaluation:

@@ -19,7 +19,7 @@ from ablate.training.spec import TrainSpec
 from ablate.training.transfer import refusals
 from evals.causal import obstacle
 from evals.known import SHIPPED, located, unknown_tasks
-from evals.spec import DiagnosticsSpec, EvalSpec, MeasureSpec
+from evals.spec import OF_TEXT, DiagnosticsSpec, EvalSpec, MeasureSpec
 from zoo.costs import Cost
 from zoo.errors import did_you_mean
 from zoo.spec import ModelSpec
@@ -234,7 +234,7 @@ def _evals(study: Study) -> EvalSpec | None:
 
 def _diagnostics(study: Study, data: SyntheticSource, spec: EvalSpec) -> EvalSpec:
     """What is asked of a task that is made, in place of what is asked of text."""
-    given = [name for name in ("tasks", "positions") if name in spec.model_fields_set and getattr(spec, name)]
+    given = [name for name in ("tasks", *OF_TEXT) if name in spec.model_fields_set and getattr(spec, name)]
     for name in given:
         raise study.error(f"evals.{name}", f"needs held-out text, and {data.source} has none: see evals.diagnostics")
     asked = spec.diagnostics or DiagnosticsSpec()

@@ -7,6 +7,7 @@ machine needs. On CUDA it is the allocator's peak, which leaves out the context 
 
 from __future__ import annotations
 
+import ctypes
 import re
 import resource
 import sys
@@ -43,6 +44,37 @@ def peak_memory(device: torch.device | str) -> Iterator[PeakMemory]:
         yield peak
 
 
+@dataclass
+class PeakGrowth:
+    """Filled when the `with` block ends. `bytes` is None where the system does not say."""
+
+    bytes: int | None = None
+
+
+@contextmanager
+def peak_growth(device: torch.device | str) -> Iterator[PeakGrowth]:
+    """By how much peak memory inside the block exceeds what was in use before: what the block's work takes itself.
+
+    On a CPU what the C library keeps of memory that was freed is given back first, or work that reuses it would look
+    as if it took none.
+    """
+    device, growth = torch.device(device), PeakGrowth()
+    if device.type == "cpu":
+        _give_back()
+    with peak_memory(device) as peak:
+        before = torch.cuda.memory_allocated(device) if device.type == "cuda" else _status("VmRSS")
+        yield growth
+    if peak.source in ("VmHWM", "cuda allocated"):
+        growth.bytes = max(0, peak.bytes - before)
+
+
+def _give_back() -> None:
+    """glibc's malloc_trim, where there is one."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+
+
 @contextmanager
 def _cuda_peak(device: torch.device) -> Iterator[PeakMemory]:
     torch.cuda.synchronize(device)
@@ -75,9 +107,16 @@ def _reset_high_water_mark() -> bool:
 
 def high_water_mark() -> int:
     """VmHWM in bytes: the most resident memory since the process began, or since the last reset."""
-    found = re.search(r"^VmHWM:\s+(\d+) kB$", _STATUS.read_text(), re.MULTILINE)
+    return _status("VmHWM")
+
+
+def _status(name: str) -> int:
+    """A size that Linux tells of this process, in bytes; 0 on a system that tells nothing."""
+    if not _STATUS.exists():
+        return 0
+    found = re.search(rf"^{name}:\s+(\d+) kB$", _STATUS.read_text(), re.MULTILINE)
     if found is None:
-        raise OSError(f"{_STATUS} has no VmHWM")
+        raise OSError(f"{_STATUS} has no {name}")
     return int(found[1]) * 1024
 
 

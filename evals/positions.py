@@ -13,8 +13,8 @@ reads there a negative one. After Press et al. 2022, arXiv:2108.12409, who compa
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,12 +25,14 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from evals.causal import check_causal
+from evals.extension import extended
 from evals.harness import Evaluation
 from evals.lm import evaluating
 from evals.spec import PositionsSpec
 from evals.speed import is_out_of_memory
 from evals.stderr import jackknife_stderr
 from zoo.costs import longest_text
+from zoo.errors import SpecError
 from zoo.loss import chunks_for
 from zoo.model import Decoder
 
@@ -76,18 +78,29 @@ def loss_by_position(
     longest = max(fitting, default=0) * context
     stretches = _stretches(len(text.tokens), longest, spec.tokens, seed) if fitting else np.empty(0, dtype=np.int64)
     found = {m: reader.read(m, stretches, longest // (m * context)) for m in spec.multiples}
+    stretched = {
+        name: {m: reader.extended(name, value, stretches) for m, value in found.items() if m > 1}
+        for name in spec.extensions
+    }
     document = {
         "context": context,
         "stretches": len(stretches),
         "stretch_tokens": longest,
-        "windows": [
-            {"multiple": m, "length": m * context} | (value.document() if isinstance(value, Reading) else value)
-            for m, value in found.items()
-        ],
+        "windows": _windows(found, context),
     }
-    readings = [value for value in found.values() if isinstance(value, Reading)]
+    if stretched:
+        document["extensions"] = [{"name": name, "windows": _windows(of, context)} for name, of in stretched.items()]
+    everything = [value for of in (found, *stretched.values()) for value in of.values()]
+    readings = [value for value in everything if isinstance(value, Reading)]
     samples = [_sample(int(start), row, readings) for row, start in enumerate(stretches)] if readings else []
     return PositionLoss(document, {k: v for each in readings for k, v in each.scores().items()}, samples)
+
+
+def _windows(found: Mapping[int, Reading | dict[str, str]], context: int) -> list[dict[str, Any]]:
+    return [
+        {"multiple": m, "length": m * context} | (value.document() if isinstance(value, Reading) else value)
+        for m, value in found.items()
+    ]
 
 
 def _stretches(tokens: int, length: int, wanted: int, seed: int) -> Ints:
@@ -109,6 +122,8 @@ class Reading:
     nats: Floats
     sizes: Ints
     again: Floats
+    extension: str = ""
+    """The scaling of positions under which the windows were read; those of `again` were not."""
 
     @property
     def last_quarter(self) -> Floats:
@@ -151,9 +166,10 @@ class Reading:
         return {metric: _with_error(values) | shared for metric, values in self.by_stretch()}
 
     def by_stretch(self) -> Iterator[tuple[str, Floats]]:
-        yield f"loss_{self.multiple}x", self.last_quarter
+        name = f"{self.multiple}x" + (f"_{self.extension}" if self.extension else "")
+        yield f"loss_{name}", self.last_quarter
         if self.multiple > 1:
-            yield f"extrapolation_gap_{self.multiple}x", self.gap
+            yield f"extrapolation_gap_{name}", self.gap
 
 
 @dataclass(frozen=True)
@@ -179,6 +195,18 @@ class _Reader:
         sizes = self.text.sizes[starts[..., None] + np.arange(1, length + 1)].astype(np.int64)
         return Reading(multiple, self.context, nats, sizes, again)
 
+    def extended(self, scaling: str, plain: Reading | dict[str, str], stretches: Ints) -> Reading | dict[str, str]:
+        """The windows of `plain` under a scaling by as much as they are longer, or the reason why there are none."""
+        if not isinstance(plain, Reading):
+            return plain
+        length = plain.multiple * self.context
+        try:
+            model = extended(self.model, scaling, plain.multiple, self.context)
+        except SpecError as error:
+            return {"reason": str(error)}
+        starts = stretches[:, None] + np.arange(plain.nats.shape[1]) * length
+        return replace(plain, nats=replace(self, model=model)._nats(starts, length, length), extension=scaling)
+
     def _reason(self, length: int) -> str | None:
         end, tokens = longest_text(self.model.spec), len(self.text.tokens)
         if end is not None and length > end:
@@ -199,11 +227,11 @@ class _Reader:
         # Scores of attention grow with the square of the length: what they take stays the same.
         rows = max(1, self.batch * self.context**2 // length**2)
         with evaluating(self.model):
-            parts = [_token_nats(self.model, chunk, scored) for chunk in torch.from_numpy(windows).split(rows)]
+            parts = [token_nats(self.model, chunk, scored) for chunk in torch.from_numpy(windows).split(rows)]
         return np.concatenate(parts).reshape(*starts.shape, scored)
 
 
-def _token_nats(model: Decoder, windows: Tensor, scored: int) -> Floats:
+def token_nats(model: Decoder, windows: Tensor, scored: int) -> Floats:
     """windows: (B, T + 1) → (B, scored): −ln p of the last targets, in float32 where the model is."""
     windows = windows.to(model.embedding.weight.device)
     targets = windows[:, -scored:].flatten()

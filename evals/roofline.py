@@ -7,20 +7,17 @@ so do the bytes of activations. One device: nothing is sent between devices.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil
 from typing import Literal
 
 from evals.devices import Device, DeviceError
-from zoo.costs import BYTES, Cost, PassCost, cost, decode_cost, longest_text, prefill_cost
+from evals.fit import largest_batch, largest_context
+from zoo.costs import BYTES, PassCost, cost, decode_cost, longest_text, prefill_cost
 from zoo.errors import SpecError
 from zoo.spec import ModelSpec
 
 Bound = Literal["compute", "memory", "overhead"]
-
-ENDLESS = 2**40
-"""A context that no device holds unless the cache stops growing."""
 
 
 @dataclass(frozen=True)
@@ -92,18 +89,17 @@ def predict(spec: ModelSpec, device: Device, *, context: int, batch: int = 1, dt
         raise SpecError("context", f"{context} tokens are more than the {longest} that have a learned position")
     costs = cost(spec, context)
     weights, usable = costs.params * BYTES[dtype], device.memory_share * device.memory_bytes
-    row = costs.cache_bytes(1, context, dtype)
     return Prediction(
         parameters=costs.params,
         parameters_active=costs.params_active,
         weight_bytes=weights,
-        cache_bytes=batch * row,
+        cache_bytes=costs.cache_bytes(batch, context, dtype),
         usable_bytes=usable,
         batch=batch,
         prefill=_phase(prefill_cost(spec, batch, context), spec.n_layers, device, dtype),
         decode=_phase(decode_cost(spec, batch, context), spec.n_layers, device, dtype),
-        largest_batch=max(0, int((usable - weights) // row)),
-        largest_context=_largest_context(costs, usable - weights, batch, dtype, longest),
+        largest_batch=largest_batch(costs, usable - weights, context, dtype),
+        largest_context=largest_context(costs, usable - weights, batch, dtype),
     )
 
 
@@ -119,24 +115,3 @@ def _phase(work: PassCost, layers: int, device: Device, dtype: str) -> Phase:
         memory_seconds=moved / (device.bandwidth_share * device.bandwidth_bytes_per_second),
         overhead_seconds=layers * device.overhead_seconds_per_layer,
     )
-
-
-def _largest_context(costs: Cost, free: float, batch: int, dtype: str, longest: int | None) -> int | None:
-    """The largest context whose cache fits into `free` bytes."""
-
-    def fits(context: int) -> bool:
-        return costs.cache_bytes(batch, context, dtype) <= free
-
-    limit = longest or ENDLESS
-    if fits(limit):
-        return longest
-    return _last(fits, limit)
-
-
-def _last(fits: Callable[[int], bool], limit: int) -> int:
-    """The largest number below `limit` that fits, 0 if none from 1: what is larger than one that does not, does not."""
-    low, high = 0, limit
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low

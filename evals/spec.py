@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Field, PositiveFloat, PositiveInt, ValidationInfo, field_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    NonNegativeFloat,
+    PositiveFloat,
+    PositiveInt,
+    ValidationInfo,
+    field_validator,
+)
 from pydantic_core import PydanticCustomError
 
-from zoo.axis import Spec
+from zoo.axis import Spec, variants
+from zoo.errors import did_you_mean
 
 
 class MeasureSpec(Spec):
@@ -24,6 +34,16 @@ def _ascending(multiples: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(sorted(set(multiples)))
 
 
+def _scalings(names: tuple[str, ...]) -> tuple[str, ...]:
+    known = variants("zoo.positions.scalings")
+    for name in names:
+        if name not in known:
+            raise ValueError(
+                f"unknown scaling '{name}'" + (did_you_mean(name, known) or f": one of {', '.join(known)}")
+            )
+    return tuple(dict.fromkeys(names))
+
+
 class PositionsSpec(Spec):
     """Loss by position in windows of several times the training context (see `evals.positions`)."""
 
@@ -33,6 +53,48 @@ class PositionsSpec(Spec):
     """Lengths of the windows, as multiples of the training context."""
     tokens: PositiveInt = 16_384
     """About how many tokens of held-out text are read at each length; at least one window is."""
+    extensions: Annotated[tuple[str, ...], Field(strict=False), AfterValidator(_scalings)] = Field(
+        default=(), exclude_if=lambda value: not value
+    )
+    """Scalings of RoPE, such as `[linear, ntk, yarn]`: longer windows are read once more with each, by as many times as
+    they are longer than the training context."""
+
+
+class SamplesSpec(Spec):
+    """Text that the model writes after prompts from held-out text: the same prompts and draws for every arm."""
+
+    prompts: Annotated[int, Field(ge=1, le=16)] = 4
+    prompt_tokens: Annotated[int, Field(ge=1, le=512)] = 32
+    new_tokens: Annotated[int, Field(ge=1, le=512)] = 64
+    temperature: NonNegativeFloat = 0.8
+    """0 takes the likeliest token each time."""
+
+
+class TokenLossesSpec(Spec):
+    """The loss of every token of a few held-out passages, the same for every arm: which tokens make the difference?"""
+
+    passages: Annotated[int, Field(ge=2, le=256)] = 32
+    tokens: Annotated[int, Field(ge=2, le=1024)] = 128
+    """Per passage; no more than the training context."""
+
+
+class AttentionSpec(Spec):
+    """What each head attends to in one stretch of held-out text."""
+
+    tokens: Annotated[int, Field(ge=2, le=64)] = 32
+    layers: Annotated[int, Field(ge=1, le=8)] = 4
+    """At most so many, spread from the first to the last."""
+    heads: Annotated[int, Field(ge=1, le=16)] = 8
+    """At most so many of each layer, the first ones."""
+
+
+OF_TEXT = ("positions", "samples", "token_losses", "attention")
+"""What is asked of held-out text, beside tasks."""
+
+
+def _switched_on(value: Any) -> Any:
+    """`true` is a section with nothing else said, `false` is none."""
+    return ({} if value else None) if isinstance(value, bool) else value
 
 
 def _lists(given: Any) -> Any:
@@ -54,6 +116,18 @@ class EvalSpec(Spec):
 
     diagnostics: DiagnosticsSpec | None = Field(default=None, exclude_if=lambda value: value is None)
     """What is asked where the data are a task that is made; there alone, and then nothing else is."""
+    samples: Annotated[
+        SamplesSpec | None, BeforeValidator(_switched_on, json_schema_input_type=SamplesSpec | bool | None)
+    ] = Field(default=None, exclude_if=lambda value: value is None)
+    """`true`, or a map: text that each arm writes after the same prompts."""
+    token_losses: Annotated[
+        TokenLossesSpec | None, BeforeValidator(_switched_on, json_schema_input_type=TokenLossesSpec | bool | None)
+    ] = Field(default=None, exclude_if=lambda value: value is None)
+    """`true`, or a map: the loss of every token of a few passages."""
+    attention: Annotated[
+        AttentionSpec | None, BeforeValidator(_switched_on, json_schema_input_type=AttentionSpec | bool | None)
+    ] = Field(default=None, exclude_if=lambda value: value is None)
+    """`true`, or a map: what each head attends to in one stretch of text."""
     positions: PositionsSpec | None = Field(default=None, exclude_if=lambda value: value is None)
     """`{multiples: [1, 2, 4]}`: loss by position up to four times the training context; null for none."""
     tasks: tuple[str, ...] = Field(default=("heldout_pairs", "heldout_text"), strict=False)
@@ -69,6 +143,6 @@ class EvalSpec(Spec):
     @field_validator("tasks")
     @classmethod
     def _something(cls, tasks: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
-        if not tasks and info.data.get("positions") is None and info.data.get("diagnostics") is None:
+        if not tasks and not any(info.data.get(name) for name in (*OF_TEXT, "diagnostics")):
             raise PydanticCustomError("too_short", "needs at least one task, or positions")
         return tasks

@@ -13,11 +13,14 @@ import torch
 from torch import Tensor
 
 import zoo
+from evals.bandwidth import copy_bytes_per_second
 from evals.causal import check_causal
 from evals.clock import Clock, quartiles, synchronise
 from evals.lm import evaluating
+from evals.memory import peak_memory
 from evals.spec import MeasureSpec
 from zoo.cache import Cache
+from zoo.costs import decode_cost, longest_text
 from zoo.model import Decoder
 
 _FEWEST_REPEATS = 3
@@ -26,14 +29,16 @@ _MEMINFO = Path("/proc/meminfo")
 
 
 def measure(model: Decoder, spec: MeasureSpec) -> dict[str, Any]:
-    """The measure document: cache bytes, and prefill and decode tokens/s, at each context × batch.
+    """The measure document: cache bytes, and how fast and in what memory prompts are read and tokens are written, at
+    each context × batch.
 
-    The model is measured as it is: its device, its type. Tokens per second count all rows of the batch. A point that
-    does not fit in memory has a `reason` instead of numbers.
+    The model is measured as it is: its device, its type. Tokens per second count all rows of the batch; seconds are
+    those that each row waits. A point that does not fit in memory has a `reason` instead of numbers.
     """
     check_causal(model.spec)
+    bandwidth = copy_bytes_per_second(model.embedding.weight.device)
     points = [
-        Point(model, context, batch, spec.seconds)
+        Point(model, context, batch, spec.seconds, bandwidth=bandwidth)
         for context in sorted(spec.contexts)
         for batch in sorted(spec.batches)
     ]
@@ -44,6 +49,7 @@ def measure(model: Decoder, spec: MeasureSpec) -> dict[str, Any]:
             "request": spec.model_dump(mode="json"),
             "kv_bytes_per_token": Point(model, largest, 1, spec.seconds).declared_bytes / largest,
             "kv_context": largest,
+            "bandwidth_bytes_per_second": bandwidth,
             "cache": [point.report(point.cache) for point in points],
             "prefill": [point.report(point.prefill) for point in points],
             "decode": [point.report(point.decode) for point in points],
@@ -51,16 +57,27 @@ def measure(model: Decoder, spec: MeasureSpec) -> dict[str, Any]:
 
 
 class Point:
-    """One context × batch. clock: what time is read from; `time.process_time` leaves out waiting for a processor."""
+    """One context × batch.
+
+    clock: what time is read from; `time.process_time` leaves out waiting for a processor. bandwidth: bytes per second
+    that the device's memory gives, where its utilisation is asked for.
+    """
 
     def __init__(
-        self, model: Decoder, context: int, batch: int, seconds: float, clock: Clock = time.perf_counter
+        self,
+        model: Decoder,
+        context: int,
+        batch: int,
+        seconds: float,
+        clock: Clock = time.perf_counter,
+        bandwidth: float | None = None,
     ) -> None:
         self.model = model
         self.context = context
         self.batch = batch
         self.seconds = seconds
         self.clock = clock
+        self.bandwidth = bandwidth
         self.dtype = model.embedding.weight.dtype
         self.device = model.embedding.weight.device
         self.declared_bytes = zoo.cost(model.spec, context).cache_bytes(batch, context, self.dtype)
@@ -91,21 +108,57 @@ class Point:
         return {"declared_bytes": self.declared_bytes, "allocated_bytes": cache.nbytes}
 
     def prefill(self) -> dict[str, Any]:
-        """Read `context` new random tokens per row into an empty cache, up to the logits that choose the next token."""
-        return {"tokens_per_second": self._rate(self._prefill_seconds(), self.context)}
+        """Read `context` new random tokens per row into an empty cache, up to the logits that choose the next token:
+        the time to the first token."""
+        with peak_memory(self.device) as memory:
+            seconds = self._repeated(self._prefill_seconds())
+        return {
+            "tokens_per_second": quartiles([self.batch * self.context / each for each in seconds]),
+            "seconds_to_first_token": quartiles(seconds),
+            "peak_memory_bytes": memory.bytes,
+        }
 
     def decode(self) -> dict[str, Any]:
         """From a cache that holds `context` tokens, write greedily, one token per row at a time."""
-        return {"tokens_per_second": self._rate(self._decode_seconds(), _DECODED_PER_REPEAT)}
+        if reason := self._too_long():
+            return {"reason": reason}
+        with peak_memory(self.device) as memory:
+            seconds = [each / _DECODED_PER_REPEAT for each in self._repeated(self._decode_seconds())]
+        return {
+            "tokens_per_second": quartiles([self.batch / each for each in seconds]),
+            "seconds_per_output_token": quartiles(seconds),
+            **self._bandwidth_utilisation(seconds),
+            "peak_memory_bytes": memory.bytes,
+        }
 
-    def _rate(self, timings: Iterator[float], tokens: int) -> dict[str, float]:
-        """Quartiles of tokens/s over repeats of the measurement, without its first, which warms up."""
+    def _too_long(self) -> str | None:
+        end = longest_text(self.model.spec)
+        if end is None or self.context + _DECODED_PER_REPEAT <= end:
+            return None
+        return f"positions end at {end}, and decoding writes {_DECODED_PER_REPEAT} more tokens"
+
+    def _bandwidth_utilisation(self, seconds: list[float]) -> dict[str, Any]:
+        """MBU = (bytes of parameters + bytes of the cache) read per step / (seconds per step · bandwidth).
+
+        Above 1 where what is read lies in the processor's own caches.
+        """
+        if self.bandwidth is None:
+            return {}
+        middle = self.context + _DECODED_PER_REPEAT // 2
+        read = decode_cost(self.model.spec, self.batch, middle).bytes(self.dtype)
+        return {
+            "bytes_read_per_step": read,
+            "bandwidth_utilisation": quartiles([read / (each * self.bandwidth) for each in seconds]),
+        }
+
+    def _repeated(self, timings: Iterator[float]) -> list[float]:
+        """Seconds of repeats of the measurement, without its first, which warms up."""
         next(timings)
         deadline = time.perf_counter() + self.seconds
-        rates: list[float] = []
-        while len(rates) < _FEWEST_REPEATS or time.perf_counter() < deadline:
-            rates.append(self.batch * tokens / next(timings))
-        return quartiles(rates)
+        seconds: list[float] = []
+        while len(seconds) < _FEWEST_REPEATS or time.perf_counter() < deadline:
+            seconds.append(next(timings))
+        return seconds
 
     def _prefill_seconds(self) -> Iterator[float]:
         for tokens in self._inputs():

@@ -56,6 +56,9 @@ MEASURES = KEYS | {
     "median": pl.Float64,
     "q25": pl.Float64,
     "q75": pl.Float64,
+    "seconds": pl.Float64,
+    "bandwidth_utilisation": pl.Float64,
+    "peak_memory_bytes": pl.Float64,
     "declared_bytes": pl.Float64,
     "allocated_bytes": pl.Float64,
 }
@@ -68,6 +71,7 @@ EVALS = KEYS | {
     "chance": pl.Float64,
 }
 POSITIONS = KEYS | {
+    "extension": pl.String,
     "multiple": pl.Int64,
     "context": pl.Int64,
     "reason": pl.String,
@@ -109,6 +113,9 @@ PERPLEXITIES = ("byte_perplexity", "word_perplexity")
 """Not sums over items; where they are, bits_per_byte says the same."""
 NOT_METRICS = ("task", "document", "doc_id", "doc_hash", "filter", "target", "filtered_resps")
 
+CLOSEUPS = ("samples", "token_losses", "attention")
+"""What of an evals document is there to be looked at."""
+
 PROBES = KEYS | {
     "step": pl.Int64,
     "probe": pl.String,
@@ -136,6 +143,8 @@ class Collected:
     ladder: pl.DataFrame
     samples: pl.DataFrame
     probes: pl.DataFrame
+    closeups: dict[str, dict[int, dict[str, Any]]]
+    """What there is to be looked at, of the evals documents by arm and seed."""
     environments: dict[str, dict[str, Any]]
 
     @property
@@ -167,6 +176,7 @@ def collect(study_dir: Path | str) -> Collected:
         ladder=pl.DataFrame(list(_ladder_rows(store, study)), schema=LADDER),
         samples=pl.DataFrame(_sample_rows(store, study, keys), schema=SAMPLES),
         probes=pl.concat([pl.DataFrame(schema=PROBES), *(_probes(store, key) for key in keys)]),
+        closeups=_closeups(store, study, keys),
         environments={key["digest"]: _environment(store, key["digest"]) for key in keys},
     )
 
@@ -249,12 +259,22 @@ def _measure_rows(store: Store, study: dict[str, Any], keys: list[dict[str, Any]
 def _points(
     document: dict[str, Any],
 ) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
-    """A point that did not fit in memory has a reason, and none of the numbers."""
+    """A point that did not fit in memory has a reason, and none of the numbers. Older documents have speeds alone."""
     for point in document.get("cache", ()):
         yield "cache", point, {k: point.get(k) for k in ("declared_bytes", "allocated_bytes")}
     for kind in ("prefill", "decode"):
         for point in document.get(kind, ()):
-            yield kind, point, dict(point.get("tokens_per_second", {}))
+            yield kind, point, dict(point.get("tokens_per_second", {})) | _serving(point)
+
+
+def _serving(point: dict[str, Any]) -> dict[str, Any]:
+    """Medians. `seconds` are those that each row waits: for its first token, or for one more."""
+    waited = point.get("seconds_to_first_token") or point.get("seconds_per_output_token") or {}
+    return {
+        "seconds": waited.get("median"),
+        "bandwidth_utilisation": point.get("bandwidth_utilisation", {}).get("median"),
+        "peak_memory_bytes": point.get("peak_memory_bytes"),
+    }
 
 
 def _eval_rows(store: Store, study: dict[str, Any], keys: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -274,12 +294,15 @@ def _position_rows(store: Store, study: dict[str, Any], keys: list[dict[str, Any
         return []
     found = ((key, (store.read_evals(key["digest"], study["evals"]) or {}).get("positions", {})) for key in keys)
     return [
-        key | {"multiple": window["multiple"], "context": document["context"], "reason": window.get("reason")} | bucket
+        key | {"extension": extension, "context": document["context"]} | row
         for key, document in found
-        for window in document.get("windows", ())
-        for bucket in (
-            [{name: each[name] for name in POSITIONS if name in each} for each in window.get("buckets", ())] or [{}]
+        if document
+        for extension, windows in (
+            (None, document["windows"]),
+            *((each["name"], each["windows"]) for each in document.get("extensions", ())),
         )
+        for window in windows
+        for row in _window_rows(window)
     ]
 
 
@@ -297,6 +320,22 @@ def _diagnostic_rows(store: Store, study: dict[str, Any], keys: list[dict[str, A
         if document
         for row in document["levels"]
     ]
+
+
+def _window_rows(window: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    shared = {"multiple": window["multiple"], "reason": window.get("reason")}
+    for bucket in window.get("buckets") or [{}]:
+        yield shared | {name: bucket[name] for name in POSITIONS if name in bucket}
+
+
+def _closeups(store: Store, study: dict[str, Any], keys: list[dict[str, Any]]) -> dict[str, dict[int, dict[str, Any]]]:
+    found: dict[str, dict[int, dict[str, Any]]] = {arm["name"]: {} for arm in study["arms"]}
+    for key in keys if study.get("evals") is not None else ():
+        document = store.read_evals(key["digest"], study["evals"]) or {}
+        kept: dict[str, Any] = {kind: document[kind] for kind in CLOSEUPS if kind in document}
+        if kept:
+            found[key["arm"]][key["seed"]] = kept
+    return found
 
 
 def _sample_rows(store: Store, study: dict[str, Any], keys: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -80,12 +80,28 @@ def _differences(data: Collected, arm: str, baseline: dict[int, Line]) -> list[L
     ]
 
 
+SERVING = {
+    "cache": ("cache", pl.col("allocated_bytes")),
+    "prefill": ("prefill", pl.col("median")),
+    "first token": ("prefill", 1000 * pl.col("seconds")),
+    "prefill memory": ("prefill", pl.col("peak_memory_bytes") / 2**20),
+    "decode": ("decode", pl.col("median")),
+    "output token": ("decode", 1000 * pl.col("seconds")),
+    "bandwidth": ("decode", 100 * pl.col("bandwidth_utilisation")),
+    "decode memory": ("decode", pl.col("peak_memory_bytes") / 2**20),
+}
+"""Kind of a curve → of which measurements, and what of them: bytes, tokens/s, ms, %, MiB."""
+
+
 def context_curves(data: Collected) -> tuple[Curve, ...]:
-    """Allocated cache bytes, prefill and decode tokens/s against context, by arm and batch size."""
-    frame = data.measures.with_columns(pl.coalesce("median", "allocated_bytes").alias("y"))
-    groups = frame.drop_nulls("y").group_by("arm", "kind", "batch", maintain_order=True)
+    """What serving costs against context, by kind, arm and batch size."""
     return tuple(
-        Curve(str(arm), str(kind), _over_context(rows), int(str(batch))) for (arm, kind, batch), rows in groups
+        Curve(str(arm), kind, _over_context(rows), int(str(batch)))
+        for kind, (measured, value) in SERVING.items()
+        for (arm, batch), rows in data.measures.filter(kind=measured)
+        .with_columns(value.alias("y"))
+        .drop_nulls("y")
+        .group_by("arm", "batch", maintain_order=True)
     )
 
 

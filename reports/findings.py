@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import polars as pl
 
+from reports.closeups import Closeups
 from reports.curves import Curve
 from reports.difficulty import AccuracyCurve
 from reports.items import ItemDifference
@@ -205,6 +206,7 @@ class StudySummary:
     contexts: tuple[Curve, ...]
     positions: tuple[PositionCurve, ...]
     accuracies: tuple[AccuracyCurve, ...]
+    closeups: Closeups
     tunings: tuple[ArmTuning, ...]
     ladder: tuple[LadderArm, ...]
     probes: tuple[ProbeCurves, ...]

@@ -7,6 +7,7 @@ from typing import Any
 
 from ablate.store import Store
 from reports import cost_words, ladder_words, tables, words
+from reports.closeups import shade
 from reports.figures import CONFIG, Figure, draw, draw_stability
 from reports.figures.style import looks
 from reports.findings import StudySummary
@@ -48,6 +49,7 @@ def render_page(summary: StudySummary, progress: Progress | None = None) -> str:
         figures=figures,
         stability=stability,
         looks=style,
+        shade=shade,
         progress=progress,
     )
 

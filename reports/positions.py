@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import polars as pl
 
@@ -28,13 +29,21 @@ class Bucket:
 
 @dataclass(frozen=True)
 class PositionCurve:
-    """One arm in the longest windows that it read; `reasons` say why there are no longer ones, by their multiple."""
+    """One arm in the longest windows that it read; `reasons` say why there are no longer ones, by their multiple.
+
+    `extension` is the scaling of its positions, where they were stretched to the length of the window.
+    """
 
     arm: str
     context: int
     multiple: int | None
     buckets: tuple[Bucket, ...]
     reasons: tuple[tuple[int, str], ...]
+    extension: str | None = None
+
+    @property
+    def name(self) -> str:
+        return self.arm if self.extension is None else f"{self.arm}, {self.extension}"
 
     @property
     def curve(self) -> Curve:
@@ -42,16 +51,20 @@ class PositionCurve:
 
 
 def position_curves(data: Collected) -> tuple[PositionCurve, ...]:
-    """One per arm that was asked."""
+    """One per arm that was asked, and one more for each extension."""
     arms = (arm["name"] for arm in data.study["arms"])
-    return tuple(_curve(arm, rows) for arm in arms if (rows := data.positions.filter(arm=arm)).height)
+    return tuple(
+        _curve(arm, extension, rows)
+        for arm in arms
+        for (extension,), rows in data.positions.filter(arm=arm).group_by("extension", maintain_order=True)
+    )
 
 
-def _curve(arm: str, rows: pl.DataFrame) -> PositionCurve:
+def _curve(arm: str, extension: Any, rows: pl.DataFrame) -> PositionCurve:
     """A bucket without a loss in some seed is left out: the others' mean would flatter."""
     read = rows.filter(pl.col("last").is_not_null())
     multiple = read["multiple"].max()
-    longest = read.filter(multiple=multiple)
+    longest = read.filter(pl.col("multiple") == pl.col("multiple").max())
     refused = rows.drop_nulls("reason").select("multiple", "reason").unique(maintain_order=True)
     return PositionCurve(
         arm=arm,
@@ -59,6 +72,7 @@ def _curve(arm: str, rows: pl.DataFrame) -> PositionCurve:
         multiple=None if multiple is None else int(str(multiple)),
         buckets=tuple(_buckets(longest)),
         reasons=tuple((int(multiple), str(reason)) for multiple, reason in refused.iter_rows()),
+        extension=extension,
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import polars as pl
 
 from reports import curves, stability, warnings
+from reports.closeups import closeups
 from reports.collect import Collected, ReportError, collect
 from reports.difficulty import accuracy_curves
 from reports.findings import ArmSummary, Budget, Comparison, Noise, Score, StudySummary
@@ -59,6 +60,7 @@ def summarise(data: Collected) -> StudySummary:
         contexts=curves.context_curves(data),
         positions=position_curves(data),
         accuracies=accuracy_curves(data),
+        closeups=closeups(data.closeups, study["baseline"]),
         tunings=tunings(study),
         ladder=summarise_ladder(data.ladder, study["baseline"]),
         probes=stability.probe_curves(data),

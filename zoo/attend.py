@@ -93,8 +93,8 @@ class Scoring:
     softcap: c · tanh(z / c) (Gemma 2, arXiv:2408.00118), before the mask. bias: (H, T, S) or (B, H, T, S),
     or what broadcasts to it.
     sinks: (H,), a logit per head that takes its share of the softmax and gives no value (gpt-oss, arXiv:2508.10925).
-    dropout: probability that a weight is dropped. tap: offered the scores' largest value and their entropy, whatever
-    the backend (see `largest_scores` and `entropies`).
+    dropout: probability that a weight is dropped. tap: offered the scores' largest value, their entropy and the
+    weights, whatever the backend (see `largest_scores`, `entropies` and `weights_of`).
     """
 
     scale: float
@@ -121,6 +121,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, visible: Visible, scoring: Scoring) 
     if scoring.tap is not None:
         scoring.tap("mixer.max_logit", lambda: largest_scores(q, k, visible, scoring))
         scoring.tap("mixer.entropy", lambda: entropies(q, k, visible, scoring))
+        scoring.tap("mixer.weights", lambda: weights_of(q, k, visible, scoring))
     backend = BACKENDS[_forced[-1] if _forced else _best(q, visible, scoring)]
     return at_default_precision(lambda q, k, v: backend(q, k, v, visible, scoring), q, k, v)
 
@@ -187,6 +188,12 @@ def entropies(q: Tensor, k: Tensor, visible: Visible, scoring: Scoring) -> Tenso
         for scores in _in_pieces(q, k, visible, scoring)
     ]
     return torch.stack(parts).sum(dim=0) / (q.shape[0] * q.shape[2])
+
+
+def weights_of(q: Tensor, k: Tensor, visible: Visible, scoring: Scoring) -> Tensor:
+    """(B, H, T, S): how much each query attends to each key, float32. With sinks a row sums to less than 1."""
+    parts = [with_sinks(scores, scoring).softmax(dim=-1) for scores in _in_pieces(q, k, visible, scoring)]
+    return torch.cat(parts, dim=2)[..., : k.shape[2]]
 
 
 def _in_pieces(q: Tensor, k: Tensor, visible: Visible, scoring: Scoring) -> Iterator[Tensor]:

@@ -8,6 +8,7 @@ Layers offer what can be seen with `step.tap`; the block's name is put before it
 
 - `blocks.<i>.stream`, the residual stream that leaves a block: (B, T, D), or (B, T, n, D) where there are n of them;
 - `blocks.<i>.mixer.max_logit` and `blocks.<i>.mixer.entropy` of attention, for each head (see `zoo.attend`): (H,);
+- `blocks.<i>.mixer.weights`, how much each query attends to each key: (B, H, T, S), as large as that is;
 - `blocks.<i>.ffn.load`, the share of the assignments that each expert got: (E,);
 - `log_z`, log Σ exp of each token's final logits: (B, T);
 

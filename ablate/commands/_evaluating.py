@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +56,9 @@ def evaluate_run(options: argparse.Namespace) -> int:
     if options.json:
         print_json({"digest": digest, **document})
     else:
-        print_table(_rows(document))
+        if rows := _rows(document):
+            print_table([("task", "metric", "value", "± standard error", "chance"), *rows])
+        print("".join(_samples(document.get("samples", {}))), end="")
     return DONE
 
 
@@ -88,6 +91,8 @@ def _spec(options: argparse.Namespace) -> EvalSpec:
     given: dict[str, Any] = {"tasks": options.tasks, "include": options.include, "limit": options.limit}
     if options.positions is not None:
         given |= {"positions": {"multiples": options.positions}, "tasks": options.tasks or []}
+    if options.samples:
+        given |= {"samples": True, "tasks": options.tasks or []}
     spec = _validated({key: value for key, value in given.items() if value is not None})
     found = located(spec, Path.cwd())
     for folder in found.include:
@@ -111,7 +116,7 @@ def _corpus(store: Store, digest: str, identity: dict[str, Any]) -> AnyCorpus:
 
 
 def _rows(document: dict[str, Any]) -> list[tuple[str, ...]]:
-    rows: list[tuple[str, ...]] = [("task", "metric", "value", "± standard error", "chance")]
+    rows: list[tuple[str, ...]] = []
     for task, metrics in document["tasks"].items():
         for metric, score in metrics.items():
             numbers = (score["value"], score["stderr"], score["chance"])
@@ -124,3 +129,11 @@ def _rows(document: dict[str, Any]) -> list[tuple[str, ...]]:
             difficulty = ", ".join(f"{name} {value}" for name, value in level["level"].items())
             rows.append((document["diagnostics"]["task"], f"accuracy ({difficulty})", level["reason"], "", ""))
     return rows
+
+
+def _samples(document: dict[str, Any]) -> Iterator[str]:
+    """Each prompt, and what the model wrote after it."""
+    if "reason" in document:
+        yield f"samples: {document['reason']}\n"
+    for number, text in enumerate(document.get("texts", ()), 1):
+        yield f"--- {number}: prompt\n{text['prompt']}\n--- {number}: sample\n{text['sample']}\n\n"

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 from ablate.cli import InputError
 from ablate.commands import print_json, print_table
+from ablate.commands._fits import show_fits
+from ablate.commands._sizes import DEFAULT_DTYPE, count, gigabytes
 from ablate.numerics import enforce, pick_device
 from ablate.reading import load_study
 from ablate.scaleup import ScaledArm, Setting, scale_up, scaleup_json
@@ -21,7 +23,7 @@ HEADER = (
     "arm", "parameters", "weights", "cache", "prefill", "per token", "tokens/s", "bound by",
     "largest batch", "largest context", "note",
 )  # fmt: skip
-DEFAULT_CONTEXT, DEFAULT_DTYPE = 8192, "bfloat16"
+DEFAULT_CONTEXT = 8192
 
 
 def show(options: argparse.Namespace) -> int:
@@ -29,6 +31,8 @@ def show(options: argparse.Namespace) -> int:
     try:
         study = load_study(options.study, options.scale, options.set)
         model = preset(options.at)
+        if options.memory is not None:
+            return show_fits(options, study, model)
         setting = _setting(options)
         arms = scale_up(study, model, setting)
     except StudyError as error:
@@ -61,17 +65,17 @@ def _device(name: str | None, dtype: str) -> Device:
     return this_device(dtype, kind)
 
 
-def _row(arm: ScaledArm) -> Sequence[str]:
+def _row(arm: ScaledArm[Prediction]) -> Sequence[str]:
     found = arm.prediction
     if found is None:
         return (arm.name, *["–"] * (len(HEADER) - 2), arm.reason or "")
-    active = "" if found.parameters_active == found.parameters else f" ({_count(found.parameters_active)} active)"
+    active = "" if found.parameters_active == found.parameters else f" ({count(found.parameters_active)} active)"
     context = "any" if found.largest_context is None else f"{found.largest_context:,}"
     return (
         arm.name,
-        _count(found.parameters) + active,
-        _gigabytes(found.weight_bytes),
-        _gigabytes(found.cache_bytes),
+        count(found.parameters) + active,
+        gigabytes(found.weight_bytes),
+        gigabytes(found.cache_bytes),
         _seconds(found.prefill.seconds),
         _seconds(found.decode.seconds),
         f"{found.tokens_per_second:,.3g}" if found.tokens_per_second < 100 else f"{found.tokens_per_second:,.0f}",
@@ -82,7 +86,7 @@ def _row(arm: ScaledArm) -> Sequence[str]:
     )
 
 
-def _notes(arm: ScaledArm, found: Prediction) -> list[str]:
+def _notes(arm: ScaledArm[Prediction], found: Prediction) -> list[str]:
     notes = [f"the same as {arm.same_as}"] if arm.same_as else []
     if found.devices > 1:
         notes.append(f"does not fit: {found.devices} devices or more")
@@ -97,7 +101,7 @@ def _explained(study: Study, model: Preset, setting: Setting) -> list[str]:
         f"{setting.batch}, context {setting.context:,}. None of these was run.",
         f"  compute {_percent(at.compute_share)} of {at.flops_per_second[setting.dtype] / 1e12:,.4g} TFLOP/s · memory "
         f"{_percent(at.bandwidth_share)} of {at.bandwidth_bytes_per_second / 1e12:,.4g} TB/s · overhead {overhead} · "
-        f"{_percent(at.memory_share)} of {_gigabytes(at.memory_bytes)} to fill",
+        f"{_percent(at.memory_share)} of {gigabytes(at.memory_bytes)} to fill",
         f"  device: {at.source}",
         f"  shares: {at.shares_source}",
         "  per token: one more token for each row, with the whole context in the cache. Bound by: prefill, decode.",
@@ -109,14 +113,6 @@ def _explained(study: Study, model: Preset, setting: Setting) -> list[str]:
 
 def _percent(share: float) -> str:
     return f"{100 * share:.0f} %"
-
-
-def _count(parameters: int) -> str:
-    return f"{parameters / 1e9:.4g}B" if parameters >= 1e9 else f"{parameters / 1e6:.4g}M"
-
-
-def _gigabytes(size: float) -> str:
-    return f"{size / 1e9:,.3g} GB" if size < 1e11 else f"{size / 1e9:,.0f} GB"
 
 
 def _seconds(seconds: float) -> str:

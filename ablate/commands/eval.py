@@ -31,6 +31,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="DIFFICULTY=N,N",
         help="of a run on a task that is made: accuracy at these difficulties, longer ones than were trained on too",
     )
+    parser.add_argument("--samples", action="store_true", help="text that it writes after prompts from held-out text")
     add_store(parser)
     add_json(parser)
 

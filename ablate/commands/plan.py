@@ -6,6 +6,8 @@ the time of a training step is measured for every arm with --workers runs at onc
 With --at, the arms as edits of a published model at full size instead: parameters, weight and cache bytes, prefill and
 decode time on a device, predicted by a roofline. For example:
   ablate plan studies/gqa_groups.yaml --at llama3-70b --context 131072 --device h200
+With --memory in place of --device, the largest batch that fits at several contexts:
+  ablate plan studies/gqa_groups.yaml --at llama3 --memory 80GB
 """
 
 from __future__ import annotations
@@ -26,8 +28,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     paper = parser.add_argument_group("scale-up on paper")
     paper.add_argument("--at", metavar="PRESET", help="a preset, or one of its sizes, such as llama3-70b")
-    paper.add_argument("--context", type=positive, help="tokens per row (default: 8192)")
+    paper.add_argument("--context", type=positive, help="tokens per row (default: 8192, with --memory several)")
     paper.add_argument("--batch", type=positive, help="rows (default: 1)")
+    paper.add_argument("--memory", metavar="SIZE", help="the largest batch that fits into, e.g., 80GB")
     paper.add_argument("--dtype", choices=DTYPES, help="of weights, cache and products (default: bfloat16)")
     add_json(parser)
     parser.set_defaults(engine="local")
@@ -44,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _refuse_paper(options: argparse.Namespace) -> None:
     """Settings of a prediction mean nothing in a plan of runs."""
-    for name in ("context", "batch", "dtype"):
+    for name in ("context", "batch", "dtype", "memory"):
         if getattr(options, name) is not None:
             raise InputError(f"--{name} belongs to --at PRESET")
     if options.device not in (None, *HERE):

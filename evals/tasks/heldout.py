@@ -13,7 +13,10 @@ from typing import Any, NamedTuple
 from datasets import Dataset
 
 _WORD_START = re.compile(r"(?<=\S) (?=\w)")
+_LAST_WORD = re.compile(r"(?<=\S) ([A-Za-z]{3,})[.:;,)]{0,2}$", re.MULTILINE)
+_FEWEST_WORDS = 5
 _TRIES_PER_ITEM = 50
+CHOICES = 4
 
 
 class Spot(NamedTuple):
@@ -96,6 +99,40 @@ def passages(documents: Sequence[str], seed: int, passages: int, passage_bytes: 
         if start is not None
     ]
     return {"test": _dataset(rows[:passages], "heldout_text")}
+
+
+def last_words(
+    documents: Sequence[str], seed: int, items: int, context_characters: int, **_: Any
+) -> dict[str, Dataset]:
+    """The last word of a line of five words or more, against the last words of three other lines.
+
+    All four come from the same draw, so how frequent or how long a word is gives nothing away. Chance is ¼. After
+    LAMBADA (Paperno et al. 2016, arXiv:1606.06031), whose passages were chosen by people.
+    """
+    draw = random.Random(seed)
+    found = [
+        {"document": number, "context": text[max(0, place - context_characters) : place], "word": word}
+        for number, text in enumerate(documents)
+        for place, word in _line_ends(text)
+    ]
+    lines = draw.sample(found, min(len(found), CHOICES * items))
+    rows = []
+    for start in range(0, len(lines) - CHOICES + 1, CHOICES):
+        words = [f" {line['word']}" for line in lines[start : start + CHOICES]]
+        label = draw.randrange(CHOICES)
+        if len(set(words)) == CHOICES:
+            line, right = lines[start], words[0]
+            choices = [*words[1 : label + 1], right, *words[label + 1 :]]
+            rows.append({"document": line["document"], "context": line["context"], "choices": choices, "label": label})
+    return {"test": _dataset(rows, "heldout_words")}
+
+
+def _line_ends(text: str) -> Iterator[tuple[int, str]]:
+    """(place, last word) of the lines that have enough words: the place is that of the space before it."""
+    for match in _LAST_WORD.finditer(text):
+        line = text[text.rfind("\n", 0, match.start()) + 1 : match.end()]
+        if len(line.split()) >= _FEWEST_WORDS:
+            yield match.start(), match[1]
 
 
 def _places(size: int, step: int, most: int, draw: random.Random) -> list[int]:

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from reports.figures import costs, difficulty, items, ladder, positions, scores, stability, tradeoff, training, tuning
+from reports.figures import (
+    attention,
+    costs,
+    difficulty,
+    items,
+    ladder,
+    positions,
+    scores,
+    stability,
+    tradeoff,
+    training,
+    tuning,
+)
 from reports.figures.base import Figure
 from reports.figures.style import CONFIG, Look, looks
 from reports.findings import StudySummary
@@ -25,6 +37,7 @@ MAKERS: tuple[Callable[[StudySummary, dict[str, Look]], Figure | None], ...] = (
     ladder.loss_by_compute,
     ladder.gap_by_compute,
     items.differences,
+    attention.maps,
 )
 
 

@@ -1,11 +1,12 @@
-"""Figures of cost: cache and speed against context."""
+"""Figures of cost: cache, and what reading prompts and writing tokens takes, against context."""
 
 from __future__ import annotations
 
 import plotly.graph_objects as go
 
 from reports import words
-from reports.figures.base import Figure, line
+from reports.curves import Curve, Point
+from reports.figures.base import Figure, Option, Switch, line, short
 from reports.figures.style import Look, blank
 from reports.findings import StudySummary
 from reports.tables import frame_table
@@ -71,37 +72,97 @@ def _cache(figure: go.Figure, look: Look, points: Points, mode: str, width: floa
     )
 
 
+DECODE = {
+    "decode": "speed (tokens/s)",
+    "output token": "time per output token (ms)",
+    "bandwidth": "memory bandwidth used (%)",
+    "decode memory": "peak memory (MiB)",
+}
+PREFILL = {
+    "prefill": "speed (tokens/s)",
+    "first token": "time to first token (ms)",
+    "prefill memory": "peak memory (MiB)",
+}
+"""Kinds of curves, as the axis names them."""
+
+
 def decode_by_context(summary: StudySummary, style: dict[str, Look]) -> Figure | None:
-    return _speed(summary, style, "decode", "Decode speed by context")
+    note = (
+        " Memory bandwidth used: bytes of weights and cache that a token needs, over what copying a large tensor moves"
+        " in that time; more than 100 % where they lie in the processor's caches."
+    )
+    return _serving(summary, style, DECODE, "Decoding by context", note)
 
 
 def prefill_by_context(summary: StudySummary, style: dict[str, Look]) -> Figure | None:
-    return _speed(summary, style, "prefill", "Prefill speed by context")
+    return _serving(summary, style, PREFILL, "Prefill by context", "")
 
 
-def _speed(summary: StudySummary, style: dict[str, Look], kind: str, title: str) -> Figure | None:
-    curves = [curve for curve in summary.contexts if curve.kind == kind and curve.points]
-    if not curves:
+def _serving(
+    summary: StudySummary, style: dict[str, Look], kinds: dict[str, str], title: str, note: str
+) -> Figure | None:
+    """One line per arm and batch, and a switch between what was measured of them."""
+    found = {kind: [c for c in summary.contexts if c.kind == kind and c.points] for kind in kinds}
+    shown = {kind: curves for kind, curves in found.items() if curves}
+    key, first = next(iter(kinds)), found[next(iter(kinds))]
+    if not first:
         return None
-    figure = blank("context (tokens)", f"{kind} (tokens/s)")
-    widths = {batch: i for i, batch in enumerate(sorted({curve.batch or 1 for curve in curves}))}
-    for curve in curves:
-        place = widths[curve.batch or 1]
+    figure = blank("context (tokens)", kinds[key])
+    batches = sorted({curve.batch or 1 for curve in first})
+    for curve in first:
+        place = batches.index(curve.batch or 1)
         line(figure, style[curve.arm], curve, 1.2 + 1.6 * place, named=place == 0, bars=True)
     figure.update_yaxes(rangemode="tozero")
-    rows = [
-        (c.arm, str(c.batch), words.whole(p.x), *map(words.whole, (p.mean, p.low, p.high)))
-        for c in curves
-        for p in c.points
-    ]
+    rows = _rows(first, shown)
+    named = note if len(shown) > 1 else ""
     return Figure(
-        key=f"{kind}-by-context",
+        key=f"{key}-by-context",
         title=title,
-        note=f"Mean over seeds of each run's median; bars: range over seeds. {_batches(list(widths))}",
+        note=f"Mean over seeds of each run's median; bars: range over seeds. {_batches(batches)}{named}",
         alt="; ".join(f"{r[0]} batch {r[1]} context {r[2]}: {r[3]} tokens/s" for r in rows),
         drawing=figure,
-        table=frame_table(("arm", "batch", "context (tokens)", "tokens/s", "lowest seed", "highest seed"), rows),
+        table=frame_table(("arm", "batch", "context (tokens)", *map(kinds.__getitem__, shown)), rows),
+        switches=_switches(first, shown, kinds),
     )
+
+
+def _switches(first: list[Curve], shown: dict[str, list[Curve]], kinds: dict[str, str]) -> tuple[Switch, ...]:
+    if len(shown) < 2:
+        return ()
+    lines = [(curve.arm, curve.batch) for curve in first]
+    return (Switch("shown", "show", tuple(_option(lines, curves, kinds[kind]) for kind, curves in shown.items())),)
+
+
+def _option(lines: list[tuple[str, int | None]], curves: list[Curve], label: str) -> Option:
+    of = {(curve.arm, curve.batch): curve.points for curve in curves}
+    points = [of.get(each, ()) for each in lines]
+    return Option(
+        label,
+        {
+            "x": [[short(p.x) for p in each] for each in points],
+            "y": [[short(p.mean) for p in each] for each in points],
+            "error_y.array": [[short(p.high - p.mean) for p in each] for each in points],
+            "error_y.arrayminus": [[short(p.mean - p.low) for p in each] for each in points],
+        },
+        {"yaxis.title.text": label, "yaxis.autorange": True},
+    )
+
+
+def _rows(first: list[Curve], shown: dict[str, list[Curve]]) -> list[tuple[str, ...]]:
+    values = {(kind, c.arm, c.batch, p.x): p for kind, curves in shown.items() for c in curves for p in c.points}
+    return [
+        (c.arm, str(c.batch), words.whole(p.x), *(_cell(values.get((kind, c.arm, c.batch, p.x))) for kind in shown))
+        for c in first
+        for p in c.points
+    ]
+
+
+def _cell(point: Point | None) -> str:
+    """A mean with its range over seeds."""
+    if point is None:
+        return words.NONE
+    mean, low, high = (words.whole(v) if v >= 100 else f"{v:.3g}" for v in (point.mean, point.low, point.high))
+    return mean if point.seeds < 2 else f"{mean} ({low} to {high})"
 
 
 def _batches(batches: list[int]) -> str:

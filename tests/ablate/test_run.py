@@ -176,6 +176,22 @@ def test_scores_are_compared_item_by_item(study, copy, capsys):
             assert found["items"] >= 2
 
 
+def test_a_study_has_something_to_look_at(study, copy, capsys):
+    """Samples, losses token by token and attention: of the text that is there, in the page, without training."""
+    small = "samples: {prompts: 2, prompt_tokens: 8, new_tokens: 4}, token_losses: {passages: 3, tokens: 16}"
+    edit = f"evals={{tasks: [], {small}, attention: {{tokens: 8}}}}"
+    status, document = run_json(capsys, study, copy, "--set", edit)
+    assert (status, document["trained"]) == (0, 0)
+    page = Path(document["report"]).read_text()
+    assert "post against pre, token by token" in page
+    assert "What the heads attend to" in page
+    texts = [json.loads(path.read_text()) for path in copy.glob("*/evals-*.json")]
+    found = [each for each in texts if "samples" in each]
+    assert len(found) == 4
+    assert len({json.dumps([t["prompt"] for t in each["samples"]["texts"]]) for each in found}) == 1
+    assert len({json.dumps([p["pieces"] for p in each["token_losses"]["passages"]]) for each in found}) == 1
+
+
 def test_a_study_shows_what_happens_past_the_training_context(study, copy, capsys):
     """Windows of 32 and 64 tokens, the same for both arms: the scores, their paired differences, the figure."""
     edit = "evals={tasks: [], positions: {multiples: [1, 2], tokens: 256}}"

@@ -101,9 +101,27 @@ def test_this_machine_can_be_the_device(study: str, capsys: pytest.CaptureFixtur
     assert found["arms"][0]["decode"]["overhead_seconds"] > 0
 
 
+def test_what_fits_a_memory(study: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Llama 3 8B in bfloat16: 16.06 GB of weights, and 2 · 32 layers · 8 kv heads · 128 · 2 bytes per token."""
+    found = document(capsys, study, "--at", "llama3", "--memory", "80GB")
+    assert (found["prediction"], found["memory_bytes"]) == ("fit", 80e9)
+    arms = {arm["name"]: arm for arm in found["arms"]}
+    free = 0.9 * 80e9 - 2 * 8_030_261_248
+    published = {each["context"]: each["batch"] for each in arms["llama3"]["largest_batch"]}
+    assert published == {c: int(free // (c * 131_072)) for c in (1024, 8192, 32_768, 131_072)}
+    assert published[8192] == 52
+    assert arms["llama3"]["largest_context"] == int(free // 131_072)
+    assert arms["narrow"]["largest_context"] is None
+    assert main(["plan", study, "--at", "llama3", "--memory", "16GB", "--context", "64"]) == 0
+    assert "the weights do not fit" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["--memory", "80GB"], "--memory belongs to --at PRESET"),
+        (["--at", "llama3", "--memory", "80 apples"], "--memory 80 apples: not a size such as 80GB or 24GiB"),
+        (["--at", "llama3", "--memory", "80GB", "--device", "h100"], "--memory takes no --device"),
         (["--at", "llama3-7b", "--device", "h100"], "--at llama3-7b: unknown preset 'llama3-7b' (did you mean"),
         (["--at", "gpt4", "--device", "h100"], "--at gpt4: 'gpt4' cannot be built"),
         (["--at", "llama3", "--device", "h1000"], "--device: unknown device 'h1000' (did you mean 'h100'?)"),

@@ -13,7 +13,7 @@ import torch
 import evals.memory
 import evals.precision
 from evals.matmul import peak_flops_per_second
-from evals.memory import peak_memory
+from evals.memory import peak_growth, peak_memory
 from evals.precision import use_fast_float32
 
 MIB = 2**20
@@ -25,6 +25,16 @@ def default_precision() -> Iterator[None]:
     torch.set_float32_matmul_precision("highest")
     yield
     torch.set_float32_matmul_precision("highest")
+
+
+@pytest.mark.skipif(not has_clear_refs, reason="needs /proc/self/clear_refs")
+def test_growth_is_what_the_work_takes_and_freed_memory_does_not_hide_it() -> None:
+    """Many small tensors that are freed lie with the C library: the same again still counts."""
+    for _ in range(2):
+        with peak_growth("cpu") as growth:
+            kept = [torch.ones(2**14) for _ in range(512)]
+            del kept
+        assert growth.bytes == pytest.approx(32 * MIB, rel=0.2)
 
 
 @pytest.mark.skipif(not has_clear_refs, reason="needs /proc/self/clear_refs")

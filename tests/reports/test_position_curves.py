@@ -130,3 +130,28 @@ def test_the_page_has_it_only_where_it_was_asked_for(tmp_path: Path) -> None:
     assert "Loss by position" not in render_page(plain)
     nobody = summarise_study(written(tmp_path / "nobody", refused=("alibi", "learned")))
     assert [curve.multiple for curve in nobody.positions] == [1, 1]
+
+
+def test_an_extension_is_a_line_of_its_own_with_its_arm(tmp_path: Path) -> None:
+    folder = written(tmp_path)
+    study, store = StudyOf(ARMS), Store(tmp_path)
+    for seed in range(3):
+        path = store.evals_path(study.digest(ARMS[0], seed), "e1")
+        document = store.read_evals(study.digest(ARMS[0], seed), "e1")
+        assert document is not None
+        refused = {"multiple": 4, "length": 256, "reason": "needs more"}
+        document["positions"]["extensions"] = [
+            {"name": "yarn", "windows": [window(4, 1.0 + seed)]},
+            {"name": "longrope", "windows": [refused]},
+        ]
+        store.write_json(path, document)
+    summary = summarise_study(folder)
+    curve, unread = (each for each in summary.positions if each.extension)
+    assert (unread.name, unread.buckets) == ("alibi, longrope", ())
+    assert (curve.name, curve.multiple) == ("alibi, yarn", 4)
+    assert curve.buckets[-1].loss.mean == pytest.approx(2.0 + 10 / 256)
+    found = next(each for each in draw(summary) if each.key == "positions")
+    drawn = next(trace for trace in found.drawing.data if trace.name == "alibi, yarn")
+    assert drawn.legendgroup == "alibi"
+    assert "scaled (yarn)" in found.note
+    assert "alibi is not read with longrope: needs more." in found.note

@@ -119,7 +119,8 @@ def test_what_is_shown_does_not_depend_on_the_backend(backend: str) -> None:
     scoring = Scoring(0.4, tap=lambda name, show: shown.update({name: show()}))
     with attention_backend(backend):
         attend(q, q, q, visible, scoring)
-    assert shown.keys() == {"mixer.max_logit", "mixer.entropy"}
+    assert shown.keys() == {"mixer.max_logit", "mixer.entropy", "mixer.weights"}
+    torch.testing.assert_close(shown["mixer.weights"] @ q, attending.plain(q, q, q, visible, Scoring(0.4)))
     torch.testing.assert_close(shown["mixer.entropy"], attending.entropies(q, q, visible, Scoring(0.4)))
 
 
@@ -169,6 +170,7 @@ def test_only_what_is_asked_for_is_recorded_and_computed() -> None:
         "ffn.load",
         "mixer.entropy",
         "mixer.max_logit",
+        "mixer.weights",
         "log_z",
     }
     assert model.recorder is None
@@ -176,7 +178,7 @@ def test_only_what_is_asked_for_is_recorded_and_computed() -> None:
 
 def test_nobody_listening_costs_no_call(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not one of the functions that make what is shown is called."""
-    for name in ("largest_scores", "entropies"):
+    for name in ("largest_scores", "entropies", "weights_of"):
         monkeypatch.setattr(attending, name, lambda *_: pytest.fail("computed though nobody looked"))
     monkeypatch.setattr(zoo.Decoder, "_log_z", lambda *_: pytest.fail("computed though nobody looked"))
     model = model_of(**{"block.ffn": {"kind": "topk_moe", "d_ff": 8}})

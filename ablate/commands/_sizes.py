@@ -1,0 +1,16 @@
+"""Numbers of full-size models as text."""
+
+from __future__ import annotations
+
+DEFAULT_DTYPE = "bfloat16"
+"""Of weights, cache and products at full size."""
+
+
+def count(parameters: int) -> str:
+    """8.03B, 124.4M."""
+    return f"{parameters / 1e9:.4g}B" if parameters >= 1e9 else f"{parameters / 1e6:.4g}M"
+
+
+def gigabytes(size: float) -> str:
+    """16.1 GB."""
+    return f"{size / 1e9:,.3g} GB" if size < 1e11 else f"{size / 1e9:,.0f} GB"

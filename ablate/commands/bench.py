@@ -1,0 +1,33 @@
+"""Throughput, memory and decoding beside transformers, on this machine.
+
+MODEL is a preset of the zoo (default: 30 M parameters of Llama's kind). Both libraries run the same architecture with
+the same weights in one process, by turns. For example:
+  ablate bench gpt2 --set n_layers=4 --context 512 --batch 8
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from ablate.commands import HERE, add_json, positive
+
+DTYPES = ("float32", "bfloat16")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", nargs="?", metavar="MODEL")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="PATH=VALUE", help="edit the model (may be repeated)"
+    )
+    parser.add_argument("--context", type=positive, default=256, help="tokens per row (default: 256)")
+    parser.add_argument("--batch", type=positive, default=4, help="rows (default: 4)")
+    parser.add_argument("--rounds", type=positive, default=5, help="turns of each that count (default: 5)")
+    parser.add_argument("--dtype", choices=DTYPES, default="float32", help="of weights, cache and products")
+    parser.add_argument("--device", choices=HERE, help="by default cuda where there is a GPU")
+    add_json(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    from ablate.commands._benching import show
+
+    return show(options)

@@ -1,0 +1,95 @@
+"""Figure of what heads attend to, one layer at a time."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from reports.closeups import AttentionMap
+from reports.figures.base import Figure, Option, Switch
+from reports.figures.style import Look, blank, label
+from reports.findings import StudySummary
+from reports.tables import frame_table
+
+COLUMNS = 4
+SIDE = 230
+"""Pixels of a map."""
+MOST_WEIGHTS = 200_000
+"""Of all arms together, about 1 MB of the page: of more, those of the first arms are there."""
+
+
+def maps(summary: StudySummary, style: dict[str, Look]) -> Figure | None:
+    """One heat map for each head, and a choice of arm and layer."""
+    found = _drawn(summary.closeups.attention)
+    if not found:
+        return None
+    heads = max(len(each.heads) for each in found)
+    options = tuple(_option(each, heads, style[each.arm]) for each in found)
+    left_out = len(summary.closeups.attention) - len(found)
+    return Figure(
+        key="attention",
+        title="What the heads attend to",
+        note=(
+            "One stretch of held-out text. A row is a token that reads, from top to bottom; a column is one that is"
+            " read. Weights of a row sum to 1, or less with sinks. Models of the first seed. Weights say where a head"
+            f" reads, not what it does with it.{f' {left_out} more layers are in the store.' if left_out else ''}"
+        ),
+        alt=f"{len(found)} layers, up to {heads} heads each, over {len(found[0].pieces)} tokens",
+        drawing=_drawing(options[0], heads),
+        table=frame_table(
+            ("arm", "layer", "head", "weight on itself", "on the token before", "on the first"),
+            [row for each in found for row in _rows(each)],
+        ),
+        switches=(Switch("layer", "show", options),),
+        wide=True,
+    )
+
+
+def _drawn(found: tuple[AttentionMap, ...]) -> list[AttentionMap]:
+    sizes = accumulate(len(each.heads) * len(each.pieces) ** 2 for each in found)
+    return [each for each, size in zip(found, sizes, strict=True) if size <= MOST_WEIGHTS]
+
+
+def _option(found: AttentionMap, heads: int, look: Look) -> Option:
+    """A map per head, empty where the layer has fewer."""
+    names = [f"{place} {label(repr(piece)[1:-1], 16)}" for place, piece in enumerate(found.pieces)]
+    rows = [[[*row, *[None] * (len(names) - len(row))] for row in head] for head in found.heads]
+    rows += [[] for _ in range(heads - len(rows))]
+    axis = [names] * heads
+    return Option(f"{look.label}, layer {found.layer}", {"z": rows, "x": axis, "y": axis}, {})
+
+
+def _drawing(first: Option, heads: int) -> go.Figure:
+    lines = -(-heads // COLUMNS)
+    figure = make_subplots(
+        rows=lines,
+        cols=min(COLUMNS, heads),
+        subplot_titles=[f"head {head}" for head in range(heads)],
+        vertical_spacing=0.3 / lines / 2,
+        horizontal_spacing=0.03,
+    )
+    figure.update_layout(blank("", "").layout)
+    figure.update_layout(height=60 + SIDE * lines, coloraxis={"colorscale": "Blues", "cmin": 0, "cmax": 1})
+    figure.update_xaxes(showticklabels=False, showgrid=False, title_text="")
+    figure.update_yaxes(showticklabels=False, showgrid=False, title_text="", autorange="reversed")
+    for head in range(heads):
+        figure.add_heatmap(
+            **{name: values[head] for name, values in first.traces.items()},
+            coloraxis="coloraxis",
+            hovertemplate="%{y} reads %{x}: %{z:.3f}<extra></extra>",
+            row=head // COLUMNS + 1,
+            col=head % COLUMNS + 1,
+        )
+    return figure
+
+
+def _rows(found: AttentionMap) -> list[tuple[str, ...]]:
+    """Means over the tokens that have one before them."""
+    rows = []
+    for number, head in enumerate(found.heads):
+        later = head[1:]
+        means = [sum(row[place] for row in later) / len(later) for place in (-1, -2, 0)]
+        rows.append((found.arm, str(found.layer), str(number), *(f"{mean:.3f}" for mean in means)))
+    return rows

@@ -1,0 +1,66 @@
+"""`ablate bench`: what it says of two libraries that run one model."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+import zoo
+from ablate.cli import main
+from evals import bench
+from evals.bench import OURS, THEIRS, Setting, compare
+
+SMALL = ["--set", "d_model=32", "--set", "n_layers=2", "--set", "vocab_size=64"]
+QUICK = ["--context", "16", "--batch", "2", "--rounds", "2"]
+
+
+@pytest.fixture(autouse=True)
+def _transformers() -> None:
+    pytest.importorskip("transformers")
+
+
+def test_both_run_the_same_model(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", *SMALL, *QUICK, "--json", "--device", "cpu"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["largest_difference"] < 1e-4
+    assert set(found["phases"]) == {"train", "prefill", "decode"}
+    for phase in found["phases"].values():
+        assert phase["ratio"]["median"] > 0
+        for side in (OURS, THEIRS):
+            speed = phase[side]["tokens_per_second"]
+            assert 0 < speed["q25"] <= speed["median"] <= speed["q75"]
+
+
+def test_turns_alternate_and_the_first_round_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Turns that take 1, 2, 3 … seconds: the ratio of each round, by hand."""
+    order: list[bool] = []
+    model = zoo.build(zoo.load("small", d_model=32, n_layers=1, vocab_size=64, embedding_scale=1.0))
+
+    def turn(name: str, work: bench.Work, tokens: torch.Tensor) -> tuple[float, int]:
+        order.append("_Ours" in getattr(work, "__qualname__", ""))
+        return float(len(order)), 2**20 * len(order)
+
+    monkeypatch.setattr(bench, "_turn", turn)
+    found = compare(model, Setting(context=8, batch=2, rounds=2))["phases"]["prefill"]
+    assert order[:6] == [False, True, True, False, False, True]
+    assert found["ratio"]["median"] == pytest.approx((4 / 3 + 5 / 6) / 2)
+    assert found[OURS]["tokens_per_second"]["median"] == pytest.approx((16 / 3 + 16 / 6) / 2)
+    assert found[THEIRS]["peak_growth_bytes"] == 5 * 2**20
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["llama9"], "unknown preset 'llama9' (did you mean"),
+        (["--set", "d_model"], "--set d_model: expected key=value"),
+        (["--set", "d_modl=3"], "d_modl"),
+        ([*SMALL, "--set", "block.mixer={kind: retention}"], "transformers has no such model"),
+    ],
+)
+def test_a_mistake_is_one_line(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", *arguments, *QUICK, "--device", "cpu"]) == 2
+    out, err = capsys.readouterr()
+    assert (out, len(err.splitlines())) == ("", 1)
+    assert message in err

@@ -1,0 +1,121 @@
+"""Samples and token losses in the report: means by hand, text escaped, and only like compared with like."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ablate.store import Store
+from reports.closeups import class_of, closeups, shade
+from reports.figures import draw
+from reports.page import render_page
+from reports.summary import summarise_study
+from tests.reports.factory import HOSTILE, Arm, StudyOf
+
+PIECES = [["import", " x", "\n", "4"], [" the", "ory", ".", HOSTILE]]
+BASE = [[1.0, 2.0, 0.5, 3.0], [1.0, 1.0, 1.0, 1.0]]
+SHIFT = [[-0.5, 0.2, 0.0, 0.0], [0.0, -3.0, 0.0, 1.0]]
+
+
+def document(shift: float, pieces: list[list[str]] = PIECES) -> dict[str, Any]:
+    nats = [[b + shift * s for b, s in zip(*rows, strict=True)] for rows in zip(BASE, SHIFT, strict=True)]
+    passages = [{"start": 0, "pieces": p, "nats": n} for p, n in zip(pieces, nats, strict=True)]
+    text = {"prompt": "def f(", "held_out": "x):", "sample": f"{shift}{HOSTILE}"}
+    return {"samples": {"temperature": 0.8, "texts": [text]}, "token_losses": {"passages": passages}}
+
+
+DOCUMENTS = {"base": {0: document(0), 1: document(0)}, "arm": {0: document(1), 1: document(2)}}
+
+
+def test_differences_are_paired_means_over_seeds() -> None:
+    (found,) = closeups(DOCUMENTS, "base").differences
+    assert (found.arm, found.seeds) == ("arm", 2)
+    shown = [[value for _, value in passage] for passage in found.passages]
+    assert shown == [pytest.approx([1.5 * s for s in row]) for row in SHIFT]
+    parts = {part.name: part for part in found.parts}
+    assert parts["all"].difference == pytest.approx(1.5 * (-0.3 - 2.0) / 8)
+    # Passages' sums are −0.45 and −3.0, of 4 tokens each: the standard error of the mean of their means.
+    assert parts["all"].stderr == pytest.approx(abs(-0.45 / 4 + 3.0 / 4) / 2)
+    assert (parts["rest of words"].tokens, parts["rest of words"].difference) == (2, pytest.approx(1.5 * -1.75))
+    assert parts["digits"].stderr is None
+    assert parts["tokens 2 to 2"].difference == pytest.approx(1.5 * (0.2 - 3.0) / 2)
+    assert [(spot.before, spot.piece) for spot in found.best] == [(" the", "ory"), ("", "import")]
+    assert found.worst[0].piece == HOSTILE
+
+
+def test_prompts_are_side_by_side_only_where_they_are_the_same_text() -> None:
+    other = document(1)
+    other["samples"]["texts"][0]["prompt"] = "class X"
+    found = closeups({"base": {0: document(0)}, "arm": {0: other}}, "base")
+    assert (found.prompts, found.reasons) == ((), (("samples", "the arms' prompts are not the same text"),))
+
+
+def test_only_the_same_tokens_are_compared() -> None:
+    other = {"base": DOCUMENTS["base"], "arm": {0: document(1, [["a", "b", "c", "d"], PIECES[1]])}}
+    found = closeups(other, "base")
+    assert (found.differences, found.reasons) == ((), (("arm", "its tokens or its seeds are not those of base"),))
+    refused = {**DOCUMENTS, "arm": {0: {"token_losses": {"reason": "positions end at 16"}}}}
+    found = closeups(refused, "base")
+    assert (found.differences, found.reasons) == ((), (("arm", "positions end at 16"),))
+
+
+@pytest.mark.parametrize(
+    ("piece", "name"),
+    [
+        ("\n    ", "space and line ends"),
+        ("", "space and line ends"),
+        (" 12", "digits"),
+        (" def", "starts of words"),
+        ("ine", "rest of words"),
+        ("):", "punctuation"),
+        ("_a", "punctuation"),
+    ],
+)
+def test_tokens_have_one_class(piece: str, name: str) -> None:
+    assert class_of(piece) == name
+
+
+def test_shades_say_who_wins() -> None:
+    assert [shade(value) for value in (-2.5, -0.5, -0.1, 0.05, 0.1, 1.9, 2)] == [
+        "win3", "win2", "win1", "", "lose1", "lose2", "lose3",
+    ]  # fmt: skip
+
+
+def test_a_map_for_each_head_and_a_choice_of_layers(tmp_path: Path) -> None:
+    heads = [[[1.0], [0.25, 0.75], [0.5, 0.3, 0.2]], [[1.0], [0.0, 1.0], [0.0, 0.0, 1.0]]]
+    shown = {
+        "pieces": ["a", "\\n", HOSTILE],
+        "layers": [{"layer": 0, "heads": heads}, {"layer": 3, "heads": heads[:1]}],
+    }
+    study = StudyOf([Arm("base", [2.4], steps=4), Arm("arm", [2.3], steps=4)])
+    folder, store = study.write(tmp_path), Store(tmp_path)
+    path = store.evals_path(study.digest(study.arms[1], 0), "e1")
+    stored = store.read_evals(study.digest(study.arms[1], 0), "e1")
+    assert stored is not None
+    store.write_json(path, stored | {"attention": shown})
+    summary = summarise_study(folder)
+    found = next(each for each in draw(summary) if each.key == "attention")
+    (switch,) = found.switches
+    assert [option.label for option in switch.options] == ["arm, layer 0", "arm, layer 3"]
+    assert switch.options[0].traces["z"][0] == [[1.0, None, None], [0.25, 0.75, None], [0.5, 0.3, 0.2]]
+    assert switch.options[1].traces["z"][1] == []
+    assert found.table.rows[0] == ("arm", "0", "0", "0.475", "0.275", "0.375")
+    assert HOSTILE not in render_page(summary)
+
+
+def test_the_page_shows_them_escaped(tmp_path: Path) -> None:
+    study = StudyOf([Arm("base", [2.4, 2.5], steps=4), Arm("arm", [2.3, 2.4], steps=4)])
+    folder, store = study.write(tmp_path), Store(tmp_path)
+    for arm in study.arms:
+        for seed in range(2):
+            path = store.evals_path(study.digest(arm, seed), "e1")
+            stored = store.read_evals(study.digest(arm, seed), "e1")
+            assert stored is not None
+            store.write_json(path, stored | DOCUMENTS[arm.name][seed])
+    html = render_page(summarise_study(folder))
+    assert HOSTILE not in html
+    assert "arm against base, token by token" in html
+    assert '<span class="win3" title="−4.50">ory</span>' in html
+    assert "What the models of seed 0 write" in html
