@@ -133,7 +133,9 @@ def _evaluate(request: Request, numerics: Numerics) -> None:
     model, spec = _trained_model(request, numerics), EvalSpec.model_validate(request.evals)
     context = TrainSpec.model_validate(request.identity["train"]).context
     with numerics.autocast():
-        evaluation = evaluate(model, tokenizer, corpus.held_out(), spec, context=context, eos=corpus.eos)
+        answers = store.answers_path(request.digest)
+        documents = corpus.held_out()
+        evaluation = evaluate(model, tokenizer, documents, spec, context=context, eos=corpus.eos, answers=answers)
         if spec.positions is not None:
             text = Text(*corpus.held_out_tokens())
             found = loss_by_position(model, text, spec.positions, context=context, batch=spec.batch, seed=spec.seed)

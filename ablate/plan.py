@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
-from pathlib import Path
 from typing import Any
 
 from ablate.arms import Arm
@@ -17,7 +16,7 @@ from ablate.matching import Matched, match_parameters
 from ablate.study import Study, StudyError
 from ablate.training.spec import TrainSpec
 from ablate.training.transfer import refusals
-from evals.known import SHIPPED, located, unknown_tasks
+from evals.known import SHIPPED, absent, located, unknown_tasks
 from evals.spec import EvalSpec, MeasureSpec
 from zoo.costs import Cost, cost
 from zoo.errors import did_you_mean
@@ -197,9 +196,8 @@ def _evals(study: Study) -> EvalSpec | None:
     if study.evals is None:
         return None
     spec = located(study.evals, study.folder)
-    for place, folder in enumerate(spec.include):
-        if not Path(folder).is_dir():
-            raise study.error(f"evals.include.{place}", f"there is no folder {folder}")
+    for where, reason in absent(spec):
+        raise study.error(f"evals.{where}", reason)
     for name in unknown_tasks(spec):
         place = spec.tasks.index(name)
         raise study.error(f"evals.tasks.{place}", f"unknown task '{name}'" + did_you_mean(name, SHIPPED))

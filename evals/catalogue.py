@@ -35,7 +35,7 @@ def index(names: Sequence[str], own: Sequence[Path]) -> Index:
     names: of tasks, groups or tags, or paths of task files. What is nowhere defined is not in the result.
     """
     found: Index = TaskIndex.build(own)
-    missing = {name for name in _reached(names, found) if name not in found}
+    missing = {name for name in reached(names, found) if name not in found}
     return found if not missing else {**_official(missing), **found}
 
 
@@ -53,7 +53,7 @@ def _official(names: set[str]) -> Index:
     while new := sorted(_mentioning(wanted) - parsed.keys()):
         parsed |= {path: _parse(Path(path)) for path in new}
         found = _build(parsed)
-        wanted = set(_reached(names, found))
+        wanted = set(reached(names, found))
     return found
 
 
@@ -74,7 +74,7 @@ def _parse(path: Path) -> Any:
         return None
 
 
-def _reached(names: Iterable[str], found: Index) -> Iterator[str]:
+def reached(names: Iterable[str], found: Mapping[str, Entry]) -> Iterator[str]:
     """`names`, and all that they are made of, as far as it is known."""
     left, seen = list(names), set[str]()
     while left:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,8 +11,9 @@ from typing import Any
 import polars as pl
 
 from ablate.store import Store, read_json
+from reports import evaluations
+from reports.evaluations import KEYS
 
-KEYS = {"arm": pl.String, "seed": pl.Int64, "digest": pl.String}
 RUNS: dict[str, Any] = KEYS | {
     "status": pl.String,
     "reason": pl.String,
@@ -55,24 +55,6 @@ MEASURES = KEYS | {
     "declared_bytes": pl.Float64,
     "allocated_bytes": pl.Float64,
 }
-EVALS = KEYS | {
-    "task": pl.String,
-    "metric": pl.String,
-    "value": pl.Float64,
-    "stderr": pl.Float64,
-    "higher_is_better": pl.Boolean,
-    "chance": pl.Float64,
-}
-POSITIONS = KEYS | {
-    "multiple": pl.Int64,
-    "context": pl.Int64,
-    "reason": pl.String,
-    "first": pl.Int64,
-    "last": pl.Int64,
-    "nats_per_token": pl.Float64,
-    "stderr": pl.Float64,
-    "bits_per_byte": pl.Float64,
-}
 LADDER = KEYS | {
     "size": pl.String,
     "parameters": pl.Int64,
@@ -80,20 +62,6 @@ LADDER = KEYS | {
     "loss": pl.Float64,
     "flops_per_second": pl.Float64,
 }
-
-SAMPLES = KEYS | {
-    "task": pl.String,
-    "metric": pl.String,
-    "item": pl.String,
-    "cluster": pl.String,
-    "value": pl.Float64,
-    "weight": pl.Float64,
-}
-"""A score is Σ value / Σ weight over the items; items of one cluster are from one document."""
-NATS_PER_BIT = math.log(2)
-PERPLEXITIES = ("byte_perplexity", "word_perplexity")
-"""Not sums over items; where they are, bits_per_byte says the same."""
-NOT_METRICS = ("task", "document", "doc_id", "doc_hash", "filter", "target", "filtered_resps")
 
 PROBES = KEYS | {
     "step": pl.Int64,
@@ -120,6 +88,7 @@ class Collected:
     positions: pl.DataFrame
     ladder: pl.DataFrame
     samples: pl.DataFrame
+    skipped: pl.DataFrame
     probes: pl.DataFrame
     environments: dict[str, dict[str, Any]]
 
@@ -141,15 +110,17 @@ def collect(study_dir: Path | str) -> Collected:
         raise ReportError(f"{study_dir} holds no study.json")
     store = Store.of_study(study_dir)
     keys = list(_keys(study))
+    evaluated = list(evaluations.read(store, study, keys))
     return Collected(
         study=study,
         runs=pl.DataFrame([_run_row(store, key) for key in keys], schema=RUNS),
         curves=pl.concat([pl.DataFrame(schema=CURVES), *(_curve(store, key) for key in keys)]),
         measures=pl.DataFrame(_measure_rows(store, study, keys), schema=MEASURES),
-        evals=pl.DataFrame(_eval_rows(store, study, keys), schema=EVALS),
-        positions=pl.DataFrame(_position_rows(store, study, keys), schema=POSITIONS),
+        evals=evaluations.scores(evaluated),
+        positions=evaluations.positions(evaluated),
         ladder=pl.DataFrame(list(_ladder_rows(store, study)), schema=LADDER),
-        samples=pl.DataFrame(_sample_rows(store, study, keys), schema=SAMPLES),
+        samples=evaluations.samples(evaluated),
+        skipped=evaluations.skipped(evaluated),
         probes=pl.concat([pl.DataFrame(schema=PROBES), *(_probes(store, key) for key in keys)]),
         environments={key["digest"]: _environment(store, key["digest"]) for key in keys},
     )
@@ -238,58 +209,3 @@ def _points(
     for kind in ("prefill", "decode"):
         for point in document.get(kind, ()):
             yield kind, point, dict(point.get("tokens_per_second", {}))
-
-
-def _eval_rows(store: Store, study: dict[str, Any], keys: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    if study.get("evals") is None:
-        return []
-    return [
-        key | {"task": task, "metric": metric, **score}
-        for key in keys
-        for task, metrics in (store.read_evals(key["digest"], study["evals"]) or {}).get("tasks", {}).items()
-        for metric, score in metrics.items()
-    ]
-
-
-def _position_rows(store: Store, study: dict[str, Any], keys: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One row per bucket of positions. Windows that could not be read are one row, with the reason."""
-    if study.get("evals") is None:
-        return []
-    found = ((key, (store.read_evals(key["digest"], study["evals"]) or {}).get("positions", {})) for key in keys)
-    return [
-        key | {"multiple": window["multiple"], "context": document["context"], "reason": window.get("reason")} | bucket
-        for key, document in found
-        for window in document.get("windows", ())
-        for bucket in (
-            [{name: each[name] for name in POSITIONS if name in each} for each in window.get("buckets", ())] or [{}]
-        )
-    ]
-
-
-def _sample_rows(store: Store, study: dict[str, Any], keys: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    if study.get("evals") is None:
-        return []
-    return [
-        key | row
-        for key in keys
-        for sample in store.read_samples(key["digest"], study["evals"]) or ()
-        for row in _sample_values(sample)
-    ]
-
-
-def _sample_values(sample: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """What one item says of each metric that is a sum over items. Named as in the evals document."""
-    item = f"{sample['doc_id']} {sample['doc_hash']}"
-    document = sample.get("document")
-    shared = {"task": sample["task"], "item": item, "cluster": item if document is None else f"document {document}"}
-    for metric in sample.keys() - set(NOT_METRICS) - set(PERPLEXITIES):
-        name = metric if sample["filter"] == "none" else f"{metric},{sample['filter']}"
-        value, weight = _value_and_weight(metric, sample[metric])
-        yield shared | {"metric": name, "value": value, "weight": weight}
-
-
-def _value_and_weight(metric: str, score: Any) -> tuple[float | None, float | None]:
-    """None for what is not a number. A likelihood of a whole text is its log and its bytes."""
-    if metric == "bits_per_byte" and isinstance(score, list) and None not in score:
-        return -score[0] / NATS_PER_BIT, score[1]
-    return (float(score), 1.0) if isinstance(score, int | float) else (None, None)

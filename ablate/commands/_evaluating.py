@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from ablate.cli import DONE, InputError
+from ablate.cli import DONE, SOME_FAILED, InputError
 from ablate.commands import print_json, print_table
 from ablate.commands._runs import find_run
 from ablate.engines import Options, load
@@ -16,8 +17,8 @@ from ablate.environment import cores
 from ablate.identity import request_digest
 from ablate.request import Request
 from ablate.store import Store
-from evals.harness import UnknownTaskError
-from evals.known import located
+from evals.known import absent, located
+from evals.loading import UnknownTaskError
 from evals.spec import EvalSpec
 
 
@@ -25,6 +26,7 @@ def evaluate_run(options: argparse.Namespace) -> int:
     store, digest = find_run(options.run, Path(options.store))
     spec = _spec(options)
     request = _request(store, digest, spec)
+    store.drop_incomplete_evals(digest, request_digest(spec))
     try:
         for _ in load("inprocess", Options(request.identity["numerics"]["device"])).run([request]):
             pass
@@ -33,25 +35,29 @@ def evaluate_run(options: argparse.Namespace) -> int:
     document = store.read_evals(digest, request_digest(spec))
     if document is None:
         raise RuntimeError(f"run {digest} has no evaluation after it was evaluated")
+    skipped = document.get("skipped", {})
+    for task, reason in skipped.items():
+        print(f"ablate: {task} is skipped: {reason}", file=sys.stderr)
     if options.json:
         print_json({"digest": digest, **document})
     else:
         print_table(_rows(document))
-    return DONE
+    return SOME_FAILED if skipped else DONE
 
 
 def _spec(options: argparse.Namespace) -> EvalSpec:
-    given: dict[str, Any] = {"tasks": options.tasks, "include": options.include, "limit": options.limit}
+    given: dict[str, Any] = {name: getattr(options, name) for name in ("include", "limit", "fewshot", "batch")}
+    given["tasks"] = options.tasks and [name for names in options.tasks for name in names.split(",") if name]
+    given["data"] = options.data and dict(options.data)
     if options.positions is not None:
-        given |= {"positions": {"multiples": options.positions}, "tasks": options.tasks or []}
+        given |= {"positions": {"multiples": options.positions}, "tasks": given["tasks"] or []}
     try:
         spec = EvalSpec.model_validate({key: value for key, value in given.items() if value is not None})
     except ValidationError as error:
         raise InputError("; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())) from error
     found = located(spec, Path.cwd())
-    for folder in found.include:
-        if not Path(folder).is_dir():
-            raise InputError(f"--include: there is no folder {folder}")
+    for where, reason in absent(found):
+        raise InputError(f"--{where.partition('.')[0]}: {reason}")
     return found
 
 

@@ -1,0 +1,144 @@
+"""What evaluations found, as frames: scores, loss by position, and the items that scores are sums over."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from ablate.store import Store
+
+KEYS = {"arm": pl.String, "seed": pl.Int64, "digest": pl.String}
+"""What every frame begins with."""
+EVALS = KEYS | {
+    "task": pl.String,
+    "metric": pl.String,
+    "value": pl.Float64,
+    "stderr": pl.Float64,
+    "higher_is_better": pl.Boolean,
+    "chance": pl.Float64,
+}
+POSITIONS = KEYS | {
+    "multiple": pl.Int64,
+    "context": pl.Int64,
+    "reason": pl.String,
+    "first": pl.Int64,
+    "last": pl.Int64,
+    "nats_per_token": pl.Float64,
+    "stderr": pl.Float64,
+    "bits_per_byte": pl.Float64,
+}
+SAMPLES = KEYS | {
+    "task": pl.String,
+    "metric": pl.String,
+    "item": pl.String,
+    "cluster": pl.String,
+    "value": pl.Float64,
+    "weight": pl.Float64,
+}
+"""A score is Σ value / Σ weight over the items; items of one cluster are from one document."""
+SKIPPED = KEYS | {"task": pl.String, "group": pl.String, "reason": pl.String}
+NATS_PER_BIT = math.log(2)
+PERPLEXITIES = ("byte_perplexity", "word_perplexity")
+"""Not sums over items; where they are, bits_per_byte says the same."""
+NOT_METRICS = ("task", "document", "doc_id", "doc_hash", "filter", "target", "filtered_resps")
+
+
+class Evaluated(NamedTuple):
+    """A run that was evaluated: its arm, seed and digest, what was found, and the items' records."""
+
+    key: dict[str, Any]
+    document: dict[str, Any]
+    records: list[dict[str, Any]]
+
+
+def read(store: Store, study: dict[str, Any], keys: Iterable[dict[str, Any]]) -> Iterator[Evaluated]:
+    """What the store has of the study's evaluation."""
+    if study.get("evals") is None:
+        return
+    request = str(study["evals"])
+    for key in keys:
+        document = store.read_evals(key["digest"], request)
+        if document is not None:
+            yield Evaluated(key, document, store.read_samples(key["digest"], request) or [])
+
+
+def scores(evaluated: list[Evaluated]) -> pl.DataFrame:
+    rows = [
+        run.key | {"task": task, "metric": metric, **score}
+        for run in evaluated
+        for task, metrics in run.document.get("tasks", {}).items()
+        for metric, score in metrics.items()
+    ]
+    return pl.DataFrame(rows, schema=EVALS)
+
+
+def skipped(evaluated: list[Evaluated]) -> pl.DataFrame:
+    """One row per task that had no data and group whose score is without it; `group` is null where there is none."""
+    rows = [
+        run.key | {"task": task, "group": group, "reason": reason}
+        for run in evaluated
+        for task, reason in run.document.get("skipped", {}).items()
+        for group in _lacking(run.document, task) or [None]
+    ]
+    return pl.DataFrame(rows, schema=SKIPPED)
+
+
+def _lacking(document: dict[str, Any], task: str) -> list[str | None]:
+    return [name for name, group in document.get("groups", {}).items() if task in group["missing"]]
+
+
+def samples(evaluated: list[Evaluated]) -> pl.DataFrame:
+    """The items, and again as those of the groups that their tasks are in."""
+    rows = [run.key | row for run in evaluated for record in run.records for row in _sample_values(record)]
+    # Runs of a study were asked the same.
+    groups = {name: group for run in evaluated for name, group in run.document.get("groups", {}).items()}
+    return with_groups(pl.DataFrame(rows, schema=SAMPLES), groups)
+
+
+def with_groups(samples: pl.DataFrame, groups: dict[str, dict[str, Any]]) -> pl.DataFrame:
+    """In the mean of a group every task counts the same, whatever its number of items, or, `by_size`, every item."""
+    each = ["arm", "seed", "task", "metric"]
+    parts = [samples]
+    for name, group in groups.items():
+        own = samples.filter(pl.col("task").is_in(group["tasks"]))
+        metric = pl.col("metric").str.split(",").list.first()
+        share = pl.when(metric.is_in(group["by_size"])).then(1.0).otherwise(1 / pl.col("weight").sum().over(each))
+        named = [pl.concat_str("task", column, separator=" ").alias(column) for column in ("item", "cluster")]
+        scaled = [(pl.col(column) * share).alias(column) for column in ("value", "weight")]
+        parts.append(own.with_columns(*named, *scaled).with_columns(pl.lit(name).alias("task")))
+    return pl.concat(parts)
+
+
+def positions(evaluated: list[Evaluated]) -> pl.DataFrame:
+    """One row per bucket of positions. Windows that could not be read are one row, with the reason."""
+    found = ((run.key, run.document.get("positions", {})) for run in evaluated)
+    rows = [
+        key | {"multiple": window["multiple"], "context": document["context"], "reason": window.get("reason")} | bucket
+        for key, document in found
+        for window in document.get("windows", ())
+        for bucket in (
+            [{name: each[name] for name in POSITIONS if name in each} for each in window.get("buckets", ())] or [{}]
+        )
+    ]
+    return pl.DataFrame(rows, schema=POSITIONS)
+
+
+def _sample_values(sample: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """What one item says of each metric that is a sum over items. Named as in the evals document."""
+    item = f"{sample['doc_id']} {sample['doc_hash']}"
+    document = sample.get("document")
+    shared = {"task": sample["task"], "item": item, "cluster": item if document is None else f"document {document}"}
+    for metric in sample.keys() - set(NOT_METRICS) - set(PERPLEXITIES):
+        name = metric if sample["filter"] == "none" else f"{metric},{sample['filter']}"
+        value, weight = _value_and_weight(metric, sample[metric])
+        yield shared | {"metric": name, "value": value, "weight": weight}
+
+
+def _value_and_weight(metric: str, score: Any) -> tuple[float | None, float | None]:
+    """None for what is not a number. A likelihood of a whole text is its log and its bytes."""
+    if metric == "bits_per_byte" and isinstance(score, list) and None not in score:
+        return -score[0] / NATS_PER_BIT, score[1]
+    return (float(score), 1.0) if isinstance(score, int | float) else (None, None)
