@@ -1,4 +1,4 @@
-"""lm-eval's own tasks: found by name without indexing them all, over local files, and skipped where there are no data."""
+"""lm-eval's own tasks: found by name without indexing them all, over local files, skipped where there are no data."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from tokenizers import Tokenizer
 
 from evals import catalogue
 from evals.harness import Evaluation, evaluate
+from evals.lm import ZooLM
 from evals.loading import UnknownTaskError, load_tasks
 from evals.spec import EvalSpec
 from tests.evals.bytelevel import EOS
@@ -91,8 +92,6 @@ def test_a_group_over_a_folder_is_the_mean_of_its_tasks(model: Decoder, byte_tok
 def test_a_pair_is_judged_by_the_likelihood_of_its_sentences(
     model: Decoder, byte_tokenizer: Tokenizer, blimp: Path
 ) -> None:
-    from evals.lm import ZooLM
-
     _, samples = run(model, byte_tokenizer, tasks=("blimp_wh_island",), data={"blimp_wh_island": str(blimp)})
     lm = ZooLM(model, byte_tokenizer, eos=EOS, context=128)
     for sample in samples:
