@@ -89,6 +89,7 @@ class Collected:
     ladder: pl.DataFrame
     samples: pl.DataFrame
     skipped: pl.DataFrame
+    grouped: frozenset[str]
     probes: pl.DataFrame
     environments: dict[str, dict[str, Any]]
 
@@ -121,6 +122,7 @@ def collect(study_dir: Path | str) -> Collected:
         ladder=pl.DataFrame(list(_ladder_rows(store, study)), schema=LADDER),
         samples=evaluations.samples(evaluated),
         skipped=evaluations.skipped(evaluated),
+        grouped=evaluations.grouped(evaluated),
         probes=pl.concat([pl.DataFrame(schema=PROBES), *(_probes(store, key) for key in keys)]),
         environments={key["digest"]: _environment(store, key["digest"]) for key in keys},
     )

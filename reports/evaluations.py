@@ -93,9 +93,21 @@ def _lacking(document: dict[str, Any], task: str) -> list[str | None]:
 def samples(evaluated: list[Evaluated]) -> pl.DataFrame:
     """The items, and again as those of the groups that their tasks are in."""
     rows = [run.key | row for run in evaluated for record in run.records for row in _sample_values(record)]
-    # Runs of a study were asked the same.
-    groups = {name: group for run in evaluated for name, group in run.document.get("groups", {}).items()}
-    return with_groups(pl.DataFrame(rows, schema=SAMPLES), groups)
+    return with_groups(pl.DataFrame(rows, schema=SAMPLES), _groups(evaluated))
+
+
+def grouped(evaluated: list[Evaluated]) -> frozenset[str]:
+    """The tasks and groups that are in a group: figures draw that alone."""
+    groups = _groups(evaluated)
+    inner = {
+        name for name, own in groups.items() for other in groups.values() if set(own["tasks"]) < set(other["tasks"])
+    }
+    return frozenset(inner.union(*(group["tasks"] for group in groups.values())))
+
+
+def _groups(evaluated: list[Evaluated]) -> dict[str, dict[str, Any]]:
+    """What the evaluations say of groups of tasks; runs of a study were asked the same."""
+    return {name: group for run in evaluated for name, group in run.document.get("groups", {}).items()}
 
 
 def with_groups(samples: pl.DataFrame, groups: dict[str, dict[str, Any]]) -> pl.DataFrame:
