@@ -11,10 +11,11 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import torch
 from lm_eval.api.registry import register_model
+from lm_eval.utils import simple_parse_args_string
 from tokenizers import Tokenizer
 
 import zoo
@@ -52,18 +53,32 @@ class Checkpoint(ZooLM):
     ) -> None:
         folder, run = _folder(Path(path).expanduser())
         where = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        if where.startswith("cuda") and not torch.cuda.is_available():
+            raise CheckpointError(f"device={where}: there is no GPU here")
         tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         super().__init__(
             zoo.open(folder, device=where),
             tokenizer,
-            eos=_eos(folder, run, tokenizer, eos),
             context=_context(folder, run, context),
+            eos=_eos(folder, run, tokenizer, eos),
             batch="auto" if str(batch_size).startswith("auto") else int(batch_size),
             seed=seed,
         )
         self.dtype = dtype or run.get("numerics", {}).get("dtype", "float32")
         if self.dtype not in ("float32", "bfloat16"):
             raise CheckpointError(f"dtype={self.dtype}: expected float32 or bfloat16")
+
+    @classmethod
+    def create_from_arg_obj(cls, arg_dict: dict[str, Any], additional_config: dict[str, Any] | None = None) -> Self:
+        """From `--model_args`, which come before lm-eval's own options, of which `--device` is a GPU by itself."""
+        options = {key: value for key, value in (additional_config or {}).items() if value is not None}
+        if str(options.get("device")).startswith("cuda") and not torch.cuda.is_available():
+            del options["device"]
+        return cls(**{**options, **arg_dict})
+
+    @classmethod
+    def create_from_arg_string(cls, arg_string: str, additional_config: dict[str, Any] | None = None) -> Self:
+        return cls.create_from_arg_obj(simple_parse_args_string(arg_string), additional_config)
 
     def _loglikelihood_tokens(self, requests: Sequence[Encoded], **options: Any) -> list[tuple[float, bool]]:
         with self._autocast():
