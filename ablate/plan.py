@@ -16,7 +16,7 @@ from ablate.matching import Matched, match_parameters
 from ablate.study import Study, StudyError
 from ablate.training.spec import TrainSpec
 from ablate.training.transfer import refusals
-from evals.known import SHIPPED, absent, located, unknown_tasks
+from evals.known import SHIPPED, absent, located, stray_data, unknown_tasks
 from evals.spec import EvalSpec, MeasureSpec
 from zoo.costs import Cost, cost
 from zoo.errors import did_you_mean
@@ -201,6 +201,8 @@ def _evals(study: Study) -> EvalSpec | None:
     for name in unknown_tasks(spec):
         place = spec.tasks.index(name)
         raise study.error(f"evals.tasks.{place}", f"unknown task '{name}'" + did_you_mean(name, SHIPPED))
+    for name in stray_data(spec):
+        raise study.error(f"evals.data.{name}", "no task of that name is evaluated, and no group of one")
     return spec
 
 

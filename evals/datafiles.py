@@ -34,11 +34,12 @@ def local(task: str, config: Mapping[str, Any], place: Path) -> dict[str, Datase
     file for each split, by its name (`validation.jsonl`, `test-00000-of-00001.parquet`).
     """
     wanted = list(dict.fromkeys(config[key] for key in SPLITS if config.get(key)))
-    place = _subset(place, [name for name in (config.get("dataset_name"), task) if name])
+    names = [name for name in (config.get("dataset_name"), task) if name]
+    place = _subset(place, names)
     found = {split: files for split in wanted if (files := _files(place, split))}
     if not found:
-        names = " or ".join(f"{split}{suffix}" for split in wanted for suffix in (".jsonl", ".parquet"))
-        raise DataError(f"{place} has no data for it, such as {names or 'a file of rows'}")
+        likely = " or ".join(f"{name}.jsonl" for name in (*names, *wanted))
+        raise DataError(f"{place} has no data for it, such as {likely}")
     return {split: _read(files) for split, files in found.items()}
 
 

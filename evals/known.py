@@ -15,7 +15,8 @@ TASK_SUFFIXES = {".yaml", ".yml", ".py", ".json", ".jsonl"}
 DATA_SUFFIXES = (".parquet", ".jsonl", ".json", ".jsonl.gz", ".json.gz")
 """What local data of a task may be kept in."""
 
-SHIPPED = tuple(sorted(path.stem for path in (Path(__file__).parent / "tasks").glob("*.yaml")))
+TASK_FOLDER = Path(__file__).parent / "tasks"
+SHIPPED = tuple(sorted(path.stem for path in TASK_FOLDER.glob("*.yaml")))
 
 
 def located(spec: EvalSpec, base: Path) -> EvalSpec:
@@ -68,3 +69,14 @@ def unknown_tasks(spec: EvalSpec) -> list[str]:
 
     known = catalogue.index(others, [Path(name) for name in spec.include])
     return [name for name in others if name not in known]
+
+
+def stray_data(spec: EvalSpec) -> list[str]:
+    """The names in `spec.data` that none of its tasks has, nor any of their groups."""
+    left = set(spec.data) - set(spec.tasks)
+    if not left:
+        return []
+    from evals import catalogue  # noqa: PLC0415 (slow to load)
+
+    known = catalogue.index(spec.tasks, [TASK_FOLDER, *map(Path, spec.include)])
+    return sorted(left - set(catalogue.reached(spec.tasks, known)))

@@ -15,9 +15,8 @@ from lm_eval.tasks._index import Entry, Kind, TaskIndex
 
 from evals import catalogue
 from evals.datafiles import DataError, from_hub, local
+from evals.known import TASK_FOLDER, stray_data
 from evals.spec import EvalSpec
-
-TASK_FOLDER = Path(__file__).parent / "tasks"
 
 
 class UnknownTaskError(ValueError):
@@ -46,8 +45,8 @@ def load_tasks(spec: EvalSpec, documents: Sequence[str]) -> Loaded:
     entries = [index.get(name) or TaskIndex.entry_from_path(Path(name)) for name in spec.tasks]
     if missing := [name for name, entry in zip(spec.tasks, entries, strict=True) if entry is None]:
         raise UnknownTaskError(f"unknown evaluation tasks: {', '.join(missing)}")
-    if unknown := set(spec.data) - {name for task in spec.tasks for name in catalogue.reached([task], index)}:
-        raise UnknownTaskError(f"data for what is not evaluated: {', '.join(sorted(unknown))}")
+    if stray := stray_data(spec):
+        raise UnknownTaskError(f"data for what is not evaluated: {', '.join(stray)}")
     factory = _Factory({"documents": list(documents), "seed": spec.seed}, _places(spec, index))
     loaded = Loaded(skipped=factory.skipped)
     for entry in entries:

@@ -26,6 +26,7 @@ MERGES = [
     ("Ġ", "the"),
     ("i", "n"),
     ("a", "n"),
+    ("a", "t"),
     ("Ġ", "s"),
     ("o", "n"),
     ("Ġ", "c"),
@@ -55,7 +56,7 @@ def tokenizer() -> Tokenizer:
 def models(family: str) -> tuple[zoo.Decoder, Any]:
     """Ours and transformers': a small config of the family with random weights, and what it is converted to."""
     config = transformers.CONFIG_MAPPING[family](
-        vocab_size=tokenizer().get_vocab_size(),
+        vocab_size=EOS + 1 + len(MERGES),
         **(
             {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64}
             if family == "gpt2"
@@ -64,7 +65,7 @@ def models(family: str) -> tuple[zoo.Decoder, Any]:
         **({"num_key_value_heads": 2, "head_dim": 8} if family in ("llama", "qwen3", "gemma2", "mistral") else {}),
         **({"sliding_window": 16} if family in ("gemma2", "mistral") else {}),
         bos_token_id=None,
-        eos_token_id=tokenizer().token_to_id("<eos>"),
+        eos_token_id=EOS,
         pad_token_id=None,
         initializer_range=0.3,
     )
@@ -78,13 +79,12 @@ def models(family: str) -> tuple[zoo.Decoder, Any]:
 def pair(request: pytest.FixtureRequest) -> tuple[ZooLM, Any]:
     """Our adapter, and lm-eval's."""
     ours, theirs = models(request.param)
-    eos = tokenizer().token_to_id("<eos>")
     wrapped = transformers.PreTrainedTokenizerFast(
         tokenizer_object=tokenizer(), eos_token="<eos>", pad_token="<eos>", clean_up_tokenization_spaces=False
     )
     reference = HFLM(pretrained=theirs, tokenizer=wrapped, batch_size=2, max_length=WINDOW, device="cpu")
-    assert reference.eot_token_id == eos != EOS
-    return ZooLM(ours, tokenizer(), eos=eos, context=WINDOW), reference
+    assert reference.eot_token_id == EOS
+    return ZooLM(ours, tokenizer(), eos=EOS, context=WINDOW), reference
 
 
 def test_requests_are_answered_alike(pair: tuple[ZooLM, Any]) -> None:

@@ -21,8 +21,9 @@ from tokenizers import Tokenizer
 
 import zoo
 from evals.harness import Evaluation, evaluate
+from evals.known import TASK_FOLDER
 from evals.lm import ZooLM
-from evals.loading import TASK_FOLDER, UnknownTaskError, load_tasks
+from evals.loading import UnknownTaskError, load_tasks
 from evals.spec import EvalSpec
 from evals.tasks import heldout
 from tests.evals.bytelevel import EOS
