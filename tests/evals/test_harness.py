@@ -168,7 +168,6 @@ metric_list: [{{metric: acc, aggregation: mean, higher_is_better: true}}]
     assert score["chance"] == 0.5
 
 
-@pytest.mark.slow
 def test_an_unknown_task_is_named(documents: list[str]) -> None:
     with pytest.raises(UnknownTaskError, match="heldout_pears"):
         load_tasks(EvalSpec(tasks=("heldout_pears",)), documents)
