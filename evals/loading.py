@@ -14,7 +14,7 @@ from lm_eval.tasks._factory import TaskFactory
 from lm_eval.tasks._index import Entry, Kind, TaskIndex
 
 from evals import catalogue
-from evals.datafiles import DataError, from_hub, local
+from evals.datafiles import SPLITS, DataError, from_hub, local
 from evals.known import TASK_FOLDER, stray_data
 from evals.spec import EvalSpec
 
@@ -108,10 +108,12 @@ class _Factory(TaskFactory):  # type: ignore[misc]  # lm_eval has no types
 
     def _data(self, entry: Entry, name: str, config: Mapping[str, Any]) -> dict[str, Any]:
         """The part of a task's settings that says where its data come from."""
+        absent: dict[str, Any] = {}
         if name in self._places:
             data = local(name, config, self._places[name])
+            absent = {key: None for key in SPLITS if config.get(key) not in data}
         elif entry.kind == Kind.PY_TASK or config.get("custom_dataset") or not config.get("dataset_path"):
             return {}
         else:
             data = from_hub(config)
-        return {"custom_dataset": lambda **_: data, "dataset_kwargs": None}
+        return {"custom_dataset": lambda **_: data, "dataset_kwargs": None, **absent}
