@@ -139,7 +139,7 @@ def _evaluate(request: Request, numerics: Numerics) -> None:
     with numerics.autocast():
         if isinstance(corpus, Corpus):
             tokenizer = Tokenizer.from_file(str(store.model_dir(request.digest) / "tokenizer.json"))
-            evaluation = _on_text(model, tokenizer, corpus, spec, context)
+            evaluation = _on_text(model, tokenizer, corpus, spec, context, store.answers_path(request.digest))
             evaluation = evaluation._replace(
                 document=evaluation.document | _closeups(model, tokenizer, corpus, spec, context)
             )
@@ -165,9 +165,12 @@ def _closeups(model: Any, tokenizer: Tokenizer, corpus: Corpus, spec: EvalSpec, 
     return found
 
 
-def _on_text(model: zoo.Decoder, tokenizer: Tokenizer, corpus: Corpus, spec: EvalSpec, context: int) -> Evaluation:
+def _on_text(
+    model: zoo.Decoder, tokenizer: Tokenizer, corpus: Corpus, spec: EvalSpec, context: int, answers: Path
+) -> Evaluation:
     """Tasks, and loss by position."""
-    evaluation = evaluate(model, tokenizer, corpus.held_out(), spec, context=context, eos=corpus.eos)
+    documents = corpus.held_out()
+    evaluation = evaluate(model, tokenizer, documents, spec, context=context, eos=corpus.eos, answers=answers)
     if spec.positions is None:
         return evaluation
     text = Text(*corpus.held_out_tokens())

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
-from pathlib import Path
 from typing import Any
 
 from ablate.arms import Arm
@@ -18,7 +17,7 @@ from ablate.study import Study, StudyError
 from ablate.training.spec import TrainSpec
 from ablate.training.transfer import refusals
 from evals.causal import obstacle
-from evals.known import SHIPPED, located, unknown_tasks
+from evals.known import SHIPPED, absent, located, stray_data, unknown_tasks
 from evals.spec import OF_TEXT, DiagnosticsSpec, EvalSpec, MeasureSpec
 from zoo.costs import Cost
 from zoo.errors import did_you_mean
@@ -223,12 +222,13 @@ def _evals(study: Study) -> EvalSpec | None:
     if study.evals.diagnostics is not None:
         raise study.error("evals.diagnostics", "are for tasks that are made (data.source: mqar), and this is text")
     spec = located(study.evals, study.folder)
-    for place, folder in enumerate(spec.include):
-        if not Path(folder).is_dir():
-            raise study.error(f"evals.include.{place}", f"there is no folder {folder}")
+    for where, reason in absent(spec):
+        raise study.error(f"evals.{where}", reason)
     for name in unknown_tasks(spec):
         place = spec.tasks.index(name)
         raise study.error(f"evals.tasks.{place}", f"unknown task '{name}'" + did_you_mean(name, SHIPPED))
+    for name in stray_data(spec):
+        raise study.error(f"evals.data.{name}", "no task of that name is evaluated, and no group of one")
     return spec
 
 

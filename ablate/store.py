@@ -89,6 +89,9 @@ class Store:
     def samples_path(self, digest: str, request: str) -> Path:
         return self.run_dir(digest) / f"evals-{_checked(request)}.samples.ndjson"
 
+    def answers_path(self, digest: str) -> Path:
+        return self.run_dir(digest) / "answers.db"
+
     def study_dir(self, name: str, scale: str) -> Path:
         """Any name is one safe folder name: what is not `[A-Za-z0-9_.~-]` is percent-encoded."""
         return self.root / "studies" / f"{quote(name, safe='')}-{quote(scale, safe='')}"
@@ -145,6 +148,11 @@ class Store:
 
     def read_evals(self, digest: str, request: str) -> Document | None:
         return read_json(self.evals_path(digest, request))
+
+    def drop_incomplete_evals(self, digest: str, request: str) -> None:
+        """Forget an evaluation that went without some tasks, so that it is made again: their data may be there now."""
+        if (self.read_evals(digest, request) or {}).get("skipped"):
+            self.evals_path(digest, request).unlink()
 
     def read_samples(self, digest: str, request: str) -> list[Document] | None:
         """One record per item of an evaluation; None where there are none."""

@@ -6,8 +6,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from evals.harness import Evaluation, UnknownTaskError, evaluate
+    from evals.harness import Evaluation, evaluate
     from evals.lm import ZooLM
+    from evals.loading import UnknownTaskError
     from evals.matmul import peak_flops_per_second
     from evals.memory import peak_memory
     from evals.positions import loss_by_position
@@ -21,7 +22,7 @@ _HOME = {
     "Evaluation": "evals.harness",
     "MeasureSpec": "evals.spec",
     "PositionsSpec": "evals.spec",
-    "UnknownTaskError": "evals.harness",
+    "UnknownTaskError": "evals.loading",
     "ZooLM": "evals.lm",
     "evaluate": "evals.harness",
     "loss_by_position": "evals.positions",

@@ -9,25 +9,24 @@ import logging
 import math
 import random
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import lm_eval.api.task
 import numpy as np
+from lm_eval.api.metrics import mean
 from lm_eval.evaluator import evaluate as lm_evaluate
-from lm_eval.tasks.manager import TaskManager
 from lm_eval.utils import handle_non_serializable
 from tokenizers import Tokenizer
 
 from evals.lm import ZooLM
+from evals.loading import Loaded, load_tasks
 from evals.spec import EvalSpec
-from evals.stderr import WEIGHTED_METRICS, jackknife_stderr
+from evals.stderr import WEIGHTED_METRICS, jackknife_stderr, stderr_over_items
 from zoo.model import Decoder
 
-TASK_FOLDER = Path(__file__).parent / "tasks"
-_BOOTSTRAPS = 1000
 _ACCURACIES = {"acc", "acc_norm", "acc_bytes", "acc_mutual_info"}
 
 
@@ -46,76 +45,85 @@ def evaluate(
     *,
     context: int,
     eos: int,
+    answers: Path | None = None,
 ) -> Evaluation:
     """Run `spec.tasks`, which may be none. The same arguments give the same scores.
 
     documents: held-out texts, from which the tasks that ship with the project make their items.
     context: the largest number of tokens that the model reads at once. eos: the token that ends a document.
+    answers: a file in which the model's answers are looked up and kept; models may share one.
     Raises UnknownTaskError for a name that neither the project, `spec.include` nor lm-eval knows.
     """
     if not spec.tasks:
         return Evaluation(_document(spec, {}), [])
-    lm = ZooLM(model, tokenizer, eos=eos, context=context, batch=spec.batch, seed=spec.seed)
+    lm = ZooLM(model, tokenizer, eos=eos, context=context, batch=spec.batch, seed=spec.seed, answers=answers)
     with _quiet(), _seeded(spec.seed):
         loaded = load_tasks(spec, documents)
-        for task in loaded["tasks"].values():
-            if task.get_config("num_fewshot") is None:
-                task.set_config(key="num_fewshot", value=0)
-            task.set_fewshot_seed(seed=spec.seed)
-        results = lm_evaluate(lm, loaded, limit=spec.limit, bootstrap_iters=_BOOTSTRAPS)
-    tasks = {name: _scores(name, results, loaded["tasks"].get(name)) for name in results["results"]}
+        if not loaded.tasks:
+            return Evaluation(_document(spec, {}, skipped=loaded.skipped), [])
+        for task in loaded.tasks.values():
+            _set_fewshot(task, spec)
+        wanted = {"tasks": loaded.tasks, "groups": loaded.groups}
+        results = lm_evaluate(lm, wanted, limit=spec.limit, bootstrap_iters=0)
+    tasks = {name: _scores(name, results, task) for name, task in loaded.tasks.items()}
+    tasks |= {name: _group_scores(group, results, tasks) for name, group in loaded.groups.items()}
     records = [_record(name, s) for name, rows in results["samples"].items() for s in rows]
-    return Evaluation(_document(spec, {name: scores for name, scores in tasks.items() if scores}), records)
+    rest = {"groups": _groups(loaded, tasks), "fewshot": _fewshot(loaded.tasks), "skipped": loaded.skipped}
+    return Evaluation(_document(spec, {name: scores for name, scores in tasks.items() if scores}, **rest), records)
 
 
-def _document(spec: EvalSpec, tasks: dict[str, Any]) -> dict[str, Any]:
+def _set_fewshot(task: Any, spec: EvalSpec) -> None:
+    """lm-eval's rule: a task that fixes the number at 0 keeps it, since its items make no sense after others."""
+    own = task.get_config("num_fewshot")
+    if own is None or (spec.fewshot is not None and own != 0):
+        task.set_config(key="num_fewshot", value=spec.fewshot or 0)
+    task.set_fewshot_seed(seed=spec.seed)
+
+
+def _fewshot(tasks: Mapping[str, Any]) -> dict[str, int]:
+    """How many solved examples stood before each item, where any did."""
+    return {name: count for name, task in tasks.items() if (count := task.get_config("num_fewshot"))}
+
+
+def _groups(loaded: Loaded, tasks: Mapping[str, Any]) -> dict[str, Any]:
+    """What the scores of a group are means of: its tasks, or, for metrics that go `by_size`, their items."""
+    return {
+        name: {
+            "tasks": [member for member in members if member in loaded.tasks],
+            "missing": [member for member in members if member in loaded.skipped],
+            "by_size": sorted(_by_size(loaded.groups[name])),
+        }
+        for name, members in loaded.members.items()
+        if tasks[name]
+    }
+
+
+def _by_size(group: Any) -> set[str]:
+    return {each.metric for each in group.aggregate_metric_list or () if each.weight_by_size}
+
+
+def _document(spec: EvalSpec, tasks: dict[str, Any], **rest: dict[str, Any]) -> dict[str, Any]:
+    """`rest` is only there where it says something."""
     return {
         "schema": 1,
         "request": spec.model_dump(mode="json"),
         "lm_eval": version("lm_eval"),
         "tasks": tasks,
+        **{name: value for name, value in rest.items() if value},
     }
 
 
-class UnknownTaskError(ValueError):
-    """A task name that nothing defines."""
-
-
-def load_tasks(spec: EvalSpec, documents: Sequence[str]) -> Any:
-    """lm-eval's TaskDict for `spec.tasks`: names, or paths of task files.
-
-    lm-eval's own folder, which takes seconds to index, is read only when a name is found nowhere else.
-    """
-    given = {"documents": list(documents), "seed": spec.seed}
-    folders: list[str | Path] = [TASK_FOLDER, *spec.include]
-    manager = TaskManager(include_path=folders, include_defaults=False, metadata=given)
-    if _missing(manager, spec.tasks):
-        manager = TaskManager(include_path=folders, metadata=given)
-    if missing := _missing(manager, spec.tasks):
-        raise UnknownTaskError(f"unknown evaluation tasks: {', '.join(missing)}")
-    return manager.load(list(spec.tasks))
-
-
-def _missing(manager: TaskManager, names: Sequence[str]) -> list[str]:
-    return [name for name in names if name not in manager.task_index and not Path(name).is_file()]
-
-
 def _scores(name: str, results: Any, task: Any) -> dict[str, dict[str, Any]]:
-    """{metric: value, standard error, direction, chance level, items} of one task or group.
+    """{metric: value, standard error, direction, chance level, items} of one task.
 
     A metric of another filter than lm-eval's default is named `metric,filter`, as lm-eval does.
     """
     scores: dict[str, dict[str, Any]] = {}
-    row = results["results"][name]
-    samples = results["samples"].get(name, [])
-    for key, value in row.items():
-        metric, _comma, chosen = key.partition(",")
-        if not chosen or metric.endswith("_stderr"):
-            continue
-        items = [s for s in samples if s["filter"] == chosen and metric in s]
-        scores[metric if chosen == "none" else key] = {
+    for key, metric, chosen, value in _values(results["results"][name]):
+        items = [s for s in results["samples"].get(name, []) if s["filter"] == chosen and metric in s]
+        scores[key] = {
             "value": _finite(value),
-            "stderr": _stderr(metric, row.get(f"{metric}_stderr,{chosen}"), items),
+            "stderr": _stderr(metric, task, items),
             "higher_is_better": results["higher_is_better"].get(name, {}).get(metric),
             "chance": _chance(metric, task, items),
             "items": len(items),
@@ -123,14 +131,56 @@ def _scores(name: str, results: Any, task: Any) -> dict[str, dict[str, Any]]:
     return scores
 
 
-def _stderr(metric: str, found: Any, items: list[dict[str, Any]]) -> float | None:
-    """lm-eval's standard error, or, for likelihoods of whole texts, where it has none, one over documents."""
+def _values(row: Mapping[str, Any]) -> Iterator[tuple[str, str, str, Any]]:
+    """(our name, metric, filter, value) of lm-eval's scores of one task or group."""
+    for key, value in row.items():
+        metric, _comma, chosen = key.partition(",")
+        if chosen and not metric.endswith("_stderr"):
+            yield metric if chosen == "none" else key, metric, chosen, value
+
+
+def _group_scores(group: Any, results: Any, tasks: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The same of a group: lm-eval's mean over its tasks, and the error of that mean."""
+    scores: dict[str, dict[str, Any]] = {}
+    for key, metric, _chosen, value in _values(results["results"].get(group.name, {})):
+        parts = [tasks[task.task_name][key] for task in group.get_all_tasks() if key in tasks[task.task_name]]
+        weights = [part["items"] if metric in _by_size(group) else 1 for part in parts]
+        scores[key] = {
+            "value": _finite(value),
+            "stderr": _mean_of([part["stderr"] for part in parts], weights, independent=True),
+            "higher_is_better": results["higher_is_better"].get(group.name, {}).get(metric),
+            "chance": _mean_of([part["chance"] for part in parts], weights),
+            "items": sum(part["items"] for part in parts),
+        }
+    return scores
+
+
+def _mean_of(values: Sequence[float | None], weights: Sequence[int], independent: bool = False) -> float | None:
+    """Σ wᵢ vᵢ / Σ wᵢ, or, of standard errors of independent means, √Σ (wᵢ vᵢ)² / Σ wᵢ; None where one is unknown."""
+    products = [w * v for w, v in zip(weights, values, strict=True) if v is not None]
+    if len(products) < len(values) or not products:
+        return None
+    return (math.hypot(*products) if independent else sum(products)) / sum(weights)
+
+
+def _stderr(metric: str, task: Any, items: list[dict[str, Any]]) -> float | None:
+    """Over items; for likelihoods of whole texts over the documents that they are from."""
+    if len(items) < 2:
+        return None
+    values = [item[metric] for item in items]
     if metric not in WEIGHTED_METRICS:
-        return _finite(found)
-    clusters = [item["doc"].get("document", item["doc_id"]) for item in items]
-    if len(set(clusters)) < 2:
+        return _finite(stderr_over_items(task.aggregation().get(metric, mean), values))
+    clusters = [_document_of(item) for item in items]
+    if None in clusters or len(set(clusters)) < 2:
         clusters = [item["doc_id"] for item in items]
-    return _finite(jackknife_stderr(metric, [item[metric] for item in items], clusters))
+    return _finite(jackknife_stderr(metric, values, clusters))
+
+
+def _document_of(sample: Mapping[str, Any]) -> int | None:
+    """Which held-out text an item is from; other tasks' fields of that name are none of ours."""
+    doc = sample["doc"]
+    document = doc.get("document") if isinstance(doc, dict) else None
+    return document if isinstance(document, int) else None
 
 
 def _chance(metric: str, task: Any, items: list[dict[str, Any]]) -> float | None:
@@ -152,7 +202,7 @@ def _record(task: str, sample: dict[str, Any]) -> dict[str, Any]:
     `document` is the text that the item is from, where several items may be from one; else null.
     """
     kept = ("doc_id", "doc_hash", "filter", "target", "filtered_resps", *sample["metrics"])
-    record = {"task": task, "document": sample["doc"].get("document"), **{key: sample[key] for key in kept}}
+    record = {"task": task, "document": _document_of(sample), **{key: sample[key] for key in kept}}
     plain = json.loads(json.dumps(record, default=handle_non_serializable))
     return {key: _json_safe(value) for key, value in plain.items()}
 

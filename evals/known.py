@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from pathlib import Path
 
 from evals.spec import EvalSpec
@@ -11,23 +12,42 @@ from zoo.errors import did_you_mean
 TASK_SUFFIXES = {".yaml", ".yml", ".py", ".json", ".jsonl"}
 """What a task file may be made of."""
 
-SHIPPED = tuple(sorted(path.stem for path in (Path(__file__).parent / "tasks").glob("*.yaml")))
+DATA_SUFFIXES = (".parquet", ".jsonl", ".json", ".jsonl.gz", ".json.gz")
+"""What local data of a task may be kept in."""
+
+TASK_FOLDER = Path(__file__).parent / "tasks"
+SHIPPED = tuple(sorted(path.stem for path in TASK_FOLDER.glob("*.yaml")))
 
 
 def located(spec: EvalSpec, base: Path) -> EvalSpec:
-    """The same, with absolute paths: folders, and tasks that are files, are taken from `base`."""
+    """The same, with absolute paths: folders, data, and tasks that are files, are taken from `base`."""
     tasks = (str((base / name).resolve()) if (base / name).is_file() else name for name in spec.tasks)
-    folders = (str((base / Path(name).expanduser()).resolve()) for name in spec.include)
-    return spec.model_copy(update={"tasks": tuple(tasks), "include": tuple(folders)})
+    folders = (_absolute(name, base) for name in spec.include)
+    data = {name: _absolute(place, base) for name, place in spec.data.items()}
+    return spec.model_copy(update={"tasks": tuple(tasks), "include": tuple(folders), "data": data})
+
+
+def absent(spec: EvalSpec) -> Iterator[tuple[str, str]]:
+    """The settings of a located spec that name what is not there, each with what is wrong."""
+    for place, folder in enumerate(spec.include):
+        if not Path(folder).is_dir():
+            yield f"include.{place}", f"there is no folder {folder}"
+    for name, path in spec.data.items():
+        if not Path(path).exists():
+            yield f"data.{name}", f"there is no file or folder {path}"
+
+
+def _absolute(name: str, base: Path) -> str:
+    return str((base / Path(name).expanduser()).resolve())
 
 
 def content_of_own(spec: EvalSpec) -> str | None:
-    """sha256 over the task files that are not ours and what lies beside them, by name; None where there are none.
+    """sha256 over the task files that are not ours, what lies beside them, and local data; None where there are none.
 
     Scores belong to what the tasks say, not to what they are called.
     """
-    folders = [Path(name) for name in spec.include]
-    files = {path for folder in folders for path in folder.rglob("*") if path.is_file()}
+    folders = [Path(name) for name in (*spec.include, *spec.data.values())]
+    files = {path for folder in folders for path in (folder, *folder.rglob("*")) if path.is_file()}
     for name in spec.tasks:
         if Path(name).is_file():
             files |= {path for path in Path(name).parent.iterdir() if path.suffix in TASK_SUFFIXES and path.is_file()}
@@ -41,14 +61,22 @@ def content_of_own(spec: EvalSpec) -> str | None:
 
 
 def unknown_tasks(spec: EvalSpec) -> list[str]:
-    """The tasks of a spec that nothing defines.
-
-    lm-eval's own, which take seconds to index, are read only for a name that is not nearly one of ours.
-    """
+    """The tasks of a spec that nothing defines. lm-eval is loaded only for a name that is not nearly one of ours."""
     others = [name for name in spec.tasks if name not in SHIPPED and not Path(name).is_file()]
     if not others or all(did_you_mean(name, SHIPPED) for name in others):
         return others
-    from lm_eval.tasks.manager import TaskManager  # noqa: PLC0415 (slow to load)
+    from evals import catalogue  # noqa: PLC0415 (slow to load)
 
-    known = TaskManager(include_path=list(spec.include) or None).task_index
+    known = catalogue.index(others, [Path(name) for name in spec.include])
     return [name for name in others if name not in known]
+
+
+def stray_data(spec: EvalSpec) -> list[str]:
+    """The names in `spec.data` that none of its tasks has, nor any of their groups."""
+    left = set(spec.data) - set(spec.tasks)
+    if not left:
+        return []
+    from evals import catalogue  # noqa: PLC0415 (slow to load)
+
+    known = catalogue.index(spec.tasks, [TASK_FOLDER, *map(Path, spec.include)])
+    return sorted(left - set(catalogue.reached(spec.tasks, known)))

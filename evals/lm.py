@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, replace
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,12 +18,18 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from evals.answers import Answers, fingerprint
+from evals.batches import Batches, Rows
 from evals.causal import check_causal
 from evals.decode import Request, decode
 from zoo.model import Decoder
 
 Encoded = tuple[tuple[str, str], list[int], list[int]]
 """lm-eval's request: the strings, the context's tokens, the continuation's tokens."""
+
+
+Ask = Callable[[dict[int, Any]], Iterable[tuple[int, Any]]]
+"""What answers questions by place, in any order."""
 
 
 @dataclass(frozen=True)
@@ -36,8 +46,9 @@ class ZooLM(TemplateLM):  # type: ignore[misc]  # lm_eval has no types
 
     eos: the token that ends a document; it also stands in for an empty context.
     context: the largest number of tokens that the model reads at once; longer contexts lose their beginning.
-    batch: rows per forward pass.
+    batch: rows per forward pass, or `auto` (see `evals.batches`).
     seed: of sampling, where a task asks for a temperature.
+    answers: a file in which the model's answers are looked up and kept (see `evals.answers`).
     """
 
     def __init__(
@@ -47,17 +58,19 @@ class ZooLM(TemplateLM):  # type: ignore[misc]  # lm_eval has no types
         *,
         eos: int,
         context: int,
-        batch: int = 16,
+        batch: Rows = "auto",
         seed: int = 0,
+        answers: Path | None = None,
     ) -> None:
         super().__init__()
         check_causal(model.spec)
-        if context < 1 or batch < 1:
+        if context < 1 or (batch != "auto" and batch < 1):
             raise ValueError(f"context and batch must be positive, not {context} and {batch}")
         self.model = model
         self.context = context
-        self.batch = batch
+        self._batches = Batches(batch, model.spec.vocab_size)
         self.seed = seed
+        self._path = answers
         self._device = next(model.parameters()).device
         self._encoder = tokenizer
         self._eos = eos
@@ -109,21 +122,41 @@ class ZooLM(TemplateLM):  # type: ignore[misc]  # lm_eval has no types
         return [total for total, _ in self._loglikelihood_tokens(encoded)]
 
     def _loglikelihood_tokens(self, requests: Sequence[Encoded], **_: Any) -> list[tuple[float, bool]]:
-        windows = [
-            window
-            for place, (_strings, context, continuation) in enumerate(requests)
-            for window in self._windows(place, context or [self._eos], continuation)
-        ]
-        # Longest first: neighbours pad little, and what does not fit in memory fails at once.
-        windows.sort(key=lambda w: -len(w.tokens))
-        totals, greedy = [0.0] * len(requests), [True] * len(requests)
-        with evaluating(self.model):
-            for first in range(0, len(windows), self.batch):
-                chunk = windows[first : first + self.batch]
-                for window, (total, likeliest) in zip(chunk, self._score(chunk), strict=True):
-                    totals[window.request] += total
-                    greedy[window.request] &= likeliest
-        return list(zip(totals, greedy, strict=True))
+        questions = [(context or [self._eos], continuation) for _strings, context, continuation in requests]
+        found = self._remembered("likelihood", questions, self._likelihoods)
+        return [(total, greedy) for total, greedy in found]
+
+    def _likelihoods(self, questions: Mapping[int, tuple[list[int], list[int]]]) -> Iterator[tuple[int, Any]]:
+        """(place, (Σ log p, is greedy)), each as soon as the last of its windows is scored."""
+        totals = dict.fromkeys(questions, (0.0, True))
+        windows = [w for place, question in questions.items() for w in self._windows(place, *question)]
+        left = Counter(window.request for window in windows)
+        yield from ((place, totals[place]) for place in questions if not left[place])
+        for window, (total, likeliest) in self._batches.run(windows, lambda w: len(w.tokens), self._score):
+            place = window.request
+            totals[place] = (totals[place][0] + total, totals[place][1] and likeliest)
+            left[place] -= 1
+            if not left[place]:
+                yield place, totals[place]
+
+    def _remembered(self, kind: str, questions: Sequence[Any], ask: Ask) -> list[Any]:
+        """The answer to each question: the model is asked only what is not in the file, and the same but once."""
+        with Answers(self._path, self._owner if self._path else "") as answers, evaluating(self.model):
+            keys = [answers.key(kind, question) for question in questions]
+            found = answers.known(keys)
+            missing = {key: place for place, key in enumerate(keys) if key not in found}
+            for place, answer in ask({place: questions[place] for place in missing.values()}):
+                found[keys[place]] = answer
+                answers.add(keys[place], answer)
+        return [found[key] for key in keys]
+
+    @cached_property
+    def _owner(self) -> str:
+        """All that decides an answer but for the question."""
+        kind = self._device.type
+        numerics = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else "as it is"
+        words = hashlib.sha256(self._encoder.to_str().encode()).hexdigest()
+        return f"{fingerprint(self.model)} {words} {self.context} {self._eos} {kind} {numerics}"
 
     def _windows(self, request: int, context: list[int], continuation: list[int]) -> Iterator[Window]:
         """Rows that score every token of the continuation once, with at most `self.context` tokens read in each."""
@@ -178,15 +211,17 @@ class ZooLM(TemplateLM):  # type: ignore[misc]  # lm_eval has no types
             Request.parse(i, self.tok_encode(prompt) or [self._eos], settings, self.context)
             for i, (prompt, settings) in enumerate(r.args for r in requests)
         ]
-        order = sorted(prompts, key=lambda r: (-len(r.prompt), r.max_new))
-        texts = [""] * len(prompts)
-        with evaluating(self.model):
-            for first in range(0, len(order), self.batch):
-                chunk = order[first : first + self.batch]
-                answers = decode(self.model, self._encoder, chunk, eos=self._eos, seed=self.seed)
-                for request, text in zip(chunk, answers, strict=True):
-                    texts[request.place] = text
-        return texts
+        # A greedy text does not depend on the request's place, a drawn one does (see `evals.decode.Row`).
+        questions = [(self.seed, *astuple(p if p.temperature else replace(p, place=0))) for p in prompts]
+        return self._remembered("text", questions, lambda missing: self._texts([prompts[i] for i in missing]))
+
+    def _texts(self, prompts: list[Request]) -> Iterator[tuple[int, str]]:
+        found = self._batches.run(
+            prompts,
+            lambda request: len(request.prompt) + request.max_new,
+            lambda some: decode(self.model, self._encoder, some, eos=self._eos, seed=self.seed),
+        )
+        yield from ((request.place, text) for request, text in found)
 
 
 @contextmanager

@@ -24,6 +24,7 @@ from scipy import stats
 from torch import Tensor
 from torch.nn import functional as F
 
+from evals.batches import Batches, Rows
 from evals.causal import check_causal
 from evals.extension import extended
 from evals.harness import Evaluation
@@ -66,14 +67,14 @@ class Text:
 
 
 def loss_by_position(
-    model: Decoder, text: Text, spec: PositionsSpec, *, context: int, batch: int, seed: int
+    model: Decoder, text: Text, spec: PositionsSpec, *, context: int, batch: Rows, seed: int
 ) -> PositionLoss:
     """Read `text` at every multiple of `context`, the training context; `batch` windows of that length at a time.
 
     The same arguments give the same numbers. A length that the model or the text has no room for has a reason.
     """
     check_causal(model.spec)
-    reader = _Reader(model, text, context, batch)
+    reader = _Reader(model, text, context, Batches(batch, model.spec.vocab_size).rows(context))
     fitting = [m for m in spec.multiples if m * context < len(text.tokens)]
     longest = max(fitting, default=0) * context
     stretches = _stretches(len(text.tokens), longest, spec.tokens, seed) if fitting else np.empty(0, dtype=np.int64)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
     BeforeValidator,
     Field,
     NonNegativeFloat,
+    NonNegativeInt,
     PositiveFloat,
     PositiveInt,
     ValidationInfo,
@@ -136,7 +137,12 @@ class EvalSpec(Spec):
     """Folders with task files of your own; their names may then stand in `tasks`. Relative as `tasks` are."""
     limit: PositiveInt | None = None
     """At most so many items per task; null for all."""
-    batch: PositiveInt = 16
+    fewshot: NonNegativeInt | None = Field(default=None, exclude_if=lambda value: value is None)
+    """Solved examples before each item, but for tasks that fix their number at 0; null leaves it to the tasks."""
+    data: dict[str, str] = Field(default={}, exclude_if=lambda value: not value)
+    """Files or folders (parquet, jsonl, json) in place of the data sets of tasks, by the name of a task or a group."""
+    batch: PositiveInt | Literal["auto"] = "auto"
+    """Rows that the model reads at once; `auto` fills passes with some thousand tokens, as far as memory allows."""
     seed: int = 0
     """Seed of the items that are generated from held-out text, and of the stretches read for `positions`."""
 

@@ -1,10 +1,12 @@
-"""Standard errors of likelihood metrics over whole texts."""
+"""Standard errors of metrics over items, and of likelihood metrics over whole texts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from typing import Any
 
 import numpy as np
+from lm_eval.api.metrics import acc_all, acc_all_stderr, mean, mean_stderr
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
@@ -34,3 +36,19 @@ def jackknife_stderr(metric: str, items: Sequence[tuple[float, int]], clusters: 
         theta = WEIGHTED_METRICS[metric](left_out)
         spread = float(np.square(theta - theta.mean()).sum())
     return float(np.sqrt((len(names) - 1) / len(names) * spread))
+
+
+RESAMPLES = 200
+CLOSED_FORM = {mean: mean_stderr, acc_all: acc_all_stderr}
+
+
+def stderr_over_items(aggregate: Callable[[list[Any]], Any], values: Sequence[Any]) -> float:
+    """Of what `aggregate` makes of the items' values: s/√n of a mean, else a bootstrap over items.
+
+    Efron & Tibshirani 1993, chapter 6: 200 resamples are enough for a standard error.
+    """
+    if aggregate in CLOSED_FORM:
+        return float(CLOSED_FORM[aggregate](values))
+    draw = np.random.default_rng(0)
+    places = draw.integers(len(values), size=(RESAMPLES, len(values)))
+    return float(np.std([aggregate([values[i] for i in row]) for row in places.tolist()], ddof=1))

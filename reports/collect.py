@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,8 +11,9 @@ from typing import Any
 import polars as pl
 
 from ablate.store import Store, read_json
+from reports import evaluations
+from reports.evaluations import KEYS
 
-KEYS = {"arm": pl.String, "seed": pl.Int64, "digest": pl.String}
 RUNS: dict[str, Any] = KEYS | {
     "status": pl.String,
     "reason": pl.String,
@@ -62,35 +61,6 @@ MEASURES = KEYS | {
     "declared_bytes": pl.Float64,
     "allocated_bytes": pl.Float64,
 }
-EVALS = KEYS | {
-    "task": pl.String,
-    "metric": pl.String,
-    "value": pl.Float64,
-    "stderr": pl.Float64,
-    "higher_is_better": pl.Boolean,
-    "chance": pl.Float64,
-}
-POSITIONS = KEYS | {
-    "extension": pl.String,
-    "multiple": pl.Int64,
-    "context": pl.Int64,
-    "reason": pl.String,
-    "first": pl.Int64,
-    "last": pl.Int64,
-    "nats_per_token": pl.Float64,
-    "stderr": pl.Float64,
-    "bits_per_byte": pl.Float64,
-}
-DIAGNOSTICS = KEYS | {
-    "task": pl.String,
-    "level": pl.String,
-    "length": pl.Int64,
-    "reason": pl.String,
-    "accuracy": pl.Float64,
-    "stderr": pl.Float64,
-    "chance": pl.Float64,
-}
-"""`level` is JSON: the value of each difficulty, by its name."""
 LADDER = KEYS | {
     "size": pl.String,
     "parameters": pl.Int64,
@@ -98,23 +68,6 @@ LADDER = KEYS | {
     "loss": pl.Float64,
     "flops_per_second": pl.Float64,
 }
-
-SAMPLES = KEYS | {
-    "task": pl.String,
-    "metric": pl.String,
-    "item": pl.String,
-    "cluster": pl.String,
-    "value": pl.Float64,
-    "weight": pl.Float64,
-}
-"""A score is Σ value / Σ weight over the items; items of one cluster are from one document."""
-NATS_PER_BIT = math.log(2)
-PERPLEXITIES = ("byte_perplexity", "word_perplexity")
-"""Not sums over items; where they are, bits_per_byte says the same."""
-NOT_METRICS = ("task", "document", "doc_id", "doc_hash", "filter", "target", "filtered_resps")
-
-CLOSEUPS = ("samples", "token_losses", "attention")
-"""What of an evals document is there to be looked at."""
 
 PROBES = KEYS | {
     "step": pl.Int64,
@@ -142,6 +95,8 @@ class Collected:
     diagnostics: pl.DataFrame
     ladder: pl.DataFrame
     samples: pl.DataFrame
+    skipped: pl.DataFrame
+    grouped: frozenset[str]
     probes: pl.DataFrame
     closeups: dict[str, dict[int, dict[str, Any]]]
     """What there is to be looked at, of the evals documents by arm and seed."""
@@ -165,18 +120,21 @@ def collect(study_dir: Path | str) -> Collected:
         raise ReportError(f"{study_dir} holds no study.json")
     store = Store.of_study(study_dir)
     keys = list(_keys(study))
+    evaluated = list(evaluations.read(store, study, keys))
     return Collected(
         study=study,
         runs=pl.DataFrame([_run_row(store, key) for key in keys], schema=RUNS),
         curves=pl.concat([pl.DataFrame(schema=CURVES), *(_curve(store, key) for key in keys)]),
         measures=pl.DataFrame(_measure_rows(store, study, keys), schema=MEASURES),
-        evals=pl.DataFrame(_eval_rows(store, study, keys), schema=EVALS),
-        positions=pl.DataFrame(_position_rows(store, study, keys), schema=POSITIONS),
-        diagnostics=pl.DataFrame(_diagnostic_rows(store, study, keys), schema=DIAGNOSTICS),
+        evals=evaluations.scores(evaluated),
+        positions=evaluations.positions(evaluated),
+        diagnostics=evaluations.diagnostics(evaluated),
         ladder=pl.DataFrame(list(_ladder_rows(store, study)), schema=LADDER),
-        samples=pl.DataFrame(_sample_rows(store, study, keys), schema=SAMPLES),
+        samples=evaluations.samples(evaluated),
+        skipped=evaluations.skipped(evaluated),
+        grouped=evaluations.grouped(evaluated),
         probes=pl.concat([pl.DataFrame(schema=PROBES), *(_probes(store, key) for key in keys)]),
-        closeups=_closeups(store, study, keys),
+        closeups=evaluations.closeups(study, evaluated),
         environments={key["digest"]: _environment(store, key["digest"]) for key in keys},
     )
 
@@ -275,93 +233,3 @@ def _serving(point: dict[str, Any]) -> dict[str, Any]:
         "bandwidth_utilisation": point.get("bandwidth_utilisation", {}).get("median"),
         "peak_memory_bytes": point.get("peak_memory_bytes"),
     }
-
-
-def _eval_rows(store: Store, study: dict[str, Any], keys: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    if study.get("evals") is None:
-        return []
-    return [
-        key | {"task": task, "metric": metric, **score}
-        for key in keys
-        for task, metrics in (store.read_evals(key["digest"], study["evals"]) or {}).get("tasks", {}).items()
-        for metric, score in metrics.items()
-    ]
-
-
-def _position_rows(store: Store, study: dict[str, Any], keys: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One row per bucket of positions. Windows that could not be read are one row, with the reason."""
-    if study.get("evals") is None:
-        return []
-    found = ((key, (store.read_evals(key["digest"], study["evals"]) or {}).get("positions", {})) for key in keys)
-    return [
-        key | {"extension": extension, "context": document["context"]} | row
-        for key, document in found
-        if document
-        for extension, windows in (
-            (None, document["windows"]),
-            *((each["name"], each["windows"]) for each in document.get("extensions", ())),
-        )
-        for window in windows
-        for row in _window_rows(window)
-    ]
-
-
-def _diagnostic_rows(store: Store, study: dict[str, Any], keys: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One row per difficulty. One that could not be asked has a reason, and no accuracy."""
-    if study.get("evals") is None:
-        return []
-    found = ((key, (store.read_evals(key["digest"], study["evals"]) or {}).get("diagnostics")) for key in keys)
-    return [
-        key
-        | {"task": document["task"], "level": json.dumps(row["level"], sort_keys=True)}
-        | {name: row.get(name) for name in ("length", "reason", "chance")}
-        | {"accuracy": row.get("accuracy", {}).get("value"), "stderr": row.get("accuracy", {}).get("stderr")}
-        for key, document in found
-        if document
-        for row in document["levels"]
-    ]
-
-
-def _window_rows(window: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    shared = {"multiple": window["multiple"], "reason": window.get("reason")}
-    for bucket in window.get("buckets") or [{}]:
-        yield shared | {name: bucket[name] for name in POSITIONS if name in bucket}
-
-
-def _closeups(store: Store, study: dict[str, Any], keys: list[dict[str, Any]]) -> dict[str, dict[int, dict[str, Any]]]:
-    found: dict[str, dict[int, dict[str, Any]]] = {arm["name"]: {} for arm in study["arms"]}
-    for key in keys if study.get("evals") is not None else ():
-        document = store.read_evals(key["digest"], study["evals"]) or {}
-        kept: dict[str, Any] = {kind: document[kind] for kind in CLOSEUPS if kind in document}
-        if kept:
-            found[key["arm"]][key["seed"]] = kept
-    return found
-
-
-def _sample_rows(store: Store, study: dict[str, Any], keys: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    if study.get("evals") is None:
-        return []
-    return [
-        key | row
-        for key in keys
-        for sample in store.read_samples(key["digest"], study["evals"]) or ()
-        for row in _sample_values(sample)
-    ]
-
-
-def _sample_values(sample: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """What one item says of each metric that is a sum over items. Named as in the evals document."""
-    item = f"{sample['doc_id']} {sample['doc_hash']}"
-    document = sample.get("document")
-    shared = {"task": sample["task"], "item": item, "cluster": item if document is None else f"document {document}"}
-    for metric in sample.keys() - set(NOT_METRICS) - set(PERPLEXITIES):
-        name = metric if sample["filter"] == "none" else f"{metric},{sample['filter']}"
-        value, weight = _value_and_weight(metric, sample[metric])
-        yield shared | {"metric": name, "value": value, "weight": weight}
-
-
-def _value_and_weight(metric: str, score: Any) -> tuple[float | None, float | None]:
-    """None for what is not a number. A likelihood of a whole text is its log and its bytes."""
-    if metric == "bits_per_byte" and isinstance(score, list) and None not in score:
-        return -score[0] / NATS_PER_BIT, score[1]
-    return (float(score), 1.0) if isinstance(score, int | float) else (None, None)

@@ -213,6 +213,8 @@ class StudySummary:
     scaling: tuple[Scaling, ...]
     environment: tuple[tuple[str, tuple[str, ...]], ...]
     runs: pl.DataFrame
+    grouped: frozenset[str]
+    """Tasks of which a group has the score too: figures draw the group, tables have both."""
 
     @property
     def unit(self) -> str:

@@ -102,7 +102,7 @@ def _decoding(data: Collected) -> Iterator[Measure]:
 
 def _scores(data: Collected) -> Iterator[Measure]:
     """Evaluation scores of which it is known which way is better."""
-    rows = data.evals.drop_nulls("higher_is_better")
+    rows = data.evals.drop_nulls("higher_is_better").filter(~pl.col("task").is_in(list(data.grouped)))
     known = rows.select("task", "metric", "higher_is_better").unique(maintain_order=True)
     for number, (task, metric, higher) in enumerate(known.iter_rows()):
         found = rows.filter(task=task, metric=metric).select("arm", "seed", "value")

@@ -67,6 +67,7 @@ def summarise(data: Collected) -> StudySummary:
         scaling=stability.gradient_scaling(data),
         environment=warnings.environment(data),
         runs=data.runs,
+        grouped=data.grouped,
     )
 
 

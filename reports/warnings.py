@@ -29,6 +29,7 @@ def find(data: Collected) -> tuple[str, ...]:
         _dirty,
         _cache,
         _unmeasured,
+        _skipped,
         _edges,
     )
     return tuple(text for check in checks for text in check(data))
@@ -156,6 +157,17 @@ def _unmeasured(data: Collected) -> Iterator[str]:
     for (arm, kind), points in gone.group_by("arm", "kind", maintain_order=True):
         where = "; ".join(f"context {c}, batch {b}" for c, b in points.select("context", "batch").iter_rows())
         yield f"{arm}: {kind} was not measured at {where} ({points['reason'][0]})."
+
+
+def _skipped(data: Collected) -> Iterator[str]:
+    """Of each group how many of its tasks are not in its score, and of every other task why there is none."""
+    gone = data.skipped.unique(["task", "group"], maintain_order=True)
+    for (group,), tasks in gone.group_by("group", maintain_order=True):
+        if group is None:
+            yield from (f"{task} was not evaluated: {reason}." for task, reason in tasks["task", "reason"].iter_rows())
+        else:
+            first = tasks.row(0, named=True)
+            yield f"{group}: {tasks.height} of its tasks are not in its score, {first['task']} since {first['reason']}."
 
 
 def _edges(data: Collected) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Collection
 from datetime import UTC, datetime
 
 from reports.cost_words import costs
@@ -296,3 +297,8 @@ def method(summary: StudySummary) -> str:
             f"differences are at {confidences(summary)}."
         )
     return " ".join(parts)
+
+
+def in_groups(tasks: Collection[str]) -> str:
+    """What a figure leaves to its table."""
+    return f" The {len(tasks)} tasks of groups are in the table alone." if tasks else ""

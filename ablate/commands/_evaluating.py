@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from ablate.cli import DONE, InputError
+from ablate.cli import DONE, SOME_FAILED, InputError
 from ablate.commands import print_json, print_table
 from ablate.commands._runs import find_run
 from ablate.data import AnyCorpus, DataError, SyntheticCorpus, open_corpus
@@ -20,8 +21,8 @@ from ablate.identity import request_digest
 from ablate.request import Request
 from ablate.store import Store
 from evals.causal import NotCausalError, check_causal
-from evals.harness import UnknownTaskError
-from evals.known import located
+from evals.known import absent, located
+from evals.loading import UnknownTaskError
 from evals.spec import EvalSpec
 from zoo.spec import parse
 
@@ -45,6 +46,7 @@ def evaluate_run(options: argparse.Namespace) -> int:
         evals_digest=request_digest(spec),
         threads=cores(),
     )
+    store.drop_incomplete_evals(digest, request_digest(spec))
     try:
         for _ in load("inprocess", Options(request.identity["numerics"]["device"])).run([request]):
             pass
@@ -53,13 +55,16 @@ def evaluate_run(options: argparse.Namespace) -> int:
     document = store.read_evals(digest, request_digest(spec))
     if document is None:
         raise RuntimeError(f"run {digest} has no evaluation after it was evaluated")
+    skipped = document.get("skipped", {})
+    for task, reason in skipped.items():
+        print(f"ablate: {task} is skipped: {reason}", file=sys.stderr)
     if options.json:
         print_json({"digest": digest, **document})
     else:
         if rows := _rows(document):
             print_table([("task", "metric", "value", "± standard error", "chance"), *rows])
         print("".join(_samples(document.get("samples", {}))), end="")
-    return DONE
+    return SOME_FAILED if skipped else DONE
 
 
 def _diagnostics(options: argparse.Namespace, corpus: SyntheticCorpus) -> EvalSpec:
@@ -88,16 +93,17 @@ def _difficulty(text: str) -> tuple[str, list[int]]:
 def _spec(options: argparse.Namespace) -> EvalSpec:
     if options.at is not None:
         raise InputError("--at: the run was trained on text, which has no difficulties")
-    given: dict[str, Any] = {"tasks": options.tasks, "include": options.include, "limit": options.limit}
+    given: dict[str, Any] = {name: getattr(options, name) for name in ("include", "limit", "fewshot", "batch")}
+    given["tasks"] = options.tasks and [name for names in options.tasks for name in names.split(",") if name]
+    given["data"] = options.data and dict(options.data)
     if options.positions is not None:
-        given |= {"positions": {"multiples": options.positions}, "tasks": options.tasks or []}
+        given |= {"positions": {"multiples": options.positions}, "tasks": given["tasks"] or []}
     if options.samples:
-        given |= {"samples": True, "tasks": options.tasks or []}
+        given |= {"samples": True, "tasks": given["tasks"] or []}
     spec = _validated({key: value for key, value in given.items() if value is not None})
     found = located(spec, Path.cwd())
-    for folder in found.include:
-        if not Path(folder).is_dir():
-            raise InputError(f"--include: there is no folder {folder}")
+    for where, reason in absent(found):
+        raise InputError(f"--{where.partition('.')[0]}: {reason}")
     return found
 
 

@@ -73,6 +73,9 @@ class Running:
         runs = {run.digest: (plan, run) for plan in stage.plans for run in plan.runs}
         self.labels |= {digest: (_label(plan, run), run.seed) for digest, (plan, run) in runs.items()}
         requests = [request_of(plan, self.store, run.identity, self.options) for plan, run in runs.values()]
+        for plan, run in runs.values():
+            if plan.evals_digest and run.digest not in self.to_train:
+                self.store.drop_incomplete_evals(run.digest, plan.evals_digest)
         missing = {request.digest: request.missing() for request in requests}
         self.to_train |= {d: "train" in phases for d, phases in missing.items() if d not in self.to_train}
         progress.say(_reuse(stage.name, missing))

@@ -17,7 +17,7 @@ COLUMNS = ("arm", "task", "metric", "difference", "low", "high", "p (Holm)", "in
 def differences(summary: StudySummary, style: dict[str, Look]) -> Figure | None:
     """A forest plot: one panel per task and metric, one row per arm."""
     found = [(arm.name, item) for arm in summary.arms for item in arm.items]
-    drawn = [(arm, item) for arm, item in found if item.difference is not None]
+    drawn = [(arm, item) for arm, item in found if item.difference is not None and item.task not in summary.grouped]
     if not drawn:
         return None
     panels = list(dict.fromkeys((item.task, item.metric) for _, item in drawn))
@@ -34,8 +34,9 @@ def differences(summary: StudySummary, style: dict[str, Look]) -> Figure | None:
         note=(
             "Bars: bootstrap intervals over items, for the models that were trained. Open points: each seed. The p is "
             "small only where both other items and other seeds would show the difference."
+            + words.in_groups(summary.grouped)
         ),
-        alt="; ".join(f"{row[0]} {row[1]} {row[2]}: {row[3]}" for row in rows),
+        alt="; ".join(f"{row[0]} {row[1]} {row[2]}: {row[3]}" for row in rows if row[1] not in summary.grouped),
         drawing=figure,
         table=frame_table(COLUMNS, rows, 3),
     )

@@ -47,13 +47,14 @@ def differences(summary: StudySummary, style: dict[str, Look]) -> Figure | None:
 
 def evals(summary: StudySummary, style: dict[str, Look]) -> Figure | None:
     """Scores with standard errors, one panel per task and metric. One without a value is in the table alone."""
-    panels = list(dict.fromkeys((s.task, s.metric) for arm in summary.arms for s in arm.scores))
+    scores = [(arm, score) for arm in summary.arms for score in arm.scores]
+    drawn = [(arm, score) for arm, score in scores if score.task not in summary.grouped]
+    panels = list(dict.fromkeys((score.task, score.metric) for _, score in drawn))
     if not panels:
         return None
-    scores = [(arm, score) for arm in summary.arms for score in arm.scores]
     figure = stacked([f"{label(task)}: {label(metric)}" for task, metric in panels], len(summary.arms))
-    chances = {(score.task, score.metric): score.chance for _, score in scores if score.chance is not None}
-    for arm, score in reversed([(arm, score) for arm, score in scores if score.value is not None]):
+    chances = {(score.task, score.metric): score.chance for _, score in drawn if score.chance is not None}
+    for arm, score in reversed([(arm, score) for arm, score in drawn if score.value is not None]):
         place = panels.index((score.task, score.metric)) + 1
         _score(figure, style[arm.name], score, place)
     for panel, chance in chances.items():
@@ -64,8 +65,8 @@ def evals(summary: StudySummary, style: dict[str, Look]) -> Figure | None:
     return Figure(
         key="evals",
         title="Evaluation scores",
-        note="Bars: ± one standard error, over items and seeds. Dotted: chance.",
-        alt="; ".join(f"{r[0]} {r[1]} {r[2]}: {r[3]}" for r in rows),
+        note="Bars: ± one standard error, over items and seeds. Dotted: chance." + words.in_groups(summary.grouped),
+        alt="; ".join(f"{r[0]} {r[1]} {r[2]}: {r[3]}" for r in rows if r[1] not in summary.grouped),
         drawing=figure,
         table=frame_table(("arm", "task", "metric", "score", "standard error", "chance"), rows, 3),
     )

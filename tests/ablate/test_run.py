@@ -380,6 +380,29 @@ def test_eval_scores_a_stored_run_once(copy, capsys):
     assert path.stat().st_mtime_ns == written
 
 
+def test_eval_names_what_has_no_data_and_makes_it_again_when_it_has(copy, capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr("evals.datafiles._hub_answers", lambda: False)
+    digest = sorted(path.parent.name for path in copy.glob("*/result.json"))[0]
+    pairs = tmp_path / "pairs"
+    pairs.mkdir()
+    data = ("--data", f"blimp_wh_island={pairs}", "--data", f"blimp_transitive={pairs}")
+    command = ("eval", digest, "--store", copy, "--tasks", "blimp_wh_island,blimp_transitive", "hellaswag", *data)
+    (pairs / "transitive.jsonl").write_text('{"sentence_good": "a b", "sentence_bad": "b a"}\n' * 3)
+    status, out, err = ablate(capsys, *command, "--json")
+    assert status == 1
+    assert list(json.loads(out)["tasks"]) == ["blimp_transitive"]
+    lines = [line for line in err.splitlines() if line.startswith("ablate: ")]
+    assert [line.split()[1] for line in lines] == ["blimp_wh_island", "hellaswag"]
+    assert "datasets.load_dataset('Rowan/hellaswag')" in lines[1]
+    (pairs / "wh_island.jsonl").write_text('{"sentence_good": "a b", "sentence_bad": "b a"}\n')
+    tasks = json.loads(ablate(capsys, *command, "--json")[1])["tasks"]
+    assert set(tasks) == {"blimp_wh_island", "blimp_transitive"}
+    status, _, err = ablate(capsys, *command[:4], "--tasks", "blimp", "--data", "blmp=.")
+    assert (status, err) == (2, "ablate: data for what is not evaluated: blmp\n")
+    status, _, err = ablate(capsys, *command[:4], "--data", "heldout_pairs=nowhere")
+    assert (status, err.startswith("ablate: --data: there is no file or folder ")) == (2, True)
+
+
 def test_eval_reads_a_stored_run_by_position(copy, capsys):
     digest = sorted(path.parent.name for path in copy.glob("*/result.json"))[0]
     command = ("eval", digest, "--store", copy, "--positions", "1", "2", "100000")

@@ -20,8 +20,10 @@ from lm_eval.tasks.manager import TaskManager
 from tokenizers import Tokenizer
 
 import zoo
-from evals.harness import TASK_FOLDER, Evaluation, UnknownTaskError, evaluate, load_tasks
+from evals.harness import Evaluation, evaluate
+from evals.known import TASK_FOLDER
 from evals.lm import ZooLM
+from evals.loading import UnknownTaskError, load_tasks
 from evals.spec import EvalSpec
 from evals.tasks import heldout
 from tests.evals.bytelevel import EOS
@@ -125,7 +127,7 @@ def test_built_in_tasks_load_quickly(documents: list[str]) -> None:
     start = time.perf_counter()
     loaded = load_tasks(EvalSpec(), documents)
     assert time.perf_counter() - start < 2
-    assert set(loaded["tasks"]) == {"heldout_pairs", "heldout_text"}
+    assert set(loaded.tasks) == {"heldout_pairs", "heldout_text"}
 
 
 def test_simple_evaluate_runs_the_tasks(
@@ -166,7 +168,6 @@ metric_list: [{{metric: acc, aggregation: mean, higher_is_better: true}}]
     assert score["chance"] == 0.5
 
 
-@pytest.mark.slow
 def test_an_unknown_task_is_named(documents: list[str]) -> None:
     with pytest.raises(UnknownTaskError, match="heldout_pears"):
         load_tasks(EvalSpec(tasks=("heldout_pears",)), documents)

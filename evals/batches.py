@@ -1,0 +1,51 @@
+"""How many rows a model reads at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Literal, TypeVar
+
+import torch
+
+Rows = int | Literal["auto"]
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+
+MOST_TOKENS = 8192
+"""More at once make no pass faster."""
+MOST_LOGITS = 2**28
+"""Numbers in the output of a pass in which every token is scored: 1 GiB."""
+
+
+class Batches:
+    """Rows of a number that is given, or found: `auto` is as many rows as have some thousand tokens together.
+
+    Where these do not fit into a GPU's memory, there are half as many from then on. A number that is given is kept.
+    """
+
+    def __init__(self, rows: Rows, vocab_size: int) -> None:
+        self._rows = None if rows == "auto" else rows
+        self._tokens = max(1, min(MOST_TOKENS, MOST_LOGITS // vocab_size))
+
+    def rows(self, longest: int) -> int:
+        """How many rows of up to `longest` tokens are read at once."""
+        return self._rows or max(1, self._tokens // max(1, longest))
+
+    def run(
+        self, items: Sequence[Item], length: Callable[[Item], int], work: Callable[[list[Item]], list[Answer]]
+    ) -> Iterator[tuple[Item, Answer]]:
+        """Every item with its answer. The longest come first, so that neighbours pad little."""
+        items = sorted(items, key=length, reverse=True)
+        first = 0
+        while first < len(items):
+            longest = length(items[first])
+            chunk = items[first : first + self.rows(longest)]
+            try:
+                answers = work(chunk)
+            except torch.OutOfMemoryError:
+                if self._rows is not None or len(chunk) == 1:
+                    raise
+                self._tokens = len(chunk) * longest // 2
+                continue
+            yield from zip(chunk, answers, strict=True)
+            first += len(chunk)

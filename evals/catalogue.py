@@ -1,0 +1,149 @@
+"""Where lm-eval's own tasks are defined: found by name, without parsing its 14,000 task files.
+
+All of them are read, as text, and only those that mention a name that is asked for are parsed; then those that include
+one of these, and the members of groups, until nothing new is mentioned.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import lm_eval.tasks
+from lm_eval.tasks._index import Entry, Kind, TaskIndex
+from lm_eval.tasks._yaml_loader import load_yaml
+from yaml import YAMLError
+
+FOLDER = Path(lm_eval.tasks.__file__).parent
+_WORD = re.compile(rb"[\w-]+")
+_PATH = re.compile(rb"[\w./-]{2,}")
+_NAMING = re.compile(rb"^[ \t]*(?:[\"']?(?:task|group|tag)[\"']?:|- ).*", re.MULTILINE)
+"""A line that says what a file's task is called, or its group, or its tags, or that may be an item of such a list."""
+_INCLUDE = re.compile(rb"^[\"']?include[\"']?:(.*(?:\n[ \t]*- .*)*)", re.MULTILINE)
+
+Index = dict[str, Entry]
+
+
+def index(names: Sequence[str], own: Sequence[Path]) -> Index:
+    """lm-eval's entries of all that `names` reach, and of every task in the folders `own`, which come before lm-eval's.
+
+    names: of tasks, groups or tags, or paths of task files. What is nowhere defined is not in the result.
+    """
+    found: Index = TaskIndex.build(own)
+    missing = {name for name in reached(names, found) if name not in found}
+    return found if not missing else {**_official(missing), **found}
+
+
+def members(entry: Entry) -> Iterator[str]:
+    """The names that a group or a tag is made of."""
+    if entry.kind == Kind.TAG:
+        yield from sorted(entry.tags)
+    elif entry.kind == Kind.GROUP:
+        yield from _named((entry.cfg or {}).get("task"))
+
+
+def _official(names: set[str]) -> Index:
+    parsed: dict[str, Any] = {}
+    wanted, found = set(names), dict[str, Entry]()
+    while new := sorted(_mentioning(wanted) - parsed.keys()):
+        parsed |= {path: _parse(Path(path)) for path in new}
+        found = _build(parsed)
+        wanted = set(reached(names, found))
+    return found
+
+
+def _build(parsed: Mapping[str, Any]) -> Index:
+    """lm-eval's own rule: in the order of paths, the first definition of a name counts."""
+    found: Index = {}
+    for path, config in sorted(parsed.items()):
+        if path.endswith(".yaml") and config and config.keys() & {"class", "group", "task"}:
+            TaskIndex.process_cfg(config, Path(path), found)
+    return found
+
+
+def _parse(path: Path) -> Any:
+    """A task file with what it includes; None where lm-eval cannot read it, and passes over it."""
+    try:
+        return load_yaml(path, resolve_func=False)
+    except (YAMLError, ValueError, OSError):
+        return None
+
+
+def reached(names: Iterable[str], found: Mapping[str, Entry]) -> Iterator[str]:
+    """`names`, and all that they are made of, as far as it is known."""
+    left, seen = list(names), set[str]()
+    while left:
+        name = left.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        yield name
+        if name in found:
+            left += members(found[name])
+        elif Path(name).is_file():
+            left += _named(_parse(Path(name)))
+
+
+def _named(node: Any) -> Iterator[str]:
+    """Names in a group's list of tasks, which may have maps of tasks and of groups in it."""
+    if isinstance(node, str):
+        yield node
+    elif isinstance(node, list):
+        for each in node:
+            yield from _named(each)
+    elif isinstance(node, dict):
+        yield from _named(node.get("task"))
+        yield from _named(node.get("group"))
+
+
+def _mentioning(names: Iterable[str]) -> set[str]:
+    """The files in which all words of one of the names stand, and those that include one of these."""
+    text = _texts()
+    found: set[str] = set()
+    for name in names:
+        places = [text.words.get(word, set()) for word in _WORD.findall(name.encode())]
+        found |= set[str].intersection(*places) if places else set()
+    left = list(found)
+    while left:
+        new = text.includers.get(left.pop(), set()) - found
+        found |= new
+        left += new
+    return found
+
+
+class _Texts(NamedTuple):
+    """For every word with which lm-eval's files name tasks, the files that it is in; for every file, its includers."""
+
+    words: dict[bytes, set[str]]
+    includers: dict[str, set[str]]
+
+
+@cache
+def _texts() -> _Texts:
+    found = _Texts(defaultdict(set), defaultdict(set))
+    left = [f"{folder}/{name}" for folder, _, names in os.walk(FOLDER) for name in names if name.endswith(".yaml")]
+    seen = set(left)
+    while left:
+        path = left.pop()
+        included = _read(path, found)
+        left += included - seen
+        seen |= included
+    return found
+
+
+def _read(path: str, found: _Texts) -> set[str]:
+    """Enter a file; returns those that it includes."""
+    text = Path(path).read_bytes() if Path(path).is_file() else b""
+    for line in _NAMING.findall(text):
+        for word in _WORD.findall(line):
+            found.words[word].add(path)
+    names = (name.decode() for line in _INCLUDE.findall(text) for name in _PATH.findall(line))
+    included = {os.path.normpath(f"{path}/../{name}") for name in names}
+    for each in included:
+        found.includers[each].add(path)
+    return included

@@ -1,0 +1,131 @@
+"""Data sets of tasks: files that the user points to, or the hub's, from its cache or the network."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import datasets
+import huggingface_hub
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
+from datasets import Dataset
+
+from evals.known import DATA_SUFFIXES
+
+SPLITS = ("test_split", "validation_split", "training_split", "fewshot_split")
+
+
+class DataError(Exception):
+    """The data of a task cannot be had; the text says which, and what to do."""
+
+
+def local(task: str, config: Mapping[str, Any], place: Path) -> dict[str, Dataset]:
+    """The splits that a task reads, from a file, which is every split, or from a folder.
+
+    A folder may have a file or a folder for each subset, by the name of the data set's subset or of the task, and a
+    file for each split, by its name (`validation.jsonl`, `test-00000-of-00001.parquet`).
+    """
+    wanted = list(dict.fromkeys(config[key] for key in SPLITS if config.get(key)))
+    names = [name for name in (config.get("dataset_name"), task) if name]
+    place = _subset(place, names)
+    found = {split: files for split in wanted if (files := _files(place, split))}
+    if not found:
+        likely = " or ".join(f"{name}.jsonl" for name in (*names, *wanted))
+        raise DataError(f"{place} has no data for it, such as {likely}")
+    return {split: _read(files) for split, files in found.items()}
+
+
+def _subset(place: Path, names: list[str]) -> Path:
+    """The file or folder of the subset, where `place` is a folder that has one."""
+    for name in names if place.is_dir() else ():
+        for path in (place / name, *(place / f"{name}{suffix}" for suffix in DATA_SUFFIXES)):
+            if path.exists():
+                return path
+    return place
+
+
+def _files(place: Path, split: str) -> list[Path]:
+    if place.is_file():
+        return [place]
+    named = sorted(path for path in place.glob(f"{split}*") if path.name.endswith(DATA_SUFFIXES))
+    return [path for path in named if path.name[len(split)] in "-_."]
+
+
+def _read(files: list[Path]) -> Dataset:
+    parts = [_rows(path) for path in files]
+    return datasets.concatenate_datasets(parts) if len(parts) > 1 else parts[0]
+
+
+def _rows(path: Path) -> Dataset:
+    """A parquet file, a JSON list of objects, or one JSON object per line; gzipped too."""
+    try:
+        content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        if path.suffix == ".parquet":
+            return Dataset(pq.read_table(io.BytesIO(content)))
+        text = content.decode()
+        rows = json.loads(text) if text.lstrip().startswith("[") else [json.loads(x) for x in text.splitlines() if x]
+        return Dataset.from_list(rows)
+    except (OSError, ValueError) as error:  # arrow's errors are ValueErrors too
+        raise DataError(f"{path} cannot be read: {error}") from error
+
+
+def from_hub(config: Mapping[str, Any]) -> Any:
+    """The data set that a task's file names: the copy in the cache, or else the hub's."""
+    path, name = config["dataset_path"], config.get("dataset_name")
+    options = {key: value for key, value in (config.get("dataset_kwargs") or {}).items() if key != "trust_remote_code"}
+    try:
+        with _offline():
+            return datasets.load_dataset(path, name, **options)
+    except (ConnectionError, ValueError) as error:  # a ValueError: other subsets are in the cache
+        if not _hub_answers():
+            raise DataError(_how_to_fetch(path, name, options)) from error
+    except OSError as error:
+        raise DataError(_why(path, error)) from error
+    try:
+        return datasets.load_dataset(path, name, **options)
+    except (OSError, ValueError, RuntimeError) as error:  # a RuntimeError: data sets that are programs are not run
+        raise DataError(_why(path, error)) from error
+
+
+def _why(path: str, error: Exception) -> str:
+    return f"the data set {path} cannot be loaded: {str(error).strip().splitlines()[0]}"
+
+
+@contextmanager
+def _offline() -> Iterator[None]:
+    before = datasets.config.HF_HUB_OFFLINE, huggingface_hub.constants.HF_HUB_OFFLINE
+    datasets.config.HF_HUB_OFFLINE = huggingface_hub.constants.HF_HUB_OFFLINE = True
+    try:
+        yield
+    finally:
+        datasets.config.HF_HUB_OFFLINE, huggingface_hub.constants.HF_HUB_OFFLINE = before
+
+
+@cache
+def _hub_answers() -> bool:
+    """Asked once: the libraries would try every data set for half a minute."""
+    if huggingface_hub.constants.HF_HUB_OFFLINE:
+        return False
+    try:
+        urlopen(Request(huggingface_hub.constants.ENDPOINT, method="HEAD"), timeout=5)
+    except HTTPError:  # a refusal is an answer
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def _how_to_fetch(path: str, name: str | None, options: Mapping[str, Any]) -> str:
+    given = "".join(f", {value!r}" for value in (path, name) if value is not None)[2:]
+    more = "".join(f", {key}={value!r}" for key, value in options.items())
+    what = path if name is None else f"{path} ({name})"
+    fetch = f'python -c "import datasets; datasets.load_dataset({given}{more})"'
+    return f"the data set {what} is not in the cache, and the hub cannot be reached. Where it can be: {fetch}"

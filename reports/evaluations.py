@@ -1,0 +1,202 @@
+"""What evaluations found, as frames: scores, loss by position, and the items that scores are sums over."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from ablate.store import Store
+
+KEYS = {"arm": pl.String, "seed": pl.Int64, "digest": pl.String}
+"""What every frame begins with."""
+EVALS = KEYS | {
+    "task": pl.String,
+    "metric": pl.String,
+    "value": pl.Float64,
+    "stderr": pl.Float64,
+    "higher_is_better": pl.Boolean,
+    "chance": pl.Float64,
+}
+POSITIONS = KEYS | {
+    "extension": pl.String,
+    "multiple": pl.Int64,
+    "context": pl.Int64,
+    "reason": pl.String,
+    "first": pl.Int64,
+    "last": pl.Int64,
+    "nats_per_token": pl.Float64,
+    "stderr": pl.Float64,
+    "bits_per_byte": pl.Float64,
+}
+DIAGNOSTICS = KEYS | {
+    "task": pl.String,
+    "level": pl.String,
+    "length": pl.Int64,
+    "reason": pl.String,
+    "accuracy": pl.Float64,
+    "stderr": pl.Float64,
+    "chance": pl.Float64,
+}
+"""`level` is JSON: the value of each difficulty, by its name."""
+SAMPLES = KEYS | {
+    "task": pl.String,
+    "metric": pl.String,
+    "item": pl.String,
+    "cluster": pl.String,
+    "value": pl.Float64,
+    "weight": pl.Float64,
+}
+"""A score is Σ value / Σ weight over the items; items of one cluster are from one document."""
+SKIPPED = KEYS | {"task": pl.String, "group": pl.String, "reason": pl.String}
+NATS_PER_BIT = math.log(2)
+PERPLEXITIES = ("byte_perplexity", "word_perplexity")
+"""Not sums over items; where they are, bits_per_byte says the same."""
+CLOSEUPS = ("samples", "token_losses", "attention")
+"""What of an evals document is there to be looked at."""
+NOT_METRICS = ("task", "document", "doc_id", "doc_hash", "filter", "target", "filtered_resps")
+
+
+class Evaluated(NamedTuple):
+    """A run that was evaluated: its arm, seed and digest, what was found, and the items' records."""
+
+    key: dict[str, Any]
+    document: dict[str, Any]
+    records: list[dict[str, Any]]
+
+
+def read(store: Store, study: dict[str, Any], keys: Iterable[dict[str, Any]]) -> Iterator[Evaluated]:
+    """What the store has of the study's evaluation."""
+    if study.get("evals") is None:
+        return
+    request = str(study["evals"])
+    for key in keys:
+        document = store.read_evals(key["digest"], request)
+        if document is not None:
+            yield Evaluated(key, document, store.read_samples(key["digest"], request) or [])
+
+
+def scores(evaluated: list[Evaluated]) -> pl.DataFrame:
+    rows = [
+        run.key | {"task": task, "metric": metric, **score}
+        for run in evaluated
+        for task, metrics in run.document.get("tasks", {}).items()
+        for metric, score in metrics.items()
+    ]
+    return pl.DataFrame(rows, schema=EVALS)
+
+
+def skipped(evaluated: list[Evaluated]) -> pl.DataFrame:
+    """One row per task that had no data and group whose score is without it; `group` is null where there is none."""
+    rows = [
+        run.key | {"task": task, "group": group, "reason": reason}
+        for run in evaluated
+        for task, reason in run.document.get("skipped", {}).items()
+        for group in _lacking(run.document, task) or [None]
+    ]
+    return pl.DataFrame(rows, schema=SKIPPED)
+
+
+def _lacking(document: dict[str, Any], task: str) -> list[str | None]:
+    return [name for name, group in document.get("groups", {}).items() if task in group["missing"]]
+
+
+def samples(evaluated: list[Evaluated]) -> pl.DataFrame:
+    """The items, and again as those of the groups that their tasks are in."""
+    rows = [run.key | row for run in evaluated for record in run.records for row in _sample_values(record)]
+    return with_groups(pl.DataFrame(rows, schema=SAMPLES), _groups(evaluated))
+
+
+def grouped(evaluated: list[Evaluated]) -> frozenset[str]:
+    """The tasks and groups that are in a group: figures draw that alone."""
+    groups = _groups(evaluated)
+    inner = {
+        name for name, own in groups.items() for other in groups.values() if set(own["tasks"]) < set(other["tasks"])
+    }
+    return frozenset(inner.union(*(group["tasks"] for group in groups.values())))
+
+
+def _groups(evaluated: list[Evaluated]) -> dict[str, dict[str, Any]]:
+    """What the evaluations say of groups of tasks; runs of a study were asked the same."""
+    return {name: group for run in evaluated for name, group in run.document.get("groups", {}).items()}
+
+
+def with_groups(samples: pl.DataFrame, groups: dict[str, dict[str, Any]]) -> pl.DataFrame:
+    """In the mean of a group every task counts the same, whatever its number of items, or, `by_size`, every item."""
+    each = ["arm", "seed", "task", "metric"]
+    parts = [samples]
+    for name, group in groups.items():
+        own = samples.filter(pl.col("task").is_in(group["tasks"]))
+        metric = pl.col("metric").str.split(",").list.first()
+        share = pl.when(metric.is_in(group["by_size"])).then(1.0).otherwise(1 / pl.col("weight").sum().over(each))
+        named = [pl.concat_str("task", column, separator=" ").alias(column) for column in ("item", "cluster")]
+        scaled = [(pl.col(column) * share).alias(column) for column in ("value", "weight")]
+        parts.append(own.with_columns(*named, *scaled).with_columns(pl.lit(name).alias("task")))
+    return pl.concat(parts)
+
+
+def positions(evaluated: list[Evaluated]) -> pl.DataFrame:
+    """One row per bucket of positions. Windows that could not be read are one row, with the reason."""
+    rows = [
+        run.key | {"extension": extension, "context": document["context"]} | row
+        for run in evaluated
+        if (document := run.document.get("positions"))
+        for extension, windows in (
+            (None, document["windows"]),
+            *((each["name"], each["windows"]) for each in document.get("extensions", ())),
+        )
+        for window in windows
+        for row in _window_rows(window)
+    ]
+    return pl.DataFrame(rows, schema=POSITIONS)
+
+
+def _window_rows(window: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    shared = {"multiple": window["multiple"], "reason": window.get("reason")}
+    for bucket in window.get("buckets") or [{}]:
+        yield shared | {name: bucket[name] for name in POSITIONS if name in bucket}
+
+
+def diagnostics(evaluated: list[Evaluated]) -> pl.DataFrame:
+    """One row per difficulty. One that could not be asked has a reason, and no accuracy."""
+    rows = [
+        run.key
+        | {"task": document["task"], "level": json.dumps(row["level"], sort_keys=True)}
+        | {name: row.get(name) for name in ("length", "reason", "chance")}
+        | {"accuracy": row.get("accuracy", {}).get("value"), "stderr": row.get("accuracy", {}).get("stderr")}
+        for run in evaluated
+        if (document := run.document.get("diagnostics"))
+        for row in document["levels"]
+    ]
+    return pl.DataFrame(rows, schema=DIAGNOSTICS)
+
+
+def closeups(study: dict[str, Any], evaluated: list[Evaluated]) -> dict[str, dict[int, dict[str, Any]]]:
+    """By arm and seed."""
+    found: dict[str, dict[int, dict[str, Any]]] = {arm["name"]: {} for arm in study["arms"]}
+    for run in evaluated:
+        kept = {kind: run.document[kind] for kind in CLOSEUPS if kind in run.document}
+        if kept:
+            found[run.key["arm"]][run.key["seed"]] = kept
+    return found
+
+
+def _sample_values(sample: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """What one item says of each metric that is a sum over items. Named as in the evals document."""
+    item = f"{sample['doc_id']} {sample['doc_hash']}"
+    document = sample.get("document")
+    shared = {"task": sample["task"], "item": item, "cluster": item if document is None else f"document {document}"}
+    for metric in sample.keys() - set(NOT_METRICS) - set(PERPLEXITIES):
+        name = metric if sample["filter"] == "none" else f"{metric},{sample['filter']}"
+        value, weight = _value_and_weight(metric, sample[metric])
+        yield shared | {"metric": name, "value": value, "weight": weight}
+
+
+def _value_and_weight(metric: str, score: Any) -> tuple[float | None, float | None]:
+    """None for what is not a number. A likelihood of a whole text is its log and its bytes."""
+    if metric == "bits_per_byte" and isinstance(score, list) and None not in score:
+        return -score[0] / NATS_PER_BIT, score[1]
+    return (float(score), 1.0) if isinstance(score, int | float) else (None, None)
