@@ -26,6 +26,7 @@ RULES = [
     (r"cosine attention .+", {"mixer"}),
     (r"\w+ needs an ffn beside the mixer, and there is none", {"topology"}),
     (r"retention keeps a state and has no scores to which \w+ could add", {"mixer", "mixer.position"}),
+    (r"flash sums up what is before a chunk and has no scores to which \w+ could add", {"mixer", "mixer.position"}),
     (r"NTK-aware scaling needs more than one pair of features, not 2 features", {"mixer.position.scaling"}),
 ]
 """Every reason why two choices may not meet, and the axes that at least one of each such pair is on."""
