@@ -24,6 +24,9 @@ def mixers() -> Iterator[tuple[str, dict[str, Any]]]:
             for window in windows:
                 edits = {**example, **window, "kind": kind}
                 yield f"{kind}{number}-{window.get('window')}", {"block.mixer": edits}
+    for kind, cls in variants("zoo.sparsities").items():
+        for number, example in enumerate(cls.examples):  # type: ignore[attr-defined]
+            yield f"{kind}{number}", {"block.mixer.sparsity": {"kind": kind, **example}}
 
 
 SPECS = dict(mixers()) | {

@@ -27,6 +27,7 @@ RULES = [
     (r"\w+ needs an ffn beside the mixer, and there is none", {"topology"}),
     (r"retention keeps a state and has no scores to which \w+ could add", {"mixer", "mixer.position"}),
     (r"flash sums up what is before a chunk and has no scores to which \w+ could add", {"mixer", "mixer.position"}),
+    (r"\w+ says which keys are seen: leave the mixer's window out", {"mixer.sparsity"}),
     (r"NTK-aware scaling needs more than one pair of features, not 2 features", {"mixer.position.scaling"}),
 ]
 """Every reason why two choices may not meet, and the axes that at least one of each such pair is on."""
@@ -78,7 +79,8 @@ def test_the_axes_are_those_of_the_zoo() -> None:
     axes = matrix.axes()
     for axis, package in {
         "norm": "norms", "norm_placement": "residuals", "mixer": "mixers", "mixer.position": "positions",
-        "mixer.position.scaling": "positions.scalings", "ffn": "ffns",
+        "mixer.position.scaling": "positions.scalings", "mixer.sparsity": "sparsities",
+        "ffn": "ffns",
     }.items():  # fmt: skip
         kinds = [option.name.partition(" ")[0] for option in axes[axis]]
         assert list(dict.fromkeys(kinds)) == list(variants(f"zoo.{package}"))
