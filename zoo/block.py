@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
-from zoo.cache import LayerCache
+from zoo.cache import LayerCache, PartsCache
+from zoo.canon import CanonLayer
+from zoo.depth import StochasticDepth
 from zoo.init import ExpertLinear, Linear
 from zoo.residuals import Branch, ResidualLayer
 from zoo.site import Site, Step
 from zoo.spec import BlockSpec
+
+MIXER, FFN, CANON = "mixer", "ffn", "canon"
+"""Parts of a block, as its cache calls them."""
 
 
 class Block(nn.Module):
@@ -26,7 +32,9 @@ class Block(nn.Module):
         self.mixer_residual = self._residual(spec, site, 0)
         if spec.branches == 2:
             self.ffn_residual = self._residual(spec, site, 1)
+        self.canon = spec.canon.build(site.d_model) if spec.canon else nn.ModuleDict()
         self.dropout = nn.Dropout(spec.dropout)
+        self.depth = StochasticDepth(spec.stochastic_depth, site)
         self._scale_branches(spec.norm_placement.init_gain(site))
 
     def _residual(self, spec: BlockSpec, site: Site, branch: int) -> ResidualLayer:
@@ -42,13 +50,19 @@ class Block(nn.Module):
                 module.init_gain = gain
 
     def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
-        def mix(h: Tensor) -> Tensor:
-            out: Tensor = self.dropout(self.mixer(h, step, cache))
+        parts = cache.parts if isinstance(cache, PartsCache) else {} if cache is None else {MIXER: cache}
+
+        def run(name: str, part: nn.Module, h: Tensor) -> Tensor:
+            if name in self.canon:
+                h = self.canon[name](h, step, parts.get(f"{CANON}.{name}"))
+            out: Tensor = self.depth(self.dropout(part(h, step, parts.get(name))))
             return out
 
+        def mix(h: Tensor) -> Tensor:
+            return run(MIXER, self.mixer, h)
+
         def feed(h: Tensor) -> Tensor:
-            out: Tensor = self.dropout(self.ffn(h, step))
-            return out
+            return run(FFN, self.ffn, h)
 
         out = self._join(x, mix, feed)
         step.tap("stream", lambda: out)
@@ -66,4 +80,10 @@ class Block(nn.Module):
         return self.ffn_residual(x, feed)  # type: ignore[no-any-return]
 
     def new_cache(self, batch: int, capacity: int, dtype: torch.dtype) -> LayerCache:
-        return self.mixer.new_cache(batch, capacity, dtype)
+        """The mixer's, or those of all parts where others keep something too."""
+        mixer = self.mixer.new_cache(batch, capacity, dtype)
+        convs = {f"{CANON}.{name}": cast(CanonLayer, layer).conv for name, layer in self.canon.items()}
+        if self.ffn.conv is not None:
+            convs[FFN] = self.ffn.conv
+        states = {name: conv.new_cache(batch, dtype) for name, conv in convs.items()}
+        return PartsCache({MIXER: mixer, **states}) if states else mixer

@@ -19,7 +19,7 @@ class Cost:
 
     params counts every parameter; params_active those that one token's forward pass uses (not all experts, and no
     modules of multi-token prediction); params_embedding the token table and tables of positions. flops_per_token counts
-    training (forward and backward, multi-token prediction too) and only the scores that the mask lets through;
+    training (forward and backward, what predicts only then too) and only the scores that the mask lets through;
     flops_per_token_square counts whole T × T score matrices, as counters of matrix products do.
     """
 
@@ -35,7 +35,7 @@ class Cost:
     def cache_bytes(self, batch: int, context: int, dtype: object = "float32") -> int:
         """Bytes that `new_cache(batch, context, dtype)` allocates. dtype: a torch dtype or its name."""
         size = BYTES[str(dtype).removeprefix("torch.")]
-        return batch * size * sum(layer.mixer.cache_elements(context) for layer in self.spec.layers)
+        return batch * size * cache_elements(self.spec, context)
 
 
 def cost(spec: ModelSpec, context: int = 1024) -> Cost:
@@ -43,9 +43,12 @@ def cost(spec: ModelSpec, context: int = 1024) -> Cost:
     tables = spec.vocab_size * spec.table_width
     tables += sum(p.shared_parameters(spec.d_model, heads) for p, heads in spec.positions if p.absolute)
     total = PartCost(tables, 0.0, 0.0) + _outside(spec)
-    for layer in spec.layers:
-        total += block_cost(layer, spec.d_model, context)
-    trained = total + _mtp(spec, context)
+    met: set[int] = set()
+    for block, layer in zip(spec.block_of_each, spec.layers, strict=True):
+        part = block_cost(layer, spec.d_model, context)
+        total += PartCost(0, part.flops, part.flops_square) if block in met else part
+        met.add(block)
+    trained = total + _mtp(spec, context) + _layer_losses(spec)
     return Cost(
         spec=spec,
         context=context,
@@ -62,9 +65,9 @@ def cost(spec: ModelSpec, context: int = 1024) -> Cost:
 class PassCost:
     """What a pass with a cache takes: FLOPs, and numbers that must come from memory or go to it.
 
-    parameters: those that the pass uses, each once: of a token table only the rows looked up, unless it is the head
-    too; of a mixture of experts those that the tokens are expected to be sent to. cache_elements: what reading a prompt
-    writes to the cache, or what decoding reads of it. Activations are not counted.
+    parameters: those that the pass uses, each once for each layer that has it: of a token table only the rows looked
+    up, unless it is the head too; of a mixture of experts those that the tokens are expected to be sent to.
+    cache_elements: what reading a prompt writes to the cache, or what decoding reads of it. Activations do not count.
     """
 
     flops: float
@@ -84,7 +87,7 @@ def prefill_cost(spec: ModelSpec, batch: int, context: int) -> PassCost:
     return PassCost(
         batch * (context * per_token + head + states),
         _parameters_read(spec, batch * context),
-        batch * sum(layer.mixer.cache_elements(context) for layer in spec.layers),
+        batch * cache_elements(spec, context),
     )
 
 
@@ -94,8 +97,12 @@ def decode_cost(spec: ModelSpec, batch: int, context: int) -> PassCost:
     for layer in spec.layers:
         rest = block_cost(layer, spec.d_model, context).flops - layer.mixer.cost(spec.d_model, context).flops
         flops += rest + layer.mixer.decode_flops(spec.d_model, context)
-    cache = sum(layer.mixer.cache_elements(context) for layer in spec.layers)
-    return PassCost(batch * flops, _parameters_read(spec, batch), batch * cache)
+    return PassCost(batch * flops, _parameters_read(spec, batch), batch * cache_elements(spec, context))
+
+
+def cache_elements(spec: ModelSpec, capacity: int) -> int:
+    """Numbers kept per sequence, for up to `capacity` tokens."""
+    return sum(layer.cache_elements(spec.d_model, capacity) for layer in spec.layers)
 
 
 def _parameters_read(spec: ModelSpec, tokens: int) -> float:
@@ -142,9 +149,18 @@ def _mtp(spec: ModelSpec, context: int) -> PartCost:
     )
 
 
+def _layer_losses(spec: ModelSpec) -> PartCost:
+    """What predicting by every layer adds in training."""
+    if not spec.layer_loss:
+        return PartCost(0, 0.0, 0.0)
+    work = (spec.n_layers - 1) * _read_out(spec).flops
+    return PartCost(0, work, work)
+
+
 def block_cost(block: BlockSpec, d_model: int, context: int) -> PartCost:
     """Costs of one resolved block."""
     total = block.mixer.cost(d_model, context) + block.ffn.cost(d_model)
     for _ in range(block.branches):
         total += block.norm_placement.extra_cost(d_model)
-    return total + PartCost(block.norms * block.norm.parameters(d_model), 0.0, 0.0)
+    near = 0 if block.canon is None else block.canon.parameters(d_model)
+    return total + PartCost(block.norms * block.norm.parameters(d_model) + near, 0.0, 0.0)

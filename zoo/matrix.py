@@ -58,6 +58,10 @@ SAMPLES: dict[str, tuple[Any, ...]] = {
     "norm_placement.stream_scale": (1.25,),
     "norm_placement.branch_scale": (0.5,),
     "dropout": (0.1,),
+    "stochastic_depth": (0.001,),
+    "sharing": ({"blocks": 1}, {"blocks": 2, "order": "sequence"}),
+    "layer_loss": (0.3,),
+    "canon": ({"width": 3}, {"before": ["mixer"]}),
     "embedding_dropout": (0.1,),
 }
 """Values of settings whose type does not say what is worth trying, by axis or by the setting's own name."""
@@ -176,4 +180,6 @@ def _samples(annotation: Any) -> Iterator[Any]:
 def _said(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, dict):
+        return " ".join(f"{key}={_said(inner)}" for key, inner in value.items())
     return ",".join(map(str, value)) if isinstance(value, tuple | list) else str(value)

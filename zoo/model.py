@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, cast
 
 import torch
@@ -37,9 +38,10 @@ class Decoder(nn.Module):
             pair: self.positions[str(i)] for i, pair in enumerate(spec.positions) if str(i) in self.positions
         }
         """The modules of position schemes by (spec, heads); `positions` owns them."""
-        layers = spec.layers
-        sites = (Site(spec.d_model, i, spec.n_layers) for i in range(spec.n_layers))
-        self.blocks = nn.ModuleList(Block(block, site) for block, site in zip(layers, sites, strict=True))
+        layers, self.block_of_each = spec.layers, spec.block_of_each
+        first_uses = [self.block_of_each.index(block) for block in range(max(self.block_of_each) + 1)]
+        self.blocks = nn.ModuleList(Block(layers[i], Site(spec.d_model, i, spec.n_layers)) for i in first_uses)
+        """Each once, where several layers share one."""
         self.first, self.last = layers[0].norm_placement, layers[-1].norm_placement
         self.norm = spec.block.norm.build(spec.d_model) if spec.has_final_norm else nn.Identity()
         self.mtp = nn.ModuleList(self._mtp_module(k) for k in range(spec.mtp.depth if spec.mtp else 0))
@@ -78,12 +80,16 @@ class Decoder(nn.Module):
         step.recorder = self.recorder
         return step
 
-    def _run(self, embedded: Tensor, step: Step, cache: Cache | None) -> Tensor:
-        """(B, T, D): the stream that leaves the last layer."""
+    def _run(
+        self, embedded: Tensor, step: Step, cache: Cache | None, left: Callable[[Tensor], None] = lambda _: None
+    ) -> Tensor:
+        """(B, T, D): the stream that leaves the last layer. `left` is given those that leave the others."""
         x = self.first.open(embedded)
-        for i, block in enumerate(self.blocks):
+        for i, block in enumerate(self.block_of_each):
+            if i:
+                left(x)
             step.prefix = f"blocks.{i}."
-            x = block(x, step, cache.layers[i] if cache is not None else None)
+            x = self.blocks[block](x, step, cache.layers[i] if cache is not None else None)
         step.prefix = ""
         out = self.last.close(x)
         step.tap("log_z", lambda: self._log_z(out))
@@ -129,10 +135,14 @@ class Decoder(nn.Module):
         """(what training minimises, nats per token). tokens, targets: (B, T); targets of −100 are ignored."""
         step = self._step(tokens, 0, None)
         embedded = self.embed(tokens, step)
-        stream = self._run(embedded, step, None)
+        lower: list[Tensor] = []
+        stream = self._run(embedded, step, None, lower.append)
         chunks = chunks_for(tokens.numel(), self.spec.vocab_size)
         read_out = lambda rows: self.read_out(self.norm(rows))  # noqa: E731
         objective, nats = next_token_loss(read_out, stream, targets, self.spec.z_loss, chunks)
+        if self.training and self.spec.layer_loss:
+            losses = [next_token_loss(read_out, self.last.close(x), targets, chunks=chunks)[0] for x in lower]
+            step.losses += [self.spec.layer_loss / len(lower) * loss for loss in losses]
         if self.training and self.spec.mtp is not None:
             ahead = mtp_loss(self.mtp, stream, embedded, targets, step, read_out, chunks)
             step.losses.append(self.spec.mtp.weight / self.spec.mtp.depth * ahead)
@@ -141,7 +151,8 @@ class Decoder(nn.Module):
     def new_cache(self, batch: int, capacity: int, dtype: torch.dtype | None = None) -> Cache:
         """An empty cache for `batch` rows of up to `capacity` tokens, in the model's own type unless told."""
         kind = dtype or self.embedding.weight.dtype
-        return Cache([cast(Block, block).new_cache(batch, capacity, kind) for block in self.blocks], capacity)
+        layers = [self.blocks[block] for block in self.block_of_each]
+        return Cache([cast(Block, block).new_cache(batch, capacity, kind) for block in layers], capacity)
 
 
 def _shared_positions(spec: ModelSpec) -> nn.ModuleDict:

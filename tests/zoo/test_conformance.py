@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import zoo
 from tests.zoo.combinations import CORE, covering, random_model, random_tokens
+from zoo.cache import LayerCache
 from zoo.matrix import combine
 from zoo.residuals.normed import NormedLayer
 
@@ -152,8 +154,16 @@ def test_declared_flops_are_those_counted(spec: zoo.ModelSpec) -> None:
 def test_declared_cache_bytes_are_those_allocated(spec: zoo.ModelSpec, dtype: torch.dtype) -> None:
     cache = zoo.build(spec).new_cache(batch=3, capacity=23, dtype=dtype)
     assert cache.nbytes == zoo.cost(spec).cache_bytes(batch=3, context=23, dtype=dtype)
-    held = [t for layer in cache.layers for t in tree_leaves(vars(layer)) if isinstance(t, torch.Tensor)]
-    assert cache.nbytes == sum(t.untyped_storage().nbytes() for t in held)
+    assert cache.nbytes == sum(t.untyped_storage().nbytes() for layer in cache.layers for t in tensors_of(layer))
+
+
+def tensors_of(cache: LayerCache) -> Iterator[torch.Tensor]:
+    """What a cache holds, and what the caches in it do."""
+    for leaf in tree_leaves(vars(cache)):
+        if isinstance(leaf, torch.Tensor):
+            yield leaf
+        elif hasattr(leaf, "nbytes"):
+            yield from tensors_of(leaf)
 
 
 @every_spec

@@ -11,11 +11,11 @@ from torch import Tensor, nn
 from zoo.attend import Scoring, Visible, attend
 from zoo.axis import Choice, is_off
 from zoo.cache import LayerCache, StateCache, TokenCache, TokenStateCache
+from zoo.conv import STATE as CONV
+from zoo.conv import ShortConv
 from zoo.errors import SpecError
 from zoo.init import Linear
 from zoo.mixers import Mixer, MixerLayer
-from zoo.mixers._conv import STATE as CONV
-from zoo.mixers._conv import ShortConv
 from zoo.mixers._gate import Gate, OutputGate, gate_features
 from zoo.mixers._per_head import NormPerHead
 from zoo.mixers._projections import Biases

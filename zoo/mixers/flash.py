@@ -12,9 +12,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from zoo.cache import LayerCache, StateCache
+from zoo.conv import on_text
 from zoo.errors import SpecError
 from zoo.mixers import MixerLayer
-from zoo.mixers._conv import on_text
 from zoo.mixers._gated_unit import GatedUnit, GatedUnitLayer
 from zoo.mixers._layout import Layout
 from zoo.mixers._scan import Chunks

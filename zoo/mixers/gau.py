@@ -12,8 +12,8 @@ from torch.nn import functional as F
 
 from zoo.attend import Visible
 from zoo.cache import LayerCache, TokenCache
+from zoo.conv import on_text
 from zoo.mixers import MixerLayer
-from zoo.mixers._conv import on_text
 from zoo.mixers._gated_unit import GatedUnit, GatedUnitLayer
 from zoo.site import PartCost, Site, Step, mean_keys
 
