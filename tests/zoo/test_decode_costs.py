@@ -14,7 +14,7 @@ from zoo.axis import variants
 from zoo.costs import decode_cost, longest_text, prefill_cost
 
 CACHED = 13
-SHAPE = {"d_model": 24, "n_layers": 3, "vocab_size": 40, "block.mixer.heads": 4}
+SHAPE = {"d_model": 24, "n_layers": 3, "vocab_size": 40}
 
 
 def mixers() -> Iterator[tuple[str, dict[str, Any]]]:

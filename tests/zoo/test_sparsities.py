@@ -20,6 +20,7 @@ from tests.zoo.slow import layer_of, maps, mix, project, random_stream, run, wri
 from zoo.attend import Scoring, Visible, attend, attention_backend
 from zoo.mixers.attention import Attention
 from zoo.positions.nope import NoPE
+from zoo.site import Step
 from zoo.sparsities import Sparsity
 from zoo.sparsities.bigbird import BigBird
 from zoo.sparsities.dilated import Dilated
@@ -172,20 +173,20 @@ def test_strided_work_grows_as_the_power_of_three_halves() -> None:
 @pytest.mark.parametrize("pattern", ALL, ids=str)
 @pytest.mark.parametrize("parts", [[1] * T, [9, 1, 1, 20, 6]], ids=["one by one", "in parts"])
 def test_a_cache_gives_what_the_whole_text_gives(pattern: Sparsity, parts: list[int]) -> None:
-    layer = layer_of(Attention(heads=4, kv_heads=1, sparsity=pattern), 12)
-    x = random_stream(T, 12)
-    model_cache = layer.new_cache(1, T, torch.float64)
-    start, found = 0, []
+    layer = layer_of(Attention(heads=4, kv_heads=1, sparsity=pattern), 16)
+    x = random_stream(T, 16)
+    cache, start = layer.new_cache(1, T, torch.float64), 0
+    found: list[Tensor] = []
     with torch.no_grad():
         for piece in x.split(parts, dim=1):
-            found.append(layer(piece, zoo.site.Step.of(piece, start), model_cache)[0])
+            found.append(layer(piece, Step.of(piece, start), cache)[0])
             start += piece.shape[1]
     torch.testing.assert_close(torch.cat(found), run(layer, x), rtol=1e-4, atol=1e-5)
 
 
 def test_a_dilated_window_caches_its_reach_and_others_all() -> None:
     def held(sparsity: Sparsity) -> int:
-        return Attention(heads=1, head_dim=1, sparsity=sparsity).resolve(4).cache_elements(1000) // 2
+        return Attention(heads=1, sparsity=sparsity).resolve(4).cache_elements(1000) // 8
 
     assert held(Dilated(window=3, dilation=4)) == 9
     assert [held(each) for each in (Dilated(window=None), Strided(), Longformer(), BigBird())] == [1000] * 4
