@@ -44,8 +44,10 @@ class Ffn(Variant):
 class FfnLayer(nn.Module, ABC):
     """x: (B, T, D) → (B, T, D)."""
 
-    conv: ShortConv | None = None
-    """Of the hidden features, where there is one."""
+    def __init__(self, conv: ShortConv | None = None) -> None:
+        """conv: of the hidden features, where there is one."""
+        super().__init__()
+        self.conv = conv
 
     @abstractmethod
     def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:

@@ -41,11 +41,11 @@ class Dense(Ffn):
         return self.model_copy(update={"d_ff": features(self.d_ff, d_model, self.multiple_of), "multiple_of": 1})
 
     def build(self, site: Site) -> FfnLayer:
-        layer = DenseLayer(
-            site.d_model, self.width, self.activation(), gated=self.gated, bias=self.bias, dropout=self.dropout
+        conv = ShortConv(self.channels, self.conv) if self.conv else None
+        gated, bias, dropout = self.gated, self.bias, self.dropout
+        return DenseLayer(
+            site.d_model, self.width, self.activation(), gated=gated, bias=bias, dropout=dropout, conv=conv
         )
-        layer.conv = ShortConv(self.channels, self.conv) if self.conv else None
-        return layer
 
     @property
     def width(self) -> int:
@@ -85,9 +85,17 @@ class DenseLayer(FfnLayer):
     """x: (B, T, D) → (B, T, D)."""
 
     def __init__(
-        self, d_model: int, d_ff: int, activation: Activation, *, gated: bool, bias: bool, dropout: float = 0.0
+        self,
+        d_model: int,
+        d_ff: int,
+        activation: Activation,
+        *,
+        gated: bool,
+        bias: bool,
+        dropout: float = 0.0,
+        conv: ShortConv | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(conv)
         self.activation = activation
         self.gate = Linear(d_model, d_ff, bias=bias, role="input") if gated else None
         self.up = Linear(d_model, d_ff, bias=bias, role="input")
