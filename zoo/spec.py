@@ -88,6 +88,9 @@ class BlockSpec(Spec):
                 raise error.under(name) from None
         if self.topology != "serial" and self.ffn.absent:
             raise SpecError("topology", f"{self.topology} needs an ffn beside the mixer, and there is none")
+        if self.mixer.degree > 1 and not self.norm.normalises:
+            reason = f"{self.mixer.kind} gives what it reads to the power of {self.mixer.degree}: it needs a norm"
+            raise SpecError("norm", reason)
         if self.ffn.absent and self.canon is not None and "ffn" in self.canon.before:
             raise SpecError("canon.before", "there is no ffn for it to be before: before: [mixer]")
         if self.topology == "parallel_two_norms" and not self.norm_placement.additive:

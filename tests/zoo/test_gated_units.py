@@ -161,6 +161,17 @@ def test_caches_are_reordered_with_their_rows(kind: str) -> None:
     torch.testing.assert_close(after, expected, rtol=1e-4, atol=1e-4)
 
 
+def test_a_gated_unit_needs_a_norm() -> None:
+    """Twice the input at the powers of U, V and the squared product of Q and K gives 2⁶ times the output, or nearly."""
+    layer: Any = layer_of(GAU(head_dim=6, position=NoPE()), D)
+    with torch.no_grad():
+        layer.offset.zero_()
+    near, far = (run(layer, scale * X).abs().sum().item() for scale in (1e4, 2e4))
+    assert far / near == pytest.approx(2**6, rel=0.01)
+    with pytest.raises(zoo.SpecError, match=r"block\.norm: gau gives what it reads to the power of 6: it needs a norm"):
+        zoo.load("small", **{"block.mixer": "gau", "block.norm": "none"})
+
+
 def test_flash_says_what_it_lacks() -> None:
     with pytest.raises(zoo.SpecError, match=r"block\.mixer\.position: flash sums up what is before a chunk"):
         zoo.load("small", **{"block.mixer": {"kind": "flash", "position": "alibi"}})

@@ -28,6 +28,7 @@ RULES = [
     (r"retention keeps a state and has no scores to which \w+ could add", {"mixer", "mixer.position"}),
     (r"flash sums up what is before a chunk and has no scores to which \w+ could add", {"mixer", "mixer.position"}),
     (r"\w+ says which keys are seen: leave the mixer's window out", {"mixer.sparsity"}),
+    (r"\w+ gives what it reads to the power of 6: it needs a norm", {"norm", "mixer"}),
     (r"there is no ffn for it to be before: before: \[mixer\]", {"canon"}),
     (r"layer \d+ is '\w+' and would share its weights with '\w+'", {"sharing"}),
     (r"NTK-aware scaling needs more than one pair of features, not 2 features", {"mixer.position.scaling"}),

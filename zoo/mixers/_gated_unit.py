@@ -21,6 +21,8 @@ from zoo.site import Step
 class GatedUnit(Mixer):
     """U, V, Z = silu(W x), with e, e and s features; out = W_o (U ⊙ what is read of V)."""
 
+    degree: ClassVar[int] = 6
+    """Of U once, of V once, and of Q and K squared."""
     readings: ClassVar[int]
     """How many queries and keys are made of Z."""
 
