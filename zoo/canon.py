@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, PositiveInt
+from pydantic import Field, PositiveInt, field_validator
 from torch import Tensor, nn
 
 from zoo.axis import Spec
@@ -26,7 +26,14 @@ class Canon(Spec):
 
     width: PositiveInt = 4
     """W."""
-    before: Annotated[tuple[Place, ...], Field(strict=False, min_length=1)] = ("mixer", "ffn")
+    before: Annotated[tuple[Place, ...], Field(strict=False)] = ("mixer", "ffn")
+
+    @field_validator("before")
+    @classmethod
+    def _somewhere(cls, before: tuple[Place, ...]) -> tuple[Place, ...]:
+        if not before:
+            raise ValueError("must name a place, or leave canon out")
+        return before
 
     def build(self, d_model: int) -> nn.ModuleDict:
         """A layer for each place."""
