@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import ValidationError
 
-from ablate.data.sources import DataSource
+from ablate.data.sources import DataSource, TextSource
 from ablate.data.tokenizers import TokenizerSpec
 from ablate.data.tokenizers.bytes import BytesTokenizer
 from ablate.explain import complaints, plain
@@ -115,7 +115,8 @@ class ArmBuilder:
         self.base = tuple(base)
         self.origins = origins
         self.data = data
-        self._written = {TRAIN: dict(train), START: {}, DATA: {"tokenizer": data.tokenizer.model_dump(mode="json")}}
+        own = {"tokenizer": data.tokenizer.model_dump(mode="json")} if isinstance(data, TextSource) else {}
+        self._written = {TRAIN: dict(train), START: {}, DATA: own}
 
     def build_all(self, base: Arm, edits: Mapping[str, Sequence[Edit]]) -> tuple[list[Arm], list[Problem]]:
         """The base and the arms that can be built, and what is wrong with the others."""
@@ -139,13 +140,20 @@ class ArmBuilder:
         if path == (TRAIN, "context"):
             return "losses at different contexts do not compare: every arm has the same"
         if path[0] == DATA:
-            same = path[1:2] == ("tokenizer",)
-            return None if same else "every arm reads the same text: only data.tokenizer may differ"
+            return self._data_reason(path)
+        if path[:2] == (TRAIN, "objective"):
+            return "losses of different objectives are over different targets and do not compare: set it in train"
         if path[0] == "base":
             return f"paths start from the base: write {'.'.join(path[1:]) or 'what changes in it'}"
         if path[0] not in SECTIONS and path[0] in StudySections.model_fields:
             return f"every arm has the same {path[0]}: only the model, train and data.tokenizer differ"
         return None
+
+    def _data_reason(self, path: Target) -> str | None:
+        if not isinstance(self.data, TextSource):
+            return "every arm has the same task"
+        own = path[1:2] == ("tokenizer",)
+        return None if own else "every arm reads the same text: only data.tokenizer may differ"
 
     def build(self, name: str, edits: Iterable[Edit], target: Target) -> Arm:
         """The base edited. Raises StudyError."""
@@ -160,7 +168,7 @@ class ArmBuilder:
         problems += [problem for section, edits in beside.items() for problem in self._section_problems(section, edits)]
         if problems:
             raise StudyError(problems)
-        return Arm(
+        arm = Arm(
             name=name,
             edits={".".join(edit.path): edit.value for edit in own},
             model=ModelSpec.model_validate(self._model_data([*self.base, *model_edits])),
@@ -170,6 +178,16 @@ class ArmBuilder:
             own=own,
             start=StartSpec.model_validate(self._section_data(START, beside[START])) if beside[START] else None,
         )
+        self._check_objective(arm)
+        return arm
+
+    def _check_objective(self, arm: Arm) -> None:
+        """Raise StudyError where the objective has no meaning for the kind of model."""
+        try:
+            arm.train.objective.check(arm.model)
+        except SpecError as error:
+            kinds = [edit.target for edit in (*self.base, *arm.own) if edit.path[0] == error.path]
+            raise StudyError([self.origins.problem([(TRAIN, "objective"), *kinds][-1], error.reason)]) from None
 
     def tuned(self, arm: Arm, settings: Mapping[str, Any]) -> Arm:
         """The arm with settings that tuning gave it. Raises StudyError."""

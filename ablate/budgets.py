@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import islice
+from statistics import fmean
 
 from ablate.sections import Budget, ParameterMatch
 from ablate.training.spec import TrainSpec
@@ -50,6 +51,13 @@ def step_times(budget: Budget, work: Sequence[Workload], clock: Clock | None) ->
     if clock is None:
         raise ValueError("a budget in seconds needs a clock")
     return clock(work)
+
+
+def training_cost(train: TrainSpec, spec: ModelSpec, widths: Sequence[int]) -> Cost:
+    """Costs at the context. The FLOPs of a token are a mean over `widths`, the rows that are trained on by turns."""
+    per_token = {width: train.objective.cost(spec, width).flops_per_token for width in set(widths)}
+    whole = train.objective.cost(spec, train.context)
+    return replace(whole, flops_per_token=fmean(per_token[width] for width in widths))
 
 
 def price_of_step(kind: str, train: TrainSpec, flops_per_token: float, seconds_per_step: float | None) -> float:

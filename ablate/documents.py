@@ -11,6 +11,9 @@ from typing import Any
 from ablate.campaign import Outcome, Size, Tuning
 from ablate.identity import SCHEMA
 from ablate.plan import UTILISATION, ArmPlan, Plan
+from ablate.study import Study
+from ablate.training.objectives import Objective
+from ablate.training.objectives.next_token import NextToken
 
 
 def study_document(outcome: Outcome, created: datetime | None = None) -> dict[str, Any]:
@@ -28,7 +31,8 @@ def study_document(outcome: Outcome, created: datetime | None = None) -> dict[st
         "budget": study.budget.model_dump(exclude_none=True),
         "matched": study.budget.matched,
         "margin": study.sections.margin,
-        "per": "byte" if study.own_tokenizers else "token",
+        "per": _per(study),
+        "objective": _objective(study.train.objective),
         "created": (created or datetime.now(UTC)).isoformat(timespec="seconds"),
         "arms": [_arm_document(arm) for arm in plan.arms],
         "measure": plan.measure_digest,
@@ -37,6 +41,20 @@ def study_document(outcome: Outcome, created: datetime | None = None) -> dict[st
         "tuning": _tuning_documents(outcome.sizes[-1]),
         "ladder": [_size_document(size) for size in outcome.sizes] if len(outcome.sizes) > 1 else [],
     }
+
+
+def _per(study: Study) -> str:
+    """What losses are compared per."""
+    if study.own_tokenizers:
+        return "byte"
+    return "token" if study.train.objective == NextToken() else "target"
+
+
+def _objective(objective: Objective) -> dict[str, str] | None:
+    """What the loss counts, where it is not every token."""
+    if objective == NextToken():
+        return None
+    return {"kind": objective.kind, "counts": objective.counts}
 
 
 def judged_before(old: Mapping[str, Any] | None, new: Mapping[str, Any]) -> list[int]:

@@ -45,7 +45,7 @@ def request_digest(spec: BaseModel) -> str:
 
 def canonical_model(spec: ModelSpec) -> dict[str, Any]:
     """Plain data that `zoo.parse` reads, the same for every spelling of an architecture: one name per layer."""
-    names = {json.dumps(spec.block.resolve(spec.d_model).model_dump(mode="json"), sort_keys=True): "block"}
+    names = {json.dumps(spec.named("block").model_dump(mode="json"), sort_keys=True): "block"}
     pattern = []
     for layer in spec.layers:
         text = json.dumps(layer.model_dump(mode="json"), sort_keys=True)

@@ -19,7 +19,8 @@ from safetensors import SafetensorError
 from tokenizers import Tokenizer
 
 import zoo
-from ablate.data import Corpus
+from ablate.budgets import training_cost
+from ablate.data import Corpus, SyntheticCorpus, open_corpus
 from ablate.environment import describe
 from ablate.numerics import Numerics, enforce
 from ablate.request import Request
@@ -29,11 +30,12 @@ from ablate.training.result import model_flop_utilisation, summarise_metrics, tr
 from ablate.training.schedule import warmup_steps
 from ablate.training.session import Ending, Session
 from ablate.training.spec import TrainSpec
-from evals.harness import evaluate
+from evals.diagnostics import accuracy_by_difficulty
+from evals.harness import Evaluation, evaluate
 from evals.matmul import peak_flops_per_second
 from evals.memory import PeakMemory, peak_memory
 from evals.positions import Text, loss_by_position
-from evals.spec import EvalSpec, MeasureSpec
+from evals.spec import DiagnosticsSpec, EvalSpec, MeasureSpec
 from evals.speed import measure
 
 
@@ -63,7 +65,7 @@ def _numerics(request: Request) -> Numerics:
 
 
 def _train(request: Request, numerics: Numerics, stop: Stop) -> None:
-    store, corpus = Store(request.store), Corpus(Path(request.corpus))
+    store, corpus = Store(request.store), open_corpus(Path(request.corpus))
     if store.read_run(request.digest) is None:
         store.write_json(store.run_path(request.digest), request.identity)
     started = _now()
@@ -81,9 +83,10 @@ def _train(request: Request, numerics: Numerics, stop: Stop) -> None:
     if ending.status == "finished":
         with store.replacing(store.model_dir(request.digest)) as folder:
             zoo.save(session.model, folder)
-            shutil.copyfile(corpus.tokenizer_path, folder / "tokenizer.json")
+            if corpus.tokenizer_path is not None:
+                shutil.copyfile(corpus.tokenizer_path, folder / "tokenizer.json")
     result = _result(session, ending, request, memory)
-    document = result | {"started": started, "finished": _now()}
+    document = result | {"floor": corpus.floor(), "started": started, "finished": _now()}
     store.write_json(store.result_path(request.digest), document)
     store.drop_state(request.digest)
 
@@ -91,7 +94,7 @@ def _train(request: Request, numerics: Numerics, stop: Stop) -> None:
 def _result(session: Session, ending: Ending, request: Request, memory: PeakMemory) -> dict[str, Any]:
     """result.json, but for its times of day."""
     place, spec, numerics = ending.place, session.spec, session.numerics
-    cost = zoo.cost(session.model.spec, context=spec.context)
+    cost = training_cost(spec, session.model.spec, session.corpus.widths(spec.context))
     summary = summarise_metrics(session.store.read_metrics(session.digest), warmup_steps(session.steps, spec))
     peak = peak_flops_per_second(numerics.device, numerics.torch_dtype)
     speed = summary["tokens_per_second"]["median"]
@@ -107,6 +110,7 @@ def _result(session: Session, ending: Ending, request: Request, memory: PeakMemo
         "wall_seconds": place.wall_seconds,
         "loss": ending.loss,
         "bits_per_byte": ending.bits_per_byte,
+        "accuracy": ending.accuracy,
         **summary,
         "mfu": model_flop_utilisation(cost.flops_per_token, speed, peak),
         "matmul_flops_per_second": peak,
@@ -128,21 +132,37 @@ def _measure(request: Request, numerics: Numerics) -> None:
 
 
 def _evaluate(request: Request, numerics: Numerics) -> None:
-    store, corpus = Store(request.store), Corpus(Path(request.corpus))
-    tokenizer = Tokenizer.from_file(str(store.model_dir(request.digest) / "tokenizer.json"))
+    store, corpus = Store(request.store), open_corpus(Path(request.corpus))
     model, spec = _trained_model(request, numerics), EvalSpec.model_validate(request.evals)
     context = TrainSpec.model_validate(request.identity["train"]).context
     with numerics.autocast():
-        evaluation = evaluate(model, tokenizer, corpus.held_out(), spec, context=context, eos=corpus.eos)
-        if spec.positions is not None:
-            text = Text(*corpus.held_out_tokens())
-            found = loss_by_position(model, text, spec.positions, context=context, batch=spec.batch, seed=spec.seed)
-            evaluation = found.beside(evaluation)
+        if isinstance(corpus, Corpus):
+            tokenizer = Tokenizer.from_file(str(store.model_dir(request.digest) / "tokenizer.json"))
+            evaluation = _on_text(model, tokenizer, corpus, spec, context)
+        else:
+            evaluation = _on_task(model, corpus, spec, context)
     digest, name = request.digest, str(request.evals_digest)
     with store.replacing(store.samples_path(digest, name)) as temporary:
         lines = (json.dumps(sample, allow_nan=False) + "\n" for sample in evaluation.samples)
         temporary.write_text("".join(lines), encoding="utf-8")
     store.write_json(store.evals_path(digest, name), evaluation.document)
+
+
+def _on_text(model: zoo.Decoder, tokenizer: Tokenizer, corpus: Corpus, spec: EvalSpec, context: int) -> Evaluation:
+    """Tasks, and loss by position."""
+    evaluation = evaluate(model, tokenizer, corpus.held_out(), spec, context=context, eos=corpus.eos)
+    if spec.positions is None:
+        return evaluation
+    text = Text(*corpus.held_out_tokens())
+    found = loss_by_position(model, text, spec.positions, context=context, batch=spec.batch, seed=spec.seed)
+    return found.beside(evaluation)
+
+
+def _on_task(model: zoo.Decoder, corpus: SyntheticCorpus, spec: EvalSpec, context: int) -> Evaluation:
+    """Accuracy by difficulty."""
+    asked = spec.diagnostics or DiagnosticsSpec()
+    questions = corpus.questions(asked.at, asked.examples, spec.seed)
+    return accuracy_by_difficulty(model, corpus.source.source, questions, spec, context=context)
 
 
 def _trained_model(request: Request, numerics: Numerics) -> Any:

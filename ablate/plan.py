@@ -9,17 +9,18 @@ from pathlib import Path
 from typing import Any
 
 from ablate.arms import Arm
-from ablate.budgets import Clock, Workload, price_of_step, step_times
-from ablate.data import DataError, DataIdentity, identify
-from ablate.data.sources import DataSource
+from ablate.budgets import Clock, Workload, price_of_step, step_times, training_cost
+from ablate.data import DataError, DataIdentity, DataSource, SyntheticSource, identify
+from ablate.data.synthetic import regraded
 from ablate.identity import RunPlan, request_digest, run_plan, starting
 from ablate.matching import Matched, match_parameters
 from ablate.study import Study, StudyError
 from ablate.training.spec import TrainSpec
 from ablate.training.transfer import refusals
+from evals.causal import obstacle
 from evals.known import SHIPPED, located, unknown_tasks
-from evals.spec import EvalSpec, MeasureSpec
-from zoo.costs import Cost, cost
+from evals.spec import DiagnosticsSpec, EvalSpec, MeasureSpec
+from zoo.costs import Cost
 from zoo.errors import did_you_mean
 from zoo.spec import ModelSpec
 
@@ -145,8 +146,9 @@ def make_plan(
         StudyError: the corpus cannot be read, the budget or the context does not fit, or parameters cannot be matched.
     """
     identify = identify or identifying(study)
-    _check_context(study)
+    _check_data(study)
     _check_tokenizers(study)
+    _check_kinds(study)
     evals = _evals(study)
     matmul = matmul or ("high" if device == "cuda" else "medium")
     identities = [identify(arm.data) for arm in study.arms]
@@ -178,11 +180,18 @@ def identifying(study: Study) -> Identify:
     return identity_of
 
 
-def _check_context(study: Study) -> None:
-    context, held_out = study.train.context, study.data.validation_tokens
-    if held_out < context:
-        reason = f"{context} tokens are more than data.validation_tokens ({held_out}): no window could be validated"
+def _check_data(study: Study) -> None:
+    reason = study.data.misfit(study.train.context)
+    if reason is not None:
         raise study.error("train.context", reason)
+    made = isinstance(study.data, SyntheticSource)
+    if made and study.train.objective.kind != "next_token":
+        reason = f"{study.data.source} says itself what it asks: {study.train.objective.kind} has no meaning there"
+        raise study.error("train.objective", reason)
+    absent = "bits_per_byte" if made else "accuracy"
+    if study.search is not None and absent in study.search.objectives:
+        said = f"{study.data.source} has no bytes" if made else "text has no answers"
+        raise study.error("search.objectives", f"{said}: there is no {absent}")
 
 
 def _check_tokenizers(study: Study) -> None:
@@ -190,12 +199,29 @@ def _check_tokenizers(study: Study) -> None:
     if study.budget.kind != "flops" and study.own_tokenizers:
         reason = f"arms with tokenizers of their own compare at equal flops, not {study.budget.kind}"
         raise study.error(f"budget.{study.budget.kind}", reason)
+    if study.own_tokenizers and study.train.objective.kind != "next_token":
+        reason = f"{study.train.objective.kind} asks for other text where tokens are others: only next_token compares"
+        raise study.error("train.objective", reason)
+
+
+def _check_kinds(study: Study) -> None:
+    """What is measured and evaluated reads and writes from left to right."""
+    for arm in study.arms:
+        kind = obstacle(arm.model)
+        for section in ("measure", "evals"):
+            if kind is not None and getattr(study, section) is not None:
+                reason = f"is for models that only read on; arm {arm.name} {kind}: set {section} to null"
+                raise study.error(section, reason)
 
 
 def _evals(study: Study) -> EvalSpec | None:
     """What is evaluated, with absolute paths: workers run elsewhere."""
     if study.evals is None:
         return None
+    if isinstance(study.data, SyntheticSource):
+        return _diagnostics(study, study.data, study.evals)
+    if study.evals.diagnostics is not None:
+        raise study.error("evals.diagnostics", "are for tasks that are made (data.source: mqar), and this is text")
     spec = located(study.evals, study.folder)
     for place, folder in enumerate(spec.include):
         if not Path(folder).is_dir():
@@ -206,13 +232,28 @@ def _evals(study: Study) -> EvalSpec | None:
     return spec
 
 
+def _diagnostics(study: Study, data: SyntheticSource, spec: EvalSpec) -> EvalSpec:
+    """What is asked of a task that is made, in place of what is asked of text."""
+    given = [name for name in ("tasks", "positions") if name in spec.model_fields_set and getattr(spec, name)]
+    for name in given:
+        raise study.error(f"evals.{name}", f"needs held-out text, and {data.source} has none: see evals.diagnostics")
+    asked = spec.diagnostics or DiagnosticsSpec()
+    try:
+        regraded(data, asked.at)
+    except DataError as error:
+        raise study.error("evals.diagnostics.at", str(error)) from error
+    return spec.model_copy(update={"tasks": (), "diagnostics": asked})
+
+
 def _with_vocabulary(study: Study, arm: Arm, data: DataIdentity) -> ModelSpec:
     given = study.vocabulary_given or "vocab_size" in arm.edits
+    extra = arm.train.objective.extra_tokens(arm.train.context)
     if not given:
-        return arm.model.edit({"vocab_size": data.vocab_size})
-    if arm.model.vocab_size < data.vocab_size:
+        return arm.model.edit({"vocab_size": data.vocab_size + extra})
+    if arm.model.vocab_size < data.vocab_size + extra:
         where = f"arms.{arm.name}.vocab_size" if "vocab_size" in arm.edits else "base.vocab_size"
-        raise study.error(where, f"the tokenizer has {data.vocab_size} tokens, more than {arm.model.vocab_size}")
+        own = f" and the objective {extra}" if extra else ""
+        raise study.error(where, f"the tokenizer has {data.vocab_size} tokens{own}, more than {arm.model.vocab_size}")
     return arm.model
 
 
@@ -226,7 +267,7 @@ def _plan_arm(
 ) -> ArmPlan:
     arm, spec = matched.arm, matched.spec
     _check_width_transfer(study, arm, spec)
-    costs = cost(spec, arm.train.context)
+    costs = training_cost(arm.train, spec, study.data.widths(arm.train.context))
     steps = _steps(_budgeted(study, arm), arm, costs, seconds_per_step)
     tokens = steps * arm.train.batch * arm.train.context
     spent = {"tokens": tokens, "flops": tokens * costs.flops_per_token, "parameters": costs.params}

@@ -129,7 +129,7 @@ class Progress:
         if result.get("status") == "diverged":
             return f"diverged: {result['reason']}"
         speed = result["tokens_per_second"]["median"]
-        return f"loss {result['loss']:.4f}  {result['bits_per_byte']:.4f} bits/byte  {short(speed)} tokens/s"
+        return f"loss {result['loss']:.4f}  {_score(result)}  {short(speed)} tokens/s"
 
     def _work_done(self) -> float:
         return sum(run.work * run.step / run.steps for run in self.runs.values())
@@ -225,3 +225,10 @@ class Screen(Progress):
 def open_progress(store: Store, title: str, labels: Mapping[str, tuple[str, int]]) -> Progress:
     """What suits standard error. `labels` gives arm and seed by digest."""
     return (Screen if sys.stderr.isatty() else Lines)(store, title, labels)
+
+
+def _score(result: Mapping[str, Any]) -> str:
+    """What is said beside the loss: of text, of a task that is made."""
+    if result["bits_per_byte"] is None:
+        return f"accuracy {result['accuracy']:.4f}"
+    return f"{result['bits_per_byte']:.4f} bits/byte"

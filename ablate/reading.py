@@ -28,6 +28,7 @@ from ablate.study import Study
 from ablate.training.probes import short
 from ablate.training.spec import TrainSpec
 from ablate.yamlfile import Document, read_yaml
+from zoo.axis import variants
 from zoo.edits import flatten, merge
 from zoo.errors import SpecError, did_you_mean
 from zoo.presets import preset
@@ -226,8 +227,11 @@ class _Reader:
 
 
 def _source_changed(old: Any, new: Any) -> Any:
-    """What is left of the settings of data when `new` names another source: those that all sources have."""
+    """What is left of the settings of data when `new` names another source: those that both have."""
     name = new.get("source") if isinstance(new, Mapping) else new
     if not isinstance(old, Mapping) or name in (None, old.get("source")):
         return old
-    return {key: value for key, value in old.items() if key in DataSource.model_fields and key != "source"}
+    known = variants("ablate.data.sources", "source")
+    both = [known[each] for each in (old.get("source"), name) if each in known]
+    shared = set.intersection(*(set(each.model_fields) for each in both)) if both else set()
+    return {key: value for key, value in old.items() if key in shared - {"source"}}

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ablate.data import Corpus
+from ablate.data import open_corpus
 from ablate.numerics import Numerics, enforce
 from ablate.store import Store
 from ablate.training.loop import Step
@@ -63,7 +63,7 @@ def _steps(identity: dict[str, Any], request: Rehearsal) -> Iterator[Step]:
     """The training steps of a run."""
     wanted = identity["numerics"]
     enforce(wanted["device"], wanted["dtype"])
-    return Session(Store(request.scratch), identity, Corpus(Path(request.corpus)), Numerics(**wanted)).rehearse()
+    return Session(Store(request.scratch), identity, open_corpus(Path(request.corpus)), Numerics(**wanted)).rehearse()
 
 
 def by_turns(runs: list[Iterator[Step]], first: int, effort: Effort) -> list[list[float]]:

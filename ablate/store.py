@@ -35,6 +35,7 @@ METRIC_TYPES = {
     "tokens_per_second": float,
     "validation_loss": float,
     "bits_per_byte": float,
+    "accuracy": float,
 }
 PROBE_TYPES = {"step": int, "probe": str, "layer": int, "name": str, "value": float}
 

@@ -14,6 +14,7 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from evals.causal import check_causal
 from evals.decode import Request, decode
 from zoo.model import Decoder
 
@@ -50,6 +51,7 @@ class ZooLM(TemplateLM):  # type: ignore[misc]  # lm_eval has no types
         seed: int = 0,
     ) -> None:
         super().__init__()
+        check_causal(model.spec)
         if context < 1 or batch < 1:
             raise ValueError(f"context and batch must be positive, not {context} and {batch}")
         self.model = model

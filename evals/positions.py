@@ -24,6 +24,7 @@ from scipy import stats
 from torch import Tensor
 from torch.nn import functional as F
 
+from evals.causal import check_causal
 from evals.harness import Evaluation
 from evals.lm import evaluating
 from evals.spec import PositionsSpec
@@ -69,6 +70,7 @@ def loss_by_position(
 
     The same arguments give the same numbers. A length that the model or the text has no room for has a reason.
     """
+    check_causal(model.spec)
     reader = _Reader(model, text, context, batch)
     fitting = [m for m in spec.multiples if m * context < len(text.tokens)]
     longest = max(fitting, default=0) * context

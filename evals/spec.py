@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field, PositiveFloat, PositiveInt, ValidationInfo, field_validator
+from pydantic import AfterValidator, BeforeValidator, Field, PositiveFloat, PositiveInt, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
 from zoo.axis import Spec
@@ -35,9 +35,25 @@ class PositionsSpec(Spec):
     """About how many tokens of held-out text are read at each length; at least one window is."""
 
 
-class EvalSpec(Spec):
-    """lm-eval tasks, and loss by position."""
+def _lists(given: Any) -> Any:
+    """One value may be written without brackets."""
+    return {k: v if isinstance(v, list) else [v] for k, v in given.items()} if isinstance(given, dict) else given
 
+
+class DiagnosticsSpec(Spec):
+    """Accuracy by difficulty, for studies whose data are a task that is made (see `evals.diagnostics`)."""
+
+    examples: PositiveInt = 256
+    """How many of each difficulty are asked."""
+    at: Annotated[dict[str, list[int]], BeforeValidator(_lists)] = Field(default={})
+    """Difficulties in place of those of training, by the setting of the data: `{pairs: [4, 64]}`."""
+
+
+class EvalSpec(Spec):
+    """lm-eval tasks and loss by position for text, accuracy by difficulty for tasks that are made."""
+
+    diagnostics: DiagnosticsSpec | None = Field(default=None, exclude_if=lambda value: value is None)
+    """What is asked where the data are a task that is made; there alone, and then nothing else is."""
     positions: PositionsSpec | None = Field(default=None, exclude_if=lambda value: value is None)
     """`{multiples: [1, 2, 4]}`: loss by position up to four times the training context; null for none."""
     tasks: tuple[str, ...] = Field(default=("heldout_pairs", "heldout_text"), strict=False)
@@ -53,6 +69,6 @@ class EvalSpec(Spec):
     @field_validator("tasks")
     @classmethod
     def _something(cls, tasks: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
-        if not tasks and info.data.get("positions") is None:
+        if not tasks and info.data.get("positions") is None and info.data.get("diagnostics") is None:
             raise PydanticCustomError("too_short", "needs at least one task, or positions")
         return tasks

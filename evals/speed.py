@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 import zoo
+from evals.causal import check_causal
 from evals.clock import Clock, quartiles, synchronise
 from evals.lm import evaluating
 from evals.spec import MeasureSpec
@@ -30,6 +31,7 @@ def measure(model: Decoder, spec: MeasureSpec) -> dict[str, Any]:
     The model is measured as it is: its device, its type. Tokens per second count all rows of the batch. A point that
     does not fit in memory has a `reason` instead of numbers.
     """
+    check_causal(model.spec)
     points = [
         Point(model, context, batch, spec.seconds)
         for context in sorted(spec.contexts)

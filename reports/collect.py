@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ RUNS: dict[str, Any] = KEYS | {
     "reason": pl.String,
     "loss": pl.Float64,
     "bits_per_byte": pl.Float64,
+    "accuracy": pl.Float64,
+    "floor": pl.Float64,
     "train_loss": pl.Float64,
     "tokens_per_second": pl.Float64,
     "mfu": pl.Float64,
@@ -43,6 +46,7 @@ CURVES = KEYS | {
     "seconds": pl.Float64,
     "loss": pl.Float64,
     "validation_loss": pl.Float64,
+    "accuracy": pl.Float64,
 }
 MEASURES = KEYS | {
     "kind": pl.String,
@@ -73,6 +77,16 @@ POSITIONS = KEYS | {
     "stderr": pl.Float64,
     "bits_per_byte": pl.Float64,
 }
+DIAGNOSTICS = KEYS | {
+    "task": pl.String,
+    "level": pl.String,
+    "length": pl.Int64,
+    "reason": pl.String,
+    "accuracy": pl.Float64,
+    "stderr": pl.Float64,
+    "chance": pl.Float64,
+}
+"""`level` is JSON: the value of each difficulty, by its name."""
 LADDER = KEYS | {
     "size": pl.String,
     "parameters": pl.Int64,
@@ -118,6 +132,7 @@ class Collected:
     measures: pl.DataFrame
     evals: pl.DataFrame
     positions: pl.DataFrame
+    diagnostics: pl.DataFrame
     ladder: pl.DataFrame
     samples: pl.DataFrame
     probes: pl.DataFrame
@@ -148,6 +163,7 @@ def collect(study_dir: Path | str) -> Collected:
         measures=pl.DataFrame(_measure_rows(store, study, keys), schema=MEASURES),
         evals=pl.DataFrame(_eval_rows(store, study, keys), schema=EVALS),
         positions=pl.DataFrame(_position_rows(store, study, keys), schema=POSITIONS),
+        diagnostics=pl.DataFrame(_diagnostic_rows(store, study, keys), schema=DIAGNOSTICS),
         ladder=pl.DataFrame(list(_ladder_rows(store, study)), schema=LADDER),
         samples=pl.DataFrame(_sample_rows(store, study, keys), schema=SAMPLES),
         probes=pl.concat([pl.DataFrame(schema=PROBES), *(_probes(store, key) for key in keys)]),
@@ -263,6 +279,22 @@ def _position_rows(store: Store, study: dict[str, Any], keys: list[dict[str, Any
         for bucket in (
             [{name: each[name] for name in POSITIONS if name in each} for each in window.get("buckets", ())] or [{}]
         )
+    ]
+
+
+def _diagnostic_rows(store: Store, study: dict[str, Any], keys: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One row per difficulty. One that could not be asked has a reason, and no accuracy."""
+    if study.get("evals") is None:
+        return []
+    found = ((key, (store.read_evals(key["digest"], study["evals"]) or {}).get("diagnostics")) for key in keys)
+    return [
+        key
+        | {"task": document["task"], "level": json.dumps(row["level"], sort_keys=True)}
+        | {name: row.get(name) for name in ("length", "reason", "chance")}
+        | {"accuracy": row.get("accuracy", {}).get("value"), "stderr": row.get("accuracy", {}).get("stderr")}
+        for key, document in found
+        if document
+        for row in document["levels"]
     ]
 
 

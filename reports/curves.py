@@ -48,6 +48,12 @@ def training_curves(data: Collected) -> tuple[Curve, ...]:
     )
 
 
+def training_accuracy(data: Collected) -> tuple[Curve, ...]:
+    """Accuracy on what validates against step, per arm; none for text."""
+    seeds = {arm: [line for _, line in _lines(data, arm, "accuracy")] for arm in _arms(data)}
+    return tuple(Curve(arm, "accuracy", _average(lines)) for arm, lines in seeds.items() if lines)
+
+
 def difference_curves(data: Collected) -> tuple[Curve, ...]:
     """Validation loss minus the baseline's with the same seed, against the share of training done.
 

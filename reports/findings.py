@@ -9,6 +9,7 @@ from typing import Any, Literal
 import polars as pl
 
 from reports.curves import Curve
+from reports.difficulty import AccuracyCurve
 from reports.items import ItemDifference
 from reports.ladders import LadderArm
 from reports.losses import Clock, RunLoss
@@ -90,6 +91,9 @@ class Budget:
 class ArmSummary:
     """One arm over its finished seeds. `comparison` is None for the baseline.
 
+    Text has bits per byte; tasks that are made have an accuracy, and, where the least loss possible is known, an
+    `excess` above it in nats per token.
+
     Beside its own `edits`, `tuned` are the settings that tuning chose, and `matching` those that gave it the baseline's
     parameters.
     """
@@ -103,6 +107,8 @@ class ArmSummary:
     missing: tuple[int, ...]
     loss: Estimate | None
     bits_per_byte: Estimate | None
+    accuracy: Estimate | None
+    excess: Estimate | None
     tokens_per_second: Estimate | None
     mfu: Estimate | None
     peak_memory_bytes: Estimate | None
@@ -137,6 +143,9 @@ class ArmSummary:
             "loss": _mean(loss),
             "loss_interval": _interval(loss),
             "bits_per_byte": _mean(self.bits_per_byte),
+            "accuracy": _mean(self.accuracy),
+            "accuracy_interval": _interval(self.accuracy),
+            "excess": _mean(self.excess),
             "tokens_per_second": _mean(self.tokens_per_second),
             "peak_memory_bytes": _mean(self.peak_memory_bytes),
             "kv_bytes_per_token": self.kv_bytes_per_token,
@@ -178,19 +187,24 @@ class StudySummary:
     matched: str
     margin: float | None
     per: str
-    """`token`, or `byte` where arms have tokenizers of their own: losses are in nats per one of these."""
+    """Losses are in nats per one of these: `token`; `target` where an objective asks for some tokens only; `byte` where
+    arms have tokenizers of their own."""
+    objective: dict[str, str] | None
+    """`kind` and `counts` of what was predicted, where the loss is not over every token."""
     looks: tuple[int, ...]
     """Numbers of seeds at which an arm is judged; empty where the number is fixed."""
     arms: tuple[ArmSummary, ...]
     noise: Noise
     warnings: tuple[str, ...]
     training: tuple[Curve, ...]
+    training_accuracy: tuple[Curve, ...]
     losses: tuple[RunLoss, ...]
     clocks: tuple[Clock, ...]
     measures: tuple[Measure, ...]
     differences: tuple[Curve, ...]
     contexts: tuple[Curve, ...]
     positions: tuple[PositionCurve, ...]
+    accuracies: tuple[AccuracyCurve, ...]
     tunings: tuple[ArmTuning, ...]
     ladder: tuple[LadderArm, ...]
     probes: tuple[ProbeCurves, ...]

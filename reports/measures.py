@@ -30,6 +30,8 @@ class Measure:
 
 RUN_MEASURES: tuple[tuple[str, str, Better, pl.Expr], ...] = (
     ("bits-per-byte", "bits per byte", "low", pl.col("bits_per_byte")),
+    ("accuracy", "accuracy", "high", pl.col("accuracy")),
+    ("excess", "loss above the floor (nats/token)", "low", pl.col("loss") - pl.col("floor")),
     ("speed", "training speed (tokens/s)", "high", pl.col("tokens_per_second")),
     ("mfu", "model FLOP utilisation (%)", "high", 100 * pl.col("mfu")),
     (

@@ -11,6 +11,7 @@ import polars as pl
 
 from reports import curves, stability, warnings
 from reports.collect import Collected, ReportError, collect
+from reports.difficulty import accuracy_curves
 from reports.findings import ArmSummary, Budget, Comparison, Noise, Score, StudySummary
 from reports.items import ItemDifference, item_differences, unpaired
 from reports.ladders import summarise_ladder
@@ -44,17 +45,20 @@ def summarise(data: Collected) -> StudySummary:
         matched=study["matched"],
         margin=study.get("margin"),
         per=data.per,
+        objective=study.get("objective"),
         looks=tuple(look["seeds"] for look in study.get("looks") or ()),
         arms=arms,
         noise=_noise(arms),
         warnings=(*warnings.find(data), *unpaired({arm.name: arm.items for arm in arms})),
         training=curves.training_curves(data),
+        training_accuracy=curves.training_accuracy(data),
         losses=run_losses(data),
         clocks=clocks(data),
         measures=run_measures(data),
         differences=curves.difference_curves(data),
         contexts=curves.context_curves(data),
         positions=position_curves(data),
+        accuracies=accuracy_curves(data),
         tunings=tunings(study),
         ladder=summarise_ladder(data.ladder, study["baseline"]),
         probes=stability.probe_curves(data),
@@ -113,6 +117,8 @@ def _arm(
         missing=tuple(runs.filter(pl.col("status").is_in(["absent", "partial"]))["seed"]),
         loss=_over_seeds(finished, "loss"),
         bits_per_byte=_over_seeds(finished, "bits_per_byte"),
+        accuracy=_over_seeds(finished, "accuracy"),
+        excess=_over_seeds(finished.with_columns(excess=pl.col("loss") - pl.col("floor")), "excess"),
         tokens_per_second=_over_seeds(finished, "tokens_per_second"),
         mfu=_over_seeds(finished, "mfu"),
         peak_memory_bytes=_over_seeds(finished, "peak_memory_bytes"),

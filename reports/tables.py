@@ -23,19 +23,26 @@ class Table:
     labels: int = 1
 
 
+SOMETIMES = ("bits/byte", "bits per byte", "accuracy", "above floor")
+"""Columns that are left out where they are empty: text has the first, tasks that are made the others."""
+
+
 def closing_table(summary: StudySummary) -> Rows:
-    """Arm, loss, bits per byte, speed, memory and verdict; the header first."""
+    """Arm, loss, bits per byte or accuracy, speed, memory and verdict; the header first."""
     header = (
         "arm",
         "loss (nats)",
         "difference",
         "bits/byte",
+        "accuracy",
+        "above floor",
         "tokens/s",
         "peak memory",
         "KV bytes/token",
         "verdict",
     )
-    return (header, *(_closing_row(summary, arm) for arm in summary.arms))
+    table = without_empty(Table(header, tuple(_closing_row(summary, arm) for arm in summary.arms)), SOMETIMES)
+    return table.columns, *table.rows
 
 
 def _closing_row(summary: StudySummary, arm: ArmSummary) -> tuple[str, ...]:
@@ -44,6 +51,8 @@ def _closing_row(summary: StudySummary, arm: ArmSummary) -> tuple[str, ...]:
         words.plus_minus(arm.loss),
         words.difference(arm.comparison) if arm.comparison else words.NONE,
         words.plus_minus(arm.bits_per_byte),
+        words.plus_minus(arm.accuracy),
+        words.plus_minus(arm.excess),
         words.whole(arm.tokens_per_second.mean if arm.tokens_per_second else None),
         words.size(arm.peak_memory_bytes.mean if arm.peak_memory_bytes else None),
         words.whole(arm.kv_bytes_per_token),
@@ -63,6 +72,8 @@ def arms_table(summary: StudySummary) -> Table:
         f"smallest detectable ({summary.unit})",
         "more seeds to settle it",
         "bits per byte",
+        "accuracy",
+        "loss above the floor (nats/token)",
         "training speed (tokens/s)",
         "model FLOP utilisation",
         "peak memory",
@@ -72,9 +83,11 @@ def arms_table(summary: StudySummary) -> Table:
     return without_empty(Table(columns, tuple(_arm_row(arm) for arm in summary.arms), labels=2))
 
 
-def without_empty(table: Table) -> Table:
-    """Without the columns that say nothing of any row."""
-    kept = [i for i in range(len(table.columns)) if any(row[i] != words.NONE for row in table.rows)]
+def without_empty(table: Table, among: Iterable[str] | None = None) -> Table:
+    """Without the columns that say nothing of any row; only those of some names are left out where `among` has them."""
+    spare = table.columns if among is None else set(among)
+    said = [any(row[i] != words.NONE for row in table.rows) for i in range(len(table.columns))]
+    kept = [i for i, name in enumerate(table.columns) if said[i] or name not in spare]
     rows = tuple(tuple(row[i] for i in kept) for row in table.rows)
     return Table(tuple(table.columns[i] for i in kept), rows, table.labels)
 
@@ -93,6 +106,8 @@ def _arm_row(arm: ArmSummary) -> tuple[str, ...]:
         f"{detectable:.{words.decimals(detectable)}f}" if detectable else words.NONE,
         words.whole(arm.seeds_needed),
         words.plus_minus(arm.bits_per_byte),
+        words.plus_minus(arm.accuracy),
+        words.plus_minus(arm.excess),
         words.whole(arm.tokens_per_second.mean if arm.tokens_per_second else None) + (f" ({speed})" if speed else ""),
         f"{100 * arm.mfu.mean:.1f} %" if arm.mfu else words.NONE,
         words.size(arm.peak_memory_bytes.mean if arm.peak_memory_bytes else None),
@@ -156,6 +171,7 @@ def runs_table(summary: StudySummary) -> Table:
         "seed",
         "loss",
         "bits per byte",
+        "accuracy",
         "training loss",
         "steps",
         "tokens",
@@ -168,7 +184,7 @@ def runs_table(summary: StudySummary) -> Table:
         "wall time",
     )
     rows = tuple(_run_row(row) for row in summary.runs.iter_rows(named=True))
-    return Table(columns, rows, labels=3)
+    return without_empty(Table(columns, rows, labels=3), SOMETIMES)
 
 
 def _run_row(run: dict[str, float | str | None]) -> tuple[str, ...]:
@@ -182,7 +198,7 @@ def _run_row(run: dict[str, float | str | None]) -> tuple[str, ...]:
         str(run["digest"])[:12],
         status,
         str(run["seed"]),
-        *(_fixed(number(name), 4) for name in ("loss", "bits_per_byte", "train_loss")),
+        *(_fixed(number(name), 4) for name in ("loss", "bits_per_byte", "accuracy", "train_loss")),
         *(words.whole(number(name)) for name in ("steps", "tokens", "tokens_per_second")),
         words.size(number("peak_memory_bytes")),
         _fixed(number("grad_norm"), 2),

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from zoo.precision import at_default_precision
-from zoo.site import Tap
+from zoo.site import Sight, Step, Tap
 
 SCORES_AT_ONCE = 2**26
 """Whoever looks at scores holds at most so many at a time, 256 MiB in float32: the fused backend never has them."""
@@ -39,6 +39,8 @@ class Visible:
 
     queries: (T,), keys: (S,) places in the stream; an empty cache slot has a negative place.
     left_pad: (B,) or None; a row's keys before it are padding. Padding sees padding, so that no row of scores is empty.
+    sight: with `all`, places after the query are seen too; with `prefix` those before `prefix_ends`: (B,) or None.
+    ends: (B,) or None; a row's keys from there on are padding.
     pattern: says which of these keys are seen, by places in the row's own text.
     """
 
@@ -46,32 +48,56 @@ class Visible:
     keys: Tensor
     window: int | None = None
     left_pad: Tensor | None = None
+    sight: Sight = "causal"
+    prefix_ends: Tensor | None = None
+    ends: Tensor | None = None
     pattern: Pattern | None = None
+
+    @classmethod
+    def to(cls, step: Step, keys: Tensor, window: int | None = None, pattern: Pattern | None = None) -> Visible:
+        """What the tokens of a pass see of the keys at places `keys`: (S,)."""
+        return cls(step.index, keys, window, step.left_pad, step.sight, step.prefix_ends, step.ends, pattern)
+
+    @property
+    def backward(self) -> bool:
+        """Whether a query sees nothing after itself."""
+        return self.sight != "all" and self.prefix_ends is None
+
+    @property
+    def padded(self) -> bool:
+        return self.left_pad is not None or self.ends is not None
 
     @property
     def aligned(self) -> bool:
         """Whether queries and keys are the same unpadded stretch of text, so that the mask is a plain triangle or
         band."""
-        return self.keys is self.queries and self.left_pad is None
+        return self.keys is self.queries and self.backward and not self.padded
 
     @property
     def everything(self) -> bool:
         """Whether no mask is needed. A cache hands a single query only the slots that it may see."""
-        return self.queries.shape[0] == 1 and self.left_pad is None
+        alone = self.queries.shape[0] == 1 and self.backward
+        return not self.padded and (alone or self.sight == "all")
 
     def mask(self) -> Tensor:
-        """True where the key is seen: (T, S), or (B, 1, T, S) with padding."""
-        distance = self.queries[:, None] - self.keys
-        seen = (distance >= 0) & (self.keys >= 0)
+        """True where the key is seen: (T, S), or (B, 1, T, S) where rows differ."""
+        queries = self.queries[:, None]
+        distance = queries - self.keys
+        seen = (self.keys >= 0) & ((distance >= 0) | (self.sight == "all"))
         if self.window is not None:
             seen &= distance < self.window
-        if self.left_pad is None:
-            return seen if self.pattern is None else seen & self.pattern.sees(self.queries[:, None], self.keys)
-        pad = self.left_pad[:, None, None]
-        seen = seen & ((self.keys >= pad) | (self.queries[:, None] < pad))
         if self.pattern is not None:
-            seen &= self.pattern.sees(self.queries[:, None] - pad, self.keys - pad)
-        return seen[:, None]
+            begin = 0 if self.left_pad is None else self.left_pad[:, None, None]
+            seen = seen & self.pattern.sees(queries - begin, self.keys - begin)
+        if self.prefix_ends is not None:
+            seen = seen | ((self.keys >= 0) & (self.keys < self.prefix_ends[:, None, None]))
+        if self.left_pad is not None:
+            pad = self.left_pad[:, None, None]
+            seen = seen & ((self.keys >= pad) | (queries < pad))
+        if self.ends is not None:
+            end = self.ends[:, None, None]
+            seen = seen & ((self.keys < end) | (queries >= end))
+        return seen if seen.dim() == 2 else seen[:, None]
 
     def places_seen(self) -> Tensor:
         """Of a single query of unpadded text: indices of the keys that it sees."""

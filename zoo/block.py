@@ -8,7 +8,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from zoo.cache import LayerCache, PartsCache
+from zoo.cache import CrossCache, LayerCache, PartsCache
 from zoo.canon import CanonLayer
 from zoo.depth import StochasticDepth
 from zoo.init import ExpertLinear, Linear
@@ -30,8 +30,11 @@ class Block(nn.Module):
         self.mixer = spec.mixer.build(site)
         self.ffn = spec.ffn.build(site)
         self.mixer_residual = self._residual(spec, site, 0)
-        if spec.branches == 2:
-            self.ffn_residual = self._residual(spec, site, 1)
+        if spec.has_ffn_residual:
+            self.ffn_residual = self._residual(spec, site, spec.branches - 1)
+        self.cross = spec.cross.build(site.d_model) if spec.cross is not None else None
+        if spec.cross is not None:
+            self.cross_residual = self._residual(spec, site, 1)
         self.canon = spec.canon.build(site.d_model) if spec.canon else nn.ModuleDict()
         self.dropout = nn.Dropout(spec.dropout)
         self.depth = StochasticDepth(spec.stochastic_depth, site)
@@ -45,17 +48,22 @@ class Block(nn.Module):
         """DeepNorm's β is for the FFN, the values and the projections that write to the stream."""
         for name, module in self.named_modules():
             if isinstance(module, Linear | ExpertLinear) and (
-                name.startswith("ffn.") or name in ("mixer.v", "mixer.o")
+                name.startswith("ffn.") or name in ("mixer.v", "mixer.o", "cross.v", "cross.o")
             ):
                 module.init_gain = gain
 
     def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
-        parts = cache.parts if isinstance(cache, PartsCache) else {} if cache is None else {MIXER: cache}
+        own, memory = (cache.own, cache.memory) if isinstance(cache, CrossCache) else (cache, None)
+        parts = own.parts if isinstance(own, PartsCache) else {} if own is None else {MIXER: own}
 
         def run(name: str, part: nn.Module, h: Tensor) -> Tensor:
             if name in self.canon:
                 h = self.canon[name](h, step, parts.get(f"{CANON}.{name}"))
             out: Tensor = self.depth(self.dropout(part(h, step, parts.get(name))))
+            return out
+
+        def look(h: Tensor) -> Tensor:
+            out: Tensor = self.depth(self.dropout(cast(nn.Module, self.cross)(h, step, memory)))
             return out
 
         def mix(h: Tensor) -> Tensor:
@@ -64,22 +72,29 @@ class Block(nn.Module):
         def feed(h: Tensor) -> Tensor:
             return run(FFN, self.ffn, h)
 
-        out = self._join(x, mix, feed)
+        out = self._join(x, mix, look, feed)
         step.tap("stream", lambda: out)
         return out
 
-    def _join(self, x: Tensor, mix: Branch, feed: Branch) -> Tensor:
+    def _join(self, x: Tensor, mix: Branch, look: Branch, feed: Branch) -> Tensor:
         if self.topology == "parallel":
             return self.mixer_residual(x, lambda h: mix(h) + feed(h))  # type: ignore[no-any-return]
         if self.topology == "parallel_two_norms":
             update = self.mixer_residual.update(x, mix) + self.ffn_residual.update(x, feed)
             return self.mixer_residual.join(x, update)
         x = self.mixer_residual(x, mix)
+        if self.cross is not None:
+            x = self.cross_residual(x, look)
         if self.mixes_only:
             return x
         return self.ffn_residual(x, feed)  # type: ignore[no-any-return]
 
-    def new_cache(self, batch: int, capacity: int, dtype: torch.dtype) -> LayerCache:
+    def new_cache(self, batch: int, capacity: int, dtype: torch.dtype, memory: int) -> LayerCache:
+        """For `batch` rows of up to `capacity` tokens, and `memory` of the encoder's."""
+        own = self._own_cache(batch, capacity, dtype)
+        return own if self.cross is None else CrossCache(own, self.cross.new_cache(batch, memory, dtype))
+
+    def _own_cache(self, batch: int, capacity: int, dtype: torch.dtype) -> LayerCache:
         """The mixer's, or those of all parts where others keep something too."""
         mixer = self.mixer.new_cache(batch, capacity, dtype)
         convs = {f"{CANON}.{name}": cast(CanonLayer, layer).conv for name, layer in self.canon.items()}

@@ -12,6 +12,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from zoo.site import Memory
+
 
 class LayerCache(Protocol):
     """State of one layer."""
@@ -25,20 +27,25 @@ class LayerCache(Protocol):
 
 
 class Cache:
-    """State of a model: one entry per layer, and how many tokens it has seen (padding included)."""
+    """State of a model: one entry per layer, and how many tokens it has seen (padding included).
+
+    memory: what is known of the encoder's output; its keys and values are in the layers' entries.
+    """
 
     def __init__(self, layers: list[LayerCache], capacity: int) -> None:
         self.layers = layers
         self.capacity = capacity
         self.length = 0
         self.left_pad: Tensor | None = None
+        self.memory: Memory | None = None
 
     @property
     def nbytes(self) -> int:
         return sum(layer.nbytes for layer in self.layers)
 
-    def admit(self, tokens: int, left_pad: Tensor | None) -> None:
-        """Check that `tokens` more fit, and remember the padding, which only the first chunk may bring."""
+    def admit(self, tokens: int, left_pad: Tensor | None, prefix: Tensor | None = None) -> None:
+        """Check that `tokens` more fit, and remember the padding, which only the first chunk may bring, as it alone may
+        have a prefix, whole."""
         if self.length + tokens > self.capacity:
             raise ValueError(
                 f"the cache holds {self.capacity} tokens: {self.length} are in it and {tokens} more do not fit"
@@ -47,6 +54,13 @@ class Cache:
             raise ValueError("left_pad belongs to the first chunk only")
         if left_pad is not None:
             self.left_pad = left_pad
+        if prefix is not None and (self.length or int((prefix + (0 if left_pad is None else left_pad)).max()) > tokens):
+            raise ValueError("a prefix belongs to the first chunk, which must hold all of it")
+
+    def forget_encoder(self) -> None:
+        """Let the encoder's output go: the layers have their keys and values of it."""
+        if self.memory is not None:
+            self.memory = Memory(None, self.memory.text)
 
     def reorder(self, rows: Tensor) -> None:
         """Row i becomes what row `rows[i]` was."""
@@ -54,6 +68,8 @@ class Cache:
             layer.reorder(rows)
         if self.left_pad is not None:
             self.left_pad = self.left_pad[rows]
+        if self.memory is not None and self.memory.text is not None:
+            self.memory = Memory(None, self.memory.text[rows])
 
 
 class PartsCache:
@@ -185,3 +201,52 @@ class TokenStateCache(TokenCache, StateCache):
     def reorder(self, rows: Tensor) -> None:
         TokenCache.reorder(self, rows)
         StateCache.reorder(self, rows)
+
+
+class MemoryCache:
+    """Keys and values of the encoder's tokens, which all tokens of the decoder see: written once."""
+
+    def __init__(self, keys: Tensor, values: Tensor) -> None:
+        """keys, values: (B, K, slots, d)."""
+        self.buffers = [keys, values]
+        self.length = 0
+
+    @staticmethod
+    def empty(shape: tuple[int, int, int, int], like: Tensor, dtype: torch.dtype) -> MemoryCache:
+        """On the device of `like`."""
+        return MemoryCache(*(torch.zeros(shape, dtype=dtype, device=like.device) for _ in range(2)))
+
+    @property
+    def nbytes(self) -> int:
+        return sum(buffer.nbytes for buffer in self.buffers)
+
+    def read(self) -> tuple[Tensor, Tensor]:
+        """(B, K, S, d) each."""
+        keys, values = (buffer[:, :, : self.length] for buffer in self.buffers)
+        return keys, values
+
+    def write(self, *new: Tensor) -> None:
+        """Keys and values: (B, K, S, d)."""
+        self.length, slots = new[0].shape[2], self.buffers[0].shape[2]
+        if self.length > slots:
+            raise ValueError(f"the cache holds {slots} tokens of the encoder's: {self.length} do not fit")
+        for buffer, value in zip(self.buffers, new, strict=True):
+            buffer[:, :, : self.length] = value.detach()
+
+    def reorder(self, rows: Tensor) -> None:
+        self.buffers = [buffer[rows] for buffer in self.buffers]
+
+
+class CrossCache:
+    """What a block keeps that attends to an encoder: its mixer's own state, and keys and values of the encoder's."""
+
+    def __init__(self, own: LayerCache, memory: MemoryCache) -> None:
+        self.own, self.memory = own, memory
+
+    @property
+    def nbytes(self) -> int:
+        return self.own.nbytes + self.memory.nbytes
+
+    def reorder(self, rows: Tensor) -> None:
+        self.own.reorder(rows)
+        self.memory.reorder(rows)

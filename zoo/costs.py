@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from zoo.errors import SpecError
 from zoo.site import PartCost, matmul_cost
 from zoo.spec import BlockSpec, ModelSpec
 
@@ -25,6 +26,7 @@ class Cost:
 
     spec: ModelSpec
     context: int
+    encoder_context: int
     params: int
     params_active: int
     params_embedding: int
@@ -32,26 +34,39 @@ class Cost:
     flops_per_token: float
     flops_per_token_square: float
 
-    def cache_bytes(self, batch: int, context: int, dtype: object = "float32") -> int:
-        """Bytes that `new_cache(batch, context, dtype)` allocates. dtype: a torch dtype or its name."""
+    def cache_bytes(
+        self, batch: int, context: int, dtype: object = "float32", encoder_context: int | None = None
+    ) -> int:
+        """Bytes that `new_cache(batch, context, dtype, encoder_context)` allocates, 0 for an encoder, which has none.
+        dtype: a torch dtype or its name."""
+        if self.spec.visible == "all":
+            return 0
         size = BYTES[str(dtype).removeprefix("torch.")]
-        return batch * size * cache_elements(self.spec, context)
+        memory = encoder_context or context
+        return batch * size * cache_elements(self.spec, context, memory)
 
 
-def cost(spec: ModelSpec, context: int = 1024) -> Cost:
-    """Costs at sequences of `context` tokens."""
-    tables = spec.vocab_size * spec.table_width
-    tables += sum(p.shared_parameters(spec.d_model, heads) for p, heads in spec.positions if p.absolute)
-    total = PartCost(tables, 0.0, 0.0) + _outside(spec)
-    met: set[int] = set()
-    for block, layer in zip(spec.block_of_each, spec.layers, strict=True):
-        part = block_cost(layer, spec.d_model, context)
-        total += PartCost(0, part.flops, part.flops_square) if block in met else part
-        met.add(block)
+def cost(spec: ModelSpec, context: int = 1024, encoder_context: int | None = None, prefix: float = 0.0) -> Cost:
+    """Costs at sequences of `context` tokens.
+
+    encoder_context: tokens that the encoder reads beside them, as many unless told; its costs are in those per token of
+    the decoder. prefix: for models that see all of one, the share of the pairs of tokens of which the first sees the
+    second though it comes later: P(P − 1) / (T(T − 1)) for P tokens of T.
+    """
+    memory = encoder_context or context
+    tables = spec.vocab_size * spec.table_width + (spec.token_types or 0) * spec.d_model
+    total = PartCost(tables, 0.0, 0.0) + _outside(spec) + _stack(spec, context, prefix, memory)
+    tables += _absolute(spec)
+    if spec.encoder_spec is not None:
+        read = _stack(spec.encoder_spec, memory, prefix)
+        share = memory / context
+        total += PartCost(read.parameters, share * read.flops, share * read.flops_square, read.inactive)
+        tables += _absolute(spec.encoder_spec)
     trained = total + _mtp(spec, context) + _layer_losses(spec)
     return Cost(
         spec=spec,
         context=context,
+        encoder_context=memory if spec.encoder is not None else 0,
         params=trained.parameters,
         params_active=trained.parameters - trained.inactive,
         params_embedding=tables,
@@ -59,6 +74,28 @@ def cost(spec: ModelSpec, context: int = 1024) -> Cost:
         flops_per_token=(1 + BACKWARD) * trained.flops,
         flops_per_token_square=(1 + BACKWARD) * trained.flops_square,
     )
+
+
+def _stack(spec: ModelSpec, context: int, prefix: float, memory: int = 0) -> PartCost:
+    """Blocks, and what is around them but for the head and the token table."""
+    norms = (spec.has_final_norm + spec.has_embedding_norm) * spec.block.norm.parameters(spec.d_model)
+    schemes = sum(scheme.shared_parameters(spec.d_model, heads) for scheme, heads in spec.positions)
+    total = PartCost(norms + schemes, 0.0, 0.0)
+    ahead = {"causal": 0.0, "prefix": prefix, "all": 1.0}[spec.visible]
+    met: set[int] = set()
+    for block, layer in zip(spec.block_of_each, spec.layers, strict=True):
+        part = block_cost(layer, spec.d_model, context, memory)
+        if block in met:
+            part = replace(part, parameters=0, inactive=0)
+        met.add(block)
+        # Without windows, which no such model has, what is not seen of the square is what comes later.
+        total += replace(part, flops=part.flops + ahead * (part.flops_square - part.flops))
+    return total
+
+
+def _absolute(spec: ModelSpec) -> int:
+    """Parameters of tables of positions."""
+    return sum(p.shared_parameters(spec.d_model, heads) for p, heads in spec.positions if p.absolute)
 
 
 @dataclass(frozen=True)
@@ -81,6 +118,7 @@ class PassCost:
 
 def prefill_cost(spec: ModelSpec, batch: int, context: int) -> PassCost:
     """Reading `batch` prompts of `context` tokens into an empty cache, up to the logits after each prompt's last."""
+    _decodes(spec)
     head = _read_out(spec).flops
     per_token = cost(spec, context).flops_per_token_forward - head
     states = sum(layer.mixer.state_flops(spec.d_model, context) for layer in spec.layers)
@@ -93,6 +131,7 @@ def prefill_cost(spec: ModelSpec, batch: int, context: int) -> PassCost:
 
 def decode_cost(spec: ModelSpec, batch: int, context: int) -> PassCost:
     """One token for each of `batch` rows: the `context`-th of its row, with those before it in the cache."""
+    _decodes(spec)
     flops = _outside(spec).flops
     for layer in spec.layers:
         rest = block_cost(layer, spec.d_model, context).flops - layer.mixer.cost(spec.d_model, context).flops
@@ -100,22 +139,32 @@ def decode_cost(spec: ModelSpec, batch: int, context: int) -> PassCost:
     return PassCost(batch * flops, _parameters_read(spec, batch), batch * cache_elements(spec, context))
 
 
-def cache_elements(spec: ModelSpec, capacity: int) -> int:
-    """Numbers kept per sequence, for up to `capacity` tokens."""
-    return sum(layer.cache_elements(spec.d_model, capacity) for layer in spec.layers)
+def cache_elements(spec: ModelSpec, capacity: int, memory: int = 0) -> int:
+    """Numbers kept per sequence, for up to `capacity` tokens, and `memory` of the encoder's."""
+    crosses = sum(layer.cross.cache_elements(memory) for layer in spec.layers if layer.cross)
+    return crosses + sum(layer.cache_elements(spec.d_model, capacity) for layer in spec.layers)
 
 
 def _parameters_read(spec: ModelSpec, tokens: int) -> float:
     """Parameters that a pass over `tokens` tokens is expected to use. It does not run multi-token prediction."""
     rows = spec.vocab_size if spec.tie_embeddings else min(tokens, spec.vocab_size)
     read: float = rows * spec.table_width + _outside(spec).parameters
+    read += (spec.has_final_norm + spec.has_embedding_norm) * spec.block.norm.parameters(spec.d_model)
     for scheme, heads in spec.positions:
-        if scheme.absolute:
-            read += min(scheme.shared_parameters(spec.d_model, heads), tokens * spec.d_model)
+        held = scheme.shared_parameters(spec.d_model, heads)
+        read += min(held, tokens * spec.d_model) if scheme.absolute else held
     for layer in spec.layers:
         read += block_cost(layer, spec.d_model, 1).parameters - layer.ffn.cost(spec.d_model).parameters
         read += layer.ffn.parameters_read(spec.d_model, tokens)
     return read
+
+
+def _decodes(spec: ModelSpec) -> None:
+    """Raise SpecError for a model whose decoding is not predicted."""
+    if spec.visible == "all":
+        raise SpecError("visible", "a model that sees all of a text does not decode")
+    if spec.encoder is not None:
+        raise SpecError("encoder", "decoding with an encoder is not predicted, only that of decoders alone")
 
 
 def longest_text(spec: ModelSpec) -> int | None:
@@ -124,19 +173,21 @@ def longest_text(spec: ModelSpec) -> int | None:
 
 
 def _outside(spec: ModelSpec) -> PartCost:
-    """Head, factorised projections, norms and position schemes outside the blocks."""
+    """Head, with its transform, and factorised projections."""
     factor = 0 if spec.embedding_dim is None else spec.embedding_dim * spec.d_model
     untied = 0 if spec.tie_embeddings else spec.vocab_size * spec.table_width
-    part = _read_out(spec) + matmul_cost(untied + 2 * factor, factor)
-    norms = (spec.has_final_norm + spec.has_embedding_norm) * spec.block.norm.parameters(spec.d_model)
-    schemes = sum(p.shared_parameters(spec.d_model, heads) for p, heads in spec.positions if not p.absolute)
-    return part + PartCost(norms + schemes + spec.vocab_size * spec.head_bias, 0.0, 0.0)
+    transform = 0
+    if spec.head_transform is not None:
+        transform = spec.d_model * spec.d_model + spec.d_model + spec.block.norm.parameters(spec.d_model)
+    parameters = untied + 2 * factor + transform + spec.vocab_size * spec.head_bias
+    return _read_out(spec) + matmul_cost(parameters, factor)
 
 
 def _read_out(spec: ModelSpec) -> PartCost:
     """The work of the head, for one token."""
     factor = 0 if spec.embedding_dim is None else spec.embedding_dim * spec.d_model
-    return matmul_cost(0, spec.vocab_size * spec.table_width + factor)
+    transform = 0 if spec.head_transform is None else spec.d_model * spec.d_model
+    return matmul_cost(0, spec.vocab_size * spec.table_width + factor + transform)
 
 
 def _mtp(spec: ModelSpec, context: int) -> PartCost:
@@ -157,9 +208,11 @@ def _layer_losses(spec: ModelSpec) -> PartCost:
     return PartCost(0, work, work)
 
 
-def block_cost(block: BlockSpec, d_model: int, context: int) -> PartCost:
-    """Costs of one resolved block."""
+def block_cost(block: BlockSpec, d_model: int, context: int, memory: int = 0) -> PartCost:
+    """Costs of one resolved block, which attends to `memory` tokens where there is an encoder."""
     total = block.mixer.cost(d_model, context) + block.ffn.cost(d_model)
+    if block.cross is not None:
+        total += block.cross.cost(d_model, context, memory)
     for _ in range(block.branches):
         total += block.norm_placement.extra_cost(d_model)
     near = 0 if block.canon is None else block.canon.parameters(d_model)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 import torch
 from torch import Tensor
 
 from zoo.model import Decoder
+from zoo.site import Given
 
 
 @torch.no_grad()
@@ -17,16 +20,19 @@ def generate(
     temperature: float = 0.0,
     left_pad: Tensor | None = None,
     generator: torch.Generator | None = None,
+    **given: Unpack[Given],
 ) -> Tensor:
     """tokens: (B, T) prompts → (B, new_tokens) continuations: greedy at temperature 0, otherwise sampled.
 
-    left_pad: (B,), the padding at the left of each prompt.
+    left_pad: (B,), the padding at the left of each prompt. given: what else the prompts are told (`zoo.site.Given`),
+    such as `encoder_tokens`, or their `prefix`.
     """
-    cache = model.new_cache(tokens.shape[0], tokens.shape[1] + new_tokens)
+    encoded = given["encoder_tokens"].shape[1] if "encoder_tokens" in given else None
+    cache = model.new_cache(tokens.shape[0], tokens.shape[1] + new_tokens, encoder_capacity=encoded)
     chosen: list[Tensor] = []
     for _ in range(new_tokens):
-        logits = model(tokens, cache, left_pad)[:, -1]
-        left_pad = None
+        logits = model(tokens, cache, left_pad, **given)[:, -1]
+        left_pad, given = None, Given()
         tokens = _choose(logits, temperature, generator)
         chosen.append(tokens)
     return torch.cat(chosen, dim=1)

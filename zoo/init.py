@@ -101,8 +101,8 @@ def roles(model: nn.Module) -> dict[str, Role]:
     return found
 
 
-def initialise(model: nn.Module, spec: InitSpec, n_layers: int, seed: int) -> None:
-    """Fill every parameter of `model` in place."""
+def initialise(model: nn.Module, spec: InitSpec, n_layers: int, seed: int, prefix: str = "") -> None:
+    """Fill every parameter of `model` in place. prefix: what stands before their names, where it is part of another."""
     by_name = roles(model)
     with torch.no_grad():
         for path, module in model.named_modules():
@@ -113,7 +113,9 @@ def initialise(model: nn.Module, spec: InitSpec, n_layers: int, seed: int) -> No
                     std = module.init_gain / math.sqrt(parameter.shape[-1])
                 std = getattr(module, "initial_std", {}).get(own, std)
                 if std:
-                    parameter.copy_(torch.randn(parameter.shape, generator=_generator(seed, name, spec.stream)) * std)
+                    parameter.copy_(
+                        torch.randn(parameter.shape, generator=_generator(seed, prefix + name, spec.stream)) * std
+                    )
                 else:
                     default = 1.0 if by_name[name] == "gain" else 0.0
                     parameter.copy_(torch.as_tensor(getattr(module, "initial", {}).get(own, default)))

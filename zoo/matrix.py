@@ -63,6 +63,8 @@ SAMPLES: dict[str, tuple[Any, ...]] = {
     "layer_loss": (0.3,),
     "canon": ({"width": 3}, {"before": ["mixer"]}),
     "embedding_dropout": (0.1,),
+    "head_transform": ("gelu",),
+    "encoder": ({"n_layers": 2},),
 }
 """Values of settings whose type does not say what is worth trying, by axis or by the setting's own name."""
 

@@ -1,9 +1,8 @@
-"""The model: embed → blocks → norm → head."""
+"""The model: embed → blocks → norm → head, with an encoder beside it where the spec has one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, Unpack, cast
 
 import torch
 from torch import Tensor, nn
@@ -11,42 +10,27 @@ from torch.nn import functional as F
 
 from zoo.block import Block
 from zoo.cache import Cache
-from zoo.init import Embedding, Linear, initialise
+from zoo.head import HeadTransform
+from zoo.init import Linear, initialise
 from zoo.loss import chunks_for, next_token_loss
 from zoo.mtp import MtpModule, mtp_loss
-from zoo.site import Site, Step, Tap
+from zoo.site import Given, Memory, Site, Step
 from zoo.spec import ModelSpec
+from zoo.stack import Leaving, Stack, ignored
 
 
-class Decoder(nn.Module):
+class Decoder(Stack):
     """tokens: (B, T) int64 → logits: (B, T, V). Shows `log_z`: (B, T), log Σ exp of each token's logits."""
 
     def __init__(self, spec: ModelSpec) -> None:
-        super().__init__()
-        self.spec = spec
-        self.recorder: Tap | None = None
+        super().__init__(spec)
         self.origin: dict[str, Any] | None = None
         """Plain data that says which other library's model this was converted from (see `zoo.hf`)."""
-        width, factorised = spec.table_width, spec.embedding_dim is not None
-        self.embedding = Embedding(spec.vocab_size, width)
-        self.project_in = Linear(width, spec.d_model, role="input") if factorised else None
-        self.project_out = Linear(spec.d_model, width, role="input") if factorised else None
-        self.embedding_norm = spec.block.norm.build(spec.d_model) if spec.has_embedding_norm else nn.Identity()
-        self.dropout = nn.Dropout(spec.embedding_dropout)
-        self.positions = _shared_positions(spec)
-        self._shared = {
-            pair: self.positions[str(i)] for i, pair in enumerate(spec.positions) if str(i) in self.positions
-        }
-        """The modules of position schemes by (spec, heads); `positions` owns them."""
-        layers, self.block_of_each = spec.layers, spec.block_of_each
-        first_uses = [self.block_of_each.index(block) for block in range(max(self.block_of_each) + 1)]
-        self.blocks = nn.ModuleList(Block(layers[i], Site(spec.d_model, i, spec.n_layers)) for i in first_uses)
-        """Each once, where several layers share one."""
-        self.first, self.last = layers[0].norm_placement, layers[-1].norm_placement
-        self.norm = spec.block.norm.build(spec.d_model) if spec.has_final_norm else nn.Identity()
         self.mtp = nn.ModuleList(self._mtp_module(k) for k in range(spec.mtp.depth if spec.mtp else 0))
-        self.head = Linear(width, spec.vocab_size, role="head") if not spec.tie_embeddings else None
+        self.transform = HeadTransform(spec) if spec.head_transform else None
+        self.head = Linear(spec.table_width, spec.vocab_size, role="head") if not spec.tie_embeddings else None
         self.head_bias = nn.Parameter(torch.zeros(spec.vocab_size)) if spec.head_bias else None
+        self.encoder = Stack(spec.encoder_spec, encodes_for=spec.n_layers) if spec.encoder_spec is not None else None
         self.roles = {"head_bias": "bias"}
 
     def _mtp_module(self, k: int) -> MtpModule:
@@ -55,43 +39,76 @@ class Decoder(nn.Module):
         block = Block(last, Site(spec.d_model, spec.n_layers + k, spec.n_layers))
         return MtpModule(lambda: spec.block.norm.build(spec.d_model), block, last.norm_placement, spec.d_model)
 
-    def forward(self, tokens: Tensor, cache: Cache | None = None, left_pad: Tensor | None = None) -> Tensor:
+    def forward(
+        self, tokens: Tensor, cache: Cache | None = None, left_pad: Tensor | None = None, **given: Unpack[Given]
+    ) -> Tensor:
         """Logits of every given token.
 
         With a cache, `tokens` are the next ones after those it has seen: any chunk length. left_pad: (B,) int64, the
-        number of padding tokens at the left of each row; with a cache, pass it with the first chunk only.
+        number of padding tokens at the left of each row. given: see `zoo.site.Given`. With a cache, left_pad, a prefix
+        and the encoder's tokens are passed with the first chunk only.
         """
-        return self.read_out(self.hidden(tokens, cache, left_pad))
+        return self.read_out(self.hidden(tokens, cache, left_pad, **given))
 
-    def hidden(self, tokens: Tensor, cache: Cache | None = None, left_pad: Tensor | None = None) -> Tensor:
+    def hidden(
+        self, tokens: Tensor, cache: Cache | None = None, left_pad: Tensor | None = None, **given: Unpack[Given]
+    ) -> Tensor:
         """(B, T, D): what the head reads."""
         if cache is None:
-            step = self._step(tokens, 0, left_pad)
+            step = self._begin(tokens, left_pad, given)
             return self._normalised(self._run(self.embed(tokens, step), step, None))
-        cache.admit(tokens.shape[1], left_pad)
-        step = self._step(tokens, cache.length, cache.left_pad)
+        cache.admit(tokens.shape[1], left_pad, given.get("prefix"))
+        step = self.step(tokens, cache.length, cache.left_pad, given)
+        step.memory = cache.memory = self._memory(given, cache.memory, step)
         out = self._normalised(self._run(self.embed(tokens, step), step, cache))
         cache.length += tokens.shape[1]
+        cache.forget_encoder()
         return out
 
-    def _step(self, tokens: Tensor, start: int, left_pad: Tensor | None) -> Step:
-        step = Step.of(tokens, start, left_pad)
-        step.shared = self._shared
-        step.recorder = self.recorder
+    def encode(
+        self,
+        tokens: Tensor,
+        left_pad: Tensor | None = None,
+        right_pad: Tensor | None = None,
+        losses: list[Tensor] | None = None,
+    ) -> Memory:
+        """What the encoder makes of tokens (B, S), padded at either side: (B, S, D) and which of them are text.
+
+        losses: where its layers leave what they add to the training objective.
+        """
+        if self.encoder is None:
+            raise ValueError("this model has no encoder: it reads tokens alone")
+        given: Given = {} if right_pad is None else {"right_pad": right_pad}
+        step = self.encoder.step(tokens, 0, left_pad, given)
+        step.prefix, step.recorder = "encoder.", self.recorder
+        step.losses = step.losses if losses is None else losses
+        stream = self.encoder.run(self.encoder.enter(self.lookup(tokens), step), step)
+        return Memory(self.encoder.norm(stream), step.text)
+
+    def _memory(self, given: Given, known: Memory | None, step: Step) -> Memory | None:
+        """The encoder's output for a pass, or what a cache knows of it."""
+        if "encoder_tokens" not in given:
+            if self.encoder is not None and known is None:
+                raise ValueError("this model has an encoder: give it encoder_tokens")
+            return known
+        if known is not None:
+            raise ValueError("encoder_tokens belong to the first chunk only")
+        pads = given.get("encoder_left_pad"), given.get("encoder_right_pad")
+        return self.encode(given["encoder_tokens"], *pads, losses=step.losses)
+
+    def _begin(self, tokens: Tensor, left_pad: Tensor | None, given: Given) -> Step:
+        """A pass without a cache."""
+        step = self.step(tokens, 0, left_pad, given)
+        step.memory = self._memory(given, None, step)
         return step
 
-    def _run(
-        self, embedded: Tensor, step: Step, cache: Cache | None, left: Callable[[Tensor], None] = lambda _: None
-    ) -> Tensor:
-        """(B, T, D): the stream that leaves the last layer. `left` is given those that leave the others."""
-        x = self.first.open(embedded)
-        for i, block in enumerate(self.block_of_each):
-            if i:
-                left(x)
-            step.prefix = f"blocks.{i}."
-            x = self.blocks[block](x, step, cache.layers[i] if cache is not None else None)
-        step.prefix = ""
-        out = self.last.close(x)
+    def _normalised(self, stream: Tensor) -> Tensor:
+        out: Tensor = self.norm(stream)
+        return out
+
+    def _run(self, embedded: Tensor, step: Step, cache: Cache | None, left: Leaving = ignored) -> Tensor:
+        """(B, T, D): the stream that leaves the last layer."""
+        out = self.run(embedded, step, cache, left)
         step.tap("log_z", lambda: self._log_z(out))
         return out
 
@@ -102,25 +119,24 @@ class Decoder(nn.Module):
         log_z = torch.cat([self.read_out(self.norm(row)).float().logsumexp(dim=-1) for row in rows])
         return log_z.view(stream.shape[:-1])
 
-    def _normalised(self, stream: Tensor) -> Tensor:
-        out: Tensor = self.norm(stream)
-        return out
-
-    def embed(self, tokens: Tensor, step: Step) -> Tensor:
-        """(B, T, D): embedded tokens, scaled, with absolute positions, normalised where the spec says so."""
-        x = self.embedding(tokens)
+    def lookup(self, tokens: Tensor) -> Tensor:
+        """(B, T) → (B, T, D): embedded tokens, projected and scaled where the spec says so."""
+        x: Tensor = self.embedding(tokens)
         if self.project_in is not None:
             x = self.project_in(x)
-        if self.spec.embedding_factor != 1:
-            x = x * self.spec.embedding_factor
-        for (scheme, _), module in step.shared.items():
-            if scheme.absolute:
-                x = x + module(step).to(x.dtype)
-        out: Tensor = self.dropout(self.embedding_norm(x))
-        return out
+        return x if self.spec.embedding_factor == 1 else x * self.spec.embedding_factor
+
+    def embed(self, tokens: Tensor, step: Step) -> Tensor:
+        """(B, T, D): embedded tokens, with their types and absolute positions, normalised where the spec says so."""
+        x = self.lookup(tokens)
+        if self.token_types is not None:
+            x = x + self.token_types(torch.zeros_like(tokens) if step.token_types is None else step.token_types)
+        return self.enter(x, step)
 
     def read_out(self, hidden: Tensor) -> Tensor:
         """hidden: (B, T, D) → logits: (B, T, V)."""
+        if self.transform is not None:
+            hidden = self.transform(hidden)
         if self.project_out is not None:
             hidden = self.project_out(hidden)
         weight = self.embedding.weight if self.head is None else self.head.weight
@@ -131,9 +147,9 @@ class Decoder(nn.Module):
             logits = self.spec.final_softcap * torch.tanh(logits / self.spec.final_softcap)
         return logits
 
-    def loss(self, tokens: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """(what training minimises, nats per token). tokens, targets: (B, T); targets of −100 are ignored."""
-        step = self._step(tokens, 0, None)
+    def loss(self, tokens: Tensor, targets: Tensor, **given: Unpack[Given]) -> tuple[Tensor, Tensor]:
+        """(what training minimises, nats per target). tokens, targets: (B, T); targets of −100 are ignored."""
+        step = self._begin(tokens, None, given)
         embedded = self.embed(tokens, step)
         lower: list[Tensor] = []
         stream = self._run(embedded, step, None, lower.append)
@@ -148,21 +164,24 @@ class Decoder(nn.Module):
             step.losses.append(self.spec.mtp.weight / self.spec.mtp.depth * ahead)
         return objective + torch.stack(step.losses).sum() if step.losses else objective, nats
 
-    def new_cache(self, batch: int, capacity: int, dtype: torch.dtype | None = None) -> Cache:
-        """An empty cache for `batch` rows of up to `capacity` tokens, in the model's own type unless told."""
-        kind = dtype or self.embedding.weight.dtype
-        layers = [self.blocks[block] for block in self.block_of_each]
-        return Cache([cast(Block, block).new_cache(batch, capacity, kind) for block in layers], capacity)
+    def new_cache(
+        self, batch: int, capacity: int, dtype: torch.dtype | None = None, encoder_capacity: int | None = None
+    ) -> Cache:
+        """An empty cache for `batch` rows of up to `capacity` tokens, in the model's own type unless told.
 
-
-def _shared_positions(spec: ModelSpec) -> nn.ModuleDict:
-    """What position schemes hold for the whole model, under their index in `spec.positions`."""
-    built = {str(i): scheme.build_shared(spec.d_model, heads) for i, (scheme, heads) in enumerate(spec.positions)}
-    return nn.ModuleDict({name: module for name, module in built.items() if module is not None})
+        encoder_capacity: tokens of the encoder's, where there is one; as many as `capacity` unless told.
+        """
+        if self.spec.visible == "all":
+            raise ValueError("a model that sees all of a text reads it at once: there is nothing to cache")
+        kind, memory = dtype or self.embedding.weight.dtype, encoder_capacity or capacity
+        layers = [cast(Block, self.blocks[block]) for block in self.block_of_each]
+        return Cache([layer.new_cache(batch, capacity, kind, memory) for layer in layers], capacity)
 
 
 def build(spec: ModelSpec, seed: int = 0) -> Decoder:
     """A model with initial values drawn by role (see `zoo.init`); the same seed gives the same values."""
     model = Decoder(spec)
     initialise(model, spec.init, spec.n_layers, seed)
+    if model.encoder is not None:
+        initialise(model.encoder, spec.init, model.encoder.spec.n_layers, seed, "encoder.")
     return model

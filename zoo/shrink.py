@@ -47,6 +47,8 @@ def shrink(spec: ModelSpec) -> ModelSpec:
             "first": first,
             "pattern": pattern,
             "embedding_dim": None if width is None else _eights(width * D_MODEL / spec.d_model),
+            "encoder": None if spec.encoder is None else {**spec.encoder.model_dump(), "n_layers": 2},
+            "logit_scale": D_MODEL**-0.5 if spec.logit_scale == spec.d_model**-0.5 else spec.logit_scale,
         }
     )
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Literal, TypedDict, TypeVar
 
 import torch
 from torch import Tensor
 
 T = TypeVar("T")
+
+Sight = Literal["causal", "all", "prefix"]
+"""What a token sees: itself and what comes before it; all of the text; or that and all of a prefix of its row."""
 
 
 @dataclass(frozen=True)
@@ -21,6 +24,9 @@ class Site:
     n_layers: int
     branch: int = 0
     """For a residual: how many others the layers up to here have, of blocks like this one."""
+    other_layers: int = 0
+    """Layers of the encoder beside this stack, or of the decoder where this stack `encodes` for one."""
+    encodes: bool = False
 
 
 @dataclass(frozen=True)
@@ -58,6 +64,36 @@ def mean_keys(context: int, window: int | None = None) -> float:
     return (width * (width + 1) / 2 + (context - width) * width) / context
 
 
+class Given(TypedDict, total=False):
+    """What a pass may be told beside the tokens (B, T) and `left_pad`.
+
+    right_pad: (B,) int64, padding tokens at the right of each row, where tokens see all.
+    prefix: (B,) int64, tokens at the beginning of each row's text that all of its tokens see; none unless given.
+    token_types: (B, T) int64; all 0 unless given.
+    places: (B, T) int64, where each token is for its position scheme, in place of the number of those before it.
+    block_places: (B, T) int64, in a second dimension (see `zoo.positions.two_dimensional`); all 0 unless given.
+    encoder_tokens: (B, S) int64, what the encoder reads. encoder_left_pad, encoder_right_pad: (B,) int64, its padding.
+    """
+
+    right_pad: Tensor
+    prefix: Tensor
+    token_types: Tensor
+    places: Tensor
+    block_places: Tensor
+    encoder_tokens: Tensor
+    encoder_left_pad: Tensor
+    encoder_right_pad: Tensor
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What an encoder made of its tokens. hidden: (B, S, D), None where a cache has all that is needed of it. text:
+    (B, S), false on padding; None where there is none."""
+
+    hidden: Tensor | None
+    text: Tensor | None
+
+
 Show = Callable[[], Tensor]
 """Makes an internal, for whoever wants to see it."""
 
@@ -70,12 +106,22 @@ class Step:
     """One forward pass: which tokens these are, and what its layers share.
 
     index: (T,), place in the stream, padding included; the first is `start`. left_pad: (B,) or None.
+    sight: what tokens see. ends: (B,) or None, the place at which each row's text ends, right padding after it.
+    prefix_ends: (B,) or None, the place before which each row's tokens are seen by all of them. token_types: (B, T) or
+    None. places, block_places: (B, T) or None, as given. memory: what the encoder made of its tokens.
     shared: modules that belong to the model and serve several layers, by (position spec, heads).
     losses: what layers add to the training objective, already weighted.
     """
 
     index: Tensor
     left_pad: Tensor | None = None
+    sight: Sight = "causal"
+    ends: Tensor | None = None
+    prefix_ends: Tensor | None = None
+    token_types: Tensor | None = None
+    places: Tensor | None = None
+    block_places: Tensor | None = None
+    memory: Memory | None = None
     shared: Mapping[Any, Any] = field(default_factory=dict)
     start: int = 0
     recorder: Tap | None = None
@@ -96,7 +142,10 @@ class Step:
 
     @property
     def positions(self) -> Tensor:
-        """(T,), or (B, T) where rows are padded: place in the row's own text, negative on padding."""
+        """(T,), or (B, T) where rows are padded: place in the row's own text, negative on padding. (B, T), as they are
+        given, where they are."""
+        if self.places is not None:
+            return self.places
         if self.left_pad is None:
             return self.index
         return self.index - self.left_pad[:, None]
@@ -104,7 +153,11 @@ class Step:
     @property
     def text(self) -> Tensor | None:
         """(B, T), false on padding; None where there is none."""
-        return None if self.left_pad is None else self.positions >= 0
+        kept = None if self.left_pad is None else self.index >= self.left_pad[:, None]
+        if self.ends is None:
+            return kept
+        before = self.index < self.ends[:, None]
+        return before if kept is None else kept & before
 
     def once(self, key: Any, make: Callable[[], T]) -> T:
         """`make()`, computed at most once per forward pass for each key: layers that agree share it."""

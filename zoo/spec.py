@@ -26,8 +26,11 @@ from zoo.errors import SpecError
 from zoo.explain import explain
 from zoo.ffns import Ffn
 from zoo.ffns.swiglu import SwiGLU
+from zoo.head import HeadActivation
 from zoo.init import InitSpec
+from zoo.kinds import MAX_LAYERS, EncoderSpec, Names, check_kind, encoder_of
 from zoo.mixers import Mixer
+from zoo.mixers._cross import CrossAttention
 from zoo.mixers.attention import Attention
 from zoo.mtp import MultiTokenPrediction
 from zoo.norms import Norm
@@ -36,11 +39,9 @@ from zoo.positions import Position
 from zoo.residuals import Residual
 from zoo.residuals.pre import Pre
 from zoo.sharing import Sharing
+from zoo.site import Sight
 
 BASE = "block"
-MAX_LAYERS = 10_000
-
-Names = Annotated[tuple[str, ...], Field(strict=False)]
 
 
 class BlockSpec(Spec):
@@ -62,6 +63,8 @@ class BlockSpec(Spec):
     that (Huang et al. 2016, arXiv:1603.09382)."""
     canon: Canon | None = Field(default=None, exclude_if=is_off)
     """Convolutions over near tokens on what the branches read (Allen-Zhu 2025, arXiv:2512.17351)."""
+    cross: CrossAttention | None = Field(default=None, exclude_if=is_off)
+    """Attention to the encoder, between mixer and FFN; null for its defaults where there is an encoder."""
 
     @property
     def norms(self) -> int:
@@ -71,7 +74,22 @@ class BlockSpec(Spec):
     @property
     def branches(self) -> int:
         """How many residuals it has."""
-        return 1 if self.topology == "parallel" or self.ffn.absent else 2
+        return 1 + self.has_ffn_residual + (self.cross is not None)
+
+    @property
+    def has_ffn_residual(self) -> bool:
+        """Whether the FFN has one of its own."""
+        return self.topology != "parallel" and not self.ffn.absent
+
+    def check_ahead(self) -> None:
+        """Raise SpecError where a token cannot be shown what comes after it, as encoders and prefixes ask."""
+        try:
+            self.mixer.check_ahead()
+        except SpecError as error:
+            raise error.under("mixer") from None
+        if self.canon is not None or self.ffn.reaches_back:
+            path = "ffn.conv" if self.canon is None else "canon"
+            raise SpecError(path, "reaches back only, and tokens are to see what comes after them")
 
     def cache_elements(self, d_model: int, capacity: int) -> int:
         """Numbers kept per sequence, for up to `capacity` tokens, by a resolved block."""
@@ -86,6 +104,13 @@ class BlockSpec(Spec):
                 parts[name] = part.resolve(d_model)
             except SpecError as error:
                 raise error.under(name) from None
+        if self.cross is not None:
+            try:
+                parts["cross"] = self.cross.resolve(d_model, parts["mixer"])
+            except SpecError as error:
+                raise error.under("cross") from None
+            if self.topology != "serial":
+                raise SpecError("topology", f"{self.topology} has no place for attention to an encoder")
         if self.topology != "serial" and self.ffn.absent:
             raise SpecError("topology", f"{self.topology} needs an ffn beside the mixer, and there is none")
         if self.mixer.degree > 1 and not self.norm.normalises:
@@ -101,7 +126,7 @@ class BlockSpec(Spec):
 
 
 class ModelSpec(Spec):
-    """A decoder-only language model: embed → blocks → norm → head.
+    """A language model: embed → blocks → norm → head. With an encoder, its blocks attend to the encoder's output too.
 
     The first layers are the blocks named in `first`; after them layer i is `pattern[i mod len(pattern)]`. `block` names
     the base block; every other name is in `blocks`, as edits of the base block.
@@ -140,6 +165,16 @@ class ModelSpec(Spec):
     mtp: MultiTokenPrediction | None = None
     """Modules that predict further tokens while training."""
     init: InitSpec = InitSpec()
+    visible: Sight = Field(default="causal", exclude_if=lambda sight: sight == "causal")
+    """What a token sees: itself and what comes before it (`causal`); all of the text (`all`, an encoder, BERT,
+    arXiv:1810.04805); or what comes before it and all of a prefix, whose length each pass is told (`prefix`, Raffel et
+    al. 2019, arXiv:1910.10683 §3.2.1)."""
+    encoder: EncoderSpec | None = Field(default=None, exclude_if=is_off)
+    """An encoder, of another text than the model's own (Vaswani et al. 2017, arXiv:1706.03762)."""
+    token_types: PositiveInt | None = Field(default=None, exclude_if=is_off)
+    """A learned vector for each of so many types of tokens is added to the embedding (BERT's segments)."""
+    head_transform: HeadActivation | None = Field(default=None, exclude_if=is_off)
+    """A dense layer, this activation and a norm before the head (BERT)."""
 
     @field_validator("blocks")
     @classmethod
@@ -177,6 +212,8 @@ class ModelSpec(Spec):
     def named(self, name: str) -> BlockSpec:
         """The block of this name, with its numbers. Raises SpecError."""
         block = self.written(name)
+        if self.encoder is not None and block.cross is None:
+            block = block.model_copy(update={"cross": CrossAttention()})
         try:
             return block.resolve(self.d_model)
         except SpecError as error:
@@ -203,8 +240,7 @@ class ModelSpec(Spec):
     @model_validator(mode="after")
     def _layers_agree(self) -> Self:
         """What layers hand each other must have one shape: the streams between blocks, and values that are mixed."""
-        names = dict.fromkeys(self.layer_names)
-        blocks = {BASE if name == BASE else f"blocks.{name}": self.named(name) for name in names}
+        blocks = self._used()
         first, *others = ((where, block.norm_placement.streams) for where, block in blocks.items())
         for where, streams in others:
             if streams != first[1]:
@@ -218,6 +254,21 @@ class ModelSpec(Spec):
                 reason = f"its values are {heads} heads of {features} features and those of {sharing[0][0]} {model}"
                 raise SpecError(f"{where}.mixer", f"{reason}: value_residual cannot mix them")
         return self
+
+    @model_validator(mode="after")
+    def _kind_agrees(self) -> Self:
+        check_kind(self, self._used())
+        return self
+
+    def _used(self) -> dict[str, BlockSpec]:
+        """The resolved blocks that layers are made of, by path."""
+        names = dict.fromkeys(self.layer_names)
+        return {BASE if name == BASE else f"blocks.{name}": self.named(name) for name in names}
+
+    @property
+    def encoder_spec(self) -> ModelSpec | None:
+        """The encoder as a model of its own, all that it shares with the decoder included."""
+        return encoder_of(self)
 
     @property
     def positions(self) -> tuple[tuple[Position, int], ...]:
@@ -255,6 +306,8 @@ class ModelSpec(Spec):
         spelled = {"block", "blocks", "first", "pattern", "n_layers", "final_norm", "embedding_scale", "embedding_dim"}
         norm = self.block.norm.model_dump(mode="json")
         has_norms = self.has_final_norm or self.has_embedding_norm or self.mtp is not None
+        has_norms = has_norms or self.head_transform is not None
+        encoder = {} if self.encoder_spec is None else {"encoder": self.encoder_spec.resolve()}
         return {
             **self.model_dump(mode="json", exclude=spelled),
             "layers": [layer.model_dump(mode="json") for layer in self.layers],
@@ -263,6 +316,7 @@ class ModelSpec(Spec):
             "embedding_norm": self.has_embedding_norm,
             "embedding_scale": self.embedding_factor,
             "embedding_dim": self.table_width,
+            **encoder,
         }
 
     @property

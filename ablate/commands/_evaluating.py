@@ -11,20 +11,39 @@ from pydantic import ValidationError
 from ablate.cli import DONE, InputError
 from ablate.commands import print_json, print_table
 from ablate.commands._runs import find_run
+from ablate.data import AnyCorpus, DataError, SyntheticCorpus, open_corpus
+from ablate.data.synthetic import regraded
 from ablate.engines import Options, load
 from ablate.environment import cores
 from ablate.identity import request_digest
 from ablate.request import Request
 from ablate.store import Store
+from evals.causal import NotCausalError, check_causal
 from evals.harness import UnknownTaskError
 from evals.known import located
 from evals.spec import EvalSpec
+from zoo.spec import parse
 
 
 def evaluate_run(options: argparse.Namespace) -> int:
     store, digest = find_run(options.run, Path(options.store))
-    spec = _spec(options)
-    request = _request(store, digest, spec)
+    identity = store.read_run(digest)
+    if identity is None:
+        raise InputError(f"{digest}: the run has no run.json")
+    try:
+        check_causal(parse(identity["model"]))
+    except NotCausalError as error:
+        raise InputError(f"{digest}: {error}") from error
+    corpus = _corpus(store, digest, identity)
+    spec = _diagnostics(options, corpus) if isinstance(corpus, SyntheticCorpus) else _spec(options)
+    request = Request(
+        store=str(store.root.resolve()),
+        corpus=str(corpus.directory.resolve()),
+        identity=identity,
+        evals=spec.model_dump(mode="json"),
+        evals_digest=request_digest(spec),
+        threads=cores(),
+    )
     try:
         for _ in load("inprocess", Options(request.identity["numerics"]["device"])).run([request]):
             pass
@@ -40,14 +59,36 @@ def evaluate_run(options: argparse.Namespace) -> int:
     return DONE
 
 
+def _diagnostics(options: argparse.Namespace, corpus: SyntheticCorpus) -> EvalSpec:
+    """What is asked of a run on a task that is made: its own difficulties, or those of `--at`."""
+    for name in ("tasks", "include", "positions"):
+        if getattr(options, name) is not None:
+            raise InputError(f"--{name}: needs held-out text, and {corpus.source.source} has none: see --at")
+    at = dict(map(_difficulty, options.at or ()))
+    try:
+        regraded(corpus.source, at)
+    except DataError as error:
+        raise InputError(f"--at: {error}") from error
+    examples = {} if options.limit is None else {"examples": options.limit}
+    return _validated({"tasks": [], "diagnostics": {"at": at, **examples}})
+
+
+def _difficulty(text: str) -> tuple[str, list[int]]:
+    """`pairs=4,64`."""
+    name, _, values = text.partition("=")
+    try:
+        return name, [int(value) for value in values.split(",")]
+    except ValueError as error:
+        raise InputError(f"--at {text}: expected whole numbers, as in pairs=4,64") from error
+
+
 def _spec(options: argparse.Namespace) -> EvalSpec:
+    if options.at is not None:
+        raise InputError("--at: the run was trained on text, which has no difficulties")
     given: dict[str, Any] = {"tasks": options.tasks, "include": options.include, "limit": options.limit}
     if options.positions is not None:
         given |= {"positions": {"multiples": options.positions}, "tasks": options.tasks or []}
-    try:
-        spec = EvalSpec.model_validate({key: value for key, value in given.items() if value is not None})
-    except ValidationError as error:
-        raise InputError("; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())) from error
+    spec = _validated({key: value for key, value in given.items() if value is not None})
     found = located(spec, Path.cwd())
     for folder in found.include:
         if not Path(folder).is_dir():
@@ -55,21 +96,18 @@ def _spec(options: argparse.Namespace) -> EvalSpec:
     return found
 
 
-def _request(store: Store, digest: str, spec: EvalSpec) -> Request:
-    identity = store.read_run(digest)
-    if identity is None:
-        raise InputError(f"{digest}: the run has no run.json")
-    corpus = store.data_dir() / identity["data"]["digest"]
-    if not corpus.is_dir():
+def _validated(given: dict[str, Any]) -> EvalSpec:
+    try:
+        return EvalSpec.model_validate(given)
+    except ValidationError as error:
+        raise InputError("; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())) from error
+
+
+def _corpus(store: Store, digest: str, identity: dict[str, Any]) -> AnyCorpus:
+    directory = store.data_dir() / identity["data"]["digest"]
+    if not directory.is_dir():
         raise InputError(f"{digest}: its corpus is not in {store.data_dir()}")
-    return Request(
-        store=str(store.root.resolve()),
-        corpus=str(corpus.resolve()),
-        identity=identity,
-        evals=spec.model_dump(mode="json"),
-        evals_digest=request_digest(spec),
-        threads=cores(),
-    )
+    return open_corpus(directory)
 
 
 def _rows(document: dict[str, Any]) -> list[tuple[str, ...]]:
@@ -81,4 +119,8 @@ def _rows(document: dict[str, Any]) -> list[tuple[str, ...]]:
     for window in document.get("positions", {}).get("windows", ()):
         if "reason" in window:
             rows.append(("positions", f"loss_{window['multiple']}x", window["reason"], "", ""))
+    for level in document.get("diagnostics", {}).get("levels", ()):
+        if "reason" in level:
+            difficulty = ", ".join(f"{name} {value}" for name, value in level["level"].items())
+            rows.append((document["diagnostics"]["task"], f"accuracy ({difficulty})", level["reason"], "", ""))
     return rows

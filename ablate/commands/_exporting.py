@@ -28,10 +28,11 @@ def export_run(options: argparse.Namespace) -> int:
     except (UnsupportedError, ImportError) as error:
         raise InputError(f"{digest}: {error}") from error
     _hide_progress_bars()
-    tokenizer = _tokenizer(store, digest)
-    theirs.config.bos_token_id = theirs.config.eos_token_id = tokenizer.eos_token_id
+    if (store.model_dir(digest) / "tokenizer.json").is_file():  # a task that is made has none
+        tokenizer = _tokenizer(store, digest)
+        theirs.config.bos_token_id = theirs.config.eos_token_id = tokenizer.eos_token_id
+        tokenizer.save_pretrained(directory)
     theirs.save_pretrained(directory)
-    tokenizer.save_pretrained(directory)
     family = theirs.config.model_type
     if options.json:
         print_json({"digest": digest, "directory": str(directory), "model_type": family})

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import reports
+from ablate.arms import Arm
 from ablate.calibration import CalibrationError
 from ablate.campaign import Outcome, Stage
 from ablate.cli import DONE, SOME_FAILED, InputError
 from ablate.commands import print_json, print_table
 from ablate.commands._studies import asked
-from ablate.data import Corpus, DataError, prepare
+from ablate.data import AnyCorpus, Corpus, DataError, prepare
+from ablate.data.sources import TextSource
 from ablate.documents import judged_before, study_document
 from ablate.engines import Engine, EngineError, Event, Options, load
 from ablate.identity import RunPlan
@@ -179,23 +180,23 @@ def _reuse(stage: str, missing: dict[str, list[str]]) -> str:
 
 def prepare_data(study: Study, store: Store, progress: Progress) -> None:
     """Every corpus of the study. Raises InputError."""
-    corpora = {}
     for arm in study.arms:
         try:
-            corpora[arm.name] = prepare(arm.data, store.data_dir(), study.folder, progress.data)
+            corpus = prepare(arm.data, store.data_dir(), study.folder, progress.data)
         except DataError as error:
             raise InputError(str(study.error("data", str(error)))) from error
-    if study.own_tokenizers:
-        _check_same_validation(study, corpora)
+        if study.own_tokenizers:
+            _check_validation(study, arm, corpus)
 
 
-def _check_same_validation(study: Study, corpora: Mapping[str, Corpus]) -> None:
+def _check_validation(study: Study, arm: Arm, corpus: AnyCorpus) -> None:
     """Bits per byte compare on one text: all that is held out."""
-    for name, corpus in corpora.items():
-        held_out = corpus.meta["tokens"]["validation"]
-        if held_out > study.data.validation_tokens:
-            reason = (
-                f"arms with tokenizers of their own are validated on all that is held out, and that is {held_out:,}"
-                f" tokens in {name}: raise it, or lower data.validation_fraction"
-            )
-            raise InputError(str(study.error("data.validation_tokens", reason)))
+    if not (isinstance(arm.data, TextSource) and isinstance(corpus, Corpus)):
+        return
+    held_out = corpus.meta["tokens"]["validation"]
+    if held_out > arm.data.validation_tokens:
+        reason = (
+            f"arms with tokenizers of their own are validated on all that is held out, and that is {held_out:,} tokens"
+            f" in {arm.name}: raise it, or lower data.validation_fraction"
+        )
+        raise InputError(str(study.error("data.validation_tokens", reason)))

@@ -1,4 +1,4 @@
-"""Evaluate a trained run on lm-eval tasks, its own or others, and by position.
+"""Evaluate a trained run on lm-eval tasks, its own or others, and by position; on a task that is made, by difficulty.
 
 RUN is a digest (or the beginning of one) in the store, or the folder of a run. Scores that the store has are not
 computed again.
@@ -24,6 +24,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=int,
         metavar="N",
         help="loss by position in windows of N times the training context; tasks only where --tasks names some",
+    )
+    parser.add_argument(
+        "--at",
+        nargs="+",
+        metavar="DIFFICULTY=N,N",
+        help="of a run on a task that is made: accuracy at these difficulties, longer ones than were trained on too",
     )
     add_store(parser)
     add_json(parser)

@@ -1,20 +1,27 @@
-"""Text corpora: where they come from, how they are split, and how they become tokens. No torch."""
+"""What models are trained on: text, how it is split and becomes tokens, and tasks that are made. No torch."""
 
+from ablate.data.corpora import AnyCorpus, identify, open_corpus, prepare
 from ablate.data.corpus import Corpus
 from ablate.data.error import DataError
-from ablate.data.identity import DataIdentity, identify
-from ablate.data.preparation import Progress, prepare
+from ablate.data.identity import DataIdentity
+from ablate.data.preparation import Progress
 from ablate.data.sources import DataSource
+from ablate.data.sources._synthetic import SyntheticSource
 from ablate.data.spec import DataSpec, parse
+from ablate.data.synthetic import SyntheticCorpus
 
 __all__ = [
+    "AnyCorpus",
     "Corpus",
     "DataError",
     "DataIdentity",
     "DataSource",
     "DataSpec",
     "Progress",
+    "SyntheticCorpus",
+    "SyntheticSource",
     "identify",
+    "open_corpus",
     "parse",
     "prepare",
 ]

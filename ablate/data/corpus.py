@@ -1,4 +1,4 @@
-"""A prepared corpus: token memory maps, and the windows that training and validation read from them."""
+"""A prepared text corpus: token memory maps, and the windows that training and validation read from them."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ablate.data.error import DataError
+from ablate.data.examples import Windows
 from ablate.data.shuffle import offset, permuted
-
-Windows = NDArray[np.int64]
 
 
 class Corpus:
-    """Tokens of one corpus under one tokenizer, made by `prepare`.
+    """Tokens of one text corpus under one tokenizer, made by `prepare`.
 
     Each split is one row of tokens, `eos d₁ eos d₂ … eos dₙ eos`: every token of every document is predicted by
     something, and a window may cross from one document into the next over the `eos` between them.
@@ -25,10 +24,7 @@ class Corpus:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        try:
-            self.meta: dict[str, Any] = json.loads((directory / "meta.json").read_bytes())
-        except FileNotFoundError as error:
-            raise DataError(f"{directory} holds no prepared corpus") from error
+        self.meta = read_meta(directory)
         self.digest: str = self.meta["digest"]
         self.vocab_size: int = self.meta["vocab_size"]
         self.eos: int = self.meta["eos"]
@@ -55,12 +51,12 @@ class Corpus:
                 out[row] = self._train[start : start + context + 1]
         return out
 
-    def validation(self, context: int) -> tuple[Windows, int]:
-        """All validation windows (n, context + 1), and the bytes that their target tokens stand for.
+    def validation(self, context: int) -> tuple[Windows, NDArray[np.uint32]]:
+        """All validation windows (n, context + 1), and the bytes that each of their tokens stands for.
 
         Windows do not overlap in what they predict, so each target counts once. Where held-out text is longer than
         `validation_tokens`, they are spread evenly over it.
-        bits per byte = nats per token · n · context / (bytes · ln 2); `eos` costs nats and stands for no byte.
+        bits per byte = nats in all / (bytes of the targets · ln 2); `eos` costs nats and stands for no byte.
 
         Raises:
             DataError: there is less held-out text than one window.
@@ -75,7 +71,15 @@ class Corpus:
             )
         starts = np.arange(count) * available // count * context
         positions = starts[:, None] + np.arange(context + 1)
-        return tokens[positions].astype(np.int64), int(sizes[positions[:, 1:]].sum(dtype=np.int64))
+        return tokens[positions].astype(np.int64), sizes[positions]
+
+    def validation_rows(self, context: int) -> list[tuple[Windows, NDArray[np.uint32]]]:
+        """The same, as other corpora give it that have rows of several widths."""
+        return [self.validation(context)]
+
+    def widths(self, context: int) -> tuple[int, ...]:
+        """Tokens of the windows that are trained on."""
+        return (context,)
 
     def held_out_tokens(self) -> tuple[NDArray[Any], NDArray[np.uint32]]:
         """All tokens of the validation split, and the bytes that each stands for (none for `eos`)."""
@@ -85,6 +89,9 @@ class Corpus:
         """The validation documents."""
         with (self.directory / "validation.jsonl").open("rb") as lines:
             return [json.loads(line)["text"] for line in lines]
+
+    def floor(self) -> None:
+        """The least loss possible is not known of text."""
 
     def document_offsets(self, split: str) -> NDArray[np.int64]:
         """(documents + 1,) indices: document i is tokens[offsets[i] : offsets[i + 1] − 1], then comes its `eos`."""
@@ -115,6 +122,15 @@ class Corpus:
     def _validation_bytes(self) -> NDArray[np.uint32]:
         sizes: NDArray[np.uint32] = np.load(self.directory / "validation.bytes.npy")
         return sizes
+
+
+def read_meta(directory: Path) -> dict[str, Any]:
+    """What is said of a prepared corpus. Raises DataError where there is none."""
+    try:
+        meta: dict[str, Any] = json.loads((directory / "meta.json").read_bytes())
+    except FileNotFoundError as error:
+        raise DataError(f"{directory} holds no prepared corpus") from error
+    return meta
 
 
 def window_starts(first: int, count: int, windows: int, context: int, key: tuple[int, int]) -> list[int]:

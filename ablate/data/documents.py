@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ablate.data.error import DataError
-from ablate.data.sources import DataSource
+from ablate.data.sources import TextSource
 
 FEWEST_DOCUMENTS = 20
 PIECE_BYTES = 8192
@@ -42,7 +42,7 @@ class Survey:
         return "validation" if document.hash in self.validation else "train"
 
 
-def survey(source: DataSource, base: Path) -> Survey:
+def survey(source: TextSource, base: Path) -> Survey:
     """Reads the corpus once, keeping only hashes and sizes.
 
     Raises:
@@ -68,7 +68,7 @@ def survey(source: DataSource, base: Path) -> Survey:
     )
 
 
-def documents(source: DataSource, base: Path) -> Iterator[Document]:
+def documents(source: TextSource, base: Path) -> Iterator[Document]:
     """Every document once, in the source's order, those given for validation first."""
     return (document for _, document in _units(source, base))
 
@@ -97,7 +97,7 @@ def _check(documents: int, held_out: int) -> None:
         )
 
 
-def _units(source: DataSource, base: Path) -> Iterator[tuple[str, Document]]:
+def _units(source: TextSource, base: Path) -> Iterator[tuple[str, Document]]:
     held_out = source.held_out(base)
     texts = map(_utf8, source.documents(base))
     if held_out is None:

@@ -1,4 +1,4 @@
-"""Which corpus a spec means, without preparing it."""
+"""Which text corpus a spec means, without preparing it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ablate.data.documents import survey
-from ablate.data.sources import DataSource
+from ablate.data.sources import TextSource
 
 SCHEMA = 1
 
@@ -24,7 +24,7 @@ class DataIdentity:
     """What a reader of the report wants to know: source, content hash, documents and bytes per split."""
 
 
-def identify(spec: DataSource, base: Path = Path()) -> DataIdentity:
+def identify_text(spec: TextSource, base: Path = Path()) -> DataIdentity:
     """Reads and hashes the text; neither tokenises nor writes.
 
     Raises:
@@ -37,15 +37,20 @@ def identify(spec: DataSource, base: Path = Path()) -> DataIdentity:
         split["fraction"] = None
         split["given"] = found["documents"]["validation"]
     identity = {"schema": SCHEMA, "content": content, "tokenizer": tokenizer, "split": split}
-    canonical = json.dumps(identity, sort_keys=True, separators=(",", ":"))
     return DataIdentity(
-        digest=hashlib.sha256(canonical.encode()).hexdigest()[:32],
+        digest=digest_of(identity),
         vocab_size=spec.tokenizer.vocabulary(base),
         describe={"spec": spec.model_dump(mode="json"), **identity, **found},
     )
 
 
-def _content(spec: DataSource, base: Path) -> tuple[str, dict[str, Any]]:
+def digest_of(identity: dict[str, Any]) -> str:
+    """32 hex digits of the sha256 of canonical JSON."""
+    canonical = json.dumps(identity, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()[:32]
+
+
+def _content(spec: TextSource, base: Path) -> tuple[str, dict[str, Any]]:
     fingerprint = spec.fingerprint()
     if fingerprint is not None:
         return fingerprint, {}

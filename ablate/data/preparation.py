@@ -1,23 +1,19 @@
-"""From a spec to a folder of tokens, once."""
+"""From text to a folder of tokens."""
 
 from __future__ import annotations
 
 import json
-import os
-import shutil
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import tokenizers
-from filelock import FileLock
 
-from ablate.data.corpus import Corpus
 from ablate.data.documents import Document, Survey, documents, pieces, survey
 from ablate.data.error import DataError
-from ablate.data.identity import DataIdentity, identify
-from ablate.data.sources import DataSource
+from ablate.data.identity import DataIdentity
+from ablate.data.sources import TextSource
 from ablate.data.tokenizers._encoder import Encoder
 from ablate.data.writing import SplitWriter
 
@@ -29,52 +25,28 @@ TOKENIZER_BYTES = 16_000_000
 BATCH_BYTES = 1_000_000
 
 
-def prepare(spec: DataSource, root: Path, base: Path = Path(), progress: Progress | None = None) -> Corpus:
-    """The corpus that `spec` means, from `root/<digest>/`, which is made first if it is missing.
-
-    Made in a temporary folder beside it and renamed, under a lock that the death of its process frees: what is there
-    is whole, and two processes do not make it twice.
+def write_corpus(spec: TextSource, identity: DataIdentity, folder: Path, base: Path, progress: Progress) -> None:
+    """Read, tokenise and write both splits, the tokenizer and meta.json into an empty folder.
 
     Raises:
         DataError: the text or the tokenizer cannot be read, a split would be empty, or the text changed meanwhile.
     """
-    identity = identify(spec, base)
-    directory = root / identity.digest
-    if not directory.exists():
-        root.mkdir(parents=True, exist_ok=True)
-        with FileLock(root / f".{identity.digest}.lock"):
-            if not directory.exists():
-                _make(spec, identity, directory, base, progress or (lambda stage, share: None))
-    return Corpus(directory)
+    found = survey(spec, base)
+    encoder = _encoder(spec, found, base, progress)
+    tokens = _write_tokens(spec, identity, found, encoder, folder, base, progress)
+    encoder.tokenizer.save(str(folder / "tokenizer.json"))
+    meta = _meta(spec, identity, found, encoder, tokens)
+    (folder / "meta.json").write_text(json.dumps(meta, indent=1))
 
 
-def _make(spec: DataSource, identity: DataIdentity, directory: Path, base: Path, progress: Progress) -> None:
-    work = directory.with_name(f".{identity.digest}.part")
-    if work.exists():  # left by a process that was killed: the lock is ours, so nobody writes there
-        shutil.rmtree(work)
-    work.mkdir()
-    try:
-        found = survey(spec, base)
-        encoder = _encoder(spec, found, base, progress)
-        tokens = _write_tokens(spec, identity, found, encoder, work, base, progress)
-        encoder.tokenizer.save(str(work / "tokenizer.json"))
-        meta = _meta(spec, identity, found, encoder, tokens)
-        (work / "meta.json").write_text(json.dumps(meta, indent=1))
-        _flush(work)
-        work.replace(directory)
-    finally:
-        if work.exists():
-            shutil.rmtree(work)
-
-
-def _encoder(spec: DataSource, found: Survey, base: Path, progress: Progress) -> Encoder:
+def _encoder(spec: TextSource, found: Survey, base: Path, progress: Progress) -> Encoder:
     progress("train tokenizer", 0.0)
     encoder = spec.tokenizer.encoder(_sample(spec, found, base), base)
     progress("train tokenizer", 1.0)
     return encoder
 
 
-def _sample(spec: DataSource, found: Survey, base: Path) -> Iterator[str]:
+def _sample(spec: TextSource, found: Survey, base: Path) -> Iterator[str]:
     """Train text for a tokenizer to learn from: every k-th piece, so that every part of the corpus is in it."""
     every = -(-found.bytes["train"] // TOKENIZER_BYTES)
     train = (d for d in documents(spec, base) if found.split_of(d) == "train")
@@ -83,7 +55,7 @@ def _sample(spec: DataSource, found: Survey, base: Path) -> Iterator[str]:
 
 
 def _write_tokens(
-    spec: DataSource,
+    spec: TextSource,
     identity: DataIdentity,
     found: Survey,
     encoder: Encoder,
@@ -123,7 +95,7 @@ def _batches(stream: Iterator[Document]) -> Iterator[list[Document]]:
 
 
 def _meta(
-    spec: DataSource,
+    spec: TextSource,
     identity: DataIdentity,
     found: Survey,
     encoder: Encoder,
@@ -144,13 +116,3 @@ def _meta(
         "validation_tokens": spec.validation_tokens,
         "tokenizers": tokenizers.__version__,
     }
-
-
-def _flush(folder: Path) -> None:
-    """On disk before the rename: a folder that is there after a power cut is whole."""
-    for path in [*folder.iterdir(), folder]:
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

@@ -19,6 +19,7 @@ Direction = Literal["minimize", "maximize"]
 DIRECTIONS: dict[str, Direction] = {
     "loss": "minimize",
     "bits_per_byte": "minimize",
+    "accuracy": "maximize",
     "tokens_per_second": "maximize",
     "decode_tokens_per_second": "maximize",
     "prefill_tokens_per_second": "maximize",

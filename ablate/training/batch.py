@@ -2,31 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import cast
 
+import numpy as np
+import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from ablate.data.examples import Examples
 from zoo.loss import IGNORED
+from zoo.site import Given
 
 
 @dataclass(frozen=True)
 class Batch:
-    """tokens: (B, T), what the model reads; targets: (B, T), what each is to predict, −100 where nothing is asked.
+    """tokens: (B, T), what the model reads; targets: (B, N), what each of them is to predict, −100 for nothing.
 
-    `given` is what else the model's loss takes, by the names of its arguments.
+    `given` is what else the model's loss takes, by the names of its arguments. places: (B, N), which token of its
+    window each target is, −1 for none; None where target i is token i + 1.
     """
 
     tokens: Tensor
     targets: Tensor
-    given: Mapping[str, Tensor] = field(default_factory=dict)
+    given: Given = field(default_factory=Given)
+    places: Tensor | None = None
 
     @classmethod
-    def next_token(cls, windows: Tensor) -> Batch:
+    def next_token(cls, windows: NDArray[np.int64] | Tensor) -> Batch:
         """windows: (B, T + 1). Every token predicts the one after it."""
-        return cls(windows[:, :-1], windows[:, 1:])
+        tokens = torch.as_tensor(windows)
+        return cls(tokens[:, :-1], tokens[:, 1:])
+
+    def to(self, device: str) -> Batch:
+        """The same on a device."""
+        return self._each(lambda tensor: tensor.to(device))
+
+    def rows(self, start: int, end: int) -> Batch:
+        """Some of its rows."""
+        return self._each(lambda tensor: tensor[start:end])
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> Batch:
+        given = cast(Given, {name: change(cast(Tensor, value)) for name, value in self.given.items()})
+        places = None if self.places is None else change(self.places)
+        return Batch(change(self.tokens), change(self.targets), given, places)
+
+    @classmethod
+    def of(cls, examples: Examples) -> Batch:
+        """Examples that say what they ask."""
+        return cls(torch.from_numpy(examples.tokens), torch.from_numpy(examples.targets))
 
     @property
     def scored(self) -> int:
         """How many targets count."""
         return int((self.targets != IGNORED).sum())
+
+    def bytes_of(self, sizes: NDArray[np.integer]) -> int:
+        """The bytes that the scored targets stand for. sizes: (B, T + 1), those of the windows' tokens."""
+        scored = (self.targets != IGNORED).cpu().numpy()
+        if self.places is None:
+            return int(sizes[:, 1:][scored].sum())
+        places = self.places.cpu().numpy()
+        found = np.take_along_axis(sizes, np.maximum(places, 0), axis=1)
+        return int(found[scored & (places >= 0)].sum())

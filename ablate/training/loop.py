@@ -87,7 +87,7 @@ def train(
         values = nats.item(), grad_norm.item()  # waits for the device, so the clock is honest
         took = time.perf_counter() - started - (watcher.seconds - watched if watcher else 0.0)
         seconds += took
-        tokens = batch.tokens.numel()
+        tokens = spec.batch * spec.context
         yield Step(step, step * tokens, seconds, values[0], lr, values[1], tokens / took)
 
 
@@ -116,6 +116,20 @@ def validate(loss: Loss, batches: Iterable[Batch], autocast: Callable[[], Abstra
     return total / count
 
 
+@torch.no_grad()
+def accuracy(
+    model: Callable[[Tensor], Tensor], batches: Iterable[Batch], autocast: Callable[[], AbstractContextManager[object]]
+) -> float:
+    """Share of the scored targets that the model says: its likeliest token is the right one."""
+    right, count = 0, 0
+    for batch in batches:
+        with autocast():
+            said = model(batch.tokens).argmax(dim=-1)
+        right += int((said == batch.targets).sum())  # no token is −100
+        count += batch.scored
+    return right / count
+
+
 def bits_per_byte(nats_per_token: float, tokens: int, n_bytes: int) -> float:
-    """nats per token · tokens / (bytes · ln 2): the loss that compares across tokenizers."""
+    """nats per token · tokens / (bytes · ln 2): the loss that compares across tokenizers. Tokens are scored targets."""
     return nats_per_token * tokens / (n_bytes * math.log(2))

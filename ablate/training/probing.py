@@ -46,7 +46,7 @@ class Prober:
             yield
             return
         with self._timed():
-            found = [*self._shown(batch.tokens), *self._gradients()]
+            found = [*self._shown(batch), *self._gradients()]
             before = self._copy()
         yield
         with self._timed():
@@ -63,7 +63,7 @@ class Prober:
         self.seconds += time.perf_counter() - began
 
     @torch.no_grad()
-    def _shown(self, tokens: Tensor) -> list[Named]:
+    def _shown(self, batch: Batch) -> list[Named]:
         listeners = {name: probe for name, probe in self.probes.items() if isinstance(probe, TapProbe)}
         found: list[Named] = []
 
@@ -76,7 +76,7 @@ class Prober:
 
         if listeners:
             with _evaluating(self.model), zoo.listening(self.model, hear), self.autocast():
-                self.model.hidden(tokens)
+                self.model.hidden(batch.tokens, **batch.given)
         return found
 
     def _gradients(self) -> list[Named]:

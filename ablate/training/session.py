@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, Protocol
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 import zoo
+from ablate.data.examples import Examples, Rows, width
 from ablate.numerics import Numerics
 from ablate.stop import Interrupted
 from ablate.store import Store
 from ablate.training.batch import Batch
 from ablate.training.checkpoint import Place, load_state, save_state
 from ablate.training.divergence import Watch, final_reason
-from ablate.training.loop import Done, Step, bits_per_byte, train, validate
+from ablate.training.loop import Done, Step, accuracy, bits_per_byte, train, validate
 from ablate.training.optim import build_optimizer
 from ablate.training.probes import ProbeSpec
 from ablate.training.probing import Prober
@@ -30,20 +32,30 @@ from ablate.training.spec import TrainSpec
 class Corpus(Protocol):
     """What training reads. See `ablate.data`."""
 
-    def batch(self, step: int, *, batch: int, context: int, seed: int) -> np.ndarray[Any, Any]: ...
+    def widths(self, context: int) -> tuple[int, ...]: ...
 
-    def validation(self, context: int) -> tuple[np.ndarray[Any, Any], int]: ...
+    def batch(self, step: int, *, batch: int, context: int, seed: int) -> Rows: ...
+
+    def validation_rows(self, context: int) -> Sequence[tuple[Rows, NDArray[np.uint32] | None]]: ...
+
+
+VALIDATION = 2**64
+"""In place of a seed, beyond all of them, where an objective draws what to ask about held-out text."""
 
 
 @dataclass(frozen=True)
 class Ending:
-    """How training ended. A run that diverged has a `reason`, and neither `loss` nor bits per byte."""
+    """How training ended. A run that diverged has a `reason`, and none of the numbers.
+
+    Only text has bits per byte, only tasks that are made have an `accuracy`: the share of what is asked that is right.
+    """
 
     status: str
     reason: str | None
     place: Place
     loss: float | None = None
     bits_per_byte: float | None = None
+    accuracy: float | None = None
 
 
 def _initial_model(store: Store, identity: dict[str, Any]) -> zoo.Decoder:
@@ -133,31 +145,45 @@ class Session:
 
     def _batch(self, step: int) -> Batch:
         spec = self.spec
-        return self._on_device(self.corpus.batch(step - 1, batch=spec.batch, context=spec.context, seed=self.seed))
+        windows = self.corpus.batch(step - 1, batch=spec.batch, context=spec.context, seed=self.seed)
+        return self._asked(windows, (self.seed, step)).to(self.numerics.device)
 
-    def _on_device(self, windows: np.ndarray[Any, Any]) -> Batch:
-        return Batch.next_token(torch.from_numpy(windows).to(self.numerics.device))
+    def _asked(self, rows: Rows, key: tuple[int, ...]) -> Batch:
+        """Examples, which say what they ask, or what the objective makes of windows of text, the same for every arm."""
+        if isinstance(rows, Examples):
+            return Batch.of(rows)
+        return self.spec.objective.batch(rows, self.model.spec.vocab_size, np.random.default_rng(key))
 
     def _note(self, step: Step) -> None:
         self.place.step, self.place.seconds = step.step, step.seconds
         self.store.append_metrics(self.digest, step.record())
 
     @cached_property
-    def _validation(self) -> tuple[list[Batch], int]:
-        """All that is held out, and the bytes that its targets stand for."""
-        windows, n_bytes = self.corpus.validation(self.spec.context)
-        starts = range(0, len(windows), self.spec.batch)
-        return [self._on_device(windows[start : start + self.spec.batch]) for start in starts], n_bytes
+    def _validation(self) -> tuple[list[Batch], int | None]:
+        """All that is held out, the same questions each time, for every seed and arm, and the bytes of its targets;
+        None where they are no text.
+        """
+        batches: list[Batch] = []
+        n_bytes: int | None = 0
+        for rows, sizes in self.corpus.validation_rows(self.spec.context):
+            whole, at_once = self._asked(rows, (VALIDATION,)), self.spec.batch * self.spec.context // width(rows)
+            batches += [
+                whole.rows(start, start + at_once).to(self.numerics.device) for start in range(0, len(rows), at_once)
+            ]
+            n_bytes = None if n_bytes is None or sizes is None else n_bytes + whole.bytes_of(sizes)
+        return batches, n_bytes
 
     def _validation_is_due(self, step: int) -> bool:
         every = max(1, round(self.spec.validate_every * self.steps))
         return step == self.steps or step % every == 0
 
     def _validate(self) -> float:
-        """Measure and log the validation loss."""
-        batches, _ = self._validation
+        """Measure and log the validation loss, and the accuracy where there are answers."""
+        batches, n_bytes = self._validation
         self.model.eval()  # no dropout, no capacity limits
         nats = validate(self.loss, batches, self.numerics.autocast)
+        if n_bytes is None:
+            self.place.accuracy = accuracy(self.model, batches, self.numerics.autocast)
         self.model.train()
         self.place.validation_loss = nats
         record = {
@@ -166,12 +192,15 @@ class Session:
             "seconds": self.place.seconds,
             "validation_loss": nats,
             "bits_per_byte": self._bits_per_byte(nats),
+            "accuracy": self.place.accuracy,
         }
         self.store.append_metrics(self.digest, record)
         return nats
 
-    def _bits_per_byte(self, nats: float) -> float:
+    def _bits_per_byte(self, nats: float) -> float | None:
         batches, n_bytes = self._validation
+        if n_bytes is None:
+            return None
         return bits_per_byte(nats, sum(batch.scored for batch in batches), n_bytes)
 
     def _save_when_due(self) -> None:
@@ -197,4 +226,4 @@ class Session:
         nats = self.place.validation_loss
         if reason is not None or nats is None:
             return Ending("diverged", reason, self.place)
-        return Ending("finished", None, self.place, nats, self._bits_per_byte(nats))
+        return Ending("finished", None, self.place, nats, self._bits_per_byte(nats), self.place.accuracy)

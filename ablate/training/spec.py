@@ -7,6 +7,8 @@ from typing import Annotated, Literal, Self
 from pydantic import ConfigDict, Field, PositiveFloat, PositiveInt, ValidationInfo, field_validator, model_validator
 
 from ablate.training.decay import WeightDecay
+from ablate.training.objectives import Objective
+from ablate.training.objectives.next_token import NextToken
 from ablate.training.optimizers import Betas, Optimizer
 from ablate.training.optimizers.adamw import AdamW
 from ablate.training.transfer import WidthTransfer
@@ -47,6 +49,10 @@ class TrainSpec(Spec):
     validate_every: Fraction = 0.2
     """Validation loss is measured each such share of the steps, and always after the last."""
     compile: bool = False
+    objective: Annotated[Objective, Choice("ablate.training.objectives")] = Field(
+        default=NextToken(), exclude_if=lambda objective: objective == NextToken()
+    )
+    """What is to be predicted: `next_token`, `masked` (encoders), `span_corruption` (encoder and decoder), `prefix`."""
 
     @field_validator("betas")
     @classmethod

@@ -90,8 +90,9 @@ def _training(train: TrainSpec) -> Iterator[str]:
 
 def _ends(model: ModelSpec, ratio: float) -> Iterator[str]:
     """Embedding and head."""
-    if model.embedding_dim is not None or model.mtp is not None:
-        yield f"no rule is known for {'mtp' if model.embedding_dim is None else 'embedding_dim'}"
+    for part in ("embedding_dim", "mtp", "encoder", "token_types", "head_transform"):
+        if getattr(model, part) is not None:
+            yield f"no rule is known for {part}"
     if not model.has_embedding_norm and not _near(model.embedding_factor, math.sqrt(model.d_model)):
         yield "the stream must start at the same size at every width: embedding_scale: sqrt_d_model"
     if model.tie_embeddings and not _near(model.logit_scale, ratio**-0.5):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from reports.figures import costs, items, ladder, positions, scores, stability, tradeoff, training, tuning
+from reports.figures import costs, difficulty, items, ladder, positions, scores, stability, tradeoff, training, tuning
 from reports.figures.base import Figure
 from reports.figures.style import CONFIG, Look, looks
 from reports.findings import StudySummary
@@ -14,6 +14,7 @@ __all__ = ["CONFIG", "Figure", "draw", "draw_stability"]
 MAKERS: tuple[Callable[[StudySummary, dict[str, Look]], Figure | None], ...] = (
     scores.differences,
     tradeoff.trade_off,
+    difficulty.over_training,
     training.losses,
     training.difference_curves,
     costs.cache_by_context,
@@ -35,7 +36,8 @@ def draw(summary: StudySummary) -> tuple[Figure, ...]:
     """Every figure for which the summary has something to show, in the order of the page."""
     style = looks([arm.name for arm in summary.arms])
     made = (make(summary, style) for make in MAKERS)
-    figures = (*(figure for figure in made if figure is not None), *tuning.curves(summary, style))
+    drawn = (figure for figure in made if figure is not None)
+    figures = (*difficulty.curves(summary, style), *drawn, *tuning.curves(summary, style))
     if len(style) > MOST_IN_LEGEND:
         for figure in figures:
             figure.drawing.update_layout(showlegend=False)

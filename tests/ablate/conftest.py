@@ -25,9 +25,10 @@ class TinyCorpus:
         starts = np.random.default_rng((seed, step)).integers(self.vocab_size, size=(batch, 1))
         return (starts + np.arange(context + 1)) % self.vocab_size
 
-    def validation(self, context: int) -> tuple[np.ndarray[Any, Any], int]:
+    def validation_rows(self, context: int) -> list[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]]:
         starts = np.arange(6)[:, None]
-        return (starts + np.arange(context + 1)) % self.vocab_size, 6 * context
+        windows = (starts + np.arange(context + 1)) % self.vocab_size
+        return [(windows, np.ones_like(windows))]
 
 
 @pytest.fixture(autouse=True)

@@ -10,6 +10,7 @@ import pytest
 
 from ablate.cli import main
 from ablate.data import DataIdentity
+from ablate.data.sources import TextSource
 from ablate.plan import Plan, make_plan
 from ablate.reading import load_study
 from ablate.request import Request
@@ -28,11 +29,15 @@ QUICK = ("norm_kind", "qk_norm_lr", "uptraining")
 """Run at their smoke scale in every test session: plain arms, a grid with probes, arms that start from another."""
 SEARCHED = ("search_small_lm",)
 """Studies of many short trials, and no arms."""
+ON_TASKS = ("mqar",)
+"""Studies on tasks that are made: models of two small layers."""
 TRAINED = [name for name in STUDIES if name not in (*AT_START, *SEARCHED)]
 
 
 def plan_of(name: str, scale: str, *sets: str) -> Plan:
     study = load_study(FOLDER / f"{name}.yaml", scale, sets)
+    if not isinstance(study.data, TextSource):
+        return make_plan(study)
     vocabulary = study.data.tokenizer.vocabulary(study.folder)
     return make_plan(study, identify=lambda _: DataIdentity("0" * 32, vocabulary, {}))
 
@@ -66,7 +71,7 @@ def test_every_scale_can_be_planned(name: str) -> None:
     assert max(arm.flops for arm in smoke.arms) < 1e11  # seconds
     assert sum(arm.flops * len(arm.runs) for arm in cpu.arms) < 3e13  # minutes
     assert all(len(arm.runs) == 3 for arm in cpu.arms)
-    assert all(1e5 < arm.parameters < 1.2e6 for arm in cpu.arms)
+    assert all((1e4 if name in ON_TASKS else 1e5) < arm.parameters < 1.2e6 for arm in cpu.arms)
     assert all(30e6 < arm.parameters < 125e6 for arm in gpu.arms)
     assert all(1e17 <= arm.flops <= 1e18 for arm in gpu.arms if arm.name not in CONTINUED)
     assert {arm.train.dtype for arm in gpu.arms} == {"bfloat16"}
@@ -74,10 +79,10 @@ def test_every_scale_can_be_planned(name: str) -> None:
 
 @pytest.mark.parametrize("name", TRAINED)
 def test_arms_spend_the_same_to_within_a_step(name: str) -> None:
-    budget = load_study(FOLDER / f"{name}.yaml", "cpu").budget.amount
+    budget = load_study(FOLDER / f"{name}.yaml", "cpu").budget
     for arm in plan_of(name, "cpu").arms:
         share = 0.05 if arm.name in CONTINUED else 1
-        assert abs(arm.flops / (share * budget) - 1) <= 0.5 / arm.steps + 1e-9
+        assert abs(getattr(arm, budget.kind) / (share * budget.amount) - 1) <= 0.5 / arm.steps + 1e-9
 
 
 @pytest.mark.parametrize(

@@ -113,23 +113,23 @@ def test_validation_predicts_each_token_once(corpus: Corpus, context: int) -> No
 
 def test_a_capped_validation_is_spread_over_all_held_out_text(corpus_file: Path, tmp_path: Path) -> None:
     corpus = corpus_of(corpus_file, tmp_path / "data", validation_fraction=0.5, validation_tokens=1000)
-    windows, size = corpus.validation(50)
+    windows, sizes = corpus.validation(50)
     assert windows.shape == (20, 51)
     starts = starts_of(windows, corpus.tokens("validation"))
     available = (len(corpus.tokens("validation")) - 1) // 50
     assert len(set(starts)) == 20
     assert all(start % 50 == 0 for start in starts)
     assert max(np.diff(starts)) <= 50 * math.ceil(available / 20)
-    assert size == sum(int((row[1:] != corpus.eos).sum()) for row in windows)
+    assert sizes[:, 1:].sum() == sum(int((row[1:] != corpus.eos).sum()) for row in windows)
 
 
 @pytest.mark.parametrize("tokenizer", ["bytes", BPE])
 def test_validation_bytes_are_those_of_the_text(tokenizer: object, corpus_file: Path, tmp_path: Path) -> None:
     """One window over everything: its targets are the held-out documents, each with its end of text."""
     corpus = corpus_of(corpus_file, tmp_path / "data", tokenizer=tokenizer, validation_tokens=10**9)
-    windows, size = corpus.validation(len(corpus.tokens("validation")) - 1)
+    windows, sizes = corpus.validation(len(corpus.tokens("validation")) - 1)
     assert len(windows) == 1
-    assert size == sum(len(text.encode()) for text in corpus.held_out())
+    assert sizes[:, 1:].sum() == sum(len(text.encode()) for text in corpus.held_out())
     assert (windows[0, 1:] == corpus.eos).sum() == len(corpus.held_out())
 
 
@@ -145,8 +145,8 @@ def test_bits_per_byte_against_a_slow_count(tokenizer: object, corpus_file: Path
         total_bytes += len(text.encode())
         total_nats += sum(nats_of[token] for token in tokens[begin:end])
 
-    windows, size = corpus.validation(len(tokens) - 1)
-    targets = windows[:, 1:]
+    windows, sizes = corpus.validation(len(tokens) - 1)
+    targets, size = windows[:, 1:], sizes[:, 1:].sum()
     loss = nats_of[targets].mean()
     assert loss * targets.size / (size * math.log(2)) == pytest.approx(total_nats / math.log(2) / total_bytes, rel=1e-9)
 
@@ -170,7 +170,7 @@ def test_real_text(name: str, real_text: Path, tmp_path: Path) -> None:
     assert plain.meta["unit"] == REAL[name]
     assert bpe.held_out() == plain.held_out()
     assert bpe.train_tokens < 0.7 * plain.train_tokens
-    sizes = [c.validation(len(c.tokens("validation")) - 1)[1] for c in (bpe, plain)]
+    sizes = [c.validation(len(c.tokens("validation")) - 1)[1][:, 1:].sum() for c in (bpe, plain)]
     assert sizes[0] == sizes[1] == sum(len(text.encode()) for text in plain.held_out())
 
 

@@ -27,7 +27,7 @@ def content(corpus: Corpus) -> dict[str, bytes]:
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-import ablate.data.preparation as preparing
+import ablate.data.corpora as preparing
 from ablate.data import parse
 path, root, stage, share = sys.argv[1:]
 

@@ -248,7 +248,8 @@ def test_arm_documents_are_what_run_json_promises(tmp_path: Path) -> None:
     documents = summary_of(typical(4), tmp_path).arm_documents()
     assert json.loads(json.dumps(documents, allow_nan=False)) == documents
     promised = (
-        "name edits tuned matching seeds loss loss_interval bits_per_byte tokens_per_second peak_memory_bytes "
+        "name edits tuned matching seeds loss loss_interval bits_per_byte accuracy accuracy_interval excess "
+        "tokens_per_second peak_memory_bytes "
         "kv_bytes_per_token parameters flops_per_token evals verdict "
         "difference difference_interval p seeds_needed eval_differences"
     )

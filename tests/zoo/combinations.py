@@ -6,12 +6,14 @@ import functools
 import itertools
 import random
 from collections.abc import Callable, Collection, Mapping
+from typing import cast
 
 import torch
 
 import zoo
 from zoo import matrix
 from zoo.matrix import Option
+from zoo.site import Given
 
 Row = Mapping[str, Option]
 Met = frozenset[Option]
@@ -123,6 +125,37 @@ def random_model(spec: zoo.ModelSpec, seed: int = 0) -> zoo.Decoder:
             else:
                 parameter.add_(0.3 * noise)
     return model.eval()
+
+
+PREFIX, ENCODED = 5, 11
+"""Tokens of the prefix and of the encoder's text, where a model has them."""
+
+
+def given_to(spec: zoo.ModelSpec, batch: int, length: int, prefix: int = PREFIX) -> Given:
+    """What a pass over so many tokens is told beside them."""
+    given = Given()
+    if spec.visible == "prefix":
+        given["prefix"] = torch.full((batch,), prefix)
+    if spec.token_types is not None:
+        given["token_types"] = torch.arange(batch * length).view(batch, length) // 2 % spec.token_types
+    if spec.encoder is not None:
+        given["encoder_tokens"] = random_tokens(spec, batch, ENCODED, seed=1)
+    return given
+
+
+def of_rows(given: Given, rows: slice, start: int = 0) -> Given:
+    """The same for some rows, of which the first `start` tokens are cut."""
+    return cast(Given, {k: cast(torch.Tensor, v)[rows] for k, v in given.items()} | _cut(given, rows, start, None))
+
+
+def of_chunk(given: Given, start: int, length: int) -> Given:
+    """The same for a later chunk of a pass with a cache, or for the first."""
+    cut = _cut(given, slice(None), start, start + length)
+    return cast(Given, cut if start else {**given, **cut})
+
+
+def _cut(given: Given, rows: slice, start: int, end: int | None) -> Given:
+    return Given(token_types=given["token_types"][rows, start:end]) if "token_types" in given else Given()
 
 
 def random_tokens(spec: zoo.ModelSpec, batch: int, length: int, seed: int = 0) -> torch.Tensor:

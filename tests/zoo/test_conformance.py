@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,8 +12,17 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 import zoo
-from tests.zoo.combinations import CORE, covering, random_model, random_tokens
-from zoo.cache import LayerCache
+from tests.zoo.combinations import (
+    CORE,
+    ENCODED,
+    PREFIX,
+    covering,
+    given_to,
+    of_chunk,
+    of_rows,
+    random_model,
+    random_tokens,
+)
 from zoo.matrix import combine
 from zoo.residuals.normed import NormedLayer
 
@@ -39,7 +49,7 @@ def has_experts(spec: zoo.ModelSpec) -> bool:
 
 @every_spec
 def test_logits_have_the_declared_shape(spec: zoo.ModelSpec) -> None:
-    logits = random_model(spec)(random_tokens(spec, 2, LENGTH))
+    logits = random_model(spec)(random_tokens(spec, 2, LENGTH), **given_to(spec, 2, LENGTH))
     assert logits.shape == (2, LENGTH, spec.vocab_size)
     assert logits.dtype == torch.float32
     assert logits.isfinite().all()
@@ -47,24 +57,26 @@ def test_logits_have_the_declared_shape(spec: zoo.ModelSpec) -> None:
 
 @every_spec
 def test_no_token_sees_the_future(spec: zoo.ModelSpec) -> None:
-    model, tokens = random_model(spec), random_tokens(spec, 1, LENGTH)
-    before = model(tokens)
+    """Beyond a prefix, where the model has one; where it sees all, a change is seen by all."""
+    model, tokens, given = random_model(spec), random_tokens(spec, 1, LENGTH), given_to(spec, 1, LENGTH)
+    before = model(tokens, **given)
     # A product over another number of rows may round differently, and who else chose an expert decides how many it has.
     slack = 1e-5 if has_experts(spec) else 0.0
     for changed in (0, 7, LENGTH - 1):
         other = tokens.clone()
         other[0, changed] = (other[0, changed] + 1) % spec.vocab_size
-        after = model(other)
-        torch.testing.assert_close(
-            after[:, :changed], before[:, :changed], rtol=0, atol=slack * before.abs().max().item()
-        )
-        assert not torch.equal(after[:, changed], before[:, changed])
+        after = model(other, **given)
+        ahead = spec.visible == "all" or (spec.visible == "prefix" and changed < PREFIX)
+        blind = slice(0, 0 if ahead else changed)
+        torch.testing.assert_close(after[:, blind], before[:, blind], rtol=0, atol=slack * before.abs().max().item())
+        seeing = slice(0, PREFIX if spec.visible == "prefix" else LENGTH) if ahead else slice(changed, changed + 1)
+        assert (after != before).any(dim=-1)[:, seeing].all()
 
 
 @every_spec
 def test_every_parameter_gets_a_gradient(spec: zoo.ModelSpec) -> None:
     model, tokens = random_model(spec).train(), random_tokens(spec, 2, LENGTH + 1)
-    model.loss(tokens[:, :-1], tokens[:, 1:])[0].backward()
+    model.loss(tokens[:, :-1], tokens[:, 1:], **given_to(spec, 2, LENGTH))[0].backward()
     silent = [name for name, p in model.named_parameters() if p.grad is None or not p.grad.abs().sum() > 0]
     assert [name for name in silent if not is_invisible(name, model)] == []
 
@@ -96,47 +108,88 @@ def _is_normed_after(name: str, model: zoo.Decoder) -> bool:
 @pytest.mark.parametrize("chunks", [[1] * LENGTH, [6, 1, 1, 9, 2], [LENGTH], [2, 17]], ids=str)
 def test_cached_decoding_equals_the_uncached_forward(spec: zoo.ModelSpec, chunks: list[int]) -> None:
     model, tokens = random_model(spec).double(), random_tokens(spec, 2, LENGTH)
-    cache = model.new_cache(batch=2, capacity=LENGTH)
+    if spec.visible == "all":
+        with pytest.raises(ValueError, match="reads it at once: there is nothing to cache"):
+            model.new_cache(batch=2, capacity=LENGTH)
+        return
+    given = given_to(spec, 2, LENGTH, prefix=min(PREFIX, chunks[0]))
+    cache = model.new_cache(batch=2, capacity=LENGTH, encoder_capacity=ENCODED)
     with torch.no_grad():
-        parts = [model(chunk, cache) for chunk in tokens.split(chunks, dim=1)]
-        assert_same(torch.cat(parts, dim=1), model(tokens))
+        starts = itertools.accumulate(chunks, initial=0)
+        parts = [
+            model(chunk, cache, **of_chunk(given, start, chunk.shape[1]))
+            for chunk, start in zip(tokens.split(chunks, dim=1), starts, strict=False)
+        ]
+        assert_same(torch.cat(parts, dim=1), model(tokens, **given))
 
 
 @every_spec
 @pytest.mark.parametrize("chunks", [[LENGTH], [8] + [1] * (LENGTH - 8), [9, 7, 3]], ids=str)
 def test_left_padding_changes_nothing(spec: zoo.ModelSpec, chunks: list[int]) -> None:
     model, pads = random_model(spec).double(), [0, 3, 7]
-    tokens = random_tokens(spec, 3, LENGTH)
-    cache = model.new_cache(batch=3, capacity=LENGTH)
-    left_pad: torch.Tensor | None = torch.tensor(pads)
+    tokens, left_pad, given = random_tokens(spec, 3, LENGTH), torch.tensor(pads), given_to(spec, 3, LENGTH, prefix=1)
     with torch.no_grad():
-        uncached = model(tokens, left_pad=left_pad)
-        parts = []
-        for chunk in tokens.split(chunks, dim=1):
-            parts.append(model(chunk, cache, left_pad))
-            left_pad = None
-        cached = torch.cat(parts, dim=1)
+        found = [model(tokens, left_pad=left_pad, **given)]
+        if spec.visible != "all":
+            cache, parts, start = model.new_cache(batch=3, capacity=LENGTH), [], 0
+            for chunk in tokens.split(chunks, dim=1):
+                pad = None if start else left_pad
+                parts.append(model(chunk, cache, pad, **of_chunk(given, start, chunk.shape[1])))
+                start += chunk.shape[1]
+            found.append(torch.cat(parts, dim=1))
         for row, pad in enumerate(pads):
-            alone = model(tokens[row : row + 1, pad:])[0]
-            assert_same(uncached[row, pad:], alone)
-            assert_same(cached[row, pad:], alone)
+            alone = model(tokens[row : row + 1, pad:], **of_rows(given, slice(row, row + 1), pad))[0]
+            for logits in found:
+                assert_same(logits[row, pad:], alone)
+
+
+@every_spec
+def test_padding_at_the_right_changes_nothing(spec: zoo.ModelSpec) -> None:
+    """Where tokens see all of the text: of the model, or of its encoder."""
+    model, tokens, pads = random_model(spec).double(), random_tokens(spec, 3, LENGTH), [0, 2, 6]
+    given, right_pad = given_to(spec, 3, LENGTH), torch.tensor(pads)
+    with torch.no_grad():
+        if spec.visible == "all":
+            padded = model(tokens, right_pad=right_pad, **given)
+        elif spec.encoder is not None:
+            padded = model(tokens, encoder_right_pad=right_pad, **given)
+        else:
+            with pytest.raises(ValueError, match="right_pad is for models that see all of a text"):
+                model(tokens, right_pad=right_pad)
+            return
+        for row, pad in enumerate(pads):
+            own = of_rows(given, slice(row, row + 1))
+            end = LENGTH - pad if spec.visible == "all" else LENGTH
+            if "token_types" in own:
+                own["token_types"] = own["token_types"][:, :end]
+            if "encoder_tokens" in own:
+                own["encoder_tokens"] = own["encoder_tokens"][:, : ENCODED - pad]
+            assert_same(padded[row, :end], model(tokens[row : row + 1, :end], **own)[0])
 
 
 @every_spec
 def test_a_row_does_not_depend_on_its_batch(spec: zoo.ModelSpec) -> None:
     model, tokens = random_model(spec).double(), random_tokens(spec, 3, LENGTH)
-    together = model(tokens)
+    given = given_to(spec, 3, LENGTH)
+    together = model(tokens, **given)
     for row in range(3):
-        assert_same(together[row], model(tokens[row : row + 1])[0])
+        rows = slice(row, row + 1)
+        assert_same(together[row], model(tokens[rows], **of_rows(given, rows))[0])
 
 
 @every_spec
 def test_declared_parameters_are_those_counted(spec: zoo.ModelSpec) -> None:
     model, cost = zoo.build(spec), zoo.cost(spec)
     assert cost.params == sum(p.numel() for p in model.parameters())
-    tables = [model.positions[str(i)] for i, (scheme, _) in enumerate(spec.positions) if scheme.absolute]
-    numel = sum(p.numel() for table in tables for p in table.parameters())
-    assert cost.params_embedding == model.embedding.weight.numel() + numel
+    stacks = [model, *([model.encoder] if model.encoder is not None else [])]
+    tables = [
+        stack.positions[str(i)]
+        for stack in stacks
+        for i, (scheme, _) in enumerate(stack.spec.positions)
+        if scheme.absolute
+    ]
+    tables += [model.embedding, *([model.token_types] if model.token_types is not None else [])]
+    assert cost.params_embedding == sum(p.numel() for table in tables for p in table.parameters())
 
 
 @every_spec
@@ -144,20 +197,24 @@ def test_declared_flops_are_those_counted(spec: zoo.ModelSpec) -> None:
     """Forward and backward, with the plain backend, which computes whole score matrices."""
     model, tokens = random_model(spec).train(), random_tokens(spec, 2, LENGTH + 1)
     with zoo.attention_backend("plain"), FlopCounterMode(display=False) as counter:
-        model.loss(tokens[:, :-1], tokens[:, 1:])[0].backward()
+        model.loss(tokens[:, :-1], tokens[:, 1:], **given_to(spec, 2, LENGTH))[0].backward()
     counted = counter.get_total_flops() / (2 * LENGTH)
-    assert counted == pytest.approx(zoo.cost(spec, context=LENGTH).flops_per_token_square, rel=1e-9)
+    declared = zoo.cost(spec, context=LENGTH, encoder_context=ENCODED)
+    assert counted == pytest.approx(declared.flops_per_token_square, rel=1e-9)
 
 
 @every_spec
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_declared_cache_bytes_are_those_allocated(spec: zoo.ModelSpec, dtype: torch.dtype) -> None:
-    cache = zoo.build(spec).new_cache(batch=3, capacity=23, dtype=dtype)
-    assert cache.nbytes == zoo.cost(spec).cache_bytes(batch=3, context=23, dtype=dtype)
+    if spec.visible == "all":
+        assert zoo.cost(spec).cache_bytes(batch=3, context=23, dtype=dtype) == 0
+        return
+    cache = zoo.build(spec).new_cache(batch=3, capacity=23, dtype=dtype, encoder_capacity=7)
+    assert cache.nbytes == zoo.cost(spec).cache_bytes(batch=3, context=23, dtype=dtype, encoder_context=7)
     assert cache.nbytes == sum(t.untyped_storage().nbytes() for layer in cache.layers for t in tensors_of(layer))
 
 
-def tensors_of(cache: LayerCache) -> Iterator[torch.Tensor]:
+def tensors_of(cache: object) -> Iterator[torch.Tensor]:
     """What a cache holds, and what the caches in it do."""
     for leaf in tree_leaves(vars(cache)):
         if isinstance(leaf, torch.Tensor):
@@ -172,7 +229,8 @@ def test_save_and_open_keep_the_model(spec: zoo.ModelSpec, tmp_path: Path) -> No
     zoo.save(model, tmp_path)
     again = zoo.open(tmp_path)
     assert again.spec == spec
-    torch.testing.assert_close(again(tokens), model(tokens), rtol=0, atol=0)
+    given = given_to(spec, 2, LENGTH)
+    torch.testing.assert_close(again(tokens, **given), model(tokens, **given), rtol=0, atol=0)
 
 
 @every_spec
@@ -186,10 +244,11 @@ def test_dump_and_parse_are_inverse(spec: zoo.ModelSpec) -> None:
 def test_training_in_bfloat16_stays_near_float32(spec: zoo.ModelSpec) -> None:
     """To 5 % of the largest logit, of which rounding takes a share: without norms, logits can be of any size."""
     model, tokens = random_model(spec), random_tokens(spec, 2, LENGTH + 1)
-    exact = model.loss(tokens[:, :-1], tokens[:, 1:])[1]
+    given = given_to(spec, 2, LENGTH)
+    exact = model.loss(tokens[:, :-1], tokens[:, 1:], **given)[1]
     with torch.autocast("cpu", torch.bfloat16):
-        rough = model.loss(tokens[:, :-1], tokens[:, 1:])[1]
-    largest = model.eval()(tokens).abs().max().item()
+        rough = model.loss(tokens[:, :-1], tokens[:, 1:], **given)[1]
+    largest = model.eval()(tokens[:, :-1], **given).abs().max().item()
     assert rough.dtype == torch.float32
     assert rough.item() == pytest.approx(exact.item(), abs=0.05 * largest)
 
@@ -212,6 +271,7 @@ def conforms(spec: zoo.ModelSpec, folder: Path) -> None:
     test_every_parameter_gets_a_gradient(spec)
     test_cached_decoding_equals_the_uncached_forward(spec, [6, 1, 1, 9, 2])
     test_left_padding_changes_nothing(spec, [8] + [1] * (LENGTH - 8))
+    test_padding_at_the_right_changes_nothing(spec)
     test_a_row_does_not_depend_on_its_batch(spec)
     test_declared_parameters_are_those_counted(spec)
     test_declared_flops_are_those_counted(spec)

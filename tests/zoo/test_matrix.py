@@ -31,6 +31,13 @@ RULES = [
     (r"\w+ gives what it reads to the power of 6: it needs a norm", {"norm", "mixer"}),
     (r"there is no ffn for it to be before: before: \[mixer\]", {"canon"}),
     (r"layer \d+ is '\w+' and would share its weights with '\w+'", {"sharing"}),
+    (r"\w+ reads from left to right: no token can see what comes after it", {"visible", "encoder"}),
+    (r"reaches back only, and tokens are to see what comes after them", {"visible", "encoder"}),
+    (r"scores fade with the distance to what came before, .+", {"visible", "encoder"}),
+    (r"m·j is a distance from what came before only", {"visible", "encoder"}),
+    (r"a model that sees all of its text is an encoder itself", {"visible", "encoder"}),
+    (r"\w+ has no place for attention to an encoder", {"topology", "encoder"}),
+    (r"a model with an encoder has none", {"token_types", "encoder"}),
     (r"NTK-aware scaling needs more than one pair of features, not 2 features", {"mixer.position.scaling"}),
 ]
 """Every reason why two choices may not meet, and the axes that at least one of each such pair is on."""

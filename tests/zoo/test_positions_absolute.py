@@ -57,7 +57,7 @@ def test_absolute_positions_are_added_once_to_the_embedded_tokens(position: str)
     spec = zoo.load("small", pattern=["none", "block", "wide"], **edits, **{"block.mixer.position": position})
     model, tokens = random_model(spec), random_tokens(spec, 2, 9)
     assert list(model.positions) == ["1"]
-    step = model._step(tokens, 4, None)
+    step = model.step(tokens, 4, None, {})
     expected = model.embedding(tokens) * math.sqrt(spec.d_model) + model.positions["1"](Step.of(tokens, 4))
     torch.testing.assert_close(model.embed(tokens, step), expected)
 

@@ -32,6 +32,11 @@ class Ffn(Variant):
         """Per token of a forward pass. Called on a resolved spec."""
 
     @property
+    def reaches_back(self) -> bool:
+        """Whether it sees tokens before its own."""
+        return False
+
+    @property
     def cache_elements(self) -> int:
         """Numbers kept per sequence. Called on a resolved spec."""
         return 0

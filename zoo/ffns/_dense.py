@@ -64,6 +64,10 @@ class Dense(Ffn):
         return dense_cost(d_model, self.width, self.gated, self.bias) + conv
 
     @property
+    def reaches_back(self) -> bool:
+        return self.conv is not None
+
+    @property
     def cache_elements(self) -> int:
         return self.channels * ((self.conv or 1) - 1)
 

@@ -23,7 +23,7 @@ from zoo.checkpoint import assemble
 from zoo.edits import flatten
 from zoo.errors import UnsupportedError, did_you_mean
 from zoo.hf._config import Config
-from zoo.hf._family import Family
+from zoo.hf._family import AUTO, CLASSES, Family
 from zoo.hf._weights import to_ours, to_theirs
 from zoo.model import Decoder
 from zoo.spec import ModelSpec, parse
@@ -40,16 +40,17 @@ OBJECTIVE = frozenset(
 def from_hf(hf_model: Any) -> Decoder:
     """The same model, with weights of its own in the same types and on the same device, in evaluation mode.
 
-    hf_model: a causal language model of transformers. Where it takes an `attention_mask` of left-padded rows, ours
-    takes the number of padding tokens of each row, `left_pad`. Raises UnsupportedError, which names the option.
+    hf_model: a causal, masked or sequence-to-sequence language model of transformers. Where it takes an
+    `attention_mask`, ours takes the number of padding tokens at a side of each row (`left_pad`, `right_pad`,
+    `encoder_left_pad`, …). Raises UnsupportedError, which names the option.
     """
     transformers = _transformers()
     model_type = hf_model.config.model_type
     family = _family(model_type)
-    expected = transformers.MODEL_FOR_CAUSAL_LM_MAPPING[transformers.CONFIG_MAPPING[model_type]]
+    expected = getattr(transformers, CLASSES[family.task])[transformers.CONFIG_MAPPING[model_type]]
     if not isinstance(hf_model, expected):
         raise UnsupportedError("", f"{type(hf_model).__name__} cannot be converted, only {expected.__name__}")
-    config = Config(hf_model.config)
+    config = Config(hf_model.config, _is_tied(hf_model) if family.says_tied else None)
     spec = parse(family.spec(config))
     config.finish()
     state = hf_model.state_dict(keep_vars=True)
@@ -68,11 +69,19 @@ def to_hf(model: Decoder, family: str | None = None) -> Any:
     chosen, config = _first_that_fits(model.spec, list(_candidates(model, family)))
     config.dtype = model.embedding.weight.dtype  # what is computed and not loaded is of it too
     with torch.random.fork_rng(devices=[]), torch.device(model.embedding.weight.device):
-        hf_model = transformers.AutoModelForCausalLM.from_config(config)
+        hf_model = getattr(transformers, AUTO[chosen.task]).from_config(config)
     weights = to_theirs(chosen, model.spec, model.state_dict(), hf_model.state_dict(keep_vars=True))
     hf_model.load_state_dict(weights, assign=True)
     hf_model.tie_weights()
+    if chosen.says_tied and not model.spec.tie_embeddings:
+        head = hf_model.get_output_embeddings()
+        head.weight = torch.nn.Parameter(weights["lm_head.weight"])
     return hf_model.eval()
+
+
+def _is_tied(hf_model: Any) -> bool:
+    """Whether the head is the token table, whatever the config says."""
+    return hf_model.get_output_embeddings().weight is hf_model.get_input_embeddings().weight
 
 
 def _transformers() -> ModuleType:
@@ -156,7 +165,8 @@ def _try(spec: ModelSpec, name: str, family: Family, arguments: dict[str, Any]) 
     """A config, and where the architecture that it means differs from `spec`."""
     arguments = {key: value for key, value in copy.deepcopy(arguments).items() if key != "model_type"}
     config = _transformers().AutoConfig.for_model(name, **arguments)
-    return config, _differences(parse(family.spec(Config(config))), spec)
+    tied = spec.tie_embeddings if family.says_tied else None
+    return config, _differences(parse(family.spec(Config(config, tied))), spec)
 
 
 def _differences(candidate: ModelSpec, wanted: ModelSpec) -> list[str]:
@@ -172,9 +182,11 @@ def _differences(candidate: ModelSpec, wanted: ModelSpec) -> list[str]:
 def _leaves(spec: ModelSpec) -> Iterator[tuple[str, Any]]:
     """What says how the model computes, by path."""
     resolved = spec.resolve()
-    layers = {str(i): layer for i, layer in enumerate(resolved.pop("layers"))}
-    for path, value in flatten({**resolved, "layers": layers}):
+    for stack in (resolved, resolved.get("encoder", {})):
+        if "layers" in stack:
+            stack["layers"] = {str(i): layer for i, layer in enumerate(stack["layers"])}
+    for path, value in flatten(resolved):
         *parents, key = path.split(".")
-        if key not in OBJECTIVE and parents != ["init"]:
+        if key not in OBJECTIVE and parents[-1:] != ["init"]:
             # A bias that balances is there or not; how fast it moves is how the model is trained.
             yield path, (value is not None if key == "bias_rate" else value)

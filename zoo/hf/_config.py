@@ -58,8 +58,11 @@ _MISSING = object()
 class Config:
     """Reads a config key by key. `finish` raises for a key that nobody read and that is not at its default."""
 
-    def __init__(self, config: Any) -> None:
+    def __init__(self, config: Any, tied: bool | None = None) -> None:
+        """tied: whether the head is tied to the token table, where the config is not to be asked."""
         self._values: dict[str, Any] = {**config.to_dict(), IMPLEMENTATION: config._attn_implementation}
+        if tied is not None:
+            self._values["tie_word_embeddings"] = tied
         self._defaults: dict[str, Any] = type(config)().to_dict()
         self._read = {"model_type"}
 

@@ -4,11 +4,26 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from zoo.hf._config import Config
 from zoo.hf._weights import Pair
 from zoo.spec import ModelSpec
+
+Task = Literal["causal", "masked", "sequence to sequence"]
+"""What a family's models are for: transformers has a class for each."""
+
+AUTO = {
+    "causal": "AutoModelForCausalLM",
+    "masked": "AutoModelForMaskedLM",
+    "sequence to sequence": "AutoModelForSeq2SeqLM",
+}
+CLASSES = {
+    "causal": "MODEL_FOR_CAUSAL_LM_MAPPING",
+    "masked": "MODEL_FOR_MASKED_LM_MAPPING",
+    "sequence to sequence": "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING",
+}
+"""Names in transformers by task."""
 
 
 class Family(ABC):
@@ -18,6 +33,9 @@ class Family(ABC):
     """Values of `config.model_type`."""
     buffers: ClassVar[tuple[str, ...]] = ("*.rotary_emb.inv_freq",)
     """Patterns of tensors in a state dict that are not weights: computed from the config."""
+    task: ClassVar[Task] = "causal"
+    says_tied: ClassVar[bool] = False
+    """Whether configs say that the head is tied to the token table also where it is not."""
     preference: ClassVar[int] = 1
     """Where several families express a model, the one with the smallest."""
 

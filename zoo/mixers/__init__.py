@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from zoo.axis import Variant
 from zoo.cache import LayerCache
+from zoo.errors import SpecError
 from zoo.positions import Position
 from zoo.site import PartCost, Site, Step
 
@@ -52,6 +53,10 @@ class Mixer(Variant):
     def positions(self) -> tuple[tuple[Position, int], ...]:
         """Position schemes in use and for how many heads: the model builds what they share over layers."""
         return ()
+
+    def check_ahead(self) -> None:
+        """Raise SpecError where a token cannot be shown what comes after it, as encoders and prefixes ask."""
+        raise SpecError("", f"{self.kind} reads from left to right: no token can see what comes after it")
 
     @property
     def shared_values(self) -> tuple[int, int] | None:

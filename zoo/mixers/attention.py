@@ -21,7 +21,7 @@ from zoo.mixers._per_head import NormPerHead
 from zoo.mixers._projections import Biases
 from zoo.mixers._values import ValueResidual
 from zoo.norms import Norm
-from zoo.positions import Position
+from zoo.positions import Position, check_ahead
 from zoo.positions.rope import RoPE
 from zoo.site import PartCost, Site, Step, mean_keys
 from zoo.sparsities import Sparsity
@@ -155,6 +155,12 @@ class MultiHead(Mixer):
     def positions(self) -> tuple[tuple[Position, int], ...]:
         return ((self.position, self.heads),)
 
+    def check_ahead(self) -> None:
+        for name in ("window", "conv", "sparsity"):
+            if getattr(self, name) is not None:
+                raise SpecError(name, "reaches back only, and tokens are to see what comes after them")
+        check_ahead(self.position)
+
 
 class Attention(MultiHead):
     """out = softmax(QKᵀ/√d + mask) V, concatenated over heads, times W_o. Vaswani et al. 2017, arXiv:1706.03762."""
@@ -200,11 +206,11 @@ class AttentionLayer(MixerLayer):
         k_places = step.index
         if isinstance(cache, TokenCache):
             (k, v), k_places = cache.extend((k, v), step.index)
-        visible = Visible(step.index, k_places, self.spec.window, step.left_pad, self.spec.sparsity)
+        visible = Visible.to(step, k_places, self.spec.window, self.spec.sparsity)
         if visible.pattern is not None and visible.everything:
             seen = visible.places_seen()
             k, v, k_places = k[:, :, seen], v[:, :, seen], k_places[seen]
-            visible = Visible(step.index, k_places)
+            visible = Visible.to(step, k_places)
         heads = self._attend(q, k, v, visible, self._scoring(step, k_places)).transpose(1, 2).flatten(2)
         if self.gate is not None:
             heads = self.gate(heads, x)

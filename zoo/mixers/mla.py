@@ -17,7 +17,7 @@ from zoo.init import Linear
 from zoo.mixers import Mixer, MixerLayer
 from zoo.norms import Norm
 from zoo.norms.rmsnorm import RMSNorm
-from zoo.positions import Position
+from zoo.positions import Position, check_ahead
 from zoo.positions.rope import RoPE
 from zoo.site import PartCost, Site, Step, mean_keys
 
@@ -122,6 +122,11 @@ class MLA(Mixer):
     def positions(self) -> tuple[tuple[Position, int], ...]:
         return ((self.position, self.heads),)
 
+    def check_ahead(self) -> None:
+        if self.window is not None:
+            raise SpecError("window", "reaches back only, and tokens are to see what comes after them")
+        check_ahead(self.position)
+
 
 class MLALayer(MixerLayer):
     """x: (B, T, D) → (B, T, D)."""
@@ -147,7 +152,7 @@ class MLALayer(MixerLayer):
         places = step.index
         if isinstance(cache, TokenCache):
             (latent, k_rope), places = cache.extend((latent, k_rope), step.index)
-        visible = Visible(step.index, places, self.spec.window, step.left_pad)
+        visible = Visible.to(step, places, self.spec.window)
         dropout = self.spec.dropout if self.training else 0.0
         scoring = Scoring(self._scale, bias=self.position.bias(step, places), dropout=dropout, tap=step.tap)
         mix = self._absorbed if self._absorbs(x.shape[1], places.shape[0]) else self._expanded

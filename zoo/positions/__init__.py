@@ -12,6 +12,7 @@ from typing import ClassVar
 from torch import Tensor, nn
 
 from zoo.axis import Variant
+from zoo.errors import SpecError
 from zoo.site import Step
 
 
@@ -20,6 +21,9 @@ class Position(Variant):
 
     absolute: ClassVar[bool] = False
     """Whether the scheme is added to the embedded tokens, once for the model, if any layer asks for it."""
+
+    takes_places: ClassVar[bool] = True
+    """Whether tokens may be told where they are; otherwise they are where they stand in the stream."""
 
     @property
     def longest(self) -> int | None:
@@ -38,6 +42,9 @@ class Position(Variant):
     def check(self, head_dim: int) -> None:
         """Raise SpecError where the scheme cannot serve heads of this size."""
 
+    def check_ahead(self) -> None:
+        """Raise SpecError where the scheme has no meaning for a query and a key that comes after it."""
+
     def build_shared(self, d_model: int, heads: int) -> nn.Module | None:
         """The model's part. For an absolute scheme: step → (T, D) or (B, T, D) to add to the embedded tokens."""
         return None
@@ -45,6 +52,14 @@ class Position(Variant):
     def shared_parameters(self, d_model: int, heads: int) -> int:
         """Parameters of the model's part."""
         return 0
+
+
+def check_ahead(scheme: Position) -> None:
+    """Raise SpecError, under `position`, where a mixer's scheme cannot serve tokens that see what comes after them."""
+    try:
+        scheme.check_ahead()
+    except SpecError as error:
+        raise error.under("position") from None
 
 
 class PositionLayer(nn.Module):

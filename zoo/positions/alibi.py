@@ -10,13 +10,14 @@ import torch
 from pydantic import PositiveFloat
 from torch import Tensor
 
+from zoo.errors import SpecError
 from zoo.positions import Position, PositionLayer
 from zoo.positions._bias import BiasLayer
 from zoo.site import Step
 
 
 class ALiBi(Position):
-    """score(i, j) −= m_h·(i − j), slopes m_h = 2^(−8h/n) for h = 1…n. Press et al. 2021, arXiv:2108.12409.
+    """score(i, j) −= m_h·|i − j|, slopes m_h = 2^(−8h/n) for h = 1…n. Press et al. 2021, arXiv:2108.12409.
 
     For H heads n is the greatest power of two up to H; the other H − n heads take the slopes half-way between,
     2^(−8(h − ½)/n). A row's scores may all be shifted alike, so m_h·j (BLOOM, MPT) is the same scheme.
@@ -24,6 +25,7 @@ class ALiBi(Position):
 
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({}, {"rounded": True, "scaled": True})
     kind: Literal["alibi"] = "alibi"
+    takes_places: ClassVar[bool] = False
     max_exponent: PositiveFloat = 8.0
     """The least slope is 2 to the minus this (MPT's alibi_bias_max)."""
     scaled: bool = False
@@ -35,6 +37,10 @@ class ALiBi(Position):
 
     def build(self, head_dim: int, heads: int) -> PositionLayer:
         return ALiBiLayer(self, head_dim, heads)
+
+    def check_ahead(self) -> None:
+        if self.rounded:
+            raise SpecError("rounded", "m·j is a distance from what came before only")
 
     def slopes(self, heads: int) -> list[float]:
         """m: one per head."""
@@ -52,7 +58,7 @@ class ALiBiLayer(BiasLayer[ALiBi]):
         if self.spec.rounded:
             bias = (slopes.bfloat16() * self._own_places(step, places)).float()
         else:
-            bias = -slopes * (step.index[:, None] - places)
+            bias = -slopes * (step.index[:, None] - places).abs()
         return bias * (self.spec.factor * (self.head_dim**-0.5 if self.spec.scaled else 1.0))
 
     def _own_places(self, step: Step, places: Tensor) -> Tensor:

@@ -49,8 +49,15 @@ class LearnedTable(nn.Module):
         self.table = Embedding(spec.length + spec.offset, d_model)
 
     def forward(self, step: Step) -> Tensor:
-        longest = step.end - (0 if step.left_pad is None else int(step.left_pad.min()))
+        longest = longest_of(step)
         if longest > self.spec.length:
             raise ValueError(f"a text of {longest} tokens: the model has learned positions for {self.spec.length}")
         out: Tensor = self.table(step.positions.clamp(min=0) + self.spec.offset)
         return out
+
+
+def longest_of(step: Step) -> int:
+    """The number of places that a pass takes, from 0 on."""
+    if step.places is not None:
+        return int(step.places.max()) + 1
+    return step.end - (0 if step.left_pad is None else int(step.left_pad.min()))

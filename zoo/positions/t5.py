@@ -21,11 +21,13 @@ class T5(Position):
     arXiv:1910.10683.
 
     The first n/2 of n buckets hold one distance each, the others distances up to `max_distance` in steps of equal
-    ratio; the last holds all beyond. T5 does not divide QKᵀ by √d: set the mixer's `scale: 1.0` for that.
+    ratio; the last holds all beyond. Where tokens see what comes after them too, that has the second half of the
+    buckets, in the same way. T5 does not divide QKᵀ by √d: set the mixer's `scale: 1.0` for that.
     """
 
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"buckets": 6, "max_distance": 11},)
     kind: Literal["t5"] = "t5"
+    takes_places: ClassVar[bool] = False
     buckets: Annotated[int, Field(ge=2)] = 32
     max_distance: PositiveInt = 128
 
@@ -44,13 +46,23 @@ class T5(Position):
     def shared_parameters(self, d_model: int, heads: int) -> int:
         return self.buckets * heads
 
-    def bucket(self, distance: Tensor) -> Tensor:
-        """Bucket of query place − key place, int64; the future is in bucket 0, behind the mask."""
-        exact = self.buckets // 2
-        distance = distance.clamp(min=0)
+    def check_ahead(self) -> None:
+        if self.buckets < 4:
+            raise SpecError("buckets", "tokens that see both ways need at least 4: near and far, before and after")
+
+    def bucket(self, distance: Tensor, both_ways: bool = False) -> Tensor:
+        """Bucket of query place − key place, int64. Unless both ways, the future is in bucket 0, behind the mask."""
+        if not both_ways:
+            return self._bucket(distance.clamp(min=0), self.buckets)
+        half = self.buckets // 2
+        return self._bucket(distance.abs(), half) + half * (distance < 0)
+
+    def _bucket(self, distance: Tensor, buckets: int) -> Tensor:
+        """Of a distance that is not negative, among the first so many buckets."""
+        exact = buckets // 2
         ratio = torch.log(distance.clamp(min=exact).float() / exact) / math.log(self.max_distance / exact)
-        far = exact + (ratio * (self.buckets - exact)).long()
-        return torch.where(distance < exact, distance, far.clamp(max=self.buckets - 1))
+        far = exact + (ratio * (buckets - exact)).long()
+        return torch.where(distance < exact, distance, far.clamp(max=buckets - 1))
 
 
 class T5Table(nn.Module):
@@ -63,13 +75,14 @@ class T5Table(nn.Module):
         self.spec = spec
         self.weight = nn.Parameter(torch.zeros(spec.buckets, heads))
 
-    def forward(self, distance: Tensor) -> Tensor:
-        return self.weight[self.spec.bucket(distance)].permute(2, 0, 1)
+    def forward(self, distance: Tensor, both_ways: bool = False) -> Tensor:
+        return self.weight[self.spec.bucket(distance, both_ways)].permute(2, 0, 1)
 
 
 class T5Layer(BiasLayer[T5]):
     """A learned bias from the model's table."""
 
     def compute(self, step: Step, places: Tensor) -> Tensor:
-        out: Tensor = step.shared[self.spec, self.heads](step.index[:, None] - places)
+        table = step.shared[self.spec, self.heads]
+        out: Tensor = table(step.index[:, None] - places, step.sight != "causal")
         return out

@@ -9,6 +9,7 @@ import torch
 from pydantic import Field, PositiveFloat
 from torch import Tensor
 
+from zoo.errors import SpecError
 from zoo.positions import PositionLayer
 from zoo.positions._rotary import Rotary, RotaryLayer
 from zoo.site import Step
@@ -25,6 +26,9 @@ class XPos(Rotary):
     kind: Literal["xpos"] = "xpos"
     gamma: Annotated[float, Field(gt=0)] = 0.4
     scale_base: PositiveFloat = 512.0
+
+    def check_ahead(self) -> None:
+        raise SpecError("", "scores fade with the distance to what came before, and grow with that to what comes after")
 
     def build(self, head_dim: int, heads: int) -> PositionLayer:
         return XPosLayer(self, head_dim)

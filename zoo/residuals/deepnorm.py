@@ -28,6 +28,15 @@ def encoder_decoder(encoder: int, decoder: int) -> tuple[Constants, Constants]:
     return Constants(0.81 * both, 0.87 / both), Constants((3 * decoder) ** 0.25, (12 * decoder) ** -0.25)
 
 
+def constants(site: Site) -> Constants:
+    """Those of the stack that the site is in."""
+    if not site.other_layers:
+        return decoder_only(site.n_layers)
+    if site.encodes:
+        return encoder_decoder(site.n_layers, site.other_layers)[0]
+    return encoder_decoder(site.other_layers, site.n_layers)[1]
+
+
 class DeepNorm(Placed):
     """y = norm(α x + f(x)), with the FFN's, V's and output matrices drawn β times as large. Wang et al. 2022,
     arXiv:2203.00555.
@@ -42,8 +51,8 @@ class DeepNorm(Placed):
     additive: ClassVar[bool] = False
 
     def build(self, norm: MakeNorm, site: Site) -> ResidualLayer:
-        alpha = decoder_only(site.n_layers).alpha
+        alpha = constants(site).alpha
         return PlacedLayer(self.places, norm, self.stream_scale * alpha, self.branch_scale)
 
     def init_gain(self, site: Site) -> float | None:
-        return decoder_only(site.n_layers).beta
+        return constants(site).beta

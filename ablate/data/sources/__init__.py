@@ -1,6 +1,7 @@
-"""Where text comes from: one file per source.
+"""What models are trained on: one file per source.
 
-`stdlib` is on every machine, `files` are yours, `hf` streams from the Hugging Face Hub.
+`stdlib` is text on every machine, `files` is your own, `hf` streams from the Hugging Face Hub; the others make tasks
+(`_synthetic.py`).
 """
 
 from __future__ import annotations
@@ -18,14 +19,33 @@ from zoo.axis import Choice, Spec
 
 
 class DataSource(Spec, ABC):
-    """A corpus: documents, how they are split, and how they become tokens."""
+    """What a study's `data` names: text, or a task that is made."""
 
     source: str
+
+    @abstractmethod
+    def misfit(self, context: int) -> str | None:
+        """Why models cannot be trained on it at a context; None where they can."""
+
+    def widths(self, context: int) -> tuple[int, ...]:
+        """Tokens of the rows that a run trains on, step by step in turn. Every step has batch × context tokens."""
+        return (context,)
+
+
+class TextSource(DataSource):
+    """A corpus: documents, how they are split, and how they become tokens."""
+
     tokenizer: Annotated[TokenizerSpec, Choice("ablate.data.tokenizers")] = BytesTokenizer()
     validation_fraction: Annotated[float, Field(gt=0, lt=1)] = 0.05
     """Share of the bytes held out: documents in the order of their hashes, until they make that share."""
     validation_tokens: PositiveInt = 65536
     """Most tokens that one validation predicts, in windows spread evenly over all that is held out."""
+
+    def misfit(self, context: int) -> str | None:
+        if self.validation_tokens >= context:
+            return None
+        held_out = f"data.validation_tokens ({self.validation_tokens})"
+        return f"{context} tokens are more than {held_out}: no window could be validated"
 
     @abstractmethod
     def documents(self, base: Path) -> Iterator[str]:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from ablate.data.paths import matches
-from ablate.data.sources import DataSource
+from ablate.data.sources import TextSource
 from ablate.data.sources._readers import read
 
 
@@ -21,7 +21,7 @@ def _listed(value: Any) -> Any:
 Paths = Annotated[tuple[str, ...], BeforeValidator(_listed)]
 
 
-class FilesSource(DataSource):
+class FilesSource(TextSource):
     """Text files, .jsonl and .parquet, plain or as .gz or .zst.
 
     A row is a document, and a text file is one. Fewer than 20 documents cannot be split by document: without

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from pydantic import PositiveInt
 
 from ablate.data.error import DataError
-from ablate.data.sources import DataSource
+from ablate.data.sources import TextSource
 from ablate.data.sources._readers import string
 
 INSTEAD = (
@@ -21,7 +21,7 @@ INSTEAD = (
 )
 
 
-class HfSource(DataSource):
+class HfSource(TextSource):
     """The first `limit` documents of a split, held in memory while the corpus is prepared.
 
     The corpus is known by the dataset's commit: with `revision` a full commit, a prepared corpus needs no network.

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from ablate.data.error import DataError
-from ablate.data.sources import DataSource
+from ablate.data.sources import TextSource
 
 SUFFIXES = {".py", ".txt", ".rst"}
 # Installed packages, caches, build settings and compiled modules belong to the machine, not to the library; its tests
@@ -23,7 +23,7 @@ EXCLUDED = re.compile(
 TOPICS = "pydoc_data/topics.py"
 
 
-class StdlibSource(DataSource):
+class StdlibSource(TextSource):
     """Real text, most of it written by people, that every machine has: code, docstrings and the language reference.
 
     Generated tables (character maps and the like) are left out. The `help()` topics of pydoc, which are chapters of

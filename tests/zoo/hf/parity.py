@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import AutoModelForCausalLM, DynamicCache
+from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForSeq2SeqLM, DynamicCache
 
 import zoo
 
@@ -27,13 +27,19 @@ def draw(family: str, seed: int) -> Any:
 
 def hf_model(config: Any, seed: int = 0) -> Any:
     """A model whose every parameter is random: what starts at zero or one would hide what it multiplies."""
-    model = eager(AutoModelForCausalLM.from_config(config))
+    model = eager(_auto(config).from_config(config))
     generator = torch.Generator().manual_seed(seed)
     buffers = [b for name, b in model.state_dict(keep_vars=True).items() if b.is_floating_point()]
     with torch.no_grad():
         for tensor in {id(t): t for t in buffers}.values():
             tensor.add_(0.2 * torch.randn(tensor.shape, generator=generator))
     return model.eval()
+
+
+def _auto(config: Any) -> Any:
+    if config.is_encoder_decoder:
+        return AutoModelForSeq2SeqLM
+    return AutoModelForMaskedLM if config.model_type == "bert" else AutoModelForCausalLM
 
 
 def eager(model: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import zoo
-from tests.zoo.hf import parity
+from tests.zoo.hf import kinds, parity
 
 FAST, WIDE = 5, 60
 
@@ -13,6 +13,12 @@ FAST, WIDE = 5, 60
 def check(family: str, seed: int) -> None:
     config = parity.draw(family, seed)
     model = parity.hf_model(config, seed)
+    if config.is_encoder_decoder:
+        kinds.check_encoder_decoder(model)
+        return
+    if config.model_type == "bert":
+        kinds.check_encoder(model)
+        return
     ours = zoo.from_hf(model)
     parity.check_logits(model, ours)
     parity.check_padding(model, ours)

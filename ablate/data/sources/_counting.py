@@ -1,0 +1,35 @@
+"""Running sums modulo a number."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+import numpy as np
+
+from ablate.data.sources._synthetic import Example, Graded, Level, SyntheticSource
+
+
+class Counting(SyntheticSource):
+    """Digits 0 … m − 1, at each of which the sum of all so far, modulo m, is asked."""
+
+    length: Graded = (8, 16, 32)
+
+    @property
+    @abstractmethod
+    def base(self) -> int:
+        """m."""
+
+    @property
+    def vocab_size(self) -> int:
+        return 1 + 2 * self.base
+
+    def tokens_of(self, level: Level) -> int:
+        return level["length"]
+
+    def chance(self, level: Level) -> float:
+        return 1 / self.base
+
+    def example(self, level: Level, draw: np.random.Generator) -> Example:
+        """Digit d is token 1 + d, a sum of s is token 1 + m + s."""
+        digits = draw.integers(self.base, size=level["length"])
+        return Example(1 + digits, 1 + self.base + digits.cumsum() % self.base)

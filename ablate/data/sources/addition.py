@@ -1,0 +1,56 @@
+"""Addition."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from ablate.data.sources._synthetic import Example, Graded, Level, SyntheticSource, Tokens, next_tokens
+
+BASE = 10
+PLUS, EQUALS = 1 + BASE, 2 + BASE
+
+
+class AdditionSource(SyntheticSource):
+    """a + b = c in decimal digits. Lee et al. 2023, arXiv:2307.03381; for length generalisation Kazemnejad et al. 2023,
+    arXiv:2305.19466.
+
+    a and b have `digits` digits, leading zeros included, c one more; the digits of c are asked. With `reverse`, as the
+    first paper finds easier, all numbers have their lowest digit first. Ask longer ones than were trained on with
+    `evals.diagnostics.at.digits`. Chance is 1 / 10; c's highest digit, 0 or 1, is easier to guess.
+    """
+
+    source: Literal["addition"] = "addition"
+    digits: Graded = (1, 2, 3, 4)
+    reverse: bool = True
+
+    @property
+    def vocab_size(self) -> int:
+        return 3 + BASE
+
+    def tokens_of(self, level: Level) -> int:
+        return 3 * level["digits"] + 2
+
+    def chance(self, level: Level) -> float:
+        return 1 / BASE
+
+    def example(self, level: Level, draw: np.random.Generator) -> Example:
+        digits = level["digits"]
+        a, b = draw.integers(BASE, size=(2, digits))
+        parts = [1 + self._written(number) for number in (a, b, _sum(a, b))]
+        sequence = np.concatenate((parts[0], [PLUS], parts[1], [EQUALS], parts[2]))
+        return next_tokens(sequence, range(2 * digits + 2, 3 * digits + 3))
+
+    def _written(self, lowest_first: Tokens) -> Tokens:
+        return lowest_first if self.reverse else lowest_first[::-1]
+
+
+def _sum(a: Tokens, b: Tokens) -> Tokens:
+    """Digits of the sum, the lowest first, one more than either has."""
+    out = np.zeros(len(a) + 1, dtype=np.int64)
+    out[:-1] = a + b
+    for place in range(len(a)):
+        out[place + 1] += out[place] // BASE
+        out[place] %= BASE
+    return out

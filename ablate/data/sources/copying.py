@@ -1,0 +1,41 @@
+"""Copying."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from pydantic import PositiveInt
+
+from ablate.data.sources._synthetic import Example, Graded, Level, SyntheticSource, next_tokens
+
+MARK = 1
+
+
+class CopyingSource(SyntheticSource):
+    """A sequence, a mark, and the sequence again. Jelassi et al. 2024, arXiv:2402.01032; for length generalisation
+    Kazemnejad et al. 2023, arXiv:2305.19466.
+
+    x₁ … xₙ ⊢ x₁ … xₙ, in which the second half is asked, each token after those before it. Ask longer ones than were
+    trained on with `evals.diagnostics.at.length`. Chance is 1 / symbols.
+    """
+
+    source: Literal["copying"] = "copying"
+    length: Graded = (4, 8, 16)
+    """n."""
+    symbols: PositiveInt = 16
+
+    @property
+    def vocab_size(self) -> int:
+        return 2 + self.symbols
+
+    def tokens_of(self, level: Level) -> int:
+        return 2 * level["length"]
+
+    def chance(self, level: Level) -> float:
+        return 1 / self.symbols
+
+    def example(self, level: Level, draw: np.random.Generator) -> Example:
+        length = level["length"]
+        symbols = 2 + draw.integers(self.symbols, size=length)
+        return next_tokens(np.concatenate((symbols, [MARK], symbols)), range(length + 1, 2 * length + 1))

@@ -1,0 +1,67 @@
+"""Fuzzy in-context recall."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+import numpy as np
+from pydantic import PositiveInt, model_validator
+
+from ablate.data.sources._synthetic import Example, Graded, Level, SyntheticSource, next_tokens
+
+
+class FuzzyRecallSource(SyntheticSource):
+    """Recall with keys and values of several tokens each. Poli et al. 2024 (MAD), arXiv:2403.17844.
+
+    Pairs, then every key once more in another order, each followed by its value. Keys have 1 to `key_tokens` tokens,
+    values 1 to `value_tokens`, from vocabularies of their own. After the whole key the first token of its value is
+    asked; no two values of an example begin alike. Chance is 1 / pairs.
+    """
+
+    source: Literal["fuzzy_recall"] = "fuzzy_recall"
+    pairs: Graded = (4, 8)
+    key_tokens: PositiveInt = 3
+    value_tokens: PositiveInt = 3
+    keys: PositiveInt = 16
+    """Size of the vocabulary of which keys are made."""
+    values: PositiveInt = 16
+    """Size of the vocabulary of which values are made."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if max(self.pairs) > min(self.keys, self.values):
+            raise ValueError(f"{max(self.pairs)} pairs need vocabularies of as many keys and values")
+        return self
+
+    @property
+    def vocab_size(self) -> int:
+        return 1 + self.keys + self.values
+
+    def tokens_of(self, level: Level) -> int:
+        return 2 * level["pairs"] * (self.key_tokens + self.value_tokens) - 1
+
+    def chance(self, level: Level) -> float:
+        return 1 / level["pairs"]
+
+    def example(self, level: Level, draw: np.random.Generator) -> Example:
+        pairs = level["pairs"]
+        keys = self._distinct_keys(pairs, draw)
+        values = [self._value(first, draw) for first in draw.choice(self.values, pairs, replace=False)]
+        sequence = [token for pair in zip(keys, values, strict=True) for part in pair for token in part]
+        asked = []
+        for pair in draw.permutation(pairs):
+            sequence += keys[pair]
+            asked.append(len(sequence))
+            sequence += values[pair]
+        return next_tokens(np.array(sequence), asked)
+
+    def _distinct_keys(self, pairs: int, draw: np.random.Generator) -> list[tuple[int, ...]]:
+        keys: dict[tuple[int, ...], None] = {}
+        while len(keys) < pairs:
+            length = draw.integers(1, self.key_tokens + 1)
+            keys[tuple((1 + draw.integers(self.keys, size=length)).tolist())] = None
+        return list(keys)
+
+    def _value(self, first: int, draw: np.random.Generator) -> list[int]:
+        more = draw.integers(self.values, size=draw.integers(self.value_tokens))
+        return [1 + self.keys + int(token) for token in (first, *more)]

@@ -1,0 +1,56 @@
+"""A needle in a haystack."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from pydantic import PositiveInt
+
+from ablate.data.sources._synthetic import Example, GradedFromZero, Level, SyntheticSource, Tokens, asked_at
+
+
+class NeedleSource(SyntheticSource):
+    """One key with its value in a haystack: what was it? The test of Kamradt 2023 in symbols, as the passkey retrieval
+    of Mohtashami & Jaggi 2023, arXiv:2305.16300.
+
+    `depth` tokens, the key and its value, `distance` tokens, and the key once more, at which the value is asked. The
+    hay is of the values' own vocabulary; `others` more keys lie in it, each before a value, as far as there is room.
+    Chance is 1 / (1 + others): the share that is right when something that followed a key is said.
+    """
+
+    source: Literal["needle"] = "needle"
+    depth: GradedFromZero = (0, 32, 64)
+    """Tokens before the needle."""
+    distance: GradedFromZero = (16, 64)
+    """Tokens between the needle and the question."""
+    others: PositiveInt = 3
+    keys: PositiveInt = 16
+    values: PositiveInt = 16
+
+    @property
+    def vocab_size(self) -> int:
+        return 1 + self.keys + self.values
+
+    def tokens_of(self, level: Level) -> int:
+        return level["depth"] + level["distance"] + 3
+
+    def chance(self, level: Level) -> float:
+        return 1 / (1 + self._others(level))
+
+    def example(self, level: Level, draw: np.random.Generator) -> Example:
+        depth, length = level["depth"], self.tokens_of(level)
+        tokens = 1 + self.keys + draw.integers(self.values, size=length)
+        keys = 1 + draw.choice(self.keys, 1 + self._others(level), replace=False)
+        tokens[draw.choice(_places(level), len(keys) - 1, replace=False)] = keys[1:]
+        tokens[[depth, length - 1]] = keys[0]
+        return asked_at(tokens, {length - 1: tokens[depth + 1]})
+
+    def _others(self, level: Level) -> int:
+        return min(self.others, self.keys - 1, len(_places(level)))
+
+
+def _places(level: Level) -> Tokens:
+    """Where other keys may stand: every second token of the hay that another one follows."""
+    depth, distance = level["depth"], level["distance"]
+    return np.concatenate((np.arange(0, depth - 1, 2), depth + 2 + np.arange(0, distance - 1, 2)))

@@ -1,0 +1,55 @@
+"""Noisy in-context recall."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+import numpy as np
+from pydantic import PositiveInt, model_validator
+
+from ablate.data.sources._synthetic import Example, Graded, GradedFromZero, Level, SyntheticSource, next_tokens
+
+
+class NoisyRecallSource(SyntheticSource):
+    """Recall among tokens that mean nothing. Poli et al. 2024 (MAD), arXiv:2403.17844.
+
+    Pairs of a key and a value, then every key once more in another order with its value, which is asked. Between pairs
+    stand noise × pairs tokens of a vocabulary of their own, scattered at random. Chance is 1 / pairs.
+    """
+
+    source: Literal["noisy_recall"] = "noisy_recall"
+    pairs: Graded = (4, 8, 16)
+    noise: GradedFromZero = (2,)
+    """Noise tokens per pair."""
+    keys: PositiveInt = 64
+    values: PositiveInt = 64
+    noises: PositiveInt = 16
+    """Size of the vocabulary of noise."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if max(self.pairs) > min(self.keys, self.values):
+            raise ValueError(f"{max(self.pairs)} pairs need as many keys and values")
+        return self
+
+    @property
+    def vocab_size(self) -> int:
+        return 1 + self.keys + self.values + self.noises
+
+    def tokens_of(self, level: Level) -> int:
+        return level["pairs"] * (4 + level["noise"]) - 1
+
+    def chance(self, level: Level) -> float:
+        return 1 / level["pairs"]
+
+    def example(self, level: Level, draw: np.random.Generator) -> Example:
+        pairs, noise = level["pairs"], level["pairs"] * level["noise"]
+        keys = 1 + draw.choice(self.keys, pairs, replace=False)
+        values = 1 + self.keys + draw.choice(self.values, pairs, replace=False)
+        order = np.concatenate((np.arange(pairs), draw.permutation(pairs)))
+        # Noise stands before the last pair, so that no example ends in what nobody has to read.
+        before = np.sort(draw.integers(2 * pairs, size=noise))
+        starts = 2 * np.arange(2 * pairs) + np.searchsorted(before, np.arange(2 * pairs), side="right")
+        sequence = 1 + self.keys + self.values + draw.integers(self.noises, size=4 * pairs + noise)
+        sequence[starts], sequence[starts + 1] = keys[order], values[order]
+        return next_tokens(sequence, starts[pairs:] + 1)

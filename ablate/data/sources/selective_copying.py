@@ -1,0 +1,52 @@
+"""Selective copying."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+import numpy as np
+from pydantic import PositiveInt, model_validator
+
+from ablate.data.sources._synthetic import BLANK, Example, Graded, Level, SyntheticSource, asked_at
+
+MARK = 1
+
+
+class SelectiveCopyingSource(SyntheticSource):
+    """The symbols among blanks, said again in their order. Gu & Dao 2023 (Mamba), arXiv:2312.00752; Poli et al. 2024
+    (MAD), arXiv:2403.17844.
+
+    · a · · b · c · · then a mark for each symbol, at which it is asked. Where the symbols stand is drawn anew each
+    time, so what is kept has to be chosen by content. Chance is 1 / symbols.
+    """
+
+    source: Literal["selective_copying"] = "selective_copying"
+    count: Graded = (4, 8, 16)
+    """Symbols to be copied."""
+    length: Graded = (64,)
+    """Places that they are scattered over."""
+    symbols: PositiveInt = 16
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if max(self.count) > min(self.length):
+            raise ValueError(f"{max(self.count)} symbols do not fit into a length of {min(self.length)}")
+        return self
+
+    @property
+    def vocab_size(self) -> int:
+        return 2 + self.symbols
+
+    def tokens_of(self, level: Level) -> int:
+        return level["length"] + level["count"]
+
+    def chance(self, level: Level) -> float:
+        return 1 / self.symbols
+
+    def example(self, level: Level, draw: np.random.Generator) -> Example:
+        count, length = level["count"], level["length"]
+        symbols = 2 + draw.integers(self.symbols, size=count)
+        tokens = np.full(length + count, BLANK)
+        tokens[np.sort(draw.choice(length, count, replace=False))] = symbols
+        tokens[length:] = MARK
+        return asked_at(tokens, dict(zip(range(length, length + count), symbols, strict=True)))

@@ -1,0 +1,144 @@
+"""Corpora that are made on demand: nothing is stored but what they are."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import ValidationError
+
+from ablate.data.corpus import read_meta
+from ablate.data.error import DataError
+from ablate.data.examples import Examples
+from ablate.data.identity import DataIdentity, digest_of
+from ablate.data.sources._synthetic import BLANK, IGNORED, Example, Level, SyntheticSource
+from ablate.data.spec import parse
+from evals.question import Question
+from zoo.errors import did_you_mean
+
+TRAIN, VALIDATION, TEST = range(3)
+"""Splits draw from streams of their own. A task with few examples, such as the sums of two digits, repeats some."""
+
+
+class SyntheticCorpus:
+    """The examples of a source: pure functions of (seed, split, index)."""
+
+    tokenizer_path = None
+
+    def __init__(self, directory: Path) -> None:
+        meta = read_meta(directory)
+        source = parse(meta["spec"])
+        if not isinstance(source, SyntheticSource):
+            raise TypeError(f"{directory} is no synthetic corpus")
+        self.directory, self.source = directory, source
+        self.digest: str = meta["digest"]
+        self.vocab_size = source.vocab_size
+
+    def batch(self, step: int, *, batch: int, context: int, seed: int) -> Examples:
+        """batch · context tokens of one difficulty, the same for every arm."""
+        levels = self.source.levels()
+        level = levels[step % len(levels)]
+        width = self.source.width(level, context)
+        return rows(_examples(self.source, level, batch * context // width, (TRAIN, step), seed), width)
+
+    def validation_rows(self, context: int) -> list[tuple[Examples, None]]:
+        """What validates, by difficulty; it stands for no bytes."""
+        asked = _validation(self.source)
+        return [(rows(examples, self.source.width(level, context)), None) for level, examples in asked]
+
+    def floor(self) -> float | None:
+        """Nats per target that the best possible model has on the validation examples; None where it is not known."""
+        return _floor(self.source, _validation(self.source))
+
+    def widths(self, context: int) -> tuple[int, ...]:
+        """Tokens of the rows that are trained on, step by step in turn."""
+        return self.source.widths(context)
+
+    def questions(self, at: Mapping[str, Sequence[int]], examples: int, seed: int) -> Iterator[Question]:
+        """So many examples of each difficulty; `at` has other values for some of them.
+
+        Raises:
+            DataError: a value is not legal, or is of no difficulty.
+        """
+        source = regraded(self.source, at)
+        for level in source.levels():
+            drawn = _examples(source, level, examples, (TEST,), seed)
+            whole = rows(drawn, source.tokens_of(level))
+            floor = _floor(source, [(level, drawn)])
+            yield Question(level, whole.tokens, whole.targets, source.chance(level), floor)
+
+
+def regraded(source: SyntheticSource, at: Mapping[str, Sequence[int]]) -> SyntheticSource:
+    """The same task at other difficulties.
+
+    Raises:
+        DataError: a value is not legal, is of no difficulty, or takes tokens that the task did not have.
+    """
+    known = source.difficulties()
+    for name in at:
+        if name not in known:
+            hint = did_you_mean(name, known) or f": {', '.join(known)}"
+            raise DataError(f"{name} is no difficulty of {source.source}{hint}")
+    try:
+        changed = type(source).model_validate({**source.model_dump(), **at})
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise DataError(f"{where}: {first['msg']}" if where else first["msg"].removeprefix("Value error, ")) from error
+    if changed.vocab_size > source.vocab_size:
+        raise DataError(f"that takes {changed.vocab_size} tokens, and models know {source.vocab_size}")
+    return changed
+
+
+def rows(examples: Sequence[Example], context: int) -> Examples:
+    """Each example at the start of a row of `context` tokens."""
+    tokens = np.full((len(examples), context), BLANK)
+    targets = np.full((len(examples), context), IGNORED)
+    for row, example in enumerate(examples):
+        tokens[row, : len(example.tokens)], targets[row, : len(example.tokens)] = example
+    return Examples(tokens, targets)
+
+
+def identify_synthetic(source: SyntheticSource) -> DataIdentity:
+    """The settings, and a hash of what they make: a change in how examples are made is another corpus."""
+    made = hashlib.sha256()
+    for _, examples in _validation(source):
+        for part in (part for example in examples for part in example):
+            made.update(part.astype("<i8").tobytes())
+    settings = source.model_dump(mode="json")
+    digest = digest_of({"synthetic": settings, "content": made.hexdigest()})
+    return DataIdentity(digest, source.vocab_size, {"spec": settings, "content": made.hexdigest()})
+
+
+def synthetic_meta(source: SyntheticSource, identity: DataIdentity) -> dict[str, Any]:
+    """meta.json."""
+    described = {**identity.describe, "digest": identity.digest, "vocab_size": identity.vocab_size}
+    return {**described, "synthetic": source.source}
+
+
+Asked = list[tuple[Level, list[Example]]]
+
+
+def _validation(source: SyntheticSource) -> Asked:
+    """The same for all seeds of a run: as many of each difficulty, but for rounding."""
+    levels = source.levels()
+    counts = [len(range(place, source.validation_examples, len(levels))) for place in range(len(levels))]
+    return [
+        (level, _examples(source, level, count, (VALIDATION, place), 0))
+        for place, (level, count) in enumerate(zip(levels, counts, strict=True))
+    ]
+
+
+def _examples(source: SyntheticSource, level: Level, count: int, key: tuple[int, ...], seed: int) -> list[Example]:
+    """The first `count` of a stream, each by its own number."""
+    streams = (np.random.SeedSequence(seed, spawn_key=(*key, number)) for number in range(count))
+    return [source.example(level, np.random.default_rng(stream)) for stream in streams]
+
+
+def _floor(source: SyntheticSource, asked: Asked) -> float | None:
+    paid = [source.floor(level, example) for level, examples in asked for example in examples]
+    known = [nats for nats in paid if nats is not None]
+    return float(np.concatenate(known).mean()) if len(known) == len(paid) else None

@@ -1,0 +1,59 @@
+"""What objectives share that drop spans of a text."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from ablate.training.objectives import Objective
+from zoo.costs import Cost
+
+
+class Spans(Objective):
+    """`rate` of a window's tokens are dropped, in spans of `span` tokens on average.
+
+    All windows have as many spans, so that nothing is padded; every way to cut them is as likely.
+    """
+
+    rate: Annotated[float, Field(gt=0, lt=1)] = 0.15
+    span: Annotated[float, Field(ge=1)] = 3.0
+
+    def sizes(self, context: int) -> tuple[int, int]:
+        """(dropped tokens, spans) of a window of so many tokens."""
+        dropped = min(max(1, round(self.rate * context)), context - 1)
+        return dropped, min(max(1, round(dropped / self.span)), dropped, context - dropped)
+
+    def dropped(self, length: int, rng: np.random.Generator) -> NDArray[np.bool_]:
+        """(T,): which tokens are dropped: kept and dropped stretches by turns, a kept one first."""
+        count, spans = self.sizes(length)
+        lengths = np.stack((_parts(length - count, spans, rng), _parts(count, spans, rng)), axis=1).ravel()
+        return np.repeat(np.tile([False, True], spans), lengths)
+
+
+def _parts(total: int, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """`total` cut into so many parts of at least one, every way as likely."""
+    cuts = np.sort(rng.choice(np.arange(1, total), count - 1, replace=False))
+    return np.diff(np.concatenate(([0], cuts, [total])))
+
+
+def merged(places: NDArray[np.int64], gaps: NDArray[np.bool_], end: bool = False) -> NDArray[np.int64]:
+    """Places of tokens, with one −1 for each stretch of `gaps`; one more at the end where it is asked for."""
+    first = gaps & ~np.concatenate(([False], gaps[:-1]))
+    kept = places[~gaps | first]
+    return np.append(kept, -1) if end else kept
+
+
+def per_token(found: Cost, tokens: int, context: int) -> Cost:
+    """Costs per token of a pass over `tokens` of them, as costs per token of the `context` that it is made of."""
+    share = tokens / context
+    return replace(
+        found,
+        context=context,
+        flops_per_token_forward=share * found.flops_per_token_forward,
+        flops_per_token=share * found.flops_per_token,
+        flops_per_token_square=share * found.flops_per_token_square,
+    )

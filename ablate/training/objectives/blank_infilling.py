@@ -1,0 +1,85 @@
+"""Autoregressive blank infilling."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ablate.training.batch import Batch
+from ablate.training.objectives import Windows, without_encoder
+from ablate.training.objectives._spans import Spans, merged, per_token
+from zoo.costs import Cost, cost
+from zoo.errors import SpecError
+from zoo.loss import IGNORED
+from zoo.site import Given
+from zoo.spec import ModelSpec
+
+MASK, START, END, NONE = -1, -2, -3, -4
+"""In place of the place of a token in its text."""
+
+
+class BlankInfilling(Spans):
+    """Part A is the text with a token [MASK] for each dropped span; part B the spans, in random order, each after a
+    token [START] and to be continued by [END]. All see part A, and of part B what comes before. Du et al. 2021 (GLM),
+    arXiv:2103.10360 §2.1.
+
+    A token of part B is at the place of its [MASK] and, in the second dimension, at its number within the span; those
+    of part A are at 0 in the second. The ids at the end of the vocabulary are [MASK], [START] and [END].
+    """
+
+    kind: Literal["blank_infilling"] = "blank_infilling"
+    counts: ClassVar[str] = "the tokens of the dropped spans and the token that ends each, which stands for no byte"
+
+    def check(self, model: ModelSpec) -> None:
+        without_encoder(self.kind, model)
+        if model.visible != "prefix":
+            raise SpecError("visible", "blank_infilling is for models that see all of a prefix: set visible to prefix")
+
+    def extra_tokens(self, context: int) -> int:
+        return 3
+
+    def lengths(self, context: int) -> tuple[int, int]:
+        """Tokens of parts A and B."""
+        dropped, spans = self.sizes(context)
+        return context - dropped + spans, dropped + spans
+
+    def cost(self, model: ModelSpec, context: int) -> Cost:
+        first, second = self.lengths(context)
+        whole = first + second
+        share = first * (first - 1) / (whole * (whole - 1))
+        return per_token(cost(model, whole, prefix=share), whole, context)
+
+    def batch(self, windows: Windows, vocabulary: int, rng: np.random.Generator) -> Batch:
+        text, length, own = windows[:, 1:], windows.shape[1] - 1, vocabulary - 3
+        rows = [_infilled(self.dropped(length, rng), rng) for _ in windows]
+        read, asked, places, blocks = (np.stack(part) for part in zip(*rows, strict=True))
+        targets = torch.from_numpy(_looked_up(text, asked, {NONE: IGNORED, END: own + 2}))
+        first = torch.full((len(windows),), self.lengths(length)[0])
+        given = Given(prefix=first, places=torch.from_numpy(places), block_places=torch.from_numpy(blocks))
+        tokens = torch.from_numpy(_looked_up(text, read, {MASK: own, START: own + 1}))
+        return Batch(tokens, targets, given, torch.from_numpy(np.where(asked < 0, -1, asked + 1)))
+
+
+def _infilled(dropped: NDArray[np.bool_], rng: np.random.Generator) -> tuple[NDArray[np.int64], ...]:
+    """For each token of parts A and B: which token of the text it is, which it is to predict, and its two places."""
+    first = merged(np.where(dropped, MASK, np.arange(len(dropped))), dropped)
+    edges = np.flatnonzero(np.diff(dropped, prepend=False, append=False)).reshape(-1, 2)
+    parts = [(first, np.full(len(first), NONE), np.arange(len(first)), np.zeros(len(first), dtype=np.int64))]
+    for number in rng.permutation(len(edges)):
+        span = np.arange(*edges[number])
+        place = np.flatnonzero(first == MASK)[number]
+        count = len(span) + 1
+        parts.append((np.append(START, span), np.append(span, END), np.full(count, place), np.arange(1, count + 1)))
+    return tuple(np.concatenate(part) for part in zip(*parts, strict=True))
+
+
+def _looked_up(text: Windows, places: NDArray[np.int64], others: Mapping[int, int]) -> NDArray[np.int64]:
+    """text: (B, T), places: (B, N) → the tokens at the places, and for those below 0 what stands for them."""
+    found = np.take_along_axis(text, np.maximum(places, 0), axis=1)
+    for place, token in others.items():
+        found = np.where(places == place, token, found)
+    return found

@@ -1,0 +1,46 @@
+"""Prefix language modelling."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import ClassVar, Literal
+
+import numpy as np
+import torch
+
+from ablate.training.batch import Batch
+from ablate.training.objectives import Objective, Windows, without_encoder
+from zoo.costs import Cost, cost
+from zoo.errors import SpecError
+from zoo.loss import IGNORED
+from zoo.spec import ModelSpec
+
+
+class Prefix(Objective):
+    """The first P tokens of a window are given, P drawn evenly from 1 … T, and those after them are predicted one by
+    one: −log p(t_{i+1} | t_1 … t_i) for i ≥ P. Raffel et al. 2019 (T5), arXiv:1910.10683 §3.2.
+
+    A model with `visible: prefix` reads the prefix both ways. A causal one may be trained on the same targets, and
+    then the two compare.
+    """
+
+    kind: Literal["prefix"] = "prefix"
+    counts: ClassVar[str] = "the tokens after a prefix of random length"
+
+    def check(self, model: ModelSpec) -> None:
+        without_encoder(self.kind, model)
+        if model.visible == "all":
+            raise SpecError(
+                "visible", "the objective prefix is for models that see back only after it: set prefix or causal"
+            )
+
+    def batch(self, windows: Windows, vocabulary: int, rng: np.random.Generator) -> Batch:
+        whole = Batch.next_token(windows)
+        rows, length = whole.tokens.shape
+        prefix = torch.from_numpy(rng.integers(1, length, size=rows, endpoint=True))
+        known = torch.arange(length) < prefix[:, None] - 1
+        return replace(whole, targets=whole.targets.masked_fill(known, IGNORED), given={"prefix": prefix})
+
+    def cost(self, model: ModelSpec, context: int) -> Cost:
+        """The pairs of tokens that a prefix adds are E[P(P − 1)] = (T² − 1)/3 of T(T − 1)."""
+        return cost(model, context, prefix=(context + 1) / (3 * context))

@@ -1,0 +1,23 @@
+"""What is asked of a model on a task that is made. No torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Question:
+    """Examples of one difficulty, at their own length. tokens, targets: (examples, T); −100 where nothing is asked.
+
+    `chance` is the accuracy of guessing well, `floor` the least loss possible in nats per target; None where unknown.
+    """
+
+    level: Mapping[str, int]
+    tokens: NDArray[np.int64]
+    targets: NDArray[np.int64]
+    chance: float | None
+    floor: float | None

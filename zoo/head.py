@@ -1,0 +1,29 @@
+"""What some models do between the last block and the head."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from torch import Tensor, nn
+
+from zoo.ffns._activations import UNGATED
+from zoo.init import Linear
+
+if TYPE_CHECKING:
+    from zoo.spec import ModelSpec
+
+HeadActivation = Literal["relu", "relu2", "silu", "gelu", "gelu_tanh", "gelu_sigmoid"]
+
+
+class HeadTransform(nn.Module):
+    """norm(act(W x + b)), of the width of the stream. BERT's, Devlin et al. 2018, arXiv:1810.04805. x: (..., D)."""
+
+    def __init__(self, spec: ModelSpec) -> None:
+        super().__init__()
+        self.activation = UNGATED[str(spec.head_transform)]
+        self.dense = Linear(spec.d_model, spec.d_model, bias=True, role="input")
+        self.norm = spec.block.norm.build(spec.d_model)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.norm(self.activation(self.dense(x)))
+        return out

@@ -1,0 +1,78 @@
+"""Kinds of models: encoders, encoders with decoders, models that see all of a prefix. What each asks of its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import Field, PositiveInt, ValidationError, field_validator
+
+from zoo.axis import Spec
+from zoo.edits import expand, merge
+from zoo.errors import SpecError
+from zoo.explain import explain
+
+if TYPE_CHECKING:
+    from zoo.spec import BlockSpec, ModelSpec
+
+MAX_LAYERS = 10_000
+
+Names = Annotated[tuple[str, ...], Field(strict=False)]
+
+OWN = frozenset(
+    {"n_layers", "block", "blocks", "first", "pattern", "final_norm", "visible", "encoder", "mtp", "token_types"}
+    | {"head_transform", "sharing", "layer_loss"}
+)
+"""Fields of a model that its encoder has for itself, or not at all."""
+
+
+class EncoderSpec(Spec):
+    """A stack of blocks that sees all of its text, beside a decoder, whose attention to it is `block.cross`.
+
+    It has the decoder's d_model, token table and ways to embed; tables of positions are its own. `block` is edits of
+    the decoder's base block, `blocks` edits of that; layers are named as those of the decoder are.
+    """
+
+    n_layers: Annotated[PositiveInt, Field(le=MAX_LAYERS)] = 4
+    block: dict[str, Any] = Field(default={})
+    blocks: dict[str, dict[str, Any]] = Field(default={})
+    first: Names = ()
+    pattern: Annotated[Names, Field(min_length=1)] = ("block",)
+    final_norm: bool | None = None
+
+    @field_validator("block", mode="before")
+    @classmethod
+    def _nested(cls, block: Any) -> Any:
+        return expand(block) if isinstance(block, Mapping) else block
+
+
+def encoder_of(model: ModelSpec) -> ModelSpec | None:
+    """The encoder as a model of its own, all that it shares with the decoder included. Raises SpecError."""
+    if model.encoder is None:
+        return None
+    cls = type(model)
+    shared = {name: getattr(model, name) for name in cls.model_fields if name not in OWN}
+    block = merge(model.block.model_copy(update={"cross": None}).model_dump(), model.encoder.block)
+    try:
+        return cls.model_validate({**shared, **dict(model.encoder), "block": block, "visible": "all"})
+    except ValidationError as error:
+        raise explain(error, cls)[0].under("encoder") from None
+
+
+def check_kind(model: ModelSpec, blocks: Mapping[str, BlockSpec]) -> None:
+    """Raise SpecError where the parts cannot make the kind of model. blocks: the resolved ones in use, by path."""
+    for where, block in blocks.items():
+        if block.cross is not None and model.encoder is None:
+            raise SpecError(f"{where}.cross", "there is no encoder to attend to: set encoder too")
+        if model.visible != "causal":
+            try:
+                block.check_ahead()
+            except SpecError as error:
+                raise error.under(where) from None
+    if model.visible == "all" and model.encoder is not None:
+        raise SpecError("encoder", "a model that sees all of its text is an encoder itself")
+    if model.mtp is not None and (model.visible != "causal" or model.encoder is not None):
+        raise SpecError("mtp", "modules that look ahead are for causal models without an encoder")
+    if model.encoder is not None and model.token_types is not None:
+        raise SpecError("token_types", "a model with an encoder has none")
+    encoder_of(model)

@@ -1,0 +1,134 @@
+"""Attention of a decoder to what its encoder made of another text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Self
+
+import torch
+from pydantic import Field, PositiveFloat, PositiveInt
+from torch import Tensor, nn
+
+from zoo.attend import Scoring, Visible, attend
+from zoo.axis import Spec
+from zoo.cache import MemoryCache
+from zoo.errors import SpecError
+from zoo.init import Linear
+from zoo.mixers._projections import Biases
+from zoo.site import PartCost, Step
+
+
+class CrossAttention(Spec):
+    """softmax(QKᵀ · scale) V: queries from the decoder's stream, keys and values from the encoder's output, without
+    positions. Vaswani et al. 2017, arXiv:1706.03762 §3.2.3."""
+
+    heads: PositiveInt | None = None
+    """null for as many as the block's mixer has."""
+    kv_heads: PositiveInt | None = None
+    """Heads of keys and values; null for as many as `heads`."""
+    head_dim: PositiveInt | None = None
+    """Features per head; null for those of the block's mixer, or else d_model / heads."""
+    bias: Biases = ()
+    """true, false, or those of the projections q, k, v and o that have a bias."""
+    scale: PositiveFloat | None = None
+    """Factor on QKᵀ; null for 1/√d."""
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Of attention weights, while training."""
+
+    def resolve(self, d_model: int, mixer: Any) -> Self:
+        """With every default turned into a number. mixer: that of the block, resolved."""
+        heads = self.heads or getattr(mixer, "heads", None)
+        if heads is None:
+            raise SpecError("heads", f"{mixer.kind} has no heads to take the number from: set it")
+        kv_heads = self.kv_heads or heads
+        if heads % kv_heads:
+            raise SpecError("kv_heads", f"{kv_heads} kv heads do not divide {heads} heads")
+        head_dim = self.head_dim or getattr(mixer, "head_dim", None)
+        if head_dim is None and d_model % heads:
+            raise SpecError("heads", f"{heads} heads do not divide d_model {d_model}; set head_dim to choose it freely")
+        head_dim = head_dim or d_model // heads
+        scale = self.scale or head_dim**-0.5
+        return self.model_copy(update={"heads": heads, "kv_heads": kv_heads, "head_dim": head_dim, "scale": scale})
+
+    def sizes(self) -> tuple[int, int, int]:
+        """H, K, d of a resolved spec."""
+        if self.heads is None or self.kv_heads is None or self.head_dim is None:
+            raise TypeError("the spec is not resolved")
+        return self.heads, self.kv_heads, self.head_dim
+
+    def cost(self, d_model: int, context: int, memory: int) -> PartCost:
+        """Per token of a pass over `context` tokens that see `memory` of the encoder's."""
+        heads, kv_heads, head_dim = self.sizes()
+        own, theirs = 2 * d_model * heads * head_dim, 2 * d_model * kv_heads * head_dim
+        widths = {"q": heads * head_dim, "k": kv_heads * head_dim, "v": kv_heads * head_dim, "o": d_model}
+        flops = 2.0 * own + 2.0 * theirs * memory / context + 4.0 * heads * head_dim * memory
+        return PartCost(own + theirs + sum(widths[name] for name in self.bias), flops, flops)
+
+    def cache_elements(self, memory: int) -> int:
+        """Numbers kept per sequence, for up to `memory` tokens of the encoder's."""
+        _, kv_heads, head_dim = self.sizes()
+        return 2 * kv_heads * head_dim * memory
+
+    def build(self, d_model: int) -> CrossAttentionLayer:
+        return CrossAttentionLayer(self, d_model)
+
+
+@dataclass(frozen=True)
+class OfMemory(Visible):
+    """Every query sees all of the encoder's tokens that are not padding. text: (B, S), true for those; None for all."""
+
+    text: Tensor | None = None
+
+    @property
+    def padded(self) -> bool:
+        return self.text is not None
+
+    def mask(self) -> Tensor:
+        """(B, 1, 1, S), or (T, S) without padding."""
+        if self.text is not None:
+            return self.text[:, None, None]
+        return torch.ones(len(self.queries), len(self.keys), dtype=torch.bool, device=self.keys.device)
+
+
+class CrossAttentionLayer(nn.Module):
+    """x: (B, T, D), with the encoder's output (B, S, D) in the step or its keys and values in the cache → (B, T, D)."""
+
+    def __init__(self, spec: CrossAttention, d_model: int) -> None:
+        super().__init__()
+        self.spec = spec
+        heads, kv_heads, self.head_dim = spec.sizes()
+        self.q = Linear(d_model, heads * self.head_dim, bias="q" in spec.bias, role="input")
+        self.k = Linear(d_model, kv_heads * self.head_dim, bias="k" in spec.bias, role="input")
+        self.v = Linear(d_model, kv_heads * self.head_dim, bias="v" in spec.bias, role="input")
+        self.o = Linear(heads * self.head_dim, d_model, bias="o" in spec.bias, role="output")
+
+    def forward(self, x: Tensor, step: Step, cache: MemoryCache | None = None) -> Tensor:
+        k, v = self._remembered(step, cache)
+        q, places = self._split(self.q(x)), torch.arange(k.shape[2], device=x.device)
+        visible = OfMemory(step.index, places, sight="all", text=step.memory.text if step.memory else None)
+        scale = self.spec.scale or self.head_dim**-0.5
+        scoring = Scoring(scale, dropout=self.spec.dropout if self.training else 0.0)
+        out: Tensor = self.o(attend(q, k.to(q.dtype), v.to(q.dtype), visible, scoring).transpose(1, 2).flatten(2))
+        return out
+
+    def _remembered(self, step: Step, cache: MemoryCache | None) -> tuple[Tensor, Tensor]:
+        """Keys and values of the encoder's tokens: (B, K, S, d), computed once where there is a cache."""
+        if cache is not None and cache.length:
+            return cache.read()
+        if step.memory is None or step.memory.hidden is None:
+            raise ValueError("cross-attention needs the encoder's output")
+        hidden = step.memory.hidden
+        k, v = self._split(self.k(hidden)), self._split(self.v(hidden))
+        if cache is not None:
+            cache.write(k, v)
+        return k, v
+
+    def _split(self, x: Tensor) -> Tensor:
+        """(B, T, heads·d) → (B, heads, T, d)."""
+        heads: Tensor = x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
+        return heads
+
+    def new_cache(self, batch: int, capacity: int, dtype: torch.dtype) -> MemoryCache:
+        """For `batch` rows of up to `capacity` tokens of the encoder's."""
+        _, kv_heads, head_dim = self.spec.sizes()
+        return MemoryCache.empty((batch, kv_heads, capacity, head_dim), self.k.weight, dtype)

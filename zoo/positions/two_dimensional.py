@@ -1,0 +1,61 @@
+"""Learned absolute positions in two dimensions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+import torch
+from pydantic import PositiveInt
+from torch import Tensor, nn
+
+from zoo.init import Embedding
+from zoo.positions import Position, PositionLayer
+from zoo.positions.learned import longest_of
+from zoo.site import Step
+
+
+class TwoDimensional(Position):
+    """Two learned vectors are added to the embedded token: of its place in the text, or of the blank that it fills, and
+    of its place in the blank, 0 outside of blanks. Du et al. 2021 (GLM), arXiv:2103.10360 §2.1.
+
+    A pass is told both (`places`, `block_places`); unless it is, tokens are where they stand, and in no blank. Each
+    table has `length` rows; texts with further places are refused.
+    """
+
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"length": 23},)
+    kind: Literal["two_dimensional"] = "two_dimensional"
+    absolute: ClassVar[bool] = True
+    length: PositiveInt = 1024
+
+    @property
+    def longest(self) -> int | None:
+        return self.length
+
+    def build(self, head_dim: int, heads: int) -> PositionLayer:
+        return PositionLayer()
+
+    def build_shared(self, d_model: int, heads: int) -> nn.Module:
+        return TwoTables(self, d_model)
+
+    def shared_parameters(self, d_model: int, heads: int) -> int:
+        return 2 * self.length * d_model
+
+
+class TwoTables(nn.Module):
+    """step → (T, D), or (B, T, D) where rows have their own places. Padding takes the vectors of place 0."""
+
+    def __init__(self, spec: TwoDimensional, d_model: int) -> None:
+        super().__init__()
+        self.spec = spec
+        self.table = Embedding(spec.length, d_model)
+        self.block_table = Embedding(spec.length, d_model)
+
+    def forward(self, step: Step) -> Tensor:
+        places = step.positions.clamp(min=0)
+        blocks = torch.zeros_like(places) if step.block_places is None else step.block_places
+        longest = max(longest_of(step), int(blocks.max()) + 1)
+        if longest > self.spec.length:
+            raise ValueError(f"a text of {longest} tokens: the model has learned positions for {self.spec.length}")
+        out: Tensor = self.table(places) + self.block_table(blocks)
+        return out

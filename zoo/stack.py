@@ -1,0 +1,102 @@
+"""A stack of blocks with what is around it: absolute positions, the norm of the embedding and the final norm."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from torch import Tensor, nn
+
+from zoo.block import Block
+from zoo.cache import Cache
+from zoo.init import Embedding, Linear
+from zoo.site import Given, Site, Step, Tap
+from zoo.spec import ModelSpec
+
+Leaving = Callable[[Tensor], None]
+"""Told of a stream."""
+
+
+def ignored(stream: Tensor) -> None:
+    """Nobody asked for it."""
+
+
+class Stack(nn.Module):
+    """Embedded tokens: (B, T, D) → the normalised stream: (B, T, D)."""
+
+    def __init__(self, spec: ModelSpec, *, encodes_for: int = 0) -> None:
+        """encodes_for: the layers of the decoder whose encoder it is, which has the token table; 0 for none."""
+        super().__init__()
+        self.spec = spec
+        self.recorder: Tap | None = None
+        if not encodes_for:
+            self._build_table()
+        self.embedding_norm = spec.block.norm.build(spec.d_model) if spec.has_embedding_norm else nn.Identity()
+        self.dropout = nn.Dropout(spec.embedding_dropout)
+        self.positions = _shared_positions(spec)
+        self._shared = {
+            pair: self.positions[str(i)] for i, pair in enumerate(spec.positions) if str(i) in self.positions
+        }
+        """The modules of position schemes by (spec, heads); `positions` owns them."""
+        layers, self.block_of_each = spec.layers, spec.block_of_each
+        other = encodes_for or (spec.encoder.n_layers if spec.encoder is not None else 0)
+        site = Site(spec.d_model, 0, spec.n_layers, other_layers=other, encodes=encodes_for > 0)
+        first_uses = [self.block_of_each.index(block) for block in range(max(self.block_of_each) + 1)]
+        self.blocks = nn.ModuleList(Block(layers[i], replace(site, layer=i)) for i in first_uses)
+        """Each once, where several layers share one."""
+        self.first, self.last = layers[0].norm_placement, layers[-1].norm_placement
+        self.norm = spec.block.norm.build(spec.d_model) if spec.has_final_norm else nn.Identity()
+
+    def _build_table(self) -> None:
+        spec, width = self.spec, self.spec.table_width
+        factorised = spec.embedding_dim is not None
+        self.embedding = Embedding(spec.vocab_size, width)
+        self.token_types = Embedding(spec.token_types, spec.d_model) if spec.token_types else None
+        self.project_in = Linear(width, spec.d_model, role="input") if factorised else None
+        self.project_out = Linear(spec.d_model, width, role="input") if factorised else None
+
+    def step(self, tokens: Tensor, start: int, left_pad: Tensor | None, given: Given) -> Step:
+        """The pass over `tokens` (B, T), the first of which is token `start` of the stream."""
+        step = Step.of(tokens, start, left_pad)
+        step.sight, step.shared, step.recorder = self.spec.visible, self._shared, self.recorder
+        step.token_types = given.get("token_types")
+        if step.token_types is not None and self.spec.token_types is None:
+            raise ValueError("token_types are for models that have a table of them (spec.token_types)")
+        step.places, step.block_places = given.get("places"), given.get("block_places")
+        deaf = [scheme.kind for scheme, _ in self.spec.positions if not scheme.takes_places]
+        if step.places is not None and deaf:
+            raise ValueError(f"places cannot be given to a model whose positions are {deaf[0]}: it counts distances")
+        if "right_pad" in given:
+            if self.spec.visible != "all":
+                raise ValueError(f"right_pad is for models that see all of a text; this one's sight is {step.sight}")
+            step.ends = tokens.shape[1] - given["right_pad"]
+        if "prefix" in given and self.spec.visible == "prefix":  # a causal model has no use for it
+            step.prefix_ends = given["prefix"] if left_pad is None else given["prefix"] + left_pad
+        return step
+
+    def run(self, embedded: Tensor, step: Step, cache: Cache | None = None, left: Leaving = ignored) -> Tensor:
+        """(B, T, D): the stream that leaves the last layer. `left` is told of those that leave the others."""
+        x, outside = self.first.open(embedded), step.prefix
+        for i, block in enumerate(self.block_of_each):
+            if i:
+                left(x)
+            step.prefix = f"{outside}blocks.{i}."
+            x = self.blocks[block](x, step, cache.layers[i] if cache is not None else None)
+        step.prefix = outside
+        return self.last.close(x)
+
+    def enter(self, embedded: Tensor, step: Step) -> Tensor:
+        """Embedded tokens (B, T, D) as the first block reads them: with absolute positions, normalised where the spec
+        says so."""
+        x = embedded
+        for (scheme, _), module in step.shared.items():
+            if scheme.absolute:
+                x = x + module(step).to(x.dtype)
+        out: Tensor = self.dropout(self.embedding_norm(x))
+        return out
+
+
+def _shared_positions(spec: ModelSpec) -> nn.ModuleDict:
+    """What position schemes hold for the whole stack, under their index in `spec.positions`."""
+    built = {str(i): scheme.build_shared(spec.d_model, heads) for i, (scheme, heads) in enumerate(spec.positions)}
+    return nn.ModuleDict({name: module for name, module in built.items() if module is not None})
