@@ -64,7 +64,7 @@ def start_problems(builder: ArmBuilder, arms: Sequence[Arm], tuned: bool) -> Ite
             if source.data != arm.data:
                 yield builder.origins.problem(arm.target, f"cannot start from {source.name}: its tokenizer differs")
             try:
-                check_conversion(source.model, arm.model)
+                check_conversion(source.model, arm.model, arm.start.growth)
             except SpecError as error:
                 yield builder.origins.problem(arm.target, f"cannot start from {source.name}: {error.reason}")
         if tuned:

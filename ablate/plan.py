@@ -318,7 +318,8 @@ def _started(arm: Arm, planned: ArmPlan, plans: Sequence[ArmPlan]) -> ArmPlan:
         return planned
     source = next(plan for plan in plans if plan.name == arm.start.arm)
     digests = {run.seed: run.digest for run in source.runs}
-    runs = [starting(run, {"run": digests[run.seed], "pooling": arm.start.pooling}) for run in planned.runs]
+    weights = arm.start.model_dump(include={"pooling", "growth"})
+    runs = [starting(run, {"run": digests[run.seed], **weights}) for run in planned.runs]
     return replace(planned, runs=tuple(runs))
 
 

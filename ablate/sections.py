@@ -26,7 +26,7 @@ from ablate.space import TuneSpec
 from ablate.training.probes import Probes
 from ablate.training.spec import TrainSpec
 from evals.spec import EvalSpec, MeasureSpec
-from zoo.axis import Spec
+from zoo.axis import Spec, is_off
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_+-]{0,39}")
 """Names of arms and scales: they stand in file names, in edits by path, and in tables."""
@@ -173,6 +173,8 @@ class StartSpec(Spec):
     """Share of the study's budget that the arm spends after that."""
     pooling: Literal["mean", "first", "random"] = "mean"
     """How fewer kv heads are made of more: their mean, the first of a group, or a new draw."""
+    growth: Literal["stack", "duplicate"] | None = Field(default=None, exclude_if=is_off)
+    """How more layers are made of fewer: the whole stack again, or each layer again; null where there are as many."""
 
 
 Scalar = str | int | float | bool | None

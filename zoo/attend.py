@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -24,6 +25,14 @@ _forced: list[str] = []
 """Backends forced by open `attention_backend` blocks, the innermost last. torch.compile cannot trace a ContextVar."""
 
 
+class Pattern(Protocol):
+    """A pattern of `zoo.sparsities`."""
+
+    def sees(self, queries: Tensor, keys: Tensor) -> Tensor: ...
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, scoring: Scoring) -> Tensor: ...
+
+
 @dataclass(frozen=True)
 class Visible:
     """Which keys a query sees: those at its own place in the stream or before it, at most `window` counting itself.
@@ -32,6 +41,7 @@ class Visible:
     left_pad: (B,) or None; a row's keys before it are padding. Padding sees padding, so that no row of scores is empty.
     sight: with `all`, places after the query are seen too; with `prefix` those before `prefix_ends`: (B,) or None.
     ends: (B,) or None; a row's keys from there on are padding.
+    pattern: says which of these keys are seen, by places in the row's own text.
     """
 
     queries: Tensor
@@ -41,11 +51,12 @@ class Visible:
     sight: Sight = "causal"
     prefix_ends: Tensor | None = None
     ends: Tensor | None = None
+    pattern: Pattern | None = None
 
     @classmethod
-    def to(cls, step: Step, keys: Tensor, window: int | None = None) -> Visible:
+    def to(cls, step: Step, keys: Tensor, window: int | None = None, pattern: Pattern | None = None) -> Visible:
         """What the tokens of a pass see of the keys at places `keys`: (S,)."""
-        return cls(step.index, keys, window, step.left_pad, step.sight, step.prefix_ends, step.ends)
+        return cls(step.index, keys, window, step.left_pad, step.sight, step.prefix_ends, step.ends, pattern)
 
     @property
     def backward(self) -> bool:
@@ -75,6 +86,9 @@ class Visible:
         seen = (self.keys >= 0) & ((distance >= 0) | (self.sight == "all"))
         if self.window is not None:
             seen &= distance < self.window
+        if self.pattern is not None:
+            begin = 0 if self.left_pad is None else self.left_pad[:, None, None]
+            seen = seen & self.pattern.sees(queries - begin, self.keys - begin)
         if self.prefix_ends is not None:
             seen = seen | ((self.keys >= 0) & (self.keys < self.prefix_ends[:, None, None]))
         if self.left_pad is not None:
@@ -84,6 +98,10 @@ class Visible:
             end = self.ends[:, None, None]
             seen = seen & ((self.keys < end) | (queries >= end))
         return seen if seen.dim() == 2 else seen[:, None]
+
+    def places_seen(self) -> Tensor:
+        """Of a single query of unpadded text: indices of the keys that it sees."""
+        return self.mask()[0].nonzero()[:, 0]
 
 
 @dataclass(frozen=True)
@@ -122,20 +140,23 @@ def attend(q: Tensor, k: Tensor, v: Tensor, visible: Visible, scoring: Scoring) 
         scoring.tap("mixer.max_logit", lambda: largest_scores(q, k, visible, scoring))
         scoring.tap("mixer.entropy", lambda: entropies(q, k, visible, scoring))
         scoring.tap("mixer.weights", lambda: weights_of(q, k, visible, scoring))
-    backend = BACKENDS[_forced[-1] if _forced else _best(q, visible, scoring)]
+    backend = BACKENDS[_forced[-1]] if _forced else fastest(q, visible, scoring)
     return at_default_precision(lambda q, k, v: backend(q, k, v, visible, scoring), q, k, v)
 
 
-def _best(q: Tensor, visible: Visible, scoring: Scoring) -> str:
+def fastest(q: Tensor, visible: Visible, scoring: Scoring) -> Backend:
+    """The backend that takes the least work of those that can do it."""
     if not scoring.fusible:
-        return "plain"
+        return plain
+    if visible.pattern is not None:
+        return sparse if visible.aligned and scoring.simple else fused
     banded = visible.aligned and visible.window is not None and 2 * visible.window <= q.shape[2]
-    return "band" if banded and scoring.simple else "fused"
+    return band if banded and scoring.simple else fused
 
 
 @contextmanager
 def attention_backend(name: str) -> Iterator[None]:
-    """Force a backend inside the block: `plain`, `fused` or `band`. One that cannot do what a spec asks raises."""
+    """Force a backend inside the block: one of `BACKENDS`. One that cannot do what a spec asks raises."""
     if name not in BACKENDS:
         raise ValueError(f"unknown attention backend '{name}': one of {', '.join(BACKENDS)}")
     _forced.append(name)
@@ -213,16 +234,17 @@ def fused(q: Tensor, k: Tensor, v: Tensor, visible: Visible, scoring: Scoring) -
     """torch's scaled_dot_product_attention, with a mask where a triangle is not enough."""
     if not scoring.fusible:
         raise ValueError("the fused backend has no softcap, no sinks and no learned bias: use plain")
-    triangle = visible.aligned and (visible.window is None or visible.window >= q.shape[2]) and scoring.bias is None
+    whole = visible.pattern is None and (visible.window is None or visible.window >= q.shape[2])
+    triangle = visible.aligned and whole and scoring.bias is None
     mask = None if triangle or (visible.everything and scoring.bias is None) else visible.mask()
     if mask is not None and scoring.bias is not None:
         mask = torch.where(mask, scoring.bias, float("-inf")).to(q.dtype)
         # Four dimensions, or the kernels fall back to their slow path.
         mask = mask if mask.dim() == 4 else mask[None]
-    return _sdpa(q, k, v, mask, triangle, scoring)
+    return sdpa(q, k, v, mask, triangle, scoring)
 
 
-def _sdpa(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, triangle: bool, scoring: Scoring) -> Tensor:
+def sdpa(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, triangle: bool, scoring: Scoring) -> Tensor:
     grouped = k.shape[1] != q.shape[1]
     if grouped and mask is not None and q.is_cuda:
         # CUDA's fused kernels that take a mask do not take grouped heads.
@@ -237,12 +259,12 @@ def _sdpa(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, triangle: bool, 
 def band(q: Tensor, k: Tensor, v: Tensor, visible: Visible, scoring: Scoring) -> Tensor:
     """Sliding window without the square: blocks of W queries, each against its own and the previous block of keys."""
     window, length = visible.window, q.shape[2]
-    if window is None or not visible.aligned or not scoring.simple:
+    if window is None or visible.pattern is not None or not visible.aligned or not scoring.simple:
         raise ValueError("the band backend needs a window over unpadded, uncached text, and plain scores")
     blocks = -(-length // window)
     q, k, v = (F.pad(x, (0, 0, 0, blocks * window - length)) for x in (q, k, v))
     q, k, v = (x.unflatten(2, (blocks, window)) for x in (q, k, v))
-    q, k, v = _fold(q), _fold(_with_previous(k)), _fold(_with_previous(v))
+    q, k, v = fold(q), fold(with_previous(k)), fold(with_previous(v))
     # Block 0 has no previous block: its first W keys are zero padding.
     place = torch.arange(window, device=q.device)
     keys = torch.arange(-window, window, device=q.device)
@@ -250,25 +272,32 @@ def band(q: Tensor, k: Tensor, v: Tensor, visible: Visible, scoring: Scoring) ->
     seen = (distance >= 0) & (distance < window)
     first = seen & (keys >= 0)
     mask = torch.stack([first, *[seen] * (blocks - 1)]).repeat(q.shape[0] // blocks, 1, 1)[:, None]
-    return _unfold(_sdpa(q, k, v, mask, False, scoring), blocks)[:, :, :length]
+    return unfold(sdpa(q, k, v, mask, False, scoring), blocks)[:, :, :length]
 
 
-def _fold(x: Tensor) -> Tensor:
+def sparse(q: Tensor, k: Tensor, v: Tensor, visible: Visible, scoring: Scoring) -> Tensor:
+    """A pattern without the square, as the pattern itself computes it."""
+    if visible.pattern is None or visible.window is not None or not visible.aligned or not scoring.simple:
+        raise ValueError("the sparse backend needs a pattern over unpadded, uncached text, and plain scores")
+    return visible.pattern.attend(q, k, v, scoring)
+
+
+def fold(x: Tensor) -> Tensor:
     """(B, H, N, W, d) → (B·N, H, W, d)."""
     return x.transpose(1, 2).flatten(0, 1)
 
 
-def _unfold(x: Tensor, blocks: int) -> Tensor:
+def unfold(x: Tensor, blocks: int) -> Tensor:
     """(B·N, H, W, d) → (B, H, N·W, d)."""
     out: Tensor = x.unflatten(0, (-1, blocks)).transpose(1, 2).flatten(2, 3)
     return out
 
 
-def _with_previous(x: Tensor) -> Tensor:
-    """(B, K, N, W, d) → (B, K, N, 2W, d): each block behind the one before it, zeros before the first."""
-    previous = F.pad(x, (0, 0, 0, 0, 1, 0))[:, :, :-1]
-    return torch.cat((previous, x), dim=3)
+def with_previous(x: Tensor) -> Tensor:
+    """(…, N, W, d) → (…, N, 2W, d): each block behind the one before it, zeros before the first."""
+    previous = F.pad(x, (0, 0, 0, 0, 1, 0))[..., :-1, :, :]
+    return torch.cat((previous, x), dim=-2)
 
 
 Backend = Callable[[Tensor, Tensor, Tensor, Visible, Scoring], Tensor]
-BACKENDS: dict[str, Backend] = {"plain": plain, "fused": fused, "band": band}
+BACKENDS: dict[str, Backend] = {"plain": plain, "fused": fused, "band": band, "sparse": sparse}

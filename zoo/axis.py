@@ -31,6 +31,12 @@ class Spec(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
+def is_off(value: Any) -> bool:
+    """Whether a setting does nothing: null, zero, false or empty. `Field(exclude_if=is_off)` leaves it out of plain
+    data then, so that a spec from before there was such a setting keeps its digest."""
+    return not value
+
+
 class Variant(Spec):
     """A spec that is one choice on an axis. Subclasses in an axis file narrow `kind` to the file's name."""
 

@@ -8,11 +8,16 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from zoo.cache import CrossCache, LayerCache
+from zoo.cache import CrossCache, LayerCache, PartsCache
+from zoo.canon import CanonLayer
+from zoo.depth import StochasticDepth
 from zoo.init import ExpertLinear, Linear
 from zoo.residuals import Branch, ResidualLayer
 from zoo.site import Site, Step
 from zoo.spec import BlockSpec
+
+MIXER, FFN, CANON = "mixer", "ffn", "canon"
+"""Parts of a block, as its cache calls them."""
 
 
 class Block(nn.Module):
@@ -30,7 +35,9 @@ class Block(nn.Module):
         self.cross = spec.cross.build(site.d_model) if spec.cross is not None else None
         if spec.cross is not None:
             self.cross_residual = self._residual(spec, site, 1)
+        self.canon = spec.canon.build(site.d_model) if spec.canon else nn.ModuleDict()
         self.dropout = nn.Dropout(spec.dropout)
+        self.depth = StochasticDepth(spec.stochastic_depth, site)
         self._scale_branches(spec.norm_placement.init_gain(site))
 
     def _residual(self, spec: BlockSpec, site: Site, branch: int) -> ResidualLayer:
@@ -47,18 +54,23 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
         own, memory = (cache.own, cache.memory) if isinstance(cache, CrossCache) else (cache, None)
+        parts = own.parts if isinstance(own, PartsCache) else {} if own is None else {MIXER: own}
 
-        def mix(h: Tensor) -> Tensor:
-            out: Tensor = self.dropout(self.mixer(h, step, own))
+        def run(name: str, part: nn.Module, h: Tensor) -> Tensor:
+            if name in self.canon:
+                h = self.canon[name](h, step, parts.get(f"{CANON}.{name}"))
+            out: Tensor = self.depth(self.dropout(part(h, step, parts.get(name))))
             return out
 
         def look(h: Tensor) -> Tensor:
-            out: Tensor = self.dropout(cast(nn.Module, self.cross)(h, step, memory))
+            out: Tensor = self.depth(self.dropout(cast(nn.Module, self.cross)(h, step, memory)))
             return out
 
+        def mix(h: Tensor) -> Tensor:
+            return run(MIXER, self.mixer, h)
+
         def feed(h: Tensor) -> Tensor:
-            out: Tensor = self.dropout(self.ffn(h, step))
-            return out
+            return run(FFN, self.ffn, h)
 
         out = self._join(x, mix, look, feed)
         step.tap("stream", lambda: out)
@@ -79,5 +91,14 @@ class Block(nn.Module):
 
     def new_cache(self, batch: int, capacity: int, dtype: torch.dtype, memory: int) -> LayerCache:
         """For `batch` rows of up to `capacity` tokens, and `memory` of the encoder's."""
-        own = self.mixer.new_cache(batch, capacity, dtype)
+        own = self._own_cache(batch, capacity, dtype)
         return own if self.cross is None else CrossCache(own, self.cross.new_cache(batch, memory, dtype))
+
+    def _own_cache(self, batch: int, capacity: int, dtype: torch.dtype) -> LayerCache:
+        """The mixer's, or those of all parts where others keep something too."""
+        mixer = self.mixer.new_cache(batch, capacity, dtype)
+        convs = {f"{CANON}.{name}": cast(CanonLayer, layer).conv for name, layer in self.canon.items()}
+        if self.ffn.conv is not None:
+            convs[FFN] = self.ffn.conv
+        states = {name: conv.new_cache(batch, dtype) for name, conv in convs.items()}
+        return PartsCache({MIXER: mixer, **states}) if states else mixer

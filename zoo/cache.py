@@ -72,6 +72,21 @@ class Cache:
             self.memory = Memory(None, self.memory.text[rows])
 
 
+class PartsCache:
+    """What the parts of a block keep, by the part's name."""
+
+    def __init__(self, parts: Mapping[str, LayerCache]) -> None:
+        self.parts = dict(parts)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(part.nbytes for part in self.parts.values())
+
+    def reorder(self, rows: Tensor) -> None:
+        for part in self.parts.values():
+            part.reorder(rows)
+
+
 class TokenCache:
     """What a layer keeps of each of the last `slots` tokens: keys and values, or whatever its mixer needs.
 

@@ -1,7 +1,10 @@
-"""A model that starts from the weights of another: fewer kv heads from more (Ainslie et al. 2023, arXiv:2305.13245)."""
+"""A model that starts from the weights of another: fewer kv heads from more (Ainslie et al. 2023, arXiv:2305.13245),
+more layers from fewer (Gong et al. 2019, Efficient Training of BERT by Progressively Stacking; Du et al. 2024,
+arXiv:2405.15319)."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from typing import Literal
 
@@ -17,18 +20,27 @@ Pooling = Literal["mean", "first", "random"]
 """How one kv head is made of those that it replaces: their mean, the first of them, or a new draw."""
 
 
-def convert(source: Decoder, spec: ModelSpec, pooling: Pooling = "mean", seed: int = 0) -> Decoder:
+Growth = Literal["stack", "duplicate"]
+"""Which of n layers layer i of k·n starts as: i mod n, the whole stack again, or ⌊i/k⌋, each layer again."""
+
+_BLOCK = re.compile(r"blocks\.(\d+)\.(.+)")
+
+
+def convert(
+    source: Decoder, spec: ModelSpec, pooling: Pooling = "mean", seed: int = 0, growth: Growth | None = None
+) -> Decoder:
     """A model of `spec` with the weights of `source`, and kv heads pooled where it has fewer of them.
 
     Query head h reads kv head ⌊h·K/H⌋, so kv head j of K′ stands for the heads j·K/K′ … (j+1)·K/K′ − 1 of K.
-    With `random`, keys and values that change shape keep the initial values that `seed` gives them.
+    With `random`, keys and values that change shape keep the initial values that `seed` gives them. With `growth` the
+    model may have a multiple of the layers, which does not compute what the source does: training goes on from there.
 
     Raises:
         SpecError: a weight has no counterpart, or another shape for another reason.
     """
     model = build(spec, seed=seed)
-    _check(source, model)
-    own, theirs = model.state_dict(), source.state_dict()
+    _check(source, model, growth)
+    own, theirs = model.state_dict(), _counterparts(source, model, growth)
     heads = {name: layer.kv_heads for name, layer in model.named_modules() if isinstance(layer, AttentionLayer)}
     for name, value in theirs.items():
         if own[name].shape == value.shape:
@@ -44,14 +56,31 @@ def _pooled(theirs: Tensor, own: Tensor, kv_heads: int, pooling: Pooling) -> Ten
     return (groups.mean(1) if pooling == "mean" else groups[:, 0]).flatten(0, 1)
 
 
-def check_conversion(source: ModelSpec, target: ModelSpec) -> None:
+def _counterparts(source: Decoder, target: Decoder, growth: Growth | None) -> dict[str, Tensor]:
+    """The source's weights, under the names that they get."""
+    weights, few, many = source.state_dict(), len(source.blocks), len(target.blocks)
+    if few == many:
+        return weights
+    if growth is None or many % few:
+        reason = "growth: stack or duplicate makes more layers" if growth is None else "growth makes a multiple of them"
+        raise SpecError("n_layers", f"{few} blocks do not become {many}: {reason}")
+    became = [i % few if growth == "stack" else i * few // many for i in range(many)]
+    made: dict[str, Tensor] = {}
+    for name, value in weights.items():
+        match = _BLOCK.fullmatch(name)
+        here = [f"blocks.{i}.{match[2]}" for i, j in enumerate(became) if j == int(match[1])] if match else [name]
+        made |= dict.fromkeys(here, value)
+    return made
+
+
+def check_conversion(source: ModelSpec, target: ModelSpec, growth: Growth | None = None) -> None:
     """Raise SpecError where `convert` would. Allocates nothing."""
     with torch.device("meta"):
-        _check(Decoder(source), Decoder(target))
+        _check(Decoder(source), Decoder(target), growth)
 
 
-def _check(source: Decoder, target: Decoder) -> None:
-    theirs, own = source.state_dict(), target.state_dict()
+def _check(source: Decoder, target: Decoder, growth: Growth | None) -> None:
+    theirs, own = _counterparts(source, target, growth), target.state_dict()
     if unmatched := theirs.keys() ^ own.keys():
         raise SpecError("", f"only one of the two models has {min(unmatched)}")
     attention = {name for name, layer in target.named_modules() if isinstance(layer, AttentionLayer)}

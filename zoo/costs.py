@@ -20,7 +20,7 @@ class Cost:
 
     params counts every parameter; params_active those that one token's forward pass uses (not all experts, and no
     modules of multi-token prediction); params_embedding the token table and tables of positions. flops_per_token counts
-    training (forward and backward, multi-token prediction too) and only the scores that the mask lets through;
+    training (forward and backward, what predicts only then too) and only the scores that the mask lets through;
     flops_per_token_square counts whole T × T score matrices, as counters of matrix products do.
     """
 
@@ -43,7 +43,7 @@ class Cost:
             return 0
         size = BYTES[str(dtype).removeprefix("torch.")]
         memory = encoder_context or context
-        return batch * size * sum(_cached(layer, context, memory) for layer in self.spec.layers)
+        return batch * size * cache_elements(self.spec, context, memory)
 
 
 def cost(spec: ModelSpec, context: int = 1024, encoder_context: int | None = None, prefix: float = 0.0) -> Cost:
@@ -62,7 +62,7 @@ def cost(spec: ModelSpec, context: int = 1024, encoder_context: int | None = Non
         share = memory / context
         total += PartCost(read.parameters, share * read.flops, share * read.flops_square, read.inactive)
         tables += _absolute(spec.encoder_spec)
-    trained = total + _mtp(spec, context)
+    trained = total + _mtp(spec, context) + _layer_losses(spec)
     return Cost(
         spec=spec,
         context=context,
@@ -82,8 +82,12 @@ def _stack(spec: ModelSpec, context: int, prefix: float, memory: int = 0) -> Par
     schemes = sum(scheme.shared_parameters(spec.d_model, heads) for scheme, heads in spec.positions)
     total = PartCost(norms + schemes, 0.0, 0.0)
     ahead = {"causal": 0.0, "prefix": prefix, "all": 1.0}[spec.visible]
-    for layer in spec.layers:
+    met: set[int] = set()
+    for block, layer in zip(spec.block_of_each, spec.layers, strict=True):
         part = block_cost(layer, spec.d_model, context, memory)
+        if block in met:
+            part = replace(part, parameters=0, inactive=0)
+        met.add(block)
         # Without windows, which no such model has, what is not seen of the square is what comes later.
         total += replace(part, flops=part.flops + ahead * (part.flops_square - part.flops))
     return total
@@ -94,18 +98,13 @@ def _absolute(spec: ModelSpec) -> int:
     return sum(p.shared_parameters(spec.d_model, heads) for p, heads in spec.positions if p.absolute)
 
 
-def _cached(layer: BlockSpec, context: int, memory: int) -> int:
-    """Numbers that a layer keeps of a sequence, and of the encoder's beside it."""
-    return layer.mixer.cache_elements(context) + (layer.cross.cache_elements(memory) if layer.cross else 0)
-
-
 @dataclass(frozen=True)
 class PassCost:
     """What a pass with a cache takes: FLOPs, and numbers that must come from memory or go to it.
 
-    parameters: those that the pass uses, each once: of a token table only the rows looked up, unless it is the head
-    too; of a mixture of experts those that the tokens are expected to be sent to. cache_elements: what reading a prompt
-    writes to the cache, or what decoding reads of it. Activations are not counted.
+    parameters: those that the pass uses, each once for each layer that has it: of a token table only the rows looked
+    up, unless it is the head too; of a mixture of experts those that the tokens are expected to be sent to.
+    cache_elements: what reading a prompt writes to the cache, or what decoding reads of it. Activations do not count.
     """
 
     flops: float
@@ -126,7 +125,7 @@ def prefill_cost(spec: ModelSpec, batch: int, context: int) -> PassCost:
     return PassCost(
         batch * (context * per_token + head + states),
         _parameters_read(spec, batch * context),
-        batch * sum(layer.mixer.cache_elements(context) for layer in spec.layers),
+        batch * cache_elements(spec, context),
     )
 
 
@@ -137,8 +136,13 @@ def decode_cost(spec: ModelSpec, batch: int, context: int) -> PassCost:
     for layer in spec.layers:
         rest = block_cost(layer, spec.d_model, context).flops - layer.mixer.cost(spec.d_model, context).flops
         flops += rest + layer.mixer.decode_flops(spec.d_model, context)
-    cache = sum(layer.mixer.cache_elements(context) for layer in spec.layers)
-    return PassCost(batch * flops, _parameters_read(spec, batch), batch * cache)
+    return PassCost(batch * flops, _parameters_read(spec, batch), batch * cache_elements(spec, context))
+
+
+def cache_elements(spec: ModelSpec, capacity: int, memory: int = 0) -> int:
+    """Numbers kept per sequence, for up to `capacity` tokens, and `memory` of the encoder's."""
+    crosses = sum(layer.cross.cache_elements(memory) for layer in spec.layers if layer.cross)
+    return crosses + sum(layer.cache_elements(spec.d_model, capacity) for layer in spec.layers)
 
 
 def _parameters_read(spec: ModelSpec, tokens: int) -> float:
@@ -196,6 +200,14 @@ def _mtp(spec: ModelSpec, context: int) -> PartCost:
     )
 
 
+def _layer_losses(spec: ModelSpec) -> PartCost:
+    """What predicting by every layer adds in training."""
+    if not spec.layer_loss:
+        return PartCost(0, 0.0, 0.0)
+    work = (spec.n_layers - 1) * _read_out(spec).flops
+    return PartCost(0, work, work)
+
+
 def block_cost(block: BlockSpec, d_model: int, context: int, memory: int = 0) -> PartCost:
     """Costs of one resolved block, which attends to `memory` tokens where there is an encoder."""
     total = block.mixer.cost(d_model, context) + block.ffn.cost(d_model)
@@ -203,4 +215,5 @@ def block_cost(block: BlockSpec, d_model: int, context: int, memory: int = 0) ->
         total += block.cross.cost(d_model, context, memory)
     for _ in range(block.branches):
         total += block.norm_placement.extra_cost(d_model)
-    return total + PartCost(block.norms * block.norm.parameters(d_model), 0.0, 0.0)
+    near = 0 if block.canon is None else block.canon.parameters(d_model)
+    return total + PartCost(block.norms * block.norm.parameters(d_model) + near, 0.0, 0.0)

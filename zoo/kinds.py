@@ -21,7 +21,7 @@ Names = Annotated[tuple[str, ...], Field(strict=False)]
 
 OWN = frozenset(
     {"n_layers", "block", "blocks", "first", "pattern", "final_norm", "visible", "encoder", "mtp", "token_types"}
-    | {"head_transform"}
+    | {"head_transform", "sharing", "layer_loss"}
 )
 """Fields of a model that its encoder has for itself, or not at all."""
 
@@ -66,9 +66,9 @@ def check_kind(model: ModelSpec, blocks: Mapping[str, BlockSpec]) -> None:
             raise SpecError(f"{where}.cross", "there is no encoder to attend to: set encoder too")
         if model.visible != "causal":
             try:
-                block.mixer.check_ahead()
+                block.check_ahead()
             except SpecError as error:
-                raise error.under(f"{where}.mixer") from None
+                raise error.under(where) from None
     if model.visible == "all" and model.encoder is not None:
         raise SpecError("encoder", "a model that sees all of its text is an encoder itself")
     if model.mtp is not None and (model.visible != "causal" or model.encoder is not None):

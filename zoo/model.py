@@ -16,7 +16,7 @@ from zoo.loss import chunks_for, next_token_loss
 from zoo.mtp import MtpModule, mtp_loss
 from zoo.site import Given, Memory, Site, Step
 from zoo.spec import ModelSpec
-from zoo.stack import Stack
+from zoo.stack import Leaving, Stack, ignored
 
 
 class Decoder(Stack):
@@ -106,9 +106,9 @@ class Decoder(Stack):
         out: Tensor = self.norm(stream)
         return out
 
-    def _run(self, embedded: Tensor, step: Step, cache: Cache | None) -> Tensor:
+    def _run(self, embedded: Tensor, step: Step, cache: Cache | None, left: Leaving = ignored) -> Tensor:
         """(B, T, D): the stream that leaves the last layer."""
-        out = self.run(embedded, step, cache)
+        out = self.run(embedded, step, cache, left)
         step.tap("log_z", lambda: self._log_z(out))
         return out
 
@@ -151,10 +151,14 @@ class Decoder(Stack):
         """(what training minimises, nats per target). tokens, targets: (B, T); targets of −100 are ignored."""
         step = self._begin(tokens, None, given)
         embedded = self.embed(tokens, step)
-        stream = self._run(embedded, step, None)
+        lower: list[Tensor] = []
+        stream = self._run(embedded, step, None, lower.append)
         chunks = chunks_for(tokens.numel(), self.spec.vocab_size)
         read_out = lambda rows: self.read_out(self.norm(rows))  # noqa: E731
         objective, nats = next_token_loss(read_out, stream, targets, self.spec.z_loss, chunks)
+        if self.training and self.spec.layer_loss:
+            losses = [next_token_loss(read_out, self.last.close(x), targets, chunks=chunks)[0] for x in lower]
+            step.losses += [self.spec.layer_loss / len(lower) * loss for loss in losses]
         if self.training and self.spec.mtp is not None:
             ahead = mtp_loss(self.mtp, stream, embedded, targets, step, read_out, chunks)
             step.losses.append(self.spec.mtp.weight / self.spec.mtp.depth * ahead)
@@ -170,7 +174,8 @@ class Decoder(Stack):
         if self.spec.visible == "all":
             raise ValueError("a model that sees all of a text reads it at once: there is nothing to cache")
         kind, memory = dtype or self.embedding.weight.dtype, encoder_capacity or capacity
-        return Cache([cast(Block, block).new_cache(batch, capacity, kind, memory) for block in self.blocks], capacity)
+        layers = [cast(Block, self.blocks[block]) for block in self.block_of_each]
+        return Cache([layer.new_cache(batch, capacity, kind, memory) for layer in layers], capacity)
 
 
 def build(spec: ModelSpec, seed: int = 0) -> Decoder:

@@ -19,7 +19,8 @@ from pydantic import (
     model_validator,
 )
 
-from zoo.axis import Choice, Spec
+from zoo.axis import Choice, Spec, is_off
+from zoo.canon import Canon
 from zoo.edits import expand, merge
 from zoo.errors import SpecError
 from zoo.explain import explain
@@ -37,13 +38,10 @@ from zoo.norms.rmsnorm import RMSNorm
 from zoo.positions import Position
 from zoo.residuals import Residual
 from zoo.residuals.pre import Pre
+from zoo.sharing import Sharing
 from zoo.site import Sight
 
 BASE = "block"
-
-
-def _absent(value: Any) -> bool:
-    return value is None
 
 
 class BlockSpec(Spec):
@@ -60,7 +58,12 @@ class BlockSpec(Spec):
     ffn: Annotated[Ffn, Choice("zoo.ffns")] = SwiGLU()
     topology: Literal["serial", "parallel", "parallel_two_norms"] = "serial"
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    cross: CrossAttention | None = Field(default=None, exclude_if=_absent)
+    stochastic_depth: Annotated[float, Field(ge=0, lt=1, exclude_if=is_off)] = 0.0
+    """Probability that a branch of the last layer is left out of a row while training, in layer l of L (l + 1)/L times
+    that (Huang et al. 2016, arXiv:1603.09382)."""
+    canon: Canon | None = Field(default=None, exclude_if=is_off)
+    """Convolutions over near tokens on what the branches read (Allen-Zhu 2025, arXiv:2512.17351)."""
+    cross: CrossAttention | None = Field(default=None, exclude_if=is_off)
     """Attention to the encoder, between mixer and FFN; null for its defaults where there is an encoder."""
 
     @property
@@ -77,6 +80,21 @@ class BlockSpec(Spec):
     def has_ffn_residual(self) -> bool:
         """Whether the FFN has one of its own."""
         return self.topology != "parallel" and not self.ffn.absent
+
+    def check_ahead(self) -> None:
+        """Raise SpecError where a token cannot be shown what comes after it, as encoders and prefixes ask."""
+        try:
+            self.mixer.check_ahead()
+        except SpecError as error:
+            raise error.under("mixer") from None
+        if self.canon is not None or self.ffn.reaches_back:
+            path = "ffn.conv" if self.canon is None else "canon"
+            raise SpecError(path, "reaches back only, and tokens are to see what comes after them")
+
+    def cache_elements(self, d_model: int, capacity: int) -> int:
+        """Numbers kept per sequence, for up to `capacity` tokens, by a resolved block."""
+        near = 0 if self.canon is None else self.canon.cache_elements(d_model)
+        return self.mixer.cache_elements(capacity) + near + self.ffn.cache_elements
 
     def resolve(self, d_model: int) -> Self:
         """The same block with ratios and defaults turned into numbers."""
@@ -95,6 +113,11 @@ class BlockSpec(Spec):
                 raise SpecError("topology", f"{self.topology} has no place for attention to an encoder")
         if self.topology != "serial" and self.ffn.absent:
             raise SpecError("topology", f"{self.topology} needs an ffn beside the mixer, and there is none")
+        if self.mixer.degree > 1 and not self.norm.normalises:
+            reason = f"{self.mixer.kind} gives what it reads to the power of {self.mixer.degree}: it needs a norm"
+            raise SpecError("norm", reason)
+        if self.ffn.absent and self.canon is not None and "ffn" in self.canon.before:
+            raise SpecError("canon.before", "there is no ffn for it to be before: before: [mixer]")
         if self.topology == "parallel_two_norms" and not self.norm_placement.additive:
             placement = self.norm_placement.kind
             reason = f"{placement} normalises the stream where two branches with norms of their own would meet it"
@@ -116,6 +139,8 @@ class ModelSpec(Spec):
     blocks: dict[str, dict[str, Any]] = Field(default={})
     first: Names = ()
     pattern: Annotated[Names, Field(min_length=1)] = (BASE,)
+    sharing: Sharing | None = Field(default=None, exclude_if=is_off)
+    """Layers that have their weights in common; null for none."""
     final_norm: bool | None = None
     """A norm before the head; null means: unless the last block leaves the stream normalised, as post-norm does."""
     tie_embeddings: bool = True
@@ -134,6 +159,9 @@ class ModelSpec(Spec):
     """c · tanh(logits / c) (Gemma 2, arXiv:2408.00118)."""
     z_loss: NonNegativeFloat = 0.0
     """Weight of mean(logsumexp(logits)²) in the training objective (PaLM, arXiv:2204.02311, uses 1e-4)."""
+    layer_loss: Annotated[NonNegativeFloat, Field(exclude_if=is_off)] = 0.0
+    """Weight, in the training objective, of the mean loss of all layers but the last, each of which predicts by the
+    model's own final norm and head (Al-Rfou et al. 2018, arXiv:1808.04444, who drop the lower ones with time)."""
     mtp: MultiTokenPrediction | None = None
     """Modules that predict further tokens while training."""
     init: InitSpec = InitSpec()
@@ -141,11 +169,11 @@ class ModelSpec(Spec):
     """What a token sees: itself and what comes before it (`causal`); all of the text (`all`, an encoder, BERT,
     arXiv:1810.04805); or what comes before it and all of a prefix, whose length each pass is told (`prefix`, Raffel et
     al. 2019, arXiv:1910.10683 §3.2.1)."""
-    encoder: EncoderSpec | None = Field(default=None, exclude_if=_absent)
+    encoder: EncoderSpec | None = Field(default=None, exclude_if=is_off)
     """An encoder, of another text than the model's own (Vaswani et al. 2017, arXiv:1706.03762)."""
-    token_types: PositiveInt | None = Field(default=None, exclude_if=_absent)
+    token_types: PositiveInt | None = Field(default=None, exclude_if=is_off)
     """A learned vector for each of so many types of tokens is added to the embedding (BERT's segments)."""
-    head_transform: HeadActivation | None = Field(default=None, exclude_if=_absent)
+    head_transform: HeadActivation | None = Field(default=None, exclude_if=is_off)
     """A dense layer, this activation and a norm before the head (BERT)."""
 
     @field_validator("blocks")
@@ -164,6 +192,11 @@ class ModelSpec(Spec):
                     raise SpecError(field, f"no block is named '{name}': there are {known}")
         for name in (BASE, *self.blocks):
             self.named(name)
+        if self.sharing is not None:
+            try:
+                self.sharing.check(self.layer_names)
+            except SpecError as error:
+                raise error.under("sharing") from None
         return self
 
     def written(self, name: str) -> BlockSpec:
@@ -191,6 +224,11 @@ class ModelSpec(Spec):
         """The name of every layer's block."""
         after = max(0, self.n_layers - len(self.first))
         return (*self.first[: self.n_layers], *itertools.islice(itertools.cycle(self.pattern), after))
+
+    @property
+    def block_of_each(self) -> tuple[int, ...]:
+        """Which of the model's blocks each layer is."""
+        return self.sharing.block_of_each(self.n_layers) if self.sharing else tuple(range(self.n_layers))
 
     @property
     def layers(self) -> tuple[BlockSpec, ...]:

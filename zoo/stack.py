@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from torch import Tensor, nn
@@ -11,6 +12,13 @@ from zoo.cache import Cache
 from zoo.init import Embedding, Linear
 from zoo.site import Given, Site, Step, Tap
 from zoo.spec import ModelSpec
+
+Leaving = Callable[[Tensor], None]
+"""Told of a stream."""
+
+
+def ignored(stream: Tensor) -> None:
+    """Nobody asked for it."""
 
 
 class Stack(nn.Module):
@@ -30,11 +38,12 @@ class Stack(nn.Module):
             pair: self.positions[str(i)] for i, pair in enumerate(spec.positions) if str(i) in self.positions
         }
         """The modules of position schemes by (spec, heads); `positions` owns them."""
-        layers = spec.layers
+        layers, self.block_of_each = spec.layers, spec.block_of_each
         other = encodes_for or (spec.encoder.n_layers if spec.encoder is not None else 0)
         site = Site(spec.d_model, 0, spec.n_layers, other_layers=other, encodes=encodes_for > 0)
-        sites = (replace(site, layer=i) for i in range(spec.n_layers))
-        self.blocks = nn.ModuleList(Block(block, site) for block, site in zip(layers, sites, strict=True))
+        first_uses = [self.block_of_each.index(block) for block in range(max(self.block_of_each) + 1)]
+        self.blocks = nn.ModuleList(Block(layers[i], replace(site, layer=i)) for i in first_uses)
+        """Each once, where several layers share one."""
         self.first, self.last = layers[0].norm_placement, layers[-1].norm_placement
         self.norm = spec.block.norm.build(spec.d_model) if spec.has_final_norm else nn.Identity()
 
@@ -65,12 +74,14 @@ class Stack(nn.Module):
             step.prefix_ends = given["prefix"] if left_pad is None else given["prefix"] + left_pad
         return step
 
-    def run(self, embedded: Tensor, step: Step, cache: Cache | None = None) -> Tensor:
-        """(B, T, D): the stream that leaves the last layer."""
+    def run(self, embedded: Tensor, step: Step, cache: Cache | None = None, left: Leaving = ignored) -> Tensor:
+        """(B, T, D): the stream that leaves the last layer. `left` is told of those that leave the others."""
         x, outside = self.first.open(embedded), step.prefix
-        for i, block in enumerate(self.blocks):
+        for i, block in enumerate(self.block_of_each):
+            if i:
+                left(x)
             step.prefix = f"{outside}blocks.{i}."
-            x = block(x, step, cache.layers[i] if cache is not None else None)
+            x = self.blocks[block](x, step, cache.layers[i] if cache is not None else None)
         step.prefix = outside
         return self.last.close(x)
 

@@ -63,7 +63,7 @@ def _initial_model(store: Store, identity: dict[str, Any]) -> zoo.Decoder:
     spec, seed, start = zoo.parse(identity["model"]), identity["seed"], identity.get("start")
     if start is None:
         return zoo.build(spec, seed=seed)
-    return zoo.convert(zoo.open(store.model_dir(start["run"])), spec, start["pooling"], seed)
+    return zoo.convert(zoo.open(store.model_dir(start["run"])), spec, start["pooling"], seed, start.get("growth"))
 
 
 class Session:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import random
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import cast
 
 import torch
@@ -56,23 +56,51 @@ def covering(strength: int = 2, axes: tuple[str, ...] | None = None) -> list[Row
     left = dict.fromkeys(sorted(legal(strength, axes), key=lambda met: sorted(map(str, met))))
     rows: list[Row] = []
     while left:
-        row = {option.axis: option for option in next(iter(left))}
-        for axis in rng.sample(axes, len(axes)):
-            if axis not in row:
-                _add_best(row, axis, strength, left, rng)
+        row = _row(next(iter(left)), axes, strength, left, rng, _in_pairs)
+        if matrix.conflict(*row.values()) is not None:
+            row = _row(next(iter(left)), axes, strength, left, rng, _as_a_whole)
         for met in itertools.combinations(row.values(), strength):
             left.pop(frozenset(met), None)
         rows.append(row)
     return rows
 
 
-def _add_best(row: dict[str, Option], axis: str, strength: int, left: Collection[Met], rng: random.Random) -> None:
+Fits = Callable[[Collection[Option], Option], bool]
+
+
+def _in_pairs(row: Collection[Option], option: Option) -> bool:
+    """Whether a choice can be combined with each of a row's: quick, and nearly always right for the row as a whole."""
+    return all(_pair_conflict(one, option) is None for one in row)
+
+
+@functools.cache
+def _pair_conflict(one: Option, other: Option) -> str | None:
+    return matrix.conflict(one, other)
+
+
+def _as_a_whole(row: Collection[Option], option: Option) -> bool:
+    return matrix.conflict(*row, option) is None
+
+
+def _row(
+    start: Met, axes: tuple[str, ...], strength: int, left: Collection[Met], rng: random.Random, fits: Fits
+) -> dict[str, Option]:
+    row = {option.axis: option for option in start}
+    for axis in rng.sample(axes, len(axes)):
+        if axis not in row:
+            _add_best(row, axis, strength, left, rng, fits)
+    return row
+
+
+def _add_best(
+    row: dict[str, Option], axis: str, strength: int, left: Collection[Met], rng: random.Random, fits: Fits
+) -> None:
     others = [frozenset(some) for some in itertools.combinations(row.values(), strength - 1)]
     candidates = list(choices()[axis])
     rng.shuffle(candidates)
     candidates.sort(key=lambda option: -sum(some | {option} in left for some in others))
     for option in candidates:
-        if matrix.conflict(*row.values(), option) is None:
+        if fits(row.values(), option):
             row[axis] = option
             return
 

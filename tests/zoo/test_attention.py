@@ -11,6 +11,9 @@ import zoo
 from tests.zoo.combinations import random_model, random_tokens
 from zoo.attend import BACKENDS, Scoring, Visible, attend, attention_backend
 
+DENSE = [name for name in BACKENDS if name != "sparse"]
+"""Those that need no pattern; `tests/zoo/test_sparsities.py` has the other."""
+
 
 def loop(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, window: int | None, pad: list[int]) -> torch.Tensor:
     """The definition, one score at a time. Rows of padding are left at zero."""
@@ -35,7 +38,7 @@ def random_qkv(heads: int, kv_heads: int, length: int) -> tuple[torch.Tensor, ..
     return tuple(torch.randn(shape, generator=generator) for shape in shapes)
 
 
-@pytest.mark.parametrize("backend", list(BACKENDS))
+@pytest.mark.parametrize("backend", DENSE)
 @pytest.mark.parametrize("window", [None, 1, 4, 12, 40])
 @pytest.mark.parametrize("kv_heads", [4, 2, 1])
 def test_every_backend_is_the_definition(backend: str, window: int | None, kv_heads: int) -> None:
@@ -61,7 +64,7 @@ def test_padding_is_not_seen(backend: str, window: int | None) -> None:
     assert out.isfinite().all()
 
 
-@pytest.mark.parametrize("backend", list(BACKENDS))
+@pytest.mark.parametrize("backend", DENSE)
 def test_backends_agree_on_gradients(backend: str) -> None:
     index = torch.arange(13)
     grads = []
@@ -77,6 +80,8 @@ def test_a_backend_that_cannot_says_so() -> None:
     q, k, v = random_qkv(4, 4, 9)
     index = torch.arange(9)
     with attention_backend("band"), pytest.raises(ValueError, match="band backend needs a window"):
+        attend(q, k, v, Visible(index, index), Scoring(1.0))
+    with attention_backend("sparse"), pytest.raises(ValueError, match="sparse backend needs a pattern"):
         attend(q, k, v, Visible(index, index), Scoring(1.0))
     with pytest.raises(ValueError, match="unknown attention backend 'flsh'"), attention_backend("flsh"):
         pass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -210,9 +211,16 @@ def test_declared_cache_bytes_are_those_allocated(spec: zoo.ModelSpec, dtype: to
         return
     cache = zoo.build(spec).new_cache(batch=3, capacity=23, dtype=dtype, encoder_capacity=7)
     assert cache.nbytes == zoo.cost(spec).cache_bytes(batch=3, context=23, dtype=dtype, encoder_context=7)
-    layers = [part for layer in cache.layers for part in (vars(layer).values() if hasattr(layer, "own") else [layer])]
-    held = [t for layer in layers for t in tree_leaves(vars(layer)) if isinstance(t, torch.Tensor)]
-    assert cache.nbytes == sum(t.untyped_storage().nbytes() for t in held)
+    assert cache.nbytes == sum(t.untyped_storage().nbytes() for layer in cache.layers for t in tensors_of(layer))
+
+
+def tensors_of(cache: object) -> Iterator[torch.Tensor]:
+    """What a cache holds, and what the caches in it do."""
+    for leaf in tree_leaves(vars(cache)):
+        if isinstance(leaf, torch.Tensor):
+            yield leaf
+        elif hasattr(leaf, "nbytes"):
+            yield from tensors_of(leaf)
 
 
 @every_spec

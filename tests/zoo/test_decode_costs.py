@@ -14,7 +14,7 @@ from zoo.axis import variants
 from zoo.costs import decode_cost, longest_text, prefill_cost
 
 CACHED = 13
-SHAPE = {"d_model": 24, "n_layers": 3, "vocab_size": 40, "block.mixer.heads": 4}
+SHAPE = {"d_model": 24, "n_layers": 3, "vocab_size": 40}
 
 
 def mixers() -> Iterator[tuple[str, dict[str, Any]]]:
@@ -24,6 +24,9 @@ def mixers() -> Iterator[tuple[str, dict[str, Any]]]:
             for window in windows:
                 edits = {**example, **window, "kind": kind}
                 yield f"{kind}{number}-{window.get('window')}", {"block.mixer": edits}
+    for kind, cls in variants("zoo.sparsities").items():
+        for number, example in enumerate(cls.examples):  # type: ignore[attr-defined]
+            yield f"{kind}{number}", {"block.mixer.sparsity": {"kind": kind, **example}}
 
 
 SPECS = dict(mixers()) | {

@@ -26,6 +26,11 @@ RULES = [
     (r"cosine attention .+", {"mixer"}),
     (r"\w+ needs an ffn beside the mixer, and there is none", {"topology"}),
     (r"retention keeps a state and has no scores to which \w+ could add", {"mixer", "mixer.position"}),
+    (r"flash sums up what is before a chunk and has no scores to which \w+ could add", {"mixer", "mixer.position"}),
+    (r"\w+ says which keys are seen: leave the mixer's window out", {"mixer.sparsity"}),
+    (r"\w+ gives what it reads to the power of 6: it needs a norm", {"norm", "mixer"}),
+    (r"there is no ffn for it to be before: before: \[mixer\]", {"canon"}),
+    (r"layer \d+ is '\w+' and would share its weights with '\w+'", {"sharing"}),
     (r"\w+ reads from left to right: no token can see what comes after it", {"visible", "encoder"}),
     (r"reaches back only, and tokens are to see what comes after them", {"visible", "encoder"}),
     (r"scores fade with the distance to what came before, .+", {"visible", "encoder"}),
@@ -84,7 +89,8 @@ def test_the_axes_are_those_of_the_zoo() -> None:
     axes = matrix.axes()
     for axis, package in {
         "norm": "norms", "norm_placement": "residuals", "mixer": "mixers", "mixer.position": "positions",
-        "mixer.position.scaling": "positions.scalings", "ffn": "ffns",
+        "mixer.position.scaling": "positions.scalings", "mixer.sparsity": "sparsities",
+        "ffn": "ffns",
     }.items():  # fmt: skip
         kinds = [option.name.partition(" ")[0] for option in axes[axis]]
         assert list(dict.fromkeys(kinds)) == list(variants(f"zoo.{package}"))

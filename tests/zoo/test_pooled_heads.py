@@ -74,7 +74,7 @@ def test_random_draws_keys_and_values_anew_and_keeps_the_rest() -> None:
     ("edits", "message"),
     [
         ({"d_model": 16}, r"\(37, 24\), which cannot become \(37, 16\)"),
-        ({"n_layers": 3}, "only one of the two models has blocks.2"),
+        ({"n_layers": 3}, "blocks do not become 3: growth: stack or duplicate makes more layers"),
         (
             {"block.mixer.heads": 2, "block.mixer.kv_heads": 2, "block.mixer.head_dim": 6},
             "only heads of keys and values",

@@ -8,6 +8,8 @@ from typing import ClassVar, Self
 from torch import Tensor, nn
 
 from zoo.axis import Variant
+from zoo.cache import LayerCache
+from zoo.conv import ShortConv
 from zoo.site import PartCost, Site, Step
 
 
@@ -29,6 +31,16 @@ class Ffn(Variant):
     def cost(self, d_model: int) -> PartCost:
         """Per token of a forward pass. Called on a resolved spec."""
 
+    @property
+    def reaches_back(self) -> bool:
+        """Whether it sees tokens before its own."""
+        return False
+
+    @property
+    def cache_elements(self) -> int:
+        """Numbers kept per sequence. Called on a resolved spec."""
+        return 0
+
     def parameters_read(self, d_model: int, tokens: int) -> float:
         """How many parameters a pass over so many tokens is expected to use. Called on a resolved spec."""
         return self.cost(d_model).parameters
@@ -37,6 +49,11 @@ class Ffn(Variant):
 class FfnLayer(nn.Module, ABC):
     """x: (B, T, D) → (B, T, D)."""
 
+    def __init__(self, conv: ShortConv | None = None) -> None:
+        """conv: of the hidden features, where there is one."""
+        super().__init__()
+        self.conv = conv
+
     @abstractmethod
-    def forward(self, x: Tensor, step: Step) -> Tensor:
-        """Each token by itself; auxiliary losses go to `step.losses`."""
+    def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
+        """Each token by itself, but for `conv`, whose state the cache holds; auxiliary losses go to `step.losses`."""

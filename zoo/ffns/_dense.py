@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Self
 
+import torch
 from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
+from zoo.axis import is_off
+from zoo.cache import LayerCache
+from zoo.conv import ShortConv
 from zoo.ffns import Ffn, FfnLayer
 from zoo.ffns._activations import GATED, UNGATED, Activation
 from zoo.ffns._width import Width, features
@@ -25,6 +29,9 @@ class Dense(Ffn):
     bias: bool = False
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """On the hidden features, while training."""
+    conv: PositiveInt | None = Field(default=None, exclude_if=is_off)
+    """Tokens that a causal convolution of each hidden feature sees, before the activation (place D of Canon layers,
+    Allen-Zhu 2025, arXiv:2512.17351); null for none."""
 
     def activation(self) -> Activation:
         """act(up), or act(gate, up) where the layer is gated."""
@@ -34,8 +41,10 @@ class Dense(Ffn):
         return self.model_copy(update={"d_ff": features(self.d_ff, d_model, self.multiple_of), "multiple_of": 1})
 
     def build(self, site: Site) -> FfnLayer:
+        conv = ShortConv(self.channels, self.conv) if self.conv else None
+        gated, bias, dropout = self.gated, self.bias, self.dropout
         return DenseLayer(
-            site.d_model, self.width, self.activation(), gated=self.gated, bias=self.bias, dropout=self.dropout
+            site.d_model, self.width, self.activation(), gated=gated, bias=bias, dropout=dropout, conv=conv
         )
 
     @property
@@ -45,8 +54,22 @@ class Dense(Ffn):
             raise TypeError("the spec is not resolved")
         return self.d_ff
 
+    @property
+    def channels(self) -> int:
+        """Hidden features and gates of a resolved spec."""
+        return (1 + self.gated) * self.width
+
     def cost(self, d_model: int) -> PartCost:
-        return dense_cost(d_model, self.width, self.gated, self.bias)
+        conv = PartCost(self.channels * (self.conv or 0), 0.0, 0.0)
+        return dense_cost(d_model, self.width, self.gated, self.bias) + conv
+
+    @property
+    def reaches_back(self) -> bool:
+        return self.conv is not None
+
+    @property
+    def cache_elements(self) -> int:
+        return self.channels * ((self.conv or 1) - 1)
 
 
 class Gated(Dense):
@@ -66,16 +89,26 @@ class DenseLayer(FfnLayer):
     """x: (B, T, D) → (B, T, D)."""
 
     def __init__(
-        self, d_model: int, d_ff: int, activation: Activation, *, gated: bool, bias: bool, dropout: float = 0.0
+        self,
+        d_model: int,
+        d_ff: int,
+        activation: Activation,
+        *,
+        gated: bool,
+        bias: bool,
+        dropout: float = 0.0,
+        conv: ShortConv | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(conv)
         self.activation = activation
         self.gate = Linear(d_model, d_ff, bias=bias, role="input") if gated else None
         self.up = Linear(d_model, d_ff, bias=bias, role="input")
         self.down = Linear(d_ff, d_model, bias=bias, role="output")
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, x: Tensor, step: Step) -> Tensor:
-        hidden = self.activation(self.up(x)) if self.gate is None else self.activation(self.gate(x), self.up(x))
-        out: Tensor = self.down(self.dropout(hidden))
+    def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
+        parts = [self.up(x)] if self.gate is None else [self.gate(x), self.up(x)]
+        if self.conv is not None:
+            parts = self.conv(torch.cat(parts, dim=-1), step, cache).chunk(len(parts), dim=-1)
+        out: Tensor = self.down(self.dropout(self.activation(*parts)))
         return out

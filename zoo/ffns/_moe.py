@@ -12,6 +12,7 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, Pos
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from zoo.cache import LayerCache
 from zoo.errors import SpecError
 from zoo.ffns import Ffn, FfnLayer
 from zoo.ffns._activations import GATED, UNGATED, Activation
@@ -192,7 +193,7 @@ class MoELayer(FfnLayer):
                 d_model, width, spec.hidden(), gated=gated, bias=spec.shared_bias, dropout=spec.dropout
             )
 
-    def forward(self, x: Tensor, step: Step) -> Tensor:
+    def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
         routing: Routing = self.router(x)
         rows, chosen, weights = (t.flatten(0, -2) for t in (x, routing.chosen, routing.weights))
         out: Tensor = self.experts(rows, chosen, weights, self._capacity(rows.shape[0])).view_as(x)

@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
+from zoo.cache import LayerCache
 from zoo.ffns import Ffn, FfnLayer
 from zoo.site import PartCost, Site, Step
 
@@ -27,5 +28,5 @@ class NoFfn(Ffn):
 class NoFfnLayer(FfnLayer):
     """x: (B, T, D) → zero."""
 
-    def forward(self, x: Tensor, step: Step) -> Tensor:
+    def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
         return torch.zeros_like(x)

@@ -31,7 +31,9 @@ from zoo.spec import ModelSpec, parse
 NO_TOKENS = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
 """A model knows nothing of the meaning of its tokens, and a config's defaults are those of one tokenizer."""
 
-OBJECTIVE = frozenset({"z_loss", "balance_loss", "loss_over", "router_z_loss", "capacity_factor"})
+OBJECTIVE = frozenset(
+    {"z_loss", "layer_loss", "stochastic_depth", "balance_loss", "loss_over", "router_z_loss", "capacity_factor"}
+)
 """Fields of a spec that only say how a model is trained: no config has them all, and `to_hf` asks for none."""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Self
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +17,9 @@ from zoo.site import PartCost, Site, Step
 
 class Mixer(Variant):
     """Builds a `MixerLayer` and declares what it costs."""
+
+    degree: ClassVar[int] = 1
+    """With which power of what it reads its output grows, where that is so large that only a norm keeps it finite."""
 
     def resolve(self, d_model: int) -> Self:
         """The same mixer with every default turned into a number. Raises SpecError for what cannot be built."""

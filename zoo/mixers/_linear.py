@@ -12,11 +12,11 @@ from pydantic import PositiveInt
 from torch import Tensor
 
 from zoo.cache import LayerCache, StateCache
+from zoo.conv import STATE as CONV
+from zoo.conv import ShortConv
 from zoo.errors import SpecError
 from zoo.init import Linear
 from zoo.mixers import Mixer, MixerLayer
-from zoo.mixers._conv import STATE as CONV
-from zoo.mixers._conv import ShortConv
 from zoo.mixers._scan import STATE, ScanCost
 from zoo.site import PartCost, Step
 

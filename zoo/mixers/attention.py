@@ -9,13 +9,13 @@ from pydantic import Field, PositiveFloat, PositiveInt
 from torch import Tensor, nn
 
 from zoo.attend import Scoring, Visible, attend
-from zoo.axis import Choice
+from zoo.axis import Choice, is_off
 from zoo.cache import LayerCache, StateCache, TokenCache, TokenStateCache
+from zoo.conv import STATE as CONV
+from zoo.conv import ShortConv
 from zoo.errors import SpecError
 from zoo.init import Linear
 from zoo.mixers import Mixer, MixerLayer
-from zoo.mixers._conv import STATE as CONV
-from zoo.mixers._conv import ShortConv
 from zoo.mixers._gate import Gate, OutputGate, gate_features
 from zoo.mixers._per_head import NormPerHead
 from zoo.mixers._projections import Biases
@@ -24,6 +24,7 @@ from zoo.norms import Norm
 from zoo.positions import Position, check_ahead
 from zoo.positions.rope import RoPE
 from zoo.site import PartCost, Site, Step, mean_keys
+from zoo.sparsities import Sparsity
 
 
 class MultiHead(Mixer):
@@ -41,6 +42,8 @@ class MultiHead(Mixer):
     """Features per head; null for d_model / heads."""
     position: Annotated[Position, Choice("zoo.positions")] = RoPE()
     window: PositiveInt | None = None
+    sparsity: Annotated[Sparsity, Choice("zoo.sparsities")] | None = Field(default=None, exclude_if=is_off)
+    """Which keys are seen where that is neither all nor a window; it has its own window."""
     qk_norm: Annotated[Norm, Choice("zoo.norms")] | None = None
     """Norm of queries and keys before positions (Henry et al. 2020, arXiv:2010.04245; arXiv:2302.05442)."""
     qk_norm_over: Literal["head", "heads", "full"] = "head"
@@ -70,6 +73,8 @@ class MultiHead(Mixer):
         kv_heads = self.kv_heads or self.heads
         if self.heads % kv_heads:
             raise SpecError("kv_heads", f"{kv_heads} kv heads do not divide {self.heads} heads")
+        if self.sparsity is not None and self.window is not None:
+            raise SpecError("window", f"{self.sparsity.kind} says which keys are seen: leave the mixer's window out")
         head_dim = self.head_dim or self._default_head_dim(d_model)
         try:
             self.position.check(head_dim)
@@ -98,9 +103,17 @@ class MultiHead(Mixer):
         parameters = matrix + sum(widths[name] for name in self.bias) + self._norm_parameters()
         parameters += heads * self.sinks + 2 * self.value_residual + self.channels * (self.conv or 0)
         per_key = self._flops_per_key()
-        return PartCost(
-            parameters, 2.0 * matrix + per_key * mean_keys(context, self.window), 2.0 * matrix + per_key * context
-        )
+        return PartCost(parameters, 2.0 * matrix + per_key * self._mean_keys(context), 2.0 * matrix + per_key * context)
+
+    def _mean_keys(self, context: int) -> float:
+        if self.sparsity is not None:
+            return self.sparsity.pairs(context) / context
+        return mean_keys(context, self.window)
+
+    def slots(self, capacity: int) -> int:
+        """How many tokens are cached, of texts of up to `capacity`."""
+        reach = self.window if self.sparsity is None else self.sparsity.reach
+        return min(capacity, reach or capacity)
 
     @property
     def channels(self) -> int:
@@ -136,14 +149,14 @@ class MultiHead(Mixer):
 
     def cache_elements(self, capacity: int) -> int:
         _, kv_heads, head_dim = self.sizes()
-        tokens = 2 * kv_heads * head_dim * min(capacity, self.window or capacity)
+        tokens = 2 * kv_heads * head_dim * self.slots(capacity)
         return tokens + self.channels * ((self.conv or 1) - 1)
 
     def positions(self) -> tuple[tuple[Position, int], ...]:
         return ((self.position, self.heads),)
 
     def check_ahead(self) -> None:
-        for name in ("window", "conv"):
+        for name in ("window", "conv", "sparsity"):
             if getattr(self, name) is not None:
                 raise SpecError(name, "reaches back only, and tokens are to see what comes after them")
         check_ahead(self.position)
@@ -193,7 +206,11 @@ class AttentionLayer(MixerLayer):
         k_places = step.index
         if isinstance(cache, TokenCache):
             (k, v), k_places = cache.extend((k, v), step.index)
-        visible = Visible.to(step, k_places, self.spec.window)
+        visible = Visible.to(step, k_places, self.spec.window, self.spec.sparsity)
+        if visible.pattern is not None and visible.everything:
+            seen = visible.places_seen()
+            k, v, k_places = k[:, :, seen], v[:, :, seen], k_places[seen]
+            visible = Visible.to(step, k_places)
         heads = self._attend(q, k, v, visible, self._scoring(step, k_places)).transpose(1, 2).flatten(2)
         if self.gate is not None:
             heads = self.gate(heads, x)
@@ -233,7 +250,7 @@ class AttentionLayer(MixerLayer):
         return heads
 
     def new_cache(self, batch: int, capacity: int, dtype: torch.dtype) -> LayerCache:
-        slots = min(capacity, self.spec.window or capacity)
+        slots = self.spec.slots(capacity)
         tokens = TokenCache.empty(batch, slots, [(self.kv_heads, self.head_dim)] * 2, self.k.weight, dtype)
         if self.spec.conv is None:
             return tokens

@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from zoo.cache import LayerCache
+from zoo.conv import on_text
 from zoo.mixers import MixerLayer
-from zoo.mixers._conv import on_text
 from zoo.mixers._linear import LinearHeads, LinearHeadsLayer
 from zoo.mixers._scan import ScanCost, scan
 from zoo.site import Site, Step

@@ -12,11 +12,11 @@ from torch.nn import functional as F
 
 from zoo.axis import Choice
 from zoo.cache import LayerCache
+from zoo.conv import STATE as CONV
+from zoo.conv import ShortConv, on_text
 from zoo.errors import SpecError
 from zoo.init import Linear
 from zoo.mixers import MixerLayer
-from zoo.mixers._conv import STATE as CONV
-from zoo.mixers._conv import ShortConv, on_text
 from zoo.mixers._decay import Decay
 from zoo.mixers._linear import Stateful, StatefulLayer, split
 from zoo.mixers._per_head import NormPerHead

@@ -12,10 +12,10 @@ from torch.nn import functional as F
 
 from zoo.axis import Choice
 from zoo.cache import LayerCache
+from zoo.conv import on_text
 from zoo.errors import SpecError
 from zoo.init import Linear
 from zoo.mixers import MixerLayer
-from zoo.mixers._conv import on_text
 from zoo.mixers._linear import LinearHeads, LinearHeadsLayer, split
 from zoo.mixers._per_head import NormPerHead
 from zoo.mixers._scan import scan

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from typing import ClassVar
 
 from torch import nn
 
@@ -11,6 +12,9 @@ from zoo.axis import Variant
 
 class Norm(Variant):
     """x: (..., D) → (..., D)."""
+
+    normalises: ClassVar[bool] = True
+    """Whether it bounds what it gives."""
 
     @abstractmethod
     def build(self, dim: int) -> nn.Module:

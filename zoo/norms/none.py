@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from torch import nn
 
@@ -13,6 +13,7 @@ class NoNorm(Norm):
     """y = x: the stream is left as it is."""
 
     kind: Literal["none"] = "none"
+    normalises: ClassVar[bool] = False
 
     def build(self, dim: int) -> nn.Module:
         return nn.Identity()

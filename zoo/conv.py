@@ -30,6 +30,11 @@ class ShortConv(nn.Module):
         self.bias = nn.Parameter(torch.zeros(channels)) if bias else None
         self.initial_std = {"weight": width**-0.5}
 
+    def new_cache(self, batch: int, dtype: torch.dtype) -> StateCache:
+        """For a convolution that keeps its state by itself."""
+        channels, width = self.weight.shape
+        return StateCache.zeros(batch, {STATE: (width - 1, channels)}, self.weight, dtype)
+
     def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
         x = on_text(x, step)
         width, length = self.weight.shape[1], x.shape[1]

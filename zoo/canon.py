@@ -1,0 +1,59 @@
+"""Canon layers: what a branch reads is mixed with the tokens just before it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, PositiveInt, field_validator
+from torch import Tensor, nn
+
+from zoo.axis import Spec
+from zoo.cache import LayerCache
+from zoo.conv import ShortConv
+from zoo.site import Step
+
+Place = Literal["mixer", "ffn"]
+
+
+class Canon(Spec):
+    """h ← h + conv(h) on what a branch reads, each feature by itself over itself and the W − 1 tokens before. Allen-Zhu
+    2025, arXiv:2512.17351.
+
+    The paper's places: A is before the mixer, C before the FFN. B, on queries, keys and values, is the mixer's own
+    `conv`, and D, on the hidden features, the FFN's: these have no h +, which the last of their weights can be. With
+    `position: nope` the convolutions are all that tells the order of near tokens.
+    """
+
+    width: PositiveInt = 4
+    """W."""
+    before: Annotated[tuple[Place, ...], Field(strict=False)] = ("mixer", "ffn")
+
+    @field_validator("before")
+    @classmethod
+    def _somewhere(cls, before: tuple[Place, ...]) -> tuple[Place, ...]:
+        if not before:
+            raise ValueError("must name a place, or leave canon out")
+        return before
+
+    def build(self, d_model: int) -> nn.ModuleDict:
+        """A layer for each place."""
+        return nn.ModuleDict({place: CanonLayer(d_model, self.width) for place in sorted(set(self.before))})
+
+    def parameters(self, d_model: int) -> int:
+        return self.width * d_model * len(set(self.before))
+
+    def cache_elements(self, d_model: int) -> int:
+        """Numbers kept per sequence: the tokens that the next one reaches back to."""
+        return (self.width - 1) * d_model * len(set(self.before))
+
+
+class CanonLayer(nn.Module):
+    """h: (B, T, D) → (B, T, D)."""
+
+    def __init__(self, d_model: int, width: int) -> None:
+        super().__init__()
+        self.conv = ShortConv(d_model, width)
+
+    def forward(self, h: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
+        out: Tensor = h + self.conv(h, step, cache)
+        return out

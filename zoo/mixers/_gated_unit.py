@@ -1,0 +1,86 @@
+"""What gated attention units share: one head of queries and keys for all features, and a gate in place of an FFN."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Self
+
+import torch
+from pydantic import PositiveInt
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from zoo.axis import Choice
+from zoo.errors import SpecError
+from zoo.init import Linear
+from zoo.mixers import Mixer, MixerLayer
+from zoo.positions import Position
+from zoo.positions.rope import RoPE
+from zoo.site import Step
+
+
+class GatedUnit(Mixer):
+    """U, V, Z = silu(W x), with e, e and s features; out = W_o (U ⊙ what is read of V)."""
+
+    degree: ClassVar[int] = 6
+    """Of U once, of V once, and of Q and K squared."""
+    readings: ClassVar[int]
+    """How many queries and keys are made of Z."""
+
+    head_dim: PositiveInt = 128
+    """s: features of the one head of queries and keys."""
+    v_dim: PositiveInt | None = None
+    """e: features of values and gates; null for 2 d_model."""
+    position: Annotated[Position, Choice("zoo.positions")] = RoPE()
+
+    def resolve(self, d_model: int) -> Self:
+        try:
+            self.position.check(self.head_dim)
+        except SpecError as error:
+            raise error.under("position") from None
+        return self.model_copy(update={"v_dim": self.v_dim or 2 * d_model})
+
+    @property
+    def value_features(self) -> int:
+        """e of a resolved spec."""
+        if self.v_dim is None:
+            raise TypeError("the spec is not resolved")
+        return self.v_dim
+
+    def matrices(self, d_model: int) -> int:
+        """Weights that are used once per token."""
+        return d_model * (3 * self.value_features + self.head_dim)
+
+    def vectors(self) -> int:
+        """All other parameters."""
+        return 2 * self.readings * self.head_dim
+
+    def positions(self) -> tuple[tuple[Position, int], ...]:
+        return ((self.position, 1),)
+
+
+class GatedUnitLayer(MixerLayer):
+    """x: (B, T, D) → (B, T, D)."""
+
+    roles: ClassVar = {"scale": "gain", "offset": "bias"}
+
+    def __init__(self, spec: GatedUnit, d_model: int) -> None:
+        super().__init__()
+        features = spec.value_features
+        self.u, self.v = (Linear(d_model, features, role="input") for _ in range(2))
+        self.z = Linear(d_model, spec.head_dim, role="input")
+        self.o = Linear(features, d_model, role="output")
+        self.scale = nn.Parameter(torch.ones(spec.readings, spec.head_dim))
+        self.offset = nn.Parameter(torch.zeros(spec.readings, spec.head_dim))
+        self.position = spec.position.build(spec.head_dim, 1)
+
+    def _queries_and_keys(self, x: Tensor, step: Step) -> list[Tensor]:
+        """γ ⊙ Z + β, a query and a key in turn, with positions applied: each (B, 1, T, s)."""
+        z = F.silu(self.z(x))[:, None]
+        made = [z * scale + offset for scale, offset in zip(self.scale, self.offset, strict=True)]
+        turn = (self.position.rotate_queries, self.position.rotate_keys)
+        return [turn[i % 2](each, step) for i, each in enumerate(made)]
+
+    def _write(self, x: Tensor, read: Tensor) -> Tensor:
+        """read: (B, T, e)."""
+        out: Tensor = self.o(F.silu(self.u(x)) * read)
+        return out

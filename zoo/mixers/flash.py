@@ -1,0 +1,187 @@
+"""FLASH: gated attention units over chunks, with a linear part between them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal, NamedTuple, Self
+
+import torch
+from pydantic import PositiveInt
+from torch import Tensor
+from torch.nn import functional as F
+
+from zoo.cache import LayerCache, StateCache
+from zoo.conv import on_text
+from zoo.errors import SpecError
+from zoo.mixers import MixerLayer
+from zoo.mixers._gated_unit import GatedUnit, GatedUnitLayer
+from zoo.mixers._layout import Layout
+from zoo.mixers._scan import Chunks
+from zoo.positions import PositionLayer
+from zoo.site import PartCost, Site, Step
+
+KEYS, VALUES, BEFORE, ALL = "keys", "values", "before", "all"
+"""What is kept of a text: keys and values of its last chunk, and Σ k vᵀ over those before it and over all."""
+
+State = dict[str, Tensor]
+
+
+class FLASH(GatedUnit):
+    """out = W_o (U ⊙ (V_chunk + V_before)), the mixed chunk attention of Hua et al. 2022, arXiv:2202.10447. Not the
+    kernel FlashAttention.
+
+    V_chunk = relu(QKᵀ/C)² V over tokens j ≤ i of the token's own chunk of C tokens, as in the gated attention unit;
+    V_before = Q′ (K′ᵀV)/m over the m tokens of all chunks before it, without a softmax. Q, K, Q′ and K′ are scales and
+    offsets of one Z. The paper does not divide the causal sum by m, which would let it grow with the text. Chunks are
+    counted from where the text begins. Decoding keeps C (s + e) + 2 s e numbers, whatever the context.
+    """
+
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"head_dim": 6, "chunk": 8}, {"head_dim": 4, "chunk": 5})
+    readings: ClassVar[int] = 4
+    kind: Literal["flash"] = "flash"
+    chunk: PositiveInt = 256
+    """C, which decides what a token sees how."""
+
+    def resolve(self, d_model: int) -> Self:
+        spec = super().resolve(d_model)
+        if type(self.position.build(self.head_dim, 1)).bias is not PositionLayer.bias:
+            reason = f"flash sums up what is before a chunk and has no scores to which {self.position.kind} could add"
+            raise SpecError("position", reason)
+        return spec
+
+    def build(self, site: Site) -> MixerLayer:
+        return FLASHLayer(self, site.d_model)
+
+    @property
+    def state(self) -> int:
+        """Numbers in Σ k vᵀ."""
+        return self.head_dim * self.value_features
+
+    def cost(self, d_model: int, context: int) -> PartCost:
+        chunks = Chunks(context, min(self.chunk, context))
+        linear = 2.0 * self.state * (context - chunks.width)
+        added = 2.0 * self.state * (chunks.count - 1) * chunks.width
+        per_pair = 2.0 * (self.head_dim + self.value_features)
+        padded = 2.0 * self.state * (chunks.count - 1) * chunks.width
+        square = chunks.count * chunks.width**2
+        matrix = self.matrices(d_model)
+        return PartCost(
+            matrix + self.vectors(),
+            2.0 * matrix + (per_pair * chunks.pairs + linear + added) / context,
+            2.0 * matrix + (per_pair * square + padded + added) / context,
+        )
+
+    def state_flops(self, d_model: int, context: int) -> float:
+        """The last chunk is summed up too."""
+        return 2.0 * self.state * min(self.chunk, context)
+
+    def decode_flops(self, d_model: int, context: int) -> float:
+        """All slots of a chunk are read, full or not."""
+        if context == 1:
+            return self.cost(d_model, 1).flops + self.state_flops(d_model, 1)
+        per_slot = 2.0 * (self.head_dim + self.value_features)
+        return 2.0 * self.matrices(d_model) + per_slot * self.chunk + 4.0 * self.state
+
+    def states(self) -> Mapping[str, tuple[int, int]]:
+        """Shapes of what is kept of a text, by name."""
+        total = (self.head_dim, self.value_features)
+        slots = {KEYS: (self.chunk, self.head_dim), VALUES: (self.chunk, self.value_features)}
+        return {**slots, BEFORE: total, ALL: total}
+
+    def cache_elements(self, capacity: int) -> int:
+        return sum(rows * columns for rows, columns in self.states().values())
+
+
+class Tokens(NamedTuple):
+    """What is made of the new tokens: all (B, T, …)."""
+
+    q: Tensor
+    k: Tensor
+    q_before: Tensor
+    k_before: Tensor
+    v: Tensor
+
+
+class FLASHLayer(GatedUnitLayer):
+    """x: (B, T, D) → (B, T, D)."""
+
+    def __init__(self, spec: FLASH, d_model: int) -> None:
+        super().__init__(spec, d_model)
+        self.spec = spec
+
+    def new_cache(self, batch: int, capacity: int, dtype: torch.dtype) -> LayerCache:
+        return StateCache.zeros(batch, self.spec.states(), self.o.weight, dtype)
+
+    def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
+        kind = torch.promote_types(x.dtype, torch.float32)
+        readings = [reading[:, 0] for reading in self._queries_and_keys(x, step)]
+        tokens = Tokens(*(each.to(kind) for each in (*readings, on_text(F.silu(self.v(x)), step))))
+        states = cache if isinstance(cache, StateCache) else None
+        known = None if states is None else _read(states, kind)
+        with torch.autocast(x.device.type, enabled=False):
+            if known is not None and x.shape[1] == 1:
+                read, after = self._one(tokens, step, known)
+            else:
+                layout = Layout.of(step, self.spec.chunk, continued=known is not None)
+                read, after = self._chunked(tokens, layout, known, keep=states is not None)
+        if states is not None:
+            for name, value in after.items():
+                states.write(name, value)
+        return self._write(x, read.to(x.dtype))
+
+    def _weights(self, q: Tensor, k: Tensor) -> Tensor:
+        scale = self.spec.position.score_factor / self.spec.chunk
+        return F.relu(q @ k.transpose(-1, -2) * scale).square()
+
+    def _one(self, new: Tokens, step: Step, known: State) -> tuple[Tensor, State]:
+        """One token with others before it: its own chunk as far as it goes, and the sum of the full ones."""
+        chunk, place = self.spec.chunk, step.positions.reshape(-1, 1, 1)
+        slot = torch.arange(chunk, device=place.device)[:, None]
+        here, later = slot == place % chunk, slot > place % chunk
+        keys, values = torch.where(here, new.k, known[KEYS]), torch.where(here, new.v, known[VALUES])
+        before = torch.where(place % chunk == 0, known[ALL], known[BEFORE])
+        weights = self._weights(new.q, keys).masked_fill(later.transpose(-1, -2), 0.0)
+        read = weights @ values + new.q_before / _at_least_one(place // chunk * chunk) @ before
+        total = known[ALL] + new.k_before.transpose(-1, -2) @ new.v
+        return read, {KEYS: keys, VALUES: values, BEFORE: before, ALL: total}
+
+    def _chunked(self, new: Tokens, layout: Layout, known: State | None, keep: bool) -> tuple[Tensor, State]:
+        """All chunks at once, but for the sums, which go from one to the next."""
+        kept = (None, None) if known is None else (known[KEYS], known[VALUES])
+        k, v = (layout.cut(x, before) for x, before in zip((new.k, new.v), kept, strict=True))
+        q, q_before, k_before = (layout.cut(x) for x in (new.q, new.q_before, new.k_before))
+        read, sums = self._weights(q, k).tril() @ v, _sums(k_before, layout.cut(new.v), layout, known, keep)
+        # Nothing is before the first chunk of a text.
+        first, count = int(known is None), layout.chunks.count
+        if first < count:
+            share = q_before[:, first:] / _at_least_one(layout.before(q))[:, first:]
+            read = read + F.pad(share @ torch.stack(sums[first:count], dim=1), (0, 0, 0, 0, first, 0))
+        if not keep:
+            return layout.join(read), {}
+        rest = (0, 0, 0, self.spec.chunk - layout.chunks.width)
+        last = {KEYS: F.pad(layout.last(k), rest), VALUES: F.pad(layout.last(v), rest)}
+        return layout.join(read), {**last, BEFORE: layout.last(torch.stack(sums[:count], dim=1)), ALL: sums[count]}
+
+
+def _sums(k: Tensor, v: Tensor, layout: Layout, known: State | None, keep: bool) -> list[Tensor]:
+    """Σ k vᵀ before each chunk, and after the last where it is to be kept: each (B, s, e)."""
+    summed = slice(layout.chunks.count if keep else layout.chunks.count - 1)
+    added = (k[:, summed].transpose(-1, -2) @ v[:, summed]).unbind(1)
+    if known is None:
+        return list(itertools.accumulate(added, initial=k.new_zeros(k.shape[0], k.shape[-1], v.shape[-1])))
+    sums = list(itertools.accumulate(added, initial=known[ALL]))
+    # What was kept of a chunk that is not full is in the sum over all, and seen by its keys and values.
+    return [torch.where(layout.begins, known[ALL], known[BEFORE]), *sums[1:]]
+
+
+def _read(states: StateCache, kind: torch.dtype) -> State | None:
+    """None before the first pass."""
+    read = {name: states.read(name, kind) for name in (KEYS, VALUES, BEFORE, ALL)}
+    known = {name: value for name, value in read.items() if value is not None}
+    return known or None
+
+
+def _at_least_one(count: Tensor) -> Tensor:
+    """Where nothing was summed up there is nothing to divide."""
+    return count.clamp(min=1)

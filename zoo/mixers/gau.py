@@ -1,0 +1,72 @@
+"""Gated attention unit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+import torch
+from pydantic import PositiveInt
+from torch import Tensor
+from torch.nn import functional as F
+
+from zoo.attend import Visible
+from zoo.cache import LayerCache, TokenCache
+from zoo.conv import on_text
+from zoo.mixers import MixerLayer
+from zoo.mixers._gated_unit import GatedUnit, GatedUnitLayer
+from zoo.site import PartCost, Site, Step, mean_keys
+
+
+class GAU(GatedUnit):
+    """out = W_o (U ⊙ A V), A = relu(QKᵀ/n + b)² where j ≤ i, U, V, Z = silu(W x), Q = γ_q ⊙ Z + β_q,
+    K = γ_k ⊙ Z + β_k. Hua et al. 2022, arXiv:2202.10447.
+
+    One head of s = `head_dim` features serves all e = `v_dim` features, and the gate U does what an FFN would: two
+    such layers with `ffn: none` stand for one Transformer layer. b is what `position` adds to scores. A has no softmax,
+    so that nothing but n keeps it small.
+    """
+
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"head_dim": 6, "length": 8},)
+    readings: ClassVar[int] = 2
+    kind: Literal["gau"] = "gau"
+    length: PositiveInt = 512
+    """n: the paper's is the length of its training texts. A constant here, so that a token reads the same whatever
+    follows it."""
+
+    def build(self, site: Site) -> MixerLayer:
+        return GAULayer(self, site.d_model)
+
+    def cost(self, d_model: int, context: int) -> PartCost:
+        matrix, per_key = self.matrices(d_model), 2.0 * (self.head_dim + self.value_features)
+        return PartCost(
+            matrix + self.vectors(), 2.0 * matrix + per_key * mean_keys(context), 2.0 * matrix + per_key * context
+        )
+
+    def cache_elements(self, capacity: int) -> int:
+        return (self.head_dim + self.value_features) * capacity
+
+
+class GAULayer(GatedUnitLayer):
+    """x: (B, T, D) → (B, T, D)."""
+
+    def __init__(self, spec: GAU, d_model: int) -> None:
+        super().__init__(spec, d_model)
+        self.spec = spec
+
+    def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
+        q, k = self._queries_and_keys(x, step)
+        # Padding weighs nothing as long as it has no value.
+        v, places = on_text(F.silu(self.v(x)), step)[:, None], step.index
+        if isinstance(cache, TokenCache):
+            (k, v), places = cache.extend((k, v), step.index)
+        scores = (q @ k.transpose(-1, -2)).float() * (self.spec.position.score_factor / self.spec.length)
+        bias = self.position.bias(step, places)
+        if bias is not None:
+            scores = scores + bias
+        weights = F.relu(scores).square().masked_fill(~Visible(step.index, places).mask(), 0.0)
+        return self._write(x, (weights.to(v.dtype) @ v)[:, 0])
+
+    def new_cache(self, batch: int, capacity: int, dtype: torch.dtype) -> LayerCache:
+        shapes = [(1, self.spec.head_dim), (1, self.spec.value_features)]
+        return TokenCache.empty(batch, capacity, shapes, self.o.weight, dtype)

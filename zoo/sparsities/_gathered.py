@@ -1,0 +1,38 @@
+"""Patterns in which a block of queries sees a bounded number of keys, which are gathered for it."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from zoo.attend import Scoring, fold, sdpa, unfold
+from zoo.sparsities import Sparsity
+
+
+class Gathered(Sparsity):
+    """Blocks of queries, each against keys of its own: work and memory grow as the text does."""
+
+    @property
+    @abstractmethod
+    def queries_at_once(self) -> int:
+        """b: queries of a block."""
+
+    @abstractmethod
+    def keys_of(self, blocks: Tensor) -> Tensor:
+        """blocks: (N, 1), numbers of blocks of queries → (N, M), places of the keys that any query of the block sees,
+        each once; what is negative stands for none, and what is later than a query is not seen."""
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, scoring: Scoring) -> Tensor:
+        length, size = q.shape[2], self.queries_at_once
+        count = -(-length // size)
+        keys = self.keys_of(torch.arange(count, device=q.device)[:, None])[:, None]
+        queries = torch.arange(count * size, device=q.device).view(count, size, 1)
+        seen = (keys >= 0) & (keys <= queries) & self.sees(queries, keys)
+        places = keys[:, 0].clamp(0, length - 1)
+        q = F.pad(q, (0, 0, 0, count * size - length)).unflatten(2, (count, size))
+        mask = seen.repeat(q.shape[0], 1, 1)[:, None]
+        mixed = sdpa(fold(q), fold(k[:, :, places]), fold(v[:, :, places]), mask, False, scoring)
+        return unfold(mixed, count)[:, :, :length]

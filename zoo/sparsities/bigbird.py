@@ -1,0 +1,81 @@
+"""Blocks: a window, the first ones, and some at random."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+import torch
+from pydantic import NonNegativeInt, PositiveInt
+from torch import Tensor
+
+from zoo.sparsities._gathered import Gathered
+
+
+class BigBird(Gathered):
+    """A block of b tokens sees itself and the w − 1 blocks before it, the first g blocks, and r others at random, all
+    as far as they are not later. Zaheer et al. 2020, arXiv:2007.14062, causal.
+
+    The random blocks are one from each of r equal parts of those between the first and the window, the same for all
+    texts, rows and heads; `seed` draws others. The paper has b = 64, w = r = 3 and g = 2.
+    """
+
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {"block": 2, "window_blocks": 2, "global_blocks": 1, "random_blocks": 2},
+    )
+    kind: Literal["bigbird"] = "bigbird"
+    block: PositiveInt = 16
+    """b."""
+    window_blocks: PositiveInt = 3
+    """w, its own counted."""
+    global_blocks: NonNegativeInt = 2
+    """g."""
+    random_blocks: NonNegativeInt = 3
+    """r."""
+    seed: NonNegativeInt = 0
+    """Of the random blocks: give named blocks different ones, so that layers do not all see the same."""
+
+    def sees(self, queries: Tensor, keys: Tensor) -> Tensor:
+        query, key = queries // self.block, keys // self.block
+        near = query - key < self.window_blocks
+        first = (key >= 0) & (key < self.global_blocks)
+        return near | first | (self._drawn(query) == key[..., None]).any(dim=-1)
+
+    def _drawn(self, blocks: Tensor) -> Tensor:
+        """(…,) → (…, r): the random blocks of each, −1 where there are fewer."""
+        between = (blocks - self.window_blocks - self.global_blocks + 1).clamp(min=0)[..., None]
+        part = torch.arange(self.random_blocks, device=blocks.device)
+        begin, end = (self.global_blocks + (part + i) * between // max(1, self.random_blocks) for i in (0, 1))
+        draw = _scrambled((blocks[..., None] * self.random_blocks + part) * 2654435761 + self.seed)
+        return torch.where(end > begin, begin + draw % (end - begin).clamp(min=1), -1)
+
+    def pairs(self, context: int) -> int:
+        whole, rest = divmod(context, self.block)
+        before = sum(self._blocks_before(n) for n in range(whole)) * self.block**2
+        before += self._blocks_before(whole) * self.block * rest
+        return before + (whole * self.block * (self.block + 1) + rest * (rest + 1)) // 2
+
+    def _blocks_before(self, number: int) -> int:
+        """How many blocks a block sees beside itself."""
+        return min(number, self.window_blocks - 1 + self.global_blocks + self.random_blocks)
+
+    @property
+    def queries_at_once(self) -> int:
+        return self.block
+
+    def keys_of(self, blocks: Tensor) -> Tensor:
+        oldest = blocks - (self.window_blocks - 1)
+        near = oldest + torch.arange(self.window_blocks, device=blocks.device)
+        first = torch.arange(self.global_blocks, device=blocks.device).expand(len(blocks), -1)
+        seen = torch.cat((near, first.masked_fill(first >= oldest, -1), self._drawn(blocks[:, 0])), dim=1)
+        places = seen[..., None] * self.block + torch.arange(self.block, device=blocks.device)
+        return places.flatten(1)
+
+
+def _scrambled(x: Tensor) -> Tensor:
+    """A number below 2³² that looks random, for each int64."""
+    for _ in range(2):
+        x = x & 0xFFFFFFFF
+        x = ((x >> 16) ^ x) * 0x45D9F3B
+    x = x & 0xFFFFFFFF
+    return (x >> 16) ^ x

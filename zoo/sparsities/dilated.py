@@ -1,0 +1,61 @@
+"""Every r-th token."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+import torch
+from pydantic import PositiveInt
+from torch import Tensor
+from torch.nn import functional as F
+
+from zoo.attend import Scoring, Visible, fastest
+from zoo.sparsities import Sparsity, counted
+
+
+class Dilated(Sparsity):
+    """Token i sees i, i − r, i − 2r, …: W of them, or all. The dilated window of Longformer, Beltagy et al. 2020,
+    arXiv:2004.05150, and without W the columns of the Sparse Transformer, Child et al. 2019, arXiv:1904.10509.
+
+    Each of the r residues is a text of its own, T/r tokens long, with a window over it.
+    """
+
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {"window": 2, "dilation": 3},
+        {"window": None, "dilation": 4},
+    )
+    kind: Literal["dilated"] = "dilated"
+    window: PositiveInt | None = 64
+    """W, the token itself counted; null for no end."""
+    dilation: PositiveInt = 4
+    """r."""
+
+    @property
+    def reach(self) -> int | None:
+        return None if self.window is None else (self.window - 1) * self.dilation + 1
+
+    def sees(self, queries: Tensor, keys: Tensor) -> Tensor:
+        distance = queries - keys
+        in_step = distance % self.dilation == 0
+        return in_step if self.reach is None else in_step & (distance < self.reach)
+
+    def pairs(self, context: int) -> int:
+        each, more = divmod(context, self.dilation)
+        return (self.dilation - more) * counted(each, self.window) + more * counted(each + 1, self.window)
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, scoring: Scoring) -> Tensor:
+        batch, _, length, _ = q.shape
+        each = -(-length // self.dilation)
+        q, k, v = (self._residues(x, each) for x in (q, k, v))
+        index = torch.arange(each, device=q.device)
+        visible = Visible(index, index, self.window)
+        mixed = fastest(q, visible, scoring)(q, k, v, visible, scoring)
+        whole: Tensor = mixed.unflatten(0, (batch, self.dilation)).permute(0, 2, 3, 1, 4).flatten(2, 3)
+        return whole[:, :, :length]
+
+    def _residues(self, x: Tensor, each: int) -> Tensor:
+        """(B, heads, T, d) → (B·r, heads, T/r, d)."""
+        padded = F.pad(x, (0, 0, 0, each * self.dilation - x.shape[2])).unflatten(2, (each, self.dilation))
+        residues: Tensor = padded.permute(0, 3, 1, 2, 4).flatten(0, 1)
+        return residues

@@ -1,0 +1,44 @@
+"""A window and global tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+import torch
+from pydantic import NonNegativeInt, PositiveInt
+from torch import Tensor
+
+from zoo.sparsities import counted
+from zoo.sparsities._gathered import Gathered
+
+
+class Longformer(Gathered):
+    """Token i sees j ≤ i where i − j < W, or j < g. Beltagy et al. 2020, arXiv:2004.05150, causal.
+
+    The first g tokens of a text are seen by all; what they would see of all others is behind the causal mask. The
+    paper has windows of 512 and gives global tokens projections of their own, which are not here.
+    """
+
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"window": 3, "global_tokens": 2},)
+    kind: Literal["longformer"] = "longformer"
+    window: PositiveInt = 64
+    """W: a token sees itself and the W − 1 before it."""
+    global_tokens: NonNegativeInt = 1
+    """g."""
+
+    def sees(self, queries: Tensor, keys: Tensor) -> Tensor:
+        return (queries - keys < self.window) | ((keys >= 0) & (keys < self.global_tokens))
+
+    def pairs(self, context: int) -> int:
+        return counted(context, self.window) + counted(max(0, context - self.window), self.global_tokens)
+
+    @property
+    def queries_at_once(self) -> int:
+        return self.window
+
+    def keys_of(self, blocks: Tensor) -> Tensor:
+        first = blocks * self.window - (self.window - 1)
+        near = first + torch.arange(2 * self.window - 1, device=blocks.device)
+        far = torch.arange(self.global_tokens, device=blocks.device).expand(len(blocks), -1)
+        return torch.cat((near, far.masked_fill(far >= first, -1)), dim=1)

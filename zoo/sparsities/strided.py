@@ -1,0 +1,59 @@
+"""A window, and one token of each stretch before it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+import torch
+from pydantic import PositiveInt
+from torch import Tensor
+from torch.nn import functional as F
+
+from zoo.attend import Scoring, with_previous
+from zoo.sparsities import Sparsity, counted
+
+
+class Strided(Sparsity):
+    """Token i sees j ≤ i where i − j < l, or l divides i − j. Child et al. 2019 (Sparse Transformer), arXiv:1904.10509.
+
+    The paper's strided pattern with both parts merged in every head. Its other form, parts in turn over the layers, is
+    a `pattern` of blocks with `window` and with `dilated`; GPT-3's, of blocks with and without `window`. Work and
+    memory grow as T (l + T/l): for l near √T as T√T.
+    """
+
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"stride": 4},)
+    kind: Literal["strided"] = "strided"
+    stride: PositiveInt = 32
+    """l, about the square root of the context."""
+
+    def sees(self, queries: Tensor, keys: Tensor) -> Tensor:
+        distance = queries - keys
+        return (distance < self.stride) | (distance % self.stride == 0)
+
+    def pairs(self, context: int) -> int:
+        rows, rest = divmod(context, self.stride)
+        return counted(context, self.stride) + self.stride * (rows * (rows - 1) // 2) + rest * rows
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, scoring: Scoring) -> Tensor:
+        """Rows of l tokens: a window is over a row and the one before it, a column over one token of each row."""
+        length, stride, heads = q.shape[2], self.stride, k.shape[1]
+        rows = -(-length // stride)
+        q, k, v = (F.pad(x, (0, 0, 0, rows * stride - length)).unflatten(2, (rows, stride)) for x in (q, k, v))
+        q, k, v = q.unflatten(1, (heads, -1)), k[:, :, None], v[:, :, None]
+        near = q @ with_previous(k).transpose(-1, -2)
+        column = q.transpose(-3, -2) @ k.transpose(-3, -2).transpose(-1, -2)
+        scores = torch.cat((near, column.transpose(-3, -2)), dim=-1).float() * scoring.scale
+        weights = scores.masked_fill(~self._seen(rows, q.device), float("-inf")).softmax(dim=-1)
+        near, column = F.dropout(weights, scoring.dropout).to(v.dtype).split((2 * stride, rows), dim=-1)
+        mixed: Tensor = near @ with_previous(v) + (column.transpose(-3, -2) @ v.transpose(-3, -2)).transpose(-3, -2)
+        return mixed.flatten(1, 2).flatten(2, 3)[:, :, :length]
+
+    def _seen(self, rows: int, device: torch.device) -> Tensor:
+        """(N, l, 2l + N): which keys of the row before and its own, and which of the column's other rows."""
+        place, row = torch.arange(self.stride, device=device), torch.arange(rows, device=device)
+        keys = torch.arange(-self.stride, self.stride, device=device)
+        distance = place[:, None] - keys
+        near = (distance >= 0) & (distance < self.stride) & ((keys >= 0) | (row[:, None, None] > 0))
+        column = (row < row[:, None])[:, None].expand(-1, self.stride, -1)
+        return torch.cat((near, column), dim=-1)
