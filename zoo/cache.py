@@ -6,11 +6,14 @@ by `zoo.cost` are the bytes allocated here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import torch
 from torch import Tensor
+
+TakeBack = Callable[[int], None]
+"""Forgets the tokens read since, but for so many of the first of them."""
 
 
 class LayerCache(Protocol):
@@ -22,6 +25,12 @@ class LayerCache(Protocol):
 
     def reorder(self, rows: Tensor) -> None:
         """Row i becomes what row `rows[i]` was, as beam search needs."""
+
+    def divides(self, tokens: int) -> bool:
+        """Whether some of the next `tokens` can be taken back and the others kept."""
+
+    def mark(self, tokens: int) -> TakeBack:
+        """How to take back what is read from here on, at most `tokens`, as speculative decoding needs."""
 
 
 class Cache:
@@ -54,6 +63,23 @@ class Cache:
             layer.reorder(rows)
         if self.left_pad is not None:
             self.left_pad = self.left_pad[rows]
+
+    def mark(self, tokens: int) -> Callable[[int], int]:
+        """How to take back what is read from here on, at most `tokens`, but for so many of the first of them.
+
+        It says how many of those have to be read again, since what a recurrent layer has read cannot be divided.
+        """
+        start, divides = self.length, all(layer.divides(tokens) for layer in self.layers)
+        take_back = [layer.mark(tokens) for layer in self.layers]
+
+        def undo(kept: int) -> int:
+            still = kept if divides else 0
+            for undo_layer in take_back:
+                undo_layer(still)
+            self.length = start + still
+            return kept - still
+
+        return undo
 
 
 class TokenCache:
@@ -123,6 +149,24 @@ class TokenCache:
     def reorder(self, rows: Tensor) -> None:
         self.buffers = [buffer[rows] for buffer in self.buffers]
 
+    def divides(self, tokens: int) -> bool:
+        return tokens <= self.slots
+
+    def mark(self, tokens: int) -> TakeBack:
+        """Keeps what the next tokens will overwrite."""
+        start = self.length
+        first = max(start, self.slots) if start + tokens > self.slots else start + tokens
+        taken = torch.arange(first, min(start + tokens, first + self.slots), device=self.buffers[0].device)
+        saved = [buffer[:, :, taken % self.slots] for buffer in self.buffers]
+
+        def take_back(kept: int) -> None:
+            self.length = start + kept
+            lost = taken >= self.length
+            for buffer, before in zip(self.buffers, saved, strict=True):
+                buffer[:, :, taken[lost] % self.slots] = before[:, :, lost]
+
+        return take_back
+
 
 class StateCache:
     """What a recurrent layer keeps: tensors by name, of a size that does not grow with the text."""
@@ -155,6 +199,19 @@ class StateCache:
     def reorder(self, rows: Tensor) -> None:
         self.states = {name: state[rows] for name, state in self.states.items()}
 
+    def divides(self, tokens: int) -> bool:
+        return False
+
+    def mark(self, tokens: int) -> TakeBack:
+        saved, written = {name: state.clone() for name, state in self.states.items()}, set(self._written)
+
+        def take_back(kept: int) -> None:
+            if kept:
+                raise ValueError("a recurrent state cannot be divided")
+            self.states, self._written = saved, written
+
+        return take_back
+
 
 class TokenStateCache(TokenCache, StateCache):
     """Tokens, and a state beside them."""
@@ -170,3 +227,15 @@ class TokenStateCache(TokenCache, StateCache):
     def reorder(self, rows: Tensor) -> None:
         TokenCache.reorder(self, rows)
         StateCache.reorder(self, rows)
+
+    def divides(self, tokens: int) -> bool:
+        return False
+
+    def mark(self, tokens: int) -> TakeBack:
+        tokens_back, states_back = TokenCache.mark(self, tokens), StateCache.mark(self, tokens)
+
+        def take_back(kept: int) -> None:
+            tokens_back(kept)
+            states_back(kept)
+
+        return take_back

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from zoo.block import Block
-from zoo.cache import Cache
+from zoo.cache import Cache, LayerCache
 from zoo.init import Embedding, Linear, initialise
 from zoo.loss import chunks_for, next_token_loss
 from zoo.mtp import MtpModule, mtp_loss
@@ -63,13 +63,26 @@ class Decoder(nn.Module):
 
     def hidden(self, tokens: Tensor, cache: Cache | None = None, left_pad: Tensor | None = None) -> Tensor:
         """(B, T, D): what the head reads."""
+        return self._normalised(self.stream(tokens, cache, left_pad))
+
+    def stream(self, tokens: Tensor, cache: Cache | None = None, left_pad: Tensor | None = None) -> Tensor:
+        """(B, T, D): what leaves the last layer."""
         if cache is None:
             step = self._step(tokens, 0, left_pad)
-            return self._normalised(self._run(self.embed(tokens, step), step, None))
+            return self._run(self.embed(tokens, step), step, None)
         cache.admit(tokens.shape[1], left_pad)
         step = self._step(tokens, cache.length, cache.left_pad)
-        out = self._normalised(self._run(self.embed(tokens, step), step, cache))
+        out = self._run(self.embed(tokens, step), step, cache)
         cache.length += tokens.shape[1]
+        return out
+
+    def predict_ahead(
+        self, k: int, hidden: Tensor, tokens: Tensor, start: int, cache: LayerCache, left_pad: Tensor | None
+    ) -> Tensor:
+        """h^k of multi-token prediction at places from `start` on: (B, n, D), from h^{k−1} there and the tokens
+        k places further: (B, n). The cache holds what module k has read before."""
+        embedded = self.embed(tokens, self._step(tokens, start + k, left_pad))
+        out: Tensor = self.mtp[k - 1](hidden, embedded, self._step(tokens, start, left_pad), cache)
         return out
 
     def _step(self, tokens: Tensor, start: int, left_pad: Tensor | None) -> Step:
