@@ -7,7 +7,7 @@ by `zoo.cost` are the bytes allocated here.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, Self
 
 import torch
 from torch import Tensor
@@ -18,6 +18,14 @@ TakeBack = Callable[[int], None]
 
 class LayerCache(Protocol):
     """State of one layer."""
+
+    capacity: int | None
+    """Tokens of the stream that it can hold; None for any number."""
+    padding: bool
+    """Whether rows may be padded."""
+
+    def readable(self, tokens: int) -> int:
+        """How many of the next `tokens` can be read in one pass: all, unless each forgets one for the next."""
 
     @property
     def nbytes(self) -> int:
@@ -36,11 +44,15 @@ class LayerCache(Protocol):
 class Cache:
     """State of a model: one entry per layer, and how many tokens it has seen (padding included)."""
 
-    def __init__(self, layers: list[LayerCache], capacity: int) -> None:
+    def __init__(self, layers: list[LayerCache]) -> None:
         self.layers = layers
-        self.capacity = capacity
         self.length = 0
         self.left_pad: Tensor | None = None
+
+    @property
+    def capacity(self) -> int | None:
+        """Tokens that it can hold; None for any number, where every layer forgets."""
+        return min((layer.capacity for layer in self.layers if layer.capacity is not None), default=None)
 
     @property
     def nbytes(self) -> int:
@@ -48,14 +60,20 @@ class Cache:
 
     def admit(self, tokens: int, left_pad: Tensor | None) -> None:
         """Check that `tokens` more fit, and remember the padding, which only the first chunk may bring."""
-        if self.length + tokens > self.capacity:
+        if self.capacity is not None and self.length + tokens > self.capacity:
             raise ValueError(
                 f"the cache holds {self.capacity} tokens: {self.length} are in it and {tokens} more do not fit"
             )
         if left_pad is not None and self.length:
             raise ValueError("left_pad belongs to the first chunk only")
+        if left_pad is not None and not all(layer.padding for layer in self.layers):
+            raise ValueError("this cache keeps the first tokens of every row, which padding would be: pad no prompts")
         if left_pad is not None:
             self.left_pad = left_pad
+
+    def readable(self, tokens: int) -> int:
+        """How many of the next `tokens` can be read in one pass."""
+        return min(layer.readable(tokens) for layer in self.layers)
 
     def reorder(self, rows: Tensor) -> None:
         """Row i becomes what row `rows[i]` was."""
@@ -89,48 +107,74 @@ class TokenCache:
     buffer of Mistral 7B, arXiv:2310.06825).
     """
 
-    def __init__(self, *buffers: Tensor) -> None:
-        """Each buffer: (B, heads, slots, features), all with the same B and slots."""
+    padding = True
+
+    def __init__(self, *buffers: Tensor, rolling: bool = False) -> None:
+        """Each buffer: (B, heads, slots, features), all with the same B and slots. rolling: whether what is overwritten
+        is not needed again, so that there may be any number of tokens."""
         self.buffers = list(buffers)
         self.slots = buffers[0].shape[2]
+        self.capacity: int | None = None if rolling else self.slots
         self.length = 0
 
-    @staticmethod
+    @classmethod
     def empty(
-        batch: int, slots: int, shapes: Sequence[tuple[int, int]], like: Tensor, dtype: torch.dtype
-    ) -> TokenCache:
+        cls,
+        batch: int,
+        slots: int,
+        shapes: Sequence[tuple[int, int]],
+        like: Tensor,
+        dtype: torch.dtype,
+        rolling: bool = False,
+    ) -> Self:
         """One buffer for each (heads, features), on the device of `like`."""
         sizes = [(batch, heads, slots, features) for heads, features in shapes]
-        return TokenCache(*(torch.zeros(size, dtype=dtype, device=like.device) for size in sizes))
+        return cls(*(torch.zeros(size, dtype=dtype, device=like.device) for size in sizes), rolling=rolling)
 
     @property
     def nbytes(self) -> int:
         return sum(buffer.nbytes for buffer in self.buffers)
 
+    def readable(self, tokens: int) -> int:
+        return tokens
+
+    def encode(self, new: Sequence[Tensor]) -> list[Tensor]:
+        """(B, heads, T, features) of each kind of number → what the buffers keep of them."""
+        return list(new)
+
+    def decode(self, kept: Sequence[Tensor], like: Sequence[Tensor]) -> list[Tensor]:
+        """The other way round, in the types of `like`."""
+        return [x.to(y.dtype) for x, y in zip(kept, like, strict=True)]
+
     def extend(self, new: Sequence[Tensor], index: Tensor) -> tuple[list[Tensor], Tensor]:
         """Take the new tokens and return what they may attend to.
 
-        new: one (B, heads, T, features) per buffer, at places index: (T,) in the stream → the same with S tokens, and
-        their places: (S,).
+        new: one (B, heads, T, features) per kind of number, at places index: (T,) in the stream → the same with
+        S tokens, and their places: (S,).
         """
+        stored = self.encode(new)
+        kept, places = self._keep(stored, index)
+        return self.decode(kept, new), places
+
+    def _keep(self, new: Sequence[Tensor], index: Tensor) -> tuple[Sequence[Tensor], Tensor]:
         start, end = self.length, self.length + index.shape[0]
         self.length = end
         if start == 0:
             self._write(new, max(0, end - self.slots), end)
-            return list(new), index
+            return new, index
         if end <= self.slots or index.shape[0] == 1:
             self._write(new, start, end)
             live = min(end, self.slots)
-            return self._live(live, new), self._places(end, live, index)
+            return self._live(live), self._places(end, live, index)
         # A chunk that overflows the buffer: its first tokens still need what its last ones overwrite.
         live = min(start, self.slots)
         places = torch.cat((self._places(start, live, index), index))
-        kept = [torch.cat(pair, dim=2) for pair in zip(self._live(live, new), new, strict=True)]
+        kept = [torch.cat((old.to(x.dtype), x), dim=2) for old, x in zip(self._live(live), new, strict=True)]
         self._write(new, max(start, end - self.slots), end)
         return kept, places
 
-    def _live(self, live: int, like: Sequence[Tensor]) -> list[Tensor]:
-        return [buffer[:, :, :live].to(x.dtype) for buffer, x in zip(self.buffers, like, strict=True)]
+    def _live(self, live: int) -> list[Tensor]:
+        return [buffer[:, :, :live] for buffer in self.buffers]
 
     def _write(self, new: Sequence[Tensor], start: int, end: int) -> None:
         """Store the last tokens of `new`, those from `start` to `end`."""
@@ -171,10 +215,17 @@ class TokenCache:
 class StateCache:
     """What a recurrent layer keeps: tensors by name, of a size that does not grow with the text."""
 
+    capacity: int | None = None
+    padding = True
+
     def __init__(self, states: Mapping[str, Tensor]) -> None:
         """Each state: (B, …)."""
         self.states = dict(states)
         self._written: set[str] = set()
+
+    @property
+    def nbytes(self) -> int:
+        return sum(state.nbytes for state in self.states.values())
 
     @staticmethod
     def zeros(batch: int, shapes: Mapping[str, Sequence[int]], like: Tensor, dtype: torch.dtype) -> StateCache:
@@ -183,9 +234,8 @@ class StateCache:
             {name: torch.zeros(batch, *shape, dtype=dtype, device=like.device) for name, shape in shapes.items()}
         )
 
-    @property
-    def nbytes(self) -> int:
-        return sum(state.nbytes for state in self.states.values())
+    def readable(self, tokens: int) -> int:
+        return tokens
 
     def read(self, name: str, dtype: torch.dtype) -> Tensor | None:
         """The state that the last pass left; None before the first."""
@@ -217,22 +267,28 @@ class TokenStateCache(TokenCache, StateCache):
     """Tokens, and a state beside them."""
 
     def __init__(self, tokens: TokenCache, states: StateCache) -> None:
-        TokenCache.__init__(self, *tokens.buffers)
         StateCache.__init__(self, states.states)
+        self.tokens, self.capacity, self.padding = tokens, tokens.capacity, tokens.padding
 
     @property
     def nbytes(self) -> int:
-        return sum(tensor.nbytes for tensor in (*self.buffers, *self.states.values()))
+        return self.tokens.nbytes + sum(state.nbytes for state in self.states.values())
+
+    def readable(self, tokens: int) -> int:
+        return self.tokens.readable(tokens)
+
+    def extend(self, new: Sequence[Tensor], index: Tensor) -> tuple[list[Tensor], Tensor]:
+        return self.tokens.extend(new, index)
 
     def reorder(self, rows: Tensor) -> None:
-        TokenCache.reorder(self, rows)
+        self.tokens.reorder(rows)
         StateCache.reorder(self, rows)
 
     def divides(self, tokens: int) -> bool:
         return False
 
     def mark(self, tokens: int) -> TakeBack:
-        tokens_back, states_back = TokenCache.mark(self, tokens), StateCache.mark(self, tokens)
+        tokens_back, states_back = self.tokens.mark(tokens), StateCache.mark(self, tokens)
 
         def take_back(kept: int) -> None:
             tokens_back(kept)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from zoo.caches import CacheKind, cache_kind
 from zoo.site import PartCost, matmul_cost
 from zoo.spec import BlockSpec, ModelSpec
 
@@ -32,10 +33,14 @@ class Cost:
     flops_per_token: float
     flops_per_token_square: float
 
-    def cache_bytes(self, batch: int, context: int, dtype: object = "float32") -> int:
-        """Bytes that `new_cache(batch, context, dtype)` allocates. dtype: a torch dtype or its name."""
-        size = BYTES[str(dtype).removeprefix("torch.")]
-        return batch * size * sum(layer.mixer.cache_elements(context) for layer in self.spec.layers)
+    def cache_bytes(self, batch: int, context: int, dtype: object = "float32", cache: CacheKind | str = "plain") -> int:
+        """Bytes that `new_cache(batch, context, dtype, cache)` allocates; of pages, after `context` tokens. dtype:
+        a torch dtype or its name."""
+        size, kind = BYTES[str(dtype).removeprefix("torch.")], cache_kind(cache)
+        mixers = [layer.mixer for layer in self.spec.layers]
+        kind.check(mixers)
+        plain = size * sum(mixer.cache_elements(context) for mixer in mixers)
+        return batch * (plain + sum(kind.extra_bytes(mixer, context, size) for mixer in mixers))
 
 
 def cost(spec: ModelSpec, context: int = 1024) -> Cost:

@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from zoo.block import Block
 from zoo.cache import Cache, LayerCache
+from zoo.caches import CacheKind, cache_kind
 from zoo.init import Embedding, Linear, initialise
 from zoo.loss import chunks_for, next_token_loss
 from zoo.mtp import MtpModule, mtp_loss
@@ -71,6 +72,14 @@ class Decoder(nn.Module):
             step = self._step(tokens, 0, left_pad)
             return self._run(self.embed(tokens, step), step, None)
         cache.admit(tokens.shape[1], left_pad)
+        parts = []
+        while tokens.shape[1]:
+            now = cache.readable(tokens.shape[1])
+            parts.append(self._read(tokens[:, :now], cache))
+            tokens = tokens[:, now:]
+        return torch.cat(parts, dim=1) if len(parts) > 1 else parts[0]
+
+    def _read(self, tokens: Tensor, cache: Cache) -> Tensor:
         step = self._step(tokens, cache.length, cache.left_pad)
         out = self._run(self.embed(tokens, step), step, cache)
         cache.length += tokens.shape[1]
@@ -151,10 +160,16 @@ class Decoder(nn.Module):
             step.losses.append(self.spec.mtp.weight / self.spec.mtp.depth * ahead)
         return objective + torch.stack(step.losses).sum() if step.losses else objective, nats
 
-    def new_cache(self, batch: int, capacity: int, dtype: torch.dtype | None = None) -> Cache:
-        """An empty cache for `batch` rows of up to `capacity` tokens, in the model's own type unless told."""
-        kind = dtype or self.embedding.weight.dtype
-        return Cache([cast(Block, block).new_cache(batch, capacity, kind) for block in self.blocks], capacity)
+    def new_cache(
+        self, batch: int, capacity: int, dtype: torch.dtype | None = None, kind: CacheKind | str = "plain"
+    ) -> Cache:
+        """An empty cache for `batch` rows of up to `capacity` tokens, in the model's own type unless told; more where
+        every layer forgets. kind: how it is stored (see `zoo.caches`)."""
+        number, stored = dtype or self.embedding.weight.dtype, cache_kind(kind)
+        stored.check([layer.mixer for layer in self.spec.layers])
+        plain = (cast(Block, block).new_cache(batch, capacity, number) for block in self.blocks)
+        # One layer after the other: what is stored otherwise is not there as it is for all layers at once.
+        return Cache([stored.store(layer, cast(Block, b).mixer) for layer, b in zip(plain, self.blocks, strict=True)])
 
 
 def _shared_positions(spec: ModelSpec) -> nn.ModuleDict:

@@ -13,6 +13,7 @@ from zoo.axis import Spec
 from zoo.cache import Cache
 from zoo.decode.generate import next_logits
 from zoo.decode.stopping import NEVER, Stop
+from zoo.explain import checked
 from zoo.model import Decoder
 
 
@@ -55,7 +56,7 @@ def beam_search(
     cache: an empty one of B · beams rows, where it is not to be the plain one. settings: fields of `BeamSearch`.
     """
     batch, length = tokens.shape
-    search = Search(BeamSearch(**settings), batch, new_tokens, stop, tokens.device)
+    search = Search(checked(BeamSearch, settings), batch, new_tokens, stop, tokens.device)
     beams = search.how.beams
     if cache is None:
         cache = model.new_cache(batch * beams, length + new_tokens)

@@ -11,6 +11,7 @@ from torch import Tensor
 from zoo.cache import Cache
 from zoo.decode.sampling import Sampling
 from zoo.decode.stopping import NEVER, Stop
+from zoo.explain import checked
 from zoo.model import Decoder
 
 
@@ -31,7 +32,7 @@ def generate(
     left_pad: (B,), the padding at the left of each prompt. stop: what ends a row; decoding ends with the last row.
     cache: an empty one, where it is not to be the plain one. sampling: fields of `Sampling`; greedy without.
     """
-    how = Sampling(**sampling)
+    how = checked(Sampling, sampling)
     chosen = tokens[:, :0]
 
     def choose(logits: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ from zoo.decode.sampling import draw
 from zoo.decode.speculative import Distribution, Speculated, Speculation, Writer
 from zoo.decode.stopping import NEVER, Stop
 from zoo.errors import UnsupportedError
+from zoo.explain import checked
 from zoo.model import Decoder
 from zoo.mtp import MtpModule
 
@@ -34,7 +35,7 @@ def lookahead(
     if model.spec.mtp is None:
         raise UnsupportedError("mtp", "lookahead needs a model with multi-token prediction: set mtp")
     draft = MtpDraft(model, tokens.shape[0], tokens.shape[1] + new_tokens, left_pad, generator)
-    writer = Writer(model, draft, Speculation(ahead=model.spec.mtp.depth, **sampling), stop, generator)
+    writer = Writer(model, draft, checked(Speculation, {**sampling, "ahead": model.spec.mtp.depth}), stop, generator)
     return writer.write(tokens, new_tokens, left_pad, cache)
 
 

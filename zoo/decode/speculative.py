@@ -13,6 +13,7 @@ from zoo.cache import Cache
 from zoo.decode.generate import next_logits
 from zoo.decode.sampling import Sampling, draw
 from zoo.decode.stopping import NEVER, Stop
+from zoo.explain import checked
 from zoo.model import Decoder
 
 Distribution = Callable[[Tensor, Tensor], Tensor]
@@ -74,7 +75,7 @@ def speculate(
         raise ValueError(f"the draft has {sizes}: they must have one vocabulary")
     capacity = tokens.shape[1] + new_tokens
     proposer = ModelDraft(draft, draft.new_cache(tokens.shape[0], capacity), left_pad, generator)
-    writer = Writer(model, proposer, Speculation(**settings), stop, generator)
+    writer = Writer(model, proposer, checked(Speculation, settings), stop, generator)
     return writer.write(tokens, new_tokens, left_pad, cache)
 
 

@@ -139,6 +139,10 @@ class MultiHead(Mixer):
         tokens = 2 * kv_heads * head_dim * min(capacity, self.window or capacity)
         return tokens + self.channels * ((self.conv or 1) - 1)
 
+    def cached(self) -> tuple[tuple[int, int], ...]:
+        _, kv_heads, head_dim = self.sizes()
+        return (kv_heads, head_dim), (kv_heads, head_dim)
+
     def positions(self) -> tuple[tuple[Position, int], ...]:
         return ((self.position, self.heads),)
 
@@ -228,8 +232,13 @@ class AttentionLayer(MixerLayer):
 
     def new_cache(self, batch: int, capacity: int, dtype: torch.dtype) -> LayerCache:
         slots = min(capacity, self.spec.window or capacity)
-        tokens = TokenCache.empty(batch, slots, [(self.kv_heads, self.head_dim)] * 2, self.k.weight, dtype)
+        rolling = self.spec.window is not None and self.spec.window <= capacity
+        tokens = TokenCache.empty(batch, slots, self.spec.cached(), self.k.weight, dtype, rolling)
         if self.spec.conv is None:
             return tokens
         shapes = {CONV: (self.spec.conv - 1, self.spec.channels)}
         return TokenStateCache(tokens, StateCache.zeros(batch, shapes, self.k.weight, dtype))
+
+    def moved(self, kept: list[Tensor], by: int) -> list[Tensor]:
+        keys, values = kept
+        return [self.position.moved(keys, by), values]

@@ -9,7 +9,7 @@ from pydantic import Field
 from torch import Tensor
 
 from zoo.axis import Choice
-from zoo.errors import SpecError
+from zoo.errors import SpecError, UnsupportedError
 from zoo.positions import Position, PositionLayer
 from zoo.positions.scalings import Scaling, rotation
 from zoo.site import Step
@@ -48,6 +48,12 @@ class Rotary(Position):
         """Factor on the rotated queries and keys."""
         return 1.0 if self.scaling is None else self.scaling.magnitude
 
+    @property
+    def depends_on_length(self) -> bool:
+        """Whether frequencies are others in a longer text."""
+        short, long = (self.frequencies(32, torch.tensor(length)) for length in (1, 2**40))
+        return not torch.equal(short, long)
+
     def counted(self, head_dim: int) -> int:
         """d in θ_i = base^(−2i/d)."""
         return int(head_dim * self.fraction)
@@ -80,6 +86,14 @@ class RotaryLayer(PositionLayer):
 
     def rotate_keys(self, k: Tensor, step: Step) -> Tensor:
         return self._turn(k, step)
+
+    def moved(self, k: Tensor, by: int) -> Tensor:
+        """Rotations add up, as long as frequencies stay what they are."""
+        if self.spec.depends_on_length:
+            reason = "frequencies change with the length of the text, and what is cached was turned by others"
+            raise UnsupportedError("position.scaling", reason)
+        step = Step(torch.tensor([by], device=k.device), start=by)
+        return self.rotate_keys(k, step) / self.spec.magnitude
 
     def _turn(self, x: Tensor, step: Step, sign: int = 0) -> Tensor:
         """sign: +1 for queries and −1 for keys, where a scheme tells them apart."""

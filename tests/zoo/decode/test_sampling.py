@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from pydantic import ValidationError
 from transformers import (
     LogitsProcessorList,
     MinPLogitsWarper,
@@ -77,8 +76,9 @@ def test_greedy_is_the_likeliest_after_the_penalty() -> None:
     "settings", [{"top_p": 1.5}, {"min_p": -0.1}, {"top_k": 0}, {"temperature": -1.0}, {"topp": 1}]
 )
 def test_what_makes_no_sense_is_refused(settings: dict[str, Any]) -> None:
-    with pytest.raises(ValidationError, match=next(iter(settings))):
-        Sampling(**settings)
+    model, prompts = model_and_prompts()
+    with pytest.raises(zoo.SpecError, match=next(iter(settings))):
+        zoo.generate(model, prompts, 2, **settings)
 
 
 def model_and_prompts() -> tuple[zoo.Decoder, torch.Tensor]:
