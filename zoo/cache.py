@@ -21,8 +21,10 @@ class LayerCache(Protocol):
 
     capacity: int | None
     """Tokens of the stream that it can hold; None for any number."""
-    padding: bool
-    """Whether rows may be padded."""
+
+    def pad(self, left_pad: Tensor) -> None:
+        """Told before the first pass how many tokens of padding rows begin with: (B,). Raises ValueError where there
+        can be none."""
 
     def readable(self, tokens: int) -> int:
         """How many of the next `tokens` can be read in one pass: all, unless each forgets one for the next."""
@@ -66,9 +68,9 @@ class Cache:
             )
         if left_pad is not None and self.length:
             raise ValueError("left_pad belongs to the first chunk only")
-        if left_pad is not None and not all(layer.padding for layer in self.layers):
-            raise ValueError("this cache keeps the first tokens of every row, which padding would be: pad no prompts")
         if left_pad is not None:
+            for layer in self.layers:
+                layer.pad(left_pad)
             self.left_pad = left_pad
 
     def readable(self, tokens: int) -> int:
@@ -107,8 +109,6 @@ class TokenCache:
     buffer of Mistral 7B, arXiv:2310.06825).
     """
 
-    padding = True
-
     def __init__(self, *buffers: Tensor, rolling: bool = False) -> None:
         """Each buffer: (B, heads, slots, features), all with the same B and slots. rolling: whether what is overwritten
         is not needed again, so that there may be any number of tokens."""
@@ -134,6 +134,9 @@ class TokenCache:
     @property
     def nbytes(self) -> int:
         return sum(buffer.nbytes for buffer in self.buffers)
+
+    def pad(self, left_pad: Tensor) -> None:
+        """Padding is kept as if it were text, and masked."""
 
     def readable(self, tokens: int) -> int:
         return tokens
@@ -216,7 +219,6 @@ class StateCache:
     """What a recurrent layer keeps: tensors by name, of a size that does not grow with the text."""
 
     capacity: int | None = None
-    padding = True
 
     def __init__(self, states: Mapping[str, Tensor]) -> None:
         """Each state: (B, …)."""
@@ -233,6 +235,9 @@ class StateCache:
         return StateCache(
             {name: torch.zeros(batch, *shape, dtype=dtype, device=like.device) for name, shape in shapes.items()}
         )
+
+    def pad(self, left_pad: Tensor) -> None:
+        """Padding leaves no trace in a state."""
 
     def readable(self, tokens: int) -> int:
         return tokens
@@ -268,11 +273,14 @@ class TokenStateCache(TokenCache, StateCache):
 
     def __init__(self, tokens: TokenCache, states: StateCache) -> None:
         StateCache.__init__(self, states.states)
-        self.tokens, self.capacity, self.padding = tokens, tokens.capacity, tokens.padding
+        self.tokens, self.capacity = tokens, tokens.capacity
 
     @property
     def nbytes(self) -> int:
         return self.tokens.nbytes + sum(state.nbytes for state in self.states.values())
+
+    def pad(self, left_pad: Tensor) -> None:
+        self.tokens.pad(left_pad)
 
     def readable(self, tokens: int) -> int:
         return self.tokens.readable(tokens)

@@ -52,13 +52,16 @@ class Sink(CacheKind):
 class SinkCache(TokenCache):
     """Token t lies in slot t while there is room, and then in the slot of the oldest token that is no sink."""
 
-    padding = False
-
     def __init__(self, plain: TokenCache, sinks: int, recent: int, mixer: MixerLayer) -> None:
         shapes = [(*buffer.shape[:2], sinks + recent, buffer.shape[3]) for buffer in plain.buffers]
         buffers = [old.new_zeros(shape) for old, shape in zip(plain.buffers, shapes, strict=True)]
         super().__init__(*buffers, rolling=True)
         self.sinks, self.recent, self._moved = sinks, recent, mixer.moved
+
+    def pad(self, left_pad: Tensor) -> None:
+        raise ValueError(
+            "a cache with sinks keeps the first tokens of every row, which padding would be: pad no prompts"
+        )
 
     def readable(self, tokens: int) -> int:
         return max(1, min(tokens, self.slots - self.length))

@@ -31,6 +31,7 @@ KINDS: list[Any] = [
     {"kind": "int8", "group": 4},
     {"kind": "int4", "group": 4},
     {"kind": "sink", "sinks": 2, "recent": 6},
+    {"kind": "paged", "page": 4},
 ]
 every_model = pytest.mark.parametrize("edits", MODELS.values(), ids=MODELS)
 every_kind = pytest.mark.parametrize("kind", KINDS, ids=str)
@@ -62,7 +63,10 @@ def logits(model: zoo.Decoder, tokens: torch.Tensor, chunks: list[int], kind: An
 def test_bytes_declared_are_bytes_allocated(edits: dict[str, Any], kind: Any, dtype: torch.dtype) -> None:
     spec = spec_of(**edits)
     for capacity in (4, 5, 8, LENGTH):
-        cache = zoo.build(spec).new_cache(3, capacity, dtype, kind)
+        model = zoo.build(spec)
+        cache = model.new_cache(3, capacity, dtype, kind)
+        if "paged" in str(kind):  # takes its pages as it reads; then all of the pool is in use
+            model(random_tokens(spec, 3, capacity), cache)
         assert cache.nbytes == zoo.cost(spec).cache_bytes(3, capacity, dtype, kind)
         assert cache.nbytes == sum({id(t): t.untyped_storage().nbytes() for t in tensors(cache.layers)}.values())
 
@@ -227,5 +231,5 @@ def test_sinks_cannot_be_moved_where_frequencies_change_nor_padded() -> None:
 
 
 def test_every_kind_is_found_by_its_file() -> None:
-    assert {"plain", "int8", "int4", "sink"} <= set(variants("zoo.caches"))
+    assert {"plain", "int8", "int4", "sink", "paged"} <= set(variants("zoo.caches"))
     assert all(issubclass(kind, CacheKind) for kind in variants("zoo.caches").values())

@@ -34,8 +34,7 @@ def model_of(seed: int = 0, **edits: Any) -> zoo.Decoder:
 
 def nudged(model: zoo.Decoder, by: float) -> zoo.Decoder:
     """A model that often agrees with this one."""
-    other = model_of(**{"block": model.spec.block, "blocks": model.spec.blocks, "pattern": model.spec.pattern})
-    state = model.state_dict()
+    other, state = random_model(model.spec).double(), model.state_dict()
     generator = torch.Generator().manual_seed(5)
     other.load_state_dict({k: v + by * torch.randn(v.shape, generator=generator) for k, v in state.items()})
     return other
