@@ -70,7 +70,7 @@ def test_enough_beams_find_the_likeliest_continuation_of_all() -> None:
     scores = {}
     for text in itertools.product(range(4), repeat=3):
         kept = text[: text.index(0) + 1] if 0 in text else text
-        log_p = model(torch.cat((prompt, torch.tensor([text])), dim=1)).log_softmax(-1)[0, 4:]
+        log_p = model(torch.cat((prompt, torch.tensor([text])), dim=1)).log_softmax(-1)[0, 4:].detach()
         scores[kept] = sum(float(log_p[i, token]) for i, token in enumerate(kept))
     best = sorted(scores.items(), key=lambda item: -item[1])
     for i, (text, score) in enumerate(best):
