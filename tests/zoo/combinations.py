@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import itertools
 import random
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
 
 import torch
 
@@ -99,3 +100,13 @@ def random_model(spec: zoo.ModelSpec, seed: int = 0) -> zoo.Decoder:
 
 def random_tokens(spec: zoo.ModelSpec, batch: int, length: int, seed: int = 0) -> torch.Tensor:
     return torch.randint(0, spec.vocab_size, (batch, length), generator=torch.Generator().manual_seed(seed))
+
+
+def held_by(part: Any) -> Iterator[torch.Tensor]:
+    """Every tensor of a cache, once."""
+    if isinstance(part, torch.Tensor):
+        yield part
+    elif isinstance(part, dict | list | tuple):
+        yield from (tensor for x in (part.values() if isinstance(part, dict) else part) for tensor in held_by(x))
+    elif type(part).__module__.startswith("zoo.cache"):
+        yield from held_by(vars(part))

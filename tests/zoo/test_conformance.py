@@ -6,16 +6,22 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 import zoo
-from tests.zoo.combinations import CORE, covering, random_model, random_tokens
+from tests.zoo.combinations import CORE, covering, held_by, random_model, random_tokens
+from zoo.caches import cache_kind
 from zoo.matrix import combine
 from zoo.residuals.normed import NormedLayer
 
 SPECS = [combine(row.values()) for row in covering()]
 LENGTH = 19
+KINDS = (
+    {"kind": "int8", "group": 4},
+    {"kind": "int4", "group": 5},
+    {"kind": "sink", "sinks": 2, "recent": 5},
+    {"kind": "paged", "page": 4},
+)
 PARTS = 16
 """Of the slow suite, so that it can run side by side."""
 every_spec = pytest.mark.parametrize("spec", SPECS, ids=lambda s: s.digest[:6])
@@ -152,8 +158,33 @@ def test_declared_flops_are_those_counted(spec: zoo.ModelSpec) -> None:
 def test_declared_cache_bytes_are_those_allocated(spec: zoo.ModelSpec, dtype: torch.dtype) -> None:
     cache = zoo.build(spec).new_cache(batch=3, capacity=23, dtype=dtype)
     assert cache.nbytes == zoo.cost(spec).cache_bytes(batch=3, context=23, dtype=dtype)
-    held = [t for layer in cache.layers for t in tree_leaves(vars(layer)) if isinstance(t, torch.Tensor)]
-    assert cache.nbytes == sum(t.untyped_storage().nbytes() for t in held)
+    assert cache.nbytes == sum(t.untyped_storage().nbytes() for t in held_by(cache.layers))
+
+
+@every_spec
+def test_a_kind_of_cache_keeps_what_it_says(spec: zoo.ModelSpec) -> None:
+    """One kind for each spec here, all of them in the slow suite."""
+    cache_conforms(spec, KINDS[int(spec.digest, 16) % len(KINDS)])
+
+
+def cache_conforms(spec: zoo.ModelSpec, kind: dict[str, object]) -> None:
+    """Its bytes are those declared; how a text is cut changes nothing, and pages are as good as the plain cache."""
+    model, tokens = random_model(spec).double(), random_tokens(spec, 2, LENGTH)
+    try:
+        caches = [model.new_cache(2, LENGTH, kind=cache_kind(kind)) for _ in range(2)]
+    except zoo.UnsupportedError as error:
+        assert error.reason
+        return
+    with torch.no_grad():
+        found, slowly = (
+            torch.cat([model(chunk, cache) for chunk in tokens.split(chunks, dim=1)], dim=1)
+            for cache, chunks in zip(caches, ([6, 1, 1, 9, 2], [1] * LENGTH), strict=True)
+        )
+        assert_same(found, slowly)
+        if kind["kind"] == "paged":
+            assert_same(found, model(tokens))
+    declared = zoo.cost(spec).cache_bytes(2, LENGTH, torch.float64, cache_kind(kind))
+    assert [cache.nbytes for cache in caches] == [declared, declared]
 
 
 @every_spec
@@ -206,6 +237,8 @@ def conforms(spec: zoo.ModelSpec, folder: Path) -> None:
     test_declared_parameters_are_those_counted(spec)
     test_declared_flops_are_those_counted(spec)
     test_declared_cache_bytes_are_those_allocated(spec, torch.float32)
+    for kind in KINDS:
+        cache_conforms(spec, kind)
     test_save_and_open_keep_the_model(spec, folder)
     test_dump_and_parse_are_inverse(spec)
     test_training_in_bfloat16_stays_near_float32(spec)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Annotated, Literal
 
 import torch
@@ -48,12 +49,6 @@ class Rotary(Position):
         """Factor on the rotated queries and keys."""
         return 1.0 if self.scaling is None else self.scaling.magnitude
 
-    @property
-    def depends_on_length(self) -> bool:
-        """Whether frequencies are others in a longer text."""
-        short, long = (self.frequencies(32, torch.tensor(length)) for length in (1, 2**40))
-        return not torch.equal(short, long)
-
     def counted(self, head_dim: int) -> int:
         """d in θ_i = base^(−2i/d)."""
         return int(head_dim * self.fraction)
@@ -87,9 +82,15 @@ class RotaryLayer(PositionLayer):
     def rotate_keys(self, k: Tensor, step: Step) -> Tensor:
         return self._turn(k, step)
 
+    @cached_property
+    def _depends_on_length(self) -> bool:
+        """Whether frequencies are others in a longer text."""
+        short, long = (self.spec.frequencies(self.dim, torch.tensor(length)) for length in (1, 2**40))
+        return not torch.equal(short, long)
+
     def moved(self, k: Tensor, by: int) -> Tensor:
         """Rotations add up, as long as frequencies stay what they are."""
-        if self.spec.depends_on_length:
+        if self._depends_on_length:
             reason = "frequencies change with the length of the text, and what is cached was turned by others"
             raise UnsupportedError("position.scaling", reason)
         step = Step(torch.tensor([by], device=k.device), start=by)

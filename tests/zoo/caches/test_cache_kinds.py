@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
 
 import zoo
-from tests.zoo.combinations import random_model, random_tokens
+from tests.zoo.combinations import held_by, random_model, random_tokens
 from zoo.axis import variants
 from zoo.cache import TokenCache
 from zoo.caches import CacheKind, cache_kind
@@ -41,16 +40,6 @@ def spec_of(**edits: Any) -> zoo.ModelSpec:
     return zoo.load("small", **{**SHAPE, **edits})
 
 
-def tensors(held: Any) -> Iterator[torch.Tensor]:
-    """Every tensor that an object holds, but for a module's."""
-    if isinstance(held, torch.Tensor):
-        yield held
-    elif isinstance(held, dict | list | tuple):
-        yield from (t for x in (held.values() if isinstance(held, dict) else held) for t in tensors(x))
-    elif type(held).__module__.startswith("zoo.cache"):
-        yield from tensors(vars(held))
-
-
 def logits(model: zoo.Decoder, tokens: torch.Tensor, chunks: list[int], kind: Any) -> torch.Tensor:
     cache = model.new_cache(tokens.shape[0], LENGTH, kind=kind)
     with torch.no_grad():
@@ -68,7 +57,7 @@ def test_bytes_declared_are_bytes_allocated(edits: dict[str, Any], kind: Any, dt
         if "paged" in str(kind):  # takes its pages as it reads; then all of the pool is in use
             model(random_tokens(spec, 3, capacity), cache)
         assert cache.nbytes == zoo.cost(spec).cache_bytes(3, capacity, dtype, kind)
-        assert cache.nbytes == sum({id(t): t.untyped_storage().nbytes() for t in tensors(cache.layers)}.values())
+        assert cache.nbytes == sum(t.untyped_storage().nbytes() for t in held_by(cache.layers))
 
 
 @every_model
