@@ -84,6 +84,7 @@ def tiny(seed: int, **edits: Any) -> zoo.Decoder:
     return random_model(zoo.load("small", **{**TINY, "block.mixer.heads": 2, **edits}), seed)
 
 
+@torch.no_grad()
 def expected_chances(model: zoo.Decoder, prompt: torch.Tensor, new: int) -> torch.Tensor:
     """(Vⁿ,): of every continuation, one token after the other."""
     sampling, chances = Sampling(**HOT), []
