@@ -10,7 +10,7 @@ from typing import Any, NoReturn, Protocol, cast
 
 from ablate.store import StoreError
 
-COMMANDS = ("run", "plan", "search", "eval", "report", "serve", "zoo", "export", "bench")
+COMMANDS = ("run", "plan", "search", "eval", "generate", "report", "serve", "zoo", "export", "bench")
 DONE, SOME_FAILED, BAD_INPUT = 0, 1, 2
 INTERRUPTED = 130
 

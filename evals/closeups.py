@@ -19,6 +19,7 @@ from evals.lm import evaluating
 from evals.positions import Text, token_nats
 from evals.spec import AttentionSpec, SamplesSpec, TokenLossesSpec
 from zoo.costs import longest_text
+from zoo.decode import Sampling
 from zoo.model import Decoder
 
 ROWS_AT_ONCE = 16
@@ -34,9 +35,8 @@ def write_samples(
         return {"reason": reason}
     real = [text.tokens[start : start + length].tolist() for start in starts]
     prompts = [tokens[: spec.prompt_tokens] for tokens in real]
-    requests = [
-        Request(place, prompt, (), spec.new_tokens, spec.temperature, None, 1.0) for place, prompt in enumerate(prompts)
-    ]
+    sampling = Sampling(temperature=spec.temperature)
+    requests = [Request(place, prompt, (), spec.new_tokens, sampling) for place, prompt in enumerate(prompts)]
     with evaluating(model):
         written = decode(model, tokenizer, requests, eos=eos, seed=seed)
     return {

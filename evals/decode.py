@@ -10,23 +10,23 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
+from zoo.decode import Sampling, steps
 from zoo.model import Decoder
 
-_KNOWN = {"until", "max_gen_toks", "do_sample", "temperature", "top_k", "top_p"}
+_PROCESSORS = ("top_k", "top_p", "min_p", "repetition_penalty")
+_KNOWN = {"until", "max_gen_toks", "do_sample", "temperature", *_PROCESSORS}
 _DEFAULT_MAX_NEW = 256
 
 
 @dataclass(frozen=True)
 class Request:
-    """One prompt and how to continue it. `temperature` 0 is greedy; `place` is its place among all requests."""
+    """One prompt and how to continue it. `place` is its place among all requests."""
 
     place: int
     prompt: list[int]
     until: tuple[str, ...]
     max_new: int
-    temperature: float
-    top_k: int | None
-    top_p: float
+    sampling: Sampling
 
     @staticmethod
     def parse(place: int, prompt: list[int], settings: Mapping[str, Any], context: int) -> Request:
@@ -39,6 +39,8 @@ class Request:
             raise ValueError(f"unknown generation settings: {', '.join(unknown)}")
         until = settings.get("until") or ()
         sample = settings.get("do_sample", "temperature" in settings)
+        processors = {name: settings[name] for name in _PROCESSORS if settings.get(name) is not None}
+        processors["top_k"] = processors.get("top_k") or None  # lm-eval and transformers write 0 for none
         max_new = min(int(settings.get("max_gen_toks", _DEFAULT_MAX_NEW)), context)
         return Request(
             place,
@@ -46,10 +48,15 @@ class Request:
             prompt[-max(1, context - max_new + 1) :],
             (until,) if isinstance(until, str) else tuple(u for u in until if u),
             max_new,
-            float(settings.get("temperature", 1.0)) if sample else 0.0,
-            settings.get("top_k") or None,
-            float(settings.get("top_p", 1.0)),
+            Sampling(temperature=settings.get("temperature", 1.0) if sample else 0.0, **processors),
         )
+
+    @property
+    def question(self) -> tuple[Any, ...]:
+        """All that decides the answer but for the model and the seed, as plain data."""
+        # A greedy text does not depend on the request's place, a drawn one does (see `Row`).
+        place = self.place if self.sampling.temperature else 0
+        return place, self.prompt, self.until, self.max_new, self.sampling.model_dump()
 
 
 class Row:
@@ -65,10 +72,8 @@ class Row:
 
     def choose(self, logits: Tensor) -> int:
         """The next token from (V,) logits, on the CPU."""
-        if self.request.temperature == 0:
-            return int(logits.argmax())
-        weights = _truncated(logits.double() / self.request.temperature, self.request).softmax(-1)
-        return int(torch.multinomial(weights, 1, generator=self.generator))
+        text = torch.tensor([self.request.prompt + self.tokens])
+        return int(self.request.sampling.choose(logits[None].double(), text, generator=self.generator))
 
     def append(self, token: int, tokenizer: Tokenizer, eos: int) -> None:
         """Take a token; finish at eos, at a stop sequence (cut off with what follows) or at the limit."""
@@ -84,18 +89,6 @@ class Row:
         self.done = bool(ends) or len(self.tokens) >= self.request.max_new
 
 
-def _truncated(logits: Tensor, request: Request) -> Tensor:
-    """(V,) logits with those outside the top k, or outside the smallest set of mass p, at −∞."""
-    if request.top_k is not None:
-        floor = logits.topk(min(request.top_k, logits.shape[-1])).values[-1]
-        logits = logits.masked_fill(logits < floor, float("-inf"))
-    if request.top_p < 1:
-        ranked, order = logits.sort(descending=True, stable=True)
-        mass_before = ranked.softmax(-1).cumsum(-1) - ranked.softmax(-1)
-        logits = logits.index_fill(0, order[mass_before >= request.top_p], float("-inf"))
-    return logits
-
-
 def decode(model: Decoder, tokenizer: Tokenizer, requests: list[Request], *, eos: int, seed: int) -> list[str]:
     """The text that continues each prompt. Prompts are padded on the left, and read once."""
     device = next(model.parameters()).device
@@ -104,14 +97,17 @@ def decode(model: Decoder, tokenizer: Tokenizer, requests: list[Request], *, eos
     new = max(r.max_new for r in requests)
     tokens = torch.tensor([[eos] * (width - len(r.prompt)) + r.prompt for r in requests])
     left_pad = torch.tensor([width - len(r.prompt) for r in requests], device=device)
-    cache = model.new_cache(batch=len(rows), capacity=width + new)
     padding = left_pad if bool(left_pad.any()) else None
-    logits = model(tokens.to(device), cache=cache, left_pad=padding)
-    while True:
-        last = logits[:, -1].float().cpu()
-        chosen = [row.choose(last[i]) for i, row in enumerate(rows)]
-        for row, token in zip(rows, chosen, strict=True):
+
+    def choose(logits: Tensor) -> Tensor:
+        last = logits.float().cpu()
+        return torch.tensor([row.choose(logits) for row, logits in zip(rows, last, strict=True)], device=device)[
+            :, None
+        ]
+
+    for chosen in steps(model, tokens.to(device), new, choose, left_pad=padding):
+        for row, token in zip(rows, chosen[:, 0].tolist(), strict=True):
             row.append(token, tokenizer, eos)
         if all(row.done for row in rows):
-            return [row.text for row in rows]
-        logits = model(torch.tensor(chosen, device=device)[:, None], cache=cache)
+            break
+    return [row.text for row in rows]

@@ -6,7 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -211,8 +211,7 @@ class ZooLM(TemplateLM):  # type: ignore[misc]  # lm_eval has no types
             Request.parse(i, self.tok_encode(prompt) or [self._eos], settings, self.context)
             for i, (prompt, settings) in enumerate(r.args for r in requests)
         ]
-        # A greedy text does not depend on the request's place, a drawn one does (see `evals.decode.Row`).
-        questions = [(self.seed, *astuple(p if p.temperature else replace(p, place=0))) for p in prompts]
+        questions = [(self.seed, *prompt.question) for prompt in prompts]
         return self._remembered("text", questions, lambda missing: self._texts([prompts[i] for i in missing]))
 
     def _texts(self, prompts: list[Request]) -> Iterator[tuple[int, str]]:

@@ -8,7 +8,8 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from zoo.cache import CrossCache, LayerCache, PartsCache
+from zoo.cache import LayerCache
+from zoo.cache_parts import PartsCache
 from zoo.canon import CanonLayer
 from zoo.depth import StochasticDepth
 from zoo.init import ExpertLinear, Linear
@@ -16,7 +17,7 @@ from zoo.residuals import Branch, ResidualLayer
 from zoo.site import Site, Step
 from zoo.spec import BlockSpec
 
-MIXER, FFN, CANON = "mixer", "ffn", "canon"
+MIXER, FFN, CANON, CROSS = "mixer", "ffn", "canon", "cross"
 """Parts of a block, as its cache calls them."""
 
 
@@ -53,8 +54,7 @@ class Block(nn.Module):
                 module.init_gain = gain
 
     def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
-        own, memory = (cache.own, cache.memory) if isinstance(cache, CrossCache) else (cache, None)
-        parts = own.parts if isinstance(own, PartsCache) else {} if own is None else {MIXER: own}
+        parts = cache.parts if isinstance(cache, PartsCache) else {} if cache is None else {MIXER: cache}
 
         def run(name: str, part: nn.Module, h: Tensor) -> Tensor:
             if name in self.canon:
@@ -63,7 +63,7 @@ class Block(nn.Module):
             return out
 
         def look(h: Tensor) -> Tensor:
-            out: Tensor = self.depth(self.dropout(cast(nn.Module, self.cross)(h, step, memory)))
+            out: Tensor = self.depth(self.dropout(cast(nn.Module, self.cross)(h, step, parts.get(CROSS))))
             return out
 
         def mix(h: Tensor) -> Tensor:
@@ -90,15 +90,13 @@ class Block(nn.Module):
         return self.ffn_residual(x, feed)  # type: ignore[no-any-return]
 
     def new_cache(self, batch: int, capacity: int, dtype: torch.dtype, memory: int) -> LayerCache:
-        """For `batch` rows of up to `capacity` tokens, and `memory` of the encoder's."""
-        own = self._own_cache(batch, capacity, dtype)
-        return own if self.cross is None else CrossCache(own, self.cross.new_cache(batch, memory, dtype))
-
-    def _own_cache(self, batch: int, capacity: int, dtype: torch.dtype) -> LayerCache:
-        """The mixer's, or those of all parts where others keep something too."""
+        """For `batch` rows of up to `capacity` tokens, and `memory` of the encoder's: the mixer's cache, or those of
+        all parts where others keep something too."""
         mixer = self.mixer.new_cache(batch, capacity, dtype)
         convs = {f"{CANON}.{name}": cast(CanonLayer, layer).conv for name, layer in self.canon.items()}
         if self.ffn.conv is not None:
             convs[FFN] = self.ffn.conv
-        states = {name: conv.new_cache(batch, dtype) for name, conv in convs.items()}
-        return PartsCache({MIXER: mixer, **states}) if states else mixer
+        others: dict[str, LayerCache] = {name: conv.new_cache(batch, dtype) for name, conv in convs.items()}
+        if self.cross is not None:
+            others[CROSS] = self.cross.new_cache(batch, memory, dtype)
+        return PartsCache({MIXER: mixer, **others}) if others else mixer

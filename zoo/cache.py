@@ -6,17 +6,31 @@ by `zoo.cost` are the bytes allocated here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol, Self
 
 import torch
 from torch import Tensor
 
 from zoo.site import Memory
 
+TakeBack = Callable[[int], None]
+"""Forgets the tokens read since, but for so many of the first of them."""
+
 
 class LayerCache(Protocol):
     """State of one layer."""
+
+    @property
+    def capacity(self) -> int | None:
+        """Tokens of the stream that it can hold; None for any number."""
+
+    def pad(self, left_pad: Tensor) -> None:
+        """Told before the first pass how many tokens of padding rows begin with: (B,). Raises ValueError where there
+        can be none."""
+
+    def readable(self, tokens: int) -> int:
+        """How many of the next `tokens` can be read in one pass: all, unless each forgets one for the next."""
 
     @property
     def nbytes(self) -> int:
@@ -25,6 +39,12 @@ class LayerCache(Protocol):
     def reorder(self, rows: Tensor) -> None:
         """Row i becomes what row `rows[i]` was, as beam search needs."""
 
+    def divides(self, tokens: int) -> bool:
+        """Whether some of the next `tokens` can be taken back and the others kept."""
+
+    def mark(self, tokens: int) -> TakeBack:
+        """How to take back what is read from here on, at most `tokens`, as speculative decoding needs."""
+
 
 class Cache:
     """State of a model: one entry per layer, and how many tokens it has seen (padding included).
@@ -32,12 +52,16 @@ class Cache:
     memory: what is known of the encoder's output; its keys and values are in the layers' entries.
     """
 
-    def __init__(self, layers: list[LayerCache], capacity: int) -> None:
+    def __init__(self, layers: list[LayerCache]) -> None:
         self.layers = layers
-        self.capacity = capacity
         self.length = 0
         self.left_pad: Tensor | None = None
         self.memory: Memory | None = None
+
+    @property
+    def capacity(self) -> int | None:
+        """Tokens that it can hold; None for any number, where every layer forgets."""
+        return min((layer.capacity for layer in self.layers if layer.capacity is not None), default=None)
 
     @property
     def nbytes(self) -> int:
@@ -46,21 +70,31 @@ class Cache:
     def admit(self, tokens: int, left_pad: Tensor | None, prefix: Tensor | None = None) -> None:
         """Check that `tokens` more fit, and remember the padding, which only the first chunk may bring, as it alone may
         have a prefix, whole."""
-        if self.length + tokens > self.capacity:
+        if self.capacity is not None and self.length + tokens > self.capacity:
             raise ValueError(
                 f"the cache holds {self.capacity} tokens: {self.length} are in it and {tokens} more do not fit"
             )
         if left_pad is not None and self.length:
             raise ValueError("left_pad belongs to the first chunk only")
+        at_once = self.readable(tokens)
+        ends = None if prefix is None else prefix + (0 if left_pad is None else left_pad)
+        if ends is not None and (self.length or int(ends.max()) > at_once):
+            raise ValueError(
+                f"a prefix belongs to the first chunk, which must hold all of it: {at_once} tokens are read at once"
+            )
         if left_pad is not None:
+            for layer in self.layers:
+                layer.pad(left_pad)
             self.left_pad = left_pad
-        if prefix is not None and (self.length or int((prefix + (0 if left_pad is None else left_pad)).max()) > tokens):
-            raise ValueError("a prefix belongs to the first chunk, which must hold all of it")
 
     def forget_encoder(self) -> None:
         """Let the encoder's output go: the layers have their keys and values of it."""
         if self.memory is not None:
             self.memory = Memory(None, self.memory.text)
+
+    def readable(self, tokens: int) -> int:
+        """How many of the next `tokens` can be read in one pass."""
+        return min(layer.readable(tokens) for layer in self.layers)
 
     def reorder(self, rows: Tensor) -> None:
         """Row i becomes what row `rows[i]` was."""
@@ -71,20 +105,22 @@ class Cache:
         if self.memory is not None and self.memory.text is not None:
             self.memory = Memory(None, self.memory.text[rows])
 
+    def mark(self, tokens: int) -> Callable[[int], int]:
+        """How to take back what is read from here on, at most `tokens`, but for so many of the first of them.
 
-class PartsCache:
-    """What the parts of a block keep, by the part's name."""
+        It says how many of those have to be read again, since what a recurrent layer has read cannot be divided.
+        """
+        start, divides = self.length, all(layer.divides(tokens) for layer in self.layers)
+        take_back = [layer.mark(tokens) for layer in self.layers]
 
-    def __init__(self, parts: Mapping[str, LayerCache]) -> None:
-        self.parts = dict(parts)
+        def undo(kept: int) -> int:
+            still = kept if divides else 0
+            for undo_layer in take_back:
+                undo_layer(still)
+            self.length = start + still
+            return kept - still
 
-    @property
-    def nbytes(self) -> int:
-        return sum(part.nbytes for part in self.parts.values())
-
-    def reorder(self, rows: Tensor) -> None:
-        for part in self.parts.values():
-            part.reorder(rows)
+        return undo
 
 
 class TokenCache:
@@ -94,48 +130,75 @@ class TokenCache:
     buffer of Mistral 7B, arXiv:2310.06825).
     """
 
-    def __init__(self, *buffers: Tensor) -> None:
-        """Each buffer: (B, heads, slots, features), all with the same B and slots."""
+    def __init__(self, *buffers: Tensor, rolling: bool = False) -> None:
+        """Each buffer: (B, heads, slots, features), all with the same B and slots. rolling: whether what is overwritten
+        is not needed again, so that there may be any number of tokens."""
         self.buffers = list(buffers)
         self.slots = buffers[0].shape[2]
+        self.capacity: int | None = None if rolling else self.slots
         self.length = 0
 
-    @staticmethod
+    @classmethod
     def empty(
-        batch: int, slots: int, shapes: Sequence[tuple[int, int]], like: Tensor, dtype: torch.dtype
-    ) -> TokenCache:
+        cls,
+        batch: int,
+        slots: int,
+        shapes: Sequence[tuple[int, int]],
+        like: Tensor,
+        dtype: torch.dtype,
+        rolling: bool = False,
+    ) -> Self:
         """One buffer for each (heads, features), on the device of `like`."""
         sizes = [(batch, heads, slots, features) for heads, features in shapes]
-        return TokenCache(*(torch.zeros(size, dtype=dtype, device=like.device) for size in sizes))
+        return cls(*(torch.zeros(size, dtype=dtype, device=like.device) for size in sizes), rolling=rolling)
 
     @property
     def nbytes(self) -> int:
         return sum(buffer.nbytes for buffer in self.buffers)
 
+    def pad(self, left_pad: Tensor) -> None:
+        """Padding is kept as if it were text, and masked."""
+
+    def readable(self, tokens: int) -> int:
+        return tokens
+
+    def encode(self, new: Sequence[Tensor]) -> list[Tensor]:
+        """(B, heads, T, features) of each kind of number → what the buffers keep of them."""
+        return list(new)
+
+    def decode(self, kept: Sequence[Tensor], like: Sequence[Tensor]) -> list[Tensor]:
+        """The other way round, in the types of `like`."""
+        return [x.to(y.dtype) for x, y in zip(kept, like, strict=True)]
+
     def extend(self, new: Sequence[Tensor], index: Tensor) -> tuple[list[Tensor], Tensor]:
         """Take the new tokens and return what they may attend to.
 
-        new: one (B, heads, T, features) per buffer, at places index: (T,) in the stream → the same with S tokens, and
-        their places: (S,).
+        new: one (B, heads, T, features) per kind of number, at places index: (T,) in the stream → the same with
+        S tokens, and their places: (S,).
         """
+        stored = self.encode(new)
+        kept, places = self._keep(stored, index)
+        return self.decode(kept, new), places
+
+    def _keep(self, new: Sequence[Tensor], index: Tensor) -> tuple[Sequence[Tensor], Tensor]:
         start, end = self.length, self.length + index.shape[0]
         self.length = end
         if start == 0:
             self._write(new, max(0, end - self.slots), end)
-            return list(new), index
+            return new, index
         if end <= self.slots or index.shape[0] == 1:
             self._write(new, start, end)
             live = min(end, self.slots)
-            return self._live(live, new), self._places(end, live, index)
+            return self._live(live), self._places(end, live, index)
         # A chunk that overflows the buffer: its first tokens still need what its last ones overwrite.
         live = min(start, self.slots)
         places = torch.cat((self._places(start, live, index), index))
-        kept = [torch.cat(pair, dim=2) for pair in zip(self._live(live, new), new, strict=True)]
+        kept = [torch.cat((old.to(x.dtype), x), dim=2) for old, x in zip(self._live(live), new, strict=True)]
         self._write(new, max(start, end - self.slots), end)
         return kept, places
 
-    def _live(self, live: int, like: Sequence[Tensor]) -> list[Tensor]:
-        return [buffer[:, :, :live].to(x.dtype) for buffer, x in zip(self.buffers, like, strict=True)]
+    def _live(self, live: int) -> list[Tensor]:
+        return [buffer[:, :, :live] for buffer in self.buffers]
 
     def _write(self, new: Sequence[Tensor], start: int, end: int) -> None:
         """Store the last tokens of `new`, those from `start` to `end`."""
@@ -154,14 +217,38 @@ class TokenCache:
     def reorder(self, rows: Tensor) -> None:
         self.buffers = [buffer[rows] for buffer in self.buffers]
 
+    def divides(self, tokens: int) -> bool:
+        return tokens <= self.slots
+
+    def mark(self, tokens: int) -> TakeBack:
+        """Keeps what the next tokens will overwrite."""
+        start = self.length
+        first = max(start, self.slots) if start + tokens > self.slots else start + tokens
+        taken = torch.arange(first, min(start + tokens, first + self.slots), device=self.buffers[0].device)
+        saved = [buffer[:, :, taken % self.slots] for buffer in self.buffers]
+
+        def take_back(kept: int) -> None:
+            self.length = start + kept
+            lost = taken >= self.length
+            for buffer, before in zip(self.buffers, saved, strict=True):
+                buffer[:, :, taken[lost] % self.slots] = before[:, :, lost]
+
+        return take_back
+
 
 class StateCache:
     """What a recurrent layer keeps: tensors by name, of a size that does not grow with the text."""
+
+    capacity: int | None = None
 
     def __init__(self, states: Mapping[str, Tensor]) -> None:
         """Each state: (B, …)."""
         self.states = dict(states)
         self._written: set[str] = set()
+
+    @property
+    def nbytes(self) -> int:
+        return sum(state.nbytes for state in self.states.values())
 
     @staticmethod
     def zeros(batch: int, shapes: Mapping[str, Sequence[int]], like: Tensor, dtype: torch.dtype) -> StateCache:
@@ -170,9 +257,11 @@ class StateCache:
             {name: torch.zeros(batch, *shape, dtype=dtype, device=like.device) for name, shape in shapes.items()}
         )
 
-    @property
-    def nbytes(self) -> int:
-        return sum(state.nbytes for state in self.states.values())
+    def pad(self, left_pad: Tensor) -> None:
+        """Padding leaves no trace in a state."""
+
+    def readable(self, tokens: int) -> int:
+        return tokens
 
     def read(self, name: str, dtype: torch.dtype) -> Tensor | None:
         """The state that the last pass left; None before the first."""
@@ -186,67 +275,52 @@ class StateCache:
     def reorder(self, rows: Tensor) -> None:
         self.states = {name: state[rows] for name, state in self.states.items()}
 
+    def divides(self, tokens: int) -> bool:
+        return False
+
+    def mark(self, tokens: int) -> TakeBack:
+        saved, written = {name: state.clone() for name, state in self.states.items()}, set(self._written)
+
+        def take_back(kept: int) -> None:
+            if kept:
+                raise ValueError("a recurrent state cannot be divided")
+            self.states, self._written = saved, written
+
+        return take_back
+
 
 class TokenStateCache(TokenCache, StateCache):
     """Tokens, and a state beside them."""
 
     def __init__(self, tokens: TokenCache, states: StateCache) -> None:
-        TokenCache.__init__(self, *tokens.buffers)
         StateCache.__init__(self, states.states)
+        self.tokens, self.capacity = tokens, tokens.capacity
 
     @property
     def nbytes(self) -> int:
-        return sum(tensor.nbytes for tensor in (*self.buffers, *self.states.values()))
+        return self.tokens.nbytes + sum(state.nbytes for state in self.states.values())
+
+    def pad(self, left_pad: Tensor) -> None:
+        self.tokens.pad(left_pad)
+
+    def readable(self, tokens: int) -> int:
+        return self.tokens.readable(tokens)
+
+    def extend(self, new: Sequence[Tensor], index: Tensor) -> tuple[list[Tensor], Tensor]:
+        return self.tokens.extend(new, index)
 
     def reorder(self, rows: Tensor) -> None:
-        TokenCache.reorder(self, rows)
+        self.tokens.reorder(rows)
         StateCache.reorder(self, rows)
 
+    def divides(self, tokens: int) -> bool:
+        return False
 
-class MemoryCache:
-    """Keys and values of the encoder's tokens, which all tokens of the decoder see: written once."""
+    def mark(self, tokens: int) -> TakeBack:
+        tokens_back, states_back = self.tokens.mark(tokens), StateCache.mark(self, tokens)
 
-    def __init__(self, keys: Tensor, values: Tensor) -> None:
-        """keys, values: (B, K, slots, d)."""
-        self.buffers = [keys, values]
-        self.length = 0
+        def take_back(kept: int) -> None:
+            tokens_back(kept)
+            states_back(kept)
 
-    @staticmethod
-    def empty(shape: tuple[int, int, int, int], like: Tensor, dtype: torch.dtype) -> MemoryCache:
-        """On the device of `like`."""
-        return MemoryCache(*(torch.zeros(shape, dtype=dtype, device=like.device) for _ in range(2)))
-
-    @property
-    def nbytes(self) -> int:
-        return sum(buffer.nbytes for buffer in self.buffers)
-
-    def read(self) -> tuple[Tensor, Tensor]:
-        """(B, K, S, d) each."""
-        keys, values = (buffer[:, :, : self.length] for buffer in self.buffers)
-        return keys, values
-
-    def write(self, *new: Tensor) -> None:
-        """Keys and values: (B, K, S, d)."""
-        self.length, slots = new[0].shape[2], self.buffers[0].shape[2]
-        if self.length > slots:
-            raise ValueError(f"the cache holds {slots} tokens of the encoder's: {self.length} do not fit")
-        for buffer, value in zip(self.buffers, new, strict=True):
-            buffer[:, :, : self.length] = value.detach()
-
-    def reorder(self, rows: Tensor) -> None:
-        self.buffers = [buffer[rows] for buffer in self.buffers]
-
-
-class CrossCache:
-    """What a block keeps that attends to an encoder: its mixer's own state, and keys and values of the encoder's."""
-
-    def __init__(self, own: LayerCache, memory: MemoryCache) -> None:
-        self.own, self.memory = own, memory
-
-    @property
-    def nbytes(self) -> int:
-        return self.own.nbytes + self.memory.nbytes
-
-    def reorder(self, rows: Tensor) -> None:
-        self.own.reorder(rows)
-        self.memory.reorder(rows)
+        return take_back

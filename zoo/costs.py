@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from zoo.caches import CacheKind, cache_kind
 from zoo.errors import SpecError
 from zoo.site import PartCost, matmul_cost
 from zoo.spec import BlockSpec, ModelSpec
@@ -35,15 +36,23 @@ class Cost:
     flops_per_token_square: float
 
     def cache_bytes(
-        self, batch: int, context: int, dtype: object = "float32", encoder_context: int | None = None
+        self,
+        batch: int,
+        context: int,
+        dtype: object = "float32",
+        encoder_context: int | None = None,
+        *,
+        cache: CacheKind | str = "plain",
     ) -> int:
-        """Bytes that `new_cache(batch, context, dtype, encoder_context)` allocates, 0 for an encoder, which has none.
-        dtype: a torch dtype or its name."""
+        """Bytes that `new_cache(batch, context, dtype, encoder_context, kind=cache)` allocates, 0 for an encoder, which
+        has none; of pages, after `context` tokens. dtype: a torch dtype or its name."""
         if self.spec.visible == "all":
             return 0
-        size = BYTES[str(dtype).removeprefix("torch.")]
-        memory = encoder_context or context
-        return batch * size * cache_elements(self.spec, context, memory)
+        size, kind = BYTES[str(dtype).removeprefix("torch.")], cache_kind(cache)
+        mixers = [layer.mixer for layer in self.spec.layers]
+        kind.check(mixers)
+        plain = size * cache_elements(self.spec, context, encoder_context or context)
+        return batch * (plain + sum(kind.extra_bytes(mixer, context, size) for mixer in mixers))
 
 
 def cost(spec: ModelSpec, context: int = 1024, encoder_context: int | None = None, prefix: float = 0.0) -> Cost:

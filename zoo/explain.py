@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
@@ -12,6 +13,16 @@ from pydantic_core import ErrorDetails
 
 from zoo.axis import Choice, kind_of, variants
 from zoo.errors import SpecError, did_you_mean
+
+Checked = TypeVar("Checked", bound=BaseModel)
+
+
+def checked(model: type[Checked], data: Mapping[str, Any]) -> Checked:
+    """The model of this data. Raises SpecError, the first complaint there is."""
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        raise explain(error, model)[0] from None
 
 
 def explain(error: ValidationError, model: type[BaseModel]) -> list[SpecError]:

@@ -9,12 +9,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from zoo.block import Block
-from zoo.cache import Cache
+from zoo.cache import Cache, LayerCache
+from zoo.caches import CacheKind, cache_kind
 from zoo.head import HeadTransform
 from zoo.init import Linear, initialise
 from zoo.loss import chunks_for, next_token_loss
 from zoo.mtp import MtpModule, mtp_loss
-from zoo.site import Given, Memory, Site, Step
+from zoo.site import Given, Memory, Site, Step, of_piece
 from zoo.spec import ModelSpec
 from zoo.stack import Leaving, Stack, ignored
 
@@ -54,13 +55,27 @@ class Decoder(Stack):
         self, tokens: Tensor, cache: Cache | None = None, left_pad: Tensor | None = None, **given: Unpack[Given]
     ) -> Tensor:
         """(B, T, D): what the head reads."""
+        return self._normalised(self.stream(tokens, cache, left_pad, **given))
+
+    def stream(
+        self, tokens: Tensor, cache: Cache | None = None, left_pad: Tensor | None = None, **given: Unpack[Given]
+    ) -> Tensor:
+        """(B, T, D): what leaves the last layer."""
         if cache is None:
             step = self._begin(tokens, left_pad, given)
-            return self._normalised(self._run(self.embed(tokens, step), step, None))
+            return self._run(self.embed(tokens, step), step, None)
         cache.admit(tokens.shape[1], left_pad, given.get("prefix"))
+        parts, start, length = [], 0, tokens.shape[1]
+        while start < length:
+            end = start + cache.readable(length - start)
+            parts.append(self._read(tokens[:, start:end], cache, of_piece(given, start, end)))
+            start = end
+        return torch.cat(parts, dim=1) if len(parts) > 1 else parts[0]
+
+    def _read(self, tokens: Tensor, cache: Cache, given: Given) -> Tensor:
         step = self.step(tokens, cache.length, cache.left_pad, given)
         step.memory = cache.memory = self._memory(given, cache.memory, step)
-        out = self._normalised(self._run(self.embed(tokens, step), step, cache))
+        out = self._run(self.embed(tokens, step), step, cache)
         cache.length += tokens.shape[1]
         cache.forget_encoder()
         return out
@@ -101,6 +116,15 @@ class Decoder(Stack):
         step = self.step(tokens, 0, left_pad, given)
         step.memory = self._memory(given, None, step)
         return step
+
+    def predict_ahead(
+        self, k: int, hidden: Tensor, tokens: Tensor, start: int, cache: LayerCache, left_pad: Tensor | None
+    ) -> Tensor:
+        """h^k of multi-token prediction at places from `start` on: (B, n, D), from h^{k−1} there and the tokens
+        k places further: (B, n). The cache holds what module k has read before."""
+        embedded = self.embed(tokens, self.step(tokens, start + k, left_pad, {}))
+        out: Tensor = self.mtp[k - 1](hidden, embedded, self.step(tokens, start, left_pad, {}), cache)
+        return out
 
     def _normalised(self, stream: Tensor) -> Tensor:
         out: Tensor = self.norm(stream)
@@ -165,17 +189,29 @@ class Decoder(Stack):
         return objective + torch.stack(step.losses).sum() if step.losses else objective, nats
 
     def new_cache(
-        self, batch: int, capacity: int, dtype: torch.dtype | None = None, encoder_capacity: int | None = None
+        self,
+        batch: int,
+        capacity: int,
+        dtype: torch.dtype | None = None,
+        encoder_capacity: int | None = None,
+        *,
+        kind: CacheKind | str = "plain",
     ) -> Cache:
-        """An empty cache for `batch` rows of up to `capacity` tokens, in the model's own type unless told.
+        """An empty cache for `batch` rows of up to `capacity` tokens, in the model's own type unless told; more where
+        every layer forgets.
 
-        encoder_capacity: tokens of the encoder's, where there is one; as many as `capacity` unless told.
+        encoder_capacity: tokens of the encoder's, where there is one; as many as `capacity` unless told. kind: how it
+        is stored (see `zoo.caches`).
         """
         if self.spec.visible == "all":
             raise ValueError("a model that sees all of a text reads it at once: there is nothing to cache")
-        kind, memory = dtype or self.embedding.weight.dtype, encoder_capacity or capacity
-        layers = [cast(Block, self.blocks[block]) for block in self.block_of_each]
-        return Cache([layer.new_cache(batch, capacity, kind, memory) for layer in layers], capacity)
+        number, memory = dtype or self.embedding.weight.dtype, encoder_capacity or capacity
+        stored = cache_kind(kind)
+        stored.check([layer.mixer for layer in self.spec.layers])
+        blocks = [cast(Block, self.blocks[block]) for block in self.block_of_each]
+        plain = (block.new_cache(batch, capacity, number, memory) for block in blocks)
+        # One layer after the other: what is stored otherwise is not there as it is for all layers at once.
+        return Cache([stored.store(layer, block.mixer) for layer, block in zip(plain, blocks, strict=True)])
 
 
 def build(spec: ModelSpec, seed: int = 0) -> Decoder:

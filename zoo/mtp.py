@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 import torch
 from pydantic import NonNegativeFloat, PositiveInt
 from torch import Tensor, nn
 
 from zoo.axis import Spec
+from zoo.cache import LayerCache
 from zoo.init import Linear
 from zoo.loss import IGNORED, ReadOut, summed_loss
 from zoo.residuals import MakeNorm, Residual
 from zoo.site import PartCost, Step, matmul_cost
+
+if TYPE_CHECKING:
+    from zoo.block import Block
 
 
 class MultiTokenPrediction(Spec):
@@ -44,19 +49,22 @@ class MultiTokenPrediction(Spec):
 
 
 class MtpModule(nn.Module):
-    """hidden: h^{k−1}, embedded: emb(t_{i+k}), both (B, T − k, D) → h^k."""
+    """hidden: h^{k−1}, embedded: emb(t_{i+k}), both (B, n, D) → h^k."""
 
-    def __init__(self, norm: MakeNorm, block: nn.Module, placement: Residual, d_model: int) -> None:
+    def __init__(self, norm: MakeNorm, block: Block, placement: Residual, d_model: int) -> None:
         super().__init__()
         self.hidden_norm, self.token_norm = norm(), norm()
         self.project = Linear(2 * d_model, d_model, role="input")
         self.block = block
         self.placement = placement
 
-    def forward(self, hidden: Tensor, embedded: Tensor, step: Step) -> Tensor:
+    def forward(self, hidden: Tensor, embedded: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
         joined = torch.cat((self.hidden_norm(hidden), self.token_norm(embedded)), dim=-1)
-        stream: Tensor = self.block(self.placement.open(self.project(joined)), step)
+        stream: Tensor = self.block(self.placement.open(self.project(joined)), step, cache)
         return self.placement.close(stream)
+
+    def new_cache(self, batch: int, capacity: int, dtype: torch.dtype) -> LayerCache:
+        return self.block.new_cache(batch, capacity, dtype, memory=0)
 
 
 def mtp_loss(

@@ -85,6 +85,18 @@ class Given(TypedDict, total=False):
     encoder_right_pad: Tensor
 
 
+def of_piece(given: Given, start: int, end: int) -> Given:
+    """The same for tokens `start` to `end` of a chunk: what is not of single tokens belongs to the first of them."""
+    piece = Given() if start else given.copy()
+    if "token_types" in given:
+        piece["token_types"] = given["token_types"][:, start:end]
+    if "places" in given:
+        piece["places"] = given["places"][:, start:end]
+    if "block_places" in given:
+        piece["block_places"] = given["block_places"][:, start:end]
+    return piece
+
+
 @dataclass(frozen=True)
 class Memory:
     """What an encoder made of its tokens. hidden: (B, S, D), None where a cache has all that is needed of it. text:

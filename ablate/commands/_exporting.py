@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
-
-from tokenizers import Tokenizer
 
 import zoo
 from ablate.cli import DONE, InputError
 from ablate.commands import print_json
-from ablate.commands._runs import find_run
-from ablate.data.tokenizers._encoder import EOS
+from ablate.commands._runs import end_token, find_run
 from ablate.store import Store
 from zoo.errors import UnsupportedError
 
@@ -53,18 +49,6 @@ def _tokenizer(store: Store, digest: str) -> Any:
 
     path = store.model_dir(digest) / "tokenizer.json"
     tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(path))
-    eos = tokenizer.convert_ids_to_tokens(_eos(store, digest, path))
+    eos = tokenizer.convert_ids_to_tokens(end_token(store, digest, path))
     tokenizer.add_special_tokens({"bos_token": eos, "eos_token": eos, "pad_token": eos})
     return tokenizer
-
-
-def _eos(store: Store, digest: str, tokenizer: Path) -> int:
-    """Of the run's corpus; where that is gone, the one that our own tokenizers use."""
-    identity = store.read_run(digest) or {}
-    meta = store.data_dir() / str(identity.get("data", {}).get("digest")) / "meta.json"
-    if meta.is_file():
-        return int(json.loads(meta.read_text(encoding="utf-8"))["eos"])
-    found = Tokenizer.from_file(str(tokenizer)).token_to_id(EOS)
-    if found is None:
-        raise InputError(f"{digest}: which token ends a document is in its corpus, and that is gone from the store")
-    return int(found)

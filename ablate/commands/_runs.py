@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+from tokenizers import Tokenizer
+
 from ablate.cli import InputError
+from ablate.data.tokenizers._encoder import EOS
 from ablate.store import Store
 
 
@@ -22,3 +26,15 @@ def find_run(name: str, root: Path) -> tuple[Store, str]:
     if status != "finished":
         raise InputError(f"{found[0]}: the run is {status}, so there is no model")
     return store, found[0]
+
+
+def end_token(store: Store, digest: str, tokenizer: Path) -> int:
+    """The token that ends a document: of the run's corpus; where that is gone, the one that our own tokenizers use."""
+    identity = store.read_run(digest) or {}
+    meta = store.data_dir() / str(identity.get("data", {}).get("digest")) / "meta.json"
+    if meta.is_file():
+        return int(json.loads(meta.read_text(encoding="utf-8"))["eos"])
+    found = Tokenizer.from_file(str(tokenizer)).token_to_id(EOS)
+    if found is None:
+        raise InputError(f"{digest}: which token ends a document is in its corpus, and that is gone from the store")
+    return int(found)

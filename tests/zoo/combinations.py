@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import itertools
 import random
-from collections.abc import Callable, Collection, Mapping
-from typing import cast
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any, cast
 
 import torch
 
@@ -160,3 +160,13 @@ def _cut(given: Given, rows: slice, start: int, end: int | None) -> Given:
 
 def random_tokens(spec: zoo.ModelSpec, batch: int, length: int, seed: int = 0) -> torch.Tensor:
     return torch.randint(0, spec.vocab_size, (batch, length), generator=torch.Generator().manual_seed(seed))
+
+
+def held_by(part: Any) -> Iterator[torch.Tensor]:
+    """Every tensor of a cache, once."""
+    if isinstance(part, torch.Tensor):
+        yield part
+    elif isinstance(part, dict | list | tuple):
+        yield from (tensor for x in (part.values() if isinstance(part, dict) else part) for tensor in held_by(x))
+    elif type(part).__module__.startswith("zoo.cache"):
+        yield from held_by(vars(part))

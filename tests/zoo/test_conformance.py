@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
-from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 import zoo
@@ -18,16 +16,26 @@ from tests.zoo.combinations import (
     PREFIX,
     covering,
     given_to,
+    held_by,
     of_chunk,
     of_rows,
     random_model,
     random_tokens,
 )
+from zoo.cache import Cache
+from zoo.caches import cache_kind
 from zoo.matrix import combine
 from zoo.residuals.normed import NormedLayer
+from zoo.site import Given
 
 SPECS = [combine(row.values()) for row in covering()]
 LENGTH = 19
+KINDS = (
+    {"kind": "int8", "group": 4},
+    {"kind": "int4", "group": 5},
+    {"kind": "sink", "sinks": 2, "recent": 5},
+    {"kind": "paged", "page": 4},
+)
 PARTS = 16
 """Of the slow suite, so that it can run side by side."""
 every_spec = pytest.mark.parametrize("spec", SPECS, ids=lambda s: s.digest[:6])
@@ -115,12 +123,7 @@ def test_cached_decoding_equals_the_uncached_forward(spec: zoo.ModelSpec, chunks
     given = given_to(spec, 2, LENGTH, prefix=min(PREFIX, chunks[0]))
     cache = model.new_cache(batch=2, capacity=LENGTH, encoder_capacity=ENCODED)
     with torch.no_grad():
-        starts = itertools.accumulate(chunks, initial=0)
-        parts = [
-            model(chunk, cache, **of_chunk(given, start, chunk.shape[1]))
-            for chunk, start in zip(tokens.split(chunks, dim=1), starts, strict=False)
-        ]
-        assert_same(torch.cat(parts, dim=1), model(tokens, **given))
+        assert_same(read_in(model, tokens, chunks, cache, given), model(tokens, **given))
 
 
 @every_spec
@@ -211,16 +214,43 @@ def test_declared_cache_bytes_are_those_allocated(spec: zoo.ModelSpec, dtype: to
         return
     cache = zoo.build(spec).new_cache(batch=3, capacity=23, dtype=dtype, encoder_capacity=7)
     assert cache.nbytes == zoo.cost(spec).cache_bytes(batch=3, context=23, dtype=dtype, encoder_context=7)
-    assert cache.nbytes == sum(t.untyped_storage().nbytes() for layer in cache.layers for t in tensors_of(layer))
+    assert cache.nbytes == sum(t.untyped_storage().nbytes() for t in held_by(cache.layers))
 
 
-def tensors_of(cache: object) -> Iterator[torch.Tensor]:
-    """What a cache holds, and what the caches in it do."""
-    for leaf in tree_leaves(vars(cache)):
-        if isinstance(leaf, torch.Tensor):
-            yield leaf
-        elif hasattr(leaf, "nbytes"):
-            yield from tensors_of(leaf)
+@every_spec
+def test_a_kind_of_cache_keeps_what_it_says(spec: zoo.ModelSpec) -> None:
+    """One kind for each spec here, all of them in the slow suite."""
+    cache_conforms(spec, KINDS[int(spec.digest, 16) % len(KINDS)])
+
+
+def cache_conforms(spec: zoo.ModelSpec, kind: dict[str, object]) -> None:
+    """Its bytes are those declared; how a text is cut changes nothing, and pages are as good as the plain cache."""
+    if spec.visible == "all":
+        return
+    model, tokens, given = random_model(spec).double(), random_tokens(spec, 2, LENGTH), given_to(spec, 2, LENGTH)
+    try:
+        caches = [model.new_cache(2, LENGTH, encoder_capacity=ENCODED, kind=cache_kind(kind)) for _ in range(2)]
+    except zoo.UnsupportedError as error:
+        assert error.reason
+        return
+    first = PREFIX if "prefix" in given else 1
+    with torch.no_grad():
+        found = read_in(model, tokens, [6, 1, 1, 9, 2], caches[0], given)
+        assert_same(found, read_in(model, tokens, [first] + [1] * (LENGTH - first), caches[1], given))
+        if kind["kind"] == "paged":
+            assert_same(found, model(tokens, **given))
+    declared = zoo.cost(spec).cache_bytes(2, LENGTH, torch.float64, ENCODED, cache=cache_kind(kind))
+    assert [cache.nbytes for cache in caches] == [declared, declared]
+
+
+def read_in(model: zoo.Decoder, tokens: torch.Tensor, chunks: list[int], cache: Cache, given: Given) -> torch.Tensor:
+    """Logits of a text read in these chunks."""
+    starts = itertools.accumulate(chunks, initial=0)
+    parts = [
+        model(chunk, cache, **of_chunk(given, start, chunk.shape[1]))
+        for chunk, start in zip(tokens.split(chunks, dim=1), starts, strict=False)
+    ]
+    return torch.cat(parts, dim=1)
 
 
 @every_spec
@@ -276,6 +306,8 @@ def conforms(spec: zoo.ModelSpec, folder: Path) -> None:
     test_declared_parameters_are_those_counted(spec)
     test_declared_flops_are_those_counted(spec)
     test_declared_cache_bytes_are_those_allocated(spec, torch.float32)
+    for kind in KINDS:
+        cache_conforms(spec, kind)
     test_save_and_open_keep_the_model(spec, folder)
     test_dump_and_parse_are_inverse(spec)
     test_training_in_bfloat16_stays_near_float32(spec)

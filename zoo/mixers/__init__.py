@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from zoo.axis import Variant
 from zoo.cache import LayerCache
-from zoo.errors import SpecError
+from zoo.errors import SpecError, UnsupportedError
 from zoo.positions import Position
 from zoo.site import PartCost, Site, Step
 
@@ -50,6 +50,11 @@ class Mixer(Variant):
     def cache_elements(self, capacity: int) -> int:
         """Numbers kept per sequence, for up to `capacity` tokens. Called on a resolved spec."""
 
+    def cached(self) -> tuple[tuple[int, int], ...]:
+        """(heads, features) of each kind of number that is kept of a token; none where a state of fixed size is kept.
+        Called on a resolved spec."""
+        return ()
+
     def positions(self) -> tuple[tuple[Position, int], ...]:
         """Position schemes in use and for how many heads: the model builds what they share over layers."""
         return ()
@@ -74,3 +79,10 @@ class MixerLayer(nn.Module, ABC):
     @abstractmethod
     def new_cache(self, batch: int, capacity: int, dtype: torch.dtype) -> LayerCache:
         """An empty cache for `batch` rows of up to `capacity` tokens."""
+
+    def moved(self, kept: list[Tensor], by: int) -> list[Tensor]:
+        """What is cached of tokens, (B, heads, T, features) each, had they been `by` places further on.
+
+        Raises UnsupportedError where that cannot be said without reading the text again.
+        """
+        raise UnsupportedError("mixer", f"{type(self).__name__} cannot move what it has cached to other places")

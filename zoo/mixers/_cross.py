@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from zoo.attend import Scoring, Visible, attend
 from zoo.axis import Spec
-from zoo.cache import MemoryCache
+from zoo.cache_parts import MemoryCache
 from zoo.errors import SpecError
 from zoo.init import Linear
 from zoo.mixers._projections import Biases

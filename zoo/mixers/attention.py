@@ -13,7 +13,7 @@ from zoo.axis import Choice, is_off
 from zoo.cache import LayerCache, StateCache, TokenCache, TokenStateCache
 from zoo.conv import STATE as CONV
 from zoo.conv import ShortConv
-from zoo.errors import SpecError
+from zoo.errors import SpecError, UnsupportedError
 from zoo.init import Linear
 from zoo.mixers import Mixer, MixerLayer
 from zoo.mixers._gate import Gate, OutputGate, gate_features
@@ -152,6 +152,10 @@ class MultiHead(Mixer):
         tokens = 2 * kv_heads * head_dim * self.slots(capacity)
         return tokens + self.channels * ((self.conv or 1) - 1)
 
+    def cached(self) -> tuple[tuple[int, int], ...]:
+        _, kv_heads, head_dim = self.sizes()
+        return (kv_heads, head_dim), (kv_heads, head_dim)
+
     def positions(self) -> tuple[tuple[Position, int], ...]:
         return ((self.position, self.heads),)
 
@@ -251,8 +255,17 @@ class AttentionLayer(MixerLayer):
 
     def new_cache(self, batch: int, capacity: int, dtype: torch.dtype) -> LayerCache:
         slots = self.spec.slots(capacity)
-        tokens = TokenCache.empty(batch, slots, [(self.kv_heads, self.head_dim)] * 2, self.k.weight, dtype)
+        rolling = self.spec.slots(capacity + 1) == slots
+        tokens = TokenCache.empty(batch, slots, self.spec.cached(), self.k.weight, dtype, rolling)
         if self.spec.conv is None:
             return tokens
         shapes = {CONV: (self.spec.conv - 1, self.spec.channels)}
         return TokenStateCache(tokens, StateCache.zeros(batch, shapes, self.k.weight, dtype))
+
+    def moved(self, kept: list[Tensor], by: int) -> list[Tensor]:
+        if self.spec.sparsity is not None:
+            raise UnsupportedError(
+                "mixer.sparsity", "it is a pattern of places in the text, and what is kept would move"
+            )
+        keys, values = kept
+        return [self.position.moved(keys, by), values]

@@ -46,6 +46,9 @@ class GAU(GatedUnit):
     def cache_elements(self, capacity: int) -> int:
         return (self.head_dim + self.value_features) * capacity
 
+    def cached(self) -> tuple[tuple[int, int], ...]:
+        return (1, self.head_dim), (1, self.value_features)
+
 
 class GAULayer(GatedUnitLayer):
     """x: (B, T, D) → (B, T, D)."""
@@ -68,5 +71,8 @@ class GAULayer(GatedUnitLayer):
         return self._write(x, (weights.to(v.dtype) @ v)[:, 0])
 
     def new_cache(self, batch: int, capacity: int, dtype: torch.dtype) -> LayerCache:
-        shapes = [(1, self.spec.head_dim), (1, self.spec.value_features)]
-        return TokenCache.empty(batch, capacity, shapes, self.o.weight, dtype)
+        return TokenCache.empty(batch, capacity, self.spec.cached(), self.o.weight, dtype)
+
+    def moved(self, kept: list[Tensor], by: int) -> list[Tensor]:
+        keys, values = kept
+        return [self.position.moved(keys, by), values]

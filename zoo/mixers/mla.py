@@ -119,6 +119,9 @@ class MLA(Mixer):
     def cache_elements(self, capacity: int) -> int:
         return (self.kv_rank + self.rope_dim) * min(capacity, self.window or capacity)
 
+    def cached(self) -> tuple[tuple[int, int], ...]:
+        return (1, self.kv_rank), (1, self.rope_dim)
+
     def positions(self) -> tuple[tuple[Position, int], ...]:
         return ((self.position, self.heads),)
 
@@ -200,8 +203,12 @@ class MLALayer(MixerLayer):
 
     def new_cache(self, batch: int, capacity: int, dtype: torch.dtype) -> LayerCache:
         slots = min(capacity, self.spec.window or capacity)
-        shapes = [(1, self.spec.kv_rank), (1, self.spec.rope_dim)]
-        return TokenCache.empty(batch, slots, shapes, self.o.weight, dtype)
+        rolling = self.spec.window is not None and self.spec.window <= capacity
+        return TokenCache.empty(batch, slots, self.spec.cached(), self.o.weight, dtype, rolling)
+
+    def moved(self, kept: list[Tensor], by: int) -> list[Tensor]:
+        latent, k_rope = kept
+        return [latent, self.position.moved(k_rope, by)]
 
 
 def _split(x: Tensor, heads: int) -> Tensor:

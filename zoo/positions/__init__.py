@@ -73,6 +73,10 @@ class PositionLayer(nn.Module):
         """k: (B, K, T, d) → the same shape, with positions applied."""
         return k
 
+    def moved(self, k: Tensor, by: int) -> Tensor:
+        """k: (B, K, T, d) with positions applied → what it would be `by` places further on."""
+        return k
+
     def bias(self, step: Step, places: Tensor) -> Tensor | None:
         """What is added to the scores of the step's queries for keys at `places` (S,): what broadcasts to
         (H, T, S) or (B, H, T, S), or None."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Annotated, Literal
 
 import torch
@@ -9,7 +10,7 @@ from pydantic import Field
 from torch import Tensor
 
 from zoo.axis import Choice
-from zoo.errors import SpecError
+from zoo.errors import SpecError, UnsupportedError
 from zoo.positions import Position, PositionLayer
 from zoo.positions.scalings import Scaling, rotation
 from zoo.site import Step
@@ -80,6 +81,20 @@ class RotaryLayer(PositionLayer):
 
     def rotate_keys(self, k: Tensor, step: Step) -> Tensor:
         return self._turn(k, step)
+
+    @cached_property
+    def _depends_on_length(self) -> bool:
+        """Whether frequencies are others in a longer text."""
+        short, long = (self.spec.frequencies(self.dim, torch.tensor(length)) for length in (1, 2**40))
+        return not torch.equal(short, long)
+
+    def moved(self, k: Tensor, by: int) -> Tensor:
+        """Rotations add up, as long as frequencies stay what they are."""
+        if self._depends_on_length:
+            reason = "frequencies change with the length of the text, and what is cached was turned by others"
+            raise UnsupportedError("position.scaling", reason)
+        step = Step(torch.tensor([by], device=k.device), start=by)
+        return self.rotate_keys(k, step) / self.spec.magnitude
 
     def _turn(self, x: Tensor, step: Step, sign: int = 0) -> Tensor:
         """sign: +1 for queries and −1 for keys, where a scheme tells them apart."""

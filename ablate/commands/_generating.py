@@ -1,0 +1,62 @@
+"""`ablate generate`: what a stored model says."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import torch
+from tokenizers import Tokenizer
+
+import zoo
+from ablate.cli import DONE, InputError
+from ablate.commands import print_json
+from ablate.commands._runs import end_token, find_run
+from ablate.commands.generate import SAMPLING
+from evals.causal import obstacle
+from evals.decode import Request, decode
+from zoo.costs import longest_text
+from zoo.decode import Sampling
+from zoo.explain import checked
+
+
+def generate(options: argparse.Namespace) -> int:
+    store, digest = find_run(options.run, Path(options.store))
+    path = store.model_dir(digest) / "tokenizer.json"
+    if not path.is_file():
+        raise InputError(f"{digest}: its data are made and not read from text, so there is no tokenizer for a prompt")
+    eos, tokenizer = end_token(store, digest, path), Tokenizer.from_file(str(path))
+    asked = {name: getattr(options, name) for name in SAMPLING if getattr(options, name) is not None}
+    try:
+        sampling = checked(Sampling, asked)
+    except zoo.SpecError as error:
+        raise InputError(f"--{error.path.replace('_', '-')}: {error.reason}") from error
+    model = zoo.open(store.model_dir(digest)).eval()
+    if reason := obstacle(model.spec):
+        raise InputError(f"{digest}: the model {reason}: a prompt alone cannot be continued")
+    requests = [
+        Request(i, tokenizer.encode(prompt).ids or [eos], tuple(options.stop), options.tokens, sampling)
+        for i, prompt in enumerate(options.prompt)
+    ]
+    _check_room(model, requests)
+    with torch.inference_mode():
+        texts = decode(model, tokenizer, requests, eos=eos, seed=options.seed)
+    _show(digest, options, texts)
+    return DONE
+
+
+def _check_room(model: zoo.Decoder, requests: list[Request]) -> None:
+    longest = longest_text(model.spec)
+    # The last new token is never read back.
+    needed = max(len(request.prompt) + request.max_new - 1 for request in requests)
+    if longest is not None and needed > longest:
+        raise InputError(f"prompt and new tokens are {needed + 1} tokens: the model has positions for {longest}")
+
+
+def _show(digest: str, options: argparse.Namespace, texts: list[str]) -> None:
+    if options.json:
+        pairs = [{"prompt": p, "text": t} for p, t in zip(options.prompt, texts, strict=True)]
+        print_json({"digest": digest, "continuations": pairs})
+        return
+    for prompt, text in zip(options.prompt, texts, strict=True):
+        print(prompt + text)

@@ -1,0 +1,39 @@
+"""Continue prompts with the model of a trained run.
+
+RUN is a digest (or the beginning of one) in the store, or the folder of a run. Greedy unless a temperature is given.
+For example: ablate generate 3fa2 --prompt 'def f(' 'import' --temperature 0.8 --top-p 0.95
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from ablate.commands import add_json, add_store, positive
+
+SAMPLING = {
+    "temperature": (float, "what logits are divided by; 0 takes the likeliest token (default: 0)"),
+    "top_k": (int, "only the K likeliest tokens"),
+    "top_p": (float, "only the likeliest tokens that have mass P together"),
+    "min_p": (float, "only tokens at least P times as likely as the likeliest"),
+    "repetition_penalty": (float, "above 1, tokens of the text so far become less likely"),
+}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", metavar="RUN")
+    parser.add_argument("--prompt", nargs="+", required=True, metavar="TEXT", help="one text or several")
+    parser.add_argument(
+        "--tokens", type=positive, default=64, metavar="N", help="at most so many new ones (default: 64)"
+    )
+    parser.add_argument("--stop", nargs="+", default=[], metavar="TEXT", help="what ends a text, and is cut off")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of sampling (default: 0)")
+    for name, (kind, words) in SAMPLING.items():
+        parser.add_argument(f"--{name.replace('_', '-')}", type=kind, metavar="K" if kind is int else "P", help=words)
+    add_store(parser)
+    add_json(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    from ablate.commands._generating import generate
+
+    return generate(options)

@@ -1,0 +1,47 @@
+"""`ablate generate`: what the model says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+import zoo
+from ablate.cli import main
+from ablate.data.tokenizers.bytes import byte_tokenizer
+from ablate.store import Store
+from tests.ablate.test_export import DIGEST, with_run
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return with_run(Store(tmp_path / "runs"), {"block.mixer.position": {"kind": "learned", "length": 30}})
+
+
+def test_prompts_are_continued_greedily(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    prompts = ["def f(", "naïve"]
+    arguments = ["generate", DIGEST[:6], "--tokens", "9", "--store", str(store.root), "--json", "--prompt", *prompts]
+    assert main(arguments) == 0
+    said = json.loads(capsys.readouterr().out)["continuations"]
+    model, tokenizer = zoo.open(store.model_dir(DIGEST)), byte_tokenizer()
+    for prompt, found in zip(prompts, said, strict=True):
+        tokens = zoo.generate(model, torch.tensor([tokenizer.encode(prompt).ids]), 9)[0].tolist()
+        tokens = tokens[: tokens.index(256)] if 256 in tokens else tokens
+        assert found == {"prompt": prompt, "text": tokenizer.decode(tokens, skip_special_tokens=False)}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--top-p", "2"], "--top-p: "),
+        (["--tokens", "40"], "prompt and new tokens are 43 tokens: the model has positions for 30"),
+    ],
+)
+def test_what_cannot_be_is_one_line(
+    store: Store, capsys: pytest.CaptureFixture[str], arguments: list[str], reason: str
+) -> None:
+    assert main(["generate", DIGEST, "--prompt", "abc", "--store", str(store.root), *arguments]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("ablate: ") and reason in line

@@ -1,0 +1,79 @@
+"""How a cache is stored: one file per kind.
+
+model.new_cache(batch, capacity, kind="int8")
+zoo.cost(spec).cache_bytes(batch, context, cache="int8")
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import BaseModel, create_model
+
+from zoo.axis import Choice, Variant
+from zoo.cache import LayerCache, TokenCache, TokenStateCache
+from zoo.cache_parts import PartsCache
+from zoo.errors import UnsupportedError
+from zoo.explain import checked
+
+if TYPE_CHECKING:
+    from zoo.mixers import Mixer, MixerLayer
+
+
+class CacheKind(Variant):
+    """Stores what mixers keep of tokens. States of a fixed size stay as they are, and so does what is kept of the
+    encoder's tokens, which are read once."""
+
+    def check(self, mixers: Sequence[Mixer]) -> None:
+        """Raise UnsupportedError where the kind cannot serve a model of these mixers."""
+        if not any(mixer.cached() for mixer in mixers):
+            raise UnsupportedError(
+                "cache", f"{self.kind} is about keys and values, and no layer of this model keeps any"
+            )
+
+    def store(self, layer: LayerCache, mixer: MixerLayer) -> LayerCache:
+        """What takes the place of a layer's plain cache, which is empty."""
+        if isinstance(layer, PartsCache):
+            return PartsCache({name: self.store(part, mixer) for name, part in layer.parts.items()})
+        if isinstance(layer, TokenStateCache):
+            return TokenStateCache(self.store_tokens(layer.tokens, mixer), layer)
+        return self.store_tokens(layer, mixer) if isinstance(layer, TokenCache) else layer
+
+    @abstractmethod
+    def store_tokens(self, tokens: TokenCache, mixer: MixerLayer) -> TokenCache:
+        """What takes the place of a layer's plain cache of tokens, which is empty."""
+
+    def extra_bytes(self, mixer: Mixer, capacity: int, size: int) -> int:
+        """Bytes per sequence beyond those of a plain cache of numbers of `size` bytes; negative where there are
+        fewer."""
+        shapes = mixer.cached()
+        if not shapes:
+            return 0
+        per_token = sum(heads * features for heads, features in shapes)
+        slots = (mixer.cache_elements(capacity) - mixer.cache_elements(0)) // per_token
+        rolling = mixer.cache_elements(capacity + 1) == mixer.cache_elements(capacity)
+        return self.token_bytes(shapes, slots, rolling, size) - size * per_token * slots
+
+    @abstractmethod
+    def token_bytes(self, shapes: Sequence[tuple[int, int]], slots: int, rolling: bool, size: int) -> int:
+        """Bytes per sequence, for a buffer of each (heads, features) that would plainly have so many slots, which are
+        a window where they are rolling."""
+
+
+def cache_kind(value: CacheKind | str | dict[str, Any]) -> CacheKind:
+    """A kind, given as a spec, as a map with `kind`, or as the bare kind. Raises SpecError."""
+    if isinstance(value, CacheKind):
+        return value
+    asked = checked(_asked(), {"cache": value})
+    kind: CacheKind = asked.cache  # type: ignore[attr-defined]
+    return kind
+
+
+@cache
+def _asked() -> type[BaseModel]:
+    """Made when it is first asked for: the kinds' files import this one."""
+    field: Any = Annotated[CacheKind, Choice("zoo.caches")]
+    return create_model("Asked", cache=(field, ...))

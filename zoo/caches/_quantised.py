@@ -1,0 +1,100 @@
+"""What quantised caches share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil
+from typing import TYPE_CHECKING, ClassVar
+
+import torch
+from pydantic import PositiveInt
+from torch import Tensor
+
+from zoo.cache import TokenCache
+from zoo.caches import CacheKind
+
+if TYPE_CHECKING:
+    from zoo.mixers import MixerLayer
+
+
+class Quantised(CacheKind):
+    """x̂ = l + s · round((x − l)/s), s = (max − l)/(2ᵇ − 1), over groups of `group` features of a token's head, of which
+    l is the least.
+
+    Groups lie along features, for keys and values alike, so that every token is stored by itself, whatever the chunk it
+    came in; KIVI (Liu et al. 2024, arXiv:2402.02750) groups keys along tokens, which loses less. l and s are in the
+    cache's type, of unit roundoff u: |x̂ − x| ≤ s(1 + u)/2 + u(|l| + max − l). Tokens are quantised as they arrive and
+    read as x̂ from then on, the chunk that brings them included.
+    """
+
+    bits: ClassVar[int]
+    group: PositiveInt = 32
+
+    def store_tokens(self, tokens: TokenCache, mixer: MixerLayer) -> TokenCache:
+        return QuantisedCache(tokens, self.bits, self.group)
+
+    def token_bytes(self, shapes: Sequence[tuple[int, int]], slots: int, rolling: bool, size: int) -> int:
+        groups = sum(heads * ceil(features / self.group) for heads, features in shapes)
+        codes = sum(heads * ceil(features * self.bits / 8) for heads, features in shapes)
+        return slots * (codes + 2 * size * groups)
+
+
+class QuantisedCache(TokenCache):
+    """For each kind of number three buffers: codes, l and s."""
+
+    def __init__(self, plain: TokenCache, bits: int, group: int) -> None:
+        self.bits, self.group = bits, group
+        self.features = [buffer.shape[-1] for buffer in plain.buffers]
+        self.dtype = plain.buffers[0].dtype
+        like = [buffer[:, :, :0] for buffer in plain.buffers]
+        sizes = [(buffer.shape[:3], codes) for buffer, codes in zip(plain.buffers, self._thirds(like), strict=True)]
+        buffers = [code.new_zeros(*shape, code.shape[-1]) for shape, codes in sizes for code in codes]
+        super().__init__(*buffers, rolling=plain.capacity is None)
+
+    def _thirds(self, new: Sequence[Tensor]) -> list[list[Tensor]]:
+        found = self.encode(new)
+        return [found[i : i + 3] for i in range(0, len(found), 3)]
+
+    def encode(self, new: Sequence[Tensor]) -> list[Tensor]:
+        return [part for x in new for part in self._quantise(x.detach())]
+
+    def _quantise(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        kind, levels = torch.promote_types(x.dtype, torch.float32), 2**self.bits - 1
+        groups = self._grouped(x.to(kind))
+        low = groups.amin(dim=-1)
+        step = ((groups.amax(dim=-1) - low) / levels).to(self.dtype)
+        low = low.to(self.dtype)
+        feature = torch.arange(x.shape[-1], device=x.device) // self.group
+        divisor = torch.where(step > 0, step, 1).to(kind)
+        codes = ((x - low.to(kind)[..., feature]) / divisor[..., feature]).round().clamp(0, levels)
+        return self._packed(codes.to(torch.uint8)), low, step
+
+    def _grouped(self, x: Tensor) -> Tensor:
+        """(…, features) → (…, groups, group), the last group filled up with the last feature."""
+        count = ceil(x.shape[-1] / self.group)
+        feature = torch.arange(count * self.group, device=x.device).clamp(max=x.shape[-1] - 1)
+        groups: Tensor = x[..., feature].unflatten(-1, (count, self.group))
+        return groups
+
+    def _packed(self, codes: Tensor) -> Tensor:
+        """Two codes of four bits to a byte."""
+        if self.bits == 8:
+            return codes
+        if codes.shape[-1] % 2:
+            codes = torch.nn.functional.pad(codes, (0, 1))
+        return codes[..., ::2] | codes[..., 1::2] << 4
+
+    def _unpacked(self, codes: Tensor, features: int) -> Tensor:
+        if self.bits == 8:
+            return codes
+        return torch.stack((codes & 15, codes >> 4), dim=-1).flatten(-2)[..., :features]
+
+    def decode(self, kept: Sequence[Tensor], like: Sequence[Tensor]) -> list[Tensor]:
+        out = []
+        for i, (features, x) in enumerate(zip(self.features, like, strict=True)):
+            codes, low, step = kept[3 * i : 3 * i + 3]
+            kind = torch.promote_types(x.dtype, torch.float32)
+            feature = torch.arange(features, device=codes.device) // self.group
+            known = self._unpacked(codes, features).to(kind) * step.to(kind)[..., feature]
+            out.append((known + low.to(kind)[..., feature]).to(x.dtype))
+        return out

@@ -1,0 +1,28 @@
+"""As it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
+
+from zoo.cache import TokenCache
+from zoo.caches import CacheKind
+
+if TYPE_CHECKING:
+    from zoo.mixers import Mixer, MixerLayer
+
+
+class Plain(CacheKind):
+    """Every number as it is, in the cache's type; a layer with a window keeps the window (the rolling buffer of Mistral
+    7B, arXiv:2310.06825)."""
+
+    kind: Literal["plain"] = "plain"
+
+    def check(self, mixers: Sequence[Mixer]) -> None:
+        """Serves all."""
+
+    def store_tokens(self, tokens: TokenCache, mixer: MixerLayer) -> TokenCache:
+        return tokens
+
+    def token_bytes(self, shapes: Sequence[tuple[int, int]], slots: int, rolling: bool, size: int) -> int:
+        return size * slots * sum(heads * features for heads, features in shapes)

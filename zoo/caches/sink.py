@@ -1,0 +1,100 @@
+"""The first tokens and the last ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
+
+import torch
+from pydantic import NonNegativeInt, PositiveInt
+from torch import Tensor
+
+from zoo.cache import TakeBack, TokenCache
+from zoo.caches import CacheKind
+from zoo.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from zoo.mixers import Mixer, MixerLayer
+
+
+class Sink(CacheKind):
+    """The first `sinks` tokens and the last `recent` ones, the token that looks included. Xiao et al. 2023
+    (StreamingLLM), arXiv:2309.17453.
+
+    Tokens in between are forgotten, and positions are those within the cache: the sinks move along, right before the
+    oldest recent token. There may be any number of tokens. Up to sinks + recent nothing differs from a plain cache;
+    from there on tokens are read one at a time. A layer with a window keeps its window, as it is. Rows cannot be
+    padded, and positions that are added to the embedded tokens cannot move.
+    """
+
+    kind: Literal["sink"] = "sink"
+    sinks: NonNegativeInt = 4
+    recent: PositiveInt = 1020
+
+    def check(self, mixers: Sequence[Mixer]) -> None:
+        super().check(mixers)
+        added = [scheme.kind for mixer in mixers for scheme, _ in mixer.positions() if scheme.absolute]
+        if added:
+            reason = f"{added[0]} positions are in the stream that keys were computed from: sink cannot move them"
+            raise UnsupportedError("cache", reason)
+
+    def store_tokens(self, tokens: TokenCache, mixer: MixerLayer) -> TokenCache:
+        if tokens.capacity is None or tokens.slots < self.sinks + self.recent:
+            return tokens
+        mixer.moved([buffer[:, :, :0] for buffer in tokens.buffers], 0)  # raises where it cannot
+        return SinkCache(tokens, self.sinks, self.recent, mixer)
+
+    def token_bytes(self, shapes: Sequence[tuple[int, int]], slots: int, rolling: bool, size: int) -> int:
+        kept = slots if rolling else min(slots, self.sinks + self.recent)
+        return size * kept * sum(heads * features for heads, features in shapes)
+
+
+class SinkCache(TokenCache):
+    """Token t lies in slot t while there is room, and then in the slot of the oldest token that is no sink."""
+
+    def __init__(self, plain: TokenCache, sinks: int, recent: int, mixer: MixerLayer) -> None:
+        shapes = [(*buffer.shape[:2], sinks + recent, buffer.shape[3]) for buffer in plain.buffers]
+        buffers = [old.new_zeros(shape) for old, shape in zip(plain.buffers, shapes, strict=True)]
+        super().__init__(*buffers, rolling=True)
+        self.sinks, self.recent, self._moved = sinks, recent, mixer.moved
+
+    def pad(self, left_pad: Tensor) -> None:
+        raise ValueError(
+            "a cache with sinks keeps the first tokens of every row, which padding would be: pad no prompts"
+        )
+
+    def readable(self, tokens: int) -> int:
+        return max(1, min(tokens, self.slots - self.length))
+
+    def _keep(self, new: Sequence[Tensor], index: Tensor) -> tuple[Sequence[Tensor], Tensor]:
+        start, end = self.length, self.length + index.shape[0]
+        if end <= self.slots:
+            return super()._keep(new, index)
+        if index.shape[0] > 1:
+            raise ValueError("past its size a cache with sinks reads one token at a time")
+        self.length = end
+        slot = self.sinks + (start - self.sinks) % self.recent
+        for buffer, token in zip(self.buffers, new, strict=True):
+            buffer[:, :, slot : slot + 1] = token.detach()
+        gone = end - self.slots
+        sinks = self._moved(
+            [buffer[:, :, : self.sinks].to(x.dtype) for buffer, x in zip(self.buffers, new, strict=True)], gone
+        )
+        recent = [buffer[:, :, self.sinks :].to(x.dtype) for buffer, x in zip(self.buffers, new, strict=True)]
+        kept = [torch.cat(pair, dim=2) for pair in zip(sinks, recent, strict=True)]
+        place = torch.arange(self.recent, device=index.device)
+        latest = end - 1 - (end - 1 - self.sinks - place) % self.recent
+        return kept, torch.cat((torch.arange(self.sinks, device=index.device) + gone, latest))
+
+    def divides(self, tokens: int) -> bool:
+        return self.length + tokens <= self.slots
+
+    def mark(self, tokens: int) -> TakeBack:
+        start, kept_whole = self.length, self.divides(tokens)
+        saved = [] if kept_whole else [buffer.clone() for buffer in self.buffers]
+
+        def take_back(kept: int) -> None:
+            self.length = start + kept
+            self.buffers = saved or self.buffers
+
+        return take_back

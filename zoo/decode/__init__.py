@@ -1,0 +1,31 @@
+"""Decoding: one file per method.
+
+zoo.generate(model, prompts, 64, temperature=0.8, top_p=0.95)
+zoo.decode.beam_search(model, prompts, 64, beams=4)
+zoo.decode.speculate(model, draft, prompts, 64)
+zoo.decode.lookahead(model, prompts, 64)
+"""
+
+from __future__ import annotations
+
+from zoo.decode.beam import Beams, BeamSearch, beam_search
+from zoo.decode.generate import generate, steps
+from zoo.decode.lookahead import lookahead
+from zoo.decode.sampling import Sampling
+from zoo.decode.speculative import Speculated, Speculation, speculate
+from zoo.decode.stopping import NEVER, Stop
+
+__all__ = [
+    "NEVER",
+    "BeamSearch",
+    "Beams",
+    "Sampling",
+    "Speculated",
+    "Speculation",
+    "Stop",
+    "beam_search",
+    "generate",
+    "lookahead",
+    "speculate",
+    "steps",
+]

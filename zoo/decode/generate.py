@@ -1,0 +1,87 @@
+"""One token after the other: greedy or sampled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Unpack, cast
+
+import torch
+from torch import Tensor
+
+from zoo.cache import Cache
+from zoo.decode.sampling import Sampling
+from zoo.decode.stopping import NEVER, Stop
+from zoo.explain import checked
+from zoo.model import Decoder
+from zoo.site import Given
+
+
+@torch.no_grad()
+def generate(
+    model: Decoder,
+    tokens: Tensor,
+    new_tokens: int,
+    *,
+    left_pad: Tensor | None = None,
+    stop: Stop = NEVER,
+    generator: torch.Generator | None = None,
+    cache: Cache | None = None,
+    **settings: Any,
+) -> Tensor:
+    """tokens: (B, T) prompts → (B, N) continuations, N ≤ new_tokens.
+
+    left_pad: (B,), the padding at the left of each prompt. stop: what ends a row; decoding ends with the last row.
+    cache: an empty one, where it is not to be the plain one. settings: fields of `Sampling`, greedy without, and what
+    else the prompts are told (`zoo.site.Given`), such as `encoder_tokens` or their `prefix`.
+    """
+    given, sampling = divided(settings)
+    how = checked(Sampling, sampling)
+    chosen = tokens[:, :0]
+
+    def choose(logits: Tensor) -> Tensor:
+        return how.choose(logits, torch.cat((tokens, chosen), dim=1), left_pad, generator)
+
+    for token in steps(model, tokens, new_tokens, choose, left_pad=left_pad, cache=cache, **given):
+        chosen = torch.cat((chosen, token), dim=1)
+        if bool(stop.ended(chosen).all()):
+            break
+    return stop.cut(chosen)
+
+
+def steps(
+    model: Decoder,
+    tokens: Tensor,
+    new_tokens: int,
+    choose: Callable[[Tensor], Tensor],
+    *,
+    left_pad: Tensor | None = None,
+    cache: Cache | None = None,
+    **given: Unpack[Given],
+) -> Iterator[Tensor]:
+    """(B, 1), one after the other, each chosen from logits: (B, V). tokens: (B, T), the prompts; given: what else they
+    are told."""
+    if cache is None:
+        cache = cache_for(model, tokens, new_tokens, given)
+    for _ in range(new_tokens):
+        tokens = choose(next_logits(model, tokens, cache, left_pad, **given))
+        left_pad, given = None, Given()
+        yield tokens
+
+
+def next_logits(
+    model: Decoder, tokens: Tensor, cache: Cache, left_pad: Tensor | None = None, **given: Unpack[Given]
+) -> Tensor:
+    """(B, V), after the last of these tokens: (B, T)."""
+    return model.read_out(model.hidden(tokens, cache, left_pad, **given)[:, -1:])[:, 0]
+
+
+def cache_for(model: Decoder, tokens: Tensor, new_tokens: int, given: Given) -> Cache:
+    """A plain one for these prompts, (B, T), and what follows them."""
+    encoded = given["encoder_tokens"].shape[1] if "encoder_tokens" in given else None
+    return model.new_cache(tokens.shape[0], tokens.shape[1] + new_tokens, encoder_capacity=encoded)
+
+
+def divided(settings: Mapping[str, Any]) -> tuple[Given, dict[str, Any]]:
+    """What the prompts are told, and the other settings."""
+    given = {name: value for name, value in settings.items() if name in Given.__annotations__}
+    return cast(Given, given), {name: value for name, value in settings.items() if name not in given}

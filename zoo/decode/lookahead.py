@@ -1,0 +1,96 @@
+"""Lookahead: modules of multi-token prediction draft what the model then checks."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from zoo.cache import Cache
+from zoo.decode.generate import divided
+from zoo.decode.sampling import draw
+from zoo.decode.speculative import Distribution, Speculated, Speculation, Writer
+from zoo.decode.stopping import NEVER, Stop
+from zoo.errors import UnsupportedError
+from zoo.explain import checked
+from zoo.model import Decoder
+from zoo.mtp import MtpModule
+
+
+@torch.no_grad()
+def lookahead(
+    model: Decoder,
+    tokens: Tensor,
+    new_tokens: int,
+    *,
+    left_pad: Tensor | None = None,
+    stop: Stop = NEVER,
+    generator: torch.Generator | None = None,
+    cache: Cache | None = None,
+    **settings: Any,
+) -> Speculated:
+    """What `generate` would say with these settings, in fewer passes of the model: module k of its multi-token
+    prediction drafts the token k places after the next one (DeepSeek V3, arXiv:2412.19437 §2.2), and the model checks
+    them as in `speculate`. settings: as for `generate`."""
+    if model.spec.mtp is None:
+        raise UnsupportedError("mtp", "lookahead needs a model with multi-token prediction: set mtp")
+    given, sampling = divided(settings)
+    draft = MtpDraft(model, tokens.shape[0], tokens.shape[1] + new_tokens, left_pad, generator)
+    writer = Writer(model, draft, checked(Speculation, {**sampling, "ahead": model.spec.mtp.depth}), stop, generator)
+    return writer.write(tokens, new_tokens, left_pad, cache, given)
+
+
+class MtpDraft:
+    """The modules of a model, each with a cache.
+
+    Entry i of module k is made of h^{k−1}_i and emb(t_{i+k}), and predicts t_{i+k+1}. Places are those of h: schemes of
+    relative positions do not see the difference to training, where they are those of the token.
+    """
+
+    def __init__(
+        self, model: Decoder, batch: int, capacity: int, left_pad: Tensor | None, generator: torch.Generator | None
+    ) -> None:
+        self.model, self.left_pad, self.generator = model, left_pad, generator
+        kind = model.embedding.weight.dtype
+        self.caches = [cast(MtpModule, module).new_cache(batch, capacity, kind) for module in model.mtp]
+        self.starts = [0] * len(self.caches)
+        """Entries that each module has read for good."""
+        self.waiting: list[Tensor | None] = [None] * len(self.caches)
+        """h^{k−1} from there on, (B, n, D), at places that the model has read for good."""
+
+    def propose(self, text: Tensor, stream: Tensor, ahead: int, distribution: Distribution) -> tuple[Tensor, Tensor]:
+        drafts, weights = text[:, :0], []
+        settled, drafted = stream, stream[:, :0]
+        # Fewer than all modules are asked at the end of the text only: the others are not asked again.
+        for k in range(1, ahead + 1):
+            settled, drafted = self._read(k, torch.cat((text, drafts), dim=1), settled, drafted)
+            last = torch.cat((settled, drafted), dim=1)[:, -1:]
+            logits = self.model.read_out(self.model.norm(last))[:, 0]
+            weights.append(distribution(logits, torch.cat((text, drafts), dim=1)))
+            drafts = torch.cat((drafts, draw(weights[-1], self.generator)), dim=1)
+        return drafts, torch.stack(weights, dim=1)
+
+    def _read(self, k: int, text: Tensor, settled: Tensor, drafted: Tensor) -> tuple[Tensor, Tensor]:
+        """settled, drafted: (B, n, D), h^{k−1} at places that the model has read for good, and at those after them that
+        rest on drafts → the same of h^k."""
+        waiting = self.waiting[k - 1]
+        settled = settled if waiting is None else torch.cat((waiting, settled), dim=1)
+        # All modules but the first need a token after the text's last to go with the last of these.
+        known = settled.shape[1] - min(settled.shape[1], int(k > 1))
+        self.waiting[k - 1] = settled[:, known:]
+        unsettled = torch.cat((settled[:, known:], drafted), dim=1)
+        out = self._run(k, settled[:, :known], text)
+        self.starts[k - 1] += known
+        take_back = self.caches[k - 1].mark(unsettled.shape[1])
+        ahead = self._run(k, unsettled, text)
+        take_back(0)
+        return out, ahead
+
+    def _run(self, k: int, hidden: Tensor, text: Tensor) -> Tensor:
+        """h^k: (B, n, D), of these h^{k−1}, the first of which is at `starts`."""
+        start, count = self.starts[k - 1], hidden.shape[1]
+        if not count:
+            return hidden
+        tokens = text[:, start + k : start + k + count]
+        return self.model.predict_ahead(k, hidden, tokens, start, self.caches[k - 1], self.left_pad)

@@ -1,0 +1,89 @@
+"""How the next token is chosen from logits."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import torch
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
+from torch import Tensor
+
+from zoo.axis import Spec
+
+
+class Sampling(Spec):
+    """softmax of processed logits. In this order: repetition penalty, temperature, top-k, top-p, min-p, as in
+    transformers. Whatever is cut away, the likeliest token stays."""
+
+    temperature: NonNegativeFloat = 0.0
+    """What logits are divided by; 0 takes the likeliest token (greedy)."""
+    top_k: PositiveInt | None = None
+    """Only the k likeliest tokens, and those that tie with the last of them (Fan et al. 2018, arXiv:1805.04833)."""
+    top_p: Annotated[float, Field(ge=0, le=1)] = 1.0
+    """Only the smallest set of likeliest tokens that has mass p (Holtzman et al. 2019, arXiv:1904.09751)."""
+    min_p: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """Only tokens at least p times as likely as the likeliest (Nguyen et al. 2024, arXiv:2407.01082)."""
+    repetition_penalty: PositiveFloat = 1.0
+    """θ: the logit of a token that is in the text, prompt included, is divided by θ where it is positive and multiplied
+    by it where it is negative (CTRL, Keskar et al. 2019, arXiv:1909.05858)."""
+
+    def choose(
+        self, logits: Tensor, text: Tensor, left_pad: Tensor | None = None, generator: torch.Generator | None = None
+    ) -> Tensor:
+        """logits: (B, V), text: (B, T) so far → (B, 1)."""
+        if self.temperature == 0:
+            return self._penalised(logits, text, left_pad).argmax(dim=-1, keepdim=True)
+        return draw(self.probabilities(logits, text, left_pad), generator)
+
+    def probabilities(self, logits: Tensor, text: Tensor, left_pad: Tensor | None = None) -> Tensor:
+        """logits: (B, V), text: (B, T) so far → (B, V), in float32 or more: what a token is drawn from."""
+        if self.temperature == 0:
+            chosen = self.choose(logits, text, left_pad)
+            kind = torch.promote_types(logits.dtype, torch.float32)
+            return torch.zeros_like(logits, dtype=kind).scatter_(1, chosen, 1.0)
+        return self.processed(logits, text, left_pad).softmax(dim=-1)
+
+    def processed(self, logits: Tensor, text: Tensor, left_pad: Tensor | None = None) -> Tensor:
+        """(B, V) logits, −∞ for what cannot be drawn, in float32 or more. The temperature is positive."""
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        logits = self._penalised(logits, text, left_pad) / self.temperature
+        if self.top_k is not None:
+            floor = logits.topk(min(self.top_k, logits.shape[-1])).values[:, -1:]
+            logits = logits.masked_fill(logits < floor, float("-inf"))
+        if self.top_p < 1:
+            logits = _nucleus(logits, self.top_p)
+        if self.min_p > 0:
+            weights = logits.softmax(dim=-1)
+            floor = self.min_p * weights.amax(dim=-1, keepdim=True)
+            logits = logits.masked_fill(weights < floor, float("-inf"))
+        return logits
+
+    def _penalised(self, logits: Tensor, text: Tensor, left_pad: Tensor | None) -> Tensor:
+        if self.repetition_penalty == 1:
+            return logits
+        penalty = self.repetition_penalty
+        penalised = torch.where(logits < 0, logits * penalty, logits / penalty)
+        return torch.where(_occurring(text, left_pad, logits), penalised, logits)
+
+
+def draw(weights: Tensor, generator: torch.Generator | None) -> Tensor:
+    """weights: (B, V), need not sum to one → (B, 1)."""
+    return torch.multinomial(weights, 1, generator=generator)
+
+
+def _nucleus(logits: Tensor, mass: float) -> Tensor:
+    ranked, order = logits.sort(dim=-1, descending=True, stable=True)
+    weights = ranked.softmax(dim=-1)
+    outside = weights.cumsum(dim=-1) - weights >= mass
+    outside[:, 0] = False
+    return logits.masked_fill(outside.gather(1, order.argsort(dim=-1)), float("-inf"))
+
+
+def _occurring(text: Tensor, left_pad: Tensor | None, like: Tensor) -> Tensor:
+    """(B, V): whether the token is in the row's text; padding is not."""
+    counts = torch.zeros(like.shape, dtype=torch.long, device=like.device)
+    if left_pad is None:
+        real = torch.ones_like(text)
+    else:
+        real = (torch.arange(text.shape[1], device=text.device) >= left_pad[:, None]).long()
+    return counts.scatter_add_(1, text, real) > 0

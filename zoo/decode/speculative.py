@@ -1,0 +1,216 @@
+"""Speculative decoding: a cheap draft proposes several tokens, and the model checks them in one pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from pydantic import PositiveInt
+from torch import Tensor
+
+from zoo.cache import Cache
+from zoo.decode.generate import cache_for, divided, next_logits
+from zoo.decode.sampling import Sampling, draw
+from zoo.decode.stopping import NEVER, Stop
+from zoo.errors import UnsupportedError
+from zoo.explain import checked
+from zoo.model import Decoder
+from zoo.site import Given
+
+Distribution = Callable[[Tensor, Tensor], Tensor]
+"""logits: (B, V), text: (B, T) that they follow → (B, V), what the next token is drawn from."""
+
+
+class Speculation(Sampling):
+    """How tokens are chosen, and how many are drafted."""
+
+    ahead: PositiveInt = 4
+
+
+class Speculated(NamedTuple):
+    """What was generated, and how well the draft foresaw it."""
+
+    tokens: Tensor
+    """(B, N)."""
+    passes: int
+    """Of the model, the prompt's too. Without a draft there would be N."""
+    drafted: int
+    """Tokens that were proposed, per row."""
+    accepted: int
+    """Of these, those that all rows went on with."""
+
+
+class Draft(Protocol):
+    """Proposes what the model may say next."""
+
+    def propose(self, text: Tensor, stream: Tensor, ahead: int, distribution: Distribution) -> tuple[Tensor, Tensor]:
+        """text: (B, n), of which the model has read all but the last; stream: (B, m, D), what left its last layer at
+        the last m places that it read since the last proposal → tokens: (B, γ) and what they were drawn from:
+        (B, γ, V), γ ≤ ahead."""
+
+
+@torch.no_grad()
+def speculate(
+    model: Decoder,
+    draft: Decoder,
+    tokens: Tensor,
+    new_tokens: int,
+    *,
+    left_pad: Tensor | None = None,
+    stop: Stop = NEVER,
+    generator: torch.Generator | None = None,
+    cache: Cache | None = None,
+    **settings: Any,
+) -> Speculated:
+    """What `generate` would say with these settings, in fewer passes of the model. Leviathan et al. 2022,
+    arXiv:2211.17192.
+
+    draft: a smaller model with the same vocabulary. It proposes `ahead` tokens x ~ q; the model reads them in one pass.
+    Each is accepted with probability min(1, p(x)/q(x)), the first that is not is replaced by a draw from
+    max(0, p − q) / Σ max(0, p − q), and where all are, another token is drawn from p: tokens are distributed as p says.
+    p and q are what `settings`, the fields of `Speculation`, make of the logits; greedily the tokens are those of
+    `generate`. Rows of a batch go on together, as far as the row that goes least far. What else the prompts are told
+    (`zoo.site.Given`) both models are told.
+    """
+    if draft.spec.vocab_size != model.spec.vocab_size:
+        sizes = f"{draft.spec.vocab_size} tokens and the model {model.spec.vocab_size}"
+        raise ValueError(f"the draft has {sizes}: they must have one vocabulary")
+    if (draft.spec.encoder is None) != (model.spec.encoder is None):
+        who = "the draft" if model.spec.encoder is None else "the model"
+        raise UnsupportedError("encoder", f"only {who} has one: both are told the same, so both need one or none")
+    given, settings = divided(settings)
+    proposer = ModelDraft(draft, cache_for(draft, tokens, new_tokens, given), left_pad, generator, given)
+    writer = Writer(model, proposer, checked(Speculation, settings), stop, generator)
+    return writer.write(tokens, new_tokens, left_pad, cache, given)
+
+
+class Writer:
+    """Drafts and checks by turns."""
+
+    def __init__(
+        self, model: Decoder, draft: Draft, how: Speculation, stop: Stop, generator: torch.Generator | None
+    ) -> None:
+        self.model, self.draft, self.how = model, draft, how
+        self.stop, self.generator = stop, generator
+        self.left_pad: Tensor | None = None
+
+    def write(
+        self, prompt: Tensor, new_tokens: int, left_pad: Tensor | None, cache: Cache | None, given: Given
+    ) -> Speculated:
+        """prompt: (B, T)."""
+        self.left_pad, start = left_pad, prompt.shape[1]
+        if cache is None:
+            cache = cache_for(self.model, prompt, new_tokens, given)
+        if new_tokens < 1:
+            return Speculated(prompt[:, :0], 0, 0, 0)
+        stream = self.model.stream(prompt, cache, left_pad, **given)
+        first = draw(self._distribution(self._logits(stream[:, -1:])[:, 0], prompt), self.generator)
+        text, passes, drafted, accepted = torch.cat((prompt, first), dim=1), 1, 0, 0
+        while not self._finished(text[:, start:], new_tokens):
+            room = new_tokens - (text.shape[1] - start)
+            tokens, weights = self._drafts(text, stream, min(self.how.ahead, room - 1))
+            added, stream = self._check(text, tokens, weights, cache, self.stop.ended(text[:, start:]))
+            text = torch.cat((text, added), dim=1)
+            passes, drafted, accepted = passes + 1, drafted + tokens.shape[1], accepted + added.shape[1] - 1
+        return Speculated(self.stop.cut(text[:, start:]), passes, drafted, accepted)
+
+    def _finished(self, new: Tensor, limit: int) -> bool:
+        return new.shape[1] >= limit or bool(self.stop.ended(new).all())
+
+    def _drafts(self, text: Tensor, stream: Tensor, ahead: int) -> tuple[Tensor, Tensor]:
+        if ahead < 1:
+            return text[:, :0], stream.new_zeros(text.shape[0], 0, self.model.spec.vocab_size)
+        return self.draft.propose(text, stream, ahead, self._distribution)
+
+    def _distribution(self, logits: Tensor, text: Tensor) -> Tensor:
+        return self.how.probabilities(logits, text, self.left_pad)
+
+    def _logits(self, stream: Tensor) -> Tensor:
+        return self.model.read_out(self.model.norm(stream))
+
+    def _check(
+        self, text: Tensor, drafts: Tensor, weights: Tensor, cache: Cache, ended: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Read the drafts: (B, γ). → what is added to the text: (B, a + 1), and the stream at the a + 1 places that
+        the model has read for good."""
+        unread = torch.cat((text[:, -1:], drafts), dim=1)
+        undo = cache.mark(unread.shape[1])
+        stream = self.model.stream(unread, cache)
+        whole, logits = torch.cat((text, drafts), dim=1), self._logits(stream)
+        seen = [whole[:, : text.shape[1] + i] for i in range(unread.shape[1])]
+        wanted = torch.stack([self._distribution(logits[:, i], before) for i, before in enumerate(seen)], dim=1)
+        added = self._accept(drafts, weights, wanted, ended)
+        again = undo(added.shape[1])
+        if again:
+            self.model.stream(unread[:, :again], cache)
+        return added, stream[:, : added.shape[1]]
+
+    def _accept(self, drafts: Tensor, q: Tensor, p: Tensor, ended: Tensor) -> Tensor:
+        """drafts: (B, γ), drawn from q: (B, γ, V); p: (B, γ + 1, V) → (B, a + 1)."""
+        count = drafts.shape[1]
+        chances = torch.rand(drafts.shape, generator=self.generator, device=_device_of(self.generator)).to(p)
+        proposed = drafts[..., None]
+        good = chances * q.gather(2, proposed)[..., 0] < p[:, :count].gather(2, proposed)[..., 0]
+        good |= ended[:, None]  # what follows the end of a row holds nobody up
+        accepted = good.long().cumprod(dim=1).sum(dim=1)
+        shared = int(accepted.min())
+        last = draw(p[:, shared] if shared == count else _left(p[:, shared], q[:, shared]), self.generator)
+        if shared < count:
+            last = torch.where((accepted > shared)[:, None], drafts[:, shared : shared + 1], last)
+        return torch.cat((drafts[:, :shared], last), dim=1)
+
+
+def _left(p: Tensor, q: Tensor) -> Tensor:
+    """max(0, p − q): (B, V), or p where rounding leaves nothing."""
+    left = (p - q).clamp(min=0)
+    return torch.where(left.sum(dim=-1, keepdim=True) > 0, left, p)
+
+
+def _device_of(generator: torch.Generator | None) -> torch.device | None:
+    return None if generator is None else generator.device
+
+
+class ModelDraft:
+    """A model that drafts."""
+
+    def __init__(
+        self,
+        model: Decoder,
+        cache: Cache,
+        left_pad: Tensor | None,
+        generator: torch.Generator | None,
+        given: Given,
+    ) -> None:
+        self.model, self.cache, self.left_pad, self.generator = model, cache, left_pad, generator
+        self.given = given
+        self._drafted = torch.zeros(0)
+        self._undo: Callable[[int], int] | None = None
+        self._start = 0
+
+    def propose(self, text: Tensor, stream: Tensor, ahead: int, distribution: Distribution) -> tuple[Tensor, Tensor]:
+        self._settle(text)
+        if not self.cache.length:  # what prompts are told is of their own tokens
+            self.model.stream(text[:, :-1], self.cache, self.left_pad, **self.given)
+        drafts, weights = text[:, :0], []
+        # The text is read for good: only what is drafted may be taken back.
+        logits = next_logits(self.model, text[:, self.cache.length :], self.cache)
+        self._start, self._undo = self.cache.length, self.cache.mark(ahead)
+        for i in range(ahead):
+            if i:
+                logits = next_logits(self.model, drafts[:, -1:], self.cache)
+            weights.append(distribution(logits, torch.cat((text, drafts), dim=1)))
+            drafts = torch.cat((drafts, draw(weights[-1], self.generator)), dim=1)
+        self._drafted = drafts
+        return drafts, torch.stack(weights, dim=1)
+
+    def _settle(self, text: Tensor) -> None:
+        """Take back what was drafted and is not in the text."""
+        if self._undo is None:
+            return
+        read = self.cache.length - self._start
+        said = text[:, self._start : self._start + read]
+        agreeing = (said == self._drafted[:, : said.shape[1]]).all(dim=0).long().cumprod(dim=0).sum()
+        again = self._undo(int(agreeing))
+        if again:
+            self.model.hidden(text[:, self._start : self._start + again], self.cache)
