@@ -16,10 +16,10 @@ from optuna.trial import FrozenTrial, TrialState
 
 from ablate.files import replacing
 from ablate.identity import SCHEMA, digest_of
+from ablate.search.asking import counts_of_illegal
 from ablate.search.laboratory import StudyLaboratory
 from ablate.search.ranks import fronts
 from ablate.search.samplers import ended
-from ablate.search.searching import counts_of_illegal
 
 Done = Sequence[Mapping[int, tuple[float, ...]]]
 """Values by trial, per share of the budget."""

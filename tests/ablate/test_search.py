@@ -15,11 +15,12 @@ import pytest
 from ablate.engines import Event
 from ablate.reading import load_study
 from ablate.request import Request
+from ablate.search.asking import counts_of_illegal
 from ablate.search.constraints import rule
 from ablate.search.laboratory import IllegalError, Job
 from ablate.search.ranks import best_first, fronts
 from ablate.search.samplers import ended, make_pruner, make_sampler
-from ablate.search.searching import Search, counts_of_illegal
+from ablate.search.searching import Search
 from ablate.search.space import Params, SearchSpace
 from ablate.search.spec import SearchSpec
 from ablate.search.storage import Owner, open_storage
