@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from reports.fresh import DECLARED, flattered, signed
 from reports.importance import ALPHA, FEWEST, Importance
 from reports.searches import SearchSummary
 from reports.tables import Table
+from reports.words import decimals
 
 
 def headline(search: SearchSummary) -> str:
@@ -36,16 +38,29 @@ def _matters(name: str, paths: list[str]) -> str:
     return f"{name}: {_and(paths)} {'matters' if len(paths) == 1 else 'matter'}; of the others it cannot be told."
 
 
-def fresh(search: SearchSummary) -> str:
-    curse = search.curse
-    if curse is None:
-        return (
+def fresh(search: SearchSummary) -> list[str]:
+    """What choosing the best flattered them by, and what other seeds do to the base, which nobody chose."""
+    if not search.fresh:
+        return [
             "The scores of the best are flattered by having been chosen. `ablate search … --promote 5` writes a study"
             " that trains them with fresh seeds; once it has run, this report compares."
-        )
-    interval = f" ± {curse.half_width:.4f}" if curse.half_width is not None else ""
-    count = len(search.fresh)
-    return f"With fresh seeds the loss of {count} promoted trials differed by {curse.mean:+.4f}{interval} nats."
+        ]
+    return [_flattered(search, name) for name in search.objectives if name not in DECLARED]
+
+
+def _flattered(search: SearchSummary, name: str) -> str:
+    found = flattered(search.fresh, name)
+    rows = [each for each in search.fresh if each.objective == name]
+    missing = sum(each.is_chosen and each.fresh is None for each in rows)
+    gone = f" {missing} more lack a score there." if missing else ""
+    if found is None:
+        return f"{name}: no promoted trial has a score for each of its fresh seeds.{gone}"
+    half = f" ± {found.half_width:.{decimals(found.mean)}f}" if found.half_width is not None else ""
+    count, mean = len(found.values), signed(found.mean)
+    text = f"{name}: with fresh seeds {count} promoted trials scored {mean}{half} on average (± over trials)."
+    base = [each.difference for each in rows if not each.is_chosen and each.difference is not None]
+    control = f" The base, which was not chosen, scored {signed(base[0])} with the same seeds." if base else ""
+    return text + gone + control
 
 
 def how(search: SearchSummary) -> str:

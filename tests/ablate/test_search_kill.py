@@ -6,6 +6,7 @@ import io
 import json
 import os
 import signal
+import statistics
 import subprocess
 import sys
 import time
@@ -168,9 +169,16 @@ def test_a_promoted_study_trains_the_best_with_fresh_seeds(study: Path, capfd: p
     assert {store.read_run(run["digest"])["seed"] for run in arms} == {0, 1}  # type: ignore[index]
     sizes = {store.read_run(run["digest"])["model"]["block"]["ffn"]["d_ff"] for run in arms}  # type: ignore[index]
     assert searched <= sizes
-    assert main(arguments(study, *quick)) == 0
-    page = (store.root / "searches" / "toy-cpu" / "report.html").read_text()
-    assert "With fresh seeds the loss of 2 promoted trials differed by" in page
+    folder = store.root / "searches" / "toy-cpu"
+    assert main(["report", str(folder)]) == 0
+    assert capfd.readouterr().out.strip() == str(folder / "report.html")
+    page = (folder / "report.html").read_text()
+    (found,) = (trial for trial in document["best"])  # one objective, one best
+    fresh = [run["digest"] for run in arms if run["arm"] == f"trial_{found['number']}"]
+    losses = {store.read_result(digest)["loss"] for digest in fresh}  # type: ignore[index]
+    assert f"{statistics.fmean(losses):.4f}".rstrip("0") in page
+    assert "loss: with fresh seeds 2 promoted trials scored" in page
+    assert "The base, which was not chosen, scored" in page
 
 
 @pytest.mark.parametrize("url", ["nonsense", "postgresql+nodriver://x/y", "grpc://here"])
