@@ -241,6 +241,13 @@ def test_fronts_are_those_of_pairwise_comparison() -> None:
     assert best_first({0: (3.0,), 1: (1.0,), 2: (2.0,)}, ["minimize"]) == [1, 2, 0]
 
 
+def test_a_range_ends_where_its_steps_do(tmp_path: Path) -> None:
+    drawn = SearchSpace(
+        (study := study_of(tmp_path, "{n_layers: {range: [2, 9], step: 3}}")).builder, study.search.space
+    )  # type: ignore[union-attr]
+    assert [params["n_layers"] for params in drawn.all()] == [2, 5, 8]
+
+
 def test_a_path_that_a_part_does_not_have_is_not_asked(tmp_path: Path) -> None:
     space = (
         "{block.ffn: {choice: [swiglu, topk_moe]}, block.ffn.experts: {range: [2, 8]}, block.mixer.kv_heads: [1, 2]}"
@@ -274,6 +281,10 @@ def test_constraints_say_what_they_read(text: str, quantities: dict[str, float],
         (
             "space={train.lr: {log: [1e-1, 1e-3]}}",
             "search.space.train.lr.log: the range is empty: 0.1 is not below 0.001",
+        ),
+        (
+            "space={n_layers: {range: [2, 6], step: 8}}",
+            "search.space.n_layers: the range has one value, 2: a step of 8 leads beyond 6",
         ),
         ("space={block.mixer.headss: [1, 2]}", "search.space.block.mixer.headss: unknown key (did you mean 'heads'?)"),
         ("space={block.ffn: [swiglo, gelu]}", "search.space.block.ffn: unknown kind 'swiglo' (did you mean 'swiglu'?)"),
