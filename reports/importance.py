@@ -20,6 +20,7 @@ import numpy as np
 import optuna
 from optuna.distributions import json_to_distribution
 from optuna.importance import FanovaImportanceEvaluator
+from optuna.study import StudyDirection
 from scipy.stats import kruskal
 
 from reports.searches import SearchSummary, SearchTrial
@@ -108,10 +109,20 @@ def _shares(trials: Sequence[SearchTrial], values: Any) -> dict[str, tuple[float
 def _fanova(trials: Sequence[SearchTrial], values: Any) -> dict[str, float]:
     if np.ptp(values) == 0:
         return {}
-    study = optuna.create_study()
+    study = in_memory(["minimize"])
     study.add_trials(frozen(trial, [float(value)]) for trial, value in zip(trials, values, strict=True))
     evaluator = FanovaImportanceEvaluator(n_trees=TREES, seed=0)
     return dict(optuna.importance.get_param_importances(study, evaluator=evaluator))
+
+
+def in_memory(directions: Sequence[str]) -> optuna.Study:
+    """A study that optuna does not announce."""
+    level = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    try:
+        return optuna.create_study(directions=[StudyDirection[way.upper()] for way in directions])
+    finally:
+        optuna.logging.set_verbosity(level)
 
 
 def frozen(trial: SearchTrial, values: Sequence[float]) -> optuna.trial.FrozenTrial:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from reports.fresh import DECLARED, flattered, signed
 from reports.importance import ALPHA, FEWEST, Importance
@@ -23,6 +23,23 @@ def headline(search: SearchSummary) -> str:
         return "Every trial diverged."
     settings = ", ".join(f"{path} {value}" for path, value in best[0].settings.items())
     return f"Trial {best[0].number} has the best {name}, {value:.5g}: {settings}."
+
+
+def edges(search: SearchSummary) -> list[str]:
+    """Where the best trials all have the first or the last value of a range, others may be better."""
+    found = [f"{path} ({value:g})" for path, value in _edges(search)]
+    whose = "The best trial is" if len(search.best) == 1 else "All of the best trials are"
+    return [f"{whose} at the end of the range of {_and(found)}: what lies beyond was not tried."] if found else []
+
+
+def _edges(search: SearchSummary) -> Iterator[tuple[str, float]]:
+    for path in search.document["space"]:
+        if not all(path in trial.distributions for trial in search.best):
+            continue
+        values = [trial.params[path] for trial in search.best]
+        ends = [trial.distributions[path]["attributes"] for trial in search.best]
+        if len(set(values)) == 1 and "low" in ends[0] and values[0] in (ends[0]["low"], ends[0]["high"]):
+            yield path, float(values[0])
 
 
 def matters(search: SearchSummary, found: Mapping[str, Sequence[Importance]]) -> list[str]:

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from reports.figures.base import Figure
 from reports.figures.style import GRID, PALETTE, blank
-from reports.importance import Importance, frozen
+from reports.importance import Importance, frozen, in_memory
 from reports.searches import SearchSummary, SearchTrial
 from reports.tables import Table
 
@@ -94,8 +94,7 @@ def _figure(search: SearchSummary, key: str, title: str, note: str, drawing: go.
 def _study(search: SearchSummary, places: Sequence[int]) -> optuna.Study:
     """An optuna study in memory of the scored trials, with some of their objectives."""
     ways = list(search.objectives.values())
-    directions = [optuna.study.StudyDirection[ways[place].upper()] for place in places]
-    study = optuna.create_study(directions=directions)
+    study = in_memory([ways[place] for place in places])
     study.add_trials(_numbered(trial, places) for trial in search.scored)
     return study
 
