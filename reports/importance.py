@@ -1,9 +1,7 @@
 """Which settings matter in a search: a test of each that says no when nothing does, and importances with an interval.
 
-Does a setting matter? Kruskal and Wallis 1952: are the scores alike at all its values? A number's values are cut into
-thirds by rank, which finds a best value in the middle too. Holm's correction runs over all settings of an objective.
-A sampler looks where scores were good, so trials are not quite independent of each other's scores;
-tests/reports/test_importance.py measures how often the test is wrong with that.
+Does a setting matter? reports/effects.py tests it beside all others. Holm's correction runs over all settings of an
+objective.
 
 How much? fANOVA (Hutter et al. 2014) as optuna computes it: shares of what is explained, which add up to one even
 where all is noise. So they are shown with an interval from resampled trials, and only beside the test.
@@ -21,8 +19,8 @@ import optuna
 from optuna.distributions import json_to_distribution
 from optuna.importance import FanovaImportanceEvaluator
 from optuna.study import StudyDirection
-from scipy.stats import kruskal
 
+from reports.effects import effect_ps
 from reports.searches import SearchSummary, SearchTrial
 from reports.statistics import holm
 
@@ -31,7 +29,6 @@ FEWEST = 12
 """With fewer scored trials nothing is said about importance."""
 RESAMPLES = 30
 TREES = 16
-THIRDS = 3
 
 
 @dataclass(frozen=True)
@@ -56,7 +53,7 @@ def importances(search: SearchSummary, place: int) -> tuple[Importance, ...]:
         return ()
     values = np.array([_value(trial, place) for trial in trials])
     paths = list(search.document["space"])
-    raw = {path: p for path in paths if (p := _p(trials, values, path)) is not None}
+    raw = effect_ps(trials, values, paths)
     corrected = dict(zip(raw, holm(list(raw.values())), strict=True))
     shares = _shares(trials, values)
     found = [Importance(path, corrected.get(path), *shares.get(path, (None, None, None))) for path in paths]
@@ -68,27 +65,6 @@ def _value(trial: SearchTrial, place: int) -> float:
     if value is None:
         raise ValueError(f"trial {trial.number} has no score")
     return value
-
-
-def _p(trials: Sequence[SearchTrial], values: Any, path: str) -> float | None:
-    """Uncorrected; None where there are no two groups of two trials to compare."""
-    has = [number for number, trial in enumerate(trials) if path in trial.params]
-    levels = [trials[number].params[path] for number in has]
-    if _is_number(trials, path) and len(set(levels)) > THIRDS:
-        cuts = np.quantile(levels, [1 / THIRDS, 2 / THIRDS])
-        levels = list(np.searchsorted(cuts, levels, side="left"))
-    groups = [values[[n for n, level in zip(has, levels, strict=True) if level == each]] for each in set(levels)]
-    groups = [group for group in groups if len(group) > 1]
-    if len(groups) < 2:
-        return None
-    if np.ptp(np.concatenate(groups)) == 0:
-        return 1.0
-    return float(kruskal(*groups).pvalue)
-
-
-def _is_number(trials: Sequence[SearchTrial], path: str) -> bool:
-    kinds = {trial.distributions[path]["name"] for trial in trials if path in trial.distributions}
-    return "CategoricalDistribution" not in kinds
 
 
 def _shares(trials: Sequence[SearchTrial], values: Any) -> dict[str, tuple[float, float, float]]:

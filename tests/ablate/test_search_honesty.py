@@ -17,7 +17,7 @@ from ablate.study import Study
 from reports import search_words
 from reports.importance import importances
 from reports.searches import SearchSummary, SearchTrial
-from tests.ablate.known import NUMBERS, Known, bowl, noise, search, spec_of, study_of, trade
+from tests.ablate.known import NUMBERS, Known, Score, bowl, noise, partly, search, spec_of, study_of, trade
 
 LEVEL = 0.01
 """Of the rank test that a sampler's searches end better than random ones."""
@@ -26,7 +26,10 @@ GP = pytest.param("gp", 20, 5, marks=pytest.mark.slow)
 SAMPLERS = (("tpe", 60, 6), ("cmaes", 100, 6), ("nsga2", 100, 6), ("nsga3", 100, 6), GP)
 """Trials of a search, and how many searches. Generations take trials to get going."""
 OF_FRONTS = (("tpe", 60, 6), ("nsga2", 150, 6), ("nsga3", 150, 6), GP)
-NULL_SEARCHES = 20
+SEARCHES = 20
+MOST_WRONG = binom.ppf(0.99, SEARCHES, 0.05)
+"""At a level of 5 % for a search as a whole: so many or fewer are wrong with 99 % chance."""
+CHOICES = NUMBERS.replace("}}", "}, block.ffn: {choice: [swiglu, gelu, relu2]}, n_layers: {range: [1, 6]}}")
 
 
 @pytest.fixture(scope="module")
@@ -85,20 +88,39 @@ def test_every_sampler_of_fronts_beats_random_at_equal_trials(
     assert mannwhitneyu(ours, theirs, alternative="greater").pvalue < LEVEL
 
 
-def test_of_noise_it_is_said_that_nothing_matters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At a level of 5 % for a search as a whole; so many searches or fewer are wrong with 99 % chance."""
+@pytest.fixture
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Importances are not what is tested here."""
     monkeypatch.setattr("reports.importance.RESAMPLES", 1)
     monkeypatch.setattr("reports.importance.TREES", 1)
-    study = study_of(tmp_path, NUMBERS.replace("}}", "}, block.ffn: {choice: [swiglu, gelu, relu2]}}"))
-    spec = spec_of(study, trials=30)
-    said = []
-    for seed in range(NULL_SEARCHES):
-        found, _ = search(Known(study, noise), spec, tmp_path, seed)
-        summary = summary_of(found)
-        said += search_words.matters(summary, {"loss": importances(summary, 0)})
-    stories = [text for text in said if text != "loss: no parameter matters, as far as this search can tell."]
-    assert len(said) == NULL_SEARCHES
-    assert len(stories) <= binom.ppf(0.99, NULL_SEARCHES, 0.05)
+
+
+def what_matters(folder: Path, score: Score, trials: int) -> list[tuple[str, set[str]]]:
+    """Of each of many searches: the report's sentence, and the settings in it."""
+    study = study_of(folder, CHOICES)
+    found = []
+    for seed in range(SEARCHES):
+        summary = summary_of(search(Known(study, score), spec_of(study, trials=trials), folder, seed)[0])
+        of_loss = importances(summary, 0)
+        (sentence,) = search_words.matters(summary, {"loss": of_loss})
+        found.append((sentence, {each.path for each in of_loss if each.matters}))
+    return found
+
+
+@pytest.mark.usefixtures("_quick")
+def test_of_noise_it_is_said_that_nothing_matters(tmp_path: Path) -> None:
+    said = [sentence for sentence, _ in what_matters(tmp_path, noise, trials=30)]
+    nothing = said.count("loss: no parameter matters, as far as this search can tell.")
+    assert SEARCHES - nothing <= MOST_WRONG
+
+
+@pytest.mark.usefixtures("_quick")
+def test_what_moves_along_with_what_matters_is_not_said_to(tmp_path: Path) -> None:
+    """A sampler that learns settles every setting while the scores get better, also those that do nothing."""
+    found = [paths for _, paths in what_matters(tmp_path, partly, trials=40)]
+    true = {"train.lr", "block.ffn.d_ff"}
+    assert sum(bool(paths - true) for paths in found) <= MOST_WRONG
+    assert sum("train.lr" in paths for paths in found) > SEARCHES / 2
 
 
 def summary_of(study: optuna.Study) -> SearchSummary:
