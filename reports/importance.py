@@ -10,13 +10,14 @@ where all is noise. So they are shown with an interval from resampled trials, an
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import numpy as np
 import optuna
-from optuna.distributions import json_to_distribution
+from optuna.distributions import CategoricalDistribution, json_to_distribution
 from optuna.importance import FanovaImportanceEvaluator
 from optuna.study import StudyDirection
 
@@ -103,5 +104,18 @@ def in_memory(directions: Sequence[str]) -> optuna.Study:
 
 def frozen(trial: SearchTrial, values: Sequence[float]) -> optuna.trial.FrozenTrial:
     """The trial as optuna has it, so that its own analyses and figures can be used."""
-    spread: Mapping[str, Any] = {p: json_to_distribution(json.dumps(d)) for p, d in trial.distributions.items()}
-    return optuna.trial.create_trial(values=list(values), params=dict(trial.params), distributions=dict(spread))
+    spread: dict[str, Any] = {p: json_to_distribution(json.dumps(d)) for p, d in trial.distributions.items()}
+    params = dict(trial.params)
+    for path, each in spread.items():
+        if isinstance(each, CategoricalDistribution):
+            spread[path] = CategoricalDistribution(tuple(map(_label, each.choices)))
+            params[path] = _label(params[path])
+    return optuna.trial.create_trial(values=list(values), params=params, distributions=spread)
+
+
+def _label(choice: Any) -> Any:
+    """A pattern of blocks in short: `local ×3, block`."""
+    if not (isinstance(choice, str) and choice.startswith("[")):
+        return choice
+    runs = [(name, len(list(run))) for name, run in groupby(json.loads(choice))]
+    return ", ".join(f"{name} ×{count}" if count > 1 else str(name) for name, count in runs)
