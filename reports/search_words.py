@@ -69,14 +69,15 @@ def _flattered(search: SearchSummary, name: str) -> str:
     found = flattered(search.fresh, name)
     rows = [each for each in search.fresh if each.objective == name]
     missing = sum(each.is_chosen and each.fresh is None for each in rows)
-    gone = f" {missing} more lack a score there." if missing else ""
+    gone = f" Without a score for each fresh seed: {missing} more." if missing else ""
     if found is None:
-        return f"{name}: no promoted trial has a score for each of its fresh seeds.{gone}"
+        return f"{name}: no promoted trial has a score for each of its fresh seeds."
     half = f" ± {found.half_width:.{decimals(found.mean)}f}" if found.half_width is not None else ""
     count, mean = len(found.values), signed(found.mean)
-    text = f"{name}: with fresh seeds {count} promoted trials scored {mean}{half} on average (± over trials)."
+    trials = "1 promoted trial differs" if count == 1 else f"{count} promoted trials differ"
+    text = f"{name}: with fresh seeds {trials} by {mean}{half} from the search, on average (± over trials)."
     base = [each.difference for each in rows if not each.is_chosen and each.difference is not None]
-    control = f" The base, which was not chosen, scored {signed(base[0])} with the same seeds." if base else ""
+    control = f" The base, which was not chosen, differs by {signed(base[0])} between the same seeds." if base else ""
     return text + gone + control
 
 

@@ -23,9 +23,9 @@ LEVEL = 0.01
 """Of the rank test that a sampler's searches end better than random ones."""
 RANDOM_SEEDS = range(100, 120)
 GP = pytest.param("gp", 20, 5, marks=pytest.mark.slow)
-SAMPLERS = (("tpe", 60, 6), ("cmaes", 100, 6), ("nsga2", 100, 6), ("nsga3", 100, 6), GP)
+SAMPLERS = (("tpe", 60, 6), ("cmaes", 100, 6), ("nsga2", 100, 10), ("nsga3", 100, 10), GP)
 """Trials of a search, and how many searches. Generations take trials to get going."""
-OF_FRONTS = (("tpe", 60, 6), ("nsga2", 150, 6), ("nsga3", 150, 6), GP)
+OF_FRONTS = (("tpe", 60, 6), ("nsga2", 150, 10), ("nsga3", 150, 10), GP)
 SEARCHES = 20
 MOST_WRONG = binom.ppf(0.99, SEARCHES, 0.05)
 """At a level of 5 % for a search as a whole: so many or fewer are wrong with 99 % chance."""
