@@ -79,6 +79,14 @@ def test_an_exact_score_is_told_apart_from_what_was_chosen_along_with_it() -> No
     assert mattering == ["n_layers"]
 
 
+def test_a_best_at_the_end_of_a_range_is_said_to_be_there() -> None:
+    search = searched(lambda trial: trial.params["n_layers"] + abs(np.log10(trial.params["train.lr"] / 3e-3)), seed=6)
+    assert search_words.edges(search) == [
+        "The best trial is at the end of the range of n_layers (1): what lies beyond was not tried."
+    ]
+    assert search_words.edges(searched(lambda trial: abs(trial.params["n_layers"] - 3), seed=6)) == []
+
+
 def test_where_nothing_matters_nothing_is_said_to(monkeypatch: pytest.MonkeyPatch) -> None:
     """Level 5 %, for a search as a whole: of 60 searches of noise 3 are expected, and 8 or fewer with 99 % chance."""
     monkeypatch.setattr("reports.importance.RESAMPLES", 1)
