@@ -150,7 +150,7 @@ def test_constraints_say_what_they_read(text: str, quantities: dict[str, float],
         ),
         (
             "space={n_layers: {range: [2, 6], step: 8}}",
-            "search.space.n_layers: the range has one value, 2: a step of 8 leads beyond 6",
+            "search.space.n_layers.range: the range has one value, 2: a step of 8 leads beyond 6",
         ),
         ("space={block.mixer.headss: [1, 2]}", "search.space.block.mixer.headss: unknown key (did you mean 'heads'?)"),
         ("space={block.ffn: [swiglo, gelu]}", "search.space.block.ffn: unknown kind 'swiglo' (did you mean 'swiglu'?)"),
