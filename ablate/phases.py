@@ -144,7 +144,7 @@ def _evaluate(request: Request, numerics: Numerics) -> None:
                 document=evaluation.document | _closeups(model, tokenizer, corpus, spec, context)
             )
         else:
-            evaluation = _on_task(model, corpus, spec, context)
+            evaluation = _on_task(model, corpus, spec)
     digest, name = request.digest, str(request.evals_digest)
     with store.replacing(store.samples_path(digest, name)) as temporary:
         lines = (json.dumps(sample, allow_nan=False) + "\n" for sample in evaluation.samples)
@@ -178,11 +178,11 @@ def _on_text(
     return found.beside(evaluation)
 
 
-def _on_task(model: zoo.Decoder, corpus: SyntheticCorpus, spec: EvalSpec, context: int) -> Evaluation:
+def _on_task(model: zoo.Decoder, corpus: SyntheticCorpus, spec: EvalSpec) -> Evaluation:
     """Accuracy by difficulty."""
     asked = spec.diagnostics or DiagnosticsSpec()
     questions = corpus.questions(asked.at, asked.examples, spec.seed)
-    return accuracy_by_difficulty(model, corpus.source.source, questions, spec, context=context)
+    return accuracy_by_difficulty(model, corpus.source.source, questions, spec)
 
 
 def _trained_model(request: Request, numerics: Numerics) -> Any:

@@ -9,18 +9,15 @@ from typing import Any
 
 from ablate.arms import Arm
 from ablate.budgets import Clock, Workload, price_of_step, step_times, training_cost
-from ablate.data import DataError, DataIdentity, DataSource, SyntheticSource, identify
-from ablate.data.synthetic import regraded
+from ablate.checks import check, evaluated
+from ablate.data import DataError, DataIdentity, DataSource, identify
 from ablate.identity import RunPlan, request_digest, run_plan, starting
 from ablate.matching import Matched, match_parameters
 from ablate.study import Study, StudyError
 from ablate.training.spec import TrainSpec
 from ablate.training.transfer import refusals
-from evals.causal import obstacle
-from evals.known import SHIPPED, absent, located, stray_data, unknown_tasks
-from evals.spec import OF_TEXT, DiagnosticsSpec, EvalSpec, MeasureSpec
+from evals.spec import EvalSpec, MeasureSpec
 from zoo.costs import Cost
-from zoo.errors import did_you_mean
 from zoo.spec import ModelSpec
 
 Identify = Callable[[DataSource], DataIdentity]
@@ -145,10 +142,8 @@ def make_plan(
         StudyError: the corpus cannot be read, the budget or the context does not fit, or parameters cannot be matched.
     """
     identify = identify or identifying(study)
-    _check_data(study)
-    _check_tokenizers(study)
-    _check_kinds(study)
-    evals = _evals(study)
+    check(study)
+    evals = evaluated(study)
     matmul = matmul or ("high" if device == "cuda" else "medium")
     identities = [identify(arm.data) for arm in study.arms]
     specs = [_with_vocabulary(study, arm, data) for arm, data in zip(study.arms, identities, strict=True)]
@@ -177,72 +172,6 @@ def identifying(study: Study) -> Identify:
             raise study.error("data", str(error)) from error
 
     return identity_of
-
-
-def _check_data(study: Study) -> None:
-    reason = study.data.misfit(study.train.context)
-    if reason is not None:
-        raise study.error("train.context", reason)
-    made = isinstance(study.data, SyntheticSource)
-    if made and study.train.objective.kind != "next_token":
-        reason = f"{study.data.source} says itself what it asks: {study.train.objective.kind} has no meaning there"
-        raise study.error("train.objective", reason)
-    absent = "bits_per_byte" if made else "accuracy"
-    if study.search is not None and absent in study.search.objectives:
-        said = f"{study.data.source} has no bytes" if made else "text has no answers"
-        raise study.error("search.objectives", f"{said}: there is no {absent}")
-
-
-def _check_tokenizers(study: Study) -> None:
-    """Step times are measured on one corpus, and tokens of different tokenizers are not one currency."""
-    if study.budget.kind != "flops" and study.own_tokenizers:
-        reason = f"arms with tokenizers of their own compare at equal flops, not {study.budget.kind}"
-        raise study.error(f"budget.{study.budget.kind}", reason)
-    if study.own_tokenizers and study.train.objective.kind != "next_token":
-        reason = f"{study.train.objective.kind} asks for other text where tokens are others: only next_token compares"
-        raise study.error("train.objective", reason)
-
-
-def _check_kinds(study: Study) -> None:
-    """What is measured and evaluated reads and writes from left to right."""
-    for arm in study.arms:
-        kind = obstacle(arm.model)
-        for section in ("measure", "evals"):
-            if kind is not None and getattr(study, section) is not None:
-                reason = f"is for models that only read on; arm {arm.name} {kind}: set {section} to null"
-                raise study.error(section, reason)
-
-
-def _evals(study: Study) -> EvalSpec | None:
-    """What is evaluated, with absolute paths: workers run elsewhere."""
-    if study.evals is None:
-        return None
-    if isinstance(study.data, SyntheticSource):
-        return _diagnostics(study, study.data, study.evals)
-    if study.evals.diagnostics is not None:
-        raise study.error("evals.diagnostics", "are for tasks that are made (data.source: mqar), and this is text")
-    spec = located(study.evals, study.folder)
-    for where, reason in absent(spec):
-        raise study.error(f"evals.{where}", reason)
-    for name in unknown_tasks(spec):
-        place = spec.tasks.index(name)
-        raise study.error(f"evals.tasks.{place}", f"unknown task '{name}'" + did_you_mean(name, SHIPPED))
-    for name in stray_data(spec):
-        raise study.error(f"evals.data.{name}", "no task of that name is evaluated, and no group of one")
-    return spec
-
-
-def _diagnostics(study: Study, data: SyntheticSource, spec: EvalSpec) -> EvalSpec:
-    """What is asked of a task that is made, in place of what is asked of text."""
-    given = [name for name in ("tasks", *OF_TEXT) if name in spec.model_fields_set and getattr(spec, name)]
-    for name in given:
-        raise study.error(f"evals.{name}", f"needs held-out text, and {data.source} has none: see evals.diagnostics")
-    asked = spec.diagnostics or DiagnosticsSpec()
-    try:
-        regraded(data, asked.at)
-    except DataError as error:
-        raise study.error("evals.diagnostics.at", str(error)) from error
-    return spec.model_copy(update={"tasks": (), "diagnostics": asked})
 
 
 def _with_vocabulary(study: Study, arm: Arm, data: DataIdentity) -> ModelSpec:

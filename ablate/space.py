@@ -8,6 +8,7 @@ block.mixer.kv_heads: {range: [2, 8], step: 2}
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, Self
 
@@ -79,25 +80,34 @@ class Range(Spec):
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
-        not_empty(*self.range)
+        not_empty(*self.range, step=self.step)
         return self
 
     @property
     def distribution(self) -> BaseDistribution:
-        low, high = self.range
+        low, high = self.ends
         if all(isinstance(number, int) for number in (low, high, self.step or 1)):
             return IntDistribution(int(low), int(high), step=int(self.step or 1))
         return FloatDistribution(low, high, step=self.step)
 
     @property
     def ends(self) -> tuple[Number, Number]:
-        return self.range
+        """The last is the one that steps from the first lead to."""
+        low, high = self.range
+        return low, high if self.step is None else last(low, high, self.step)
 
 
-def not_empty(low: float, high: float) -> None:
-    """Raises ValueError where a range has no values."""
+def not_empty(low: float, high: float, step: float | None = None) -> None:
+    """Raises ValueError where a range has no values, or steps over all of them but the first."""
     if low >= high:
         raise ValueError(f"the range is empty: {low:g} is not below {high:g}")
+    if step is not None and last(low, high, step) == low:
+        raise ValueError(f"the range has one value, {low:g}: a step of {step:g} leads beyond {high:g}")
+
+
+def last(low: Number, high: Number, step: Number) -> Number:
+    """The highest number up to `high` that steps from `low` lead to."""
+    return low + math.floor((high - low) / step + 1e-9) * step
 
 
 def _tag(value: Any) -> str | None:

@@ -77,6 +77,11 @@ class Study:
         return self.sections.search
 
     @property
+    def is_search_alone(self) -> bool:
+        """Whether nothing is compared: a space to search, and no arm beside the baseline."""
+        return self.search is not None and len(self.arms) == 1
+
+    @property
     def data(self) -> DataSource:
         return self.sections.data
 

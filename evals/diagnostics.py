@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from scipy import stats
 
+from evals.batches import Batches
 from evals.harness import Evaluation
 from evals.lm import evaluating
 from evals.question import Question
@@ -46,22 +47,21 @@ class Answers:
         }
 
 
-def accuracy_by_difficulty(
-    model: Decoder, task: str, questions: Iterable[Question], spec: EvalSpec, *, context: int
-) -> Evaluation:
-    """Ask each difficulty; about `spec.batch` × `context` tokens are read at once.
+def accuracy_by_difficulty(model: Decoder, task: str, questions: Iterable[Question], spec: EvalSpec) -> Evaluation:
+    """Ask each difficulty; `spec.batch` examples are read at once, or, `auto`, some thousand tokens.
 
     The document has them under `diagnostics`, and scores as a task's: over all examples, and over those of each value
     of each difficulty. A difficulty whose examples are longer than the model's positions has a reason.
     """
     rows, found = [], list[Answers]()
+    batches = Batches(spec.batch, model.spec.vocab_size)
     end = longest_text(model.spec)
     for question in questions:
         length = question.tokens.shape[1]
         if end is not None and length > end:
             rows.append({"level": dict(question.level), "length": length, "reason": f"positions end at {end}"})
             continue
-        found.append(_answers(model, question, max(1, spec.batch * context // length)))
+        found.append(_answers(model, question, batches.rows(length)))
         rows.append(found[-1].document())
     document = {
         "schema": 1,

@@ -1,9 +1,7 @@
 """Which settings matter in a search: a test of each that says no when nothing does, and importances with an interval.
 
-Does a setting matter? Kruskal and Wallis 1952: are the scores alike at all its values? A number's values are cut into
-thirds by rank, which finds a best value in the middle too. Holm's correction runs over all settings of an objective.
-A sampler looks where scores were good, so trials are not quite independent of each other's scores;
-tests/reports/test_importance.py measures how often the test is wrong with that.
+Does a setting matter? reports/effects.py tests it beside all others. Holm's correction runs over all settings of an
+objective.
 
 How much? fANOVA (Hutter et al. 2014) as optuna computes it: shares of what is explained, which add up to one even
 where all is noise. So they are shown with an interval from resampled trials, and only beside the test.
@@ -12,16 +10,18 @@ where all is noise. So they are shown with an interval from resampled trials, an
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import numpy as np
 import optuna
-from optuna.distributions import json_to_distribution
+from optuna.distributions import CategoricalDistribution, json_to_distribution
 from optuna.importance import FanovaImportanceEvaluator
-from scipy.stats import kruskal
+from optuna.study import StudyDirection
 
+from reports.effects import effect_ps
 from reports.searches import SearchSummary, SearchTrial
 from reports.statistics import holm
 
@@ -30,7 +30,6 @@ FEWEST = 12
 """With fewer scored trials nothing is said about importance."""
 RESAMPLES = 30
 TREES = 16
-THIRDS = 3
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ def importances(search: SearchSummary, place: int) -> tuple[Importance, ...]:
         return ()
     values = np.array([_value(trial, place) for trial in trials])
     paths = list(search.document["space"])
-    raw = {path: p for path in paths if (p := _p(trials, values, path)) is not None}
+    raw = effect_ps(trials, values, paths)
     corrected = dict(zip(raw, holm(list(raw.values())), strict=True))
     shares = _shares(trials, values)
     found = [Importance(path, corrected.get(path), *shares.get(path, (None, None, None))) for path in paths]
@@ -67,27 +66,6 @@ def _value(trial: SearchTrial, place: int) -> float:
     if value is None:
         raise ValueError(f"trial {trial.number} has no score")
     return value
-
-
-def _p(trials: Sequence[SearchTrial], values: Any, path: str) -> float | None:
-    """Uncorrected; None where there are no two groups of two trials to compare."""
-    has = [number for number, trial in enumerate(trials) if path in trial.params]
-    levels = [trials[number].params[path] for number in has]
-    if _is_number(trials, path) and len(set(levels)) > THIRDS:
-        cuts = np.quantile(levels, [1 / THIRDS, 2 / THIRDS])
-        levels = list(np.searchsorted(cuts, levels, side="left"))
-    groups = [values[[n for n, level in zip(has, levels, strict=True) if level == each]] for each in set(levels)]
-    groups = [group for group in groups if len(group) > 1]
-    if len(groups) < 2:
-        return None
-    if np.ptp(np.concatenate(groups)) == 0:
-        return 1.0
-    return float(kruskal(*groups).pvalue)
-
-
-def _is_number(trials: Sequence[SearchTrial], path: str) -> bool:
-    kinds = {trial.distributions[path]["name"] for trial in trials if path in trial.distributions}
-    return "CategoricalDistribution" not in kinds
 
 
 def _shares(trials: Sequence[SearchTrial], values: Any) -> dict[str, tuple[float, float, float]]:
@@ -108,13 +86,36 @@ def _shares(trials: Sequence[SearchTrial], values: Any) -> dict[str, tuple[float
 def _fanova(trials: Sequence[SearchTrial], values: Any) -> dict[str, float]:
     if np.ptp(values) == 0:
         return {}
-    study = optuna.create_study()
+    study = in_memory(["minimize"])
     study.add_trials(frozen(trial, [float(value)]) for trial, value in zip(trials, values, strict=True))
     evaluator = FanovaImportanceEvaluator(n_trees=TREES, seed=0)
     return dict(optuna.importance.get_param_importances(study, evaluator=evaluator))
 
 
+def in_memory(directions: Sequence[str]) -> optuna.Study:
+    """A study that optuna does not announce."""
+    level = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    try:
+        return optuna.create_study(directions=[StudyDirection[way.upper()] for way in directions])
+    finally:
+        optuna.logging.set_verbosity(level)
+
+
 def frozen(trial: SearchTrial, values: Sequence[float]) -> optuna.trial.FrozenTrial:
     """The trial as optuna has it, so that its own analyses and figures can be used."""
-    spread: Mapping[str, Any] = {p: json_to_distribution(json.dumps(d)) for p, d in trial.distributions.items()}
-    return optuna.trial.create_trial(values=list(values), params=dict(trial.params), distributions=dict(spread))
+    spread: dict[str, Any] = {p: json_to_distribution(json.dumps(d)) for p, d in trial.distributions.items()}
+    params = dict(trial.params)
+    for path, each in spread.items():
+        if isinstance(each, CategoricalDistribution):
+            spread[path] = CategoricalDistribution(tuple(map(_label, each.choices)))
+            params[path] = _label(params[path])
+    return optuna.trial.create_trial(values=list(values), params=params, distributions=spread)
+
+
+def _label(choice: Any) -> Any:
+    """A pattern of blocks in short: `local ×3, block`."""
+    if not (isinstance(choice, str) and choice.startswith("[")):
+        return choice
+    runs = [(name, len(list(run))) for name, run in groupby(json.loads(choice))]
+    return ", ".join(f"{name} ×{count}" if count > 1 else str(name) for name, count in runs)

@@ -8,9 +8,10 @@ from ablate.store import Store
 from reports import search_words
 from reports.figures import CONFIG
 from reports.figures.search import draw_search
+from reports.fresh import fresh_table
 from reports.importance import importances
 from reports.page import drawn
-from reports.searches import SearchSummary, fresh_table, read_search, trials_table
+from reports.searches import SearchSummary, read_search, trials_table
 from reports.templating import render as render_template
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
+from reports.fresh import DECLARED, flattered, signed
 from reports.importance import ALPHA, FEWEST, Importance
 from reports.searches import SearchSummary
 from reports.tables import Table
+from reports.words import decimals
 
 
 def headline(search: SearchSummary) -> str:
@@ -23,6 +25,23 @@ def headline(search: SearchSummary) -> str:
     return f"Trial {best[0].number} has the best {name}, {value:.5g}: {settings}."
 
 
+def edges(search: SearchSummary) -> list[str]:
+    """Where the best trials all have the first or the last value of a range, others may be better."""
+    found = [f"{path} ({value:g})" for path, value in _edges(search)]
+    whose = "The best trial is" if len(search.best) == 1 else "All of the best trials are"
+    return [f"{whose} at the end of the range of {_and(found)}: what lies beyond was not tried."] if found else []
+
+
+def _edges(search: SearchSummary) -> Iterator[tuple[str, float]]:
+    for path in search.document["space"]:
+        if not all(path in trial.distributions for trial in search.best):
+            continue
+        values = [trial.params[path] for trial in search.best]
+        ends = [trial.distributions[path]["attributes"] for trial in search.best]
+        if len(set(values)) == 1 and "low" in ends[0] and values[0] in (ends[0]["low"], ends[0]["high"]):
+            yield path, float(values[0])
+
+
 def matters(search: SearchSummary, found: Mapping[str, Sequence[Importance]]) -> list[str]:
     """One sentence per objective."""
     if len(search.scored) < FEWEST:
@@ -36,16 +55,30 @@ def _matters(name: str, paths: list[str]) -> str:
     return f"{name}: {_and(paths)} {'matters' if len(paths) == 1 else 'matter'}; of the others it cannot be told."
 
 
-def fresh(search: SearchSummary) -> str:
-    curse = search.curse
-    if curse is None:
-        return (
+def fresh(search: SearchSummary) -> list[str]:
+    """What choosing the best flattered them by, and what other seeds do to the base, which nobody chose."""
+    if not search.fresh:
+        return [
             "The scores of the best are flattered by having been chosen. `ablate search … --promote 5` writes a study"
             " that trains them with fresh seeds; once it has run, this report compares."
-        )
-    interval = f" ± {curse.half_width:.4f}" if curse.half_width is not None else ""
-    count = len(search.fresh)
-    return f"With fresh seeds the loss of {count} promoted trials differed by {curse.mean:+.4f}{interval} nats."
+        ]
+    return [_flattered(search, name) for name in search.objectives if name not in DECLARED]
+
+
+def _flattered(search: SearchSummary, name: str) -> str:
+    found = flattered(search.fresh, name)
+    rows = [each for each in search.fresh if each.objective == name]
+    missing = sum(each.is_chosen and each.fresh is None for each in rows)
+    gone = f" Without a score for each fresh seed: {missing} more." if missing else ""
+    if found is None:
+        return f"{name}: no promoted trial has a score for each of its fresh seeds."
+    half = f" ± {found.half_width:.{decimals(found.mean)}f}" if found.half_width is not None else ""
+    count, mean = len(found.values), signed(found.mean)
+    trials = "1 promoted trial differs" if count == 1 else f"{count} promoted trials differ"
+    text = f"{name}: with fresh seeds {trials} by {mean}{half} from the search, on average (± over trials)."
+    base = [each.difference for each in rows if not each.is_chosen and each.difference is not None]
+    control = f" The base, which was not chosen, differs by {signed(base[0])} between the same seeds." if base else ""
+    return text + gone + control
 
 
 def how(search: SearchSummary) -> str:

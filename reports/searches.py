@@ -12,7 +12,7 @@ from typing import Any
 
 from ablate.store import Store, read_json
 from reports.collect import ReportError
-from reports.statistics import Estimate, estimate
+from reports.fresh import Fresh, read_fresh
 from reports.tables import Rows, Table
 
 
@@ -32,15 +32,6 @@ class SearchTrial:
     @property
     def is_scored(self) -> bool:
         return self.values is not None and None not in self.values
-
-
-@dataclass(frozen=True)
-class Fresh:
-    """What a promoted trial scored in the search, and with seeds of its own."""
-
-    number: int
-    searched: float
-    fresh: Estimate
 
 
 @dataclass(frozen=True)
@@ -73,11 +64,6 @@ class SearchSummary:
     def diverged(self) -> int:
         return sum(trial.values is not None and not trial.is_scored for trial in self.trials)
 
-    @property
-    def curse(self) -> Estimate | None:
-        """Mean of fresh minus searched, over the promoted trials: what choosing the best flattered them by."""
-        return estimate([each.fresh.mean - each.searched for each in self.fresh]) if self.fresh else None
-
 
 def read_search(folder: Path) -> SearchSummary:
     """Raises ReportError where there is no search."""
@@ -85,31 +71,18 @@ def read_search(folder: Path) -> SearchSummary:
     if document is None:
         raise ReportError(f"{folder} is not the folder of a search: it has no search.json")
     trials = tuple(_trial(trial) for trial in document["trials"])
-    return SearchSummary(document, trials, _fresh(Store.of_study(folder), document, trials))
+    objectives, base = list(document["objectives"]), document["base"]
+    searched = {f"trial_{trial.number}": trial.values for trial in trials if trial.values}
+    searched |= {base["name"]: base["values"]} if base["values"] else {}
+    scores = {arm: dict(zip(objectives, values, strict=True)) for arm, values in searched.items() if None not in values}
+    fresh = read_fresh(Store.of_study(folder), document["name"], document["scale"], scores, objectives)
+    return SearchSummary(document, trials, fresh)
 
 
 def _trial(trial: Mapping[str, Any]) -> SearchTrial:
     names = ("number", "state", "best", "settings", "params", "distributions", "curve")
     values = None if trial["values"] is None else tuple(trial["values"])
     return SearchTrial(**{name: trial[name] for name in names}, values=values)
-
-
-def _fresh(store: Store, document: Mapping[str, Any], trials: tuple[SearchTrial, ...]) -> tuple[Fresh, ...]:
-    """The promoted study's losses, where it has been run and the search was for the loss too."""
-    study = store.read_study(f"{document['name']}_promoted", document["scale"])
-    if study is None or "loss" not in document["objectives"]:
-        return ()
-    place = list(document["objectives"]).index("loss")
-    scores = {f"trial_{t.number}": (t.number, t.values[place]) for t in trials if t.values is not None}
-    found = []
-    for arm in study["arms"]:
-        number, searched = scores.get(arm["name"], (0, None))
-        results = [store.read_result(run["digest"]) for run in arm["runs"]]
-        losses = [float(r["loss"]) for r in results if r is not None and r["loss"] is not None]
-        mean = estimate(losses)
-        if searched is not None and mean is not None and len(losses) == len(arm["runs"]):
-            found.append(Fresh(number, searched, mean))
-    return tuple(found)
 
 
 def best_table(search: SearchSummary) -> Rows:
@@ -148,17 +121,3 @@ def _text(value: Any) -> str:
     if isinstance(value, list | tuple):
         return " ".join(map(str, value))
     return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def fresh_table(search: SearchSummary) -> Table:
-    """Search score against fresh seeds."""
-    rows = tuple(
-        (
-            str(each.number),
-            f"{each.searched:.4f}",
-            f"{each.fresh.mean:.4f}" + (f" ± {each.fresh.half_width:.4f}" if each.fresh.half_width else ""),
-            f"{each.fresh.mean - each.searched:+.4f}",
-        )
-        for each in search.fresh
-    )
-    return Table(("trial", "loss in the search", "loss with fresh seeds", "difference (nats)"), rows)

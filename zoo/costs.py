@@ -67,7 +67,7 @@ def cost(spec: ModelSpec, context: int = 1024, encoder_context: int | None = Non
     total = PartCost(tables, 0.0, 0.0) + _outside(spec) + _stack(spec, context, prefix, memory)
     tables += _absolute(spec)
     if spec.encoder_spec is not None:
-        read = _stack(spec.encoder_spec, memory, prefix)
+        read = _stack(spec.encoder_spec, memory, prefix) + matmul_cost(0, _factor(spec))
         share = memory / context
         total += PartCost(read.parameters, share * read.flops, share * read.flops_square, read.inactive)
         tables += _absolute(spec.encoder_spec)
@@ -183,7 +183,7 @@ def longest_text(spec: ModelSpec) -> int | None:
 
 def _outside(spec: ModelSpec) -> PartCost:
     """Head, with its transform, and factorised projections."""
-    factor = 0 if spec.embedding_dim is None else spec.embedding_dim * spec.d_model
+    factor = _factor(spec)
     untied = 0 if spec.tie_embeddings else spec.vocab_size * spec.table_width
     transform = 0
     if spec.head_transform is not None:
@@ -194,9 +194,13 @@ def _outside(spec: ModelSpec) -> PartCost:
 
 def _read_out(spec: ModelSpec) -> PartCost:
     """The work of the head, for one token."""
-    factor = 0 if spec.embedding_dim is None else spec.embedding_dim * spec.d_model
     transform = 0 if spec.head_transform is None else spec.d_model * spec.d_model
-    return matmul_cost(0, spec.vocab_size * spec.table_width + factor + transform)
+    return matmul_cost(0, spec.vocab_size * spec.table_width + _factor(spec) + transform)
+
+
+def _factor(spec: ModelSpec) -> int:
+    """Weights of a projection between a factorised token table and the stream."""
+    return 0 if spec.embedding_dim is None else spec.embedding_dim * spec.d_model
 
 
 def _mtp(spec: ModelSpec, context: int) -> PartCost:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
@@ -90,10 +90,15 @@ def _walk(location: tuple[int | str, ...], model: type[BaseModel]) -> tuple[list
         keys.append(part)
         owner = inside
         field = owner.model_fields.get(part) if owner else None
-        annotation = field.annotation if field else None
         choice = choice_of(field) if field else None
-        inside = annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
+        inside = _model_of(field.annotation) if field else None
     return keys, owner
+
+
+def _model_of(annotation: Any) -> type[BaseModel] | None:
+    """The model that a field holds, also one written `EncoderSpec | None`."""
+    members = (annotation, *get_args(annotation))
+    return next((each for each in members if isinstance(each, type) and issubclass(each, BaseModel)), None)
 
 
 def choice_of(field: FieldInfo) -> Choice | None:

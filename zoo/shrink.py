@@ -22,9 +22,9 @@ MOST = {
 }
 """Settings that are cut to this where they are larger."""
 WIDTHS = {"d_ff", "q_rank", "kv_rank"}
-"""Settings that keep their ratio to d_model."""
+"""Settings that keep their ratio to d_model, up to 8."""
 HEAD_WIDTHS = {"head_dim", "nope_dim", "rope_dim", "v_dim"}
-"""Settings that keep their ratio to d_model / heads."""
+"""Settings that keep their ratio to d_model / heads, up to 4."""
 
 
 def shrink(spec: ModelSpec) -> ModelSpec:
@@ -87,9 +87,9 @@ def _small(data: Any, ratio: _Ratio) -> Any:
         if key in MOST:
             small[key] = min(value, MOST[key])
         elif key in WIDTHS:
-            small[key] = _eights(value * ratio.stream)
+            small[key] = _eights(min(value * ratio.stream, 8 * D_MODEL))
         elif key in HEAD_WIDTHS:
-            small[key] = _eights(value * ratio.head)
+            small[key] = _eights(min(value * ratio.head, 4 * D_MODEL / HEADS))
     if "heads" in data:
         small |= _heads(data)
     if data.get("scale") and "head_dim" in small:

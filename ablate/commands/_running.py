@@ -40,6 +40,7 @@ class Running:
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
         self.asked = asked(options)
+        _check_arms(self.asked.study)
         self.store = self.asked.store
         study = self.asked.study
         refuse_namesake(study, self.store.read_study(study.name, study.scale), self.store)
@@ -149,6 +150,13 @@ class Running:
                 for digest, (arm, seed) in self.labels.items()
             ],
         }
+
+
+def _check_arms(study: Study) -> None:
+    """Raises InputError for a study that has a space and no arms: its baseline alone would answer nothing."""
+    if study.is_search_alone:
+        reason = f"there are no arms to train: `ablate search {study.path} --promote 5` tries the space and writes some"
+        raise InputError(str(study.error("search", reason)))
 
 
 def _label(plan: Plan, run: RunPlan) -> str:

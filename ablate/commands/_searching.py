@@ -6,7 +6,7 @@ import argparse
 import logging
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from ablate.cli import DONE, SOME_FAILED, InputError
 from ablate.commands import print_json, print_table
 from ablate.commands._running import load_engine, prepare_data, request_of
 from ablate.commands._studies import Asked, asked, refuse_namesake
+from ablate.engines import Engine
 from ablate.progress import Lines
 from ablate.search.documents import search_digest, search_document, write_tables
 from ablate.search.laboratory import StudyLaboratory
@@ -55,6 +56,7 @@ class _Searching:
             this.study, this.plan, this.store, lambda plan, run: request_of(plan, this.store, run, options)
         )
         self.lab.check()
+        self.failures: list[str] = []
         self.folder = this.store.search_dir(this.study.name, this.study.scale)
         refuse_namesake(this.study, read_json(self.folder / "search.json"), this.store)
 
@@ -69,7 +71,19 @@ class _Searching:
         search = Search(study, self.spec, self.lab, Owner(self.folder), seed, progress.say)
         with _quiet():
             search.run(engine)
+            if self.options.promote:
+                self._train_base(engine, progress)
         return self._close(study, search)
+
+    def _train_base(self, engine: Engine, progress: Lines) -> None:
+        """The base with the seeds of trials, as a control of what fresh seeds do."""
+        missing = [request for request in self.lab.control().requests if request.missing()]
+        if missing:
+            progress.say(f"{self.this.study.baseline}: trained with the seeds of trials, to compare with fresh ones")
+        with closing(engine.run(missing)) as events:
+            for event in events:
+                if event is not None and event.kind == "failed":
+                    self.failures.append(f"{self.this.study.baseline}: {event.error}")
 
     def _open(self) -> optuna.Study:
         storage = open_storage(self.options.storage, self.folder)
@@ -96,9 +110,10 @@ class _Searching:
             print(report)
             if promoted:
                 print(f"fresh seeds: {self._command(promoted)}")
-        for number, error in search.failed.items():
-            print(f"ablate: failed: trial {number}: {error}", file=sys.stderr)
-        return SOME_FAILED if search.failed else DONE
+        self.failures += [f"trial {number}: {error}" for number, error in search.failed.items()]
+        for failure in self.failures:
+            print(f"ablate: failed: {failure}", file=sys.stderr)
+        return SOME_FAILED if self.failures else DONE
 
     def _command(self, promoted: Path) -> str:
         sets = [f" --set '{text}'" for text in self.options.set if not text.startswith("search.")]

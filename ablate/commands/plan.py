@@ -82,5 +82,8 @@ def _show_plan(options: argparse.Namespace) -> int:
     print(matched_line(plan))
     for remark in remarks(this.study, tuned):
         print(remark)
+    if this.study.is_search_alone:
+        print("no arms: `ablate search` tries the study's space, each trial at this budget")
+        return 0
     print(f"{len(done)} runs, of which {sum(done.values())} are in {this.store.root}/ already")
     return 0

@@ -1,6 +1,7 @@
-"""Render reports again, from the store alone: of one study, or of a whole store with an index.
+"""Render reports again, from the store alone: of one study, of one search, or of a whole store with an index.
 
-PATH is a study's folder in a store, such as runs/studies/norm_placement-cpu, or a store, such as runs.
+PATH is a study's folder in a store, such as runs/studies/norm_placement-cpu, that of a search, such as
+runs/searches/search_small_lm-cpu, or a store, such as runs.
 """
 
 from __future__ import annotations
@@ -30,16 +31,20 @@ def run(options: argparse.Namespace) -> int:
     from reports.export import ExportError
 
     folder = options.path.parent if options.path.is_file() else options.path
-    is_store = (folder / "studies").is_dir()
-    if not is_store and not (folder / "study.json").is_file():
-        raise InputError(f"{options.path} is neither a study nor a store: it has no study.json and no studies/")
-    if is_store and options.export:
+    is_store, is_search = (folder / "studies").is_dir(), (folder / "search.json").is_file()
+    if not is_store and not is_search and not (folder / "study.json").is_file():
         raise InputError(
-            f"{options.path} is a store: --export takes a study, such as {folder / 'studies' / 'NAME-cpu'}"
+            f"{options.path} is no study, search or store: it has no study.json, no search.json and no studies/"
         )
+    if options.export and (is_store or is_search):
+        example = "STORE/studies/NAME-cpu" if is_search else folder / "studies" / "NAME-cpu"
+        what = "search" if is_search else "store"
+        raise InputError(f"{options.path} is a {what}: --export takes a study, such as {example}")
     try:
         if options.export:
             _export(folder, options.export, options.json)
+        elif is_search:
+            _render_search(folder, options.json)
         elif is_store:
             _render_site(folder, options.json)
         else:
@@ -58,6 +63,16 @@ def _render(folder: Path, as_json: bool) -> None:
         print(path)
         return
     print_json({"study": summary.name, "scale": summary.scale, "report": str(path), "arms": summary.arm_documents()})
+
+
+def _render_search(folder: Path, as_json: bool) -> None:
+    import reports
+
+    path = reports.render_search(folder)
+    if as_json:
+        print_json({"report": str(path)})
+    else:
+        print(path)
 
 
 def _render_site(store: Path, as_json: bool) -> None:

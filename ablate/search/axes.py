@@ -17,7 +17,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 from pydantic import BeforeValidator, Discriminator, Field, PositiveFloat, Tag, model_validator
 
 from ablate import space
-from ablate.space import KEYS, not_empty
+from ablate.space import KEYS, last, not_empty
 from zoo.axis import Spec
 
 RATIO = re.compile(r"(\d+(?:\.\d+)?)x")
@@ -57,7 +57,7 @@ class Ratio(Spec):
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
-        not_empty(*self.factors)
+        not_empty(*self.factors, step=self.step)
         return self
 
     @property
@@ -71,8 +71,7 @@ class Ratio(Spec):
     @property
     def distribution(self) -> BaseDistribution:
         low, high = self.factors
-        steps = int((high - low) / self.step + 1e-9)
-        return FloatDistribution(low, low + steps * self.step, step=self.step)
+        return FloatDistribution(low, last(low, high, self.step), step=self.step)
 
     @property
     def ends(self) -> tuple[str, str]:

@@ -16,10 +16,10 @@ from optuna.trial import FrozenTrial, TrialState
 
 from ablate.files import replacing
 from ablate.identity import SCHEMA, digest_of
+from ablate.search.asking import counts_of_illegal
 from ablate.search.laboratory import StudyLaboratory
 from ablate.search.ranks import fronts
 from ablate.search.samplers import ended
-from ablate.search.searching import counts_of_illegal
 
 Done = Sequence[Mapping[int, tuple[float, ...]]]
 """Values by trial, per share of the budget."""
@@ -64,6 +64,7 @@ def search_document(lab: StudyLaboratory, study: optuna.Study, done: Done) -> di
         "shares": list(spec.shares),
         "seeds": list(spec.seed_numbers),
         "constraints": list(spec.constraints),
+        "base": _base(lab),
         "illegal": dict(counts_of_illegal(study).most_common()),
         "trials": [_trial(lab, trial, done, trial.number in best) for trial in trials],
     }
@@ -88,6 +89,17 @@ def _trial(lab: StudyLaboratory, trial: FrozenTrial, done: Done, best: bool) -> 
         "curve": {str(step): value for step, value in trial.intermediate_values.items()},
         "runs": trial.user_attrs.get("runs", []),
         "error": trial.user_attrs.get("error"),
+    }
+
+
+def _base(lab: StudyLaboratory) -> dict[str, Any]:
+    """What the base scored with the seeds of trials, once it has been trained."""
+    job = lab.control()
+    values = lab.values(job)
+    return {
+        "name": lab.study.baseline,
+        "runs": list(job.digests),
+        "values": None if values is None else _values(values),
     }
 
 

@@ -90,7 +90,15 @@ class StudyLaboratory:
         for text, each in self._rules.items():
             if not each.holds(lambda name: quantity(found, name), lambda name: quantity(self.base, name)):
                 raise IllegalError(text)
-        return Job(tuple(self._request(plan, run.identity) for run in found.runs), found)
+        return self._job(plan)
+
+    def control(self) -> Job:
+        """The base with the seeds of trials: what fresh seeds do to it was not chosen."""
+        return self._job(self._planned(replace(self.study.arms[0], seeds=self.spec.seed_numbers), 1.0))
+
+    def _job(self, plan: Plan) -> Job:
+        arm = plan.arms[-1]
+        return Job(tuple(self._request(plan, run.identity) for run in arm.runs), arm)
 
     def _planned(self, arm: Arm, share: float) -> Plan:
         """The baseline, which is not trained, and an arm."""

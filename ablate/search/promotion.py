@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,7 @@ def _nested(settings: dict[str, Any]) -> dict[str, Any]:
     for path, value in settings.items():
         part = next((part for part in edits if path.startswith(f"{part}.")), None)
         if part is None:
-            edits[path] = list(value) if isinstance(value, tuple) else value
+            edits[path] = deepcopy(value)  # the same list twice would be an alias in YAML
             continue
         kind = edits[part]
         whole = kind if isinstance(kind, dict) else {"kind": kind}

@@ -62,8 +62,8 @@ def _nsga3(spec: SearchSpec, seed: int) -> BaseSampler:
 
 
 def _population(spec: SearchSpec) -> int:
-    """Six generations or more, and no fewer than eight to cross."""
-    return max(8, min(50, spec.trials // 6))
+    """Twelve generations or more, since six are hardly better than random trials; no fewer than eight to cross."""
+    return max(8, min(50, spec.trials // 12))
 
 
 def _random(_: SearchSpec, seed: int) -> BaseSampler:

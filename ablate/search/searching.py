@@ -9,39 +9,27 @@ from __future__ import annotations
 
 import math
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from itertools import count
 
-import numpy as np
 import optuna
-from optuna.trial import FrozenTrial, TrialState
+from optuna.trial import TrialState
 
 from ablate.engines import Engine, Event
 from ablate.request import Request
-from ablate.search.axes import AnyAxis
-from ablate.search.laboratory import IllegalError, Job, Laboratory
+from ablate.search.asking import Asking
+from ablate.search.laboratory import Job, Laboratory
 from ablate.search.ranks import best_first
-from ablate.search.samplers import ended
-from ablate.search.space import Params
 from ablate.search.spec import SearchSpec
 from ablate.search.storage import Owner
 
 TRIES = 3
 """How often a trial's run is begun again in one command after its worker failed or was killed."""
-ILLEGAL_IN_A_ROW = 20
-"""After so many illegal proposals the sampler is given legal settings, drawn at random."""
-LEGAL_DRAWS = 10_000
 FIRST_FAILURES = 3
 """So many trials that fail before any has scored have a common cause: the search ends."""
 WATCH_SECONDS = 0.5
 """How often a pruner looks at the running trials."""
-
-
-class ExhaustedError(Exception):
-    """There are no more legal settings."""
 
 
 @dataclass
@@ -78,10 +66,8 @@ class Search:
         self.flights: list[Flight] = []
         self.done: list[dict[int, tuple[float, ...]]] = [{} for _ in spec.shares]
         """Values by trial, per share of the budget."""
-        self._rng = np.random.default_rng(seed)
+        self.asking = Asking(study, spec, lab, owner, seed)
         self._adopted: list[optuna.Trial] = []
-        self._grid = self._combinations() if spec.sampler == "grid" else None
-        self._exhausted = False
         self._broken = False
         self._again: list[Request] = []
         self._watched = 0.0
@@ -135,68 +121,15 @@ class Search:
         return self._promotion() or self._new()
 
     def _resumed(self, trial: optuna.Trial) -> Flight | None:
-        try:
-            return Flight(trial.number, self.lab.job(self._drawn(trial), self.spec.shares[0]), 0, trial)
-        except IllegalError as error:
-            self._refuse(trial, str(error))
-            return None
+        job = self.asking.again(trial)
+        return Flight(trial.number, job, 0, trial) if job else None
 
     def _new(self) -> Flight | None:
-        """The next legal settings; None when enough were asked for."""
-        with self.owner.asking():
-            for attempt in count():
-                trials = self.study.get_trials(deepcopy=False)
-                if self._exhausted or sum(map(_counts, trials)) >= self.spec.trials:
-                    return None
-                try:
-                    self._propose(attempt)
-                except ExhaustedError:
-                    self._exhausted = True
-                    return None
-                trial = self.study.ask()
-                params = self._drawn(trial)
-                self.owner.sign(trial)
-                try:
-                    return Flight(trial.number, self.lab.job(params, self.spec.shares[0]), 0, trial)
-                except IllegalError as error:
-                    self._refuse(trial, str(error))
-        raise AssertionError("proposals have no end")
-
-    def _propose(self, attempt: int) -> None:
-        """Say what is asked next where that is not for the sampler to say."""
-        if self._grid is not None:
-            params = next(self._grid, None)
-            if params is None:
-                raise ExhaustedError
-            self.study.enqueue_trial(params)
-        elif attempt and attempt % ILLEGAL_IN_A_ROW == 0:
-            self.study.enqueue_trial(self._legal_draw())
-
-    def _legal_draw(self) -> Params:
-        for _ in range(LEGAL_DRAWS):
-            params = self.lab.space.random(self._rng)
-            try:
-                self.lab.job(params, self.spec.shares[0])
-            except IllegalError:
-                continue
-            return params
-        raise ExhaustedError
-
-    def _combinations(self) -> Iterator[Params]:
-        """The grid, in an order that a shorter search samples evenly, without what was asked before."""
-        every = list(self.lab.space.all())
-        np.random.default_rng(0).shuffle(every)
-        for params in every:
-            asked = self.study.get_trials(deepcopy=False)
-            if not any(trial.params == params for trial in asked):
-                yield params
-
-    def _drawn(self, trial: optuna.Trial) -> Params:
-        return self.lab.space.draw(lambda path, axis: _suggest(trial, path, axis))
-
-    def _refuse(self, trial: optuna.Trial, reason: str) -> None:
-        trial.set_user_attr("illegal", reason)
-        self.study.tell(trial, state=TrialState.FAIL)
+        found = self.asking.next()
+        if found is None:
+            return None
+        trial, job = found
+        return Flight(trial.number, job, 0, trial)
 
     # What has happened
 
@@ -293,25 +226,3 @@ class Search:
             return ()
         reached = self.done[rung]
         return best_first(reached, list(self.spec.objectives.values()))[: len(reached) // fidelity.factor]
-
-
-def counts_of_illegal(study: optuna.Study) -> Counter[str]:
-    """How many proposals were refused, by reason."""
-    trials = study.get_trials(deepcopy=False)
-    return Counter(str(t.user_attrs["illegal"]) for t in trials if "illegal" in t.user_attrs)
-
-
-def _counts(trial: FrozenTrial) -> bool:
-    """Whether a trial is one of those that a search asks for."""
-    return ended(trial) or trial.state == TrialState.RUNNING
-
-
-def _suggest(trial: optuna.Trial, path: str, axis: AnyAxis) -> object:
-    spread = axis.distribution
-    if isinstance(spread, optuna.distributions.CategoricalDistribution):
-        return trial.suggest_categorical(path, spread.choices)
-    if isinstance(spread, optuna.distributions.IntDistribution):
-        return trial.suggest_int(path, spread.low, spread.high, step=spread.step)
-    if isinstance(spread, optuna.distributions.FloatDistribution):
-        return trial.suggest_float(path, spread.low, spread.high, step=spread.step, log=spread.log)
-    raise TypeError(f"unknown distribution {spread}")

@@ -19,11 +19,10 @@ from pathlib import Path
 import optuna
 from filelock import UnixFileLock
 from optuna.storages import BaseStorage, GrpcStorageProxy, JournalStorage, get_storage
-from optuna.storages.journal import JournalFileBackend
-from optuna.storages.journal._file import BaseJournalFileLock
+from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 from optuna.trial import TrialState
 
-from ablate.search.samplers import need
+from ablate.search.samplers import MissingPackageError, need
 
 OWNER = "owner"
 
@@ -32,8 +31,10 @@ class StorageError(Exception):
     """The storage of a search cannot be used."""
 
 
-class _SystemLock(BaseJournalFileLock):
-    """A lock that the system frees when its holder is killed, so that nobody waits for a dead one."""
+class _SystemLock(JournalFileOpenLock):
+    """A lock that the system frees when its holder is killed. The locks of optuna's own wait half a minute for a dead
+    one, and are taken from one that is merely slow; the type of all of them is not public, so this takes after one.
+    """
 
     def __init__(self, path: Path) -> None:
         self._lock = UnixFileLock(path)
@@ -66,10 +67,20 @@ def open_storage(url: str | None, folder: Path) -> BaseStorage:
             return GrpcStorageProxy(host=host, port=int(port))
     logging.getLogger("alembic").setLevel(logging.WARNING)
     try:
-        return get_storage(url)
+        with _asking(folder):  # the first to open a database makes its tables
+            return get_storage(url)
+    except ImportError as error:
+        raise MissingPackageError(
+            f"--storage {url}: no driver is installed (pip install 'ablate[search]' brings PostgreSQL's)"
+        ) from error
     except Exception as error:  # whatever the database's driver raises
         reason = str(error).strip().split("\n")[0]
         raise StorageError(f"--storage {url}: {reason or type(error).__name__}") from error
+
+
+def _asking(folder: Path) -> UnixFileLock:
+    """What one command does alone among the commands here."""
+    return UnixFileLock(folder / "asking.lock")
 
 
 class Owner:
@@ -78,7 +89,7 @@ class Owner:
     def __init__(self, folder: Path) -> None:
         self.name = f"{os.getpid()}-{secrets.token_hex(4)}"
         self._folder = folder / "owners"
-        self._asking = UnixFileLock(folder / "asking.lock")
+        self._asking = _asking(folder)
 
     @contextmanager
     def alive(self) -> Iterator[None]:

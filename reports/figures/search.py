@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from reports.figures.base import Figure
 from reports.figures.style import GRID, PALETTE, blank
-from reports.importance import Importance, frozen
+from reports.importance import Importance, frozen, in_memory
 from reports.searches import SearchSummary, SearchTrial
 from reports.tables import Table
 
@@ -38,7 +38,8 @@ def _whole(search: SearchSummary) -> Iterator[Figure]:
     if len(names) in (2, 3):
         drawing = _styled(optuna.visualization.plot_pareto_front(study, target_names=names), 480)
         note = (
-            "Trials on the front are not beaten in every objective by any other. One seed's scores: promote to be sure."
+            "Trials on the front (red) are not beaten in every objective by any other; darker ones came later."
+            " One seed's scores: promote to be sure."
         )
         yield _figure(search, "front", "Pareto front", note, drawing)
     for place, name in enumerate(names):
@@ -51,7 +52,7 @@ def _of_objective(search: SearchSummary, place: int, name: str, found: Sequence[
     study = _study(search, [place])
     varied = [path for path in search.document["space"] if any(path in t.params for t in search.scored)]
     parallel = optuna.visualization.plot_parallel_coordinate(study, params=varied, target_name=name)
-    note = "One line per trial, by the value of every setting."
+    note = "One line per trial, by the value of every setting; darker lines are better."
     yield _figure(search, f"parallel-{place}", f"Parallel coordinates: {name}", note, _styled(parallel, 460))
     slices = _styled(optuna.visualization.plot_slice(study, params=varied, target_name=name), 420)
     yield _figure(
@@ -61,7 +62,7 @@ def _of_objective(search: SearchSummary, place: int, name: str, found: Sequence[
         yield _importance(search, place, name, found)
     shared = [each.path for each in found if each.share is not None][:CONTOUR]
     if len(shared) == CONTOUR:
-        contour = _styled(optuna.visualization.plot_contour(study, params=shared, target_name=name), 440)
+        contour = _styled(optuna.visualization.plot_contour(study, params=shared, target_name=name), 440, scale=True)
         note = "Between trials this is interpolation, not measurement."
         yield _figure(search, f"contour-{place}", f"Contour: {name}", note, contour)
 
@@ -94,8 +95,7 @@ def _figure(search: SearchSummary, key: str, title: str, note: str, drawing: go.
 def _study(search: SearchSummary, places: Sequence[int]) -> optuna.Study:
     """An optuna study in memory of the scored trials, with some of their objectives."""
     ways = list(search.objectives.values())
-    directions = [optuna.study.StudyDirection[ways[place].upper()] for place in places]
-    study = optuna.create_study(directions=directions)
+    study = in_memory([ways[place] for place in places])
     study.add_trials(_numbered(trial, places) for trial in search.scored)
     return study
 
@@ -105,9 +105,15 @@ def _numbered(trial: SearchTrial, places: Sequence[int]) -> optuna.trial.FrozenT
     return frozen(trial, [value for place in places if (value := values[place]) is not None])
 
 
-def _styled(drawing: go.Figure, height: int = 380) -> go.Figure:
-    """The page's fonts and ground, and no title: the page has one."""
+def _styled(drawing: go.Figure, height: int = 380, scale: bool = False) -> go.Figure:
+    """The page's fonts and ground, and no title: the page has one. Paths are broken at their dots, to fit."""
     look = blank("", "", height)
+    drawing.for_each_xaxis(lambda axis: axis.title.update(text=(axis.title.text or "").replace(".", ".<br>")))
+    for trace in drawing.data:
+        if not scale and "marker" in trace:
+            trace.marker.showscale = False
+        if not scale and trace.type == "parcoords":
+            trace.line.showscale = False
     drawing.update_layout(
         template="none",
         title=None,
@@ -118,6 +124,7 @@ def _styled(drawing: go.Figure, height: int = 380) -> go.Figure:
         font=look.layout.font,
         margin={"l": 64, "r": 24, "t": 48, "b": 64},
         hovermode="closest",
+        legend={"orientation": "h", "x": 0, "y": 1, "yanchor": "bottom", "title": None},
         modebar=look.layout.modebar,
     )
     drawing.update_xaxes(gridcolor=GRID, linecolor=GRID, zeroline=False, automargin=True)

@@ -144,6 +144,11 @@ def test_a_stored_run_is_asked_other_difficulties(
     ("data", "more", "line"),
     [
         (DATA, "evals: {tasks: [heldout_text]}", "evals.tasks: needs held-out text, and mqar has none"),
+        (
+            DATA,
+            "scales: {cpu: {arms.wide.data.tokenizer: bytes}}",
+            "arms.wide.data.tokenizer: every arm has the same task",
+        ),
         (DATA, "evals: {positions: {}}", "evals.positions: needs held-out text, and mqar has none"),
         (DATA, "evals: {diagnostics: {at: {pairs: [9]}}}", "evals.diagnostics.at: 9 pairs need as many keys"),
         (DATA.replace("8]", "16]"), "", "data: 16 pairs need as many keys and values"),

@@ -220,11 +220,11 @@ def test_a_masked_study_counts_what_it_predicts(tmp_path: Path) -> None:
 
 REFUSED = {
     "base.visible=all": "next_token is for causal models, and visible is all: set train.objective to masked",
-    "base.encoder={n_layers: 1}": "base.encoder: the objective next_token gives an encoder nothing to read",
+    "base.encoder={n_layers: 1}": "the objective next_token gives an encoder nothing to read",
     "train.objective=masked": "train.objective: the objective masked is for models that see all of a text",
     "train.objective=span_corruption": "train.objective: the objective span_corruption is for models with an encoder",
     "train.objective=blank_infilling": "train.objective: blank_infilling is for models that see all of a prefix",
-    "train.objective={kind: masked, mask: 0.9, random: 0.2}": "train.objective.random: mask and random are shares",
+    "train.objective={kind: masked, mask: 0.9, random: 0.2}": "random: mask and random are shares of the same tokens",
     "arms.slow.train.objective=prefix": "losses of different objectives are over different targets and do not compare",
 }
 

@@ -2,153 +2,20 @@
 
 from __future__ import annotations
 
-import math
-import statistics
-from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import optuna
 import pytest
 
-from ablate.engines import Event
-from ablate.reading import load_study
-from ablate.request import Request
+from ablate.search.asking import counts_of_illegal
 from ablate.search.constraints import rule
-from ablate.search.laboratory import IllegalError, Job
 from ablate.search.ranks import best_first, fronts
-from ablate.search.samplers import ended, make_pruner, make_sampler
-from ablate.search.searching import Search, counts_of_illegal
+from ablate.search.samplers import ended
 from ablate.search.space import Params, SearchSpace
-from ablate.search.spec import SearchSpec
 from ablate.search.storage import Owner, open_storage
-from ablate.study import Study, StudyError
-
-STUDY = """
-question: Which?
-base: {preset: small, d_model: 64, n_layers: 2, block.mixer.heads: 4}
-search:
-  space: SPACE
-data: {source: files, paths: [text.txt], tokenizer: bytes}
-budget: {tokens: 20000}
-"""
-NUMBERS = "{train.lr: {log: [1e-4, 1e-1]}, train.warmup: {range: [0.0, 0.5]}, block.ffn.d_ff: {ratio: [1x, 8x]}}"
-Score = Callable[[Params], tuple[float, ...]]
-
-
-@pytest.fixture(autouse=True)
-def _quiet() -> None:
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-
-
-def study_of(folder: Path, space: str = NUMBERS, *sets: str) -> Study:
-    path = folder / "known.yaml"
-    path.write_text(STUDY.replace("SPACE", space))
-    return load_study(path, "cpu", sets)
-
-
-class Known:
-    """A laboratory whose scores are a function of the settings."""
-
-    def __init__(self, study: Study, score: Score, legal: Callable[[Params], bool] = lambda _: True) -> None:
-        assert study.search is not None
-        self.space = SearchSpace(study.builder, study.search.space)
-        self.score, self.legal = score, legal
-        self.jobs: dict[str, tuple[Params, float]] = {}
-
-    def job(self, params: Params, share: float) -> Job:
-        if not self.legal(params):
-            raise IllegalError("not legal")
-        digest = f"{len(self.jobs)}"
-        self.jobs[digest] = params, share
-        return Job((Request("/nowhere", "/nowhere", {"digest": digest}),))
-
-    def values(self, job: Job) -> tuple[float, ...]:
-        return self.score(self.jobs[job.digests[0]][0])
-
-    def curve(self, job: Job) -> list[float]:
-        (value,) = self.values(job)
-        return [value + 1 / (step + 1) for step in range(5)]
-
-
-class Instant:
-    """An engine with two slots, whose runs end at once; what is stopped in between has failed."""
-
-    slots = ({}, {})
-
-    def __init__(self, until: int | None = None) -> None:
-        self.ran: list[str] = []
-        self.stopped: set[str] = set()
-        self.until = until
-        """After so many runs the command is interrupted."""
-
-    def run(self, requests: Iterable[Request | None]) -> Iterator[Event | None]:
-        busy: list[str] = []
-        waiting = iter(requests)
-        over = False
-        while busy or not over:
-            while len(busy) < 2 and not over:
-                request = next(waiting, self)
-                over = request is self
-                if not isinstance(request, Request):
-                    break
-                busy.append(request.digest)
-                yield Event("started", request.digest)
-            if len(self.ran) == self.until:
-                raise KeyboardInterrupt
-            yield None
-            if busy:
-                digest = busy.pop(0)
-                self.ran.append(digest)
-                yield Event("failed" if digest in self.stopped else "finished", digest)
-
-    def stop(self, digest: str) -> None:
-        self.stopped.add(digest)
-
-
-def search(
-    lab: Known, spec: SearchSpec, folder: Path, seed: int = 0, engine: Instant | None = None, storage: Any = None
-) -> tuple[optuna.Study, Search]:
-    study = optuna.create_study(
-        directions=list(spec.objectives.values()),
-        sampler=make_sampler(spec, seed),
-        pruner=make_pruner(spec),
-        storage=storage,
-        study_name="known",
-        load_if_exists=True,
-    )
-    one = Search(study, spec, lab, Owner(folder), seed, say=lambda _: None)
-    one.run(engine or Instant())
-    return study, one
-
-
-def spec_of(study: Study, **given: Any) -> SearchSpec:
-    assert study.search is not None
-    return SearchSpec.model_validate({**study.search.model_dump(exclude_unset=True), **given})
-
-
-def bowl(params: Params) -> tuple[float]:
-    """Lowest at a rate of 0.005, a warm-up of 0.17 and a ratio of 5.5."""
-    rate = math.log10(params["train.lr"] / 0.005)
-    return (rate**2 + 8 * (params["train.warmup"] - 0.17) ** 2 + ((params["block.ffn.d_ff"] - 5.5) / 4) ** 2,)
-
-
-@pytest.mark.parametrize("sampler", ["tpe", "gp", "cmaes", "nsga2", "nsga3"])
-def test_every_sampler_beats_random_at_equal_trials(sampler: str, tmp_path: Path) -> None:
-    if sampler == "cmaes":
-        pytest.importorskip("cmaes", reason="the package cmaes is not installed")
-    study = study_of(tmp_path)
-    trials, seeds = (20, 2) if sampler == "gp" else (100, 5)
-
-    def best(name: str, seed: int) -> float:
-        spec = spec_of(study, sampler=name, trials=trials)
-        found, _ = search(Known(study, bowl), spec, tmp_path, seed)
-        assert len(found.trials) == trials
-        return found.best_value
-
-    ours = statistics.fmean(best(sampler, seed) for seed in range(seeds))
-    assert ours < statistics.fmean(best("random", seed) for seed in range(seeds))
+from ablate.study import StudyError
+from tests.ablate.known import NUMBERS, Instant, Known, bowl, search, spec_of, study_of
 
 
 def test_illegal_settings_are_never_run_and_are_counted(tmp_path: Path) -> None:
@@ -240,6 +107,13 @@ def test_fronts_are_those_of_pairwise_comparison() -> None:
     assert best_first({0: (3.0,), 1: (1.0,), 2: (2.0,)}, ["minimize"]) == [1, 2, 0]
 
 
+def test_a_range_ends_where_its_steps_do(tmp_path: Path) -> None:
+    drawn = SearchSpace(
+        (study := study_of(tmp_path, "{n_layers: {range: [2, 9], step: 3}}")).builder, study.search.space
+    )  # type: ignore[union-attr]
+    assert [params["n_layers"] for params in drawn.all()] == [2, 5, 8]
+
+
 def test_a_path_that_a_part_does_not_have_is_not_asked(tmp_path: Path) -> None:
     space = (
         "{block.ffn: {choice: [swiglu, topk_moe]}, block.ffn.experts: {range: [2, 8]}, block.mixer.kv_heads: [1, 2]}"
@@ -273,6 +147,10 @@ def test_constraints_say_what_they_read(text: str, quantities: dict[str, float],
         (
             "space={train.lr: {log: [1e-1, 1e-3]}}",
             "search.space.train.lr.log: the range is empty: 0.1 is not below 0.001",
+        ),
+        (
+            "space={n_layers: {range: [2, 6], step: 8}}",
+            "search.space.n_layers.range: the range has one value, 2: a step of 8 leads beyond 6",
         ),
         ("space={block.mixer.headss: [1, 2]}", "search.space.block.mixer.headss: unknown key (did you mean 'heads'?)"),
         ("space={block.ffn: [swiglo, gelu]}", "search.space.block.ffn: unknown kind 'swiglo' (did you mean 'swiglu'?)"),

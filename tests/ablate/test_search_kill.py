@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import importlib.util
+import io
 import json
 import os
-import shutil
 import signal
+import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import optuna
 import pytest
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
 
 from ablate.cli import main
-from ablate.search.storage import open_storage
 from ablate.store import Store
+from tests.ablate.servers import grpc_proxy, postgresql
 from tests.ablate.toy import toy_study
 
 ROOT = Path(__file__).parents[2]
@@ -45,7 +45,7 @@ def arguments(study: Path, *more: str) -> list[str]:
 
 def start(study: Path, *more: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "ablate", *arguments(study, "--workers", "2", *more)],
+        [sys.executable, "-m", "ablate", *arguments(study, *more)],
         cwd=ROOT,
         env=os.environ | {"TEST_STORE": str(study.parent)},
         stdout=subprocess.PIPE,
@@ -77,27 +77,82 @@ def wait_until(condition: Callable[[], object], process: subprocess.Popen[str]) 
         time.sleep(0.01)
 
 
-def test_killed_workers_and_parents_cost_nothing_that_was_done(study: Path, capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.fixture(params=["journal", "postgresql", "grpc"])
+def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[str]]:
+    """The arguments that name a storage, with its server running."""
+    if request.param == "journal":
+        yield []
+    elif request.param == "postgresql":
+        with postgresql() as url:
+            yield ["--storage", url]
+    else:
+        with grpc_proxy(f"sqlite:///{tmp_path}/proxy.db", tmp_path) as url:
+            yield ["--storage", url]
+
+
+def test_killed_workers_and_parents_cost_nothing_that_was_done(
+    study: Path, storage: list[str], capfd: pytest.CaptureFixture[str]
+) -> None:
     store = Store(study.parent / "runs")
-    process = start(study)
+    process = start(study, "--workers", "2", *storage)
     wait_until(lambda: list(store.root.glob("*/state.pt")) and workers(study), process)
     os.kill(workers(study)[0], signal.SIGKILL)
     wait_until(lambda: list(store.root.glob("*/result.json")), process)
     process.kill()
     _, said = process.communicate()
     assert "ended by SIGKILL: begun again" in said
-    done = {path: path.stat().st_mtime_ns for path in store.root.glob("*/result.json")}
+    done = times_of_results(store)
     begun = set(store.runs())
     assert len(done) < 4, "the kill came too late to test anything"
 
-    assert main(arguments(study, "--engine", "inprocess")) == 0
-    document = json.loads(capfd.readouterr().out)
-    assert document["trials"] == {"finished": 4}
-    assert {path: path.stat().st_mtime_ns for path in done} == done
-    trials = json.loads((store.root / "searches" / "toy-cpu" / "search.json").read_text())["trials"]
-    runs = {digest for trial in trials for digest in trial["runs"]}
+    assert main(arguments(study, "--engine", "inprocess", *storage)) == 0
+    assert json.loads(capfd.readouterr().out)["trials"] == {"finished": 4}
+    assert times_of_results(store).items() >= done.items()
+    runs = runs_of_trials(store)
     assert begun <= runs == set(store.runs())  # what was running went on, and nothing was proposed in its place
     assert {store.status(digest) for digest in runs} == {"finished"}
+
+
+def test_commands_that_start_at_once_share_a_search(study: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Both find an empty database; one is killed, and what it left is done once."""
+    store = Store(study.parent / "runs")
+    with postgresql() as url:
+        killed, other = (start(study, "--workers", "1", "--storage", url) for _ in range(2))
+        wait_until(lambda: len(list(store.root.glob("*/run.json"))) == 2, killed)
+        killed.kill()
+        killed.communicate()
+        out, said = other.communicate()
+        assert other.returncode == 0, said
+        done = times_of_results(store)
+        assert json.loads(out)["trials"] == {"finished": len(done)}
+        assert main(arguments(study, "--engine", "inprocess", "--storage", url)) == 0
+    assert json.loads(capfd.readouterr().out)["trials"] == {"finished": 4}
+    assert times_of_results(store).items() >= done.items()
+    assert runs_of_trials(store) == set(store.runs())
+
+
+def times_of_results(store: Store) -> dict[str, int]:
+    """When each run was finished: a run that is trained again has another time."""
+    return {path.parent.name: path.stat().st_mtime_ns for path in store.root.glob("*/result.json")}
+
+
+def runs_of_trials(store: Store) -> set[str]:
+    trials = json.loads((store.root / "searches" / "toy-cpu" / "search.json").read_text())["trials"]
+    return {digest for trial in trials for digest in trial["runs"]}
+
+
+def test_the_dashboard_opens_on_the_journal(study: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    dashboard = pytest.importorskip("optuna_dashboard", reason="the package optuna-dashboard is not installed")
+    assert main(arguments(study, "--engine", "inprocess", "--set", "budget.tokens=1280")) == 0
+    journal = study.parent / "runs" / "searches" / "toy-cpu" / "journal.log"
+    said: list[str] = []
+    body = dashboard.wsgi(JournalStorage(JournalFileBackend(str(journal))))(
+        {"REQUEST_METHOD": "GET", "PATH_INFO": "/api/studies", "wsgi.input": io.BytesIO()},
+        lambda status, headers: said.append(status),
+    )
+    (known,) = json.loads(b"".join(body))["study_summaries"]
+    assert said == ["200 OK"]
+    assert known["study_name"].startswith("toy-cpu-")
 
 
 def test_a_promoted_study_trains_the_best_with_fresh_seeds(study: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -114,67 +169,16 @@ def test_a_promoted_study_trains_the_best_with_fresh_seeds(study: Path, capfd: p
     assert {store.read_run(run["digest"])["seed"] for run in arms} == {0, 1}  # type: ignore[index]
     sizes = {store.read_run(run["digest"])["model"]["block"]["ffn"]["d_ff"] for run in arms}  # type: ignore[index]
     assert searched <= sizes
-    assert main(arguments(study, *quick)) == 0
-    page = (store.root / "searches" / "toy-cpu" / "report.html").read_text()
-    assert "With fresh seeds the loss of 2 promoted trials differed by" in page
-
-
-@pytest.fixture
-def postgres() -> Iterator[str]:
-    """A real server on a socket in a folder of its own. It refuses to run as root, so root runs it as nobody."""
-    if shutil.which("initdb") is None or shutil.which("pg_ctl") is None:
-        pytest.skip("no PostgreSQL server (initdb, pg_ctl) on the PATH")
-    if importlib.util.find_spec("psycopg") is None:
-        pytest.skip("the package psycopg is not installed")
-    user = "nobody" if os.geteuid() == 0 else None
-
-    def command(*words: str) -> None:
-        subprocess.run(words, check=True, stdout=subprocess.DEVNULL, user=user, cwd="/")
-
-    with tempfile.TemporaryDirectory(prefix="ablate-pg-") as folder:
-        if user:
-            shutil.chown(folder, user)
-        data = f"{folder}/data"
-        command("initdb", "-D", data, "-U", "ablate", "-A", "trust")
-        options = f"-k {folder} -c listen_addresses=''"
-        command("pg_ctl", "-D", data, "-l", f"{folder}/log", "-w", "-o", options, "start")
-        try:
-            yield f"postgresql+psycopg://ablate@/postgres?host={folder}"
-        finally:
-            command("pg_ctl", "-D", data, "-m", "immediate", "stop")
-
-
-def test_a_search_in_postgresql_goes_on_after_a_kill(
-    study: Path, postgres: str, capfd: pytest.CaptureFixture[str]
-) -> None:
-    store = Store(study.parent / "runs")
-    process = start(study, "--storage", postgres)
-    wait_until(lambda: list(store.root.glob("*/result.json")), process)
-    process.kill()
-    process.communicate()
-    assert main(arguments(study, "--engine", "inprocess", "--storage", postgres)) == 0
-    assert json.loads(capfd.readouterr().out)["trials"] == {"finished": 4}
-
-
-def test_a_search_through_the_grpc_proxy(study: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("grpc", reason="the package grpcio is not installed")
-    port = "50741"
-    code = (
-        "import sys; from optuna.storages import run_grpc_proxy_server, get_storage;"
-        "run_grpc_proxy_server(get_storage(sys.argv[1]), host='localhost', port=int(sys.argv[2]))"
-    )
-    url = f"sqlite:///{study.parent}/proxy.db"
-    server = subprocess.Popen([sys.executable, "-W", "ignore", "-c", code, url, port], stderr=subprocess.DEVNULL)
-    try:
-        storage = open_storage(f"grpc://localhost:{port}", study.parent)
-        storage.wait_server_ready(timeout=60)  # type: ignore[attr-defined]
-        quick = ["--engine", "inprocess", "--set", "budget.tokens=3840", "--set", "search.trials=2"]
-        assert main(arguments(study, *quick, "--storage", f"grpc://localhost:{port}")) == 0
-    finally:
-        server.kill()
-        server.wait()
-    assert json.loads(capfd.readouterr().out)["trials"] == {"finished": 2}
-    assert [len(summary.datetime_start.isoformat()) > 0 for summary in optuna.get_all_study_summaries(url)] == [True]  # type: ignore[union-attr]
+    folder = store.root / "searches" / "toy-cpu"
+    assert main(["report", str(folder)]) == 0
+    assert capfd.readouterr().out.strip() == str(folder / "report.html")
+    page = (folder / "report.html").read_text()
+    (found,) = (trial for trial in document["best"])  # one objective, one best
+    fresh = [run["digest"] for run in arms if run["arm"] == f"trial_{found['number']}"]
+    losses = {store.read_result(digest)["loss"] for digest in fresh}  # type: ignore[index]
+    assert f"{statistics.fmean(losses):.4f}".rstrip("0") in page
+    assert "loss: with fresh seeds 2 promoted trials differ by" in page
+    assert "The base, which was not chosen, differs by" in page
 
 
 @pytest.mark.parametrize("url", ["nonsense", "postgresql+nodriver://x/y", "grpc://here"])

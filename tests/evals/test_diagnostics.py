@@ -36,7 +36,7 @@ def question(model: Decoder, length: int, wrong: int) -> Question:
 
 def test_an_examples_score_is_its_share_of_right_answers(model: Decoder) -> None:
     asked = [question(model, 4, wrong=3), question(model, 6, wrong=0)]
-    found = accuracy_by_difficulty(model, "toy", asked, SPEC, context=4)
+    found = accuracy_by_difficulty(model, "toy", asked, SPEC)
     first, second = found.document["diagnostics"]["levels"]
     shares = np.array([0.0, 0.5, 1.0, 1.0])
     assert first["accuracy"] == pytest.approx({"value": shares.mean(), "stderr": shares.std(ddof=1) / 2})
@@ -50,7 +50,7 @@ def test_an_examples_score_is_its_share_of_right_answers(model: Decoder) -> None
 
 
 def test_longer_than_the_positions_is_a_reason(model: Decoder) -> None:
-    found = accuracy_by_difficulty(model, "toy", [question(model, 6, 0), question(model, 12, 0)], SPEC, context=4)
+    found = accuracy_by_difficulty(model, "toy", [question(model, 6, 0), question(model, 12, 0)], SPEC)
     fits, long = found.document["diagnostics"]["levels"]
     assert fits["accuracy"]["value"] == 1
     assert long == {"level": {"length": 12, "same": 1}, "length": 12, "reason": "positions end at 8"}

@@ -9,8 +9,10 @@ import numpy as np
 import optuna
 import pytest
 from optuna.distributions import distribution_to_json
+from scipy.stats import f_oneway, rankdata
 
 from reports import search_words
+from reports.effects import effect_ps
 from reports.importance import RESAMPLES, importances
 from reports.search_page import render_page
 from reports.searches import SearchSummary, SearchTrial
@@ -58,6 +60,31 @@ def searched(score: Callable[[optuna.Trial], float], seed: int, trials: int = 40
         "illegal": {"n_layers <= 6": 3},
     }
     return SearchSummary(document, found, ())
+
+
+def test_a_choice_alone_is_the_analysis_of_variance_of_ranks() -> None:
+    rng = np.random.default_rng(4)
+    search = searched(lambda _: float(rng.normal()), seed=1)
+    values = np.array([trial.values[0] for trial in search.scored])  # type: ignore[index]
+    kinds = np.array([trial.params["block.ffn"] for trial in search.scored])
+    ranks = rankdata(values)
+    expected = f_oneway(*(ranks[kinds == kind] for kind in set(kinds))).pvalue
+    assert effect_ps(search.scored, values, ["block.ffn"]) == pytest.approx({"block.ffn": expected})
+
+
+def test_an_exact_score_is_told_apart_from_what_was_chosen_along_with_it() -> None:
+    """As of a cache, whose bytes follow from the layers: no noise is left to test against."""
+    search = searched(lambda trial: float(trial.params["n_layers"] > 3), seed=5)
+    mattering = [each.path for each in importances(search, 0) if each.matters]
+    assert mattering == ["n_layers"]
+
+
+def test_a_best_at_the_end_of_a_range_is_said_to_be_there() -> None:
+    search = searched(lambda trial: trial.params["n_layers"] + abs(np.log10(trial.params["train.lr"] / 3e-3)), seed=6)
+    assert search_words.edges(search) == [
+        "The best trial is at the end of the range of n_layers (1): what lies beyond was not tried."
+    ]
+    assert search_words.edges(searched(lambda trial: abs(trial.params["n_layers"] - 3), seed=6)) == []
 
 
 def test_where_nothing_matters_nothing_is_said_to(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,148 @@
+"""Searches whose scores are a function of the settings, through the same code path as real ones."""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import optuna
+
+from ablate.engines import Event
+from ablate.reading import load_study
+from ablate.request import Request
+from ablate.search.laboratory import IllegalError, Job
+from ablate.search.samplers import make_pruner, make_sampler
+from ablate.search.searching import Search
+from ablate.search.space import Params, SearchSpace
+from ablate.search.spec import SearchSpec
+from ablate.search.storage import Owner
+from ablate.study import Study
+
+STUDY = """
+question: Which?
+base: {preset: small, d_model: 64, n_layers: 2, block.mixer.heads: 4}
+search:
+  space: SPACE
+data: {source: files, paths: [text.txt], tokenizer: bytes}
+budget: {tokens: 20000}
+"""
+NUMBERS = "{train.lr: {log: [1e-4, 1e-1]}, train.warmup: {range: [0.0, 0.5]}, block.ffn.d_ff: {ratio: [1x, 8x]}}"
+Score = Callable[[Params], tuple[float, ...]]
+
+
+def study_of(folder: Path, space: str = NUMBERS, *sets: str) -> Study:
+    path = folder / "known.yaml"
+    path.write_text(STUDY.replace("SPACE", space))
+    return load_study(path, "cpu", sets)
+
+
+class Known:
+    """A laboratory whose scores are a function of the settings."""
+
+    def __init__(self, study: Study, score: Score, legal: Callable[[Params], bool] = lambda _: True) -> None:
+        assert study.search is not None
+        self.space = SearchSpace(study.builder, study.search.space)
+        self.score, self.legal = score, legal
+        self.jobs: dict[str, tuple[Params, float]] = {}
+
+    def job(self, params: Params, share: float) -> Job:
+        if not self.legal(params):
+            raise IllegalError("not legal")
+        digest = f"{len(self.jobs)}"
+        self.jobs[digest] = params, share
+        return Job((Request("/nowhere", "/nowhere", {"digest": digest}),))
+
+    def values(self, job: Job) -> tuple[float, ...]:
+        return self.score(self.jobs[job.digests[0]][0])
+
+    def curve(self, job: Job) -> list[float]:
+        (value,) = self.values(job)
+        return [value + 1 / (step + 1) for step in range(5)]
+
+
+class Instant:
+    """An engine with two slots, whose runs end at once; what is stopped in between has failed."""
+
+    slots = ({}, {})
+
+    def __init__(self, until: int | None = None) -> None:
+        self.ran: list[str] = []
+        self.stopped: set[str] = set()
+        self.until = until
+        """After so many runs the command is interrupted."""
+
+    def run(self, requests: Iterable[Request | None]) -> Iterator[Event | None]:
+        busy: list[str] = []
+        waiting = iter(requests)
+        over = False
+        while busy or not over:
+            while len(busy) < 2 and not over:
+                request = next(waiting, self)
+                over = request is self
+                if not isinstance(request, Request):
+                    break
+                busy.append(request.digest)
+                yield Event("started", request.digest)
+            if len(self.ran) == self.until:
+                raise KeyboardInterrupt
+            yield None
+            if busy:
+                digest = busy.pop(0)
+                self.ran.append(digest)
+                yield Event("failed" if digest in self.stopped else "finished", digest)
+
+    def stop(self, digest: str) -> None:
+        self.stopped.add(digest)
+
+
+def search(
+    lab: Known, spec: SearchSpec, folder: Path, seed: int = 0, engine: Instant | None = None, storage: Any = None
+) -> tuple[optuna.Study, Search]:
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    study = optuna.create_study(
+        directions=list(spec.objectives.values()),
+        sampler=make_sampler(spec, seed),
+        pruner=make_pruner(spec),
+        storage=storage,
+        study_name="known",
+        load_if_exists=True,
+    )
+    one = Search(study, spec, lab, Owner(folder), seed, say=lambda _: None)
+    one.run(engine or Instant())
+    return study, one
+
+
+def spec_of(study: Study, **given: Any) -> SearchSpec:
+    assert study.search is not None
+    return SearchSpec.model_validate({**study.search.model_dump(exclude_unset=True), **given})
+
+
+def bowl(params: Params) -> tuple[float]:
+    """Lowest at a rate of 0.005, a warm-up of 0.17 and a ratio of 5.5."""
+    rate = math.log10(params["train.lr"] / 0.005)
+    return (rate**2 + 8 * (params["train.warmup"] - 0.17) ** 2 + ((params["block.ffn.d_ff"] - 5.5) / 4) ** 2,)
+
+
+def trade(params: Params) -> tuple[float, float]:
+    """Squared distances from two points, in the unit cube of the space: the front is the line between them."""
+    place = (
+        math.log10(params["train.lr"] / 1e-4) / 3,
+        params["train.warmup"] / 0.5,
+        (params["block.ffn.d_ff"] - 1) / 7,
+    )
+    return sum((x - 0.2) ** 2 for x in place), sum((x - 0.7) ** 2 for x in place)
+
+
+def partly(params: Params) -> tuple[float]:
+    """The rate and the ratio matter, nothing else does."""
+    rate = math.log10(params["train.lr"] / 0.005)
+    return (rate**2 + ((params["block.ffn.d_ff"] - 2) / 5) ** 2 + 0.05 * noise(params)[0],)
+
+
+def noise(params: Params) -> tuple[float]:
+    """Standard normal, and about nothing."""
+    return (float(np.random.default_rng(zlib.crc32(repr(sorted(params.items())).encode())).normal()),)
