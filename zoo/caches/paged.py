@@ -194,5 +194,5 @@ def join(cache: Cache, other: Cache) -> None:
 def _paged(cache: Cache) -> list[PagedCache]:
     layers = [layer for layer in cache.layers if isinstance(layer, PagedCache)]
     if len(layers) < len(cache.layers):
-        raise ValueError("rows can join a cache only where every layer keeps pages: without windows and states")
+        raise ValueError("rows can join only where every layer keeps pages: without windows, states and encoders")
     return layers

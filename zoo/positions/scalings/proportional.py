@@ -23,5 +23,6 @@ class Proportional(Scaling):
     factor: PositiveFloat = 1.0
 
     def frequencies(self, base: float, dim: int, length: Tensor) -> Tensor:
-        turning = torch.arange(dim // 2, device=length.device) < int(self.proportion * dim // 2)
-        return torch.where(turning, rotation(base, dim, length.device) / self.factor, 0.0)
+        whole = rotation(base, dim, length.device)
+        turning = torch.arange(len(whole), device=length.device) < int(self.proportion * dim // 2)
+        return torch.where(turning, whole / self.factor, 0.0)
