@@ -44,8 +44,8 @@ class Request:
         max_new = min(int(settings.get("max_gen_toks", _DEFAULT_MAX_NEW)), context)
         return Request(
             place,
-            # The last new token is never read back, so prompt + new − 1 tokens must fit.
-            prompt[-max(1, context - max_new + 1) :],
+            # As in lm-eval: one token more would fit, since the last new one is never read back.
+            prompt[-max(1, context - max_new) :],
             (until,) if isinstance(until, str) else tuple(u for u in until if u),
             max_new,
             Sampling(temperature=settings.get("temperature", 1.0) if sample else 0.0, **processors),

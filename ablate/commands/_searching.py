@@ -10,8 +10,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import optuna
+from optuna.storages import BaseStorage
 
 import reports
 from ablate.cli import DONE, SOME_FAILED, InputError
@@ -26,7 +26,7 @@ from ablate.search.promotion import promote
 from ablate.search.samplers import MissingPackageError, ended, make_pruner, make_sampler
 from ablate.search.searching import Search
 from ablate.search.spec import SearchSpec
-from ablate.search.storage import Owner, StorageError, open_storage
+from ablate.search.storage import Owner, StorageError, close_storage, open_storage
 from ablate.store import read_json
 from ablate.study import StudyError
 
@@ -61,14 +61,20 @@ class _Searching:
         refuse_namesake(this.study, read_json(self.folder / "search.json"), this.store)
 
     def run(self) -> int:
-        engine = load_engine(self.options, self.this.device)
-        study = self._open()
-        seed = int(np.random.SeedSequence([0, len(study.get_trials(deepcopy=False))]).generate_state(1)[0])
+        storage = open_storage(self.options.storage, self.folder)
+        try:
+            return self._search(self._open(storage))
+        finally:
+            close_storage(storage)
+
+    def _search(self, study: optuna.Study) -> int:
+        engine, owner = load_engine(self.options, self.this.device), Owner(self.folder)
+        seed = owner.seed(study)
         study.sampler, study.pruner = make_sampler(self.spec, seed), make_pruner(self.spec)
         progress = Lines(self.store, self.this.study.name, {})
         progress.say(f"{self.spec.trials} trials, {_count_ended(study)} of them done already")
         prepare_data(self.this.study, self.store, progress)
-        search = Search(study, self.spec, self.lab, Owner(self.folder), seed, progress.say)
+        search = Search(study, self.spec, self.lab, owner, seed, progress.say)
         with _quiet():
             search.run(engine)
             if self.options.promote:
@@ -85,8 +91,7 @@ class _Searching:
                 if event is not None and event.kind == "failed":
                     self.failures.append(f"{self.this.study.baseline}: {event.error}")
 
-    def _open(self) -> optuna.Study:
-        storage = open_storage(self.options.storage, self.folder)
+    def _open(self, storage: BaseStorage) -> optuna.Study:
         name = f"{self.this.study.name}-{self.this.study.scale}-{search_digest(self.lab)}"
         return optuna.create_study(
             storage=storage,

@@ -16,15 +16,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import optuna
 from filelock import UnixFileLock
-from optuna.storages import BaseStorage, GrpcStorageProxy, JournalStorage, get_storage
+from optuna.storages import BaseStorage, GrpcStorageProxy, JournalStorage, RDBStorage
 from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 from optuna.trial import TrialState
 
 from ablate.search.samplers import MissingPackageError, need
 
 OWNER = "owner"
+JOINED = "commands"
 
 
 class StorageError(Exception):
@@ -68,7 +70,7 @@ def open_storage(url: str | None, folder: Path) -> BaseStorage:
     logging.getLogger("alembic").setLevel(logging.WARNING)
     try:
         with _asking(folder):  # the first to open a database makes its tables
-            return get_storage(url)
+            return RDBStorage(url)
     except ImportError as error:
         raise MissingPackageError(
             f"--storage {url}: no driver is installed (pip install 'ablate[search]' brings PostgreSQL's)"
@@ -76,6 +78,13 @@ def open_storage(url: str | None, folder: Path) -> BaseStorage:
     except Exception as error:  # whatever the database's driver raises
         reason = str(error).strip().split("\n")[0]
         raise StorageError(f"--storage {url}: {reason or type(error).__name__}") from error
+
+
+def close_storage(storage: BaseStorage) -> None:
+    """End the connections to a database."""
+    if isinstance(storage, RDBStorage):
+        storage.remove_session()
+        storage.engine.dispose()
 
 
 def _asking(folder: Path) -> UnixFileLock:
@@ -116,6 +125,13 @@ class Owner:
             for name in gone:
                 (self._folder / name).unlink()
         return trials
+
+    def seed(self, study: optuna.Study) -> int:
+        """Another for every command that joins a search: with the same one it would draw the same settings."""
+        with self.asking():
+            joined = int(study.user_attrs.get(JOINED, 0))
+            study.set_user_attr(JOINED, joined + 1)
+        return int(np.random.SeedSequence([0, joined]).generate_state(1)[0])
 
     def sign(self, trial: optuna.Trial) -> None:
         trial.set_user_attr(OWNER, self.name)

@@ -65,6 +65,12 @@ def test_a_trial_of_a_command_that_lives_is_left_alone(tmp_path: Path) -> None:
         assert [trial.number for trial in ours.take_over(study)] == [0]
 
 
+def test_every_command_of_a_search_draws_other_settings(tmp_path: Path) -> None:
+    """Also those that start at once, when no trial is there yet."""
+    study = optuna.create_study(storage=open_storage(None, tmp_path))
+    assert len({Owner(tmp_path).seed(study) for _ in range(3)}) == 3
+
+
 def test_the_pruner_ends_bad_trials_and_keeps_the_best(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ablate.search.searching.WATCH_SECONDS", 0.0)
     study = study_of(tmp_path)

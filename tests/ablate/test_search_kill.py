@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import signal
@@ -12,6 +11,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
+from wsgiref.util import setup_testing_defaults
 
 import pytest
 from optuna.storages import JournalStorage
@@ -145,11 +146,11 @@ def test_the_dashboard_opens_on_the_journal(study: Path, capfd: pytest.CaptureFi
     dashboard = pytest.importorskip("optuna_dashboard", reason="the package optuna-dashboard is not installed")
     assert main(arguments(study, "--engine", "inprocess", "--set", "budget.tokens=1280")) == 0
     journal = study.parent / "runs" / "searches" / "toy-cpu" / "journal.log"
+    asked: dict[str, Any] = {"PATH_INFO": "/api/studies"}
+    setup_testing_defaults(asked)
     said: list[str] = []
-    body = dashboard.wsgi(JournalStorage(JournalFileBackend(str(journal))))(
-        {"REQUEST_METHOD": "GET", "PATH_INFO": "/api/studies", "wsgi.input": io.BytesIO()},
-        lambda status, headers: said.append(status),
-    )
+    app = dashboard.wsgi(JournalStorage(JournalFileBackend(str(journal))))
+    body = app(asked, lambda status, *_: said.append(status))
     (known,) = json.loads(b"".join(body))["study_summaries"]
     assert said == ["200 OK"]
     assert known["study_name"].startswith("toy-cpu-")

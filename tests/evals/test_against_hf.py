@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import lm_eval
+import lm_eval.tasks
 import pytest
 import torch
 import transformers
@@ -62,7 +63,8 @@ def models(family: str) -> tuple[zoo.Decoder, Any]:
             if family == "gpt2"
             else {"hidden_size": 32, "intermediate_size": 56, "num_hidden_layers": 2, "num_attention_heads": 4}
         ),
-        **({"num_key_value_heads": 2, "head_dim": 8} if family in ("llama", "qwen3", "gemma2", "mistral") else {}),
+        **({"num_key_value_heads": 2} if family in ("llama", "qwen2", "qwen3", "gemma2", "mistral") else {}),
+        **({"head_dim": 8} if family in ("llama", "qwen3", "gemma2", "mistral") else {}),
         **({"sliding_window": 16} if family in ("gemma2", "mistral") else {}),
         bos_token_id=None,
         eos_token_id=EOS,

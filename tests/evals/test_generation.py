@@ -51,7 +51,7 @@ def test_a_stop_sequence_ends_the_text_and_is_cut_off(model: Decoder, byte_token
 
 def test_a_prompt_that_is_too_long_loses_its_beginning() -> None:
     request = Request.parse(0, list(range(100)), {"max_gen_toks": 12}, CONTEXT)
-    assert request.prompt == list(range(100))[-(CONTEXT - 11) :]
+    assert request.prompt == list(range(100))[-(CONTEXT - 12) :]
 
 
 def test_samples_depend_on_the_seed_and_not_on_the_batch(model: Decoder, byte_tokenizer: Tokenizer) -> None:
