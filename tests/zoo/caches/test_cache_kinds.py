@@ -86,10 +86,11 @@ def test_a_beam_that_moves_takes_its_cache_along(edits: dict[str, Any], kind: An
 
 @every_model
 @every_kind
-@pytest.mark.parametrize("start", [0, 3, 7, 12])
+@pytest.mark.parametrize("start", [0, 7, 12])
 def test_what_is_taken_back_was_never_read(edits: dict[str, Any], kind: Any, start: int) -> None:
     model = random_model(spec_of(**edits)).double()
     tokens, other = (random_tokens(model.spec, 2, LENGTH, seed) for seed in (0, 1))
+    expected = logits(model, tokens, [LENGTH], kind)
     for kept in (0, 1, 4):
         cache = model.new_cache(2, LENGTH, kind=kind)
         with torch.no_grad():
@@ -103,8 +104,7 @@ def test_what_is_taken_back_was_never_read(edits: dict[str, Any], kind: Any, sta
                 model(tried[:, :again], cache)
             assert cache.length == start + kept
             after = model(tokens[:, start + kept :], cache)
-        expected = logits(model, tokens, [1] * LENGTH, kind)[:, start + kept :]
-        torch.testing.assert_close(after, expected, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(after, expected[:, start + kept :], rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["int8", "int4"])
