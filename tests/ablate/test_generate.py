@@ -45,3 +45,24 @@ def test_what_cannot_be_is_one_line(
     assert main(["generate", DIGEST, "--prompt", "abc", "--store", str(store.root), *arguments]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("ablate: ") and reason in line
+
+
+@pytest.mark.parametrize(
+    ("edits", "reason"),
+    [
+        ({"encoder": {"n_layers": 1}}, "the model has an encoder: a prompt alone cannot be continued"),
+        ({"visible": "all"}, "the model sees all of a text: a prompt alone cannot be continued"),
+    ],
+)
+def test_models_that_do_not_read_on_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], edits: dict[str, object], reason: str
+) -> None:
+    store = with_run(Store(tmp_path / "runs"), edits)
+    assert main(["generate", DIGEST, "--prompt", "abc", "--store", str(store.root)]) == 2
+    assert reason in capsys.readouterr().err
+
+
+def test_without_a_tokenizer_there_are_no_prompts(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    (store.model_dir(DIGEST) / "tokenizer.json").unlink()
+    assert main(["generate", DIGEST, "--prompt", "abc", "--store", str(store.root)]) == 2
+    assert "there is no tokenizer for a prompt" in capsys.readouterr().err
