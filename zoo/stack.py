@@ -38,6 +38,7 @@ class Stack(nn.Module):
             pair: self.positions[str(i)] for i, pair in enumerate(spec.positions) if str(i) in self.positions
         }
         """The modules of position schemes by (spec, heads); `positions` owns them."""
+        self._deaf = [scheme.kind for scheme, _ in spec.positions if not scheme.takes_places]
         layers, self.block_of_each = spec.layers, spec.block_of_each
         other = encodes_for or (spec.encoder.n_layers if spec.encoder is not None else 0)
         site = Site(spec.d_model, 0, spec.n_layers, other_layers=other, encodes=encodes_for > 0)
@@ -63,9 +64,10 @@ class Stack(nn.Module):
         if step.token_types is not None and self.spec.token_types is None:
             raise ValueError("token_types are for models that have a table of them (spec.token_types)")
         step.places, step.block_places = given.get("places"), given.get("block_places")
-        deaf = [scheme.kind for scheme, _ in self.spec.positions if not scheme.takes_places]
-        if step.places is not None and deaf:
-            raise ValueError(f"places cannot be given to a model whose positions are {deaf[0]}: it counts distances")
+        if step.places is not None and self._deaf:
+            raise ValueError(
+                f"places cannot be given to a model whose positions are {self._deaf[0]}: it counts distances"
+            )
         if "right_pad" in given:
             if self.spec.visible != "all":
                 raise ValueError(f"right_pad is for models that see all of a text; this one's sight is {step.sight}")
