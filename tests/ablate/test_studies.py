@@ -70,7 +70,7 @@ def test_every_scale_can_be_planned(name: str) -> None:
     smoke, cpu, gpu = (plan_of(name, scale) for scale in ("smoke", "cpu", "gpu"))
     assert max(arm.flops for arm in smoke.arms) < 1e11  # seconds
     assert sum(arm.flops * len(arm.runs) for arm in cpu.arms) < 3e13  # minutes
-    assert all(len(arm.runs) == 3 for arm in cpu.arms)
+    assert all(len(arm.runs) in (3, 5) for arm in cpu.arms)
     assert all((1e4 if name in ON_TASKS else 1e5) < arm.parameters < 1.2e6 for arm in cpu.arms)
     assert all(30e6 < arm.parameters < 125e6 for arm in gpu.arms)
     assert all(1e17 <= arm.flops <= 1e18 for arm in gpu.arms if arm.name not in CONTINUED)

@@ -145,7 +145,8 @@ def test_every_control_is_reached_by_keyboard_and_shows_it(browser: playwright.B
     count = page.evaluate(f"{shown}.length")
     page.evaluate(f"{shown}.forEach((e, i) => e.dataset.place = i)")
     reached = set()
-    for _ in range(count + 30):
+    drawn = page.evaluate("document.querySelectorAll('.drawing button').length")
+    for _ in range(count + drawn + 30):
         page.keyboard.press("Tab")
         place, outline = page.evaluate(
             "[document.activeElement.dataset.place, getComputedStyle(document.activeElement).outlineStyle]"
