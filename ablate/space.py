@@ -106,8 +106,9 @@ def not_empty(low: float, high: float, step: float | None = None) -> None:
 
 
 def last(low: Number, high: Number, step: Number) -> Number:
-    """The highest number up to `high` that steps from `low` lead to."""
-    return low + math.floor((high - low) / step + 1e-9) * step
+    """The highest number up to `high` that steps from `low` lead to; `high` itself as it was written."""
+    found = low + math.floor((high - low) / step + 1e-9) * step
+    return high if math.isclose(found, high) else found
 
 
 def _tag(value: Any) -> str | None:

@@ -28,6 +28,7 @@ def write_search(root: Path, name: str) -> Path:
         "shares": [1.0],
         "seeds": [1000],
         "constraints": [],
+        "base": {"name": "base", "runs": [], "values": None},
         "illegal": {},
         "trials": [_trial(0, 1e-2, 2.4), _trial(1, 3e-2, 2.5)],
     }

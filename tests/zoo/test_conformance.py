@@ -83,10 +83,17 @@ def test_no_token_sees_the_future(spec: zoo.ModelSpec) -> None:
 
 @every_spec
 def test_every_parameter_gets_a_gradient(spec: zoo.ModelSpec) -> None:
-    model, tokens = random_model(spec).train(), random_tokens(spec, 2, LENGTH + 1)
+    """In one draw of two: of a gated unit, whose scores go through a ReLU, all may be negative in one."""
+    silent = silent_parameters(spec, 0)
+    assert not silent or not silent & silent_parameters(spec, 1)
+
+
+def silent_parameters(spec: zoo.ModelSpec, seed: int) -> set[str]:
+    """Those without a gradient that could have one."""
+    model, tokens = random_model(spec, seed).train(), random_tokens(spec, 2, LENGTH + 1)
     model.loss(tokens[:, :-1], tokens[:, 1:], **given_to(spec, 2, LENGTH))[0].backward()
-    silent = [name for name, p in model.named_parameters() if p.grad is None or not p.grad.abs().sum() > 0]
-    assert [name for name in silent if not is_invisible(name, model)] == []
+    silent = {name for name, p in model.named_parameters() if p.grad is None or not p.grad.abs().sum() > 0}
+    return {name for name in silent if not is_invisible(name, model)}
 
 
 def is_invisible(name: str, model: zoo.Decoder) -> bool:

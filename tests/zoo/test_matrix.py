@@ -29,6 +29,7 @@ RULES = [
     (r"flash sums up what is before a chunk and has no scores to which \w+ could add", {"mixer", "mixer.position"}),
     (r"\w+ says which keys are seen: leave the mixer's window out", {"mixer.sparsity"}),
     (r"\w+ gives what it reads to the power of 6: it needs a norm", {"norm", "mixer"}),
+    (r"\w+ has no heads to take the number from: set it", {"mixer", "encoder"}),
     (r"there is no ffn for it to be before: before: \[mixer\]", {"canon"}),
     (r"layer \d+ is '\w+' and would share its weights with '\w+'", {"sharing"}),
     (r"\w+ reads from left to right: no token can see what comes after it", {"visible", "encoder"}),
