@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -168,18 +169,29 @@ def short(value: float) -> float:
     return float(f"{value:.6g}")
 
 
-def stacked(titles: Sequence[str], rows: int) -> go.Figure:
-    """Panels below each other, of up to `rows` categories each, every one with an axis of its own."""
+ONE_LINE = 16
+BREAK = r"^(.{8,}?[…+_=\- ])(?=.{3})"
+"""After which characters of a name its second line may begin."""
+
+
+def name_rows(figure: go.Figure, labels: Sequence[str]) -> None:
+    """Categories from top to bottom. A long name has two lines, so that a phone has room left for what is drawn."""
+    lines = [re.sub(BREAK, r"\1<br>", name, count=1) if len(name) > ONE_LINE else name for name in labels]
+    figure.update_yaxes(type="category", tickvals=labels, ticktext=lines)
+
+
+def stacked(titles: Sequence[str], labels: Sequence[str]) -> go.Figure:
+    """Panels below each other, with these categories or some of them, every one with an axis of its own."""
     frame = blank("", "")
-    height = 60 + len(titles) * (76 + 30 * rows)
+    height = 60 + len(titles) * (76 + 30 * len(labels))
     spacing = 64 / height if len(titles) > 1 else 0
     figure = make_subplots(rows=len(titles), cols=1, subplot_titles=titles, vertical_spacing=spacing)
     figure.update_layout(frame.layout)
     figure.update_layout(height=height, showlegend=False)
     figure.update_xaxes(frame.layout.xaxis)
     figure.update_yaxes(frame.layout.yaxis)
-    figure.update_yaxes(type="category")
-    figure.update_annotations(font_size=13)
+    name_rows(figure, labels)
+    figure.update_annotations(font_size=13, x=1, xanchor="right")  # long names have the room of the labels too
     return figure
 
 

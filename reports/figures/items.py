@@ -22,7 +22,9 @@ def differences(summary: StudySummary, style: dict[str, Look]) -> Figure | None:
         return None
     panels = list(dict.fromkeys((item.task, item.metric) for _, item in drawn))
     titles = {(item.task, item.metric): _title(item) for _, item in reversed(drawn)}
-    figure = stacked([titles[panel] for panel in panels], len(summary.arms) - 1)
+    figure = stacked(
+        [titles[panel] for panel in panels], [style[arm].label for arm in dict.fromkeys(arm for arm, _ in drawn)]
+    )
     for arm, item in reversed(drawn):
         _row(figure, style[arm], item, panels.index((item.task, item.metric)) + 1)
     for place in range(len(panels)):

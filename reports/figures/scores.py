@@ -5,7 +5,7 @@ from __future__ import annotations
 import plotly.graph_objects as go
 
 from reports import words
-from reports.figures.base import NEUTRAL, Figure, mean_point, optional, seed_points, stacked
+from reports.figures.base import NEUTRAL, Figure, mean_point, name_rows, optional, seed_points, stacked
 from reports.figures.style import Look, blank, label
 from reports.findings import Score, StudySummary
 from reports.tables import frame_table
@@ -27,7 +27,7 @@ def differences(summary: StudySummary, style: dict[str, Look]) -> Figure | None:
         mean_point(figure, style[arm.name], "", value, None, style[arm.name].label)
     figure.add_vline(x=0, line=NEUTRAL)
     figure.update_layout(showlegend=False, margin_t=16)
-    figure.update_yaxes(type="category")
+    name_rows(figure, [style[arm.name].label for arm, _ in found])
     rows = [
         (arm.name, str(seed), words.signed(difference, 4))
         for arm, value in found
@@ -52,7 +52,9 @@ def evals(summary: StudySummary, style: dict[str, Look]) -> Figure | None:
     panels = list(dict.fromkeys((score.task, score.metric) for _, score in drawn))
     if not panels:
         return None
-    figure = stacked([f"{label(task)}: {label(metric)}" for task, metric in panels], len(summary.arms))
+    figure = stacked(
+        [f"{label(task)}: {label(metric)}" for task, metric in panels], [look.label for look in style.values()]
+    )
     chances = {(score.task, score.metric): score.chance for _, score in drawn if score.chance is not None}
     for arm, score in reversed([(arm, score) for arm, score in drawn if score.value is not None]):
         place = panels.index((score.task, score.metric)) + 1

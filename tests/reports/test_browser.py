@@ -163,6 +163,9 @@ def test_dark_mode_follows_the_system_at_once(browser: playwright.Browser, repor
     ground = "getComputedStyle(document.body).backgroundColor"
     text = "getComputedStyle(document.querySelector('#losses .xtick text')).fill"
     dark = found.page.evaluate(f"[{ground}, {text}]")
+    texts = "[...document.querySelectorAll('.drawing svg text')].filter(e => e.textContent && e.checkVisibility())"
+    fills = found.page.evaluate(f"[...new Set({texts}.map(e => getComputedStyle(e).fill))]")
+    assert fills == [dark[1]]  # of every panel of every figure
     found.page.emulate_media(color_scheme="light")
     wait_until(found.page, f"{text} !== '{dark[1]}'")
     light = found.page.evaluate(f"[{ground}, {text}]")
