@@ -193,7 +193,8 @@ def _reuse(stage: str, missing: dict[str, list[str]]) -> str:
 
 def prepare_data(study: Study, store: Store, progress: Progress) -> None:
     """Every corpus of the study. Raises InputError."""
-    for arm in study.arms:
+    readers = {arm.data.model_dump_json(): arm for arm in study.arms}  # one arm of each corpus: reading it takes time
+    for arm in readers.values():
         try:
             corpus = prepare(arm.data, store.data_dir(), study.folder, progress.data)
         except DataError as error:
