@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
 import pkgutil
 import re
+import textwrap
+from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +20,11 @@ from ablate.commands._traits import assumed_columns, preset_row, text
 from zoo.axis import Spec, Variant, variants
 from zoo.errors import did_you_mean
 from zoo.presets import Preset, names, preset, shrunk, sized_names
+from zoo.spec import BlockSpec, ModelSpec
 
 PAPER = re.compile(r"arXiv:[0-9]{4}\.[0-9]{4,5}|https?://[^\s)]+[^\s).,]")
+WHOLES: dict[str, type[Spec]] = {"model": ModelSpec, "block": BlockSpec}
+"""What the variants are parts of."""
 TABLE = ("year", "norm", "topology", "placement", "position", "activation", "tricks", "parameters", "published")
 
 
@@ -34,6 +41,9 @@ def show_all(as_json: bool) -> int:
     )
     print(
         "* assumed: not in the source. Parameters are counted from the spec, published ones are as the source has them."
+    )
+    print(
+        "`ablate zoo NAME` shows a variant or a preset in full, and `ablate zoo model` and `block` their own settings."
     )
     return 0
 
@@ -58,8 +68,9 @@ def show_one(name: str, small: bool, as_json: bool) -> int:
     if name in (presets := (*names(), *sized_names())):
         return _show_preset(preset(name), small, as_json)
     found = [(axis, of[name]) for axis, of in axes().items() if name in of]
+    found += [("settings", WHOLES[name])] if name in WHOLES else []
     if not found:
-        known = [*presets, *(variant for of in axes().values() for variant in of)]
+        known = [*presets, *WHOLES, *(variant for of in axes().values() for variant in of)]
         raise InputError(f"unknown name '{name}'" + (did_you_mean(name, known) or ": see `ablate zoo`"))
     entries = [{"axis": axis, **_entry(name, cls), "settings": _settings(cls)} for axis, cls in found]
     if as_json:
@@ -67,8 +78,10 @@ def show_one(name: str, small: bool, as_json: bool) -> int:
         return 0
     for (axis, cls), entry in zip(found, entries, strict=True):
         print(f"{axis}: {name}\n\n{inspect.getdoc(cls)}\n")
-        for setting, default in entry["settings"].items():
-            print(f"  {setting}: {text(default)}")
+        docs = _setting_docs(cls)
+        rows = [(name, _default(default), docs.get(name, "")) for name, default in entry["settings"].items()]
+        if rows:
+            print_table([("setting", "default", "what it is"), *rows], text_columns=3)
     return 0
 
 
@@ -89,9 +102,17 @@ def show_matrix(path: str, as_json: bool) -> int:
 
 
 def axes() -> dict[str, dict[str, type[Spec]]]:
-    """Every axis of the zoo and its variants: the packages of `zoo` that define a base class for them."""
-    packages = (m.name for m in pkgutil.iter_modules(zoo.__path__) if m.ispkg)
-    return {axis: variants(f"zoo.{axis}") for axis in packages if _is_axis(f"zoo.{axis}")}
+    """Every axis of the zoo and its variants: the packages of `zoo` that define a base class for them, also those
+    within another (`positions.scalings`)."""
+    return {package.removeprefix("zoo."): variants(package) for package in _axes_below("zoo")}
+
+
+def _axes_below(package: str) -> Iterator[str]:
+    inside = importlib.import_module(package).__path__
+    for name in (f"{package}.{m.name}" for m in pkgutil.iter_modules(inside) if m.ispkg):
+        if _is_axis(name):
+            yield name
+            yield from _axes_below(name)
 
 
 def _is_axis(package: str) -> bool:
@@ -100,10 +121,30 @@ def _is_axis(package: str) -> bool:
 
 
 def _entry(name: str, cls: type[Spec]) -> dict[str, Any]:
-    """A variant's name, the first line of its documentation and the first paper that it names."""
+    """A variant's name, the first paragraph of its documentation and the first paper that it names."""
     text = inspect.getdoc(cls) or ""
     paper = PAPER.search(text)
-    return {"name": name, "doc": text.partition("\n")[0], "paper": paper.group() if paper else None}
+    return {"name": name, "doc": " ".join(text.partition("\n\n")[0].split()), "paper": paper.group() if paper else None}
+
+
+def _default(value: Any) -> str:
+    """A default in a table: a part by its kind, or by what it is made of."""
+    if isinstance(value, dict) and value:
+        return str(value.get("kind") or ", ".join(f"{name} {_default(part)}" for name, part in value.items()))
+    return "null" if value is None else text(value) or "[]"
+
+
+def _setting_docs(cls: type[Spec]) -> dict[str, str]:
+    """What is written below each field of a class and of those that it extends."""
+    docs: dict[str, str] = {}
+    for owner in reversed([each for each in cls.__mro__ if issubclass(each, Spec)]):
+        body = ast.parse(textwrap.dedent(inspect.getsource(owner))).body[0]
+        assert isinstance(body, ast.ClassDef)
+        for field, below in pairwise(body.body):
+            match field, below:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(written))):
+                    docs[name] = " ".join(written.split())
+    return docs
 
 
 def _settings(cls: type[Spec]) -> dict[str, Any]:

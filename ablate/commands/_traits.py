@@ -88,9 +88,9 @@ def _activation(ffn: Any) -> str:
 
 def _tricks(spec: zoo.ModelSpec) -> list[str]:
     """Settings that are not the default, but for sizes; where only some layers have one, in how many."""
-    model = [f"{name}={text(value)}" for name, value in _changed(spec, MODEL_SIZES)]
+    model = [_trick(name, value) for name, value in _changed(spec, MODEL_SIZES)]
     blocks = [spec.written(name) for name in spec.layer_names]
-    counts = Counter(trick for block in blocks for trick in _block_tricks(block))
+    counts = Counter(trick for block in blocks for trick in dict.fromkeys(_block_tricks(block)))
     return model + [
         trick if layers == len(blocks) else f"{trick} in {layers} of {len(blocks)} layers"
         for trick, layers in counts.items()
@@ -100,7 +100,14 @@ def _tricks(spec: zoo.ModelSpec) -> list[str]:
 def _block_tricks(block: Any) -> Iterator[str]:
     for part in (block.norm_placement, block.mixer, block.ffn):
         for name, value in _changed(part, SIZES):
-            yield f"{name}={text(value)}"
+            yield _trick(name, value)
+
+
+def _trick(name: str, value: Any) -> str:
+    """`kv_heads=8`; `encoder(n_layers=6)` for a part without a kind."""
+    if isinstance(value, Spec) and not hasattr(value, "kind"):
+        return f"{name}({', '.join(_trick(*setting) for setting in _changed(value, set()))})"
+    return f"{name}={'none' if value is None else text(value)}"
 
 
 def _changed(part: Spec, but: set[str]) -> Iterator[tuple[str, Any]]:

@@ -1,6 +1,7 @@
 """List the variants on every axis and the presets, or show one of them.
 
-NAME is a preset (its model in full, as YAML, with its cost) or a variant (its documentation).
+NAME is a preset (its model in full, as YAML, with its cost), a variant (its documentation), or `model` or `block`
+(the settings that are no variant's).
 """
 
 from __future__ import annotations

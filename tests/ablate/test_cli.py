@@ -1,6 +1,7 @@
 """The command line itself: start-up, help, versions, mistakes; and the zoo's catalogue."""
 
 import json
+import re
 import subprocess
 import sys
 import tomllib
@@ -11,6 +12,7 @@ import pytest
 import zoo
 from ablate.cli import COMMANDS, main
 from ablate.commands import print_table
+from zoo.spec import BlockSpec
 
 ROOT = Path(__file__).parents[2]
 HEAVY = {"torch", "pydantic", "polars", "rich", "plotly", "numpy", "ruamel", "lm_eval", "zoo", "reports"}
@@ -96,7 +98,7 @@ def test_the_table_marks_what_is_assumed(capsys):
     lines = capsys.readouterr().out.splitlines()
     gpt4 = next(line.split() for line in lines if "gpt4" in line)
     assert gpt4 == ["gpt4", "2023", "swiglu*", "–", "–"]
-    llama3 = next(line.split() for line in lines if "llama3" in line)
+    llama3 = next(line.split() for line in lines if "llama3" in line and "2024" in line)
     assert llama3[1:7] == ["2024", "rmsnorm", "serial", "pre", "rope", "swiglu"]
 
 
@@ -117,7 +119,25 @@ def test_one_variant_is_shown_with_its_settings(capsys):
     assert main(["zoo", "rope"]) == 0
     out = capsys.readouterr().out
     assert "Su et al. 2021" in out
-    assert "base: 10000" in out
+    assert re.search(r"base +10000\b", out)
+    assert re.search(r"scaling +null +How frequencies are changed", out)
+
+
+def test_settings_of_model_and_block_are_shown_with_what_they_do(capsys):
+    assert main(["zoo", "model"]) == main(["zoo", "block"]) == 0
+    out = capsys.readouterr().out
+    assert all(name in out for name in (*zoo.ModelSpec.model_fields, *BlockSpec.model_fields))
+    assert re.search(r"token_types +null +A learned vector for each of so many types", out)
+    assert re.search(r"mixer +attention", out)
+
+
+def test_no_trick_is_in_more_layers_than_there_are(capsys):
+    main(["zoo", "--json"])
+    presets = {row["name"]: row for row in json.loads(capsys.readouterr().out)["presets"]}
+    counts = [re.search(r"in (\d+) of (\d+) layers", trick) for row in presets.values() for trick in row["tricks"]]
+    assert any(counts)
+    assert all(int(count[1]) < int(count[2]) for count in counts if count)
+    assert "encoder(n_layers=24)" in presets["t5"]["tricks"]
 
 
 def test_a_table_too_wide_for_the_terminal_is_turned_on_its_side(capsys, monkeypatch):
