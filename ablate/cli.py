@@ -55,6 +55,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 class _Parser(argparse.ArgumentParser):
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """A command complains of what it does not know by itself: it knows its own options."""
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown and self.prog != "ablate":
+            from zoo.errors import did_you_mean  # noqa: PLC0415 (start-up is quick)
+
+            self.error(f"unknown argument {unknown[0]}{did_you_mean(unknown[0], self._option_string_actions)}")
+        return found, unknown
+
     def error(self, message: str) -> NoReturn:
         """One message, with the nearest command for a mistyped one."""
         _, _, rest = message.partition("invalid choice: '")

@@ -46,6 +46,7 @@ def test_the_version_is_that_of_the_project(flag, capsys):
         (["run", "x.yaml", "--workers", "0"], "'0' is not a whole number from 1"),
         (["run", "x.yaml", "--checkpoint-seconds", "nan"], "'nan' is not a time in seconds"),
         (["search", "x.yaml", "--checkpoint-seconds", "soon"], "'soon' is not a time in seconds"),
+        (["run", "x.yaml", "--sclae", "cpu"], "ablate run: unknown argument --sclae (did you mean '--scale'?)"),
         ([], "COMMAND"),
     ],
 )
