@@ -66,6 +66,6 @@ def start_problems(builder: ArmBuilder, arms: Sequence[Arm], tuned: bool) -> Ite
             try:
                 check_conversion(source.model, arm.model, arm.start.growth)
             except SpecError as error:
-                yield builder.origins.problem(arm.target, f"cannot start from {source.name}: {error.reason}")
+                yield builder.origins.problem(arm.target, f"cannot start from {source.name}: {error}")
         if tuned:
             yield builder.origins.problem((*arm.target, START), "an arm that starts from another cannot be tuned")

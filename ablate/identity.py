@@ -69,6 +69,6 @@ def run_plan(arm: str, seed: int, spec: ModelSpec, train: TrainSpec, rest: Mappi
 
 def starting(run: RunPlan, start: dict[str, str]) -> RunPlan:
     """The run when it starts from the weights of another: `run` is the digest of that, `pooling` how heads are made and
-    `growth` how layers are, where there are more of them."""
+    `growth` how layers are, where there are more of them or wider ones."""
     digest = digest_of({"run": run.digest, "start": start})
     return replace(run, digest=digest, identity={**run.identity, "digest": digest, "start": start})

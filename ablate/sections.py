@@ -173,8 +173,9 @@ class StartSpec(Spec):
     """Share of the study's budget that the arm spends after that."""
     pooling: Literal["mean", "first", "random"] = "mean"
     """How fewer kv heads are made of more: their mean, the first of a group, or a new draw."""
-    growth: Literal["stack", "duplicate"] | None = Field(default=None, exclude_if=is_off)
-    """How more layers are made of fewer: the whole stack again, or each layer again; null where there are as many."""
+    growth: Literal["stack", "duplicate", "width"] | None = Field(default=None, exclude_if=is_off)
+    """How more layers are made of fewer, the whole stack again or each layer again, or wider ones of narrower ones,
+    which compute the same; null where there are as many and as wide."""
 
 
 Scalar = str | int | float | bool | None

@@ -44,6 +44,9 @@ class Variant(Spec):
     """Settings at which the variant is tried with every choice of the other axes, for a model of d_model 24 with 4
     heads of 6 features. To be given where the defaults are too large or leave something out, or there are none."""
 
+    requires: ClassVar[Mapping[str, Any]] = {}
+    """Edits of a model by path without which it cannot have the variant."""
+
     kind: str
 
 

@@ -177,8 +177,9 @@ def _decodes(spec: ModelSpec) -> None:
 
 
 def longest_text(spec: ModelSpec) -> int | None:
-    """The most tokens that the model can read, where a table of positions ends; None for any number."""
-    return min((scheme.longest for scheme, _ in spec.positions if scheme.longest is not None), default=None)
+    """The most tokens that the model can read, where a table of positions or a mixer ends; None for any number."""
+    ends = [scheme.longest for scheme, _ in spec.positions] + [layer.mixer.longest for layer in spec.layers]
+    return min((end for end in ends if end is not None), default=None)
 
 
 def _outside(spec: ModelSpec) -> PartCost:

@@ -114,7 +114,7 @@ def initialise(model: nn.Module, spec: InitSpec, n_layers: int, seed: int, prefi
                 std = getattr(module, "initial_std", {}).get(own, std)
                 if std:
                     parameter.copy_(
-                        torch.randn(parameter.shape, generator=_generator(seed, prefix + name, spec.stream)) * std
+                        torch.randn(parameter.shape, generator=generator(seed, prefix + name, spec.stream)) * std
                     )
                 else:
                     default = 1.0 if by_name[name] == "gain" else 0.0
@@ -129,7 +129,8 @@ def _std(role: Role, parameter: Tensor, spec: InitSpec, n_layers: int) -> float:
     return plain if role in ("embedding", "input") else 0.0
 
 
-def _generator(seed: int, name: str, stream: int) -> torch.Generator:
+def generator(seed: int, name: str, stream: int = 0) -> torch.Generator:
+    """Its own for each name, whatever else is drawn."""
     key = f"{seed}/{stream}" if stream else f"{seed}"
     digest = hashlib.sha256(f"{key}:{name}".encode()).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest[:8], "big") >> 1)

@@ -64,11 +64,10 @@ def check_kind(model: ModelSpec, blocks: Mapping[str, BlockSpec]) -> None:
     for where, block in blocks.items():
         if block.cross is not None and model.encoder is None:
             raise SpecError(f"{where}.cross", "there is no encoder to attend to: set encoder too")
-        if model.visible != "causal":
-            try:
-                block.check_ahead()
-            except SpecError as error:
-                raise error.under(where) from None
+        try:
+            block.check_sight(model.visible)
+        except SpecError as error:
+            raise error.under(where) from None
     if model.visible == "all" and model.encoder is not None:
         raise SpecError("encoder", "a model that sees all of its text is an encoder itself")
     if model.mtp is not None and (model.visible != "causal" or model.encoder is not None):

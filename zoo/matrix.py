@@ -136,14 +136,15 @@ def _options(owner: type[BaseModel], prefix: str) -> Iterator[Option]:
         path = f"{prefix}{name}"
         axis = path.removeprefix("block.")
         default = setting.get_default(call_default_factory=True)
-        for label, value in _values(axis, setting, default):
-            yield Option(axis, label, {path: value})
+        for label, value, others in _values(axis, setting, default):
+            yield Option(axis, label, {path: value, **others})
         if isinstance(default, Spec):
             yield from _options(type(default), f"{path}.")
 
 
-def _values(axis: str, setting: FieldInfo, default: Any) -> Iterator[tuple[str, Any]]:
-    """What a setting can be, with a name: but for its default, unless it is a part of the model."""
+def _values(axis: str, setting: FieldInfo, default: Any) -> Iterator[tuple[str, Any, Mapping[str, Any]]]:
+    """What a setting can be, with a name and the edits of the model that it takes: but for its default, unless it is a
+    part of the model."""
     choice = choice_of(setting)
     if choice is not None:
         yield from _kinds(choice)
@@ -151,16 +152,17 @@ def _values(axis: str, setting: FieldInfo, default: Any) -> Iterator[tuple[str, 
         known = SAMPLES.get(axis) or SAMPLES.get(axis.rpartition(".")[2])
         for value in known or _samples(setting.annotation):
             if value != default:
-                yield _said(value), value
+                yield _said(value), value, {}
 
 
-def _kinds(choice: Choice) -> Iterator[tuple[str, dict[str, Any]]]:
+def _kinds(choice: Choice) -> Iterator[tuple[str, dict[str, Any], Mapping[str, Any]]]:
     for kind, variant in choice.variants().items():
-        for number, example in enumerate(variant.examples if issubclass(variant, Variant) else ({},)):
+        examples, others = (variant.examples, variant.requires) if issubclass(variant, Variant) else (({},), {})
+        for number, example in enumerate(examples):
             # In full, so that a choice of one of its settings is an edit of it.
             whole = variant.model_validate({choice.tag: kind, **example}).model_dump(mode="json")
             details = [f"{key}={_said(value)}" for key, value in example.items()] if number else []
-            yield " ".join([kind, *details]), whole
+            yield " ".join([kind, *details]), whole, others
 
 
 def _samples(annotation: Any) -> Iterator[Any]:

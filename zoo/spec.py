@@ -81,13 +81,17 @@ class BlockSpec(Spec):
         """Whether the FFN has one of its own."""
         return self.topology != "parallel" and not self.ffn.absent
 
-    def check_ahead(self) -> None:
-        """Raise SpecError where a token cannot be shown what comes after it, as encoders and prefixes ask."""
+    def check_sight(self, visible: Sight) -> None:
+        """Raise SpecError where a token cannot be shown what comes after it, as encoders and prefixes ask, or not be
+        kept from it, as all but encoders do."""
         try:
-            self.mixer.check_ahead()
+            if visible != "causal":
+                self.mixer.check_ahead()
+            if visible != "all":
+                self.mixer.check_causal()
         except SpecError as error:
             raise error.under("mixer") from None
-        if self.canon is not None or self.ffn.reaches_back:
+        if visible != "causal" and (self.canon is not None or self.ffn.reaches_back):
             path = "ffn.conv" if self.canon is None else "canon"
             raise SpecError(path, "reaches back only, and tokens are to see what comes after them")
 

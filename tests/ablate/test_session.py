@@ -195,6 +195,18 @@ def test_a_run_that_starts_from_another_begins_where_that_ended(store, identity,
     assert ending.loss == pytest.approx(ended.loss, abs=1e-3)
 
 
+def test_a_start_of_a_wider_model_begins_where_the_narrow_one_ended(store, identity, corpus, numerics):
+    narrow = {"d_model": 16, "block": {"mixer": {"kind": "attention", "heads": 2}}}
+    source, ended = trained(store, identity, corpus, numerics, **narrow)
+    start = {"run": source["digest"], "pooling": "mean", "growth": "width"}
+    wide = {"d_model": 32, "block": {"mixer": {"kind": "attention", "heads": 4}}}
+    document = {**identity(steps=5, model=wide), "start": start, "digest": "wide"}
+    session, ending = run(store, document, corpus, numerics)
+    assert session.model.spec.d_model == 32
+    assert store.read_metrics("wide")["validation_loss"].drop_nulls()[0] == pytest.approx(ended.loss, abs=1e-5)
+    assert ending.loss < ended.loss
+
+
 def test_a_start_that_is_good_does_not_make_a_rise_a_divergence(store, identity, corpus, numerics):
     """A learning rate that first undoes what was learnt is not divergence while it beats guessing."""
     source, ended = trained(store, identity, corpus, numerics)

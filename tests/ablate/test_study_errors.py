@@ -340,6 +340,10 @@ CASES |= {
         arm("@{block.ffn.d_ff: 8, start: {arm: pre}}"),
         "arms.x: cannot start from pre: blocks.0.ffn.gate.weight has the shape",
     ),
+    "start of a width": (
+        arm("@{d_model: 96, start: {arm: pre, growth: width}}"),
+        "arms.x: cannot start from pre: layers.0.mixer.head_dim: is 16 and would be 24: growth: width changes d_model",
+    ),
     "start and tune": (
         arm("{train.batch: 4, start: @{arm: pre}}") + "tune: {space: {train.lr: [1e-3]}}\n",
         "arms.x.start: an arm that starts from another cannot be tuned",

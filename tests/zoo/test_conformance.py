@@ -83,9 +83,11 @@ def test_no_token_sees_the_future(spec: zoo.ModelSpec) -> None:
 
 @every_spec
 def test_every_parameter_gets_a_gradient(spec: zoo.ModelSpec) -> None:
-    """In one draw of two: of a gated unit, whose scores go through a ReLU, all may be negative in one."""
+    """In one draw of four: of a gated unit, whose scores go through a ReLU, all may be negative in some."""
     silent = silent_parameters(spec, 0)
-    assert not silent or not silent & silent_parameters(spec, 1)
+    for seed in (1, 2, 3):
+        silent = silent and silent & silent_parameters(spec, seed)
+    assert not silent
 
 
 def silent_parameters(spec: zoo.ModelSpec, seed: int) -> set[str]:

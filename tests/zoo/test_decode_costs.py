@@ -19,6 +19,8 @@ SHAPE = {"d_model": 24, "n_layers": 3, "vocab_size": 40}
 
 def mixers() -> Iterator[tuple[str, dict[str, Any]]]:
     for kind, cls in variants("zoo.mixers").items():
+        if cls.requires.get("visible") == "all":  # type: ignore[attr-defined]
+            continue  # it does not decode
         for number, example in enumerate(cls.examples):  # type: ignore[attr-defined]
             windows = ({}, {"window": 5}) if "window" in cls.model_fields else ({},)
             for window in windows:

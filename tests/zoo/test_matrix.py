@@ -39,9 +39,11 @@ RULES = [
     (r"a model that sees all of its text is an encoder itself", {"visible", "encoder"}),
     (r"\w+ has no place for attention to an encoder", {"topology", "encoder"}),
     (r"a model with an encoder has none", {"token_types", "encoder"}),
+    (r"linformer scores mixtures of keys, which are at no place for which \w+ could add", {"mixer", "mixer.position"}),
+    (r"linformer mixes keys of the whole text: no token can be kept from what comes after it", {"visible"}),
     (r"NTK-aware scaling needs more than one pair of features, not 2 features", {"mixer.position.scaling"}),
 ]
-"""Every reason why two choices may not meet, and the axes that at least one of each such pair is on."""
+"""Every reason why two choices may not meet, and the axes that at least one of each such pair is on, or edits."""
 
 PAIRS = list(matrix.pairs())
 
@@ -56,7 +58,7 @@ def test_two_choices_are_refused_for_known_reasons_only() -> None:
     for a, b, reason in PAIRS:
         if reason is not None:
             said = [axes for pattern, axes in RULES if re.search(f": {pattern}$", reason)]
-            assert any(axes & {a.axis, b.axis} for axes in said), (str(a), str(b), reason)
+            assert any(axes & {a.axis, b.axis, *a.edits, *b.edits} for axes in said), (str(a), str(b), reason)
 
 
 def test_what_is_refused_raises_that_reason() -> None:

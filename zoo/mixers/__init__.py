@@ -63,6 +63,14 @@ class Mixer(Variant):
         """Raise SpecError where a token cannot be shown what comes after it, as encoders and prefixes ask."""
         raise SpecError("", f"{self.kind} reads from left to right: no token can see what comes after it")
 
+    def check_causal(self) -> None:
+        """Raise SpecError where what comes after a token cannot be kept from it, as all but encoders ask."""
+
+    @property
+    def longest(self) -> int | None:
+        """The most tokens that a text may have; None for any number."""
+        return None
+
     @property
     def shared_values(self) -> tuple[int, int] | None:
         """(heads, features) of the values that the layer mixes with other layers', which must have as many."""

@@ -103,12 +103,17 @@ class MultiHead(Mixer):
         parameters = matrix + sum(widths[name] for name in self.bias) + self._norm_parameters()
         parameters += heads * self.sinks + 2 * self.value_residual + self.channels * (self.conv or 0)
         per_key = self._flops_per_key()
-        return PartCost(parameters, 2.0 * matrix + per_key * self._mean_keys(context), 2.0 * matrix + per_key * context)
+        seen, scored = self._mean_keys(context), self._keys_scored(context)
+        return PartCost(parameters, 2.0 * matrix + per_key * seen, 2.0 * matrix + per_key * scored)
 
     def _mean_keys(self, context: int) -> float:
         if self.sparsity is not None:
             return self.sparsity.pairs(context) / context
         return mean_keys(context, self.window)
+
+    def _keys_scored(self, context: int) -> int:
+        """In a row of the whole matrix of scores."""
+        return context
 
     def slots(self, capacity: int) -> int:
         """How many tokens are cached, of texts of up to `capacity`."""

@@ -1,6 +1,6 @@
 """A model that starts from the weights of another: fewer kv heads from more (Ainslie et al. 2023, arXiv:2305.13245),
 more layers from fewer (Gong et al. 2019, Efficient Training of BERT by Progressively Stacking; Du et al. 2024,
-arXiv:2405.15319)."""
+arXiv:2405.15319), wider ones from narrower ones (see `zoo.conversion.widening`)."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from zoo.conversion.widening import check_widening, widened
 from zoo.errors import SpecError
 from zoo.mixers.attention import AttentionLayer
 from zoo.model import Decoder, build
@@ -20,8 +21,9 @@ Pooling = Literal["mean", "first", "random"]
 """How one kv head is made of those that it replaces: their mean, the first of them, or a new draw."""
 
 
-Growth = Literal["stack", "duplicate"]
-"""Which of n layers layer i of k·n starts as: i mod n, the whole stack again, or ⌊i/k⌋, each layer again."""
+Growth = Literal["stack", "duplicate", "width"]
+"""Which of n layers layer i of k·n starts as: i mod n, the whole stack again, or ⌊i/k⌋, each layer again. Or `width`:
+as many layers, of copies of their features."""
 
 _BLOCK = re.compile(r"blocks\.(\d+)\.(.+)")
 
@@ -32,14 +34,18 @@ def convert(
     """A model of `spec` with the weights of `source`, and kv heads pooled where it has fewer of them.
 
     Query head h reads kv head ⌊h·K/H⌋, so kv head j of K′ stands for the heads j·K/K′ … (j+1)·K/K′ − 1 of K.
-    With `random`, keys and values that change shape keep the initial values that `seed` gives them. With `growth` the
-    model may have a multiple of the layers, which does not compute what the source does: training goes on from there.
+    With `random`, keys and values that change shape keep the initial values that `seed` gives them. With `stack` or
+    `duplicate` the model may have a multiple of the layers, which does not compute what the source does: training goes
+    on from there. With `width` it computes what the source does, and `seed` draws how copies share what they read.
 
     Raises:
         SpecError: a weight has no counterpart, or another shape for another reason.
     """
     model = build(spec, seed=seed)
     _check(source, model, growth)
+    if growth == "width":
+        model.load_state_dict(widened(source.spec, spec, source.state_dict(), seed))
+        return model
     own, theirs = model.state_dict(), _counterparts(source, model, growth)
     heads = {name: layer.kv_heads for name, layer in model.named_modules() if isinstance(layer, AttentionLayer)}
     for name, value in theirs.items():
@@ -80,6 +86,9 @@ def check_conversion(source: ModelSpec, target: ModelSpec, growth: Growth | None
 
 
 def _check(source: Decoder, target: Decoder, growth: Growth | None) -> None:
+    if growth == "width":
+        check_widening(source.spec, target.spec, source.state_dict())
+        return
     theirs, own = _counterparts(source, target, growth), target.state_dict()
     if unmatched := theirs.keys() ^ own.keys():
         raise SpecError("", f"only one of the two models has {min(unmatched)}")

@@ -1,0 +1,128 @@
+"""What has to be so for a wider model to compute what a narrower one does."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from zoo.errors import SpecError
+from zoo.ffns._dense import Dense
+from zoo.ffns.none import NoFfn
+from zoo.mixers.attention import Attention
+from zoo.spec import BlockSpec, ModelSpec
+
+SIZES = ("d_model", "heads", "kv_heads", "d_ff", "embedding_dim", "embedding_scale", "logit_scale")
+"""Settings in which the two specs may differ, and which then say what is copied or scaled."""
+TRAINING = ("init", "dropout", "embedding_dropout", "stochastic_depth", "z_loss", "layer_loss")
+"""Settings that an evaluated model does not show."""
+NORMS = ("rmsnorm", "layernorm", "l2norm", "dyt", "none")
+POSITIONS = ("rope", "xpos", "nope", "learned", "two_dimensional")
+
+
+def check_specs(source: ModelSpec, target: ModelSpec) -> None:
+    """Raise SpecError where a model of `target` cannot compute what one of `source` does."""
+    _check_parts(target)
+    if source.n_layers != target.n_layers:
+        reason = f"{source.n_layers} layers do not become {target.n_layers}: growth: width has as many"
+        raise SpecError("n_layers", reason)
+    for path, ours, theirs in _differences(target.resolve(), source.resolve()):
+        raise SpecError(path, f"is {theirs} and would be {ours}: growth: width changes {', '.join(SIZES)} alone")
+    if (source.embedding_dim is None) != (target.embedding_dim is None):
+        raise SpecError("embedding_dim", "growth: width needs a factorised table on both sides, or on neither")
+    _multiple("d_model", source.d_model, target.d_model)
+    _multiple("embedding_dim", source.table_width, target.table_width)
+    for number, pair in enumerate(zip(source.layers, target.layers, strict=True)):
+        try:
+            _check_sizes(*pair)
+        except SpecError as error:
+            raise error.under(f"layers.{number}") from None
+    _check_head(source, target)
+
+
+def _check_parts(model: ModelSpec) -> None:
+    """Raise SpecError for what nobody has worked out how to widen."""
+    for name in ("mtp", "encoder"):
+        if getattr(model, name) is not None:
+            raise unknown(name, name)
+    for number, block in enumerate(model.layers):
+        where = f"layers.{number}"
+        if not isinstance(block.mixer, Attention):
+            raise unknown(f"{where}.mixer", block.mixer.kind)
+        if block.mixer.position.kind not in POSITIONS:
+            raise unknown(f"{where}.mixer.position", block.mixer.position.kind)
+        full_norm = block.mixer.qk_norm if block.mixer.qk_norm_over == "full" else None
+        for path, norm in (("norm", block.norm), ("mixer.qk_norm", full_norm)):
+            if norm is not None and norm.kind not in NORMS:
+                raise unknown(f"{where}.{path}", norm.kind)
+        if not isinstance(block.ffn, Dense | NoFfn):
+            raise unknown(f"{where}.ffn", block.ffn.kind)
+
+
+def unknown(path: str, what: str) -> SpecError:
+    return SpecError(path, f"growth: width knows no way to widen {what}")
+
+
+def _check_sizes(narrow: BlockSpec, wide: BlockSpec) -> None:
+    heads, kv_heads, _ = zip(attention_of(narrow).sizes(), attention_of(wide).sizes(), strict=True)
+    _multiple("mixer.kv_heads", *kv_heads)
+    group, wider = (h // k for h, k in zip(heads, kv_heads, strict=True))
+    if wider % group:
+        reason = f"{group} query heads per kv head do not become {wider}: growth: width makes a multiple of them"
+        raise SpecError("mixer.heads", reason)
+    if isinstance(narrow.ffn, Dense) and isinstance(wide.ffn, Dense) and wide.ffn.width < narrow.ffn.width:
+        raise SpecError("ffn.d_ff", f"{narrow.ffn.width} does not become {wide.ffn.width}: growth: width makes more")
+
+
+def _multiple(path: str, narrow: int, wide: int) -> None:
+    if wide % narrow:
+        raise SpecError(path, f"{narrow} does not become {wide}: growth: width makes a multiple of it")
+
+
+def _check_head(source: ModelSpec, target: ModelSpec) -> None:
+    factor = leftover(source, target)
+    if factor != 1 and target.embedding_dim is None and norm_before_head(target) is None:
+        larger, scale = f"{1 / factor:.6g} times as large", f"{target.logit_scale * factor:.6g}"
+        reason = f"tied logits would be {larger}, and no gain before the head to take that: set logit_scale {scale}"
+        raise SpecError("tie_embeddings", reason)
+
+
+def _differences(ours: Any, theirs: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Settings that differ beside sizes and what is of training alone, each with both values."""
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        for key in sorted((ours.keys() | theirs.keys()).difference(SIZES, TRAINING), key=_kind_first):
+            yield from _differences(ours.get(key), theirs.get(key), f"{path}.{key}".lstrip("."))
+    elif isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
+        for number, pair in enumerate(zip(ours, theirs, strict=True)):
+            yield from _differences(*pair, f"{path}.{number}")
+    elif ours != theirs:
+        yield path, ours, theirs
+
+
+def _kind_first(key: str) -> tuple[bool, str]:
+    return key != "kind", key
+
+
+def leftover(source: ModelSpec, target: ModelSpec) -> float:
+    """What to multiply by what a tied head reads, so that logits stay: s / (s′ t c) for logit scales s and s′, t times
+    the table in c copies."""
+    table = source.embedding_factor / target.embedding_factor
+    factor = source.logit_scale / target.logit_scale / table / (target.table_width / source.table_width)
+    return factor if target.tie_embeddings and not math.isclose(factor, 1.0) else 1.0
+
+
+def norm_before_head(model: ModelSpec) -> str | None:
+    """The norm whose output the head reads, where it has a gain."""
+    norm = model.block.norm
+    if norm.kind == "none" or not getattr(norm, "gain", True):
+        return None
+    if model.head_transform is not None:
+        return "transform.norm"
+    return "norm" if model.has_final_norm else None
+
+
+def attention_of(block: BlockSpec) -> Attention:
+    """Its mixer. Raises SpecError for any other."""
+    if not isinstance(block.mixer, Attention):
+        raise unknown("mixer", block.mixer.kind)
+    return block.mixer

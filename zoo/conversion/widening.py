@@ -1,0 +1,187 @@
+"""A wider model that computes what a narrower one does.
+
+Features of the stream, heads and hidden features of the wider model are copies of the narrower one's. What writes to
+them is copied; what reads them is split among the copies, so that sums stay as they are (Net2Net, Chen et al. 2016,
+arXiv:1511.05641; for Transformers bert2BERT, Chen et al. 2021, arXiv:2110.07154, and HyperCloning, Samragh et al. 2024,
+arXiv:2409.12903). Copies with equal weights on both sides would have equal gradients for ever: every output splits
+each input by shares of its own, drawn by the seed, so that copies part at the first step.
+
+The stream is tiled whole. Its mean and its mean square are then those of one tile, and so RMSNorm and LayerNorm give
+tiles of what they gave; L2Norm does with √m times the gain, m the factor. Heads keep their size and their 1/√d; query
+heads are tiled within the group that reads one kv head. A tied table gives logits m times as large: what the embedding
+or logit scale of the wider spec does not make up for is taken from the gain of the norm before the head, or the
+projection there. Sums are rounded in another order, so that logits agree as far as float32 does.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+
+from torch import Tensor
+
+from zoo.conversion.copies import Copies, copied, split
+from zoo.conversion.widenable import attention_of, check_specs, leftover, norm_before_head, unknown
+from zoo.ffns._dense import Dense
+from zoo.init import generator
+from zoo.norms import Norm
+from zoo.spec import BlockSpec, ModelSpec
+
+Axes = tuple[str, ...]
+"""Which features each axis of a parameter has, "" for none that grow; after a slash, features that it reads."""
+
+ENDS: Mapping[str, Axes] = {
+    r"embedding\.weight": ("", "table"),
+    r"token_types\.weight": ("", "stream"),
+    r"positions\.\d+\.(block_)?table\.weight": ("", "stream"),
+    r"project_in\.weight": ("stream", "/table"),
+    r"project_out\.weight": ("table", "/stream"),
+    r"transform\.dense\.weight": ("stream", "/stream"),
+    r"transform\.dense\.bias": ("stream",),
+    r"head\.weight": ("", "/table"),
+    r"head_bias": ("",),
+    r"(embedding_norm|norm|transform\.norm)\.\w+": ("stream",),
+}
+BLOCK: Mapping[str, Axes] = {
+    r"mixer\.q\.weight": ("queries", "/stream"),
+    r"mixer\.[kv]\.weight": ("keys", "/stream"),
+    r"mixer\.o\.weight": ("stream", "/queries"),
+    r"mixer\.q\.bias": ("queries",),
+    r"mixer\.[kv]\.bias": ("keys",),
+    r"mixer\.o\.bias": ("stream",),
+    r"mixer\.sinks": ("heads",),
+    r"mixer\.gate\.project\.weight": ("gates", "/stream"),
+    r"mixer\.conv\.weight": ("projected", ""),
+    r"mixer\.values\.weights": ("",),
+    r"mixer\.q_norm\.\w+": ("normed queries",),
+    r"mixer\.k_norm\.\w+": ("normed keys",),
+    r"mixer\.[qk]_norm\.norms\.\d+\.\w+": ("",),
+    r"ffn\.(up|gate)\.weight": ("hidden", "/stream"),
+    r"ffn\.down\.weight": ("stream", "/hidden"),
+    r"ffn\.(up|gate)\.bias": ("hidden",),
+    r"ffn\.down\.bias": ("stream",),
+    r"ffn\.conv\.weight": ("activated", ""),
+    r"canon\.\w+\.conv\.weight": ("stream", ""),
+    r"(mixer|ffn)_residual\.(norm_\w+|asked\.norm)\.\w+": ("stream",),
+    r"(mixer|ffn)_residual\.asked\.weight": ("", "/stream"),
+    r"(mixer|ffn)_residual\.(read|write|asked\.scale)": ("", ""),
+}
+
+_BLOCK = re.compile(r"blocks\.(\d+)\.(.+)")
+_HEAD_NORM = re.compile(r"(mixer\.([qk])_norm\.norms\.)(\d+)(\..+)")
+
+
+def check_widening(source: ModelSpec, target: ModelSpec, names: Iterable[str]) -> None:
+    """Raise SpecError where the wider model cannot compute what the narrower one does. names: of its weights."""
+    check_specs(source, target)
+    for name in names:
+        match = _BLOCK.fullmatch(name)
+        _axes(BLOCK, match[2]) if match else _axes(ENDS, name)
+
+
+def widened(source: ModelSpec, target: ModelSpec, weights: Mapping[str, Tensor], seed: int) -> dict[str, Tensor]:
+    """The weights of a model of the spec `target` that computes what `weights` do in one of the spec `source`."""
+    ends = {
+        "stream": Copies.tiled(source.d_model, target.d_model),
+        "table": Copies.tiled(source.table_width, target.table_width),
+    }
+    made: dict[str, Tensor] = {}
+    blocks = [ends | _copies(*pair) for pair in zip(source.layers, target.layers, strict=True)]
+    for name in _names(source, target, weights):
+        match = _BLOCK.fullmatch(name)
+        if match is None:
+            made[name] = _grown(weights[name], _axes(ENDS, name), ends, seed, name, source.block.norm)
+            continue
+        layer = source.block_of_each.index(int(match[1]))
+        theirs, norm = _counterpart(match[2], blocks[layer]), _norm_at(match[2], source.layers[layer])
+        value = weights[f"blocks.{match[1]}.{theirs}"]
+        made[name] = _grown(value, _axes(BLOCK, match[2]), blocks[layer], seed, name, norm)
+    _scale_ends(made, source, target)
+    return made
+
+
+def _names(source: ModelSpec, target: ModelSpec, weights: Mapping[str, Tensor]) -> Iterator[str]:
+    """The names that the wider model's weights have: norms of single heads are more."""
+    for name in weights:
+        match = _BLOCK.fullmatch(name)
+        head = _HEAD_NORM.fullmatch(match[2]) if match else None
+        if match is None or head is None:
+            yield name
+        elif head[3] == "0":
+            layer = source.block_of_each.index(int(match[1]))
+            heads, kv_heads, _ = attention_of(target.layers[layer]).sizes()
+            count = heads if head[2] == "q" else kv_heads
+            yield from (f"blocks.{match[1]}.{head[1]}{number}{head[4]}" for number in range(count))
+
+
+def _counterpart(name: str, copies: Mapping[str, Copies]) -> str:
+    """What a parameter of a block is called in the narrower model."""
+    head = _HEAD_NORM.fullmatch(name)
+    if head is None:
+        return name
+    which = copies["heads" if head[2] == "q" else "kv heads"].of[int(head[3])]
+    return f"{head[1]}{int(which)}{head[4]}"
+
+
+def _norm_at(name: str, block: BlockSpec) -> Norm | None:
+    """The norm that a parameter of a norm is of."""
+    return attention_of(block).qk_norm if name.startswith("mixer.") else block.norm
+
+
+def _axes(rules: Mapping[str, Axes], name: str) -> Axes:
+    for pattern, axes in rules.items():
+        if re.fullmatch(pattern, name):
+            return axes
+    raise unknown("", name)
+
+
+def _grown(value: Tensor, axes: Axes, known: Mapping[str, Copies], seed: int, name: str, norm: Norm | None) -> Tensor:
+    if "norm" in name and value.numel() == 1 and axes[0] in known:
+        # One number for all features: α of DyT, or the gain of L2Norm, whose vectors become √m times as long.
+        return value * math.sqrt(known[axes[0]].factor) if norm is not None and norm.kind == "l2norm" else value
+    copies = [known.get(axis.removeprefix("/")) for axis in axes]
+    value, inputs = copied(value, copies), copies[-1]
+    if axes[-1].startswith("/") and inputs is not None:
+        value = split(value, inputs, generator(seed, f"shares of {name}"))
+    return value
+
+
+def _copies(narrow: BlockSpec, wide: BlockSpec) -> dict[str, Copies]:
+    """The features of a block's parts, by the names that `BLOCK` has for them."""
+    ours, theirs = attention_of(wide), attention_of(narrow)
+    heads, kv_heads, head_dim = zip(theirs.sizes(), ours.sizes(), strict=True)
+    query, kv = Copies.grouped(heads, kv_heads), Copies.tiled(*kv_heads)
+    queries, keys = query.of_features(head_dim[0]), kv.of_features(head_dim[0])
+    copies = {
+        "heads": query,
+        "kv heads": kv,
+        "queries": queries,
+        "keys": keys,
+        "projected": queries.then(keys).then(keys),
+    }
+    copies["gates"] = query if ours.gate == "head" else queries
+    if ours.qk_norm_over == "full":
+        copies |= {"normed queries": queries, "normed keys": keys}
+    if isinstance(narrow.ffn, Dense) and isinstance(wide.ffn, Dense):
+        hidden = Copies.tiled(narrow.ffn.width, wide.ffn.width)
+        copies |= {"hidden": hidden, "activated": hidden.then(hidden) if wide.ffn.gated else hidden}
+    return copies
+
+
+def _scale_ends(made: dict[str, Tensor], source: ModelSpec, target: ModelSpec) -> None:
+    """Make up, in place, for scales of embedding and logits, and for copies that a tied table sums over."""
+    made["embedding.weight"] = made["embedding.weight"] * (source.embedding_factor / target.embedding_factor)
+    logits = source.logit_scale / target.logit_scale
+    for name in {"head.weight", "head_bias"} & made.keys():
+        made[name] = made[name] * logits
+    factor, norm = leftover(source, target), norm_before_head(target)
+    if factor == 1:
+        return
+    if target.embedding_dim is not None:
+        made["project_out.weight"] = made["project_out.weight"] * factor
+        return
+    offset = 1.0 if getattr(target.block.norm, "unit_offset", False) else 0.0
+    made[f"{norm}.gain"] = (made[f"{norm}.gain"] + offset) * factor - offset
+    if f"{norm}.bias" in made:
+        made[f"{norm}.bias"] = made[f"{norm}.bias"] * factor

@@ -1,0 +1,133 @@
+"""Linformer: attention to mixtures of keys, as many for a text of any length."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, ClassVar, Literal, Self
+
+import torch
+from pydantic import PositiveInt
+from torch import Tensor, nn
+
+from zoo.attend import Scoring, Visible, attend
+from zoo.cache import LayerCache
+from zoo.errors import SpecError, UnsupportedError
+from zoo.mixers import MixerLayer
+from zoo.mixers.attention import AttentionLayer, MultiHead
+from zoo.positions import PositionLayer
+from zoo.site import PartCost, Site
+
+
+class Linformer(MultiHead):
+    """head = softmax(Q (E K)ᵀ/√d) (F V), E and F: (r, n) learned. Wang et al. 2020, arXiv:2006.04768.
+
+    r = `rank` mixtures of keys take the place of the keys, so that work grows with the length and not with its square.
+    Token j of a text has column j of E and F, which have n = `max_length`; longer texts are refused. A mixture holds
+    keys from the whole text, of which none can be hidden: it is for encoders. Positions turn queries and keys before
+    these are mixed. E and F start at N(0, 1/n), as projections with n inputs do here.
+
+    `share` is the paper's: `none`, each head of keys and values has its own E and F; `headwise`, one E and one F for
+    all heads of a layer; `key_value`, one matrix for both. Its fourth, one matrix for all layers, is not there.
+    """
+
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {"rank": 5, "max_length": 23, "share": "none"},
+        {"rank": 3, "max_length": 23, "share": "key_value"},
+    )
+    requires: ClassVar[Mapping[str, Any]] = {"visible": "all"}
+    kind: Literal["linformer"] = "linformer"
+    rank: PositiveInt = 64
+    """r: the paper's k, 128 or 256 for texts of 512."""
+    max_length: PositiveInt = 512
+    """n."""
+    share: Literal["none", "headwise", "key_value"] = "headwise"
+
+    def resolve(self, d_model: int) -> Self:
+        spec = super().resolve(d_model)
+        _, _, head_dim = spec.sizes()
+        if type(self.position.build(head_dim, 1)).bias is not PositionLayer.bias:
+            reason = (
+                f"linformer scores mixtures of keys, which are at no place for which {self.position.kind} could add"
+            )
+            raise SpecError("position", reason)
+        return spec
+
+    def check_causal(self) -> None:
+        raise SpecError("", "linformer mixes keys of the whole text: no token can be kept from what comes after it")
+
+    @property
+    def longest(self) -> int | None:
+        return self.max_length
+
+    def build(self, site: Site) -> MixerLayer:
+        return LinformerLayer(self, site.d_model)
+
+    @property
+    def matrices(self) -> int:
+        """How many E there are; of F as many, or none of its own."""
+        return self.sizes()[1] if self.share == "none" else 1
+
+    def cost(self, d_model: int, context: int) -> PartCost:
+        _, kv_heads, head_dim = self.sizes()
+        weights = (1 + (self.share != "key_value")) * self.matrices * self.rank * self.max_length
+        mixing = 4.0 * self.rank * kv_heads * head_dim
+        return super().cost(d_model, context) + PartCost(weights, mixing, mixing)
+
+    def _mean_keys(self, context: int) -> float:
+        return self.rank
+
+    def _keys_scored(self, context: int) -> int:
+        return self.rank
+
+    def cache_elements(self, capacity: int) -> int:
+        return 0
+
+    def cached(self) -> tuple[tuple[int, int], ...]:
+        return ()
+
+
+class LinformerLayer(AttentionLayer):
+    """x: (B, T, D) → (B, T, D)."""
+
+    def __init__(self, spec: Linformer, d_model: int) -> None:
+        super().__init__(spec, d_model)
+        self.e = Mixtures(spec)
+        self.f = Mixtures(spec) if spec.share != "key_value" else None
+
+    def _attend(self, q: Tensor, k: Tensor, v: Tensor, visible: Visible, scoring: Scoring) -> Tensor:
+        """q: (B, H, T, d), k and v: (B, K, T, d) → (B, H, T, d)."""
+        keys, values = self.e(k, visible), (self.e if self.f is None else self.f)(v, visible)
+        mixtures = torch.arange(keys.shape[2], device=q.device)
+        return attend(q, keys, values, Visible(visible.queries, mixtures, sight="all"), replace(scoring, bias=None))
+
+    def new_cache(self, batch: int, capacity: int, dtype: torch.dtype) -> LayerCache:
+        raise UnsupportedError("mixer", "linformer reads a text at once: there is nothing to cache")
+
+
+class Mixtures(nn.Module):
+    """x: (B, K, T, d) → (B, K, r, d): mixture i of head h is Σ_j W_h[i, j] x_j over the text, padding left out."""
+
+    roles: ClassVar = {"weight": "input"}
+
+    def __init__(self, spec: Linformer) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(spec.matrices, spec.rank, spec.max_length))
+
+    def forward(self, x: Tensor, visible: Visible) -> Tensor:
+        return torch.einsum("hbri,bhid->bhrd", self._columns(visible), x)
+
+    def _columns(self, visible: Visible) -> Tensor:
+        """(K or 1, B or 1, r, T): the columns of each row's tokens, by their place in its own text."""
+        length, longest = visible.keys.shape[0], self.weight.shape[-1]
+        padding = 0 if visible.left_pad is None else int(visible.left_pad.min())
+        if length - padding > longest:
+            raise ValueError(f"a text of {length - padding} tokens: linformer has mixtures of up to {longest}")
+        if not visible.padded:
+            return self.weight[:, None, :, :length]
+        places = visible.keys[None] if visible.left_pad is None else visible.keys - visible.left_pad[:, None]
+        text = places >= 0
+        if visible.ends is not None:
+            text = text & (visible.keys < visible.ends[:, None])
+        columns = self.weight[:, :, places.clamp(min=0)].transpose(1, 2)
+        return columns.masked_fill(~text[:, None], 0.0)
