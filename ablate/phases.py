@@ -35,9 +35,10 @@ from evals.diagnostics import accuracy_by_difficulty
 from evals.harness import Evaluation, evaluate
 from evals.matmul import peak_flops_per_second
 from evals.memory import PeakMemory, peak_memory
-from evals.positions import Text, loss_by_position
+from evals.positions import loss_by_position
 from evals.spec import DiagnosticsSpec, EvalSpec, MeasureSpec
 from evals.speed import measure
+from evals.windows import Text
 
 
 class NumericsError(Exception):
@@ -127,8 +128,9 @@ def _result(session: Session, ending: Ending, request: Request, memory: PeakMemo
 
 def _measure(request: Request, numerics: Numerics) -> None:
     store, model = Store(request.store), _trained_model(request, numerics)
-    spec = MeasureSpec.model_validate(request.measure)
-    document = measure(model.to(numerics.torch_dtype), spec)
+    spec, corpus = MeasureSpec.model_validate(request.measure), open_corpus(Path(request.corpus))
+    text = Text(*corpus.held_out_tokens()) if isinstance(corpus, Corpus) else None
+    document = measure(model.to(numerics.torch_dtype), spec, text)
     store.write_json(store.measure_path(request.digest, str(request.measure_digest)), document)
 
 

@@ -17,8 +17,17 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from zoo.axis import Spec, variants
+from zoo.axis import Choice, Spec, variants
+from zoo.caches import CacheKind
+from zoo.caches.plain import Plain
 from zoo.errors import did_you_mean
+
+PLAIN = Plain()
+
+
+def _beside_plain(kinds: tuple[CacheKind, ...]) -> tuple[CacheKind, ...]:
+    """Each once; plain first, which the others are compared with."""
+    return tuple(dict.fromkeys((PLAIN, *kinds)))
 
 
 class MeasureSpec(Spec):
@@ -28,6 +37,11 @@ class MeasureSpec(Spec):
     batches: tuple[PositiveInt, ...] = Field(default=(1, 8), min_length=1, strict=False)
     seconds: PositiveFloat = 0.3
     """How long each point is repeated."""
+    caches: Annotated[
+        tuple[Annotated[CacheKind, Choice("zoo.caches")], ...], Field(strict=False), AfterValidator(_beside_plain)
+    ] = Field(default=(PLAIN,), exclude_if=lambda kinds: kinds == (PLAIN,))
+    """Kinds of cache, such as `[int8, {kind: int4, group: 16}]`, each with its bytes, speed and loss on held-out text;
+    a plain one is always measured."""
 
 
 def _ascending(multiples: tuple[int, ...]) -> tuple[int, ...]:
