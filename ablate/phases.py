@@ -36,6 +36,7 @@ from evals.harness import Evaluation, evaluate
 from evals.matmul import peak_flops_per_second
 from evals.memory import PeakMemory, peak_memory
 from evals.positions import loss_by_position
+from evals.recall import loss_by_recall
 from evals.spec import DiagnosticsSpec, EvalSpec, MeasureSpec
 from evals.speed import measure
 from evals.windows import Text
@@ -170,14 +171,16 @@ def _closeups(model: Any, tokenizer: Tokenizer, corpus: Corpus, spec: EvalSpec, 
 def _on_text(
     model: zoo.Decoder, tokenizer: Tokenizer, corpus: Corpus, spec: EvalSpec, context: int, answers: Path
 ) -> Evaluation:
-    """Tasks, and loss by position."""
+    """Tasks, loss by position, and recall."""
     documents = corpus.held_out()
     evaluation = evaluate(model, tokenizer, documents, spec, context=context, eos=corpus.eos, answers=answers)
-    if spec.positions is None:
-        return evaluation
     text = Text(*corpus.held_out_tokens())
-    found = loss_by_position(model, text, spec.positions, context=context, batch=spec.batch, seed=spec.seed)
-    return found.beside(evaluation)
+    placed: dict[str, Any] = {"context": context, "batch": spec.batch, "seed": spec.seed}
+    if spec.positions is not None:
+        evaluation = loss_by_position(model, text, spec.positions, **placed).beside(evaluation)
+    if spec.recall is not None:
+        evaluation = loss_by_recall(model, text, corpus.tokens("train"), spec.recall, **placed).beside(evaluation)
+    return evaluation
 
 
 def _on_task(model: zoo.Decoder, corpus: SyntheticCorpus, spec: EvalSpec) -> Evaluation:
