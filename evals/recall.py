@@ -38,7 +38,7 @@ from zoo.model import Decoder
 
 TASK = "recall"
 """Its scores stand among those of the tasks, under this name."""
-COUNTED = 2**26
+COUNTED = 2**25
 """At most so many tokens of the training text are counted; of a longer one, pieces spread evenly stand for all."""
 PIECE = 2**20
 

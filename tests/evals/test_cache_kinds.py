@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
 import json
 from typing import Any
@@ -17,7 +16,9 @@ from evals.cache_loss import TOKENS, loss_by_cache
 from evals.spec import MeasureSpec
 from evals.speed import Point, measure
 from evals.windows import Text
+from zoo.cache import Cache
 from zoo.caches import cache_kind
+from zoo.caches.sink import SinkCache
 from zoo.model import Decoder
 
 KINDS = ["int8", {"kind": "int4", "group": 4}, {"kind": "sink", "sinks": 2, "recent": 6}, {"kind": "paged", "page": 5}]
@@ -173,16 +174,17 @@ def test_repeats_copy_the_cache_and_not_the_model(monkeypatch: pytest.MonkeyPatc
     """A cache with sinks knows the layer that moves their keys."""
     model = model_of()
     point = Point(model, 16, 1, 1e-9, kind=cache_kind({"kind": "sink", "sinks": 2, "recent": 6}))
-    copied: list[Any] = []
-    original = copy.deepcopy
+    read: list[Cache] = []
+    original = point._next
 
-    def watch(value: Any, memo: dict[int, Any]) -> Any:
-        copied.append(original(value, memo))
-        return copied[-1]
+    def watch(tokens: torch.Tensor, cache: Cache) -> torch.Tensor:
+        read.append(cache)
+        return original(tokens, cache)
 
-    monkeypatch.setattr("evals.speed.copy.deepcopy", watch)
+    monkeypatch.setattr(point, "_next", watch)
     with torch.inference_mode():
         list(itertools.islice(point._decode_seconds(), 2))
-    movers = [layer._moved.__self__ for layer in copied[0].layers]
-    assert movers == [block.mixer for block in model.blocks]
-    assert copied[0].layers[0].buffers[0].data_ptr() != copied[1].layers[0].buffers[0].data_ptr()
+    first, second = ([layer for layer in cache.layers if isinstance(layer, SinkCache)] for cache in read[1::16])
+    for layer, block in zip(first, model.blocks, strict=True):
+        assert layer._moved.__self__ is block.mixer  # type: ignore[attr-defined]
+    assert first[0].buffers[0].data_ptr() != second[0].buffers[0].data_ptr()
