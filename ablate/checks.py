@@ -61,6 +61,10 @@ def evaluated(study: Study) -> EvalSpec | None:
         return _diagnostics(study, study.data, study.evals)
     if study.evals.diagnostics is not None:
         raise study.error("evals.diagnostics", "are for tasks that are made (data.source: mqar), and this is text")
+    if study.evals.recall is not None and study.own_tokenizers:
+        raise study.error(
+            "evals.recall", "arms with tokenizers of their own have other bigrams: no two recall the same"
+        )
     spec = located(study.evals, study.folder)
     for where, reason in absent(spec):
         raise study.error(f"evals.{where}", reason)

@@ -35,9 +35,11 @@ from evals.diagnostics import accuracy_by_difficulty
 from evals.harness import Evaluation, evaluate
 from evals.matmul import peak_flops_per_second
 from evals.memory import PeakMemory, peak_memory
-from evals.positions import Text, loss_by_position
+from evals.positions import loss_by_position
+from evals.recall import loss_by_recall
 from evals.spec import DiagnosticsSpec, EvalSpec, MeasureSpec
 from evals.speed import measure
+from evals.windows import Text
 
 
 class NumericsError(Exception):
@@ -127,8 +129,9 @@ def _result(session: Session, ending: Ending, request: Request, memory: PeakMemo
 
 def _measure(request: Request, numerics: Numerics) -> None:
     store, model = Store(request.store), _trained_model(request, numerics)
-    spec = MeasureSpec.model_validate(request.measure)
-    document = measure(model.to(numerics.torch_dtype), spec)
+    spec, corpus = MeasureSpec.model_validate(request.measure), open_corpus(Path(request.corpus))
+    text = Text(*corpus.held_out_tokens()) if isinstance(corpus, Corpus) else None
+    document = measure(model.to(numerics.torch_dtype), spec, text)
     store.write_json(store.measure_path(request.digest, str(request.measure_digest)), document)
 
 
@@ -168,14 +171,16 @@ def _closeups(model: Any, tokenizer: Tokenizer, corpus: Corpus, spec: EvalSpec, 
 def _on_text(
     model: zoo.Decoder, tokenizer: Tokenizer, corpus: Corpus, spec: EvalSpec, context: int, answers: Path
 ) -> Evaluation:
-    """Tasks, and loss by position."""
+    """Tasks, loss by position, and recall."""
     documents = corpus.held_out()
     evaluation = evaluate(model, tokenizer, documents, spec, context=context, eos=corpus.eos, answers=answers)
-    if spec.positions is None:
-        return evaluation
     text = Text(*corpus.held_out_tokens())
-    found = loss_by_position(model, text, spec.positions, context=context, batch=spec.batch, seed=spec.seed)
-    return found.beside(evaluation)
+    placed: dict[str, Any] = {"context": context, "batch": spec.batch, "seed": spec.seed}
+    if spec.positions is not None:
+        evaluation = loss_by_position(model, text, spec.positions, **placed).beside(evaluation)
+    if spec.recall is not None:
+        evaluation = loss_by_recall(model, text, corpus.tokens("train"), spec.recall, **placed).beside(evaluation)
+    return evaluation
 
 
 def _on_task(model: zoo.Decoder, corpus: SyntheticCorpus, spec: EvalSpec) -> Evaluation:

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from evals.memory import peak_memory
     from evals.positions import loss_by_position
     from evals.precision import use_fast_float32
-    from evals.spec import EvalSpec, MeasureSpec, PositionsSpec
+    from evals.recall import loss_by_recall
+    from evals.spec import EvalSpec, MeasureSpec, PositionsSpec, RecallSpec
     from evals.speed import measure
 
 # Lazy, so that `import evals` loads neither torch nor lm_eval.
@@ -22,10 +23,12 @@ _HOME = {
     "Evaluation": "evals.harness",
     "MeasureSpec": "evals.spec",
     "PositionsSpec": "evals.spec",
+    "RecallSpec": "evals.spec",
     "UnknownTaskError": "evals.loading",
     "ZooLM": "evals.lm",
     "evaluate": "evals.harness",
     "loss_by_position": "evals.positions",
+    "loss_by_recall": "evals.recall",
     "measure": "evals.speed",
     "peak_flops_per_second": "evals.matmul",
     "peak_memory": "evals.memory",
@@ -37,10 +40,12 @@ __all__ = [
     "Evaluation",
     "MeasureSpec",
     "PositionsSpec",
+    "RecallSpec",
     "UnknownTaskError",
     "ZooLM",
     "evaluate",
     "loss_by_position",
+    "loss_by_recall",
     "measure",
     "peak_flops_per_second",
     "peak_memory",

@@ -16,8 +16,8 @@ from torch import Tensor
 import zoo
 from evals.decode import Request, decode
 from evals.lm import evaluating
-from evals.positions import Text, token_nats
 from evals.spec import AttentionSpec, SamplesSpec, TokenLossesSpec
+from evals.windows import Text, token_nats
 from zoo.costs import longest_text
 from zoo.decode import Sampling
 from zoo.model import Decoder

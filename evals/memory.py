@@ -23,6 +23,10 @@ _CLEAR_REFS = Path("/proc/self/clear_refs")
 _RESET_PEAK = "5"
 
 
+def is_out_of_memory(error: RuntimeError) -> bool:
+    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+
+
 @dataclass
 class PeakMemory:
     """Filled when the `with` block ends. `source` says what was measured.

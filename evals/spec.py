@@ -17,8 +17,17 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from zoo.axis import Spec, variants
+from zoo.axis import Choice, Spec, variants
+from zoo.caches import CacheKind
+from zoo.caches.plain import Plain
 from zoo.errors import did_you_mean
+
+PLAIN = Plain()
+
+
+def _beside_plain(kinds: tuple[CacheKind, ...]) -> tuple[CacheKind, ...]:
+    """Each once; plain first, which the others are compared with."""
+    return tuple(dict.fromkeys((PLAIN, *kinds)))
 
 
 class MeasureSpec(Spec):
@@ -28,11 +37,21 @@ class MeasureSpec(Spec):
     batches: tuple[PositiveInt, ...] = Field(default=(1, 8), min_length=1, strict=False)
     seconds: PositiveFloat = 0.3
     """How long each point is repeated."""
+    caches: Annotated[
+        tuple[Annotated[CacheKind, Choice("zoo.caches")], ...], Field(strict=False), AfterValidator(_beside_plain)
+    ] = Field(default=(PLAIN,), exclude_if=lambda kinds: kinds == (PLAIN,))
+    """Kinds of cache, such as `[int8, {kind: int4, group: 16}]`, each with its bytes, speed and loss on held-out text;
+    a plain one is always measured."""
 
 
 def _ascending(multiples: tuple[int, ...]) -> tuple[int, ...]:
     """One spelling: each once, in order."""
     return tuple(sorted(set(multiples)))
+
+
+Multiples = Annotated[
+    tuple[PositiveInt, ...], Field(min_length=1, max_length=16, strict=False), AfterValidator(_ascending)
+]
 
 
 def _scalings(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -48,9 +67,7 @@ def _scalings(names: tuple[str, ...]) -> tuple[str, ...]:
 class PositionsSpec(Spec):
     """Loss by position in windows of several times the training context (see `evals.positions`)."""
 
-    multiples: Annotated[
-        tuple[PositiveInt, ...], Field(min_length=1, max_length=16, strict=False), AfterValidator(_ascending)
-    ] = (1, 2, 4)
+    multiples: Multiples = (1, 2, 4)
     """Lengths of the windows, as multiples of the training context."""
     tokens: PositiveInt = 16_384
     """About how many tokens of held-out text are read at each length; at least one window is."""
@@ -59,6 +76,19 @@ class PositionsSpec(Spec):
     )
     """Scalings of RoPE, such as `[linear, ntk, yarn]`: longer windows are read once more with each, by as many times as
     they are longer than the training context."""
+
+
+class RecallSpec(Spec):
+    """Associative recall on held-out text: the loss of tokens that complete a bigram which the window holds already, by
+    distance (see `evals.recall`)."""
+
+    multiples: Multiples = (1,)
+    """Lengths of the windows, as multiples of the training context."""
+    tokens: PositiveInt = 65_536
+    """About how many tokens of held-out text are read at each length; at least one window is."""
+    frequent: NonNegativeInt | None = 1250
+    """Bigrams that occur more often than this in the training text are no hits, since the weights alone may know them;
+    null for hits of all. Zoology's number, for ten billion tokens."""
 
 
 class SamplesSpec(Spec):
@@ -89,7 +119,7 @@ class AttentionSpec(Spec):
     """At most so many of each layer, the first ones."""
 
 
-OF_TEXT = ("positions", "samples", "token_losses", "attention")
+OF_TEXT = ("positions", "recall", "samples", "token_losses", "attention")
 """What is asked of held-out text, beside tasks."""
 
 
@@ -113,7 +143,7 @@ class DiagnosticsSpec(Spec):
 
 
 class EvalSpec(Spec):
-    """lm-eval tasks and loss by position for text, accuracy by difficulty for tasks that are made."""
+    """lm-eval tasks, loss by position and recall for text, accuracy by difficulty for tasks that are made."""
 
     diagnostics: DiagnosticsSpec | None = Field(default=None, exclude_if=lambda value: value is None)
     """What is asked where the data are a task that is made; there alone, and then nothing else is."""
@@ -131,6 +161,10 @@ class EvalSpec(Spec):
     """`true`, or a map: what each head attends to in one stretch of text."""
     positions: PositionsSpec | None = Field(default=None, exclude_if=lambda value: value is None)
     """`{multiples: [1, 2, 4]}`: loss by position up to four times the training context; null for none."""
+    recall: Annotated[
+        RecallSpec | None, BeforeValidator(_switched_on, json_schema_input_type=RecallSpec | bool | None)
+    ] = Field(default=None, exclude_if=lambda value: value is None)
+    """`true`, or a map: the loss of tokens that complete a bigram seen before, by how far back it is."""
     tasks: tuple[str, ...] = Field(default=("heldout_pairs", "heldout_text"), strict=False)
     """Names of tasks, or paths of task files; in a study relative to the study's file. Empty with `positions` alone."""
     include: tuple[str, ...] = Field(default=(), strict=False)
@@ -144,7 +178,7 @@ class EvalSpec(Spec):
     batch: PositiveInt | Literal["auto"] = "auto"
     """Rows that the model reads at once; `auto` fills passes with some thousand tokens, as far as memory allows."""
     seed: int = 0
-    """Seed of the items that are generated from held-out text, and of the stretches read for `positions`."""
+    """Seed of the items that are made of held-out text, and of the stretches read for `positions` and `recall`."""
 
     @field_validator("tasks")
     @classmethod

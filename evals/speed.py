@@ -6,6 +6,7 @@ import copy
 import re
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,18 @@ from torch import Tensor
 
 import zoo
 from evals.bandwidth import copy_bytes_per_second
+from evals.cache_loss import loss_by_cache
 from evals.causal import check_causal
 from evals.clock import Clock, quartiles, synchronise
 from evals.lm import evaluating
-from evals.memory import peak_memory
-from evals.spec import MeasureSpec
+from evals.memory import is_out_of_memory, peak_memory
+from evals.spec import PLAIN, MeasureSpec
+from evals.windows import Text
 from zoo.cache import Cache
+from zoo.caches import CacheKind
+from zoo.caches.paged import OutOfPagesError
 from zoo.costs import decode_cost, longest_text
+from zoo.errors import SpecError
 from zoo.model import Decoder
 
 _FEWEST_REPEATS = 3
@@ -28,39 +34,53 @@ _DECODED_PER_REPEAT = 16
 _MEMINFO = Path("/proc/meminfo")
 
 
-def measure(model: Decoder, spec: MeasureSpec) -> dict[str, Any]:
+def measure(model: Decoder, spec: MeasureSpec, text: Text | None = None) -> dict[str, Any]:
     """The measure document: cache bytes, and how fast and in what memory prompts are read and tokens are written, at
-    each context × batch.
+    each context × batch, with a plain cache and with each other kind that is asked for.
 
     The model is measured as it is: its device, its type. Tokens per second count all rows of the batch; seconds are
-    those that each row waits. A point that does not fit in memory has a `reason` instead of numbers.
+    those that each row waits. A point that does not fit in memory, or of a kind of cache that the model cannot have,
+    has a `reason` instead of numbers. text: what the loss through each kind of cache is asked of.
     """
     check_causal(model.spec)
     bandwidth = copy_bytes_per_second(model.embedding.weight.device)
-    points = [
-        Point(model, context, batch, spec.seconds, bandwidth=bandwidth)
-        for context in sorted(spec.contexts)
-        for batch in sorted(spec.batches)
-    ]
     largest = max(spec.contexts)
+    plain, *others = spec.caches
     with evaluating(model):
-        return {
+        document = {
             "schema": 1,
             "request": spec.model_dump(mode="json"),
             "kv_bytes_per_token": Point(model, largest, 1, spec.seconds).declared_bytes / largest,
             "kv_context": largest,
             "bandwidth_bytes_per_second": bandwidth,
-            "cache": [point.report(point.cache) for point in points],
-            "prefill": [point.report(point.prefill) for point in points],
-            "decode": [point.report(point.decode) for point in points],
+            **_points(model, spec, plain, bandwidth),
         }
+        if others:
+            document["caches"] = {kind.label: _points(model, spec, kind, bandwidth) for kind in others}
+        if others and text is not None:
+            document["cache_loss"] = loss_by_cache(model, text, spec.caches, largest)
+        return document
+
+
+def _points(model: Decoder, spec: MeasureSpec, kind: CacheKind, bandwidth: float) -> dict[str, list[dict[str, Any]]]:
+    """All that is measured with one kind of cache."""
+    points = [
+        Point(model, context, batch, spec.seconds, bandwidth=bandwidth, kind=kind)
+        for context in sorted(spec.contexts)
+        for batch in sorted(spec.batches)
+    ]
+    return {
+        "prefill": [point.report(point.prefill) for point in points],
+        "decode": [point.report(point.decode) for point in points],
+        "cache": [point.report(point.cache) for point in points],
+    }
 
 
 class Point:
     """One context × batch.
 
     clock: what time is read from; `time.process_time` leaves out waiting for a processor. bandwidth: bytes per second
-    that the device's memory gives, where its utilisation is asked for.
+    that the device's memory gives, where its utilisation is asked for. kind: of the cache.
     """
 
     def __init__(
@@ -71,6 +91,7 @@ class Point:
         seconds: float,
         clock: Clock = time.perf_counter,
         bandwidth: float | None = None,
+        kind: CacheKind = PLAIN,
     ) -> None:
         self.model = model
         self.context = context
@@ -78,17 +99,30 @@ class Point:
         self.seconds = seconds
         self.clock = clock
         self.bandwidth = bandwidth
+        self.kind = kind
         self.dtype = model.embedding.weight.dtype
         self.device = model.embedding.weight.device
-        self.declared_bytes = zoo.cost(model.spec, context).cache_bytes(batch, context, self.dtype)
+
+    @property
+    def declared_bytes(self) -> int:
+        """Of a full cache. Raises SpecError where the model cannot have one of this kind."""
+        return self._bytes(self.context)
+
+    def _bytes(self, context: int) -> int:
+        return zoo.cost(self.model.spec, context).cache_bytes(self.batch, context, self.dtype, cache=self.kind)
+
+    def _cache(self, capacity: int) -> Cache:
+        return self.model.new_cache(self.batch, capacity, kind=self.kind)
 
     def report(self, measurement: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """What `measurement` finds, or the reason why there is no room for it."""
+        """What `measurement` finds, or the reason why it cannot be had."""
         point: dict[str, Any] = {"context": self.context, "batch": self.batch}
-        if shortage := self._shortage():
-            return point | {"reason": shortage}
         try:
+            if shortage := self._shortage():
+                return point | {"reason": shortage}
             return point | measurement()
+        except (SpecError, OutOfPagesError) as error:
+            return point | {"reason": str(error)}
         except RuntimeError as error:
             if not is_out_of_memory(error):
                 raise
@@ -103,8 +137,9 @@ class Point:
         return f"out of memory: two caches take {needed} bytes and {free} are available"
 
     def cache(self) -> dict[str, Any]:
-        """Bytes that the specification declares, and bytes that a cache allocates."""
-        cache = self.model.new_cache(batch=self.batch, capacity=self.context)
+        """Bytes that the specification declares, and bytes that a full cache has allocated: pages are as it reads."""
+        cache = self._cache(self.context)
+        self._next(next(self._inputs()), cache)
         return {"declared_bytes": self.declared_bytes, "allocated_bytes": cache.nbytes}
 
     def prefill(self) -> dict[str, Any]:
@@ -140,12 +175,14 @@ class Point:
     def _bandwidth_utilisation(self, seconds: list[float]) -> dict[str, Any]:
         """MBU = (bytes of parameters + bytes of the cache) read per step / (seconds per step · bandwidth).
 
-        Above 1 where what is read lies in the processor's own caches.
+        Bytes of the cache are those in which it keeps numbers: that they are unpacked to more is not counted. Above 1
+        where what is read lies in the processor's own caches.
         """
         if self.bandwidth is None:
             return {}
         middle = self.context + _DECODED_PER_REPEAT // 2
-        read = decode_cost(self.model.spec, self.batch, middle).bytes(self.dtype)
+        weights = replace(decode_cost(self.model.spec, self.batch, middle), cache_elements=0)
+        read = weights.bytes(self.dtype) + self._bytes(middle)
         return {
             "bytes_read_per_step": read,
             "bandwidth_utilisation": quartiles([read / (each * self.bandwidth) for each in seconds]),
@@ -162,16 +199,17 @@ class Point:
 
     def _prefill_seconds(self) -> Iterator[float]:
         for tokens in self._inputs():
-            cache = self.model.new_cache(batch=self.batch, capacity=self.context)
+            cache = self._cache(self.context)
             start = self._now()
             self._next(tokens, cache)
             yield self._now() - start
 
     def _decode_seconds(self) -> Iterator[float]:
-        filled = self.model.new_cache(self.batch, self.context + _DECODED_PER_REPEAT)
+        filled = self._cache(self.context + _DECODED_PER_REPEAT)
         self._next(next(self._inputs()), filled)
         for prompt in self._inputs():
-            cache, tokens = copy.deepcopy(filled), prompt[:, :1]
+            # What moves the keys of sinks belongs to the model, which is not copied.
+            cache, tokens = copy.deepcopy(filled, {id(part): part for part in self.model.modules()}), prompt[:, :1]
             start = self._now()
             for _ in range(_DECODED_PER_REPEAT):
                 tokens = self._next(tokens, cache)
@@ -199,7 +237,3 @@ def available_bytes() -> int | None:
         return None
     found = re.search(r"^MemAvailable:\s+(\d+) kB$", _MEMINFO.read_text(), re.MULTILINE)
     return int(found[1]) * 1024 if found else None
-
-
-def is_out_of_memory(error: RuntimeError) -> bool:
-    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)

@@ -61,6 +61,17 @@ MEASURES = KEYS | {
     "declared_bytes": pl.Float64,
     "allocated_bytes": pl.Float64,
 }
+CACHES = MEASURES | {"cache": pl.String}
+"""The same of every kind of cache, plain among them, where others were measured."""
+CACHE_LOSSES = KEYS | {
+    "cache": pl.String,
+    "length": pl.Int64,
+    "reason": pl.String,
+    "nats_per_token": pl.Float64,
+    "added": pl.Float64,
+    "stderr": pl.Float64,
+}
+"""`added` is to the loss through a plain cache, and `stderr` that of it."""
 LADDER = KEYS | {
     "size": pl.String,
     "parameters": pl.Int64,
@@ -77,6 +88,9 @@ PROBES = KEYS | {
     "value": pl.Float64,
 }
 
+PLAIN = "plain"
+"""The kind of cache that others are compared with."""
+
 
 class ReportError(Exception):
     """The study cannot be reported: it is missing, or its runs must not be compared."""
@@ -90,8 +104,11 @@ class Collected:
     runs: pl.DataFrame
     curves: pl.DataFrame
     measures: pl.DataFrame
+    caches: pl.DataFrame
+    cache_losses: pl.DataFrame
     evals: pl.DataFrame
     positions: pl.DataFrame
+    recall: pl.DataFrame
     diagnostics: pl.DataFrame
     ladder: pl.DataFrame
     samples: pl.DataFrame
@@ -121,13 +138,19 @@ def collect(study_dir: Path | str) -> Collected:
     store = Store.of_study(study_dir)
     keys = list(_keys(study))
     evaluated = list(evaluations.read(store, study, keys))
+    measured = list(_measured(store, study, keys))
     return Collected(
         study=study,
         runs=pl.DataFrame([_run_row(store, key) for key in keys], schema=RUNS),
         curves=pl.concat([pl.DataFrame(schema=CURVES), *(_curve(store, key) for key in keys)]),
-        measures=pl.DataFrame(_measure_rows(store, study, keys), schema=MEASURES),
+        measures=pl.DataFrame([row for key, found in measured for row in _measure_rows(key, found)], schema=MEASURES),
+        caches=pl.DataFrame([row for key, found in measured for row in _cache_rows(key, found)], schema=CACHES),
+        cache_losses=pl.DataFrame(
+            [row for key, found in measured for row in _cache_loss_rows(key, found)], schema=CACHE_LOSSES
+        ),
         evals=evaluations.scores(evaluated),
         positions=evaluations.positions(evaluated),
+        recall=evaluations.recall(evaluated),
         diagnostics=evaluations.diagnostics(evaluated),
         ladder=pl.DataFrame(list(_ladder_rows(store, study)), schema=LADDER),
         samples=evaluations.samples(evaluated),
@@ -204,14 +227,41 @@ def _keyed(frame: pl.DataFrame, key: dict[str, Any], schema: dict[str, Any]) -> 
     )
 
 
-def _measure_rows(store: Store, study: dict[str, Any], keys: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _measured(
+    store: Store, study: dict[str, Any], keys: list[dict[str, Any]]
+) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """The measure document of each run that has one."""
     if study.get("measure") is None:
-        return []
-    return [
-        key | {"kind": kind, **{name: point.get(name) for name in ("context", "batch", "reason")}, **values}
-        for key in keys
-        for kind, point, values in _points(store.read_measure(key["digest"], study["measure"]) or {})
-    ]
+        return
+    for key in keys:
+        if (document := store.read_measure(key["digest"], study["measure"])) is not None:
+            yield key, document
+
+
+def _measure_rows(key: dict[str, Any], document: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for kind, point, values in _points(document):
+        yield key | {"kind": kind, **{name: point.get(name) for name in ("context", "batch", "reason")}, **values}
+
+
+def _cache_rows(key: dict[str, Any], document: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    if document.get("caches"):
+        for cache, points in {PLAIN: document, **document["caches"]}.items():
+            for row in _measure_rows(key, points):
+                yield row | {"cache": cache}
+
+
+def _cache_loss_rows(key: dict[str, Any], document: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    found = document.get("cache_loss", {})
+    for cache, loss in found.get("kinds", {PLAIN: found} if found else {}).items():
+        added = loss.get("added", {})
+        yield key | {
+            "cache": cache,
+            "length": found["length"],
+            "reason": loss.get("reason"),
+            "nats_per_token": loss.get("nats_per_token", {}).get("value"),
+            "added": added.get("value"),
+            "stderr": added.get("stderr"),
+        }
 
 
 def _points(

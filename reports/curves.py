@@ -114,6 +114,11 @@ def _over_context(rows: pl.DataFrame) -> tuple[Point, ...]:
     return tuple(Point(*row) for row in summary.iter_rows())
 
 
+def over_seeds(x: float, values: list[float]) -> Point:
+    """The mean and range of one value per seed."""
+    return Point(x, sum(values) / len(values), min(values), max(values), len(values))
+
+
 def _arms(data: Collected) -> list[str]:
     return [arm["name"] for arm in data.study["arms"]]
 

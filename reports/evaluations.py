@@ -32,6 +32,21 @@ POSITIONS = KEYS | {
     "stderr": pl.Float64,
     "bits_per_byte": pl.Float64,
 }
+RECALL = KEYS | {
+    "multiple": pl.Int64,
+    "context": pl.Int64,
+    "length": pl.Int64,
+    "frequent": pl.Int64,
+    "reason": pl.String,
+    "part": pl.String,
+    "first": pl.Int64,
+    "last": pl.Int64,
+    "tokens": pl.Int64,
+    "nats_per_token": pl.Float64,
+    "stderr": pl.Float64,
+    "bits_per_byte": pl.Float64,
+}
+"""`part` is `distance` for hits from `first` to `last` tokens back, or what the targets are."""
 DIAGNOSTICS = KEYS | {
     "task": pl.String,
     "level": pl.String,
@@ -160,6 +175,29 @@ def _window_rows(window: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield shared | {name: bucket[name] for name in POSITIONS if name in bucket}
 
 
+def recall(evaluated: list[Evaluated]) -> pl.DataFrame:
+    """One row per distance and per part of the targets. Windows that could not be read are one row, with the reason."""
+    rows = [
+        run.key | {"context": document["context"], "frequent": document["frequent"]} | row
+        for run in evaluated
+        if (document := run.document.get("recall"))
+        for window in document["windows"]
+        for row in _recall_rows(window)
+    ]
+    return pl.DataFrame(rows, schema=RECALL)
+
+
+def _recall_rows(window: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    shared = {name: window.get(name) for name in ("multiple", "length", "reason")}
+    if "reason" in window:
+        yield shared
+        return
+    parts = [{"part": part} | window[part] for part in ("ar_hits", "frequent", "unseen")]
+    for row in (*parts, *({"part": "distance"} | each for each in window["distances"])):
+        if row["tokens"]:
+            yield shared | {name: row[name] for name in RECALL if name in row}
+
+
 def diagnostics(evaluated: list[Evaluated]) -> pl.DataFrame:
     """One row per difficulty. One that could not be asked has a reason, and no accuracy."""
     rows = [
@@ -196,7 +234,10 @@ def _sample_values(sample: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _value_and_weight(metric: str, score: Any) -> tuple[float | None, float | None]:
-    """None for what is not a number. A likelihood of a whole text is its log and its bytes."""
+    """None for what is not a number. A likelihood of a whole text is its log and its bytes, what is a sum over tokens
+    says over how many."""
+    if isinstance(score, dict):
+        return score["sum"], score["weight"]
     if metric == "bits_per_byte" and isinstance(score, list) and None not in score:
         return -score[0] / NATS_PER_BIT, score[1]
     return (float(score), 1.0) if isinstance(score, int | float) else (None, None)

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import polars as pl
 
+from reports.caches import Caches
 from reports.closeups import Closeups
 from reports.curves import Curve
 from reports.difficulty import AccuracyCurve
@@ -16,6 +17,7 @@ from reports.ladders import LadderArm
 from reports.losses import Clock, RunLoss
 from reports.measures import Measure
 from reports.positions import PositionCurve
+from reports.recall import RecallCurve
 from reports.stability import ProbeCurves, Scaling
 from reports.statistics import ALPHA, Estimate
 from reports.tunings import ArmTuning
@@ -204,7 +206,9 @@ class StudySummary:
     measures: tuple[Measure, ...]
     differences: tuple[Curve, ...]
     contexts: tuple[Curve, ...]
+    caches: Caches
     positions: tuple[PositionCurve, ...]
+    recall: tuple[RecallCurve, ...]
     accuracies: tuple[AccuracyCurve, ...]
     closeups: Closeups
     tunings: tuple[ArmTuning, ...]

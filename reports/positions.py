@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from reports.collect import Collected
-from reports.curves import Curve, Point
+from reports.curves import Curve, Point, over_seeds
 from reports.statistics import combined_stderr
 
 
@@ -82,12 +82,11 @@ def _buckets(rows: pl.DataFrame) -> Iterator[Bucket]:
         if losses.null_count():
             continue
         values, end = losses.to_list(), int(str(last))
-        point = Point(end, sum(values) / len(values), min(values), max(values), len(values))
         bits = seeds["bits_per_byte"]
         yield Bucket(
             first=int(str(first)),
             last=end,
-            loss=point,
+            loss=over_seeds(end, values),
             stderr=combined_stderr(seeds["stderr"].to_list(), values),
             bits_per_byte=None if bits.null_count() else sum(bits) / len(bits),
         )

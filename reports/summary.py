@@ -10,6 +10,7 @@ from typing import Any
 import polars as pl
 
 from reports import curves, stability, warnings
+from reports.caches import caches
 from reports.closeups import closeups
 from reports.collect import Collected, ReportError, collect
 from reports.difficulty import accuracy_curves
@@ -19,6 +20,7 @@ from reports.ladders import summarise_ladder
 from reports.losses import clocks, run_losses
 from reports.measures import run_measures
 from reports.positions import position_curves
+from reports.recall import recall_curves
 from reports.statistics import Estimate, combined_stderr, estimate
 from reports.tunings import tunings
 from reports.units import comparable
@@ -58,7 +60,9 @@ def summarise(data: Collected) -> StudySummary:
         measures=run_measures(data),
         differences=curves.difference_curves(data),
         contexts=curves.context_curves(data),
+        caches=caches(data),
         positions=position_curves(data),
+        recall=recall_curves(data),
         accuracies=accuracy_curves(data),
         closeups=closeups(data.closeups, study["baseline"]),
         tunings=tunings(study),

@@ -10,7 +10,7 @@ import polars as pl
 
 from reports.collect import Collected
 
-LOSSES = ("loss", "train_loss", "validation_loss", "nats_per_token")
+LOSSES = ("loss", "train_loss", "validation_loss", "nats_per_token", "added", "stderr")
 
 
 def comparable(data: Collected) -> Collected:
@@ -35,5 +35,6 @@ def comparable(data: Collected) -> Collected:
         runs=scaled(data.runs),
         curves=scaled(data.curves),
         positions=scaled(data.positions),
+        cache_losses=scaled(data.cache_losses),
         ladder=scaled(data.ladder),
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from reports.collect import Collected
+from reports.collect import PLAIN, Collected
 from reports.tunings import edge_warnings
 
 BUDGET_TOLERANCE = 0.01
@@ -29,6 +29,7 @@ def find(data: Collected) -> tuple[str, ...]:
         _dirty,
         _cache,
         _unmeasured,
+        _without_hits,
         _skipped,
         _edges,
     )
@@ -141,15 +142,28 @@ def _dirty(data: Collected) -> Iterator[str]:
 
 
 def _cache(data: Collected) -> Iterator[str]:
-    cache = data.measures.filter(kind="cache").drop_nulls(["declared_bytes", "allocated_bytes"])
+    rows = data.caches if data.caches.height else data.measures.with_columns(cache=pl.lit(PLAIN))
+    known = rows.filter(kind="cache").drop_nulls(["declared_bytes", "allocated_bytes"])
     off = (pl.col("allocated_bytes") - pl.col("declared_bytes")).abs()
-    wrong = cache.filter(off > BYTES_TOLERANCE * pl.col("declared_bytes"))
-    for arm in dict.fromkeys(wrong["arm"]):
-        row = wrong.filter(arm=arm).row(0, named=True)
+    wrong = known.filter(off > BYTES_TOLERANCE * pl.col("declared_bytes"))
+    for arm, kind in wrong.select("arm", "cache").unique(maintain_order=True).iter_rows():
+        row = wrong.filter(arm=arm, cache=kind).row(0, named=True)
+        cache = "" if kind == PLAIN else f"{kind} "
         yield (
-            f"{arm}: the cache declared {row['declared_bytes']:,.0f} bytes at context "
+            f"{arm}: the {cache}cache declared {row['declared_bytes']:,.0f} bytes at context "
             f"{row['context']}, batch {row['batch']}, but allocated {row['allocated_bytes']:,.0f}."
         )
+
+
+def _without_hits(data: Collected) -> Iterator[str]:
+    """Of a tokenizer with few tokens every bigram is frequent."""
+    read = data.recall.drop_nulls("part")
+    if read.height and read.filter(part="ar_hits").is_empty():
+        most = read["frequent"][0]
+        seen = (
+            "no bigram comes again" if most is None else f"every one that comes again occurs more than {most:,} times"
+        )
+        yield f"No held-out token is a recall hit: {seen} in the training text (evals.recall.frequent)."
 
 
 def _unmeasured(data: Collected) -> Iterator[str]:

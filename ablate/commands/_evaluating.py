@@ -69,8 +69,8 @@ def evaluate_run(options: argparse.Namespace) -> int:
 
 def _diagnostics(options: argparse.Namespace, corpus: SyntheticCorpus) -> EvalSpec:
     """What is asked of a run on a task that is made: its own difficulties, or those of `--at`."""
-    for name in ("tasks", "include", "positions"):
-        if getattr(options, name) is not None:
+    for name in ("tasks", "include", "positions", "recall"):
+        if getattr(options, name):
             raise InputError(f"--{name}: needs held-out text, and {corpus.source.source} has none: see --at")
     at = dict(map(_difficulty, options.at or ()))
     try:
@@ -98,8 +98,9 @@ def _spec(options: argparse.Namespace) -> EvalSpec:
     given["data"] = options.data and dict(options.data)
     if options.positions is not None:
         given |= {"positions": {"multiples": options.positions}, "tasks": given["tasks"] or []}
-    if options.samples:
-        given |= {"samples": True, "tasks": given["tasks"] or []}
+    for name in ("samples", "recall"):
+        if getattr(options, name):
+            given |= {name: True, "tasks": given["tasks"] or []}
     spec = _validated({key: value for key, value in given.items() if value is not None})
     found = located(spec, Path.cwd())
     for where, reason in absent(found):
@@ -127,9 +128,10 @@ def _rows(document: dict[str, Any]) -> list[tuple[str, ...]]:
         for metric, score in metrics.items():
             numbers = (score["value"], score["stderr"], score["chance"])
             rows.append((task, metric, *("" if n is None else f"{n:.4f}" for n in numbers)))
-    for window in document.get("positions", {}).get("windows", ()):
-        if "reason" in window:
-            rows.append(("positions", f"loss_{window['multiple']}x", window["reason"], "", ""))
+    for task in ("positions", "recall"):
+        for window in document.get(task, {}).get("windows", ()):
+            if "reason" in window:
+                rows.append((task, f"loss_{window['multiple']}x", window["reason"], "", ""))
     for level in document.get("diagnostics", {}).get("levels", ()):
         if "reason" in level:
             difficulty = ", ".join(f"{name} {value}" for name, value in level["level"].items())

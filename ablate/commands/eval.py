@@ -1,4 +1,4 @@
-"""Evaluate a trained run on lm-eval tasks, its own or others, and by position; on a task that is made, by difficulty.
+"""Evaluate a trained run on lm-eval tasks, by position and by recall; on a task that is made, by difficulty.
 
 RUN is a digest (or the beginning of one) in the store, or the folder of a run. Scores that the store has are not
 computed again.
@@ -38,6 +38,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=int,
         metavar="N",
         help="loss by position in windows of N times the training context; tasks only where --tasks names some",
+    )
+    parser.add_argument(
+        "--recall",
+        action="store_true",
+        help="loss of tokens that complete a bigram which the window holds already, by how far back it is",
     )
     parser.add_argument(
         "--at",

@@ -17,6 +17,8 @@ from reports.statistics import Estimate
 from reports.tables import Table
 
 TABLE_ROWS = 12
+NORMAL_95 = 1.96
+"""Standard errors in half of a 95 % interval."""
 NEUTRAL = {"color": "#888", "width": 1.5, "dash": "dot"}
 
 
@@ -180,10 +182,11 @@ def name_rows(figure: go.Figure, labels: Sequence[str]) -> None:
     figure.update_yaxes(type="category", tickvals=labels, ticktext=lines)
 
 
-def stacked(titles: Sequence[str], labels: Sequence[str]) -> go.Figure:
-    """Panels below each other, with these categories or some of them, every one with an axis of its own."""
+def stacked(titles: Sequence[str], labels: Sequence[str], row: int = 30) -> go.Figure:
+    """Panels below each other, with these categories or some of them, every one with an axis of its own; `row` is the
+    height of a category in pixels."""
     frame = blank("", "")
-    height = 60 + len(titles) * (76 + 30 * len(labels))
+    height = 60 + len(titles) * (76 + row * len(labels))
     spacing = 64 / height if len(titles) > 1 else 0
     figure = make_subplots(rows=len(titles), cols=1, subplot_titles=titles, vertical_spacing=spacing)
     figure.update_layout(frame.layout)

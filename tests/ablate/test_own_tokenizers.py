@@ -66,3 +66,10 @@ def test_all_that_is_held_out_must_be_read(tmp_path: Path, capsys: pytest.Captur
     options = ["--store", str(tmp_path / "runs"), "--set", "data.validation_tokens=256", "--scale", "cpu"]
     assert main(["run", str(path), *options]) == 2
     assert "are validated on all that is held out" in capsys.readouterr().err
+
+
+def test_recall_has_no_targets_in_common(tmp_path: Path) -> None:
+    path = study_of(tmp_path)
+    path.write_text(path.read_text().replace("evals:", "evals: {tasks: [], recall: true}  #"))
+    with pytest.raises(StudyError, match=r"evals\.recall: arms with tokenizers of their own have other bigrams"):
+        make_plan(load_study(path, "cpu"))

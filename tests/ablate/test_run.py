@@ -207,6 +207,27 @@ def test_a_study_shows_what_happens_past_the_training_context(study, copy, capsy
     assert "<h3>Loss by position</h3>" in Path(document["report"]).read_text()
 
 
+def test_a_study_shows_what_arms_recall_and_what_kinds_of_cache_cost(study, copy, capsys):
+    edits = ("--set", "evals={tasks: [], recall: {frequent: null, tokens: 512}}")
+    caches = "measure={contexts: [32], batches: [1], seconds: 0.001, caches: [int8, {kind: int4, group: 4}]}"
+    status, document = run_json(capsys, study, copy, *edits, "--set", caches)
+    assert (status, document["trained"]) == (0, 0)
+    base, post = (arm["evals"]["recall"] for arm in document["arms"])
+    assert list(base) == ["loss_ar_hits_1x", "loss_unseen_1x"]
+    for metric, found in document["arms"][1]["eval_differences"]["recall"].items():
+        assert found["difference"] == pytest.approx(post[metric]["value"] - base[metric]["value"])
+        assert found["reason"] is None
+    page = Path(document["report"]).read_text()
+    assert "<h3>Associative recall by distance</h3>" in page
+    assert "<h3>Kinds of cache</h3>" in page
+    measured = [json.loads(path.read_text()) for path in copy.glob("*/measure-*.json")]
+    asked = [each for each in measured if "caches" in each]
+    assert len(asked) == 4
+    for each in asked:
+        assert list(each["caches"]) == ["int8", "int4, group 4"]
+        assert abs(each["cache_loss"]["kinds"]["int8"]["added"]["value"]) < 0.05
+
+
 def test_an_arm_that_diverges_is_a_result(study, tmp_path, capsys):
     edits = ("--set", "arms.post.train.lr=1e6", "--set", "arms.post.train.grad_clip=null")
     status, document = run_json(capsys, study, tmp_path / "runs", *edits, "--set", "seeds=1")
@@ -418,3 +439,15 @@ def test_eval_reads_a_stored_run_by_position(copy, capsys):
     assert "buckets" not in last
     status, _, err = ablate(capsys, *command[:-1], "0")
     assert (status, err.startswith("ablate: positions.multiples.2: ")) == (2, True)
+
+
+def test_eval_asks_a_stored_run_what_it_recalls(copy, capsys):
+    digest = sorted(path.parent.name for path in copy.glob("*/result.json"))[0]
+    document = json.loads(ablate(capsys, "eval", digest, "--store", copy, "--recall", "--json")[1])
+    assert list(document["tasks"]) == ["recall"]
+    (window,) = document["recall"]["windows"]
+    assert window["length"] == 32
+    assert document["tasks"]["recall"]["loss_unseen_1x"]["value"] == window["unseen"]["nats_per_token"]
+    status, out, _ = ablate(capsys, "eval", digest, "--store", copy, "--recall")
+    assert status == 0
+    assert "loss_unseen_1x" in out

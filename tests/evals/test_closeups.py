@@ -8,8 +8,8 @@ from tokenizers import Tokenizer
 
 import zoo
 from evals.closeups import attention_maps, token_losses, write_samples
-from evals.positions import Text
 from evals.spec import AttentionSpec, EvalSpec, SamplesSpec, TokenLossesSpec
+from evals.windows import Text
 from zoo.model import Decoder
 
 TEXT = Text(np.random.default_rng(0).integers(97, 122, 400), np.ones(400, dtype=np.uint32))

@@ -12,8 +12,9 @@ from pydantic import ValidationError
 
 import zoo
 from evals.extension import extended
-from evals.positions import Text, loss_by_position
+from evals.positions import loss_by_position
 from evals.spec import PositionsSpec
+from evals.windows import Text
 from zoo.errors import SpecError
 from zoo.model import Decoder
 

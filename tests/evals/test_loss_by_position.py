@@ -13,8 +13,9 @@ import torch
 from scipy import stats
 
 import zoo
-from evals.positions import PositionLoss, Text, loss_by_position
+from evals.positions import loss_by_position
 from evals.spec import EvalSpec, PositionsSpec
+from evals.windows import Text, TextScores
 from zoo.model import Decoder
 
 CONTEXT = 8
@@ -37,7 +38,7 @@ def text_of(tokens: int = 400) -> Text:
     return Text(draw.integers(VOCABULARY, size=tokens).astype("<u2"), sizes)
 
 
-def read(model: Decoder, text: Text | None = None, context: int = CONTEXT, **spec: Any) -> PositionLoss:
+def read(model: Decoder, text: Text | None = None, context: int = CONTEXT, **spec: Any) -> TextScores:
     given = PositionsSpec(**({"tokens": 100} | spec))
     return loss_by_position(model, text or text_of(), given, context=context, batch=4, seed=0)
 
@@ -49,11 +50,11 @@ def nats(model: Decoder, text: Text, start: int, target: int) -> float:
         return -float(model(tokens)[0, -1].log_softmax(-1)[int(text.tokens[target])])
 
 
-def starts_of(found: PositionLoss) -> list[int]:
+def starts_of(found: TextScores) -> list[int]:
     return [int(sample["doc_hash"].removeprefix("token ")) for sample in found.samples]
 
 
-def window_of(found: PositionLoss, multiple: int) -> dict[str, Any]:
+def window_of(found: TextScores, multiple: int) -> dict[str, Any]:
     (window,) = [w for w in found.document["windows"] if w["multiple"] == multiple]
     assert isinstance(window, dict)
     return window

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -155,3 +156,19 @@ def test_an_extension_is_a_line_of_its_own_with_its_arm(tmp_path: Path) -> None:
     assert drawn.legendgroup == "alibi"
     assert "scaled (yarn)" in found.note
     assert "alibi is not read with longrope: needs more." in found.note
+
+
+def test_errors_are_in_the_unit_of_the_losses(tmp_path: Path) -> None:
+    """Where arms have tokenizers of their own both are per byte: the factory has 0.75 bits per byte for each nat."""
+    folder = written(tmp_path)
+    per_token = summarise_study(folder).positions[0].buckets[-1]
+    study = json.loads((folder / "study.json").read_text())
+    study["per"] = "byte"
+    for arm in study["arms"]:
+        arm["data"] = "data0"
+    (folder / "study.json").write_text(json.dumps(study))
+    per_byte = summarise_study(folder).positions[0].buckets[-1]
+    factor = 0.75 * math.log(2)
+    assert per_byte.loss.mean == pytest.approx(factor * per_token.loss.mean)
+    assert per_token.stderr is not None
+    assert per_byte.stderr == pytest.approx(factor * per_token.stderr)

@@ -70,3 +70,100 @@ def test_documents_of_speed_alone_have_no_choice(tmp_path: Path) -> None:
         found = figure(folder, key)
         assert found.switches == ()
         assert found.table.columns == ("arm", "batch", "context (tokens)", "speed (tokens/s)")
+
+
+KINDS = {"int4": (0.25, 1.5, 0.02), "sink, recent 60": (0.5, 1.0, 0.3)}
+"""Of each kind: bytes and time per token against a plain cache, and nats that it adds."""
+
+
+def with_kinds(root: Path, refused: str = "") -> Path:
+    """Every kind at every point of the plain cache, the second seed a tenth slower with it; gqa has no `refused`."""
+    folder, store = with_serving(root), Store(root)
+    for arm in STUDY.arms:
+        for seed in range(2):
+            digest = STUDY.digest(arm, seed)
+            document = store.read_measure(digest, "m1")
+            assert document is not None
+            document["caches"], losses = {}, {"plain": {"nats_per_token": {"value": 2.0, "stderr": 0.1}}}
+            for kind, (size, time, added) in KINDS.items():
+                document["caches"][kind] = points_of(document, size, time * (1 + 0.1 * seed))
+                losses[kind] = {
+                    "nats_per_token": {"value": 2.0 + added, "stderr": 0.1},
+                    "added": {"value": added + 0.01 * seed, "stderr": 0.004},
+                }
+                if arm.name == "gqa" and kind == refused:
+                    document["caches"][kind] = {
+                        part: [{k: p[k] for k in ("context", "batch")} | {"reason": "no <keys>"} for p in points]
+                        for part, points in document["caches"][kind].items()
+                    }
+                    losses[kind] = {"reason": "no <keys>"}
+            document["cache_loss"] = {"length": 256, "windows": 8, "kinds": losses}
+            store.write_json(store.measure_path(digest, "m1"), document)
+    return folder
+
+
+def points_of(document: dict[str, Any], size: float, time: float) -> dict[str, Any]:
+    return {
+        "cache": [p | {f"{k}_bytes": int(size * p[f"{k}_bytes"]) for k in ("declared", "allocated")}
+                  for p in document["cache"]],
+        "prefill": document["prefill"],
+        "decode": [
+            p
+            | {"seconds_per_output_token": {k: v * time for k, v in p["seconds_per_output_token"].items()}}
+            | {"tokens_per_second": {k: v / time for k, v in p["tokens_per_second"].items()}}
+            for p in document["decode"]
+        ],
+    }  # fmt: skip
+
+
+def test_kinds_of_cache_are_compared_with_a_plain_one_of_the_same_run(tmp_path: Path) -> None:
+    found = summarise_study(with_kinds(tmp_path)).caches
+    assert found.kinds == ("plain", *KINDS)
+    assert found.reasons == ()
+    assert len(found.costs) == 2 * 3 * 3 * 2
+    for cost in found.costs:
+        if cost.cache == "plain":
+            assert all(point.mean == pytest.approx(1) for point in cost.ratios.values())
+            continue
+        size, time, _ = KINDS[cost.cache]
+        assert cost.ratios["cache"].mean == pytest.approx(size, rel=1e-3)
+        slower = cost.ratios["output token"]
+        assert (slower.mean, slower.low, slower.high) == pytest.approx((1.05 * time, time, 1.1 * time))
+        assert cost.ratios["decode"].mean == pytest.approx((1 / time + 1 / (1.1 * time)) / 2)
+    losses = {(loss.arm, loss.cache): loss for loss in found.losses}
+    assert set(losses) == {(arm.name, kind) for arm in STUDY.arms for kind in KINDS}
+    int4 = losses["gqa", "int4"]
+    assert (int4.length, int4.added.mean) == (256, pytest.approx(0.025))
+    # Windows of text are shared by seeds, whose own scatter shrinks: √(0.004² + 0.01²/2 / 2).
+    assert int4.stderr == pytest.approx((0.004**2 + 0.01**2 / 4) ** 0.5)
+
+
+def test_the_figure_of_kinds_has_a_panel_per_quantity_and_a_point_per_arm(tmp_path: Path) -> None:
+    found = figure(with_kinds(tmp_path), "kinds-of-cache")
+    titles = [each.text for each in found.drawing.layout.annotations]
+    assert titles[:3] == [
+        "bytes of the cache (× plain)",
+        "time per output token, batch 1 (× plain)",
+        "time per output token, batch 8 (× plain)",
+    ]
+    assert titles[-1] == "loss added at 256 tokens (nats/token)"
+    points = [trace for trace in found.drawing.data if trace.x[0] is not None]
+    of_bytes = {(trace.legendgroup, round(trace.y[0])): trace.x[0] for trace in points if trace.xaxis == "x"}
+    assert of_bytes == {(arm.name, i): pytest.approx(v[0]) for arm in STUDY.arms for i, v in enumerate(KINDS.values())}
+    assert [trace.name for trace in found.drawing.data if trace.showlegend is not False] == ["base", "gqa"]
+    row = next(row for row in found.table.rows if row[:4] == ("gqa", "int4", "256", "8"))
+    assert row[-1] == "+0.0250 ± 0.0064"
+
+
+def test_an_arm_that_cannot_have_a_kind_says_why(tmp_path: Path) -> None:
+    found = figure(with_kinds(tmp_path, refused="int4"), "kinds-of-cache")
+    assert "gqa was not measured with int4: no <keys>." in found.note
+    assert not any(row[:2] == ("gqa", "int4") for row in found.table.rows)
+
+
+def test_what_other_figures_show_is_of_plain_caches(tmp_path: Path) -> None:
+    plain, kinds = with_serving(tmp_path / "plain"), with_kinds(tmp_path / "kinds")
+    for key in ("decode-by-context", "prefill-by-context", "cache-by-context"):
+        assert figure(kinds, key).table == figure(plain, key).table
+    assert not any(each.key == "kinds-of-cache" for each in draw(summarise_study(plain)))
+    assert summarise_study(plain).measures == summarise_study(kinds).measures

@@ -27,6 +27,12 @@ class CacheKind(Variant):
     """Stores what mixers keep of tokens. States of a fixed size stay as they are, and so does what is kept of the
     encoder's tokens, which are read once."""
 
+    @property
+    def label(self) -> str:
+        """Its kind, and what of it is not the default: `int4, group 16`."""
+        given = self.model_dump(exclude={"kind"}, exclude_defaults=True)
+        return ", ".join([self.kind, *(f"{name} {value}" for name, value in given.items())])
+
     def check(self, mixers: Sequence[Mixer]) -> None:
         """Raise UnsupportedError where the kind cannot serve a model of these mixers."""
         if not any(mixer.cached() for mixer in mixers):

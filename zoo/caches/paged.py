@@ -45,6 +45,10 @@ class Paged(CacheKind):
         return size * kept * sum(heads * features for heads, features in shapes)
 
 
+class OutOfPagesError(ValueError):
+    """Rows need more pages than the pool has."""
+
+
 class Pool:
     """The pages of a layer: (pages, heads, page, features) for each kind of number, and who uses them."""
 
@@ -63,7 +67,7 @@ class Pool:
 
     def take(self) -> int:
         if not self._free:
-            raise ValueError(f"all {len(self.users)} pages of the cache are in use")
+            raise OutOfPagesError(f"all {len(self.users)} pages of the cache are in use")
         page = self._free.pop()
         self.users[page] = 1
         return page

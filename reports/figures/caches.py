@@ -1,0 +1,191 @@
+"""Figure of kinds of cache: what each costs and saves, arm by arm."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import plotly.graph_objects as go
+
+from reports import words
+from reports.caches import CacheCost, CacheLoss
+from reports.curves import Point
+from reports.figures.base import NEUTRAL, NORMAL_95, Figure, short, stacked
+from reports.figures.style import Look, label
+from reports.findings import StudySummary
+from reports.tables import frame_table
+
+PANELS = {
+    "cache": "bytes of the cache",
+    "output token": "time per output token",
+    "first token": "time to first token",
+    "decode memory": "peak memory of decoding",
+}
+"""Kinds of `reports.curves.SERVING` whose ratio to a plain cache is drawn. Bytes are those of one sequence too."""
+COLUMNS = {
+    "cache": "cache (bytes)",
+    "first token": "time to first token (ms)",
+    "prefill": "prefill (tokens/s)",
+    "output token": "time per output token (ms)",
+    "decode": "decoding (tokens/s)",
+    "bandwidth": "bandwidth used (%)",
+    "prefill memory": "prefill peak (MiB)",
+    "decode memory": "decoding peak (MiB)",
+}
+SPREAD = 0.6
+"""Of the height of a row, how much the arms take."""
+
+
+def kinds_of_cache(summary: StudySummary, style: dict[str, Look]) -> Figure | None:
+    """One panel per quantity and batch, one row per kind of cache, one point per arm."""
+    kinds = summary.caches.kinds[1:]
+    context = max((cost.context for cost in summary.caches.costs), default=0)
+    drawn = [cost for cost in summary.caches.costs if cost.context == context and cost.cache in kinds]
+    if not drawn:
+        return None
+    batches = sorted({cost.batch for cost in drawn})
+    panels = [(name, batch) for name in PANELS for batch in (batches if name != "cache" else batches[:1])]
+    losses = [loss for loss in summary.caches.losses if loss.cache in kinds]
+    titles = [_title(name, batch, batches) for name, batch in panels]
+    added = [f"loss added at {losses[0].length:,} tokens ({summary.unit})"] if losses else []
+    figure = stacked(titles + added, [label(kind) for kind in kinds], row=max(30, 12 * len(style)))
+    for cost in drawn:
+        for place, (name, batch) in enumerate(panels, 1):
+            if cost.batch == batch and name in cost.ratios:
+                y = _height(summary, kinds, cost.arm, cost.cache)
+                _ratio(figure, style[cost.arm], cost.ratios[name], y, place)
+    for loss in losses:
+        y = _height(summary, kinds, loss.arm, loss.cache)
+        _loss(figure, style[loss.arm], loss, y, len(panels) + 1)
+    _axes(figure, kinds, drawn, len(panels), bool(losses))
+    _legend(figure, style, {cost.arm for cost in drawn})
+    return Figure(
+        key="kinds-of-cache",
+        title="Kinds of cache",
+        note=(
+            f"At {context:,} tokens, against a plain cache of the same run; left is better in every panel. Means over"
+            " seeds, with their range; of the loss, 95 % intervals over windows of text and seeds. Peak memory is that"
+            f" of a whole process on a CPU.{''.join(_refusals(summary))}"
+        ),
+        alt="; ".join(_alt(cost) for cost in drawn if cost.batch == batches[0]),
+        drawing=figure,
+        table=frame_table(
+            ("arm", "kind of cache", "context", "batch", *COLUMNS.values(), f"loss added ({summary.unit})"),
+            [_row(summary, cost) for cost in summary.caches.costs],
+            2,
+        ),
+    )
+
+
+def _title(name: str, batch: int, batches: list[int]) -> str:
+    of = f", batch {batch}" if name != "cache" and len(batches) > 1 else ""
+    return f"{PANELS[name]}{of} (× plain)"
+
+
+def _height(summary: StudySummary, kinds: tuple[str, ...], arm: str, cache: str) -> float:
+    """The arms of a row lie below each other in the order of the study."""
+    arms = [each.name for each in summary.arms]
+    offset = (arms.index(arm) + 0.5) / len(arms) - 0.5
+    return kinds.index(cache) + SPREAD * offset
+
+
+def _ratio(figure: go.Figure, look: Look, ratio: Point, y: float, place: int) -> None:
+    bars = {"array": [short(ratio.high - ratio.mean)], "arrayminus": [short(ratio.mean - ratio.low)]}
+    _point(figure, look, ratio.mean, y, bars, f"{label(look.label)}: %{{x:.3g}} × plain<extra></extra>", place)
+
+
+def _loss(figure: go.Figure, look: Look, loss: CacheLoss, y: float, place: int) -> None:
+    bars = {"array": [short(NORMAL_95 * (loss.stderr or 0))]}
+    _point(figure, look, loss.added.mean, y, bars, f"{label(look.label)}: %{{x:.4f}}<extra></extra>", place)
+
+
+def _point(
+    figure: go.Figure, look: Look, x: float, y: float, bars: dict[str, list[float]], hover: str, place: int
+) -> None:
+    figure.add_scatter(
+        x=[short(x)],
+        y=[y],
+        error_x={"type": "data", "symmetric": len(bars) == 1, "color": look.colour, "thickness": 1.8, **bars},
+        legendgroup=look.label,
+        showlegend=False,
+        mode="markers",
+        marker={"color": look.colour, "symbol": look.symbol, "size": 10},
+        hovertemplate=hover,
+        row=place,
+        col=1,
+    )
+
+
+def _axes(figure: go.Figure, kinds: tuple[str, ...], drawn: list[CacheCost], ratios: int, losses: bool) -> None:
+    """Ratios lie on a logarithmic axis, the same in all panels, in which half and double are as far from 1."""
+    points = [point for cost in drawn for name in PANELS if (point := cost.ratios.get(name))]
+    low = math.floor(math.log2(min((0.9, *(p.low for p in points if p.low > 0)))))
+    high = math.ceil(math.log2(max((1.1, *(p.high for p in points)))))
+    powers = range(low, high + 1, 1 + (high - low) // 7)
+    for place in range(1, ratios + 1):
+        figure.update_xaxes(
+            type="log",
+            range=[(low - 0.15) * math.log10(2), (high + 0.15) * math.log10(2)],
+            tickvals=[2.0**power for power in powers],
+            ticktext=[f"{2**power}×" if power >= 0 else f"1/{2**-power}×" for power in powers],
+            row=place,
+            col=1,
+        )
+    for place in range(1, ratios + losses + 1):
+        figure.add_vline(x=1 if place <= ratios else 0, line=NEUTRAL, row=place, col=1)
+    figure.update_yaxes(
+        type="linear",
+        range=[len(kinds) - 0.5, -0.5],
+        tickvals=list(range(len(kinds))),
+        ticktext=[label(kind).replace(", ", "<br>", 1) for kind in kinds],
+    )
+
+
+def _legend(figure: go.Figure, style: dict[str, Look], arms: set[str]) -> None:
+    """The arms once, above all panels."""
+    for arm in (name for name in style if name in arms):
+        look = style[arm]
+        marker = {"color": look.colour, "symbol": look.symbol, "size": 10}
+        named = {"name": look.label, "legendgroup": look.label, "mode": "markers", "marker": marker}
+        figure.add_scatter(x=[None], y=[None], **named, row=1, col=1)
+    figure.update_layout(showlegend=True, legend_y=1 + 30 / figure.layout.height)
+
+
+def _alt(cost: CacheCost) -> str:
+    found = (f"{PANELS[name]} {cost.ratios[name].mean:.3g} × plain" for name in PANELS if name in cost.ratios)
+    return f"{cost.arm} with {cost.cache}: {', '.join(found)}"
+
+
+def _row(summary: StudySummary, cost: CacheCost) -> tuple[str, ...]:
+    of = (cost.arm, cost.cache, cost.context)
+    losses = {(loss.arm, loss.cache, loss.length): loss for loss in summary.caches.losses}
+    return (
+        cost.arm,
+        cost.cache,
+        words.whole(cost.context),
+        str(cost.batch),
+        *(_cell(cost.values.get(name)) for name in COLUMNS),
+        _added(losses.get(of)),
+    )
+
+
+def _cell(point: Point | None) -> str:
+    if point is None:
+        return words.NONE
+    return words.whole(point.mean) if point.mean >= 100 else f"{point.mean:.3g}"
+
+
+def _added(loss: CacheLoss | None) -> str:
+    if loss is None:
+        return words.NONE
+    error = "" if loss.stderr is None else f" ± {loss.stderr:.4f}"
+    return words.signed(loss.added.mean, 4) + error
+
+
+def _refusals(summary: StudySummary) -> Iterator[str]:
+    """` mamba has none of int8 and int4: cache: int8 is about keys and values.`"""
+    reasons: dict[tuple[str, str], list[str]] = {}
+    for arm, cache, reason in summary.caches.reasons:
+        reasons.setdefault((arm, cache), []).append(reason)
+    for (arm, cache), why in reasons.items():
+        yield f" {arm} was not measured with {cache}: {'; '.join(dict.fromkeys(why))}."

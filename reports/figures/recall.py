@@ -1,0 +1,164 @@
+"""Figure of associative recall on text: loss by how far back a bigram was seen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import plotly.graph_objects as go
+
+from reports import words
+from reports.curves import Point
+from reports.figures.base import NORMAL_95, Figure, Option, Switch, mean_and_range, optional, short
+from reports.figures.style import Look, blank
+from reports.findings import StudySummary
+from reports.recall import RecallCurve, Targets
+from reports.tables import frame_table
+
+NAMES = {"ar_hits": "all recall hits", "frequent": "seen, frequent in training", "unseen": "not seen before"}
+UNSEEN = "not seen"
+
+
+def loss_by_distance(summary: StudySummary, style: dict[str, Look]) -> Figure | None:
+    """One line per arm over the distances, and at its right a point for the tokens that were not seen before."""
+    found = [curve for curve in summary.recall if curve.hits]
+    if not found:
+        return None
+    figure = blank("tokens since the bigram was last seen", f"loss ({summary.unit})")
+    far = 4 * max(hits.last or 1 for curve in found for hits in curve.hits)
+    for curve in found:
+        _line(figure, style[curve.arm], curve, far)
+    figure.update_xaxes(type="log", tickmode="array", **_ticks(found, far))
+    return Figure(
+        key="recall",
+        title="Associative recall by distance",
+        note=(
+            "Held-out tokens that complete a bigram which is in the window already, by how far back it was last:"
+            f" a model that looks back knows what followed. Windows of {found[0].length:,} tokens, the same for all"
+            f" arms.{_frequent(found[0])} Right: tokens whose bigram is new to the window. Bars: 95 % intervals over"
+            " stretches of text and seeds; arms read the same text, so that differences between them are surer than the"
+            f" bars say.{_refusals(summary.recall)}"
+        ),
+        alt="; ".join(f"{c.arm} {NAMES[p.part]}: {p.loss.mean:.4f}" for c in found for p in c.parts),
+        drawing=figure,
+        table=frame_table(
+            (
+                "arm",
+                "tokens since last seen",
+                "share of tokens",
+                f"loss ({summary.unit})",
+                "lowest seed",
+                "highest seed",
+                "standard error",
+                "bits per byte",
+                f"less {summary.baseline}",
+            ),
+            [_row(c, targets) for c in found for targets in (*c.hits, *c.parts)],
+            2,
+        ),
+        switches=_switches(found, summary, far),
+    )
+
+
+def _line(figure: go.Figure, look: Look, curve: RecallCurve, far: int) -> None:
+    for place, targets in enumerate(_traces(curve)):
+        figure.add_scatter(
+            x=_x(targets, far),
+            y=[short(each.loss.mean) for each in targets],
+            error_y=_bars([NORMAL_95 * (each.stderr or 0) for each in targets]),
+            name=look.label,
+            legendgroup=look.label,
+            showlegend=place == 0,
+            mode="lines+markers" if place == 0 else "markers",
+            marker={"color": look.colour, "symbol": look.symbol, "size": 7 if place == 0 else 10},
+            line={"color": look.colour, "dash": look.dash, "width": 2.2},
+            hovertemplate="%{y:.4f} at %{x}" if place == 0 else f"%{{y:.4f}}, {UNSEEN}",
+        )
+
+
+def _traces(curve: RecallCurve) -> tuple[tuple[Targets, ...], tuple[Targets, ...]]:
+    """What an arm's line and its single point show."""
+    return curve.hits, tuple(part for part in curve.parts if part.part == "unseen")
+
+
+def _x(targets: tuple[Targets, ...], far: int) -> list[float]:
+    return [each.last or far for each in targets]
+
+
+def _bars(sizes: list[float]) -> dict[str, object]:
+    return {"type": "data", "symmetric": False, "array": sizes, "arrayminus": sizes, "thickness": 1.2, "width": 3}
+
+
+def _switches(found: list[RecallCurve], summary: StudySummary, far: int) -> tuple[Switch, ...]:
+    """Loss, or its difference from the baseline's with the same seeds."""
+    traces = [targets for curve in found for targets in _traces(curve)]
+    if not any(each.difference for targets in traces for each in targets):
+        return ()
+    losses = Option(
+        "loss",
+        {
+            "x": [_x(targets, far) for targets in traces],
+            "y": [[short(each.loss.mean) for each in targets] for targets in traces],
+            "error_y.array": [[short(NORMAL_95 * (each.stderr or 0)) for each in targets] for targets in traces],
+            "error_y.arrayminus": [[short(NORMAL_95 * (each.stderr or 0)) for each in targets] for targets in traces],
+        },
+        {"yaxis.title.text": f"loss ({summary.unit})", "yaxis.autorange": True},
+    )
+    apart = [[(each, each.difference) for each in targets if each.difference] for targets in traces]
+    differences = Option(
+        f"difference from {summary.baseline}, with the range over seeds",
+        {
+            "x": [[each.last or far for each, _ in pairs] for pairs in apart],
+            "y": [[short(point.mean) for _, point in pairs] for pairs in apart],
+            "error_y.array": [[short(point.high - point.mean) for _, point in pairs] for pairs in apart],
+            "error_y.arrayminus": [[short(point.mean - point.low) for _, point in pairs] for pairs in apart],
+        },
+        {"yaxis.title.text": f"difference in loss ({summary.unit})", "yaxis.autorange": True},
+    )
+    return (Switch("shown", "show", (losses, differences)),)
+
+
+def _ticks(found: list[RecallCurve], far: int) -> dict[str, list[int] | list[str]]:
+    """Ends of buckets, every second where there are many, and the place of what was not seen."""
+    ends = sorted({hits.last for curve in found for hits in curve.hits if hits.last})
+    kept = ends if len(ends) <= 6 else ends[::-2][::-1]
+    return {"tickvals": [*kept, far], "ticktext": [*map(words.whole, kept), UNSEEN]}
+
+
+def _row(curve: RecallCurve, targets: Targets) -> tuple[str, ...]:
+    share = f"{100 * targets.tokens / curve.tokens:.1f} %"
+    difference: Point | None = targets.difference
+    return (
+        curve.arm,
+        _places(targets),
+        share,
+        *mean_and_range(targets.loss),
+        optional(targets.stderr),
+        optional(targets.bits_per_byte),
+        words.NONE if difference is None else words.signed(difference.mean, 4),
+    )
+
+
+def _places(targets: Targets) -> str:
+    if targets.first is None or targets.last is None:
+        return NAMES[targets.part]
+    first, last = words.whole(targets.first), words.whole(targets.last)
+    return last if first == last else f"{first}–{last}"
+
+
+def _frequent(curve: RecallCurve) -> str:
+    if curve.frequent is None:
+        return ""
+    return (
+        f" Bigrams that occur more than {curve.frequent:,} times in the training text are left out, since weights"
+        " alone may know them."
+    )
+
+
+def _refusals(curves: tuple[RecallCurve, ...]) -> str:
+    return "".join(f" {line}." for curve in curves for line in _reasons(curve))
+
+
+def _reasons(curve: RecallCurve) -> Iterator[str]:
+    for reason in dict.fromkeys(why for _, why in curve.reasons):
+        lengths = " and ".join(f"{multiple}×" for multiple, why in curve.reasons if why == reason)
+        yield f"{curve.arm} has no windows of {lengths}: {reason}"

@@ -1,0 +1,169 @@
+"""Associative recall in the report: means over seeds by hand, and targets that are the same for all arms."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ablate.store import Store
+from reports.figures import Figure, draw
+from reports.findings import StudySummary
+from reports.page import render_page
+from reports.summary import summarise_study
+from tests.reports.factory import Arm, StudyOf
+
+CONTEXT = 64
+ENDS = [1, 2, 4, 64]
+ARMS = [Arm("attention", [2.4, 2.5, 2.6], steps=4), Arm("mamba", [2.3, 2.5, 2.7], steps=4)]
+GAP = 1.5
+"""What mamba's hits cost more, by nats and the length of the window's multiple."""
+
+
+def part(loss: float, tokens: int = 100) -> dict[str, Any]:
+    shared = {"tokens": tokens, "bytes": 3 * tokens, "stderr": 0.03, "bits_per_byte_stderr": 0.01}
+    return {"nats_per_token": loss, "bits_per_byte": loss / math.log(2) / 3, **shared}
+
+
+def window(multiple: int, loss: float, ends: list[int]) -> dict[str, Any]:
+    firsts = [1, *(end + 1 for end in ends[:-1])]
+    return {
+        "multiple": multiple,
+        "length": multiple * CONTEXT,
+        "ar_hits": part(loss, 100 * len(ends)),
+        "frequent": part(loss - 1, 200),
+        "unseen": part(loss + 3, 400),
+        "distances": [{"first": f, "last": e} | part(loss + e / 64) for f, e in zip(firsts, ends, strict=True)],
+    }
+
+
+def written(root: Path, hits: bool = True, frequent: int | None = 1250) -> Path:
+    """mamba has been refused windows of 2 ×."""
+    study = StudyOf(ARMS)
+    folder, store = study.write(root), Store(root)
+    for arm in ARMS:
+        for seed, base in enumerate(arm.losses):
+            assert base is not None
+            loss = base + GAP * (arm.name == "mamba")
+            longer = window(2, loss, [*ENDS, 128])
+            if arm.name == "mamba":
+                longer = {"multiple": 2, "length": 128, "reason": "positions end at <64>"}
+            windows = [window(1, loss, ENDS), longer]
+            if not hits:
+                windows = [{**windows[0], "ar_hits": part(0, 0) | {"nats_per_token": None}, "distances": []}]
+            digest = study.digest(arm, seed)
+            document = store.read_evals(digest, "e1")
+            assert document is not None
+            recall = {"context": CONTEXT, "stretches": 4, "frequent": frequent, "windows": windows}
+            store.write_json(store.evals_path(digest, "e1"), document | {"recall": recall})
+    return folder
+
+
+def figure_of(summary: StudySummary) -> Figure:
+    return next(figure for figure in draw(summary) if figure.key == "recall")
+
+
+def test_curves_are_means_over_seeds_of_the_windows_that_all_could_read(tmp_path: Path) -> None:
+    attention, mamba = summarise_study(written(tmp_path)).recall
+    assert (attention.length, mamba.length) == (64, 64)
+    assert [hits.last for hits in attention.hits] == ENDS
+    assert attention.reasons == ()
+    assert mamba.reasons == ((2, "positions end at <64>"),)
+    found = mamba.hits[-1]
+    assert (found.first, found.loss.seeds, found.tokens) == (5, 3, 100)
+    assert found.loss.mean == pytest.approx(2.5 + GAP + 1)
+    assert (found.loss.low, found.loss.high) == pytest.approx((2.3 + GAP + 1, 2.7 + GAP + 1))
+    assert found.stderr == pytest.approx(math.sqrt(0.03**2 + np.var([2.3, 2.5, 2.7], ddof=1) / 3))
+    assert found.difference is not None
+    assert (found.difference.mean, found.difference.low, found.difference.high) == pytest.approx(
+        (GAP, GAP - 0.1, GAP + 0.1)
+    )
+    assert all(each.difference is None for each in attention.hits)
+    assert {each.part: each.loss.mean for each in attention.parts} == pytest.approx(
+        {"ar_hits": 2.5, "frequent": 1.5, "unseen": 5.5}
+    )
+
+
+def test_the_figure_has_a_line_and_a_point_per_arm_and_a_switch_to_differences(tmp_path: Path) -> None:
+    figure = figure_of(summarise_study(written(tmp_path)))
+    lines = [trace for trace in figure.drawing.data if trace.mode == "lines+markers"]
+    assert [trace.name for trace in lines] == ["attention", "mamba"]
+    assert list(lines[1].x) == ENDS
+    assert list(lines[1].y) == pytest.approx([2.5 + GAP + end / 64 for end in ENDS], rel=1e-5)
+    errors = 1.96 * math.sqrt(0.03**2 + np.var([2.3, 2.5, 2.7], ddof=1) / 3)
+    assert list(lines[1].error_y.array) == pytest.approx([errors] * 4, rel=1e-5)
+    points = [trace for trace in figure.drawing.data if trace.mode == "markers"]
+    assert [list(trace.y) for trace in points] == [pytest.approx([5.5]), pytest.approx([5.5 + GAP])]
+    (switch,) = figure.switches
+    loss, difference = switch.options
+    assert loss.traces["y"] == [list(trace.y) for trace in figure.drawing.data]
+    assert difference.traces["y"] == [[], [], pytest.approx([GAP] * 4), pytest.approx([GAP])]
+    assert difference.traces["error_y.array"][2] == pytest.approx([0.1] * 4)
+    assert "more than 1,250 times" in figure.note
+    assert "mamba has no windows of 2×: positions end at <64>." in figure.note
+    first = figure.table.rows[0]
+    assert first[:4] == ("attention", "1", "10.0 %", f"{2.5 + 1 / 64:.4f}")
+    assert figure.table.rows[-1][1] == "not seen before"
+
+
+def test_a_seed_without_a_loss_leaves_its_distance_out(tmp_path: Path) -> None:
+    folder, store = written(tmp_path), Store(tmp_path)
+    digest = StudyOf(ARMS).digest(ARMS[1], 1)
+    document = store.read_evals(digest, "e1")
+    assert document is not None
+    document["recall"]["windows"][0]["distances"][0]["nats_per_token"] = None
+    store.write_json(store.evals_path(digest, "e1"), document)
+    attention, mamba = summarise_study(folder).recall
+    assert [hits.last for hits in attention.hits] == ENDS
+    assert [hits.last for hits in mamba.hits] == ENDS[1:]
+
+
+def test_the_page_has_it_only_where_it_was_asked_for(tmp_path: Path) -> None:
+    page = render_page(summarise_study(written(tmp_path / "with")))
+    assert "<h3>Associative recall by distance</h3>" in page
+    assert "positions end at &lt;64&gt;" in page
+    plain = summarise_study(StudyOf(ARMS).write(tmp_path / "without"))
+    assert plain.recall == ()
+    assert "Associative recall" not in render_page(plain)
+
+
+def test_where_nothing_is_a_hit_the_page_says_why(tmp_path: Path) -> None:
+    summary = summarise_study(written(tmp_path / "frequent", hits=False))
+    assert not any(figure.key == "recall" for figure in draw(summary))
+    (warning,) = [each for each in summary.warnings if "recall hit" in each]
+    assert "occurs more than 1,250 times in the training text" in warning
+    assert not any("recall hit" in each for each in summarise_study(written(tmp_path / "hits")).warnings)
+
+
+def test_paired_items_weigh_as_many_tokens_as_they_have(tmp_path: Path) -> None:
+    """A stretch with three hits counts three times as much as one with one."""
+    folder, study, store = written(tmp_path), StudyOf(ARMS), Store(tmp_path)
+    weights, gaps = [3, 1, 2, 2], [0.5, 1.5, 1.0, 2.0]
+    for arm in ARMS:
+        for seed in range(3):
+            digest = study.digest(arm, seed)
+            document, records = store.read_evals(digest, "e1"), store.read_samples(digest, "e1")
+            assert document is not None
+            assert records is not None
+            means = [1.0 + 0.01 * seed + gap * (arm.name == "mamba") for gap in gaps]
+            sums = [mean * weight for mean, weight in zip(means, weights, strict=True)]
+            score = {"value": sum(sums) / sum(weights), "stderr": 0.1, "higher_is_better": False, "chance": None}
+            document["tasks"]["recall"] = {"loss_ar_hits_1x": score}
+            store.write_json(store.evals_path(digest, "e1"), document)
+            identity = {"task": "recall", "document": None, "filter": "none", "target": "", "filtered_resps": []}
+            extra = [
+                {**identity, "doc_id": i, "doc_hash": f"token {i}", "loss_ar_hits_1x": {"sum": s, "weight": w}}
+                for i, (s, w) in enumerate(zip(sums, weights, strict=True))
+            ]
+            lines = "".join(json.dumps(record) + "\n" for record in [*records, *extra])
+            store.samples_path(digest, "e1").write_text(lines)
+    (found,) = [each for each in summarise_study(folder).arms[1].items if each.task == "recall"]
+    assert found.reason is None
+    expected = sum(w * g for w, g in zip(weights, gaps, strict=True)) / sum(weights)
+    assert found.difference == pytest.approx(expected)
+    assert found.low is not None
+    assert found.low < expected
