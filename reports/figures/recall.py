@@ -38,8 +38,8 @@ def loss_by_distance(summary: StudySummary, style: dict[str, Look]) -> Figure | 
             "Held-out tokens that complete a bigram which is in the window already, by how far back it was last:"
             f" a model that looks back knows what followed. Windows of {found[0].length:,} tokens, the same for all"
             f" arms.{_frequent(found[0])} Rightmost: tokens whose bigram is new to the window. Bars: 95 % intervals"
-            " over stretches of text and seeds; arms read the same text, so that differences between them are surer than"
-            f" the bars say.{_refusals(summary.recall)}"
+            " over stretches of text and seeds; arms read the same text, so that differences between them are surer"
+            f" than the bars say.{_refusals(summary.recall)}"
         ),
         alt="; ".join(f"{c.arm} {NAMES[p.part]}: {p.loss.mean:.4f}" for c in found for p in c.parts),
         drawing=figure,
