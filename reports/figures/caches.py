@@ -21,7 +21,9 @@ PANELS = {
     "first token": "time to first token",
     "decode memory": "peak memory of decoding",
 }
-"""Kinds of `reports.curves.SERVING` whose ratio to a plain cache is drawn. Bytes are those of one sequence too."""
+"""Kinds of `reports.curves.SERVING` whose ratio to a plain cache is drawn."""
+TIMES = ("output token", "first token")
+"""Those that every batch is drawn of."""
 COLUMNS = {
     "cache": "cache (bytes)",
     "first token": "time to first token (ms)",
@@ -44,28 +46,14 @@ def kinds_of_cache(summary: StudySummary, style: dict[str, Look]) -> Figure | No
     if not drawn:
         return None
     batches = sorted({cost.batch for cost in drawn})
-    panels = [(name, batch) for name in PANELS for batch in (batches if name != "cache" else batches[:1])]
-    losses = [loss for loss in summary.caches.losses if loss.cache in kinds]
-    titles = [_title(name, batch, batches) for name, batch in panels]
-    added = [f"loss added at {losses[0].length:,} tokens ({summary.unit})"] if losses else []
-    figure = stacked(titles + added, [label(kind) for kind in kinds], row=max(30, 12 * len(style)))
-    for cost in drawn:
-        for place, (name, batch) in enumerate(panels, 1):
-            if cost.batch == batch and name in cost.ratios:
-                y = _height(summary, kinds, cost.arm, cost.cache)
-                _ratio(figure, style[cost.arm], cost.ratios[name], y, place)
-    for loss in losses:
-        y = _height(summary, kinds, loss.arm, loss.cache)
-        _loss(figure, style[loss.arm], loss, y, len(panels) + 1)
-    _axes(figure, kinds, drawn, len(panels), bool(losses))
-    _legend(figure, style, {cost.arm for cost in drawn})
+    figure = _drawing(summary, style, drawn, batches)
     return Figure(
         key="kinds-of-cache",
         title="Kinds of cache",
         note=(
             f"At {context:,} tokens, against a plain cache of the same run; left is better in every panel. Means over"
             " seeds, with their range; of the loss, 95 % intervals over windows of text and seeds. Peak memory is that"
-            f" of a whole process on a CPU.{''.join(_refusals(summary))}"
+            f" of a whole process on a CPU.{_sinks(kinds)}{''.join(_refusals(summary))}"
         ),
         alt="; ".join(_alt(cost) for cost in drawn if cost.batch == batches[0]),
         drawing=figure,
@@ -75,6 +63,30 @@ def kinds_of_cache(summary: StudySummary, style: dict[str, Look]) -> Figure | No
             2,
         ),
     )
+
+
+def _drawing(summary: StudySummary, style: dict[str, Look], drawn: list[CacheCost], batches: list[int]) -> go.Figure:
+    kinds = summary.caches.kinds[1:]
+    asked = [(name, batch) for name in PANELS for batch in (batches if name in TIMES else batches[-1:])]
+    found = [(*each, [c for c in drawn if c.batch == each[1] and each[0] in c.ratios]) for each in asked]
+    panels = [panel for panel in found if panel[2]]
+    losses = [loss for loss in summary.caches.losses if loss.cache in kinds]
+    titles = [_title(name, batch, batches) for name, batch, _ in panels]
+    titles += [f"loss added at {losses[0].length:,} tokens ({summary.unit})"] * bool(losses)
+    figure = stacked(titles, [label(kind) for kind in kinds], row=max(30, 14 * len(style)))
+    for place, (name, _, costs) in enumerate(panels, 1):
+        for cost in costs:
+            y = _height(summary, kinds, cost.arm, cost.cache)
+            _ratio(figure, style[cost.arm], cost.ratios[name], y, place)
+        _ratio_axis(figure, [cost.ratios[name] for cost in costs], place)
+    for loss in losses:
+        y = _height(summary, kinds, loss.arm, loss.cache)
+        _loss(figure, style[loss.arm], loss, y, len(titles))
+    if losses:
+        figure.add_vline(x=0, line=NEUTRAL, row=len(titles), col=1)
+    _rows_of_kinds(figure, kinds)
+    _legend(figure, style, {cost.arm for cost in drawn})
+    return figure
 
 
 def _title(name: str, batch: int, batches: list[int]) -> str:
@@ -116,23 +128,23 @@ def _point(
     )
 
 
-def _axes(figure: go.Figure, kinds: tuple[str, ...], drawn: list[CacheCost], ratios: int, losses: bool) -> None:
-    """Ratios lie on a logarithmic axis, the same in all panels, in which half and double are as far from 1."""
-    points = [point for cost in drawn for name in PANELS if (point := cost.ratios.get(name))]
-    low = math.floor(math.log2(min((0.9, *(p.low for p in points if p.low > 0)))))
-    high = math.ceil(math.log2(max((1.1, *(p.high for p in points)))))
-    powers = range(low, high + 1, 1 + (high - low) // 7)
-    for place in range(1, ratios + 1):
-        figure.update_xaxes(
-            type="log",
-            range=[(low - 0.15) * math.log10(2), (high + 0.15) * math.log10(2)],
-            tickvals=[2.0**power for power in powers],
-            ticktext=[f"{2**power}×" if power >= 0 else f"1/{2**-power}×" for power in powers],
-            row=place,
-            col=1,
-        )
-    for place in range(1, ratios + losses + 1):
-        figure.add_vline(x=1 if place <= ratios else 0, line=NEUTRAL, row=place, col=1)
+def _ratio_axis(figure: go.Figure, points: list[Point], place: int) -> None:
+    """Logarithmic, so that half and double are as far from 1, and from a half to double at least."""
+    low = min((-1, *(math.floor(math.log2(point.low)) for point in points if point.low > 0)))
+    high = max((1, *(math.ceil(math.log2(point.high)) for point in points if point.high > 0)))
+    powers = range(low, high + 1, 1 + (high - low) // 6)
+    figure.update_xaxes(
+        type="log",
+        range=[(low - 0.15) * math.log10(2), (high + 0.15) * math.log10(2)],
+        tickvals=[2.0**power for power in powers],
+        ticktext=[f"{2**power}×" if power >= 0 else f"1/{2**-power}×" for power in powers],
+        row=place,
+        col=1,
+    )
+    figure.add_vline(x=1, line=NEUTRAL, row=place, col=1)
+
+
+def _rows_of_kinds(figure: go.Figure, kinds: tuple[str, ...]) -> None:
     figure.update_yaxes(
         type="linear",
         range=[len(kinds) - 0.5, -0.5],
@@ -182,10 +194,19 @@ def _added(loss: CacheLoss | None) -> str:
     return words.signed(loss.added.mean, 4) + error
 
 
+def _sinks(kinds: tuple[str, ...]) -> str:
+    if not any(kind.startswith("sink") for kind in kinds):
+        return ""
+    return " Once it is full, a cache with sinks reads prompts one token at a time."
+
+
 def _refusals(summary: StudySummary) -> Iterator[str]:
-    """` mamba has none of int8 and int4: cache: int8 is about keys and values.`"""
-    reasons: dict[tuple[str, str], list[str]] = {}
+    """` mamba was not measured with int8, int4 (int8 is about keys and values).` Reasons that differ in the kind's name
+    alone are one."""
+    reasons: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for arm, cache, reason in summary.caches.reasons:
-        reasons.setdefault((arm, cache), []).append(reason)
-    for (arm, cache), why in reasons.items():
-        yield f" {arm} was not measured with {cache}: {'; '.join(dict.fromkeys(why))}."
+        alike = reason.replace(cache.partition(",")[0], "")
+        reasons.setdefault((arm, alike), []).append((cache, reason))
+    for (arm, _), found in reasons.items():
+        kinds = ", ".join(dict.fromkeys(cache for cache, _ in found))
+        yield f" {arm} was not measured with {kinds} ({found[0][1].removeprefix('cache: ')})."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import plotly.graph_objects as go
@@ -15,7 +16,9 @@ from reports.recall import RecallCurve, Targets
 from reports.tables import frame_table
 
 NAMES = {"ar_hits": "all recall hits", "frequent": "seen, frequent in training", "unseen": "not seen before"}
-UNSEEN = "not seen"
+UNSEEN = "new"
+TICKS = 5
+"""Room on a phone."""
 
 
 def loss_by_distance(summary: StudySummary, style: dict[str, Look]) -> Figure | None:
@@ -24,19 +27,19 @@ def loss_by_distance(summary: StudySummary, style: dict[str, Look]) -> Figure | 
     if not found:
         return None
     figure = blank("tokens since the bigram was last seen", f"loss ({summary.unit})")
-    far = 4 * max(hits.last or 1 for curve in found for hits in curve.hits)
+    far = 8 * max(hits.last or 1 for curve in found for hits in curve.hits)
     for curve in found:
         _line(figure, style[curve.arm], curve, far)
-    figure.update_xaxes(type="log", tickmode="array", **_ticks(found, far))
+    figure.update_xaxes(type="log", tickmode="array", tickangle=0, **_ticks(found, far))
     return Figure(
         key="recall",
         title="Associative recall by distance",
         note=(
             "Held-out tokens that complete a bigram which is in the window already, by how far back it was last:"
             f" a model that looks back knows what followed. Windows of {found[0].length:,} tokens, the same for all"
-            f" arms.{_frequent(found[0])} Right: tokens whose bigram is new to the window. Bars: 95 % intervals over"
-            " stretches of text and seeds; arms read the same text, so that differences between them are surer than the"
-            f" bars say.{_refusals(summary.recall)}"
+            f" arms.{_frequent(found[0])} Rightmost: tokens whose bigram is new to the window. Bars: 95 % intervals"
+            " over stretches of text and seeds; arms read the same text, so that differences between them are surer"
+            f" than the bars say.{_refusals(summary.recall)}"
         ),
         alt="; ".join(f"{c.arm} {NAMES[p.part]}: {p.loss.mean:.4f}" for c in found for p in c.parts),
         drawing=figure,
@@ -118,9 +121,9 @@ def _switches(found: list[RecallCurve], summary: StudySummary, far: int) -> tupl
 
 
 def _ticks(found: list[RecallCurve], far: int) -> dict[str, list[int] | list[str]]:
-    """Ends of buckets, every second where there are many, and the place of what was not seen."""
+    """Ends of buckets, every second or third where there are many, and the place of what was not seen."""
     ends = sorted({hits.last for curve in found for hits in curve.hits if hits.last})
-    kept = ends if len(ends) <= 6 else ends[::-2][::-1]
+    kept = ends[:: -math.ceil(len(ends) / TICKS)][::-1]
     return {"tickvals": [*kept, far], "ticktext": [*map(words.whole, kept), UNSEEN]}
 
 

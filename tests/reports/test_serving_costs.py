@@ -157,7 +157,7 @@ def test_the_figure_of_kinds_has_a_panel_per_quantity_and_a_point_per_arm(tmp_pa
 
 def test_an_arm_that_cannot_have_a_kind_says_why(tmp_path: Path) -> None:
     found = figure(with_kinds(tmp_path, refused="int4"), "kinds-of-cache")
-    assert "gqa was not measured with int4: no <keys>." in found.note
+    assert "gqa was not measured with int4 (no <keys>)." in found.note
     assert not any(row[:2] == ("gqa", "int4") for row in found.table.rows)
 
 
