@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from zoo.attend import attention_backend
+    from zoo.block_spec import BlockSpec
     from zoo.checkpoint import open_model as open
     from zoo.checkpoint import save
     from zoo.conversion import convert
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from zoo.model import Decoder, build
     from zoo.presets import load
     from zoo.probes import listening, taps
-    from zoo.spec import BlockSpec, ModelSpec, parse
+    from zoo.spec import ModelSpec, parse
 
 # Lazy, so that `import zoo` alone does not load torch.
 _HOME = {
@@ -42,7 +43,7 @@ _HOME = {
     "Decoder": "zoo.model",
     "build": "zoo.model",
     "load": "zoo.presets",
-    "BlockSpec": "zoo.spec",
+    "BlockSpec": "zoo.block_spec",
     "ModelSpec": "zoo.spec",
     "parse": "zoo.spec",
     "listening": "zoo.probes",

@@ -8,6 +8,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from zoo.block_spec import BlockSpec
 from zoo.cache import LayerCache
 from zoo.cache_parts import PartsCache
 from zoo.canon import CanonLayer
@@ -15,7 +16,6 @@ from zoo.depth import StochasticDepth
 from zoo.init import ExpertLinear, Linear
 from zoo.residuals import Branch, ResidualLayer
 from zoo.site import Site, Step
-from zoo.spec import BlockSpec
 
 MIXER, FFN, CANON, CROSS = "mixer", "ffn", "canon", "cross"
 """Parts of a block, as its cache calls them."""

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from zoo.cache import LayerCache, StateCache
+from zoo.cache import LayerCache
+from zoo.cache_states import StateCache
 from zoo.site import Step
 
 STATE = "conv"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from zoo.block_spec import BlockSpec
 from zoo.caches import CacheKind, cache_kind
 from zoo.errors import SpecError
 from zoo.site import PartCost, matmul_cost
-from zoo.spec import BlockSpec, ModelSpec
+from zoo.spec import ModelSpec
 
 BACKWARD = 2
 """A backward pass costs two matrix products for each one of the forward pass."""

@@ -13,7 +13,8 @@ from zoo.errors import SpecError
 from zoo.explain import explain
 
 if TYPE_CHECKING:
-    from zoo.spec import BlockSpec, ModelSpec
+    from zoo.block_spec import BlockSpec
+    from zoo.spec import ModelSpec
 
 MAX_LAYERS = 10_000
 

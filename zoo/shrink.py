@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from zoo.spec import BASE, BlockSpec, ModelSpec, parse
+from zoo.block_spec import BlockSpec
+from zoo.spec import BASE, ModelSpec, parse
 
 D_MODEL, HEADS, VOCABULARY = 64, 4, 256
 

@@ -18,9 +18,10 @@ from ablate.cli import InputError
 from ablate.commands import print_json, print_table
 from ablate.commands._traits import assumed_columns, preset_row, text
 from zoo.axis import Spec, Variant, variants
+from zoo.block_spec import BlockSpec
 from zoo.errors import did_you_mean
 from zoo.presets import Preset, names, preset, shrunk, sized_names
-from zoo.spec import BlockSpec, ModelSpec
+from zoo.spec import ModelSpec
 
 PAPER = re.compile(r"arXiv:[0-9]{4}\.[0-9]{4,5}|https?://[^\s)]+[^\s).,]")
 WHOLES: dict[str, type[Spec]] = {"model": ModelSpec, "block": BlockSpec}

@@ -46,10 +46,11 @@ from typing import TYPE_CHECKING
 from pydantic import PositiveInt
 
 from zoo.axis import Spec
+from zoo.block_spec import BlockSpec
 from zoo.ffns._dense import Dense
 from zoo.mixers.attention import Attention
 from zoo.residuals._plain import Placed
-from zoo.spec import BlockSpec, ModelSpec
+from zoo.spec import ModelSpec
 
 if TYPE_CHECKING:
     from ablate.training.spec import TrainSpec

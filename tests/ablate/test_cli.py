@@ -12,7 +12,7 @@ import pytest
 import zoo
 from ablate.cli import COMMANDS, main
 from ablate.commands import print_table
-from zoo.spec import BlockSpec
+from zoo.block_spec import BlockSpec
 
 ROOT = Path(__file__).parents[2]
 HEAVY = {"torch", "pydantic", "polars", "rich", "plotly", "numpy", "ruamel", "lm_eval", "zoo", "reports"}

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import BaseModel, create_model
 
 from zoo.axis import Choice, Variant
-from zoo.cache import LayerCache, TokenCache, TokenStateCache
+from zoo.cache import LayerCache, TokenCache
 from zoo.cache_parts import PartsCache
+from zoo.cache_states import TokenStateCache
 from zoo.errors import UnsupportedError
 from zoo.explain import checked
 

@@ -6,11 +6,12 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+from zoo.block_spec import BlockSpec
 from zoo.errors import SpecError
 from zoo.ffns._dense import Dense
 from zoo.ffns.none import NoFfn
 from zoo.mixers.attention import Attention
-from zoo.spec import BlockSpec, ModelSpec
+from zoo.spec import ModelSpec
 
 SIZES = ("d_model", "heads", "kv_heads", "d_ff", "embedding_dim", "embedding_scale", "logit_scale")
 """Settings in which the two specs may differ, and which then say what is copied or scaled."""

@@ -21,12 +21,13 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from torch import Tensor
 
+from zoo.block_spec import BlockSpec
 from zoo.conversion.copies import Copies, copied, split
 from zoo.conversion.widenable import attention_of, check_specs, leftover, norm_before_head, unknown
 from zoo.ffns._dense import Dense
 from zoo.init import generator
 from zoo.norms import Norm
-from zoo.spec import BlockSpec, ModelSpec
+from zoo.spec import ModelSpec
 
 Axes = tuple[str, ...]
 """Which features each axis of a parameter has, "" for none that grow; after a slash, features that it reads."""

@@ -6,11 +6,12 @@ import math
 from collections.abc import Iterator
 from typing import TypeVar
 
+from zoo.block_spec import BlockSpec
 from zoo.errors import UnsupportedError
 from zoo.ffns._dense import Dense
 from zoo.hf._weights import Pair, both, same
 from zoo.mixers.attention import Attention
-from zoo.spec import BlockSpec, ModelSpec
+from zoo.spec import ModelSpec
 
 T = TypeVar("T")
 

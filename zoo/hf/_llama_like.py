@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
+from zoo.block_spec import BlockSpec
 from zoo.hf._common import attention, attention_weights, dense, gated_weights, norm_eps, outside, pre_norms
 from zoo.hf._config import Config
 from zoo.hf._family import Family
 from zoo.hf._ffn import activation, ffn
 from zoo.hf._rope import partial_rope_config, rope, rope_config
 from zoo.hf._weights import Pair, same
-from zoo.spec import BlockSpec, ModelSpec
+from zoo.spec import ModelSpec
 
 
 class LlamaLike(Family):

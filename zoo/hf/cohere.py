@@ -7,11 +7,12 @@ from typing import Any, ClassVar
 
 import torch
 
+from zoo.block_spec import BlockSpec
 from zoo.hf._common import attention, norm_eps
 from zoo.hf._config import Config
 from zoo.hf._llama_like import LlamaLike
 from zoo.hf._weights import Pair, same
-from zoo.spec import BlockSpec, ModelSpec
+from zoo.spec import ModelSpec
 
 
 class Cohere(LlamaLike):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from zoo.block_spec import BlockSpec
 from zoo.errors import UnsupportedError
 from zoo.hf._common import attention
 from zoo.hf._config import Config
 from zoo.hf._layers import FULL, SLIDING, pattern, types_of, window_config
 from zoo.hf.cohere import Cohere
-from zoo.spec import BASE, BlockSpec, ModelSpec
+from zoo.spec import BASE, ModelSpec
 
 UNREAD = (
     "_sliding_window_pattern",

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from zoo.block_spec import BlockSpec
 from zoo.errors import UnsupportedError
 from zoo.ffns.deepseek_moe import DeepSeekMoE
 from zoo.hf._common import dense
 from zoo.hf._config import Config
 from zoo.hf.deepseek_v3 import DeepSeekV3
-from zoo.spec import BlockSpec
 
 GREEDY, GROUPED = "greedy", "group_limited_greedy"
 

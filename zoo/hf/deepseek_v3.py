@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
+from zoo.block_spec import BlockSpec
 from zoo.errors import UnsupportedError
 from zoo.ffns.deepseek_moe import DeepSeekMoE
 from zoo.hf._common import expect
@@ -14,7 +15,7 @@ from zoo.hf._llama_like import LlamaLike
 from zoo.hf._rope import rope, rope_config
 from zoo.hf._weights import Pair, Tensors, both, fused, same
 from zoo.mixers.mla import MLA
-from zoo.spec import BlockSpec, ModelSpec
+from zoo.spec import ModelSpec
 
 DENSE = "dense"
 PARTS = ("gate", "up", "down")

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
+from zoo.block_spec import BlockSpec
 from zoo.hf._common import attention
 from zoo.hf._config import Config
 from zoo.hf._layers import window_config, windows
 from zoo.hf._weights import Pair, same
 from zoo.hf.gemma import Gemma
-from zoo.spec import BlockSpec, ModelSpec
+from zoo.spec import ModelSpec
 
 
 class Gemma2(Gemma):

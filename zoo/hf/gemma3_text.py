@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from zoo.block_spec import BlockSpec
 from zoo.hf._common import attention
 from zoo.hf._config import Config
 from zoo.hf._layers import FULL, SLIDING, layer_types
 from zoo.hf._rope import layered_rope_config, rope
 from zoo.hf.gemma2 import Gemma2
-from zoo.spec import BlockSpec, ModelSpec
+from zoo.spec import ModelSpec
 
 
 class Gemma3(Gemma2):

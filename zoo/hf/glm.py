@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
+from zoo.block_spec import BlockSpec
 from zoo.hf._common import attention, dense
 from zoo.hf._config import Config
 from zoo.hf._gpt import QKV
 from zoo.hf._llama_like import LlamaLike
 from zoo.hf._weights import Pair, fused, same
-from zoo.spec import BlockSpec, ModelSpec
+from zoo.spec import ModelSpec
 
 OUTPUT_NORMS = {
     "mixer_residual.norm_out": "post_self_attn_layernorm",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
+from zoo.block_spec import BlockSpec
 from zoo.ffns.topk_moe import TopKMoE
 from zoo.hf._common import attention, expect
 from zoo.hf._config import Config
@@ -13,7 +14,7 @@ from zoo.hf._layers import window_config, windows
 from zoo.hf._llama_like import LlamaLike
 from zoo.hf._weights import Pair, both, same, transposed
 from zoo.hf.mixtral import routing, routing_config
-from zoo.spec import BlockSpec, ModelSpec
+from zoo.spec import ModelSpec
 
 
 class GptOss(LlamaLike):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from zoo.block_spec import BlockSpec
 from zoo.hf._common import attention, dense
 from zoo.hf._config import Config
 from zoo.hf._llama_like import LlamaLike
-from zoo.spec import BlockSpec
 
 
 class Llama(LlamaLike):

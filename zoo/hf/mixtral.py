@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
+from zoo.block_spec import BlockSpec
 from zoo.errors import UnsupportedError
 from zoo.ffns.topk_moe import TopKMoE
 from zoo.hf._common import expect
@@ -13,7 +14,6 @@ from zoo.hf._experts import expert_activation, expert_names, gated_experts
 from zoo.hf._version import MAJOR
 from zoo.hf._weights import Pair, same
 from zoo.hf.mistral import Mistral
-from zoo.spec import BlockSpec
 
 
 class Mixtral(Mistral):

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
+from zoo.block_spec import BlockSpec
 from zoo.hf._common import attention, dense, norm_eps
 from zoo.hf._config import Config
 from zoo.hf._ffn import activation, ffn
 from zoo.hf._gpt import linears
 from zoo.hf._llama_like import LlamaLike
 from zoo.hf._weights import Pair, layernorm
-from zoo.spec import BlockSpec, ModelSpec
+from zoo.spec import ModelSpec
 
 
 class Nemotron(LlamaLike):

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
+from zoo.block_spec import BlockSpec
 from zoo.hf._common import attention
 from zoo.hf._config import Config
 from zoo.hf._llama_like import LlamaLike
 from zoo.hf._weights import Pair
-from zoo.spec import BlockSpec, ModelSpec
+from zoo.spec import ModelSpec
 
 
 class Olmo(LlamaLike):

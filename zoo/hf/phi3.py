@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
+from zoo.block_spec import BlockSpec
 from zoo.hf._common import attention, dense
 from zoo.hf._config import Config
 from zoo.hf._weights import Pair, fused, same
 from zoo.hf.mistral import Mistral
-from zoo.spec import BlockSpec
 
 
 class Phi3(Mistral):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from zoo.block_spec import BlockSpec
 from zoo.hf._common import attention
 from zoo.hf._config import Config
 from zoo.hf.qwen2 import Qwen2
-from zoo.spec import BlockSpec
 
 
 class Qwen3(Qwen2):

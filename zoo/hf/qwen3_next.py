@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
+from zoo.block_spec import BlockSpec
 from zoo.errors import UnsupportedError
 from zoo.ffns.topk_moe import TopKMoE
 from zoo.hf._common import attention, dense, norm_eps
@@ -15,7 +16,7 @@ from zoo.hf._llama_like import LlamaLike
 from zoo.hf._weights import Pair, fused, reshaped, same
 from zoo.mixers.attention import Attention
 from zoo.mixers.gated_deltanet import GatedDeltaNet
-from zoo.spec import BASE, BlockSpec, ModelSpec
+from zoo.spec import BASE, ModelSpec
 
 LINEAR = "linear_attention"
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from zoo.block_spec import BlockSpec
 from zoo.errors import UnsupportedError
 from zoo.hf._common import attention
 from zoo.hf._config import Config
 from zoo.hf._layers import SLIDING, layer_types, pattern, types_of, window_of
 from zoo.hf.llama import Llama
 from zoo.positions.nope import NoPE
-from zoo.spec import BASE, BlockSpec, ModelSpec
+from zoo.spec import BASE, ModelSpec
 
 
 class SmolLM3(Llama):

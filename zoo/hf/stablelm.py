@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
+from zoo.block_spec import BlockSpec
 from zoo.errors import UnsupportedError
 from zoo.hf._common import attention, norm_eps
 from zoo.hf._config import Config
@@ -12,7 +13,7 @@ from zoo.hf._gpt import QKV
 from zoo.hf._llama_like import LlamaLike
 from zoo.hf._rope import FRACTION
 from zoo.hf._weights import Pair, layernorm, same
-from zoo.spec import BlockSpec, ModelSpec
+from zoo.spec import ModelSpec
 
 
 class StableLM(LlamaLike):

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
+from zoo.block_spec import BlockSpec
 from zoo.hf._common import attention, dense, norm_eps
 from zoo.hf._config import Config
 from zoo.hf._ffn import activation, ffn
 from zoo.hf._weights import Pair, both, layernorm
 from zoo.hf.mistral import Mistral
-from zoo.spec import BlockSpec, ModelSpec
+from zoo.spec import ModelSpec
 
 UNREAD = (
     "activation_function",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
+from zoo.block_spec import BlockSpec
 from zoo.errors import UnsupportedError
 from zoo.hf._common import attention, dense, expect, norm_eps
 from zoo.hf._config import Config
@@ -12,7 +13,7 @@ from zoo.hf._family import Family, Task
 from zoo.hf._ffn import activation, ffn
 from zoo.hf._weights import Pair, same
 from zoo.positions import t5
-from zoo.spec import BlockSpec, ModelSpec
+from zoo.spec import ModelSpec
 
 PROJECTIONS = ("q", "k", "v", "o")
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from zoo.cache import LayerCache, StateCache
+from zoo.cache import LayerCache
+from zoo.cache_states import StateCache
 from zoo.mixers._scan import STATE, Chunks, ScanCost, by_group, pairwise
 from zoo.precision import at_default_precision
 

@@ -11,7 +11,8 @@ import torch
 from pydantic import PositiveInt
 from torch import Tensor
 
-from zoo.cache import LayerCache, StateCache
+from zoo.cache import LayerCache
+from zoo.cache_states import StateCache
 from zoo.conv import STATE as CONV
 from zoo.conv import ShortConv
 from zoo.errors import SpecError

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from zoo.cache import LayerCache, StateCache
+from zoo.cache import LayerCache
+from zoo.cache_states import StateCache
 from zoo.precision import at_default_precision
 
 STATE = "state"

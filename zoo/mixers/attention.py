@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from zoo.attend import Scoring, Visible, attend
 from zoo.axis import Choice, is_off
-from zoo.cache import LayerCache, StateCache, TokenCache, TokenStateCache
+from zoo.cache import LayerCache, TokenCache
+from zoo.cache_states import StateCache, TokenStateCache
 from zoo.conv import STATE as CONV
 from zoo.conv import ShortConv
 from zoo.errors import SpecError, UnsupportedError

@@ -11,7 +11,8 @@ from pydantic import PositiveInt
 from torch import Tensor
 from torch.nn import functional as F
 
-from zoo.cache import LayerCache, StateCache
+from zoo.cache import LayerCache
+from zoo.cache_states import StateCache
 from zoo.conv import on_text
 from zoo.errors import SpecError
 from zoo.mixers import MixerLayer

@@ -1,0 +1,108 @@
+"""What a block is: a mixer and an FFN, and how each joins the stream."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    Field,
+)
+
+from zoo.axis import Choice, Spec, is_off
+from zoo.canon import Canon
+from zoo.errors import SpecError
+from zoo.ffns import Ffn
+from zoo.ffns.swiglu import SwiGLU
+from zoo.mixers import Mixer
+from zoo.mixers._cross import CrossAttention
+from zoo.mixers.attention import Attention
+from zoo.norms import Norm
+from zoo.norms.rmsnorm import RMSNorm
+from zoo.residuals import Residual
+from zoo.residuals.pre import Pre
+from zoo.site import Sight
+
+
+class BlockSpec(Spec):
+    """One block: a mixer and an FFN, each wrapped by the same kind of norm at the same place.
+
+    topology: `serial`, the FFN reads what the mixer wrote; `parallel`, both read the same normalised stream (GPT-J,
+    PaLM); `parallel_two_norms`, each through a norm of its own (GPT-NeoX). dropout: on each branch's output while
+    training.
+    """
+
+    norm: Annotated[Norm, Choice("zoo.norms")] = RMSNorm()
+    norm_placement: Annotated[Residual, Choice("zoo.residuals")] = Pre()
+    mixer: Annotated[Mixer, Choice("zoo.mixers")] = Attention()
+    ffn: Annotated[Ffn, Choice("zoo.ffns")] = SwiGLU()
+    topology: Literal["serial", "parallel", "parallel_two_norms"] = "serial"
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    stochastic_depth: Annotated[float, Field(ge=0, lt=1, exclude_if=is_off)] = 0.0
+    """Probability that a branch of the last layer is left out of a row while training, in layer l of L (l + 1)/L times
+    that (Huang et al. 2016, arXiv:1603.09382)."""
+    canon: Canon | None = Field(default=None, exclude_if=is_off)
+    """Convolutions over near tokens on what the branches read (Allen-Zhu 2025, arXiv:2512.17351)."""
+    cross: CrossAttention | None = Field(default=None, exclude_if=is_off)
+    """Attention to the encoder, between mixer and FFN; null for its defaults where there is an encoder."""
+
+    @property
+    def norms(self) -> int:
+        """How many norms of the block's kind it has at the places of its residuals."""
+        return self.norm_placement.norms * self.branches
+
+    @property
+    def branches(self) -> int:
+        """How many residuals it has."""
+        return 1 + self.has_ffn_residual + (self.cross is not None)
+
+    @property
+    def has_ffn_residual(self) -> bool:
+        """Whether the FFN has one of its own."""
+        return self.topology != "parallel" and not self.ffn.absent
+
+    def check_sight(self, visible: Sight) -> None:
+        """Raise SpecError where a token cannot be shown what comes after it, as encoders and prefixes ask, or not be
+        kept from it, as all but encoders do."""
+        try:
+            if visible != "causal":
+                self.mixer.check_ahead()
+            if visible != "all":
+                self.mixer.check_causal()
+        except SpecError as error:
+            raise error.under("mixer") from None
+        if visible != "causal" and (self.canon is not None or self.ffn.reaches_back):
+            path = "ffn.conv" if self.canon is None else "canon"
+            raise SpecError(path, "reaches back only, and tokens are to see what comes after them")
+
+    def cache_elements(self, d_model: int, capacity: int) -> int:
+        """Numbers kept per sequence, for up to `capacity` tokens, by a resolved block."""
+        near = 0 if self.canon is None else self.canon.cache_elements(d_model)
+        return self.mixer.cache_elements(capacity) + near + self.ffn.cache_elements
+
+    def resolve(self, d_model: int) -> Self:
+        """The same block with ratios and defaults turned into numbers."""
+        parts: dict[str, Any] = {}
+        for name, part in (("mixer", self.mixer), ("ffn", self.ffn)):
+            try:
+                parts[name] = part.resolve(d_model)
+            except SpecError as error:
+                raise error.under(name) from None
+        if self.cross is not None:
+            try:
+                parts["cross"] = self.cross.resolve(d_model, parts["mixer"])
+            except SpecError as error:
+                raise error.under("cross") from None
+            if self.topology != "serial":
+                raise SpecError("topology", f"{self.topology} has no place for attention to an encoder")
+        if self.topology != "serial" and self.ffn.absent:
+            raise SpecError("topology", f"{self.topology} needs an ffn beside the mixer, and there is none")
+        if self.mixer.degree > 1 and not self.norm.normalises:
+            reason = f"{self.mixer.kind} gives what it reads to the power of {self.mixer.degree}: it needs a norm"
+            raise SpecError("norm", reason)
+        if self.ffn.absent and self.canon is not None and "ffn" in self.canon.before:
+            raise SpecError("canon.before", "there is no ffn for it to be before: before: [mixer]")
+        if self.topology == "parallel_two_norms" and not self.norm_placement.additive:
+            placement = self.norm_placement.kind
+            reason = f"{placement} normalises the stream where two branches with norms of their own would meet it"
+            raise SpecError("topology", reason)
+        return self.model_copy(update=parts)

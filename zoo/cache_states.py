@@ -1,0 +1,100 @@
+"""What layers keep whose memory does not grow: a recurrent state, by itself or beside tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from zoo.cache import TakeBack, TokenCache
+
+
+class StateCache:
+    """What a recurrent layer keeps: tensors by name, of a size that does not grow with the text."""
+
+    capacity: int | None = None
+
+    def __init__(self, states: Mapping[str, Tensor]) -> None:
+        """Each state: (B, …)."""
+        self.states = dict(states)
+        self._written: set[str] = set()
+
+    @property
+    def nbytes(self) -> int:
+        return sum(state.nbytes for state in self.states.values())
+
+    @staticmethod
+    def zeros(batch: int, shapes: Mapping[str, Sequence[int]], like: Tensor, dtype: torch.dtype) -> StateCache:
+        """One state for each name, on the device of `like`."""
+        return StateCache(
+            {name: torch.zeros(batch, *shape, dtype=dtype, device=like.device) for name, shape in shapes.items()}
+        )
+
+    def pad(self, left_pad: Tensor) -> None:
+        """Padding leaves no trace in a state."""
+
+    def readable(self, tokens: int) -> int:
+        return tokens
+
+    def read(self, name: str, dtype: torch.dtype) -> Tensor | None:
+        """The state that the last pass left; None before the first."""
+        return self.states[name].to(dtype) if name in self._written else None
+
+    def write(self, name: str, value: Tensor) -> None:
+        """value: (B, …), of the state's size."""
+        self.states[name].copy_(value.detach())
+        self._written.add(name)
+
+    def reorder(self, rows: Tensor) -> None:
+        self.states = {name: state[rows] for name, state in self.states.items()}
+
+    def divides(self, tokens: int) -> bool:
+        return False
+
+    def mark(self, tokens: int) -> TakeBack:
+        saved, written = {name: state.clone() for name, state in self.states.items()}, set(self._written)
+
+        def take_back(kept: int) -> None:
+            if kept:
+                raise ValueError("a recurrent state cannot be divided")
+            self.states, self._written = saved, written
+
+        return take_back
+
+
+class TokenStateCache(TokenCache, StateCache):
+    """Tokens, and a state beside them."""
+
+    def __init__(self, tokens: TokenCache, states: StateCache) -> None:
+        StateCache.__init__(self, states.states)
+        self.tokens, self.capacity = tokens, tokens.capacity
+
+    @property
+    def nbytes(self) -> int:
+        return self.tokens.nbytes + sum(state.nbytes for state in self.states.values())
+
+    def pad(self, left_pad: Tensor) -> None:
+        self.tokens.pad(left_pad)
+
+    def readable(self, tokens: int) -> int:
+        return self.tokens.readable(tokens)
+
+    def extend(self, new: Sequence[Tensor], index: Tensor) -> tuple[list[Tensor], Tensor]:
+        return self.tokens.extend(new, index)
+
+    def reorder(self, rows: Tensor) -> None:
+        self.tokens.reorder(rows)
+        StateCache.reorder(self, rows)
+
+    def divides(self, tokens: int) -> bool:
+        return False
+
+    def mark(self, tokens: int) -> TakeBack:
+        tokens_back, states_back = self.tokens.mark(tokens), StateCache.mark(self, tokens)
+
+        def take_back(kept: int) -> None:
+            tokens_back(kept)
+            states_back(kept)
+
+        return take_back
