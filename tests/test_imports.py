@@ -58,6 +58,14 @@ def test_reports_and_the_store_load_no_torch() -> None:
     assert "polars" in loaded
 
 
+def test_zoo_alone_loads_no_torch_and_has_all_that_it_names() -> None:
+    assert "torch" not in loaded_after("import zoo")
+    assert "torch" in loaded_after("import zoo; zoo.decode.beam_search")
+    import zoo  # noqa: PLC0415
+
+    assert all(hasattr(zoo, name) for name in zoo.__all__)
+
+
 def test_help_loads_nothing_heavy() -> None:
     statement = (
         "import ablate.cli\ntry: ablate.cli.main(['--help'])\nexcept SystemExit as e: assert e.code in (0, None)\n"

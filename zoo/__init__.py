@@ -11,6 +11,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from zoo import decode
     from zoo.attend import attention_backend
     from zoo.block_spec import BlockSpec
     from zoo.checkpoint import open_model as open
@@ -61,6 +62,7 @@ __all__ = [
     "build",
     "convert",
     "cost",
+    "decode",
     "from_hf",
     "generate",
     "listening",
@@ -75,10 +77,11 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "decode":
+        return importlib.import_module("zoo.decode")
     if name not in _HOME:
         raise AttributeError(f"module 'zoo' has no attribute '{name}'")
     module, _, attribute = _HOME[name].partition(":")
     value = getattr(importlib.import_module(module), attribute or name)
-
     globals()[name] = value
     return value

@@ -21,7 +21,7 @@ import torch
 
 from zoo.checkpoint import assemble
 from zoo.edits import flatten
-from zoo.errors import UnsupportedError, did_you_mean
+from zoo.errors import SpecError, UnsupportedError, did_you_mean
 from zoo.hf._config import Config
 from zoo.hf._family import AUTO, CLASSES, Family
 from zoo.hf._weights import to_ours, to_theirs
@@ -51,7 +51,7 @@ def from_hf(hf_model: Any) -> Decoder:
     if not isinstance(hf_model, expected):
         raise UnsupportedError("", f"{type(hf_model).__name__} cannot be converted, only {expected.__name__}")
     config = Config(hf_model.config, _is_tied(hf_model) if family.says_tied else None)
-    spec = parse(family.spec(config))
+    spec = _spec(family, config)
     config.finish()
     state = hf_model.state_dict(keep_vars=True)
     model = assemble(spec, to_ours(family, spec, state))
@@ -77,6 +77,16 @@ def to_hf(model: Decoder, family: str | None = None) -> Any:
         head = hf_model.get_output_embeddings()
         head.weight = torch.nn.Parameter(weights["lm_head.weight"])
     return hf_model.eval()
+
+
+def _spec(family: Family, config: Config) -> ModelSpec:
+    """What the config means, unless no spec can say it, such as dropout of 1."""
+    try:
+        return parse(family.spec(config))
+    except UnsupportedError:
+        raise
+    except SpecError as error:
+        raise UnsupportedError(error.path, error.reason) from None
 
 
 def _is_tied(hf_model: Any) -> bool:
@@ -166,7 +176,7 @@ def _try(spec: ModelSpec, name: str, family: Family, arguments: dict[str, Any]) 
     arguments = {key: value for key, value in copy.deepcopy(arguments).items() if key != "model_type"}
     config = _transformers().AutoConfig.for_model(name, **arguments)
     tied = spec.tie_embeddings if family.says_tied else None
-    return config, _differences(parse(family.spec(Config(config, tied))), spec)
+    return config, _differences(_spec(family, Config(config, tied)), spec)
 
 
 def _differences(candidate: ModelSpec, wanted: ModelSpec) -> list[str]:

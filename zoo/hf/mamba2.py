@@ -13,6 +13,9 @@ from zoo.hf._weights import Pair, both, fused, reshaped, same
 from zoo.mixers.mamba2 import Mamba2 as Mixer
 from zoo.spec import ModelSpec
 
+UNREAD = ("intermediate_size", "norm_before_gate", "rms_norm", "time_step_init_scheme", "time_step_scale")
+"""Keys of published configs, Mamba-Codestral-7B's among them, that no version of transformers reads."""
+
 
 class Mamba2(Family):
     """Dao & Gu 2024, arXiv:2405.21060: x + mixer(norm(x)), and no FFN."""
@@ -24,7 +27,7 @@ class Mamba2(Family):
         self._unlimited(config)
         # Initial values, the precision of the stream, and what follows from the heads.
         config.ignore("time_step_rank", "time_step_min", "time_step_max", "time_step_floor", "rescale_prenorm_residual")
-        config.ignore("residual_in_fp32", "expand")
+        config.ignore("residual_in_fp32", "expand", *UNREAD)
         eps = config["layer_norm_epsilon"]
         return {
             "vocab_size": config["vocab_size"],

@@ -12,7 +12,6 @@ from torch.nn import functional as F
 
 from zoo.attend import Visible
 from zoo.cache import LayerCache, TokenCache
-from zoo.conv import on_text
 from zoo.mixers import MixerLayer
 from zoo.mixers._gated_unit import GatedUnit, GatedUnitLayer
 from zoo.site import PartCost, Site, Step, mean_keys
@@ -59,15 +58,14 @@ class GAULayer(GatedUnitLayer):
 
     def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
         q, k = self._queries_and_keys(x, step)
-        # Padding weighs nothing as long as it has no value.
-        v, places = on_text(F.silu(self.v(x)), step)[:, None], step.index
+        v, places = F.silu(self.v(x))[:, None], step.index
         if isinstance(cache, TokenCache):
             (k, v), places = cache.extend((k, v), step.index)
         scores = (q @ k.transpose(-1, -2)).float() * (self.spec.position.score_factor / self.spec.length)
         bias = self.position.bias(step, places)
         if bias is not None:
             scores = scores + bias
-        weights = F.relu(scores).square().masked_fill(~Visible(step.index, places).mask(), 0.0)
+        weights = F.relu(scores).square().masked_fill(~Visible.to(step, places).mask(), 0.0)
         return self._write(x, (weights.to(v.dtype) @ v)[:, 0])
 
     def new_cache(self, batch: int, capacity: int, dtype: torch.dtype) -> LayerCache:

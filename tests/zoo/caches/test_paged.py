@@ -109,3 +109,13 @@ def test_beams_and_speculation_read_pages_as_they_read_the_plain_cache() -> None
     assert torch.equal(plain.tokens, paged.tokens)
     found = zoo.decode.speculate(model, model, prompts, 12, cache=model.new_cache(2, 18, kind=Paged(page=4)))
     assert torch.equal(found.tokens, zoo.generate(model, prompts, 12))
+
+
+def test_units_without_a_softmax_see_no_padding_in_pages() -> None:
+    """Pages have no places for padding, so that what is read there is other text: it has to be masked."""
+    spec = zoo.load("small", d_model=24, n_layers=2, vocab_size=40)
+    model = random_model(spec.edit({"block.mixer": {"kind": "gau", "head_dim": 6, "length": 8}})).double()
+    tokens, pads, cache = random_tokens(model.spec, 3, 12), [0, 5, 8], model.new_cache(3, 12, kind=PAGE)
+    cached = torch.cat((model(tokens[:, :9], cache, torch.tensor(pads)), model(tokens[:, 9:], cache)), dim=1)
+    for row, (out, pad) in enumerate(zip(cached, pads, strict=True)):
+        torch.testing.assert_close(out[pad:], model(tokens[row : row + 1, pad:])[0], rtol=1e-9, atol=1e-9)

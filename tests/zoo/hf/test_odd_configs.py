@@ -141,3 +141,29 @@ def test_a_model_in_bfloat16_runs_on_both_sides() -> None:
     again = zoo.to_hf(zoo.from_hf(model))
     tokens = tokens_for(model.config, 2)
     assert torch.equal(again(tokens).logits, model(tokens).logits)
+
+
+def test_keys_of_a_published_mamba2_say_nothing_more() -> None:
+    """Those of Mamba-Codestral-7B: transformers normalises behind the gate, whatever `norm_before_gate` says."""
+    sizes = {"num_heads": 8, "head_dim": 6, "n_groups": 4, "state_size": 5, "time_step_rank": 2}
+    unread = {"intermediate_size": 48, "norm_before_gate": True, "rms_norm": True}
+    steps = {"time_step_init_scheme": "random", "time_step_scale": 1.0}
+    settings = {key: value for key, value in SIZES.items() if key not in ("intermediate_size", "num_attention_heads")}
+    check(AutoConfig.for_model("mamba2", **settings | sizes | unread | steps))
+
+
+@pytest.mark.parametrize(
+    ("family", "settings", "reason"),
+    [
+        ("bert", {"hidden_dropout_prob": 1.0}, r"block\.dropout: input should be less than 1"),
+        ("bert", {"layer_norm_eps": 0.0}, r"block\.norm\.eps: input should be greater than 0"),
+        ("t5", {"relative_attention_max_distance": 16}, r"max_distance: must exceed the 16 distances"),
+    ],
+    ids=str,
+)
+def test_what_no_spec_can_say_is_refused_as_unsupported(family: str, settings: dict[str, Any], reason: str) -> None:
+    tokens = {key: SIZES[key] for key in ("pad_token_id", "bos_token_id", "eos_token_id")}
+    own = {"d_model": 8, "num_heads": 2, "num_layers": 1} if family == "t5" else SIZES
+    model = hf_model(AutoConfig.for_model(family, **own | tokens | settings))
+    with pytest.raises(zoo.UnsupportedError, match=reason):
+        zoo.from_hf(model)
