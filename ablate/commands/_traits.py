@@ -118,9 +118,9 @@ def _changed(part: Spec, but: set[str]) -> Iterator[tuple[str, Any]]:
 
 
 def text(value: Any) -> str:
-    """A value as it is shown: a part by its kind, or else by what is not the default in it, true as yes."""
+    """A value as it is shown: a part by its kind, true as yes."""
     if isinstance(value, Spec):
-        return str(value.kind) if hasattr(value, "kind") else _settings(value)
+        return str(getattr(value, "kind", value))
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list | tuple):
@@ -130,8 +130,3 @@ def text(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
     return f"{value:,}" if isinstance(value, int) and value > 9999 else str(value)
-
-
-def _settings(part: Spec) -> str:
-    changed = ", ".join(f"{name}={text(value)}" for name, value in _changed(part, set()))
-    return f"({changed})" if changed else "yes"

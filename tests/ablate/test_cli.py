@@ -149,11 +149,3 @@ def test_a_table_too_wide_for_the_terminal_is_turned_on_its_side(capsys, monkeyp
     assert any(line.split() == ["arm", "pre", "post"] for line in lines)
     assert any(line.split() == ["column", "8", "9", "i"] for line in lines)
     assert max(map(len, lines)) <= 60
-
-
-def test_what_presets_are_made_of_is_named_plainly(capsys: pytest.CaptureFixture[str]) -> None:
-    """An encoder by what is not its default, and no trick in more layers than there are."""
-    main(["zoo", "--json"])
-    presets = {preset["name"]: preset["tricks"] for preset in json.loads(capsys.readouterr().out)["presets"]}
-    assert "encoder=(n_layers=24)" in presets["t5"]
-    assert "dropout=0.1" in presets["t5"]
