@@ -71,6 +71,15 @@ def unknown_tasks(spec: EvalSpec) -> list[str]:
     return [name for name in others if name not in known]
 
 
+def near(name: str) -> str:
+    """`" (did you mean 'x'?)"`, x being the nearest task that exists, or nothing."""
+    if ours := did_you_mean(name, SHIPPED):
+        return ours
+    from evals import catalogue  # noqa: PLC0415 (slow to load)
+
+    return catalogue.near(name)
+
+
 def stray_data(spec: EvalSpec) -> list[str]:
     """The names in `spec.data` that none of its tasks has, nor any of their groups."""
     left = set(spec.data) - set(spec.tasks)

@@ -16,6 +16,8 @@ from typing import Any
 
 from datasets import Dataset
 
+from evals.datafiles import DataError
+
 OPENERS, CLOSERS = "([{", ")]}"
 INDENT = "    "
 LINES_PER_FUNCTION = 4
@@ -34,7 +36,7 @@ def brackets(documents: Sequence[str], seed: int, items: int, context_characters
                 context = text[max(0, closed - context_characters) : closed]
                 yield text[closed], {"context": context, "choices": [")", "]"], "label": ")]".index(text[closed])}
 
-    return {"test": _dataset(_balanced(documents, found, items, seed), "code_brackets")}
+    return {"test": _dataset(_balanced(documents, found, items, seed))}
 
 
 def _bracket_pairs(text: str) -> Iterator[tuple[int, int, str]]:
@@ -86,7 +88,7 @@ def indentation(
             context = text[max(0, place - context_characters) : place]
             yield str(label), {"context": context, "choices": choices, "label": label}
 
-    return {"test": _dataset(_balanced(documents, found, items, seed), "code_indentation")}
+    return {"test": _dataset(_balanced(documents, found, items, seed))}
 
 
 def _cut(line: str, characters: int) -> str:
@@ -145,7 +147,7 @@ def names(documents: Sequence[str], seed: int, items: int, context_characters: i
         first, second = (item["name"] for item in pair)
         if len(rows) < items and second not in pair[0]["context"] and first not in pair[1]["context"]:
             rows += [_named(item, draw.sample([first, second], 2)) for item in pair]
-    return {"test": _dataset(rows, "code_names")}
+    return {"test": _dataset(rows)}
 
 
 def _named(item: Item, choices: list[str]) -> Item:
@@ -192,7 +194,7 @@ def _balanced(documents: Sequence[str], found: Finder, items: int, seed: int) ->
     return rows
 
 
-def _dataset(rows: list[Item], task: str) -> Dataset:
+def _dataset(rows: list[Item]) -> Dataset:
     if not rows:
-        raise ValueError(f"{task}: the held-out documents have no Python to make items of")
+        raise DataError("the held-out documents have no Python to make items of")
     return Dataset.from_list(rows)

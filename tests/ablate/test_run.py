@@ -393,7 +393,7 @@ def test_eval_names_what_has_no_data_and_makes_it_again_when_it_has(copy, capsys
     assert list(json.loads(out)["tasks"]) == ["blimp_transitive"]
     lines = [line for line in err.splitlines() if line.startswith("ablate: ")]
     assert [line.split()[1] for line in lines] == ["blimp_wh_island", "hellaswag"]
-    assert "datasets.load_dataset('Rowan/hellaswag')" in lines[1]
+    assert lines[1].endswith("python -m evals fetch hellaswag")
     (pairs / "wh_island.jsonl").write_text('{"sentence_good": "a b", "sentence_bad": "b a"}\n')
     tasks = json.loads(ablate(capsys, *command, "--json")[1])["tasks"]
     assert set(tasks) == {"blimp_wh_island", "blimp_transitive"}
@@ -401,6 +401,14 @@ def test_eval_names_what_has_no_data_and_makes_it_again_when_it_has(copy, capsys
     assert (status, err) == (2, "ablate: data for what is not evaluated: blmp\n")
     status, _, err = ablate(capsys, *command[:4], "--data", "heldout_pairs=nowhere")
     assert (status, err.startswith("ablate: --data: there is no file or folder ")) == (2, True)
+
+
+def test_a_study_names_what_it_could_not_evaluate(study, copy, capsys, monkeypatch):
+    monkeypatch.setattr("evals.datafiles._hub_answers", lambda: False)
+    edit = ("--set", "evals={tasks: [heldout_pairs, hellaswag], limit: 4}")
+    status, _, said = ablate(capsys, "run", study, "--store", copy, "--engine", "inprocess", *edit)
+    assert status == 1
+    assert said.count("ablate: hellaswag is skipped: the data set Rowan/hellaswag is not in the cache") == 1
 
 
 def test_eval_reads_a_stored_run_by_position(copy, capsys):

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import scipy.stats
 
+from evals.datafiles import DataError
 from evals.tasks import code, heldout
 
 Make = Callable[..., dict[str, Any]]
@@ -124,5 +125,5 @@ def test_the_last_word_ends_its_line(texts: list[str]) -> None:
 
 @pytest.mark.parametrize("task", ["brackets", "indentation", "names"])
 def test_prose_has_no_items(task: str) -> None:
-    with pytest.raises(ValueError, match=f"code_{task}: the held-out documents have no Python"):
+    with pytest.raises(DataError, match="the held-out documents have no Python"):
         TASKS[task](["Once upon a time, there was (perhaps) a bracket."], 0)
