@@ -15,7 +15,7 @@ from datasets import Dataset
 from evals.datafiles import DataError
 
 _WORD_START = re.compile(r"(?<=\S) (?=\w)")
-_LAST_WORD = re.compile(r"(?<=\S) ([A-Za-z]{3,})[.:;,)]{0,2}$", re.MULTILINE)
+_LAST_WORD = re.compile(r"(?<=\S) ([A-Za-z]{3,})[.:;,)!?\"'”’]{0,3}\r?$", re.MULTILINE)
 _FEWEST_WORDS = 5
 _TRIES_PER_ITEM = 50
 CHOICES = 4

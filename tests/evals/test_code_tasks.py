@@ -144,6 +144,14 @@ def test_the_last_word_ends_its_line(texts: list[str]) -> None:
         assert len(line.split()) >= 5
 
 
+def test_lines_of_prose_end_in_words_too() -> None:
+    """Paragraphs of any line ends, with speech in them."""
+    ends = ("house.\r\n", 'garden!"\r\n', "river?”\n", "mountain\r\n")
+    text = "".join(f"One went at last to the {end}" for end in ends)
+    items = heldout.last_words([text], seed=0, items=1, context_characters=300)["test"]
+    assert set(items[0]["choices"]) == {" house", " garden", " river", " mountain"}
+
+
 @pytest.mark.parametrize("task", ["brackets", "indentation", "names"])
 def test_prose_has_no_items(task: str) -> None:
     with pytest.raises(DataError, match="the held-out documents have no Python"):
