@@ -10,7 +10,10 @@ import reports
 from ablate.calibration import CalibrationError
 from ablate.cli import main
 from ablate.engines import Event
+from ablate.identity import request_digest
 from ablate.store import Store
+from evals import known
+from evals.spec import EvalSpec
 
 
 def ablate(capsys, *arguments):
@@ -322,6 +325,17 @@ def test_a_task_of_ones_own_is_scored_again_when_it_is_edited(copy, capsys, monk
         file.write_text(TASK.replace("COUNT", str(count)))
         status, out, _ = ablate(capsys, "eval", digest, "--store", copy, "--json", *way)
         assert (status, json.loads(out)["tasks"]["mine"]["bits_per_byte"]["items"]) == (0, count)
+
+
+def test_another_version_of_a_task_that_ships_is_another_request(tmp_path, monkeypatch):
+    folder = shutil.copytree(known.TASK_FOLDER, tmp_path / "tasks")
+    monkeypatch.setattr(known, "TASK_FOLDER", folder)
+    specs = [EvalSpec(tasks=(name,)) for name in ("code_names", "code_brackets")]
+    before = [request_digest(spec) for spec in specs]
+    file = folder / "code_names.yaml"
+    file.write_text(file.read_text().replace("version: ", "version: 9"))
+    names, brackets = (request_digest(spec) for spec in specs)
+    assert names != before[0] and brackets == before[1]
 
 
 def test_task_folders_start_from_the_study(study, tmp_path, capsys, monkeypatch):
