@@ -7,9 +7,8 @@ from ablate.data.sources._synthetic import SyntheticSource
 from ablate.data.synthetic import regraded
 from ablate.study import Study
 from evals.causal import obstacle
-from evals.known import SHIPPED, absent, located, stray_data, unknown_tasks
+from evals.known import absent, located, near, stray_data, unknown_tasks
 from evals.spec import OF_TEXT, DiagnosticsSpec, EvalSpec
-from zoo.errors import did_you_mean
 
 
 def check(study: Study) -> None:
@@ -70,7 +69,7 @@ def evaluated(study: Study) -> EvalSpec | None:
         raise study.error(f"evals.{where}", reason)
     for name in unknown_tasks(spec):
         place = spec.tasks.index(name)
-        raise study.error(f"evals.tasks.{place}", f"unknown task '{name}'" + did_you_mean(name, SHIPPED))
+        raise study.error(f"evals.tasks.{place}", f"unknown task '{name}'" + near(name))
     for name in stray_data(spec):
         raise study.error(f"evals.data.{name}", "no task of that name is evaluated, and no group of one")
     return spec

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from ablate.training.spec import TrainSpec
-from evals.known import content_of_own
+from evals.known import content_of_tasks
 from evals.spec import EvalSpec
 from zoo.spec import ModelSpec
 
@@ -37,9 +37,9 @@ def digest_of(data: Mapping[str, Any]) -> str:
 def request_digest(spec: BaseModel) -> str:
     """The digest that names the document which answers a measurement or evaluation request.
 
-    An edited task file of the user's is another request.
+    An edited task file is another request.
     """
-    own = content_of_own(spec) if isinstance(spec, EvalSpec) else None
+    own = content_of_tasks(spec) if isinstance(spec, EvalSpec) else None
     return digest_of({"schema": SCHEMA, **spec.model_dump(mode="json"), **({"own": own} if own else {})})
 
 

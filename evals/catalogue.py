@@ -6,6 +6,7 @@ one of these, and the members of groups, until nothing new is mentioned.
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 from collections import defaultdict
@@ -18,6 +19,8 @@ import lm_eval.tasks
 from lm_eval.tasks._index import Entry, Kind, TaskIndex
 from lm_eval.tasks._yaml_loader import load_yaml
 from yaml import YAMLError
+
+from zoo.errors import did_you_mean
 
 FOLDER = Path(lm_eval.tasks.__file__).parent
 _WORD = re.compile(rb"[\w-]+")
@@ -37,6 +40,13 @@ def index(names: Sequence[str], own: Sequence[Path]) -> Index:
     found: Index = TaskIndex.build(own)
     missing = {name for name in reached(names, found) if name not in found}
     return found if not missing else {**_official(missing), **found}
+
+
+def near(name: str) -> str:
+    """`" (did you mean 'x'?)"`, x being a task or a group of lm-eval's, or nothing."""
+    words = [word.decode() for word in _texts().words]
+    likely = difflib.get_close_matches(name, words, n=5)  # a word need not be a name
+    return did_you_mean(name, _official(set(likely)).keys() & set(likely))
 
 
 def members(entry: Entry) -> Iterator[str]:

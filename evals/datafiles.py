@@ -5,11 +5,11 @@ from __future__ import annotations
 import gzip
 import io
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
@@ -23,7 +23,10 @@ from evals.known import DATA_SUFFIXES
 SPLITS = ("test_split", "validation_split", "training_split", "fewshot_split")
 
 
-class DataError(Exception):
+Made = TypeVar("Made")
+
+
+class DataError(ValueError):
     """The data of a task cannot be had; the text says which, and what to do."""
 
 
@@ -66,6 +69,8 @@ def _read(files: list[Path]) -> Dataset:
 
 def _rows(path: Path) -> Dataset:
     """A parquet file, a JSON list of objects, or one JSON object per line; gzipped too."""
+    if not path.name.endswith(DATA_SUFFIXES):
+        raise DataError(f"{path} is none of {', '.join(DATA_SUFFIXES)}")
     try:
         content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
         if path.suffix == ".parquet":
@@ -77,8 +82,11 @@ def _rows(path: Path) -> Dataset:
         raise DataError(f"{path} cannot be read: {error}") from error
 
 
-def from_hub(config: Mapping[str, Any]) -> Any:
-    """The data set that a task's file names: the copy in the cache, or else the hub's."""
+def from_hub(config: Mapping[str, Any], fetch: str) -> Any:
+    """The data set that a task's file names: the copy in the cache, or else the hub's.
+
+    fetch: the command that gets it, for a machine that cannot reach the hub.
+    """
     path, name = config["dataset_path"], config.get("dataset_name")
     options = {key: value for key, value in (config.get("dataset_kwargs") or {}).items() if key != "trust_remote_code"}
     try:
@@ -86,7 +94,9 @@ def from_hub(config: Mapping[str, Any]) -> Any:
             return datasets.load_dataset(path, name, **options)
     except (ConnectionError, ValueError) as error:  # a ValueError: other subsets are in the cache
         if not _hub_answers():
-            raise DataError(_how_to_fetch(path, name, options)) from error
+            what = path if name is None else f"{path} ({name})"
+            reason = f"the data set {what} is not in the cache, and the hub cannot be reached"
+            raise DataError(f"{reason}. Where it can be: {fetch}") from error
     except OSError as error:
         raise DataError(_why(path, error)) from error
     try:
@@ -96,7 +106,27 @@ def from_hub(config: Mapping[str, Any]) -> Any:
 
 
 def _why(path: str, error: Exception) -> str:
-    return f"the data set {path} cannot be loaded: {str(error).strip().splitlines()[0]}"
+    return f"the data set {path} cannot be loaded: {first_line(error)}"
+
+
+def first_line(error: Exception) -> str:
+    """Of what an error says, or else its name."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def offline_first(make: Callable[[], Made], fetch: str) -> Made:
+    """What `make` makes, which loads what it needs by itself: from the cache, or else the hub, as `from_hub` does."""
+    try:
+        with _offline():
+            return make()
+    except OSError as error:
+        if not _hub_answers():
+            reason = f"what it loads is not in the cache, and the hub cannot be reached ({first_line(error)})"
+            raise DataError(f"{reason}. Where it can be: {fetch}") from error
+    try:
+        return make()
+    except OSError as error:
+        raise DataError(f"what it loads cannot be had: {first_line(error)}") from error
 
 
 @contextmanager
@@ -121,11 +151,3 @@ def _hub_answers() -> bool:
     except OSError:
         return False
     return True
-
-
-def _how_to_fetch(path: str, name: str | None, options: Mapping[str, Any]) -> str:
-    given = "".join(f", {value!r}" for value in (path, name) if value is not None)[2:]
-    more = "".join(f", {key}={value!r}" for key, value in options.items())
-    what = path if name is None else f"{path} ({name})"
-    fetch = f'python -c "import datasets; datasets.load_dataset({given}{more})"'
-    return f"the data set {what} is not in the cache, and the hub cannot be reached. Where it can be: {fetch}"

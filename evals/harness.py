@@ -22,7 +22,7 @@ from lm_eval.utils import handle_non_serializable
 from tokenizers import Tokenizer
 
 from evals.lm import ZooLM
-from evals.loading import Loaded, load_tasks
+from evals.loading import by_size, load_tasks
 from evals.spec import EvalSpec
 from evals.stderr import WEIGHTED_METRICS, jackknife_stderr, stderr_over_items
 from zoo.model import Decoder
@@ -60,7 +60,7 @@ def evaluate(
     with _quiet(), _seeded(spec.seed):
         loaded = load_tasks(spec, documents)
         if not loaded.tasks:
-            return Evaluation(_document(spec, {}, skipped=loaded.skipped), [])
+            return Evaluation(_document(spec, {}, groups=loaded.documents(), skipped=loaded.skipped), [])
         for task in loaded.tasks.values():
             _set_fewshot(task, spec)
         wanted = {"tasks": loaded.tasks, "groups": loaded.groups}
@@ -68,7 +68,8 @@ def evaluate(
     tasks = {name: _scores(name, results, task) for name, task in loaded.tasks.items()}
     tasks |= {name: _group_scores(group, results, tasks) for name, group in loaded.groups.items()}
     records = [_record(name, s) for name, rows in results["samples"].items() for s in rows]
-    rest = {"groups": _groups(loaded, tasks), "fewshot": _fewshot(loaded.tasks), "skipped": loaded.skipped}
+    groups = {name: each for name, each in loaded.documents().items() if tasks.get(name) or not each["tasks"]}
+    rest: dict[str, Any] = {"groups": groups, "fewshot": _fewshot(loaded.tasks), "skipped": loaded.skipped}
     return Evaluation(_document(spec, {name: scores for name, scores in tasks.items() if scores}, **rest), records)
 
 
@@ -83,23 +84,6 @@ def _set_fewshot(task: Any, spec: EvalSpec) -> None:
 def _fewshot(tasks: Mapping[str, Any]) -> dict[str, int]:
     """How many solved examples stood before each item, where any did."""
     return {name: count for name, task in tasks.items() if (count := task.get_config("num_fewshot"))}
-
-
-def _groups(loaded: Loaded, tasks: Mapping[str, Any]) -> dict[str, Any]:
-    """What the scores of a group are means of: its tasks, or, for metrics that go `by_size`, their items."""
-    return {
-        name: {
-            "tasks": [member for member in members if member in loaded.tasks],
-            "missing": [member for member in members if member in loaded.skipped],
-            "by_size": sorted(_by_size(loaded.groups[name])),
-        }
-        for name, members in loaded.members.items()
-        if tasks[name]
-    }
-
-
-def _by_size(group: Any) -> set[str]:
-    return {each.metric for each in group.aggregate_metric_list or () if each.weight_by_size}
 
 
 def _document(spec: EvalSpec, tasks: dict[str, Any], **rest: dict[str, Any]) -> dict[str, Any]:
@@ -144,7 +128,7 @@ def _group_scores(group: Any, results: Any, tasks: Mapping[str, Any]) -> dict[st
     scores: dict[str, dict[str, Any]] = {}
     for key, metric, _chosen, value in _values(results["results"].get(group.name, {})):
         parts = [tasks[task.task_name][key] for task in group.get_all_tasks() if key in tasks[task.task_name]]
-        weights = [part["items"] if metric in _by_size(group) else 1 for part in parts]
+        weights = [part["items"] if metric in by_size(group) else 1 for part in parts]
         scores[key] = {
             "value": _finite(value),
             "stderr": _mean_of([part["stderr"] for part in parts], weights, independent=True),

@@ -41,13 +41,15 @@ def _absolute(name: str, base: Path) -> str:
     return str((base / Path(name).expanduser()).resolve())
 
 
-def content_of_own(spec: EvalSpec) -> str | None:
-    """sha256 over the task files that are not ours, what lies beside them, and local data; None where there are none.
+def content_of_tasks(spec: EvalSpec) -> str | None:
+    """sha256 over the files of the tasks that ship with the project, over task files of the user's with what lies
+    beside them, and over local data; None where there are none.
 
     Scores belong to what the tasks say, not to what they are called.
     """
     folders = [Path(name) for name in (*spec.include, *spec.data.values())]
     files = {path for folder in folders for path in (folder, *folder.rglob("*")) if path.is_file()}
+    files |= {TASK_FOLDER / f"{name}.yaml" for name in spec.tasks if name in SHIPPED}
     for name in spec.tasks:
         if Path(name).is_file():
             files |= {path for path in Path(name).parent.iterdir() if path.suffix in TASK_SUFFIXES and path.is_file()}
@@ -69,6 +71,15 @@ def unknown_tasks(spec: EvalSpec) -> list[str]:
 
     known = catalogue.index(others, [Path(name) for name in spec.include])
     return [name for name in others if name not in known]
+
+
+def near(name: str) -> str:
+    """`" (did you mean 'x'?)"`, x being the nearest task that exists, or nothing."""
+    if ours := did_you_mean(name, SHIPPED):
+        return ours
+    from evals import catalogue  # noqa: PLC0415 (slow to load)
+
+    return catalogue.near(name)
 
 
 def stray_data(spec: EvalSpec) -> list[str]:

@@ -105,18 +105,18 @@ def scores(evaluated: list[Evaluated]) -> pl.DataFrame:
 
 
 def skipped(evaluated: list[Evaluated]) -> pl.DataFrame:
-    """One row per task that had no data and group whose score is without it; `group` is null where there is none."""
+    """One row per task that had no data; `group` is the largest whose score is without it, null where there is none."""
     rows = [
-        run.key | {"task": task, "group": group, "reason": reason}
+        run.key | {"task": task, "group": _lacking(run.document, task), "reason": reason}
         for run in evaluated
         for task, reason in run.document.get("skipped", {}).items()
-        for group in _lacking(run.document, task) or [None]
     ]
     return pl.DataFrame(rows, schema=SKIPPED)
 
 
-def _lacking(document: dict[str, Any], task: str) -> list[str | None]:
-    return [name for name, group in document.get("groups", {}).items() if task in group["missing"]]
+def _lacking(document: dict[str, Any], task: str) -> str | None:
+    missing = {name: group["missing"] for name, group in document.get("groups", {}).items() if task in group["missing"]}
+    return max(missing, key=lambda name: len(missing[name]), default=None)
 
 
 def samples(evaluated: list[Evaluated]) -> pl.DataFrame:

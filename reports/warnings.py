@@ -181,7 +181,11 @@ def _skipped(data: Collected) -> Iterator[str]:
             yield from (f"{task} was not evaluated: {reason}." for task, reason in tasks["task", "reason"].iter_rows())
         else:
             first = tasks.row(0, named=True)
-            yield f"{group}: {tasks.height} of its tasks are not in its score, {first['task']} since {first['reason']}."
+            since = f"{first['task']} since {first['reason']}."
+            if group in data.evals["task"]:
+                yield f"{group}: {tasks.height} of its tasks are not in its score, {since}"
+            else:
+                yield f"{group} was not evaluated: none of its {tasks.height} tasks was, {since}"
 
 
 def _edges(data: Collected) -> Iterator[str]:

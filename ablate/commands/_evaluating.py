@@ -23,6 +23,7 @@ from ablate.store import Store
 from evals.causal import NotCausalError, check_causal
 from evals.known import absent, located
 from evals.loading import UnknownTaskError
+from evals.skipped import skipped_lines
 from evals.spec import EvalSpec
 from zoo.spec import parse
 
@@ -55,16 +56,15 @@ def evaluate_run(options: argparse.Namespace) -> int:
     document = store.read_evals(digest, request_digest(spec))
     if document is None:
         raise RuntimeError(f"run {digest} has no evaluation after it was evaluated")
-    skipped = document.get("skipped", {})
-    for task, reason in skipped.items():
-        print(f"ablate: {task} is skipped: {reason}", file=sys.stderr)
+    for line in skipped_lines(document):
+        print(f"ablate: {line}", file=sys.stderr)
     if options.json:
         print_json({"digest": digest, **document})
     else:
         if rows := _rows(document):
             print_table([("task", "metric", "value", "± standard error", "chance"), *rows])
         print("".join(_samples(document.get("samples", {}))), end="")
-    return SOME_FAILED if skipped else DONE
+    return SOME_FAILED if "skipped" in document else DONE
 
 
 def _diagnostics(options: argparse.Namespace, corpus: SyntheticCorpus) -> EvalSpec:

@@ -25,6 +25,7 @@ from ablate.progress import Progress, open_progress
 from ablate.request import Request
 from ablate.store import Store
 from ablate.study import Study, StudyError
+from evals.skipped import skipped_lines
 from reports.collect import ReportError
 from reports.findings import StudySummary
 
@@ -48,6 +49,8 @@ class Running:
         """Every run met so far, and whether it was still to be trained then."""
         self.labels: dict[str, tuple[str, int]] = {}
         """Arm and seed of every run met so far, and the size of a ladder."""
+        self.evaluations: set[tuple[str, str]] = set()
+        """Run and request of every evaluation that was asked for."""
         self.failures: list[Event] = []
         self.outcome: Outcome | None = None
 
@@ -75,8 +78,10 @@ class Running:
         self.labels |= {digest: (_label(plan, run), run.seed) for digest, (plan, run) in runs.items()}
         requests = [request_of(plan, self.store, run.identity, self.options) for plan, run in runs.values()]
         for plan, run in runs.values():
-            if plan.evals_digest and run.digest not in self.to_train:
-                self.store.drop_incomplete_evals(run.digest, plan.evals_digest)
+            if plan.evals_digest:
+                self.evaluations.add((run.digest, plan.evals_digest))
+                if run.digest not in self.to_train:
+                    self.store.drop_incomplete_evals(run.digest, plan.evals_digest)
         missing = {request.digest: request.missing() for request in requests}
         self.to_train |= {d: "train" in phases for d, phases in missing.items() if d not in self.to_train}
         progress.say(_reuse(stage.name, missing))
@@ -128,7 +133,15 @@ class Running:
             where = self.store.error_path(event.digest)
             details = f" ({where})" if where.exists() else ""
             print(f"ablate: failed: {arm}, seed {seed}: {event.error}{details}", file=sys.stderr)
-        return SOME_FAILED if self.failures else DONE
+        skipped = self._skipped()
+        for line in skipped:
+            print(f"ablate: {line}", file=sys.stderr)
+        return SOME_FAILED if self.failures or skipped else DONE
+
+    def _skipped(self) -> list[str]:
+        """What was to be evaluated and could not be; runs of a study mostly lack the same."""
+        documents = (self.store.read_evals(*asked) for asked in sorted(self.evaluations))
+        return list(dict.fromkeys(line for document in documents if document for line in skipped_lines(document)))
 
     def _document(self, report: Path | None) -> dict[str, Any]:
         """What `ablate run --json` prints, but for the arms."""

@@ -1,7 +1,8 @@
 """Items of the tasks that are made from held-out Python sources: what its grammar or its names decide.
 
 Of each item's choices exactly one is right, which Python's own parser and tokenizer say. Right answers are spread
-evenly, so that no constant answer, and no preference for what is short or frequent, is better than chance.
+evenly over what is alike without the context, so that no constant answer, and no preference for what is short or
+frequent, is better than chance.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from typing import Any
 
 from datasets import Dataset
 
+from evals.datafiles import DataError
+
 OPENERS, CLOSERS = "([{", ")]}"
 INDENT = "    "
 LINES_PER_FUNCTION = 4
@@ -27,14 +30,15 @@ def brackets(documents: Sequence[str], seed: int, items: int, context_characters
     """Which bracket closes, `)` or `]`? The one that was opened last stands in the context, and one of another kind is
     open around it or was closed within. As many items of either; chance is ½."""
 
-    def found(text: str, _: random.Random) -> Iterator[tuple[str, Item]]:
+    def found(text: str, _: random.Random) -> Iterator[tuple[tuple[Any, ...], Item]]:
         for opened, closed, around in _bracket_pairs(text):
             kinds = {*around, *text[opened + 1 : closed]} & (set(OPENERS) - {text[opened]})
             if text[opened] != "{" and kinds and closed - opened <= context_characters:
                 context = text[max(0, closed - context_characters) : closed]
-                yield text[closed], {"context": context, "choices": [")", "]"], "label": ")]".index(text[closed])}
+                label = ")]".index(text[closed])
+                yield (label,), {"context": context, "choices": [")", "]"], "label": label}
 
-    return {"test": _dataset(_balanced(documents, found, items, seed), "code_brackets")}
+    return {"test": _dataset(_balanced(documents, found, items, seed, answers=(0, 1)))}
 
 
 def _bracket_pairs(text: str) -> Iterator[tuple[int, int, str]]:
@@ -76,17 +80,19 @@ def indentation(
     documents: Sequence[str], seed: int, items: int, context_characters: int, line_characters: int, **_: Any
 ) -> dict[str, Dataset]:
     """Does this line dedent? A line of a block as it stands, against the same line one level deeper or less deep, with
-    which Python's grammar refuses the statement. Right and wrong are as often the deeper one; chance is ½."""
+    which Python's grammar refuses the statement. Of the items with the same two levels, the deeper is right as often as
+    not, since some levels are more frequent than others; chance is ½."""
 
-    def found(text: str, draw: random.Random) -> Iterator[tuple[str, Item]]:
+    def found(text: str, draw: random.Random) -> Iterator[tuple[tuple[Any, ...], Item]]:
         for place, *lines in _forced_lines(text, draw):
             right, *_ = choices = [_cut(line, line_characters) for line in lines]
             choices.sort(key=len)
             label = choices.index(right)
             context = text[max(0, place - context_characters) : place]
-            yield str(label), {"context": context, "choices": choices, "label": label}
+            levels = [len(line) - len(line.lstrip()) for line in choices]
+            yield (*levels, label), {"context": context, "choices": choices, "label": label}
 
-    return {"test": _dataset(_balanced(documents, found, items, seed), "code_indentation")}
+    return {"test": _dataset(_balanced(documents, found, items, seed, answers=(0, 1)))}
 
 
 def _cut(line: str, characters: int) -> str:
@@ -130,31 +136,35 @@ def _line_openers(text: str) -> Iterator[tokenize.TokenInfo]:
 
 
 def names(documents: Sequence[str], seed: int, items: int, context_characters: int, **_: Any) -> dict[str, Dataset]:
-    """Which name was defined? Where a parameter of the function is used, it against a parameter of another function
-    that does not occur in the context. Two such places are two items with the same two choices, each right once, so
-    that how frequent or how long a name is gives nothing away; chance is ½."""
+    """Where is this name known? A parameter where its function uses it, against the place where another function uses
+    one of its own, in whose context the name does not occur. Two such places are two items with the same two contexts,
+    each right once, so that what may follow a context gives nothing away; nor does the name, which is the same after
+    both. Chance is ½."""
 
-    def found(text: str, _: random.Random) -> Iterator[tuple[str, Item]]:
+    def found(text: str, _: random.Random) -> Iterator[tuple[tuple[Any, ...], Item]]:
         for place, name in _uses(text, context_characters):
-            yield "", {"context": text[max(0, place - context_characters) : place], "name": name}
+            yield (None,), {"context": text[max(0, place - context_characters) : place], "name": name}
 
     draw = random.Random(seed)
-    drawn = _balanced(documents, found, 2 * items, seed)
-    rows: list[Item] = []
-    for pair in zip(drawn[::2], drawn[1::2], strict=False):
-        first, second = (item["name"] for item in pair)
-        if len(rows) < items and second not in pair[0]["context"] and first not in pair[1]["context"]:
-            rows += [_named(item, draw.sample([first, second], 2)) for item in pair]
-    return {"test": _dataset(rows, "code_names")}
+    drawn = _balanced(documents, found, 4 * items, seed)
+    drawn.sort(key=lambda item: str(item["context"])[-1:])  # neighbours end alike: less else differs
+    apart = [
+        pair
+        for pair in zip(drawn[::2], drawn[1::2], strict=False)
+        if pair[0]["name"] not in pair[1]["context"] and pair[1]["name"] not in pair[0]["context"]
+    ]
+    chosen = draw.sample(apart, min(len(apart), items // 2))
+    return {"test": _dataset([_named(place, pair, draw) for pair in chosen for place in pair])}
 
 
-def _named(item: Item, choices: list[str]) -> Item:
-    kept = {"document": item["document"], "context": item["context"]}
-    return {**kept, "choices": choices, "label": choices.index(item["name"])}
+def _named(place: Item, pair: tuple[Item, Item], draw: random.Random) -> Item:
+    contexts = [item["context"] for item in draw.sample(pair, 2)]
+    label = contexts.index(place["context"])
+    return {"document": place["document"], "contexts": contexts, "label": label, "continuation": place["name"]}
 
 
 def _uses(text: str, reach: int) -> Iterator[tuple[int, str]]:
-    """(place, name) of the first use of each parameter, no further than `reach` characters from where it is defined."""
+    """(place, name) of the last use of each parameter that is no further than `reach` from where it is defined."""
     tree = _parsed(text)
     if tree is None or not text.isascii():  # ast counts bytes
         return
@@ -167,32 +177,40 @@ def _uses(text: str, reach: int) -> Iterator[tuple[int, str]]:
             for argument in (*function.args.args, *function.args.kwonlyargs)
             if argument.arg not in ("self", "cls")
         }
+        last: dict[str, int] = {}
         for node in chain.from_iterable(map(ast.walk, function.body)):
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in defined:
                 place = starts[node.lineno - 1] + node.col_offset
-                if place - defined.pop(node.id) <= reach:
-                    yield place, node.id
+                if place - defined[node.id] <= reach:
+                    last[node.id] = max(place, last.get(node.id, 0))
+        yield from ((place, name) for name, place in last.items())
 
 
-Finder = Callable[[str, random.Random], Iterator[tuple[str, Item]]]
-"""Items of a document, each with its class."""
+Finder = Callable[[str, random.Random], Iterator[tuple[tuple[Any, ...], Item]]]
+"""Items of a document, each with its kind: (what may not give it away, …, which answer is right)."""
 
 
-def _balanced(documents: Sequence[str], found: Finder, items: int, seed: int) -> list[Item]:
-    """About `items` of what is found, the same number of each class, spread over the documents and in random order."""
+def _balanced(
+    documents: Sequence[str], found: Finder, items: int, seed: int, answers: Sequence[Any] = (None,)
+) -> list[Item]:
+    """About `items` of what is found, spread over the documents and in random order.
+
+    Of items that are alike but for which of `answers` is right, there are as many for each answer.
+    """
     draw = random.Random(seed)
-    by_class: dict[str, list[Item]] = {}
+    kinds: dict[tuple[Any, ...], list[Item]] = {}
     for number in draw.sample(range(len(documents)), len(documents)):
         of = list(found(documents[number], draw))
-        for name, item in draw.sample(of, min(len(of), ITEMS_PER_DOCUMENT)):
-            by_class.setdefault(name, []).append({"document": number, **item})
-    each = min([-(-items // len(by_class)), *map(len, by_class.values())]) if by_class else 0
-    rows = [item for _, of in sorted(by_class.items()) for item in draw.sample(of, each)]
+        for kind, item in draw.sample(of, min(len(of), ITEMS_PER_DOCUMENT)):
+            kinds.setdefault(kind, []).append({"document": number, **item})
+    alike = sorted({kind[:-1] for kind in kinds})
+    sets = [rows for first in alike for rows in zip(*(kinds.get((*first, a), []) for a in answers), strict=False)]
+    rows = list(chain.from_iterable(draw.sample(sets, min(len(sets), -(-items // len(answers))))))
     draw.shuffle(rows)
     return rows
 
 
-def _dataset(rows: list[Item], task: str) -> Dataset:
+def _dataset(rows: list[Item]) -> Dataset:
     if not rows:
-        raise ValueError(f"{task}: the held-out documents have no Python to make items of")
+        raise DataError("the held-out documents have no Python to make items of")
     return Dataset.from_list(rows)

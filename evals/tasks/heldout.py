@@ -12,8 +12,10 @@ from typing import Any, NamedTuple
 
 from datasets import Dataset
 
+from evals.datafiles import DataError
+
 _WORD_START = re.compile(r"(?<=\S) (?=\w)")
-_LAST_WORD = re.compile(r"(?<=\S) ([A-Za-z]{3,})[.:;,)]{0,2}$", re.MULTILINE)
+_LAST_WORD = re.compile(r"(?<=\S) ([A-Za-z]{3,})[.:;,)!?\"'”’]{0,3}\r?$", re.MULTILINE)
 _FEWEST_WORDS = 5
 _TRIES_PER_ITEM = 50
 CHOICES = 4
@@ -45,7 +47,7 @@ def pairs(
     draw = random.Random(seed)
     spots = _spots(documents, draw, context_characters, continuation_characters, items)
     rows = list(islice(_pair_up(spots, draw), items))
-    return {"test": _dataset(rows, "heldout_pairs")}
+    return {"test": _dataset(rows)}
 
 
 def _pair_up(spots: Iterator[Spot], draw: random.Random) -> Iterator[dict[str, Any]]:
@@ -98,7 +100,7 @@ def passages(documents: Sequence[str], seed: int, passages: int, passage_bytes: 
         for (i, data), start in zip(encoded, starts, strict=True)
         if start is not None
     ]
-    return {"test": _dataset(rows[:passages], "heldout_text")}
+    return {"test": _dataset(rows[:passages])}
 
 
 def last_words(
@@ -124,7 +126,7 @@ def last_words(
             line, right = lines[start], words[0]
             choices = [*words[1 : label + 1], right, *words[label + 1 :]]
             rows.append({"document": line["document"], "context": line["context"], "choices": choices, "label": label})
-    return {"test": _dataset(rows, "heldout_words")}
+    return {"test": _dataset(rows)}
 
 
 def _line_ends(text: str) -> Iterator[tuple[int, str]]:
@@ -141,9 +143,9 @@ def _places(size: int, step: int, most: int, draw: random.Random) -> list[int]:
     return [slot * step for slot in draw.sample(range(slots), min(slots, most))]
 
 
-def _dataset(rows: list[dict[str, Any]], task: str) -> Dataset:
+def _dataset(rows: list[dict[str, Any]]) -> Dataset:
     if not rows:
-        raise ValueError(f"{task}: the held-out documents are too short to make a single item of")
+        raise DataError("the held-out documents are too short to make a single item of")
     return Dataset.from_list(rows)
 
 

@@ -10,7 +10,10 @@ import reports
 from ablate.calibration import CalibrationError
 from ablate.cli import main
 from ablate.engines import Event
+from ablate.identity import request_digest
 from ablate.store import Store
+from evals import known
+from evals.spec import EvalSpec
 
 
 def ablate(capsys, *arguments):
@@ -345,6 +348,17 @@ def test_a_task_of_ones_own_is_scored_again_when_it_is_edited(copy, capsys, monk
         assert (status, json.loads(out)["tasks"]["mine"]["bits_per_byte"]["items"]) == (0, count)
 
 
+def test_another_version_of_a_task_that_ships_is_another_request(tmp_path, monkeypatch):
+    folder = shutil.copytree(known.TASK_FOLDER, tmp_path / "tasks")
+    monkeypatch.setattr(known, "TASK_FOLDER", folder)
+    specs = [EvalSpec(tasks=(name,)) for name in ("code_names", "code_brackets")]
+    before = [request_digest(spec) for spec in specs]
+    file = folder / "code_names.yaml"
+    file.write_text(file.read_text().replace("version: ", "version: 9"))
+    names, brackets = (request_digest(spec) for spec in specs)
+    assert names != before[0] and brackets == before[1]
+
+
 def test_task_folders_start_from_the_study(study, tmp_path, capsys, monkeypatch):
     copied = shutil.copy(study, tmp_path / "own.yaml")
     shutil.copytree(study.parent / "texts", tmp_path / "texts")
@@ -414,7 +428,7 @@ def test_eval_names_what_has_no_data_and_makes_it_again_when_it_has(copy, capsys
     assert list(json.loads(out)["tasks"]) == ["blimp_transitive"]
     lines = [line for line in err.splitlines() if line.startswith("ablate: ")]
     assert [line.split()[1] for line in lines] == ["blimp_wh_island", "hellaswag"]
-    assert "datasets.load_dataset('Rowan/hellaswag')" in lines[1]
+    assert lines[1].endswith("python -m evals fetch hellaswag")
     (pairs / "wh_island.jsonl").write_text('{"sentence_good": "a b", "sentence_bad": "b a"}\n')
     tasks = json.loads(ablate(capsys, *command, "--json")[1])["tasks"]
     assert set(tasks) == {"blimp_wh_island", "blimp_transitive"}
@@ -422,6 +436,14 @@ def test_eval_names_what_has_no_data_and_makes_it_again_when_it_has(copy, capsys
     assert (status, err) == (2, "ablate: data for what is not evaluated: blmp\n")
     status, _, err = ablate(capsys, *command[:4], "--data", "heldout_pairs=nowhere")
     assert (status, err.startswith("ablate: --data: there is no file or folder ")) == (2, True)
+
+
+def test_a_study_names_what_it_could_not_evaluate(study, copy, capsys, monkeypatch):
+    monkeypatch.setattr("evals.datafiles._hub_answers", lambda: False)
+    edit = ("--set", "evals={tasks: [heldout_pairs, hellaswag], limit: 4}")
+    status, _, said = ablate(capsys, "run", study, "--store", copy, "--engine", "inprocess", *edit)
+    assert status == 1
+    assert said.count("ablate: hellaswag is skipped: the data set Rowan/hellaswag is not in the cache") == 1
 
 
 def test_eval_reads_a_stored_run_by_position(copy, capsys):

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import scipy.stats
 
+from evals.datafiles import DataError
 from evals.tasks import code, heldout
 
 Make = Callable[..., dict[str, Any]]
@@ -60,13 +61,20 @@ def test_right_answers_are_spread_and_in_the_text(task: str, texts: list[str]) -
     items = TASKS[task](texts, 0)["test"]
     assert len(items) >= 15
     counts = Counter(items["label"])
-    assert scipy.stats.chisquare([counts[i] for i in range(len(items[0]["choices"]))]).pvalue > 0.01
+    assert scipy.stats.chisquare([counts[i] for i in range(len(read(items[0])))]).pvalue > 0.01
     for item in items:
-        assert len(set(item["choices"])) == len(item["choices"])
-        right = item["choices"][item["label"]]
-        assert item["context"] + right in texts[item["document"]]
-        wrong = [choice for i, choice in enumerate(item["choices"]) if i != item["label"]]
-        assert task == "words" or all(item["context"] + each not in texts[item["document"]] for each in wrong)
+        choices = read(item)
+        assert len(set(choices)) == len(choices)
+        right = choices.pop(item["label"])
+        assert right in texts[item["document"]]
+        assert task == "words" or all(choice not in texts[item["document"]] for choice in choices)
+
+
+def read(item: dict[str, Any]) -> list[str]:
+    """What is read with each choice: a context, and what follows it."""
+    if "contexts" in item:
+        return [context + item["continuation"] for context in item["contexts"]]
+    return [item["context"] + choice for choice in item["choices"]]
 
 
 def test_the_right_bracket_is_that_of_the_innermost_open_one(texts: list[str]) -> None:
@@ -98,19 +106,33 @@ def test_only_one_indentation_is_python(texts: list[str]) -> None:
             ast.parse(text[:place] + wrong + text[place + len(right) :])
 
 
-def test_the_right_name_is_defined_in_the_context_and_the_wrong_one_is_not(texts: list[str]) -> None:
+def test_the_name_is_defined_in_the_right_context_and_not_in_the_wrong_one(texts: list[str]) -> None:
     for item in code.names(texts, seed=0, **SIZES)["test"]:
-        right, wrong = item["choices"][item["label"]], item["choices"][1 - item["label"]]
-        signature = item["context"][item["context"].rindex("def ") :].partition(":")[0]
-        assert right in signature
-        assert wrong not in item["context"]
+        right, wrong = item["contexts"][item["label"]], item["contexts"][1 - item["label"]]
+        assert item["continuation"] in right[right.rindex("def ") :].partition(":")[0]
+        assert item["continuation"] not in wrong
 
 
-def test_preferring_some_names_is_right_as_often_as_wrong(texts: list[str]) -> None:
+def test_preferring_some_contexts_is_right_as_often_as_wrong(texts: list[str]) -> None:
     items = code.names(texts, seed=0, **SIZES)["test"]
     for prefer in (min, max):
-        right = sum(prefer(item["choices"]) == item["choices"][item["label"]] for item in items)
+        right = sum(prefer(item["contexts"]) == item["contexts"][item["label"]] for item in items)
         assert 2 * right == len(items)
+
+
+def test_no_level_of_indentation_is_right_more_often_than_another() -> None:
+    """Half of the lines of these texts are at one level: whoever always says that one is right half of the time."""
+    deep = "\n".join(
+        f"def f{i}(a):\n    if a:\n        b{i} = a\n        c{i} = a\n        d{i} = a\n    return a\n"
+        for i in range(40)
+    )
+    items = code.indentation([deep, deep + "x = 1\n"], seed=0, line_characters=40, items=40, context_characters=300)
+    rows = items["test"].to_list()
+    assert len(rows) >= 10
+    levels = lambda row: [len(choice) - len(choice.lstrip()) for choice in row["choices"]]  # noqa: E731
+    for pair in {tuple(levels(row)) for row in rows}:
+        labels = [row["label"] for row in rows if tuple(levels(row)) == pair]
+        assert 2 * sum(labels) == len(labels)
 
 
 def test_the_last_word_ends_its_line(texts: list[str]) -> None:
@@ -122,7 +144,15 @@ def test_the_last_word_ends_its_line(texts: list[str]) -> None:
         assert len(line.split()) >= 5
 
 
+def test_lines_of_prose_end_in_words_too() -> None:
+    """Paragraphs of any line ends, with speech in them."""
+    ends = ("house.\r\n", 'garden!"\r\n', "river?”\n", "mountain\r\n")
+    text = "".join(f"One went at last to the {end}" for end in ends)
+    items = heldout.last_words([text], seed=0, items=1, context_characters=300)["test"]
+    assert set(items[0]["choices"]) == {" house", " garden", " river", " mountain"}
+
+
 @pytest.mark.parametrize("task", ["brackets", "indentation", "names"])
 def test_prose_has_no_items(task: str) -> None:
-    with pytest.raises(ValueError, match=f"code_{task}: the held-out documents have no Python"):
+    with pytest.raises(DataError, match="the held-out documents have no Python"):
         TASKS[task](["Once upon a time, there was (perhaps) a bracket."], 0)

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import datasets
 import numpy as np
 import polars as pl
 import pytest
@@ -17,9 +18,12 @@ from lm_eval.tasks.manager import TaskManager
 from tokenizers import Tokenizer
 
 from evals import catalogue
+from evals.__main__ import main
+from evals.datafiles import offline_first
 from evals.harness import Evaluation, evaluate
 from evals.lm import ZooLM
 from evals.loading import UnknownTaskError, load_tasks
+from evals.skipped import skipped_lines
 from evals.spec import EvalSpec
 from tests.evals.bytelevel import EOS
 from zoo.model import Decoder
@@ -48,6 +52,17 @@ def blimp(tmp_path: Path) -> Path:
         else:
             (folder / f"blimp_{name}.json").write_text(json.dumps(rows))
     return folder
+
+
+OWN = """
+task: own
+dataset_path: json
+dataset_kwargs: {{data_files: {{test: rows.jsonl}}, cache_dir: {folder}/cache}}
+test_split: test
+output_type: loglikelihood_rolling
+doc_to_text: ""
+doc_to_target: "{{{{text}}}}"
+"""
 
 
 def run(model: Decoder, tokenizer: Tokenizer, **settings: Any) -> Evaluation:
@@ -109,10 +124,74 @@ def test_what_is_missing_is_named_with_how_to_fetch_it_and_the_rest_goes_on(
     assert set(document["tasks"]) == {"blimp_transitive"}
     assert set(document["skipped"]) == {"hellaswag", "lambada_openai"}
     reason = document["skipped"]["hellaswag"]
-    assert "Rowan/hellaswag" in reason and "datasets.load_dataset('Rowan/hellaswag')" in reason
+    assert "Rowan/hellaswag" in reason and reason.endswith("python -m evals fetch hellaswag")
     assert "\n" not in reason
-    everything = run(model, byte_tokenizer, tasks=("hellaswag",)).document
-    assert everything["tasks"] == {}
+
+
+def test_a_group_without_data_is_one_line_with_how_to_fetch_all_of_it(
+    model: Decoder, byte_tokenizer: Tokenizer
+) -> None:
+    document, _ = run(model, byte_tokenizer, tasks=("mmlu", "hellaswag"))
+    assert document["tasks"] == {}
+    first, second = skipped_lines(document)
+    assert first.startswith("mmlu: 57 of its 57 tasks are skipped") and first.endswith("python -m evals fetch mmlu")
+    assert second.startswith("hellaswag is skipped: the data set Rowan/hellaswag is not in the cache")
+
+
+CANNOT_BE_BUILT = {
+    "import no_such_package": "needs a package that is not here: No module named 'no_such_package'",
+    "raise ConnectionError('no route\\nto the host')": "hub cannot be reached (no route)",
+}
+
+
+@pytest.mark.parametrize("obstacle", CANNOT_BE_BUILT)
+def test_a_task_that_cannot_be_built_here_is_skipped_and_the_rest_goes_on(
+    model: Decoder, byte_tokenizer: Tokenizer, blimp: Path, tmp_path: Path, obstacle: str
+) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "loads.py").write_text(f"def data(**_):\n    {obstacle}\n")
+    (own / "loads.yaml").write_text("task: loads\ncustom_dataset: !function loads.data\ntest_split: test\n")
+    settings = {"tasks": ("loads", "blimp_transitive"), "include": (str(own),), "limit": 3}
+    document, _ = run(model, byte_tokenizer, data={"blimp_transitive": str(blimp)}, **settings)
+    assert set(document["tasks"]) == {"blimp_transitive"}
+    assert CANNOT_BE_BUILT[obstacle] in document["skipped"]["loads"]
+
+
+def test_a_task_that_loads_by_itself_is_offline_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is in the cache is not asked of the hub, and what is not there is, where the hub answers."""
+    seen = list[bool]()
+
+    def load() -> str:
+        seen.append(bool(datasets.config.HF_HUB_OFFLINE))
+        if len(seen) < 2:
+            raise ConnectionError
+        return "rows"
+
+    monkeypatch.setattr("evals.datafiles._hub_answers", lambda: True)
+    monkeypatch.setattr("datasets.config.HF_HUB_OFFLINE", False)
+    assert (offline_first(load, "fetch it"), seen) == ("rows", [True, False])
+    assert offline_first(load, "fetch it") == "rows" and seen[2:] == [True]
+
+
+def test_a_name_that_nothing_has_brings_the_nearest_one() -> None:
+    for name, meant in (("blmp", "blimp"), ("hellaswg", "hellaswag"), ("heldout_pair", "heldout_pairs")):
+        with pytest.raises(UnknownTaskError, match=f"{name} \\(did you mean '{meant}'"):
+            load_tasks(EvalSpec(tasks=(name,)), [])
+
+
+def test_fetch_says_what_it_has_and_what_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("rows.jsonl").write_text(json.dumps({"text": "a"}))
+    Path("own.yaml").write_text(OWN.format(folder=tmp_path))
+    assert main(["fetch", "own.yaml"]) == 0
+    assert capsys.readouterr().out == "fetched: the data of 1 tasks\n"
+    assert main(["fetch", "own", "hellaswag", "--include", "."]) == 1
+    found = capsys.readouterr()
+    assert found.out == "fetched: the data of 1 tasks\n" and "Rowan/hellaswag is not in the cache" in found.err
+    assert main(["fetch", "no_such_task_at_all"]) == 2
 
 
 def test_data_of_a_task_come_before_those_of_its_group(blimp: Path, tmp_path: Path) -> None:
@@ -137,6 +216,9 @@ def test_data_without_the_fields_or_for_no_task_are_said(
     place.write_text("{")
     broken = run(model, byte_tokenizer, tasks=("wikitext",), data={"wikitext": str(place)}).document
     assert "rows.jsonl cannot be read" in broken["skipped"]["wikitext"]
+    place.rename(tmp_path / "rows.txt")
+    other = run(model, byte_tokenizer, tasks=("wikitext",), data={"wikitext": str(tmp_path / "rows.txt")}).document
+    assert "rows.txt is none of .parquet" in other["skipped"]["wikitext"]
     with pytest.raises(UnknownTaskError, match="blimp"):
         load_tasks(EvalSpec(tasks=("heldout_pairs",), data={"blimp": str(place)}), [])
 
