@@ -67,7 +67,8 @@ def evals(summary: StudySummary, style: dict[str, Look]) -> Figure | None:
     return Figure(
         key="evals",
         title="Evaluation scores",
-        note="Bars: ± one standard error, over items and seeds. Dotted: chance." + words.in_groups(summary.grouped),
+        note="Bars: ± one standard error, over items and seeds. Dotted: chance."
+        + (" Tasks of groups have a figure of their own." if summary.grouped else ""),
         alt="; ".join(f"{r[0]} {r[1]} {r[2]}: {r[3]}" for r in rows if r[1] not in summary.grouped),
         drawing=figure,
         table=frame_table(("arm", "task", "metric", "score", "standard error", "chance"), rows, 3),
