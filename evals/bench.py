@@ -20,7 +20,7 @@ from torch.nn import functional as F
 import zoo
 from evals.clock import quartiles, synchronise
 from evals.lm import evaluating
-from evals.memory import peak_growth
+from evals.memory import keep_freed_memory, peak_growth
 from zoo.cache import Cache
 from zoo.model import Decoder
 
@@ -41,6 +41,7 @@ class Setting:
 
 def compare(model: Decoder, setting: Setting) -> dict[str, Any]:
     """The bench document. Raises UnsupportedError where transformers has no such architecture."""
+    keep_freed_memory()
     theirs = zoo.to_hf(model).to(device=_device(model), dtype=model.embedding.weight.dtype)
     phases: dict[str, tuple[Work, Work]] = {
         "prefill": (_Ours(model).prefill, _Theirs(theirs).prefill),

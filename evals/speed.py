@@ -19,7 +19,7 @@ from evals.cache_loss import loss_by_cache
 from evals.causal import check_causal
 from evals.clock import Clock, quartiles, synchronise
 from evals.lm import evaluating
-from evals.memory import is_out_of_memory, peak_memory
+from evals.memory import is_out_of_memory, keep_freed_memory, peak_memory
 from evals.spec import PLAIN, MeasureSpec
 from evals.windows import Text
 from zoo.cache import Cache
@@ -43,6 +43,7 @@ def measure(model: Decoder, spec: MeasureSpec, text: Text | None = None) -> dict
     has a `reason` instead of numbers. text: what the loss through each kind of cache is asked of.
     """
     check_causal(model.spec)
+    keep_freed_memory()
     bandwidth = copy_bytes_per_second(model.embedding.weight.device)
     largest = max(spec.contexts)
     plain, *others = spec.caches

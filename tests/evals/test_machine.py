@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import platform
 import resource
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -48,6 +51,32 @@ def test_the_high_water_mark_rises_with_use_and_is_reset() -> None:
     assert before.source == during.source == "VmHWM"
     assert during.bytes - before.bytes == pytest.approx(128 * MIB, rel=0.1)
     assert during.bytes - after.bytes > 100 * MIB
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the allocator of another C library")
+def test_no_pass_pays_for_pages_that_the_one_before_had() -> None:
+    """In a new process: page faults of passes that each take 400 blocks of 60 kB, 24 MB, and free them."""
+    code = """
+import resource, sys, torch
+from evals.memory import keep_freed_memory
+if sys.argv[1] == "kept":
+    keep_freed_memory()
+def faults(passes):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(passes):
+        blocks = [torch.ones(15_000) for _ in range(400)]
+        del blocks
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+faults(5)
+print(faults(10))
+"""
+    kept, given_back = (
+        int(subprocess.run([sys.executable, "-c", code, word], capture_output=True, check=True).stdout)
+        for word in ("kept", "given back")
+    )
+    pages = 10 * 400 * 60_000 // resource.getpagesize()
+    assert kept < 0.02 * pages
+    assert given_back > 0.5 * pages
 
 
 def test_without_proc_the_source_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
