@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import zoo
-from tests.zoo.combinations import choices, covering, legal, random_tokens
+from tests.zoo.combinations import choices, covering, given_to, legal, random_tokens
 from zoo import matrix
 from zoo.axis import variants
 from zoo.mixers.attention import Attention
@@ -76,7 +76,7 @@ def test_every_two_choices_that_are_not_refused_build_and_run() -> None:
         if reason is None:
             spec = matrix.combine((a, b))
             with torch.no_grad():
-                logits = zoo.build(spec)(random_tokens(spec, 1, 7))
+                logits = zoo.build(spec)(random_tokens(spec, 1, 7), **given_to(spec, 1, 7))
             assert logits.isfinite().all(), (str(a), str(b))
 
 
