@@ -129,7 +129,9 @@ def _result(session: Session, ending: Ending, request: Request, memory: PeakMemo
 
 def _measure(request: Request, numerics: Numerics) -> None:
     store, model = Store(request.store), _trained_model(request, numerics)
-    spec, corpus = MeasureSpec.model_validate(request.measure), open_corpus(Path(request.corpus))
+    spec = MeasureSpec.model_validate(request.measure)
+    # What is read through other kinds of cache than a plain one.
+    corpus = open_corpus(Path(request.corpus)) if len(spec.caches) > 1 else None
     text = Text(*corpus.held_out_tokens()) if isinstance(corpus, Corpus) else None
     document = measure(model.to(numerics.torch_dtype), spec, text)
     store.write_json(store.measure_path(request.digest, str(request.measure_digest)), document)

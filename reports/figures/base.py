@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -172,14 +171,29 @@ def short(value: float) -> float:
 
 
 ONE_LINE = 16
-BREAK = r"^(.{8,}?[…+_=\- ])(?=.{3})"
+BREAKS = "…+_=- "
 """After which characters of a name its second line may begin."""
+SPREAD = 0.6
+"""Share of a row's height that its arms take up, where they lie below each other."""
 
 
 def name_rows(figure: go.Figure, labels: Sequence[str]) -> None:
-    """Categories from top to bottom. A long name has two lines, so that a phone has room left for what is drawn."""
-    lines = [re.sub(BREAK, r"\1<br>", name, count=1) if len(name) > ONE_LINE else name for name in labels]
-    figure.update_yaxes(type="category", tickvals=labels, ticktext=lines)
+    """Categories from top to bottom."""
+    figure.update_yaxes(type="category", tickvals=labels, ticktext=[two_lines(name) for name in labels])
+
+
+def two_lines(name: str) -> str:
+    """A long name broken between words near its middle, so that a phone has room left for what is drawn."""
+    places = [place for place, letter in enumerate(name, 1) if letter in BREAKS and place < len(name)]
+    if len(name) <= ONE_LINE or not places:
+        return name
+    middle = min(places, key=lambda place: abs(place - len(name) / 2))
+    return f"{name[:middle]}<br>{name[middle:]}"
+
+
+def beside_row(number: int, arms: int) -> float:
+    """How far below the middle of a row of height 1 arm `number` of `arms` lies, in the order of the study."""
+    return SPREAD * ((number + 0.5) / arms - 0.5)
 
 
 def stacked(titles: Sequence[str], labels: Sequence[str], row: int = 30) -> go.Figure:

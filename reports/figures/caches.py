@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from reports import words
 from reports.caches import CacheCost, CacheLoss
 from reports.curves import Point
-from reports.figures.base import NEUTRAL, NORMAL_95, Figure, short, stacked
+from reports.figures.base import NEUTRAL, NORMAL_95, Figure, beside_row, short, stacked
 from reports.figures.style import Look, label
 from reports.findings import StudySummary
 from reports.tables import frame_table
@@ -34,8 +34,6 @@ COLUMNS = {
     "prefill memory": "prefill peak (MiB)",
     "decode memory": "decoding peak (MiB)",
 }
-SPREAD = 0.6
-"""Of the height of a row, how much the arms take."""
 
 
 def kinds_of_cache(summary: StudySummary, style: dict[str, Look]) -> Figure | None:
@@ -97,8 +95,7 @@ def _title(name: str, batch: int, batches: list[int]) -> str:
 def _height(summary: StudySummary, kinds: tuple[str, ...], arm: str, cache: str) -> float:
     """The arms of a row lie below each other in the order of the study."""
     arms = [each.name for each in summary.arms]
-    offset = (arms.index(arm) + 0.5) / len(arms) - 0.5
-    return kinds.index(cache) + SPREAD * offset
+    return kinds.index(cache) + beside_row(arms.index(arm), len(arms))
 
 
 def _ratio(figure: go.Figure, look: Look, ratio: Point, y: float, place: int) -> None:

@@ -8,15 +8,13 @@ from itertools import takewhile
 
 import plotly.graph_objects as go
 
-from reports.figures.base import NEUTRAL, ONE_LINE, Figure, optional, short
+from reports.figures.base import NEUTRAL, Figure, beside_row, optional, short, two_lines
 from reports.figures.style import Look, blank, label
 from reports.findings import Score, StudySummary
 from reports.tables import frame_table
 
 MOST = 80
 """Tasks that are drawn: those in which arms lie furthest apart."""
-SPREAD = 0.6
-"""Share of a row's height that the arms take up."""
 
 Scores = dict[str, dict[str, Score]]
 """By task and arm."""
@@ -75,13 +73,13 @@ def _of_baseline(scores: dict[str, Score], summary: StudySummary) -> float:
 
 def _drawing(metric: str, scores: Scores, style: dict[str, Look]) -> go.Figure:
     shared = _first_words(scores)
-    names = [_two_lines(label(task.removeprefix(shared), 46)) for task in scores]
+    names = [two_lines(label(task.removeprefix(shared), 46)) for task in scores]
     figure = blank(
         label(" ".join(filter(None, (shared.rstrip("_"), metric)))), "", 110 + len(names) * (22 + 5 * len(style))
     )
     for number, (arm, look) in enumerate(style.items()):
-        offset = SPREAD * ((number + 0.5) / len(style) - 0.5)
-        found = [(place + offset, of[arm]) for place, of in enumerate(scores.values()) if arm in of]
+        below = beside_row(number, len(style))
+        found = [(place + below, of[arm]) for place, of in enumerate(scores.values()) if arm in of]
         _points(figure, look, found)
     for place, of in enumerate(scores.values()):
         chance = next(iter(of.values())).chance
@@ -97,15 +95,6 @@ def _first_words(tasks: Iterable[str]) -> str:
     """`blimp_` where all of them begin with it."""
     columns = zip(*(task.split("_")[:-1] for task in tasks), strict=False)
     return "".join(f"{words[0]}_" for words in takewhile(lambda words: len(set(words)) == 1, columns))
-
-
-def _two_lines(name: str) -> str:
-    """A long name broken between words near its middle, which leaves a phone room for what is drawn."""
-    breaks = [place for place, letter in enumerate(name, 1) if letter in "_…"]
-    if len(name) <= ONE_LINE or not breaks:
-        return name
-    middle = min(breaks, key=lambda place: abs(place - len(name) / 2))
-    return f"{name[:middle]}<br>{name[middle:]}"
 
 
 def _points(figure: go.Figure, look: Look, found: list[tuple[float, Score]]) -> None:
