@@ -8,6 +8,7 @@ block.mixer.kv_heads: {range: [2, 8], step: 2}
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, Self
@@ -111,20 +112,44 @@ def last(low: Number, high: Number, step: Number) -> Number:
     return high if math.isclose(found, high) else found
 
 
-def _tag(value: Any) -> str | None:
+def tag(value: Any) -> str | None:
+    """Which of KEYS says what kind of axis `value` is."""
     if isinstance(value, Mapping):
         return next((key for key in KEYS if key in value), None)
     return type(value).__name__.lower()
 
 
+def spelt(value: Any) -> Any:
+    """A list as the map that it is short for. Raises ValueError for a misspelt kind of axis."""
+    if isinstance(value, list | tuple):
+        return {"choice": value}
+    if isinstance(value, Mapping) and tag(value) is None:
+        for key in value:
+            if near := _meant(key):
+                raise ValueError(f"unknown kind of axis {key} (did you mean '{near}'?)")
+    return value
+
+
+def _meant(key: str) -> str | None:
+    """The kind of axis that `key` is a misspelling of: letters of it exchanged, or one wrong in five."""
+    exchanged = (kind for kind in KEYS if sorted(kind) == sorted(key))
+    return next(exchanged, None) or next(iter(difflib.get_close_matches(key, KEYS, n=1, cutoff=0.8)), None)
+
+
+def _is_axis(value: Mapping[str, Any]) -> bool:
+    return tag(value) is not None or any(
+        _meant(key) and isinstance(inner, list | tuple) for key, inner in value.items()
+    )
+
+
 Axis = Annotated[
     Annotated[Choice, Tag("choice")] | Annotated[Log, Tag("log")] | Annotated[Range, Tag("range")],
     Discriminator(
-        _tag,
+        tag,
         custom_error_type="axis",
         custom_error_message="expected a list of values, or a map with one of the keys choice, log and range",
     ),
-    BeforeValidator(lambda value: {"choice": value} if isinstance(value, list | tuple) else value),
+    BeforeValidator(spelt),
 ]
 
 
@@ -139,8 +164,8 @@ def axes(nested: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
         if not isinstance(value, Mapping) or not value:
             yield path, value
             continue
-        deeper = {k: v for k, v in value.items() if k not in KEYS and isinstance(v, Mapping | list | tuple)}
-        if any(word in value for word in KEYS):  # `block.ffn: {choice: …}` beside `block.ffn.d_ff: …`
+        if _is_axis(value):  # `block.ffn: {choice: …}` beside `block.ffn.d_ff: …`
+            deeper = {k: v for k, v in value.items() if not _meant(k) and isinstance(v, Mapping | list | tuple)}
             yield path, {k: v for k, v in value.items() if k not in deeper}
             yield from axes(deeper, f"{path}.")
         else:

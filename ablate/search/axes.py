@@ -17,7 +17,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 from pydantic import BeforeValidator, Discriminator, Field, PositiveFloat, Tag, model_validator
 
 from ablate import space
-from ablate.space import KEYS, last, not_empty
+from ablate.space import last, not_empty, spelt, tag
 from zoo.axis import Spec
 
 RATIO = re.compile(r"(\d+(?:\.\d+)?)x")
@@ -100,22 +100,16 @@ def label(value: Any) -> Any:
     return json.dumps(value) if isinstance(value, list | tuple | Mapping) else value
 
 
-def _tag(value: Any) -> str | None:
-    if isinstance(value, Mapping):
-        return next((key for key in KEYS if key in value), None)
-    return type(value).__name__.lower()
-
-
 Axis = Annotated[
     Annotated[Choice, Tag("choice")]
     | Annotated[Log, Tag("log")]
     | Annotated[Range, Tag("range")]
     | Annotated[Ratio, Tag("ratio")],
     Discriminator(
-        _tag,
+        tag,
         custom_error_type="axis",
         custom_error_message="expected a list of values, or a map with one of the keys choice, log, range and ratio",
     ),
-    BeforeValidator(lambda value: {"choice": value} if isinstance(value, list | tuple) else value),
+    BeforeValidator(spelt),
 ]
 AnyAxis = Choice | Log | Range | Ratio

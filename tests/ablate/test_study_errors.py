@@ -303,6 +303,10 @@ CASES |= {
     "tuned value": (tune("{space: {train.lr: [1e-3, @-1]}}"), "must be greater than 0, not -1"),
     "tuned scalar": (tune("{space: {train.lr: @1e-3}}"), "train.lr: expected a list of values, or a map with one of"),
     "empty range": (tune("{space: {train.lr: {log: @[1, 1e-3]}}}"), "log: the range is empty: 1 is not below 0.001"),
+    "misspelt range": (
+        tune("{space: {train.lr: @{lgo: [1e-3, 1e-2]}}}"),
+        "tune.space.train.lr: unknown kind of axis lgo (did you mean 'log'?)",
+    ),
     "unknown range": (tune("{space: {train.lr: {uniform: [@0, 1]}}}"), "train.lr.uniform.0: must be a number"),
     "no space": (tune("{space: @{}}"), "tune.space: needs at least one"),
     "tuned context": (tune("{space: {@train.context: [64]}}"), "losses at different contexts do not compare"),
