@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn, Protocol, cast
 
 from ablate.store import StoreError
 
-COMMANDS = ("run", "plan", "search", "eval", "generate", "report", "serve", "zoo", "export", "bench")
+COMMANDS = ("run", "plan", "search", "eval", "generate", "report", "serve", "zoo", "schema", "export", "bench")
 DONE, SOME_FAILED, BAD_INPUT = 0, 1, 2
-INTERRUPTED = 130
+INTERRUPTED, UNREAD = 130, 141
 
 EXAMPLES = """examples:
   ablate run studies/norm_placement.yaml                  train, measure, evaluate, report
@@ -46,6 +47,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except InputError as error:
         print(f"ablate: {error}" if "\n" not in str(error) else error, file=sys.stderr)
         return BAD_INPUT
+    except BrokenPipeError:  # whoever read our output, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return UNREAD
     except (StoreError, OSError) as error:  # a damaged document, a full disk, a folder that may not be written
         print(f"ablate: {error}", file=sys.stderr)
         return BAD_INPUT

@@ -12,6 +12,7 @@ import pytest
 import zoo
 from ablate.cli import COMMANDS, main
 from ablate.commands import print_table
+from ablate.schema import study_schema
 from zoo.block_spec import BlockSpec
 
 ROOT = Path(__file__).parents[2]
@@ -149,3 +150,17 @@ def test_a_table_too_wide_for_the_terminal_is_turned_on_its_side(capsys, monkeyp
     assert any(line.split() == ["arm", "pre", "post"] for line in lines)
     assert any(line.split() == ["column", "8", "9", "i"] for line in lines)
     assert max(map(len, lines)) <= 60
+
+
+def test_the_schema_of_studies_is_printed_or_written(tmp_path, capsys):
+    assert main(["schema"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert main(["schema", str(tmp_path / "study.schema.json")]) == 0
+    assert json.loads((tmp_path / "study.schema.json").read_text(encoding="utf-8")) == printed == study_schema()
+
+
+def test_a_reader_that_has_seen_enough_gets_no_message():
+    """`ablate schema | head` closes the pipe long before its end, which ends with the status of SIGPIPE, as for any tool."""
+    command = f"{sys.executable} -m ablate schema | head -c 100; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], cwd=ROOT, check=False, capture_output=True, text=True)
+    assert (done.returncode, len(done.stdout), done.stderr) == (141, 100, "")
