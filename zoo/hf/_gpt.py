@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
+from zoo.hf._common import attention, norm_eps
 from zoo.hf._config import Config
 from zoo.hf._weights import Pair, Tensors, both, fused, same
 from zoo.mixers.attention import Attention
+from zoo.spec import ModelSpec
 
 QKV = ("q", "k", "v")
 UNREAD = (
@@ -17,6 +20,23 @@ UNREAD = (
     *(f"summary_{name}" for name in ("type", "use_proj", "activation", "proj_to_labels", "first_dropout")),
 )
 """Keys of published configs that the language model does not read."""
+
+
+def sizes(spec: ModelSpec) -> dict[str, Any]:
+    """What the configs of OpenAI's line have in common."""
+    layer = spec.layers[0]
+    mixer = attention(layer)
+    return {
+        "vocab_size": spec.vocab_size,
+        "n_embd": spec.d_model,
+        "n_layer": spec.n_layers,
+        "tie_word_embeddings": spec.tie_embeddings,
+        "layer_norm_epsilon": norm_eps(layer),
+        "embd_pdrop": spec.embedding_dropout,
+        "attn_pdrop": mixer.dropout,
+        "resid_pdrop": layer.dropout,
+        "n_head": mixer.heads,
+    }
 
 
 def linears(ours: str, theirs: str, names: dict[str, str], biases: Iterable[str]) -> Iterator[Pair]:

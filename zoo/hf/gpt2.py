@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from zoo.hf._common import attention, dense, expect, norm_eps
+from zoo.hf._common import attention, dense, expect
 from zoo.hf._config import Config
 from zoo.hf._family import Family
 from zoo.hf._ffn import activation, ffn
-from zoo.hf._gpt import UNREAD, conv_weights, inner
+from zoo.hf._gpt import UNREAD, conv_weights, inner, sizes
 from zoo.hf._weights import Pair, layernorm, same
 from zoo.positions.learned import Learned
 from zoo.spec import ModelSpec
@@ -59,15 +59,7 @@ class GPT2(Family):
         layer = spec.layers[0]
         mixer = attention(layer)
         return {
-            "vocab_size": spec.vocab_size,
-            "n_embd": spec.d_model,
-            "n_layer": spec.n_layers,
-            "tie_word_embeddings": spec.tie_embeddings,
-            "layer_norm_epsilon": norm_eps(layer),
-            "embd_pdrop": spec.embedding_dropout,
-            "attn_pdrop": mixer.dropout,
-            "resid_pdrop": layer.dropout,
-            "n_head": mixer.heads,
+            **sizes(spec),
             "n_positions": expect(mixer.position, Learned, "mixer.position").length,
             "scale_attn_weights": mixer.scale != 1,
             "scale_attn_by_inverse_layer_idx": attention(spec.layers[-1]).scale != mixer.scale,

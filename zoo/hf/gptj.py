@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from zoo.errors import UnsupportedError
-from zoo.hf._common import attention, dense, expect, norm_eps
+from zoo.hf._common import attention, dense, expect
 from zoo.hf._config import Config
 from zoo.hf._family import Family
 from zoo.hf._ffn import activation, ffn
-from zoo.hf._gpt import UNREAD, inner, linears
+from zoo.hf._gpt import UNREAD, inner, linears, sizes
 from zoo.hf._weights import Pair, layernorm, same
 from zoo.positions.rope import RoPE
 from zoo.spec import ModelSpec
@@ -60,15 +60,7 @@ class GPTJ(Family):
         layer = spec.layers[0]
         mixer = attention(layer)
         return {
-            "vocab_size": spec.vocab_size,
-            "n_embd": spec.d_model,
-            "n_layer": spec.n_layers,
-            "tie_word_embeddings": spec.tie_embeddings,
-            "layer_norm_epsilon": norm_eps(layer),
-            "embd_pdrop": spec.embedding_dropout,
-            "attn_pdrop": mixer.dropout,
-            "resid_pdrop": layer.dropout,
-            "n_head": mixer.heads,
+            **sizes(spec),
             "rotary_dim": expect(mixer.position, RoPE, "mixer.position").turned(mixer.sizes()[2]),
             "activation_function": activation(layer.ffn, gated=False),
             "n_inner": dense(layer).width,

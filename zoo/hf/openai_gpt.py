@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from zoo.errors import UnsupportedError
-from zoo.hf._common import attention, expect, norm_eps
+from zoo.hf._common import attention, expect
 from zoo.hf._config import Config
 from zoo.hf._family import Family
 from zoo.hf._ffn import UNGATED, activation
-from zoo.hf._gpt import UNREAD, conv_weights
+from zoo.hf._gpt import UNREAD, conv_weights, sizes
 from zoo.hf._weights import Pair, layernorm, same
 from zoo.positions.learned import Learned
 from zoo.spec import ModelSpec
@@ -55,15 +55,7 @@ class OpenAIGPT(Family):
         layer = spec.layers[0]
         mixer = attention(layer)
         return {
-            "vocab_size": spec.vocab_size,
-            "n_embd": spec.d_model,
-            "n_layer": spec.n_layers,
-            "tie_word_embeddings": spec.tie_embeddings,
-            "layer_norm_epsilon": norm_eps(layer),
-            "embd_pdrop": spec.embedding_dropout,
-            "attn_pdrop": mixer.dropout,
-            "resid_pdrop": layer.dropout,
-            "n_head": mixer.heads,
+            **sizes(spec),
             "n_positions": expect(mixer.position, Learned, "mixer.position").length,
             "afn": _name(activation(layer.ffn, gated=False)),
         }
