@@ -73,7 +73,9 @@ class Qwen3Next(LlamaLike):
         if shared % width or not shared:
             reason = f"{shared} cannot be converted, only multiples of moe_intermediate_size"
             raise UnsupportedError("shared_expert_intermediate_size", reason)
-        weight = config["router_aux_loss_coef"] if config["output_router_logits"] else 0.0
+        weight = config["router_aux_loss_coef"]
+        if not config["output_router_logits"]:
+            weight = 0.0
         return {
             "kind": "topk_moe",
             "d_ff": width,

@@ -58,6 +58,15 @@ def test_the_weight_of_a_balance_loss_that_is_off_is_no_obstacle(family: str, we
     assert zoo.to_hf(ours).config.router_aux_loss_coef == weight
 
 
+def test_the_weight_of_a_balance_loss_is_none_beside_deltanet_either() -> None:
+    experts = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 6}
+    sizes = {**experts, "shared_expert_intermediate_size": 6, "num_key_value_heads": 2, "head_dim": 8}
+    linear = {"linear_num_key_heads": 1, "linear_num_value_heads": 2, "linear_key_head_dim": 4}
+    layers = {"linear_value_head_dim": 4, "layer_types": ["full_attention", "linear_attention"]}
+    config = config_of("qwen3_next", **sizes, **linear, **layers, router_aux_loss_coef=0.1)
+    check(config)
+
+
 @EMPTY
 @pytest.mark.parametrize("family", ["deepseek_v2", "deepseek_v3"])
 def test_no_shared_expert(family: str) -> None:
