@@ -61,6 +61,7 @@ SAMPLES: dict[str, tuple[Any, ...]] = {
     "stochastic_depth": (0.001,),
     "sharing": ({"blocks": 1}, {"blocks": 2, "order": "sequence"}),
     "layer_loss": (0.3,),
+    "mtp": ({"depth": 2},),
     "canon": ({"width": 3}, {"before": ["mixer"]}),
     "embedding_dropout": (0.1,),
     "head_transform": ("gelu",),

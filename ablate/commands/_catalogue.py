@@ -8,10 +8,10 @@ import inspect
 import pkgutil
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import zoo
 from ablate.cli import InputError
@@ -19,6 +19,7 @@ from ablate.commands import print_json, print_table
 from ablate.commands._traits import assumed_columns, preset_row, text
 from zoo.axis import Spec, Variant, variants
 from zoo.block_spec import BlockSpec
+from zoo.decode import BeamSearch, Sampling, Speculation, beam_search, generate, lookahead, speculate
 from zoo.errors import did_you_mean
 from zoo.presets import Preset, names, preset, shrunk, sized_names
 from zoo.spec import ModelSpec
@@ -26,11 +27,18 @@ from zoo.spec import ModelSpec
 PAPER = re.compile(r"arXiv:[0-9]{4}\.[0-9]{4,5}|https?://[^\s)]+[^\s).,]")
 WHOLES: dict[str, type[Spec]] = {"model": ModelSpec, "block": BlockSpec}
 """What the variants are parts of."""
+DECODING: dict[str, tuple[Callable[..., Any], type[Spec]]] = {
+    "beam_search": (beam_search, BeamSearch),
+    "generate": (generate, Sampling),
+    "lookahead": (lookahead, Sampling),
+    "speculate": (speculate, Speculation),
+}
+"""Ways to decode, and the settings of each."""
 TABLE = ("year", "norm", "topology", "placement", "position", "activation", "tricks", "parameters", "published")
 
 
 def show_all(as_json: bool) -> int:
-    catalogue = {axis: [_entry(name, cls) for name, cls in of.items()] for axis, of in axes().items()}
+    catalogue = {axis: [_entry(name, of) for name, (of, _) in each.items()] for axis, each in catalogued().items()}
     presets = [preset(name) for name in names()]
     if as_json:
         print_json({"variants": catalogue, "presets": [preset_row(chosen) for chosen in presets]})
@@ -44,7 +52,7 @@ def show_all(as_json: bool) -> int:
         "* assumed: not in the source. Parameters are counted from the spec, published ones are as the source has them."
     )
     print(
-        "`ablate zoo NAME` shows a variant or a preset in full, and `ablate zoo model` and `block` their own settings."
+        "`ablate zoo NAME` shows a variant or a preset in full, and the settings of a part, of `model` or of `block`."
     )
     return 0
 
@@ -68,17 +76,17 @@ def _large(count: float | None) -> str:
 def show_one(name: str, small: bool, as_json: bool) -> int:
     if name in (presets := (*names(), *sized_names())):
         return _show_preset(preset(name), small, as_json)
-    found = [(axis, of[name]) for axis, of in axes().items() if name in of]
-    found += [("settings", WHOLES[name])] if name in WHOLES else []
+    groups = {**catalogued(), "settings": {whole: (cls, cls) for whole, cls in WHOLES.items()}}
+    found = [(axis, *of[name]) for axis, of in groups.items() if name in of]
     if not found:
-        known = [*presets, *WHOLES, *(variant for of in axes().values() for variant in of)]
+        known = [*presets, *(known for of in groups.values() for known in of)]
         raise InputError(f"unknown name '{name}'" + (did_you_mean(name, known) or ": see `ablate zoo`"))
-    entries = [{"axis": axis, **_entry(name, cls), "settings": _settings(cls)} for axis, cls in found]
+    entries = [{"axis": axis, **_entry(name, said), "settings": _settings(cls)} for axis, said, cls in found]
     if as_json:
         print_json(entries[0] if len(entries) == 1 else entries)
         return 0
-    for (axis, cls), entry in zip(found, entries, strict=True):
-        print(f"{axis}: {name}\n\n{inspect.getdoc(cls)}\n")
+    for (axis, said, cls), entry in zip(found, entries, strict=True):
+        print(f"{axis}: {name}\n\n{inspect.getdoc(said)}\n")
         docs = _setting_docs(cls)
         rows = [(name, _default(default), docs.get(name, "")) for name, default in entry["settings"].items()]
         if rows:
@@ -102,6 +110,24 @@ def show_matrix(path: str, as_json: bool) -> int:
     return 0
 
 
+def catalogued() -> dict[str, Mapping[str, tuple[Any, type[Spec]]]]:
+    """All that has a name: what documents it and what has its settings, by axis, and what is no axis of the zoo."""
+    classes = {**axes(), "parts": _parts(), "objectives": variants("ablate.training.objectives")}
+    documented = {axis: {name: (cls, cls) for name, cls in of.items()} for axis, of in classes.items()}
+    return {**documented, "decoding": DECODING}
+
+
+def _parts() -> dict[str, type[Spec]]:
+    """The settings of a model and of a block that are a part with settings and without variants."""
+    fields = {name: field for whole in WHOLES.values() for name, field in whole.model_fields.items()}
+    return {
+        name: part
+        for name, field in sorted(fields.items())
+        for part in (field.annotation, *get_args(field.annotation))
+        if isinstance(part, type) and issubclass(part, Spec) and part not in WHOLES.values()
+    }
+
+
 def axes() -> dict[str, dict[str, type[Spec]]]:
     """Every axis of the zoo and its variants: the packages of `zoo` that define a base class for them, also those
     within another (`positions.scalings`)."""
@@ -121,9 +147,9 @@ def _is_axis(package: str) -> bool:
     return any(isinstance(v, type) and issubclass(v, Variant) and v.__module__ == package for v in values)
 
 
-def _entry(name: str, cls: type[Spec]) -> dict[str, Any]:
-    """A variant's name, the first paragraph of its documentation and the first paper that it names."""
-    text = inspect.getdoc(cls) or ""
+def _entry(name: str, documented: Any) -> dict[str, Any]:
+    """A name, the first paragraph of its documentation and the first paper that it names."""
+    text = inspect.getdoc(documented) or ""
     paper = PAPER.search(text)
     return {"name": name, "doc": " ".join(text.partition("\n\n")[0].split()), "paper": paper.group() if paper else None}
 

@@ -1,7 +1,7 @@
-"""List the variants on every axis and the presets, or show one of them.
+"""List the variants on every axis, the parts of a model, training objectives, ways to decode and presets, or show one.
 
-NAME is a preset (its model in full, as YAML, with its cost), a variant (its documentation), or `model` or `block`
-(the settings that are no variant's).
+NAME is a preset (its model in full, as YAML, with its cost), one of the others (its documentation and settings), or
+`model` or `block` (the settings that are no variant's).
 """
 
 from __future__ import annotations

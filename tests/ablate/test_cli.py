@@ -133,6 +133,27 @@ def test_settings_of_model_and_block_are_shown_with_what_they_do(capsys):
     assert re.search(r"mixer +attention", out)
 
 
+@pytest.mark.parametrize(
+    ("name", "words", "setting"),
+    [
+        ("mtp", "Module k = 1 … depth predicts", r"depth +1\b"),
+        ("cross", "queries from the decoder's stream", r"kv_heads +null"),
+        ("canon", "arXiv:2512.17351", r"width +4\b"),
+        ("span_corruption", "arXiv:1910.10683", r"rate +0\.15\b"),
+        ("beam_search", "likeliest continuations", r"early_stopping +no\b"),
+        ("lookahead", "arXiv:2412.19437", r"top_p +1\b"),
+    ],
+)
+def test_parts_objectives_and_ways_to_decode_are_listed_and_shown(capsys, name, words, setting):
+    assert main(["zoo", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)["variants"]
+    assert sum(name == entry["name"] for of in listed.values() for entry in of) == 1
+    assert main(["zoo", name]) == 0
+    out = capsys.readouterr().out
+    assert words in " ".join(out.split())
+    assert re.search(setting, out)
+
+
 def test_no_trick_is_in_more_layers_than_there_are(capsys):
     main(["zoo", "--json"])
     presets = {row["name"]: row for row in json.loads(capsys.readouterr().out)["presets"]}

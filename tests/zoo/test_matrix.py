@@ -39,6 +39,7 @@ RULES = [
     (r"a model that sees all of its text is an encoder itself", {"visible", "encoder"}),
     (r"\w+ has no place for attention to an encoder", {"topology", "encoder"}),
     (r"a model with an encoder has none", {"token_types", "encoder"}),
+    (r"modules that look ahead are for causal models without an encoder", {"mtp"}),
     (r"linformer scores mixtures of keys, which are at no place for which \w+ could add", {"mixer", "mixer.position"}),
     (r"linformer mixes keys of the whole text: no token can be kept from what comes after it", {"visible"}),
     (r"NTK-aware scaling needs more than one pair of features, not 2 features", {"mixer.position.scaling"}),
