@@ -124,7 +124,7 @@ def _parts() -> dict[str, type[Spec]]:
         name: part
         for name, field in sorted(fields.items())
         for part in (field.annotation, *get_args(field.annotation))
-        if isinstance(part, type) and issubclass(part, Spec) and part not in WHOLES.values()
+        if isinstance(part, type) and issubclass(part, Spec) and not issubclass(part, (Variant, *WHOLES.values()))
     }
 
 
