@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
@@ -73,13 +74,29 @@ def _rows(path: Path) -> Dataset:
         raise DataError(f"{path} is none of {', '.join(DATA_SUFFIXES)}")
     try:
         content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-        if path.suffix == ".parquet":
-            return Dataset(pq.read_table(io.BytesIO(content)))
-        text = content.decode()
-        rows = json.loads(text) if text.lstrip().startswith("[") else [json.loads(x) for x in text.splitlines() if x]
-        return Dataset.from_list(rows)
-    except (OSError, ValueError) as error:  # arrow's errors are ValueErrors too
+        found = Dataset(pq.read_table(io.BytesIO(content))) if path.suffix == ".parquet" else _objects(content.decode())
+    except (OSError, ValueError, EOFError, zlib.error) as error:  # arrow's errors are ValueErrors too
         raise DataError(f"{path} cannot be read: {error}") from error
+    if not len(found):
+        raise DataError(f"{path} has no rows")
+    return found
+
+
+def _objects(text: str) -> Dataset:
+    """Lines end at a line feed alone: text may have other characters that Python takes for the end of a line."""
+    rows = json.loads(text) if text.lstrip().startswith("[") else list(_lines(text))
+    if not all(isinstance(row, dict) for row in rows):
+        raise ValueError("expected JSON objects")
+    return Dataset.from_list(rows)
+
+
+def _lines(text: str) -> Iterator[Any]:
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip():
+            try:
+                yield json.loads(line)
+            except ValueError as error:
+                raise ValueError(f"line {number}: {error}") from error
 
 
 def from_hub(config: Mapping[str, Any], fetch: str) -> Any:

@@ -32,6 +32,9 @@ class Request:
     def parse(place: int, prompt: list[int], settings: Mapping[str, Any], context: int) -> Request:
         """lm-eval's generation settings. A prompt too long for `context` loses its beginning.
 
+        Where more new tokens are asked for than `context` has room for beside a prompt, which lm-eval refuses, they get
+        what the prompt leaves, and at least half of `context`.
+
         Raises ValueError for a setting that is unknown here: leaving it out would change what is measured.
         """
         unknown = sorted(set(settings) - _KNOWN)
@@ -41,7 +44,9 @@ class Request:
         sample = settings.get("do_sample", "temperature" in settings)
         processors = {name: settings[name] for name in _PROCESSORS if settings.get(name) is not None}
         processors["top_k"] = processors.get("top_k") or None  # lm-eval and transformers write 0 for none
-        max_new = min(int(settings.get("max_gen_toks", _DEFAULT_MAX_NEW)), context)
+        max_new = int(settings.get("max_gen_toks", _DEFAULT_MAX_NEW))
+        if max_new >= context:
+            max_new = max(1, context // 2, context - len(prompt))
         return Request(
             place,
             # As in lm-eval: one token more would fit, since the last new one is never read back.

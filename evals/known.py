@@ -47,13 +47,17 @@ def content_of_tasks(spec: EvalSpec) -> str | None:
 
     Scores belong to what the tasks say, not to what they are called.
     """
-    folders = [Path(name) for name in (*spec.include, *spec.data.values())]
-    files = {path for folder in folders for path in (folder, *folder.rglob("*")) if path.is_file()}
+    files = {path for name in spec.include for path in Path(name).rglob("*")}
+    # What else lies beside data, such as what the hub's client notes of a download, is never read.
+    files |= {
+        path for name in spec.data.values() for path in Path(name).rglob("*") if path.name.endswith(DATA_SUFFIXES)
+    }
+    files |= {Path(name) for name in spec.data.values()}
     files |= {TASK_FOLDER / f"{name}.yaml" for name in spec.tasks if name in SHIPPED}
     for name in spec.tasks:
         if Path(name).is_file():
             files |= {path for path in Path(name).parent.iterdir() if path.suffix in TASK_SUFFIXES and path.is_file()}
-    kept = sorted(path for path in files if "__pycache__" not in path.parts)
+    kept = sorted(path for path in files if path.is_file() and "__pycache__" not in path.parts)
     if not kept:
         return None
     digest = hashlib.sha256()

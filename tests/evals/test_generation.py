@@ -54,6 +54,16 @@ def test_a_prompt_that_is_too_long_loses_its_beginning() -> None:
     assert request.prompt == list(range(100))[-(CONTEXT - 12) :]
 
 
+@pytest.mark.parametrize(("length", "read", "new"), [(100, CONTEXT // 2, CONTEXT // 2), (5, 5, CONTEXT - 5)])
+@pytest.mark.parametrize("settings", [{}, {"max_gen_toks": CONTEXT}])
+def test_a_prompt_is_read_where_a_task_asks_for_as_many_new_tokens_as_the_context_has(
+    length: int, read: int, new: int, settings: dict[str, int]
+) -> None:
+    """lm-eval's default is 256 of them, and small models are often trained on no more."""
+    request = Request.parse(0, list(range(length)), settings, CONTEXT)
+    assert (request.prompt, request.max_new) == (list(range(length))[-read:], new)
+
+
 def test_samples_depend_on_the_seed_and_not_on_the_batch(model: Decoder, byte_tokenizer: Tokenizer) -> None:
     hot = {"do_sample": True, "temperature": 1.0}
     together = generate(model, byte_tokenizer, PROMPTS, **hot)

@@ -21,6 +21,7 @@ from evals import catalogue
 from evals.__main__ import main
 from evals.datafiles import offline_first
 from evals.harness import Evaluation, evaluate
+from evals.known import content_of_tasks
 from evals.lm import ZooLM
 from evals.loading import UnknownTaskError, load_tasks
 from evals.skipped import skipped_lines
@@ -216,11 +217,51 @@ def test_data_without_the_fields_or_for_no_task_are_said(
     place.write_text("{")
     broken = run(model, byte_tokenizer, tasks=("wikitext",), data={"wikitext": str(place)}).document
     assert "rows.jsonl cannot be read" in broken["skipped"]["wikitext"]
+    place.write_bytes(b"")
+    empty = run(model, byte_tokenizer, tasks=("wikitext",), data={"wikitext": str(place)}).document
+    assert "rows.jsonl has no rows" in empty["skipped"]["wikitext"]
     place.rename(tmp_path / "rows.txt")
     other = run(model, byte_tokenizer, tasks=("wikitext",), data={"wikitext": str(tmp_path / "rows.txt")}).document
     assert "rows.txt is none of .parquet" in other["skipped"]["wikitext"]
     with pytest.raises(UnknownTaskError, match="blimp"):
         load_tasks(EvalSpec(tasks=("heldout_pairs",), data={"blimp": str(place)}), [])
+
+
+ROWS = '{"page": "a"}\n{"page": "b"}\n'
+UNREADABLE = {
+    "short.jsonl.gz": (gzip.compress(ROWS.encode())[:-12], "ended before"),
+    "damaged.jsonl.gz": (gzip.compress(ROWS.encode())[:10] + b"\x07" * 20, "while decompressing"),
+    "torn.jsonl": ((ROWS + '{"page":').encode(), "line 3"),
+    "numbers.json": (b"[1, 2]", "expected JSON objects"),
+}
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_files_that_cannot_be_read_are_one_line_each(name: str, tmp_path: Path) -> None:
+    content, why = UNREADABLE[name]
+    (tmp_path / name).write_bytes(content)
+    loaded = load_tasks(EvalSpec(tasks=("wikitext",), data={"wikitext": str(tmp_path / name)}), [])
+    assert re.search(f"{name} cannot be read: .*{why}", loaded.skipped["wikitext"]) and not loaded.tasks
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_lines_of_json_end_where_json_says(end: str, tmp_path: Path) -> None:
+    """Not at a line separator of Unicode's, which may stand in a string as it is."""
+    pages = ["a\u2028b", "c\x85d\u2029", "e"]
+    lines = [json.dumps({"page": page}, ensure_ascii=False) + end for page in pages]
+    (tmp_path / "rows.jsonl").write_bytes((lines[0] + end + "".join(lines[1:])).encode())
+    loaded = load_tasks(EvalSpec(tasks=("wikitext",), data={"wikitext": str(tmp_path / "rows.jsonl")}), [])
+    assert [doc["page"] for doc in loaded.tasks["wikitext"].test_docs()] == pages
+
+
+def test_what_is_no_data_does_not_tell_scores_apart(blimp: Path) -> None:
+    spec = EvalSpec(tasks=("blimp",), data={"blimp": str(blimp)})
+    before = content_of_tasks(spec)
+    (blimp / ".cache").mkdir()
+    (blimp / ".cache" / "wh_island.jsonl.gz.metadata").write_text("when it was downloaded")
+    assert content_of_tasks(spec) == before
+    (blimp / "other.jsonl").write_text(ROWS)
+    assert content_of_tasks(spec) != before
 
 
 def test_few_shot_items_stand_before_each_item_but_where_a_task_has_none(
