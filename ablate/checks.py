@@ -77,7 +77,11 @@ def evaluated(study: Study) -> EvalSpec | None:
 
 def _diagnostics(study: Study, data: SyntheticSource, spec: EvalSpec) -> EvalSpec:
     """What is asked of a task that is made, in place of what is asked of text."""
-    given = [name for name in ("tasks", *OF_TEXT) if name in spec.model_fields_set and getattr(spec, name)]
+    given = [
+        name
+        for name in ("tasks", "include", "data", "fewshot", "limit", *OF_TEXT)
+        if name in spec.model_fields_set and getattr(spec, name) not in (None, ())
+    ]
     for name in given:
         raise study.error(f"evals.{name}", f"needs held-out text, and {data.source} has none: see evals.diagnostics")
     asked = spec.diagnostics or DiagnosticsSpec()

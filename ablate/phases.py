@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from tokenizers import Tokenizer
 
 import zoo
@@ -26,10 +25,12 @@ from ablate.numerics import Numerics, enforce
 from ablate.request import Request
 from ablate.stop import Stop
 from ablate.store import SCHEMA, Store, StoreError
+from ablate.trained import trained_model, trained_tokenizer
 from ablate.training.result import model_flop_utilisation, summarise_metrics, trained_tokens
 from ablate.training.schedule import warmup_steps
 from ablate.training.session import Ending, Session
 from ablate.training.spec import TrainSpec
+from evals.answers import AnswersError
 from evals.closeups import attention_maps, token_losses, write_samples
 from evals.diagnostics import accuracy_by_difficulty
 from evals.harness import Evaluation, evaluate
@@ -143,7 +144,7 @@ def _evaluate(request: Request, numerics: Numerics) -> None:
     context = TrainSpec.model_validate(request.identity["train"]).context
     with numerics.autocast():
         if isinstance(corpus, Corpus):
-            tokenizer = Tokenizer.from_file(str(store.model_dir(request.digest) / "tokenizer.json"))
+            tokenizer = trained_tokenizer(store, request.digest)
             evaluation = _on_text(model, tokenizer, corpus, spec, context, store.answers_path(request.digest))
             evaluation = evaluation._replace(
                 document=evaluation.document | _closeups(model, tokenizer, corpus, spec, context)
@@ -175,7 +176,10 @@ def _on_text(
 ) -> Evaluation:
     """Tasks, loss by position, and recall."""
     documents = corpus.held_out()
-    evaluation = evaluate(model, tokenizer, documents, spec, context=context, eos=corpus.eos, answers=answers)
+    try:
+        evaluation = evaluate(model, tokenizer, documents, spec, context=context, eos=corpus.eos, answers=answers)
+    except AnswersError as error:
+        raise StoreError(str(error)) from error
     text = Text(*corpus.held_out_tokens())
     placed: dict[str, Any] = {"context": context, "batch": spec.batch, "seed": spec.seed}
     if spec.positions is not None:
@@ -197,11 +201,7 @@ def _trained_model(request: Request, numerics: Numerics) -> Any:
     gc.collect()
     if numerics.device == "cuda":
         torch.cuda.empty_cache()
-    folder = Store(request.store).model_dir(request.digest)
-    try:
-        return zoo.open(folder, device=numerics.device)
-    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
-        raise StoreError(f"{folder} is damaged: remove {folder.parent}, and it is trained again") from error
+    return trained_model(Store(request.store), request.digest, numerics.device)
 
 
 def _now() -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -27,17 +28,23 @@ def fingerprint(model: Decoder) -> str:
     return digest.hexdigest()
 
 
+class AnswersError(Exception):
+    """A file of answers cannot be read."""
+
+
 class Answers:
     """A file of answers. A key begins with whose answers they are, so that models may share a file and share nothing.
 
     path: None keeps them in memory. owner: all that decides an answer but for the question: the model's fingerprint,
-    its context, its numerics.
+    its context, its numerics. Raises AnswersError where the file is damaged, while it is open too.
     """
 
     def __init__(self, path: Path | None, owner: str) -> None:
         self._owner = owner.encode()
+        self._path = path
         self._file = sqlite3.connect(path or ":memory:", timeout=60)
-        self._file.execute("CREATE TABLE IF NOT EXISTS answers (key BLOB PRIMARY KEY, answer TEXT) WITHOUT ROWID")
+        with self._whole():
+            self._file.execute("CREATE TABLE IF NOT EXISTS answers (key BLOB PRIMARY KEY, answer TEXT) WITHOUT ROWID")
         self._new: list[tuple[bytes, str]] = []
 
     def key(self, *question: Any) -> bytes:
@@ -49,8 +56,9 @@ class Answers:
         for first in range(0, len(keys), _AT_ONCE):
             some = keys[first : first + _AT_ONCE]
             places = ", ".join("?" * len(some))
-            rows = self._file.execute(f"SELECT key, answer FROM answers WHERE key IN ({places})", some)
-            found.update((key, json.loads(answer)) for key, answer in rows)
+            with self._whole():
+                rows = self._file.execute(f"SELECT key, answer FROM answers WHERE key IN ({places})", some)
+                found.update((key, json.loads(answer)) for key, answer in rows)
         return found
 
     def add(self, key: bytes, answer: Any) -> None:
@@ -59,9 +67,18 @@ class Answers:
             self._write()
 
     def _write(self) -> None:
-        with self._file:
+        with self._whole(), self._file:
             self._file.executemany("INSERT OR REPLACE INTO answers VALUES (?, ?)", self._new)
         self._new = []
+
+    @contextmanager
+    def _whole(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.OperationalError:  # the disk is full, or another process keeps the file: no damage
+            raise
+        except (sqlite3.DatabaseError, ValueError) as error:  # a ValueError: an answer is no JSON
+            raise AnswersError(f"{self._path} is damaged: remove it, and the model is asked again") from error
 
     def __enter__(self) -> Answers:
         return self

@@ -5,10 +5,11 @@ from __future__ import annotations
 import copy
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -30,6 +31,8 @@ from zoo.errors import SpecError
 from zoo.model import Decoder
 
 _FEWEST_REPEATS = 3
+_TURNS = 3
+"""Of each kind of cache, where there are several."""
 _DECODED_PER_REPEAT = 16
 _MEMINFO = Path("/proc/meminfo")
 
@@ -46,42 +49,71 @@ def measure(model: Decoder, spec: MeasureSpec, text: Text | None = None) -> dict
     keep_freed_memory()
     bandwidth = copy_bytes_per_second(model.embedding.weight.device)
     largest = max(spec.contexts)
-    plain, *others = spec.caches
     with evaluating(model):
+        plain, *others = _points(model, spec, bandwidth)
         document = {
             "schema": 1,
             "request": spec.model_dump(mode="json"),
             "kv_bytes_per_token": Point(model, largest, 1, spec.seconds).declared_bytes / largest,
             "kv_context": largest,
             "bandwidth_bytes_per_second": bandwidth,
-            **_points(model, spec, plain, bandwidth),
+            **plain,
         }
         if others:
-            document["caches"] = {kind.label: _points(model, spec, kind, bandwidth) for kind in others}
+            labels = (kind.label for kind in spec.caches[1:])
+            document["caches"] = dict(zip(labels, others, strict=True))
         if others and text is not None:
             document["cache_loss"] = loss_by_cache(model, text, spec.caches, largest)
         return document
 
 
-def _points(model: Decoder, spec: MeasureSpec, kind: CacheKind, bandwidth: float) -> dict[str, list[dict[str, Any]]]:
-    """All that is measured with one kind of cache."""
-    points = [
-        Point(model, context, batch, spec.seconds, bandwidth=bandwidth, kind=kind)
-        for context in sorted(spec.contexts)
-        for batch in sorted(spec.batches)
+def _points(model: Decoder, spec: MeasureSpec, bandwidth: float) -> list[dict[str, list[dict[str, Any]]]]:
+    """All that is measured with each kind of cache."""
+    turns = _TURNS if len(spec.caches) > 1 else 1
+    places = [(context, batch) for context in sorted(spec.contexts) for batch in sorted(spec.batches)]
+    by_place = [
+        [Point(model, *place, spec.seconds, bandwidth=bandwidth, kind=kind, turns=turns) for kind in spec.caches]
+        for place in places
     ]
-    return {
-        "prefill": [point.report(point.prefill) for point in points],
-        "decode": [point.report(point.decode) for point in points],
-        "cache": [point.report(point.cache) for point in points],
-    }
+    found = {phase: [_by_turns(points, phase) for points in by_place] for phase in ("prefill", "decode")}
+    found["cache"] = [[point.report(point.cache) for point in points] for points in by_place]
+    return [
+        {part: [rows[kind] for rows in measured] for part, measured in found.items()}
+        for kind in range(len(spec.caches))
+    ]
+
+
+def _by_turns(points: list[Point], phase: str) -> list[dict[str, Any]]:
+    """What is measured at each point, or the reason why it cannot be had. The points are of one context × batch, and
+    take turns, so that what else the machine does falls on all kinds of cache alike. No two are in memory at once."""
+    turns: list[list[Turn]] = [[] for _ in points]
+    refused: dict[int, dict[str, Any]] = {}
+    for number in range(points[0].turns):
+        for place, point in enumerate(points):
+            if place not in refused:
+                found = point.report(partial(point.attempt, phase, number))
+                if "reason" in found:
+                    refused[place] = found
+                else:
+                    turns[place].append(found["turn"])
+    return [
+        refused.get(place) or point.place | point.document(phase, turns[place]) for place, point in enumerate(points)
+    ]
+
+
+class Turn(NamedTuple):
+    """Repeats without a break: the seconds of each, and the most memory."""
+
+    seconds: list[float]
+    peak_memory_bytes: int
 
 
 class Point:
     """One context × batch.
 
     clock: what time is read from; `time.process_time` leaves out waiting for a processor. bandwidth: bytes per second
-    that the device's memory gives, where its utilisation is asked for. kind: of the cache.
+    that the device's memory gives, where its utilisation is asked for. kind: of the cache. turns: `seconds` are spent
+    in so many parts.
     """
 
     def __init__(
@@ -93,6 +125,7 @@ class Point:
         clock: Clock = time.perf_counter,
         bandwidth: float | None = None,
         kind: CacheKind = PLAIN,
+        turns: int = 1,
     ) -> None:
         self.model = model
         self.context = context
@@ -101,8 +134,13 @@ class Point:
         self.clock = clock
         self.bandwidth = bandwidth
         self.kind = kind
+        self.turns = turns
         self.dtype = model.embedding.weight.dtype
         self.device = model.embedding.weight.device
+
+    @property
+    def place(self) -> dict[str, Any]:
+        return {"context": self.context, "batch": self.batch}
 
     @property
     def declared_bytes(self) -> int:
@@ -117,17 +155,16 @@ class Point:
 
     def report(self, measurement: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """What `measurement` finds, or the reason why it cannot be had."""
-        point: dict[str, Any] = {"context": self.context, "batch": self.batch}
         try:
             if shortage := self._shortage():
-                return point | {"reason": shortage}
-            return point | measurement()
+                return self.place | {"reason": shortage}
+            return self.place | measurement()
         except (SpecError, OutOfPagesError) as error:
-            return point | {"reason": str(error)}
+            return self.place | {"reason": str(error)}
         except RuntimeError as error:
             if not is_out_of_memory(error):
                 raise
-            return point | {"reason": f"out of memory: {str(error).splitlines()[0]}"}
+            return self.place | {"reason": f"out of memory: {str(error).splitlines()[0]}"}
 
     def _shortage(self) -> str | None:
         """A CPU's kernel grants memory that it does not have and kills whoever uses it, so ask first."""
@@ -146,25 +183,38 @@ class Point:
     def prefill(self) -> dict[str, Any]:
         """Read `context` new random tokens per row into an empty cache, up to the logits that choose the next token:
         the time to the first token."""
-        with peak_memory(self.device) as memory:
-            seconds = self._repeated(self._prefill_seconds())
-        return {
-            "tokens_per_second": quartiles([self.batch * self.context / each for each in seconds]),
-            "seconds_to_first_token": quartiles(seconds),
-            "peak_memory_bytes": memory.bytes,
-        }
+        return self._measured("prefill")
 
     def decode(self) -> dict[str, Any]:
         """From a cache that holds `context` tokens, write greedily, one token per row at a time."""
-        if reason := self._too_long():
+        return self._measured("decode")
+
+    def _measured(self, phase: str) -> dict[str, Any]:
+        found = self.attempt(phase, 0)
+        return self.document(phase, [found["turn"]]) if "turn" in found else found
+
+    def attempt(self, phase: str, number: int) -> dict[str, Any]:
+        """`turn`: the one of this number, or the `reason` why there is none. Each turn has inputs of its own."""
+        if phase == "decode" and (reason := self._too_long()):
             return {"reason": reason}
+        timings = {"prefill": self._prefill_seconds, "decode": self._decode_seconds}[phase]
         with peak_memory(self.device) as memory:
-            seconds = [each / _DECODED_PER_REPEAT for each in self._repeated(self._decode_seconds())]
+            seconds = self._repeated(timings(number))
+        return {"turn": Turn(seconds, memory.bytes)}
+
+    def document(self, phase: str, turns: Sequence[Turn]) -> dict[str, Any]:
+        """The numbers of all turns together."""
+        seconds = [each for turn in turns for each in turn.seconds]
+        peak = {"peak_memory_bytes": max(turn.peak_memory_bytes for turn in turns)}
+        if phase == "prefill":
+            rates = quartiles([self.batch * self.context / each for each in seconds])
+            return {"tokens_per_second": rates, "seconds_to_first_token": quartiles(seconds), **peak}
+        seconds = [each / _DECODED_PER_REPEAT for each in seconds]
         return {
             "tokens_per_second": quartiles([self.batch / each for each in seconds]),
             "seconds_per_output_token": quartiles(seconds),
             **self._bandwidth_utilisation(seconds),
-            "peak_memory_bytes": memory.bytes,
+            **peak,
         }
 
     def _too_long(self) -> str | None:
@@ -192,23 +242,23 @@ class Point:
     def _repeated(self, timings: Iterator[float]) -> list[float]:
         """Seconds of repeats of the measurement, without its first, which warms up."""
         next(timings)
-        deadline = time.perf_counter() + self.seconds
+        deadline = time.perf_counter() + self.seconds / self.turns
         seconds: list[float] = []
-        while len(seconds) < _FEWEST_REPEATS or time.perf_counter() < deadline:
+        while len(seconds) * self.turns < _FEWEST_REPEATS or time.perf_counter() < deadline:
             seconds.append(next(timings))
         return seconds
 
-    def _prefill_seconds(self) -> Iterator[float]:
-        for tokens in self._inputs():
+    def _prefill_seconds(self, turn: int = 0) -> Iterator[float]:
+        for tokens in self._inputs(turn):
             cache = self._cache(self.context)
             start = self._now()
             self._next(tokens, cache)
             yield self._now() - start
 
-    def _decode_seconds(self) -> Iterator[float]:
+    def _decode_seconds(self, turn: int = 0) -> Iterator[float]:
         filled = self._cache(self.context + _DECODED_PER_REPEAT)
-        self._next(next(self._inputs()), filled)
-        for prompt in self._inputs():
+        self._next(next(self._inputs(turn)), filled)
+        for prompt in self._inputs(turn):
             # What moves the keys of sinks belongs to the model, which is not copied.
             cache, tokens = copy.deepcopy(filled, {id(part): part for part in self.model.modules()}), prompt[:, :1]
             start = self._now()
@@ -220,9 +270,9 @@ class Point:
         """The likeliest next token of each row: (B, T) → (B, 1). Only the last position needs the head."""
         return self.model.read_out(self.model.hidden(tokens, cache)[:, -1:]).argmax(-1)
 
-    def _inputs(self) -> Iterator[Tensor]:
+    def _inputs(self, turn: int = 0) -> Iterator[Tensor]:
         """Endless random (B, context) tokens, the same ones for every model of this vocabulary."""
-        draw = torch.Generator().manual_seed(0)
+        draw = torch.Generator().manual_seed(turn)
         shape, vocabulary = (self.batch, self.context), self.model.spec.vocab_size
         while True:
             yield torch.randint(vocabulary, shape, generator=draw).to(self.device)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -69,16 +69,28 @@ def evaluate_run(options: argparse.Namespace) -> int:
 
 def _diagnostics(options: argparse.Namespace, corpus: SyntheticCorpus) -> EvalSpec:
     """What is asked of a run on a task that is made: its own difficulties, or those of `--at`."""
-    for name in ("tasks", "include", "positions", "recall"):
-        if getattr(options, name):
+    for name in ("tasks", "include", "data", "fewshot", "positions", "recall", "samples"):
+        given = getattr(options, name)
+        if given is not None and given is not False:
             raise InputError(f"--{name}: needs held-out text, and {corpus.source.source} has none: see --at")
-    at = dict(map(_difficulty, options.at or ()))
+    at = _once("at", map(_difficulty, options.at or ()))
     try:
         regraded(corpus.source, at)
     except DataError as error:
         raise InputError(f"--at: {error}") from error
     examples = {} if options.limit is None else {"examples": options.limit}
-    return _validated({"tasks": [], "diagnostics": {"at": at, **examples}})
+    batch = {} if options.batch is None else {"batch": options.batch}
+    return _validated({"tasks": [], "diagnostics": {"at": at, **examples}, **batch})
+
+
+def _once(option: str, pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """What an option gives by name. Raises InputError for a name that it gives twice, of which one would be lost."""
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise InputError(f"--{option}: {name} is given twice")
+        found[name] = value
+    return found
 
 
 def _difficulty(text: str) -> tuple[str, list[int]]:
@@ -95,7 +107,7 @@ def _spec(options: argparse.Namespace) -> EvalSpec:
         raise InputError("--at: the run was trained on text, which has no difficulties")
     given: dict[str, Any] = {name: getattr(options, name) for name in ("include", "limit", "fewshot", "batch")}
     given["tasks"] = options.tasks and [name for names in options.tasks for name in names.split(",") if name]
-    given["data"] = options.data and dict(options.data)
+    given["data"] = options.data and _once("data", options.data)
     if options.positions is not None:
         given |= {"positions": {"multiples": options.positions}, "tasks": given["tasks"] or []}
     for name in ("samples", "recall"):

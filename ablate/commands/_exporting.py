@@ -11,6 +11,7 @@ from ablate.cli import DONE, InputError
 from ablate.commands import print_json
 from ablate.commands._runs import end_token, find_run
 from ablate.store import Store
+from ablate.trained import trained_model
 from zoo.errors import UnsupportedError
 
 
@@ -20,7 +21,7 @@ def export_run(options: argparse.Namespace) -> int:
     if directory.exists() and any(directory.iterdir()):
         raise InputError(f"{directory} is not empty")
     try:
-        theirs = zoo.to_hf(zoo.open(store.model_dir(digest)), options.family)
+        theirs = zoo.to_hf(trained_model(store, digest), options.family)
     except (UnsupportedError, ImportError) as error:
         raise InputError(f"{digest}: {error}") from error
     _hide_progress_bars()
@@ -49,6 +50,6 @@ def _tokenizer(store: Store, digest: str) -> Any:
 
     path = store.model_dir(digest) / "tokenizer.json"
     tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(path))
-    eos = tokenizer.convert_ids_to_tokens(end_token(store, digest, path))
+    eos = tokenizer.convert_ids_to_tokens(end_token(store, digest))
     tokenizer.add_special_tokens({"bos_token": eos, "eos_token": eos, "pad_token": eos})
     return tokenizer

@@ -6,13 +6,13 @@ import argparse
 from pathlib import Path
 
 import torch
-from tokenizers import Tokenizer
 
 import zoo
 from ablate.cli import DONE, InputError
 from ablate.commands import print_json
 from ablate.commands._runs import end_token, find_run
 from ablate.commands.generate import SAMPLING
+from ablate.trained import trained_model, trained_tokenizer
 from evals.causal import obstacle
 from evals.decode import Request, decode
 from zoo.costs import longest_text
@@ -25,13 +25,13 @@ def generate(options: argparse.Namespace) -> int:
     path = store.model_dir(digest) / "tokenizer.json"
     if not path.is_file():
         raise InputError(f"{digest}: its data are made and not read from text, so there is no tokenizer for a prompt")
-    eos, tokenizer = end_token(store, digest, path), Tokenizer.from_file(str(path))
+    eos, tokenizer = end_token(store, digest), trained_tokenizer(store, digest)
     asked = {name: getattr(options, name) for name in SAMPLING if getattr(options, name) is not None}
     try:
         sampling = checked(Sampling, asked)
     except zoo.SpecError as error:
         raise InputError(f"--{error.path.replace('_', '-')}: {error.reason}") from error
-    model = zoo.open(store.model_dir(digest)).eval()
+    model = trained_model(store, digest).eval()
     if reason := obstacle(model.spec):
         raise InputError(f"{digest}: the model {reason}: a prompt alone cannot be continued")
     requests = [

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tokenizers import Tokenizer
-
 from ablate.cli import InputError
 from ablate.data.tokenizers._encoder import EOS
 from ablate.store import Store
+from ablate.trained import trained_tokenizer
 
 
 def find_run(name: str, root: Path) -> tuple[Store, str]:
@@ -28,13 +27,13 @@ def find_run(name: str, root: Path) -> tuple[Store, str]:
     return store, found[0]
 
 
-def end_token(store: Store, digest: str, tokenizer: Path) -> int:
+def end_token(store: Store, digest: str) -> int:
     """The token that ends a document: of the run's corpus; where that is gone, the one that our own tokenizers use."""
     identity = store.read_run(digest) or {}
     meta = store.data_dir() / str(identity.get("data", {}).get("digest")) / "meta.json"
     if meta.is_file():
         return int(json.loads(meta.read_text(encoding="utf-8"))["eos"])
-    found = Tokenizer.from_file(str(tokenizer)).token_to_id(EOS)
+    found = trained_tokenizer(store, digest).token_to_id(EOS)
     if found is None:
         raise InputError(f"{digest}: which token ends a document is in its corpus, and that is gone from the store")
     return int(found)

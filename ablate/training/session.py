@@ -18,6 +18,7 @@ from ablate.data.examples import Examples, Rows, width
 from ablate.numerics import Numerics
 from ablate.stop import Interrupted
 from ablate.store import Store
+from ablate.trained import trained_model
 from ablate.training.batch import Batch
 from ablate.training.checkpoint import Place, load_state, save_state
 from ablate.training.divergence import Watch, final_reason
@@ -63,7 +64,7 @@ def _initial_model(store: Store, identity: dict[str, Any]) -> zoo.Decoder:
     spec, seed, start = zoo.parse(identity["model"]), identity["seed"], identity.get("start")
     if start is None:
         return zoo.build(spec, seed=seed)
-    return zoo.convert(zoo.open(store.model_dir(start["run"])), spec, start["pooling"], seed, start.get("growth"))
+    return zoo.convert(trained_model(store, start["run"]), spec, start["pooling"], seed, start.get("growth"))
 
 
 class Session:

@@ -135,6 +135,10 @@ def test_a_stored_run_is_asked_other_difficulties(
         (["--at", "pairs=9"], "--at: 9 pairs need as many keys and values"),
         (["--at", "pairs"], "--at pairs: expected whole numbers, as in pairs=4,64"),
         (["--tasks", "heldout_text"], "--tasks: needs held-out text, and mqar has none: see --at"),
+        (["--samples"], "--samples: needs held-out text, and mqar has none"),
+        (["--fewshot", "0"], "--fewshot: needs held-out text, and mqar has none"),
+        (["--data", "mqar=."], "--data: needs held-out text, and mqar has none"),
+        (["--at", "pairs=2", "pairs=4"], "--at: pairs is given twice"),
     ):
         assert main([*asked, *wrong]) == 2
         assert reason in capsys.readouterr().err
@@ -149,6 +153,8 @@ def test_a_stored_run_is_asked_other_difficulties(
             "scales: {cpu: {arms.wide.data.tokenizer: bytes}}",
             "arms.wide.data.tokenizer: every arm has the same task",
         ),
+        (DATA, "evals: {limit: 4}", "evals.limit: needs held-out text, and mqar has none"),
+        (DATA, "evals: {data: {mqar: .}}", "evals.data: needs held-out text, and mqar has none"),
         (DATA, "evals: {positions: {}}", "evals.positions: needs held-out text, and mqar has none"),
         (DATA, "evals: {diagnostics: {at: {pairs: [9]}}}", "evals.diagnostics.at: 9 pairs need as many keys"),
         (DATA.replace("8]", "16]"), "", "data: 16 pairs need as many keys and values"),

@@ -14,7 +14,7 @@ from scipy import stats
 import zoo
 from evals.cache_loss import TOKENS, loss_by_cache
 from evals.spec import MeasureSpec
-from evals.speed import Point, measure
+from evals.speed import Point, Turn, measure
 from evals.windows import Text
 from zoo.cache import Cache
 from zoo.caches import cache_kind
@@ -168,6 +168,44 @@ def test_text_or_positions_that_end_are_a_reason() -> None:
     assert loss_by_cache(model_of(), text_of(20), kinds, 20)["reason"].startswith("held-out text has 20 tokens")
     learned = model_of(**{"block.mixer.position": {"kind": "learned", "length": 16}})
     assert loss_by_cache(learned, text_of(50), kinds, 20)["reason"] == "positions end at 16"
+
+
+def test_kinds_take_turns_with_the_same_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else what the machine does for a while would fall on one kind alone. One that fails is asked no more."""
+    seen: list[tuple[str, str, int]] = []
+    attempt = Point.attempt
+
+    def watch(self: Point, phase: str, number: int) -> dict[str, Any]:
+        seen.append((phase, self.kind.label, number))
+        if self.kind.label == "int8" and number == 1:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return attempt(self, phase, number)
+
+    monkeypatch.setattr(Point, "attempt", watch)
+    spec = MeasureSpec.model_validate({"contexts": [8], "batches": [1], "seconds": 1e-9, "caches": ["int8", "int4"]})
+    document = measure(model_of(**{"block.mixer.heads": 1, "block.mixer.kv_heads": 1}), spec)
+    expected = [
+        ("plain", 0),
+        ("int8", 0),
+        ("int4", 0),
+        ("plain", 1),
+        ("int8", 1),
+        ("int4", 1),
+        ("plain", 2),
+        ("int4", 2),
+    ]
+    assert seen == [(phase, *each) for phase in ("prefill", "decode") for each in expected]
+    assert "out of memory" in document["caches"]["int8"]["prefill"][0]["reason"]
+    for part in (document, document["caches"]["int4"]):
+        assert part["decode"][0]["seconds_per_output_token"]["median"] > 0
+
+
+def test_the_numbers_of_all_turns_count() -> None:
+    point = Point(model_of(), 10, 2, 1e-9, turns=2)
+    found = point.document("prefill", [Turn([1.0, 0.5], 7), Turn([0.25], 9)])
+    assert found["seconds_to_first_token"]["median"] == 0.5
+    assert found["peak_memory_bytes"] == 9
+    assert point._repeated(iter([100.0, 1.0, 0.5, 0.25])) == [1.0, 0.5]
 
 
 def test_repeats_copy_the_cache_and_not_the_model(monkeypatch: pytest.MonkeyPatch) -> None:

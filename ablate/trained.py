@@ -1,0 +1,37 @@
+"""What training left of a run: its model and its tokenizer. What is damaged or gone is a StoreError with the remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from safetensors import SafetensorError
+from tokenizers import Tokenizer
+
+import zoo
+from ablate.store import Store, StoreError
+
+
+def trained_model(store: Store, digest: str, device: str = "cpu") -> Any:
+    with _whole(store, digest):
+        return zoo.open(store.model_dir(digest), device=device)
+
+
+def trained_tokenizer(store: Store, digest: str) -> Tokenizer:
+    with _whole(store, digest):
+        return Tokenizer.from_str((store.model_dir(digest) / "tokenizer.json").read_text(encoding="utf-8"))
+
+
+@contextmanager
+def _whole(store: Store, digest: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        # What tokenizers raises for text that is no tokenizer is an Exception and nothing nearer.
+        if type(error) is not Exception and not isinstance(
+            error, OSError | ValueError | RuntimeError | SafetensorError
+        ):
+            raise
+        folder = store.model_dir(digest)
+        raise StoreError(f"{folder} is damaged: remove {folder.parent}, and it is trained again") from error
