@@ -9,8 +9,8 @@ from typing import Any
 import polars as pl
 
 from reports.collect import Collected
-from reports.curves import Curve, Point, over_seeds
-from reports.statistics import combined_stderr
+from reports.curves import Point, over_seeds
+from reports.statistics import Estimate, combined_stderr, estimate
 
 PLACE = ["part", "first", "last"]
 
@@ -19,8 +19,8 @@ PLACE = ["part", "first", "last"]
 class Targets:
     """Some of the targets: a `part` of all, or the hits at a distance from `first` to `last`.
 
-    `loss` is over seeds, in nats per token, at `last`; `difference` is that from the baseline with the same seeds, None
-    for the baseline itself. `stderr` covers stretches of text and seeds.
+    `loss` is over seeds, in nats per token, at `last`; `difference` is that from the baseline in pairs of seeds, which
+    read the same targets, None for the baseline itself. `stderr` covers stretches of text and seeds.
     """
 
     part: str
@@ -28,7 +28,7 @@ class Targets:
     last: int | None
     tokens: int
     loss: Point
-    difference: Point | None
+    difference: Estimate | None
     stderr: float | None
     bits_per_byte: float | None
 
@@ -49,11 +49,6 @@ class RecallCurve:
     @property
     def tokens(self) -> int:
         return sum(part.tokens for part in self.parts)
-
-    def curve(self, difference: bool = False) -> Curve:
-        """By distance; of the difference from the baseline, where that is asked for."""
-        points = (hits.difference if difference else hits.loss for hits in self.hits)
-        return Curve(self.arm, "recall", tuple(point for point in points if point is not None))
 
 
 def recall_curves(data: Collected) -> tuple[RecallCurve, ...]:
@@ -103,7 +98,7 @@ def _targets(own: pl.DataFrame, base: pl.DataFrame) -> Iterator[Targets]:
             last=None if last is None else int(str(last)),
             tokens=seeds["tokens"][0],
             loss=over_seeds(place, losses.to_list()),
-            difference=over_seeds(place, differences.to_list()) if len(differences) else None,
+            difference=estimate(differences.to_list()),
             stderr=combined_stderr(seeds["stderr"].to_list(), losses.to_list()),
             bits_per_byte=None if bits.null_count() else sum(bits) / len(bits),
         )

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import plotly.graph_objects as go
 
 from reports import words
-from reports.curves import Point
 from reports.figures.base import NORMAL_95, Figure, Option, Switch, mean_and_range, optional, short
 from reports.figures.style import Look, blank
 from reports.findings import StudySummary
 from reports.recall import RecallCurve, Targets
+from reports.statistics import Estimate
 from reports.tables import frame_table
 
 NAMES = {"ar_hits": "all recall hits", "frequent": "seen, frequent in training", "unseen": "not seen before"}
@@ -29,7 +29,7 @@ def loss_by_distance(summary: StudySummary, style: dict[str, Look]) -> Figure | 
     figure = blank("tokens since the bigram was last seen", f"loss ({summary.unit})")
     far = 8 * max(hits.last or 1 for curve in found for hits in curve.hits)
     for curve in found:
-        _line(figure, style[curve.arm], curve, far)
+        _line(figure, style[curve.arm], curve, far, summary.baseline)
     figure.update_xaxes(type="log", tickmode="array", tickangle=0, **_ticks(found, far))
     return Figure(
         key="recall",
@@ -39,7 +39,7 @@ def loss_by_distance(summary: StudySummary, style: dict[str, Look]) -> Figure | 
             f" a model that looks back knows what followed. Windows of {found[0].length:,} tokens, the same for all"
             f" arms.{_frequent(found[0])} Rightmost: tokens whose bigram is new to the window. Bars: 95 % intervals"
             " over stretches of text and seeds; arms read the same text, so that differences between them are surer"
-            f" than the bars say.{_refusals(summary.recall)}"
+            f" than the bars say: the table has them in pairs of seeds.{_refusals(summary.recall)}"
         ),
         alt="; ".join(f"{c.arm} {NAMES[p.part]}: {p.loss.mean:.4f}" for c in found for p in c.parts),
         drawing=figure,
@@ -54,6 +54,7 @@ def loss_by_distance(summary: StudySummary, style: dict[str, Look]) -> Figure | 
                 "standard error",
                 "bits per byte",
                 f"less {summary.baseline}",
+                "95 % interval over seeds",
             ),
             [_row(c, targets) for c in found for targets in (*c.hits, *c.parts)],
             2,
@@ -62,7 +63,7 @@ def loss_by_distance(summary: StudySummary, style: dict[str, Look]) -> Figure | 
     )
 
 
-def _line(figure: go.Figure, look: Look, curve: RecallCurve, far: int) -> None:
+def _line(figure: go.Figure, look: Look, curve: RecallCurve, far: int, baseline: str) -> None:
     for place, targets in enumerate(_traces(curve)):
         figure.add_scatter(
             x=_x(targets, far),
@@ -74,8 +75,29 @@ def _line(figure: go.Figure, look: Look, curve: RecallCurve, far: int) -> None:
             mode="lines+markers" if place == 0 else "markers",
             marker={"color": look.colour, "symbol": look.symbol, "size": 7 if place == 0 else 10},
             line={"color": look.colour, "dash": look.dash, "width": 2.2},
-            hovertemplate="%{y:.4f} at %{x}" if place == 0 else f"%{{y:.4f}}, {UNSEEN}",
+            text=_hover(targets, baseline),
+            hovertemplate="%{y:.4f} at %{x}%{text}" if place == 0 else f"%{{y:.4f}}, {UNSEEN}%{{text}}",
         )
+
+
+def _hover(targets: Sequence[Targets], baseline: str) -> list[str]:
+    """`; less attention: +0.1230 (+0.1010 to +0.1450)` for each point, nothing for the baseline's."""
+    return ["" if each.difference is None else f"; less {baseline}: {_apart(each.difference)}" for each in targets]
+
+
+def _apart(difference: Estimate) -> str:
+    mean, interval = _difference(difference)
+    return mean if interval == words.NONE else f"{mean} ({interval})"
+
+
+def _difference(difference: Estimate | None) -> tuple[str, str]:
+    """The mean over pairs of seeds and its interval; there is none of a single pair."""
+    if difference is None:
+        return words.NONE, words.NONE
+    mean = words.signed(difference.mean, 4)
+    if difference.low is None or difference.high is None:
+        return mean, words.NONE
+    return mean, f"{words.signed(difference.low, 4)} to {words.signed(difference.high, 4)}"
 
 
 def _traces(curve: RecallCurve) -> tuple[tuple[Targets, ...], tuple[Targets, ...]]:
@@ -103,6 +125,7 @@ def _switches(found: list[RecallCurve], summary: StudySummary, far: int) -> tupl
             "y": [[short(each.loss.mean) for each in targets] for targets in traces],
             "error_y.array": [[short(NORMAL_95 * (each.stderr or 0)) for each in targets] for targets in traces],
             "error_y.arrayminus": [[short(NORMAL_95 * (each.stderr or 0)) for each in targets] for targets in traces],
+            "text": [_hover(targets, summary.baseline) for targets in traces],
         },
         {"yaxis.title.text": f"loss ({summary.unit})", "yaxis.autorange": True},
     )
@@ -112,8 +135,9 @@ def _switches(found: list[RecallCurve], summary: StudySummary, far: int) -> tupl
         {
             "x": [[each.last or far for each, _ in pairs] for pairs in apart],
             "y": [[short(point.mean) for _, point in pairs] for pairs in apart],
-            "error_y.array": [[short(point.high - point.mean) for _, point in pairs] for pairs in apart],
-            "error_y.arrayminus": [[short(point.mean - point.low) for _, point in pairs] for pairs in apart],
+            "error_y.array": [[short(max(point.values) - point.mean) for _, point in pairs] for pairs in apart],
+            "error_y.arrayminus": [[short(point.mean - min(point.values)) for _, point in pairs] for pairs in apart],
+            "text": [_hover([each for each, _ in pairs], summary.baseline) for pairs in apart],
         },
         {"yaxis.title.text": f"difference in loss ({summary.unit})", "yaxis.autorange": True},
     )
@@ -129,7 +153,6 @@ def _ticks(found: list[RecallCurve], far: int) -> dict[str, list[int] | list[str
 
 def _row(curve: RecallCurve, targets: Targets) -> tuple[str, ...]:
     share = f"{100 * targets.tokens / curve.tokens:.1f} %"
-    difference: Point | None = targets.difference
     return (
         curve.arm,
         _places(targets),
@@ -137,7 +160,7 @@ def _row(curve: RecallCurve, targets: Targets) -> tuple[str, ...]:
         *mean_and_range(targets.loss),
         optional(targets.stderr),
         optional(targets.bits_per_byte),
-        words.NONE if difference is None else words.signed(difference.mean, 4),
+        *_difference(targets.difference),
     )
 
 

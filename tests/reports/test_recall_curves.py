@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from ablate.store import Store
 from reports.figures import Figure, draw
@@ -20,6 +21,7 @@ from tests.reports.factory import Arm, StudyOf
 CONTEXT = 64
 ENDS = [1, 2, 4, 64]
 ARMS = [Arm("attention", [2.4, 2.5, 2.6], steps=4), Arm("mamba", [2.3, 2.5, 2.7], steps=4)]
+PAIRS = stats.ttest_rel([2.3, 2.5, 2.7], [2.4, 2.5, 2.6]).confidence_interval(0.95)
 GAP = 1.5
 """What mamba's hits cost more, by nats and the length of the window's multiple."""
 
@@ -79,8 +81,9 @@ def test_curves_are_means_over_seeds_of_the_windows_that_all_could_read(tmp_path
     assert (found.loss.low, found.loss.high) == pytest.approx((2.3 + GAP + 1, 2.7 + GAP + 1))
     assert found.stderr == pytest.approx(math.sqrt(0.03**2 + np.var([2.3, 2.5, 2.7], ddof=1) / 3))
     assert found.difference is not None
+    assert found.difference.values == pytest.approx((GAP - 0.1, GAP, GAP + 0.1))
     assert (found.difference.mean, found.difference.low, found.difference.high) == pytest.approx(
-        (GAP, GAP - 0.1, GAP + 0.1)
+        (GAP, GAP + PAIRS.low, GAP + PAIRS.high)
     )
     assert all(each.difference is None for each in attention.hits)
     assert {each.part: each.loss.mean for each in attention.parts} == pytest.approx(
@@ -108,6 +111,19 @@ def test_the_figure_has_a_line_and_a_point_per_arm_and_a_switch_to_differences(t
     first = figure.table.rows[0]
     assert first[:4] == ("attention", "1", "10.0 %", f"{2.5 + 1 / 64:.4f}")
     assert figure.table.rows[-1][1] == "not seen before"
+    interval = f"+{GAP + PAIRS.low:.4f} to +{GAP + PAIRS.high:.4f}"
+    assert [row[-2:] for row in (first, figure.table.rows[-1])] == [("–", "–"), (f"+{GAP:.4f}", interval)]
+    assert lines[1].text[0] == difference.traces["text"][2][0] == f"; less attention: +{GAP:.4f} ({interval})"
+    assert lines[0].text[0] == ""
+
+
+def test_a_single_pair_of_seeds_has_no_interval(tmp_path: Path) -> None:
+    folder, store = written(tmp_path), Store(tmp_path)
+    for seed in (1, 2):
+        store.evals_path(StudyOf(ARMS).digest(ARMS[0], seed), "e1").unlink()
+    figure = figure_of(summarise_study(folder))
+    assert figure.table.rows[-1][-2:] == (f"+{GAP - 0.1:.4f}", "–")
+    assert figure.drawing.data[2].text[0] == f"; less attention: +{GAP - 0.1:.4f}"
 
 
 def test_a_seed_without_a_loss_leaves_its_distance_out(tmp_path: Path) -> None:
