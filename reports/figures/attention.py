@@ -71,7 +71,10 @@ def _drawing(first: Option, heads: int) -> go.Figure:
         horizontal_spacing=0.03,
     )
     figure.update_layout(blank("", "").layout)
-    figure.update_layout(height=60 + SIDE * lines, coloraxis={"colorscale": "Blues", "cmin": 0, "cmax": 1})
+    figure.update_layout(height=110 + SIDE * lines, coloraxis={"colorscale": "Blues", "cmin": 0, "cmax": 1})
+    # Below the maps, and in small letters: beside each other they have little room on a phone.
+    figure.update_coloraxes(colorbar={"orientation": "h", "y": 0, "yanchor": "top", "thickness": 12})
+    figure.update_annotations(font_size=11)
     figure.update_xaxes(showticklabels=False, showgrid=False, title_text="")
     figure.update_yaxes(showticklabels=False, showgrid=False, title_text="", autorange="reversed")
     for head in range(heads):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from reports import words
 from reports.difficulty import AccuracyCurve
@@ -44,6 +44,11 @@ def over_training(summary: StudySummary, style: dict[str, Look]) -> Figure | Non
     )
 
 
+def _of_chance(chances: Mapping[float, float | None]) -> str:
+    """How chance is drawn; nothing for a language, in which there is nothing to guess."""
+    return "" if not chances else " Dotted: chance." if len(chances) > 1 else " Grey: chance."
+
+
 def _figure(name: str, found: Sequence[AccuracyCurve], style: dict[str, Look]) -> Figure:
     figure = blank(label(name.replace("_", " ")), "accuracy")
     for curve in found:
@@ -53,9 +58,10 @@ def _figure(name: str, found: Sequence[AccuracyCurve], style: dict[str, Look]) -
     figure.add_scatter(
         x=sorted(chances),
         y=[short(chances[x]) for x in sorted(chances)],
-        mode="lines",
+        mode="lines" if len(chances) > 1 else "markers",  # a line through one point is nothing
         name="chance",
         line=NEUTRAL,
+        marker={"symbol": "line-ew-open", "size": 24, "color": NEUTRAL["color"]},
         hovertemplate="chance: %{y:.3f}<extra></extra>",
     )
     values = sorted({rung.accuracy.x for curve in found for rung in curve.rungs})
@@ -72,7 +78,7 @@ def _figure(name: str, found: Sequence[AccuracyCurve], style: dict[str, Look]) -
         key=f"accuracy-{name}",
         title=f"Accuracy by {name.replace('_', ' ')}",
         note="The share of what is asked that the likeliest token gets right, on examples that are the same for all"
-        f" arms and were not trained on. Bands: range over seeds. Dotted: chance.{''.join(reasons)}",
+        f" arms and were not trained on. Bands: range over seeds.{_of_chance(chances)}{''.join(reasons)}",
         alt="; ".join(
             f"{curve.arm} at {words.whole(rung.accuracy.x)}: {rung.accuracy.mean:.3f}"
             for curve in found

@@ -20,7 +20,10 @@ from ablate.plan import make_plan
 from ablate.reading import load_study
 from ablate.store import Store
 from ablate.study import StudyError
-from reports.figures import draw
+from reports.curves import Point
+from reports.difficulty import AccuracyCurve, Rung
+from reports.figures import difficulty, draw
+from reports.figures.style import Look
 from reports.summary import summarise_study
 from zoo.loss import IGNORED
 
@@ -120,6 +123,21 @@ def test_the_report_draws_accuracy_by_difficulty(ran: tuple[Path, dict[str, Any]
     header = reports.table(summary)[0]
     assert "accuracy" in header
     assert "bits/byte" not in header
+
+
+@pytest.mark.parametrize(
+    ("chances", "mode", "words"),
+    [((0.5, 0.25), "lines", "Dotted: chance."), ((0.5,), "markers", "Grey: chance."), ((None, None), "markers", "")],
+)
+def test_chance_is_seen_where_there_is_one(chances: tuple[float | None, ...], mode: str, words: str) -> None:
+    """At a single difficulty too; a language has none."""
+    rungs = tuple(Rung(Point(2.0**i, 0.6, 0.5, 0.7, 2), 0.1, chance) for i, chance in enumerate(chances))
+    figure = difficulty._figure(
+        "pairs", [AccuracyCurve("a", "mqar", "pairs", rungs, ())], {"a": Look("#000000", "solid", "circle", "a")}
+    )
+    drawn = next(trace for trace in figure.drawing.data if trace.name == "chance")
+    assert (len(drawn.x), drawn.mode) == (sum(chance is not None for chance in chances), mode)
+    assert ("chance" in figure.note) == bool(words) and words in figure.note
 
 
 def test_a_stored_run_is_asked_other_difficulties(
