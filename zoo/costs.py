@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import cast
 
 from zoo.block_spec import BlockSpec
 from zoo.caches import CacheKind, cache_kind
@@ -127,10 +128,16 @@ class PassCost:
 
 
 def prefill_cost(spec: ModelSpec, batch: int, context: int) -> PassCost:
-    """Reading `batch` prompts of `context` tokens into an empty cache, up to the logits after each prompt's last."""
+    """Reading `batch` prompts of `context` tokens into an empty cache, up to the logits after each prompt's last.
+
+    A model that sees all of a prefix has the prompt as its prefix. With an encoder the prompt is the encoder's: it and
+    the keys and values of its output, and the first token that the decoder reads.
+    """
     _decodes(spec)
+    if spec.encoder is not None:
+        return _encode_cost(spec, batch, context)
     head = _read_out(spec).flops
-    per_token = cost(spec, context).flops_per_token_forward - head
+    per_token = cost(spec, context, prefix=1.0).flops_per_token_forward - head
     states = sum(layer.mixer.state_flops(spec.d_model, context) for layer in spec.layers)
     return PassCost(
         batch * (context * per_token + head + states),
@@ -140,13 +147,37 @@ def prefill_cost(spec: ModelSpec, batch: int, context: int) -> PassCost:
 
 
 def decode_cost(spec: ModelSpec, batch: int, context: int) -> PassCost:
-    """One token for each of `batch` rows: the `context`-th of its row, with those before it in the cache."""
+    """One token for each of `batch` rows: the `context`-th of its row, with those before it in the cache, and with
+    `context` tokens of the encoder's where there is one."""
     _decodes(spec)
-    flops = _outside(spec).flops
+    return _written(spec, batch, context, context)
+
+
+def _encode_cost(spec: ModelSpec, batch: int, context: int) -> PassCost:
+    """The prefill of an encoder with its decoder. The token table is read for both."""
+    encoder = cast(ModelSpec, spec.encoder_spec)
+    read = _stack(encoder, context, 0.0).flops + 2.0 * _factor(spec)
+    crosses = [layer.cross for layer in spec.layers if layer.cross]
+    read += sum(cross.memory_flops(spec.d_model, context) for cross in crosses) / context
+    first = _written(spec, batch, 1, context)
+    rows = min(batch * context, 0 if spec.tie_embeddings else spec.vocab_size - min(batch, spec.vocab_size))
+    parameters = _blocks_read(encoder, batch * context) + rows * spec.table_width
+    parameters += sum(cross.memory_parameters(spec.d_model) for cross in crosses)
+    return PassCost(batch * context * read + first.flops, parameters + first.parameters, first.cache_elements)
+
+
+def _written(spec: ModelSpec, batch: int, context: int, memory: int) -> PassCost:
+    """The `context`-th token of each row, with those before it and `memory` of the encoder's in the cache."""
+    flops, unused = _outside(spec).flops, 0
     for layer in spec.layers:
         rest = block_cost(layer, spec.d_model, context).flops - layer.mixer.cost(spec.d_model, context).flops
         flops += rest + layer.mixer.decode_flops(spec.d_model, context)
-    return PassCost(batch * flops, _parameters_read(spec, batch), batch * cache_elements(spec, context))
+        if layer.cross is not None:
+            flops += layer.cross.decode_flops(spec.d_model, memory) - layer.cross.decode_flops(spec.d_model, 0)
+            unused += layer.cross.memory_parameters(spec.d_model)
+    return PassCost(
+        batch * flops, _parameters_read(spec, batch) - unused, batch * cache_elements(spec, context, memory)
+    )
 
 
 def cache_elements(spec: ModelSpec, capacity: int, memory: int = 0) -> int:
@@ -158,8 +189,12 @@ def cache_elements(spec: ModelSpec, capacity: int, memory: int = 0) -> int:
 def _parameters_read(spec: ModelSpec, tokens: int) -> float:
     """Parameters that a pass over `tokens` tokens is expected to use. It does not run multi-token prediction."""
     rows = spec.vocab_size if spec.tie_embeddings else min(tokens, spec.vocab_size)
-    read: float = rows * spec.table_width + _outside(spec).parameters
-    read += (spec.has_final_norm + spec.has_embedding_norm) * spec.block.norm.parameters(spec.d_model)
+    return rows * spec.table_width + _outside(spec).parameters + _blocks_read(spec, tokens)
+
+
+def _blocks_read(spec: ModelSpec, tokens: int) -> float:
+    """Of blocks, and of what is around them but for the head and the token table."""
+    read: float = (spec.has_final_norm + spec.has_embedding_norm) * spec.block.norm.parameters(spec.d_model)
     for scheme, heads in spec.positions:
         held = scheme.shared_parameters(spec.d_model, heads)
         read += min(held, tokens * spec.d_model) if scheme.absolute else held
@@ -172,13 +207,18 @@ def _parameters_read(spec: ModelSpec, tokens: int) -> float:
 def _decodes(spec: ModelSpec) -> None:
     """Raise SpecError for a model whose decoding is not predicted."""
     if spec.visible == "all":
-        raise SpecError("visible", "a model that sees all of a text does not decode")
-    if spec.encoder is not None:
-        raise SpecError("encoder", "decoding with an encoder is not predicted, only that of decoders alone")
+        raise SpecError("visible", "a model that sees all of a text does not decode, and has no cache")
+
+
+def longest_context(spec: ModelSpec) -> int | None:
+    """As `longest_text`, of decoder and encoder at once."""
+    stacks = [spec] if spec.encoder_spec is None else [spec, spec.encoder_spec]
+    return min((end for end in map(longest_text, stacks) if end is not None), default=None)
 
 
 def longest_text(spec: ModelSpec) -> int | None:
-    """The most tokens that the model can read, where a table of positions or a mixer ends; None for any number."""
+    """The most tokens that the model itself can read, where a table of positions or a mixer ends; None for any
+    number."""
     ends = [scheme.longest for scheme, _ in spec.positions] + [layer.mixer.longest for layer in spec.layers]
     return min((end for end in ends if end is not None), default=None)
 

@@ -58,11 +58,26 @@ class CrossAttention(Spec):
 
     def cost(self, d_model: int, context: int, memory: int) -> PartCost:
         """Per token of a pass over `context` tokens that see `memory` of the encoder's."""
-        heads, kv_heads, head_dim = self.sizes()
-        own, theirs = 2 * d_model * heads * head_dim, 2 * d_model * kv_heads * head_dim
-        widths = {"q": heads * head_dim, "k": kv_heads * head_dim, "v": kv_heads * head_dim, "o": d_model}
-        flops = 2.0 * own + 2.0 * theirs * memory / context + 4.0 * heads * head_dim * memory
-        return PartCost(own + theirs + sum(widths[name] for name in self.bias), flops, flops)
+        heads, _, head_dim = self.sizes()
+        biases = heads * head_dim * ("q" in self.bias) + d_model * ("o" in self.bias)
+        parameters = 2 * d_model * heads * head_dim + biases + self.memory_parameters(d_model)
+        flops = self.decode_flops(d_model, memory) + self.memory_flops(d_model, memory) / context
+        return PartCost(parameters, flops, flops)
+
+    def decode_flops(self, d_model: int, memory: int) -> float:
+        """Of one token, with keys and values of `memory` tokens of the encoder's in the cache."""
+        heads, _, head_dim = self.sizes()
+        return 4.0 * heads * head_dim * (d_model + memory)
+
+    def memory_flops(self, d_model: int, memory: int) -> float:
+        """What keys and values of `memory` tokens of the encoder's take, once for each text."""
+        _, kv_heads, head_dim = self.sizes()
+        return 4.0 * d_model * kv_heads * head_dim * memory
+
+    def memory_parameters(self, d_model: int) -> int:
+        """Those that make keys and values of the encoder's tokens: no pass needs them once these are cached."""
+        _, kv_heads, head_dim = self.sizes()
+        return kv_heads * head_dim * (2 * d_model + ("k" in self.bias) + ("v" in self.bias))
 
     def cache_elements(self, memory: int) -> int:
         """Numbers kept per sequence, for up to `memory` tokens of the encoder's."""
