@@ -8,7 +8,7 @@ from ablate.data.synthetic import regraded
 from ablate.study import Study
 from evals.causal import obstacle
 from evals.known import absent, located, near, stray_data, unknown_tasks
-from evals.spec import OF_TEXT, DiagnosticsSpec, EvalSpec
+from evals.spec import NO_CACHE, OF_TEXT, DiagnosticsSpec, EvalSpec
 
 
 def check(study: Study) -> None:
@@ -43,13 +43,13 @@ def _check_tokenizers(study: Study) -> None:
 
 
 def _check_kinds(study: Study) -> None:
-    """What is measured and evaluated reads and writes from left to right."""
+    """What is evaluated reads and writes from left to right, and what has a cache writes."""
     for arm in study.arms:
         kind = obstacle(arm.model)
-        for section in ("measure", "evals"):
-            if kind is not None and getattr(study, section) is not None:
-                reason = f"is for models that only read on; arm {arm.name} {kind}: set {section} to null"
-                raise study.error(section, reason)
+        if kind is not None and study.evals is not None:
+            raise study.error("evals", f"is for models that only read on; arm {arm.name} {kind}: set evals to null")
+        if arm.model.visible == "all" and study.measure is not None and len(study.measure.caches) > 1:
+            raise study.error("measure.caches", f"are of none in arm {arm.name}: {NO_CACHE}")
 
 
 def evaluated(study: Study) -> EvalSpec | None:

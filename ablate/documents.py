@@ -14,6 +14,7 @@ from ablate.plan import UTILISATION, ArmPlan, Plan
 from ablate.study import Study
 from ablate.training.objectives import Objective
 from ablate.training.objectives.next_token import NextToken
+from evals.prompts import convention
 
 
 def study_document(outcome: Outcome, created: datetime | None = None) -> dict[str, Any]:
@@ -34,6 +35,7 @@ def study_document(outcome: Outcome, created: datetime | None = None) -> dict[st
         "margin": study.sections.margin,
         "per": _per(study),
         "objective": _objective(study.train.objective),
+        "conventions": _conventions(plan),
         "created": (created or datetime.now(UTC)).isoformat(timespec="seconds"),
         "arms": [_arm_document(arm) for arm in plan.arms],
         "measure": plan.measure_digest,
@@ -49,6 +51,12 @@ def _per(study: Study) -> str:
     if study.own_tokenizers:
         return "byte"
     return "token" if study.train.objective == NextToken() else "target"
+
+
+def _conventions(plan: Plan) -> list[str]:
+    """What a context is for arms that are not causal decoders."""
+    found = (convention(arm.spec) for arm in plan.arms)
+    return list(dict.fromkeys(sentence for sentence in found if sentence is not None))
 
 
 def _objective(objective: Objective) -> dict[str, str] | None:
@@ -189,7 +197,7 @@ def plan_rows(
                 f"{arm.steps:,}",
                 f"{arm.tokens:,}{_percent(arm.differs['tokens'])}",
                 f"{arm.flops:.3g}{_percent(arm.differs['flops'])}",
-                f"{arm.kv_bytes_per_token:,.0f}",
+                "–" if arm.kv_bytes_per_token is None else f"{arm.kv_bytes_per_token:,.0f}",
                 "" if estimate is None else f"{_seconds_text(estimate)}{_percent(arm.differs.get('seconds', 0.0))}",
                 *([edits] * len(solved)),
             )

@@ -37,7 +37,7 @@ class ArmPlan:
     steps: int
     cost: Cost
     cache_bytes: tuple[tuple[int, int], ...]
-    """Context and declared cache bytes there, batch 1, in the training dtype."""
+    """Context and declared cache bytes there, batch 1, in the training dtype; none of an encoder."""
     matched: str
     differs: dict[str, float]
     """By how much per cent tokens, FLOPs and parameters exceed the baseline's, and seconds where they are known."""
@@ -74,9 +74,12 @@ class ArmPlan:
         return self.tokens * self.flops_per_token
 
     @property
-    def kv_bytes_per_token(self) -> float:
-        """Cache bytes at the training context, over its tokens: windows shorter than it make this less."""
-        return dict(self.cache_bytes)[self.train.context] / self.train.context
+    def kv_bytes_per_token(self) -> float | None:
+        """Cache bytes at the training context, over its tokens: windows shorter than it make this less. With an encoder
+        they are those of as many tokens of its own as of the decoder's; None of an encoder alone, which has no cache.
+        """
+        sizes = dict(self.cache_bytes)
+        return sizes[self.train.context] / self.train.context if sizes else None
 
     @property
     def seconds(self) -> float | None:
@@ -271,6 +274,8 @@ def _differs(spent: Mapping[str, float], baseline: ArmPlan | None) -> dict[str, 
 
 def _cache_bytes(study: Study, arm: Arm, costs: Cost) -> tuple[tuple[int, int], ...]:
     """At the measured contexts and up to four times the training context, where windows begin to tell."""
+    if costs.spec.visible == "all":
+        return ()
     measured = study.measure.contexts if study.measure else ()
     contexts = {*measured, *(arm.train.context * n for n in (1, 2, 4))}
     return tuple((n, costs.cache_bytes(1, n, arm.train.dtype)) for n in sorted(contexts))

@@ -1,4 +1,4 @@
-"""Which models can be measured and evaluated: those that read a text on from left to right."""
+"""Which models can be evaluated: those that read a text on from left to right."""
 
 from __future__ import annotations
 
@@ -20,4 +20,4 @@ def check_causal(spec: ModelSpec) -> None:
     """Raise NotCausalError for a model that does not read on."""
     found = obstacle(spec)
     if found is not None:
-        raise NotCausalError(f"speed and evaluations are those of models that only read on; this one {found}")
+        raise NotCausalError(f"evaluations are those of models that only read on; this one {found}")

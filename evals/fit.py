@@ -6,7 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from zoo.costs import BYTES, Cost, cost, longest_text
+from evals.spec import NO_CACHE
+from zoo.costs import BYTES, Cost, cost, longest_context
+from zoo.errors import SpecError
 from zoo.spec import ModelSpec
 
 ENDLESS = 2**40
@@ -30,8 +32,13 @@ class Fit:
 def fit(
     spec: ModelSpec, memory_bytes: float, *, contexts: Sequence[int], batch: int = 1, dtype: str, share: float = 0.9
 ) -> Fit:
-    """What fits of a model with weights and cache in `dtype`. share: of the memory, for both together."""
-    costs, longest = cost(spec), longest_text(spec)
+    """What fits of a model with weights and cache in `dtype`. share: of the memory, for both together.
+
+    With an encoder a context is as many tokens of its own as of the decoder's. Raises SpecError for an encoder alone.
+    """
+    if spec.visible == "all":
+        raise SpecError("visible", NO_CACHE)
+    costs, longest = cost(spec), longest_context(spec)
     weights, usable = costs.params * BYTES[dtype], share * memory_bytes
     readable = {context: longest is None or context <= longest for context in contexts}
     return Fit(
@@ -51,7 +58,7 @@ def largest_batch(costs: Cost, free: float, context: int, dtype: str) -> int:
 
 def largest_context(costs: Cost, free: float, batch: int, dtype: str) -> int | None:
     """The largest context whose cache fits into `free` bytes; None where it may be any."""
-    longest = longest_text(costs.spec)
+    longest = longest_context(costs.spec)
 
     def fits(context: int) -> bool:
         return costs.cache_bytes(batch, context, dtype) <= free

@@ -20,6 +20,7 @@ import torch
 
 _STATUS = Path("/proc/self/status")
 _CLEAR_REFS = Path("/proc/self/clear_refs")
+_MEMINFO = Path("/proc/meminfo")
 _RESET_PEAK = "5"
 _LARGEST_MAPPED = 2**25 - 2**16
 
@@ -139,3 +140,11 @@ def _max_resident() -> int:
     """ru_maxrss in bytes: it never falls. Linux counts it in KiB, macOS in bytes."""
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def available_bytes() -> int | None:
+    """Memory that Linux says it can give without swapping; None where it does not say."""
+    if not _MEMINFO.exists():
+        return None
+    found = re.search(r"^MemAvailable:\s+(\d+) kB$", _MEMINFO.read_text(), re.MULTILINE)
+    return int(found[1]) * 1024 if found else None

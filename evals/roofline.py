@@ -13,7 +13,7 @@ from typing import Literal
 
 from evals.devices import Device, DeviceError
 from evals.fit import largest_batch, largest_context
-from zoo.costs import BYTES, PassCost, cost, decode_cost, longest_text, prefill_cost
+from zoo.costs import BYTES, PassCost, cost, decode_cost, longest_context, prefill_cost
 from zoo.errors import SpecError
 from zoo.spec import ModelSpec
 
@@ -49,8 +49,9 @@ class Phase:
 class Prediction:
     """Of a model on one device, at a batch of rows of `context` tokens.
 
-    prefill reads all rows' `context` tokens; decode writes one token to each row, the last of `context`. Seconds are
-    as if weights and cache fitted, whether or not they do.
+    prefill reads all rows' `context` tokens; decode writes one token to each row, the last of `context`. Where there is
+    an encoder, it reads the `context` tokens, and the decoder has written as many. Seconds are as if weights and cache
+    fitted, whether or not they do.
     """
 
     parameters: int
@@ -81,13 +82,13 @@ def predict(spec: ModelSpec, device: Device, *, context: int, batch: int = 1, dt
     """The roofline of a model with weights, cache and products in `dtype`.
 
     Raises:
-        SpecError: the model cannot read so many tokens.
+        SpecError: the model cannot read so many tokens, or sees all of a text, so that it writes none.
         DeviceError: the device has no rate for this type.
     """
-    longest = longest_text(spec)
+    longest = longest_context(spec)
     if longest is not None and context > longest:
         raise SpecError("context", f"{context} tokens are more than the {longest} that have a learned position")
-    costs = cost(spec, context)
+    costs, encoding = cost(spec, context), 0 if spec.encoder is None else spec.encoder.n_layers
     weights, usable = costs.params * BYTES[dtype], device.memory_share * device.memory_bytes
     return Prediction(
         parameters=costs.params,
@@ -96,7 +97,7 @@ def predict(spec: ModelSpec, device: Device, *, context: int, batch: int = 1, dt
         cache_bytes=costs.cache_bytes(batch, context, dtype),
         usable_bytes=usable,
         batch=batch,
-        prefill=_phase(prefill_cost(spec, batch, context), spec.n_layers, device, dtype),
+        prefill=_phase(prefill_cost(spec, batch, context), spec.n_layers + encoding, device, dtype),
         decode=_phase(decode_cost(spec, batch, context), spec.n_layers, device, dtype),
         largest_batch=largest_batch(costs, usable - weights, context, dtype),
         largest_context=largest_context(costs, usable - weights, batch, dtype),

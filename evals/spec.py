@@ -23,6 +23,7 @@ from zoo.caches.plain import Plain
 from zoo.errors import did_you_mean
 
 PLAIN = Plain()
+NO_CACHE = "a model that sees all of a text writes none, and has no cache"
 
 
 def _beside_plain(kinds: tuple[CacheKind, ...]) -> tuple[CacheKind, ...]:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import copy
-import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import torch
 from torch import Tensor
@@ -17,24 +15,25 @@ from torch import Tensor
 import zoo
 from evals.bandwidth import copy_bytes_per_second
 from evals.cache_loss import loss_by_cache
-from evals.causal import check_causal
+from evals.causal import obstacle
 from evals.clock import Clock, quartiles, synchronise
 from evals.lm import evaluating
-from evals.memory import is_out_of_memory, keep_freed_memory, peak_memory
-from evals.spec import PLAIN, MeasureSpec
+from evals.memory import available_bytes, is_out_of_memory, keep_freed_memory, peak_memory
+from evals.prompts import beyond_positions, prompt
+from evals.spec import NO_CACHE, PLAIN, MeasureSpec
 from evals.windows import Text
 from zoo.cache import Cache
 from zoo.caches import CacheKind
 from zoo.caches.paged import OutOfPagesError
-from zoo.costs import decode_cost, longest_text
-from zoo.errors import SpecError
+from zoo.costs import decode_cost
+from zoo.errors import SpecError, UnsupportedError
 from zoo.model import Decoder
+from zoo.site import Given
 
 _FEWEST_REPEATS = 3
 _TURNS = 3
 """Of each kind of cache, where there are several."""
 _DECODED_PER_REPEAT = 16
-_MEMINFO = Path("/proc/meminfo")
 
 
 def measure(model: Decoder, spec: MeasureSpec, text: Text | None = None) -> dict[str, Any]:
@@ -44,8 +43,12 @@ def measure(model: Decoder, spec: MeasureSpec, text: Text | None = None) -> dict
     The model is measured as it is: its device, its type. Tokens per second count all rows of the batch; seconds are
     those that each row waits. A point that does not fit in memory, or of a kind of cache that the model cannot have,
     has a `reason` instead of numbers. text: what the loss through each kind of cache is asked of.
+
+    An encoder reads, up to the hidden state of every token, and that is all: it has no cache. With an encoder beside
+    the decoder a context is tokens that the encoder has read and, where a cache is full, as many that the decoder has:
+    bytes are of both. The first token then takes the encoder's pass, the keys and values of its output, and a pass over
+    one token of the decoder's. A model that sees all of a prefix has the context as its prefix.
     """
-    check_causal(model.spec)
     keep_freed_memory()
     bandwidth = copy_bytes_per_second(model.embedding.weight.device)
     largest = max(spec.contexts)
@@ -54,7 +57,7 @@ def measure(model: Decoder, spec: MeasureSpec, text: Text | None = None) -> dict
         document = {
             "schema": 1,
             "request": spec.model_dump(mode="json"),
-            "kv_bytes_per_token": Point(model, largest, 1, spec.seconds).declared_bytes / largest,
+            "kv_bytes_per_token": Point(model, largest, 1, spec.seconds).declared_bytes / largest or None,
             "kv_context": largest,
             "bandwidth_bytes_per_second": bandwidth,
             **plain,
@@ -62,7 +65,7 @@ def measure(model: Decoder, spec: MeasureSpec, text: Text | None = None) -> dict
         if others:
             labels = (kind.label for kind in spec.caches[1:])
             document["caches"] = dict(zip(labels, others, strict=True))
-        if others and text is not None:
+        if others and text is not None and obstacle(model.spec) is None:
             document["cache_loss"] = loss_by_cache(model, text, spec.caches, largest)
         return document
 
@@ -147,17 +150,23 @@ class Point:
         """Of a full cache. Raises SpecError where the model cannot have one of this kind."""
         return self._bytes(self.context)
 
-    def _bytes(self, context: int) -> int:
-        return zoo.cost(self.model.spec, context).cache_bytes(self.batch, context, self.dtype, cache=self.kind)
+    @property
+    def encodes(self) -> bool:
+        """Whether the model reads alone."""
+        return self.model.spec.visible == "all"
+
+    def _bytes(self, written: int) -> int:
+        cost = zoo.cost(self.model.spec, written)
+        return cost.cache_bytes(self.batch, written, self.dtype, self.context, cache=self.kind)
 
     def _cache(self, capacity: int) -> Cache:
-        return self.model.new_cache(self.batch, capacity, kind=self.kind)
+        return self.model.new_cache(self.batch, capacity, encoder_capacity=self.context, kind=self.kind)
 
     def report(self, measurement: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """What `measurement` finds, or the reason why it cannot be had."""
         try:
-            if shortage := self._shortage():
-                return self.place | {"reason": shortage}
+            if reason := beyond_positions(self.model.spec, self.context) or self._shortage():
+                return self.place | {"reason": reason}
             return self.place | measurement()
         except (SpecError, OutOfPagesError) as error:
             return self.place | {"reason": str(error)}
@@ -176,13 +185,15 @@ class Point:
 
     def cache(self) -> dict[str, Any]:
         """Bytes that the specification declares, and bytes that a full cache has allocated: pages are as it reads."""
+        if self.encodes:
+            return {"reason": NO_CACHE}
         cache = self._cache(self.context)
-        self._next(next(self._inputs()), cache)
+        self._read(next(self._inputs()), cache, written=self.context)
         return {"declared_bytes": self.declared_bytes, "allocated_bytes": cache.nbytes}
 
     def prefill(self) -> dict[str, Any]:
         """Read `context` new random tokens per row into an empty cache, up to the logits that choose the next token:
-        the time to the first token."""
+        the time to the first token; of an encoder, the time to read."""
         return self._measured("prefill")
 
     def decode(self) -> dict[str, Any]:
@@ -195,7 +206,7 @@ class Point:
 
     def attempt(self, phase: str, number: int) -> dict[str, Any]:
         """`turn`: the one of this number, or the `reason` why there is none. Each turn has inputs of its own."""
-        if phase == "decode" and (reason := self._too_long()):
+        if phase == "decode" and (reason := NO_CACHE if self.encodes else self._too_long()):
             return {"reason": reason}
         timings = {"prefill": self._prefill_seconds, "decode": self._decode_seconds}[phase]
         with peak_memory(self.device) as memory:
@@ -208,7 +219,8 @@ class Point:
         peak = {"peak_memory_bytes": max(turn.peak_memory_bytes for turn in turns)}
         if phase == "prefill":
             rates = quartiles([self.batch * self.context / each for each in seconds])
-            return {"tokens_per_second": rates, "seconds_to_first_token": quartiles(seconds), **peak}
+            waited = "seconds_to_read" if self.encodes else "seconds_to_first_token"
+            return {"tokens_per_second": rates, waited: quartiles(seconds), **peak}
         seconds = [each / _DECODED_PER_REPEAT for each in seconds]
         return {
             "tokens_per_second": quartiles([self.batch / each for each in seconds]),
@@ -218,10 +230,8 @@ class Point:
         }
 
     def _too_long(self) -> str | None:
-        end = longest_text(self.model.spec)
-        if end is None or self.context + _DECODED_PER_REPEAT <= end:
-            return None
-        return f"positions end at {end}, and decoding writes {_DECODED_PER_REPEAT} more tokens"
+        reason = beyond_positions(self.model.spec, self.context, _DECODED_PER_REPEAT)
+        return reason and f"{reason}, and decoding writes {_DECODED_PER_REPEAT} more tokens"
 
     def _bandwidth_utilisation(self, seconds: list[float]) -> dict[str, Any]:
         """MBU = (bytes of parameters + bytes of the cache) read per step / (seconds per step · bandwidth).
@@ -250,25 +260,35 @@ class Point:
 
     def _prefill_seconds(self, turn: int = 0) -> Iterator[float]:
         for tokens in self._inputs(turn):
-            cache = self._cache(self.context)
+            cache = None if self.encodes else self._cache(self.context)
             start = self._now()
-            self._next(tokens, cache)
+            self._read(tokens, cache)
             yield self._now() - start
 
     def _decode_seconds(self, turn: int = 0) -> Iterator[float]:
         filled = self._cache(self.context + _DECODED_PER_REPEAT)
-        self._next(next(self._inputs(turn)), filled)
-        for prompt in self._inputs(turn):
+        self._read(next(self._inputs(turn)), filled, written=self.context)
+        for text in self._inputs(turn):
             # What moves the keys of sinks belongs to the model, which is not copied.
-            cache, tokens = copy.deepcopy(filled, {id(part): part for part in self.model.modules()}), prompt[:, :1]
+            cache, tokens = copy.deepcopy(filled, {id(part): part for part in self.model.modules()}), text[:, :1]
             start = self._now()
             for _ in range(_DECODED_PER_REPEAT):
                 tokens = self._next(tokens, cache)
             yield self._now() - start
 
-    def _next(self, tokens: Tensor, cache: Cache) -> Tensor:
+    def _read(self, tokens: Tensor, cache: Cache | None, written: int = 1) -> None:
+        """A context: (B, S), as `evals.prompts` says; all of it at once where it is a prefix."""
+        if cache is None:
+            self.model.hidden(tokens)
+            return
+        own, given = prompt(self.model.spec, tokens, written)
+        if "prefix" in given and cache.readable(self.context) < self.context:
+            raise UnsupportedError("cache", f"{self.kind.label} reads no prefix of {self.context} tokens at once")
+        self._next(own, cache, **given)
+
+    def _next(self, tokens: Tensor, cache: Cache, **given: Unpack[Given]) -> Tensor:
         """The likeliest next token of each row: (B, T) → (B, 1). Only the last position needs the head."""
-        return self.model.read_out(self.model.hidden(tokens, cache)[:, -1:]).argmax(-1)
+        return self.model.read_out(self.model.hidden(tokens, cache, **given)[:, -1:]).argmax(-1)
 
     def _inputs(self, turn: int = 0) -> Iterator[Tensor]:
         """Endless random (B, context) tokens, the same ones for every model of this vocabulary."""
@@ -280,11 +300,3 @@ class Point:
     def _now(self) -> float:
         synchronise(self.device)
         return self.clock()
-
-
-def available_bytes() -> int | None:
-    """Memory that Linux says it can give without swapping; None where it does not say."""
-    if not _MEMINFO.exists():
-        return None
-    found = re.search(r"^MemAvailable:\s+(\d+) kB$", _MEMINFO.read_text(), re.MULTILINE)
-    return int(found[1]) * 1024 if found else None

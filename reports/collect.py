@@ -56,6 +56,7 @@ MEASURES = KEYS | {
     "q25": pl.Float64,
     "q75": pl.Float64,
     "seconds": pl.Float64,
+    "seconds_to_read": pl.Float64,
     "bandwidth_utilisation": pl.Float64,
     "peak_memory_bytes": pl.Float64,
     "declared_bytes": pl.Float64,
@@ -276,10 +277,12 @@ def _points(
 
 
 def _serving(point: dict[str, Any]) -> dict[str, Any]:
-    """Medians. `seconds` are those that each row waits: for its first token, or for one more."""
+    """Medians. `seconds` are those that each row waits: for its first token, or for one more; `seconds_to_read` those
+    of an encoder, which writes none."""
     waited = point.get("seconds_to_first_token") or point.get("seconds_per_output_token") or {}
     return {
         "seconds": waited.get("median"),
+        "seconds_to_read": point.get("seconds_to_read", {}).get("median"),
         "bandwidth_utilisation": point.get("bandwidth_utilisation", {}).get("median"),
         "peak_memory_bytes": point.get("peak_memory_bytes"),
     }

@@ -84,6 +84,7 @@ SERVING = {
     "cache": ("cache", pl.col("allocated_bytes")),
     "prefill": ("prefill", pl.col("median")),
     "first token": ("prefill", 1000 * pl.col("seconds")),
+    "reading": ("prefill", 1000 * pl.col("seconds_to_read")),
     "prefill memory": ("prefill", pl.col("peak_memory_bytes") / 2**20),
     "decode": ("decode", pl.col("median")),
     "output token": ("decode", 1000 * pl.col("seconds")),

@@ -194,6 +194,8 @@ class StudySummary:
     arms have tokenizers of their own."""
     objective: dict[str, str] | None
     """`kind` and `counts` of what was predicted, where the loss is not over every token."""
+    conventions: tuple[str, ...]
+    """What a context is where speed and bytes are those of one; a sentence for each kind of model but the causal."""
     looks: tuple[int, ...]
     """Numbers of seeds at which an arm is judged; empty where the number is fixed."""
     arms: tuple[ArmSummary, ...]

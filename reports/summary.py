@@ -49,6 +49,7 @@ def summarise(data: Collected) -> StudySummary:
         margin=study.get("margin"),
         per=data.per,
         objective=study.get("objective"),
+        conventions=tuple(study.get("conventions", ())),
         looks=tuple(look["seeds"] for look in study.get("looks") or ()),
         arms=arms,
         noise=_noise(arms),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ablate.cli import InputError
 from ablate.commands import print_json, print_table
-from ablate.commands._sizes import DEFAULT_DTYPE, count, gigabytes
+from ablate.commands._sizes import DEFAULT_DTYPE, count, encoding, gigabytes
 from ablate.scaleup import Room, ScaledArm, fits, fits_json
 from ablate.search.constraints import NUMBER, UNITS
 from ablate.study import Study
@@ -66,5 +66,6 @@ def _explained(study: Study, model: Preset, room: Room) -> list[str]:
         f"The largest batch at each context, and the largest context, that fit {gigabytes(room.memory_bytes)}: "
         f"{model.name} ({model.source}) and {study.name}'s arms as edits of it, {room.dtype}.",
         "  Arithmetic: weights and cache take 90 % of the memory at most; the rest is for activations. None was run.",
+        *encoding(model),
         "  –: positions end before. Where the cache does not grow with the text, any context fits.",
     ]

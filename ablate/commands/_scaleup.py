@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ablate.cli import InputError
 from ablate.commands import print_json, print_table
 from ablate.commands._fits import show_fits
-from ablate.commands._sizes import DEFAULT_DTYPE, count, gigabytes
+from ablate.commands._sizes import DEFAULT_DTYPE, count, encoding, gigabytes
 from ablate.numerics import enforce, pick_device
 from ablate.reading import load_study
 from ablate.scaleup import ScaledArm, Setting, scale_up, scaleup_json
@@ -105,6 +105,7 @@ def _explained(study: Study, model: Preset, setting: Setting) -> list[str]:
         f"  device: {at.source}",
         f"  shares: {at.shares_source}",
         "  per token: one more token for each row, with the whole context in the cache. Bound by: prefill, decode.",
+        *encoding(model),
         "  Where it does not fit, times are those of one such device with memory enough.",
         f"  The first row is {model.name} as published, the others {study.name}'s arms as edits of it, as they are "
         "written: its base is left behind, and nothing is matched.",

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from zoo.presets import Preset
+
 DEFAULT_DTYPE = "bfloat16"
 """Of weights, cache and products at full size."""
+
+
+def encoding(preset: Preset) -> list[str]:
+    """What a context is of a model that has an encoder."""
+    has = preset.spec.encoder is not None
+    return ["  A context is tokens that the encoder reads; the decoder has written as many."] * has
 
 
 def count(parameters: int) -> str:

@@ -17,10 +17,11 @@ from ablate.problems import StudyError
 from ablate.request import Request
 from ablate.search.constraints import CACHE, COSTS, rule
 from ablate.search.space import Params, SearchSpace
-from ablate.search.spec import DIRECTIONS, MEASURED, SearchSpec
+from ablate.search.spec import DIRECTIONS, MEASURED, OF_CACHES, SearchSpec
 from ablate.store import Document, Store
 from ablate.study import Study
 from ablate.training.spec import TrainSpec
+from evals.spec import NO_CACHE
 from zoo.edits import flatten
 from zoo.errors import did_you_mean
 from zoo.spec import ModelSpec
@@ -132,7 +133,7 @@ class StudyLaboratory:
         if name == "tokens_per_second":
             return float(result[name]["median"])
         if name == "kv_bytes_per_token":
-            return plan.kv_bytes_per_token
+            return float(quantity(plan, name) or 0)
         if name in MEASURED:
             document = self.store.read_measure(request.digest, str(request.measure_digest)) or {}
             points = [point for point in document[name.partition("_")[0]] if "tokens_per_second" in point]
@@ -201,12 +202,15 @@ class StudyLaboratory:
                 raise self.study.error(f"search.objectives.{place}", reason)
             if name in MEASURED and self.study.measure is None:
                 raise self.study.error(f"search.objectives.{place}", f"{name}: the study has `measure: null`")
+            if name in OF_CACHES and self.base.kv_bytes_per_token is None:
+                raise self.study.error(f"search.objectives.{place}", f"{name}: {NO_CACHE}")
 
 
 def quantity(plan: ArmPlan, name: str) -> float | None:
-    """What a planned arm costs, or has at a path; None where it has no such path, or no number there."""
+    """What a planned arm costs, or has at a path; None where it has no such path, or no number there. An encoder's
+    cache takes 0 bytes."""
     if name in COSTS:
-        return float(getattr(plan, name))
+        return float(getattr(plan, name) or 0)
     if match := CACHE.fullmatch(name):
         return float(plan.cost.cache_bytes(1, int(match[1]), plan.train.dtype))
     return _number(plan.spec, plan.train, name)

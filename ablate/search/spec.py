@@ -31,6 +31,8 @@ DIRECTIONS: dict[str, Direction] = {
 """Objectives that need no word on which way is better."""
 MEASURED = ("decode_tokens_per_second", "prefill_tokens_per_second")
 """Those that the measurement of a run has: at its longest context and smallest batch."""
+OF_CACHES = ("decode_tokens_per_second", "kv_bytes_per_token")
+"""Those that an encoder has not."""
 
 
 def _objectives(value: Any) -> Any:

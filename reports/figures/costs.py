@@ -39,7 +39,12 @@ def cache_by_context(summary: StudySummary, style: dict[str, Look]) -> Figure | 
     return Figure(
         key="cache-by-context",
         title="KV cache by context",
-        note="Lines: declared by the architecture. Points: allocated, as measured. Wider lines lie below others.",
+        note=" ".join(
+            (
+                "Lines: declared by the architecture. Points: allocated, as measured. Wider lines lie below others.",
+                *summary.conventions,
+            )
+        ),
         alt="; ".join(f"{row[0]} at {row[1]}: {row[2]} bytes {row[3]}" for row in rows),
         drawing=figure,
         table=frame_table(("arm", "context (tokens)", "bytes per sequence", "source"), rows),
@@ -81,6 +86,7 @@ DECODE = {
 PREFILL = {
     "prefill": "speed (tokens/s)",
     "first token": "time to first token (ms)",
+    "reading": "time to read (ms)",
     "prefill memory": "peak memory (MiB)",
 }
 """Kinds of curves, as the axis names them."""
@@ -118,7 +124,12 @@ def _serving(
     return Figure(
         key=f"{key}-by-context",
         title=title,
-        note=f"Mean over seeds of each run's median; bars: range over seeds. {_batches(batches)}{named}",
+        note=" ".join(
+            (
+                f"Mean over seeds of each run's median; bars: range over seeds. {_batches(batches)}{named}",
+                *summary.conventions,
+            )
+        ),
         alt="; ".join(f"{r[0]} batch {r[1]} context {r[2]}: {r[3]} tokens/s" for r in rows),
         drawing=figure,
         table=frame_table(("arm", "batch", "context (tokens)", *map(kinds.__getitem__, shown)), rows),

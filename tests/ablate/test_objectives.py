@@ -11,6 +11,8 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 import zoo
+from ablate.campaign import Outcome, Size
+from ablate.documents import study_document
 from ablate.numerics import enforce
 from ablate.plan import make_plan
 from ablate.reading import load_study
@@ -244,13 +246,35 @@ def test_what_an_objective_cannot_teach_is_refused(edit: str, tmp_path: Path) ->
         (["base.encoder={n_layers: 1}", "train.objective=span_corruption"], "has an encoder"),
     ],
 )
-@pytest.mark.parametrize("section", ["measure", "evals"])
-def test_what_reads_on_is_not_asked_of_encoders(edits: list[str], kind: str, section: str, tmp_path: Path) -> None:
-    study = load_study(toy_study(tmp_path, "{slow: {train.lr: 1e-3}}"), "cpu", [*edits, f"{section}={{}}"])
-    with pytest.raises(
-        StudyError, match=f"{section}: is for models that only read on; arm base {kind}: set {section} to null"
-    ):
+def test_what_reads_on_is_not_asked_of_encoders(edits: list[str], kind: str, tmp_path: Path) -> None:
+    study = load_study(toy_study(tmp_path, "{slow: {train.lr: 1e-3}}"), "cpu", [*edits, "evals={}"])
+    with pytest.raises(StudyError, match=f"evals: is for models that only read on; arm base {kind}: set evals to null"):
         make_plan(study)
+
+
+def test_an_encoder_has_no_cache_to_compare(tmp_path: Path) -> None:
+    edits = ["base.visible=all", "train.objective=masked", "measure={caches: [int8]}"]
+    with pytest.raises(StudyError, match=r"measure.caches: are of none in arm base: a model that sees all of a text"):
+        make_plan(load_study(toy_study(tmp_path, "{slow: {train.lr: 1e-3}}"), "cpu", edits))
+
+
+@pytest.mark.parametrize(
+    ("edits", "sentence", "kv"),
+    [
+        ([], None, 128),
+        (["base.visible=all", "train.objective=masked"], "Encoders read a context and write nothing", None),
+        (["base.encoder={n_layers: 1}", "train.objective=span_corruption"], "tokens that the encoder reads", 256),
+        (["base.visible=prefix", "train.objective=prefix"], "have the context as their prefix", 128),
+    ],
+)
+def test_a_study_says_what_a_context_is(edits: list[str], sentence: str | None, kv: int | None, tmp_path: Path) -> None:
+    plan = make_plan(load_study(toy_study(tmp_path, "{slow: {train.lr: 1e-3}}"), "cpu", edits))
+    document = study_document(Outcome((Size(plan),)))
+    said = document["conventions"]
+    assert [sentence in each for each in said] == [True] * (sentence is not None)
+    assert [(arm["kv_bytes_per_token"], bool(arm["cache_bytes"])) for arm in document["arms"]] == [
+        (kv, kv is not None)
+    ] * 2
 
 
 def test_what_is_held_out_is_asked_the_same_whatever_the_batch(tmp_path: Path) -> None:

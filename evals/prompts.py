@@ -1,0 +1,40 @@
+"""How a context is given to models of each kind when their speed is measured."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from zoo.costs import longest_context, longest_text
+from zoo.site import Given
+from zoo.spec import ModelSpec
+
+
+def convention(spec: ModelSpec) -> str | None:
+    """What a context is where speed and bytes are those of one, in a sentence; None for a causal decoder."""
+    if spec.encoder is not None:
+        return "A context is tokens that the encoder reads; a full cache holds them and as many of the decoder's own."
+    return {
+        "all": "Encoders read a context and write nothing: they have no cache, and their time is that of one pass.",
+        "prefix": "Models that see all of a prefix have the context as their prefix.",
+        "causal": None,
+    }[spec.visible]
+
+
+def prompt(spec: ModelSpec, tokens: Tensor, written: int = 1) -> tuple[Tensor, Given]:
+    """tokens: (B, S), a context → what the model reads itself, and what it is told beside that.
+
+    A decoder reads it; one that sees all of a prefix has it as its prefix. With an encoder it is the encoder's, and the
+    decoder reads the first `written` tokens of its own, for which any are as good.
+    """
+    if spec.encoder is not None:
+        return tokens[:, :written], {"encoder_tokens": tokens}
+    if spec.visible == "prefix":
+        return tokens, {"prefix": torch.full(tokens.shape[:1], tokens.shape[1], device=tokens.device)}
+    return tokens, {}
+
+
+def beyond_positions(spec: ModelSpec, context: int, more: int = 0) -> str | None:
+    """Why a model cannot read a context, and `more` tokens of its own after as many; None where it can."""
+    end = longest_text(spec) if more else longest_context(spec)
+    return None if end is None or context + more <= end else f"positions end at {end}"
