@@ -12,6 +12,7 @@ from torch import Tensor
 
 from zoo.decode import Sampling, steps
 from zoo.model import Decoder
+from zoo.site import Given
 
 _PROCESSORS = ("top_k", "top_p", "min_p", "repetition_penalty")
 _KNOWN = {"until", "max_gen_toks", "do_sample", "temperature", *_PROCESSORS}
@@ -95,7 +96,8 @@ class Row:
 
 
 def decode(model: Decoder, tokenizer: Tokenizer, requests: list[Request], *, eos: int, seed: int) -> list[str]:
-    """The text that continues each prompt. Prompts are padded on the left, and read once."""
+    """The text that continues each prompt. Prompts are padded on the left, and read once; a model that sees all of a
+    prefix has the prompt as its prefix."""
     device = next(model.parameters()).device
     rows = [Row(request, seed) for request in requests]
     width = max(len(r.prompt) for r in requests)
@@ -103,6 +105,7 @@ def decode(model: Decoder, tokenizer: Tokenizer, requests: list[Request], *, eos
     tokens = torch.tensor([[eos] * (width - len(r.prompt)) + r.prompt for r in requests])
     left_pad = torch.tensor([width - len(r.prompt) for r in requests], device=device)
     padding = left_pad if bool(left_pad.any()) else None
+    given = Given(prefix=width - left_pad) if model.spec.visible == "prefix" else Given()
 
     def choose(logits: Tensor) -> Tensor:
         last = logits.float().cpu()
@@ -110,7 +113,7 @@ def decode(model: Decoder, tokenizer: Tokenizer, requests: list[Request], *, eos
             :, None
         ]
 
-    for chosen in steps(model, tokens.to(device), new, choose, left_pad=padding):
+    for chosen in steps(model, tokens.to(device), new, choose, left_pad=padding, **given):
         for row, token in zip(rows, chosen[:, 0].tolist(), strict=True):
             row.append(token, tokenizer, eos)
         if all(row.done for row in rows):

@@ -156,7 +156,8 @@ class ZooLM(TemplateLM):  # type: ignore[misc]  # lm_eval has no types
         kind = self._device.type
         numerics = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else "as it is"
         words = hashlib.sha256(self._encoder.to_str().encode()).hexdigest()
-        return f"{fingerprint(self.model)} {words} {self.context} {self._eos} {kind} {numerics}"
+        reads = "prompts as prefixes" if self.model.spec.visible == "prefix" else ""
+        return f"{fingerprint(self.model)} {words} {self.context} {self._eos} {kind} {numerics}{reads}"
 
     def _windows(self, request: int, context: list[int], continuation: list[int]) -> Iterator[Window]:
         """Rows that score every token of the continuation once, with at most `self.context` tokens read in each."""

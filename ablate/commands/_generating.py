@@ -10,14 +10,20 @@ import torch
 import zoo
 from ablate.cli import DONE, InputError
 from ablate.commands import print_json
+from ablate.commands._filling import fill
 from ablate.commands._runs import end_token, find_run
 from ablate.commands.generate import SAMPLING
 from ablate.trained import trained_model, trained_tokenizer
+from ablate.training.objectives._filling import FillsHoles
+from ablate.training.spec import TrainSpec
 from evals.causal import obstacle
 from evals.decode import Request, decode
 from zoo.costs import longest_text
 from zoo.decode import Sampling
 from zoo.explain import checked
+
+NEW = 64
+"""Tokens that continue a prompt, unless told."""
 
 
 def generate(options: argparse.Namespace) -> int:
@@ -32,10 +38,16 @@ def generate(options: argparse.Namespace) -> int:
     except zoo.SpecError as error:
         raise InputError(f"--{error.path.replace('_', '-')}: {error.reason}") from error
     model = trained_model(store, digest).eval()
+    train = TrainSpec.model_validate((store.read_run(digest) or {}).get("train", {}))
+    if isinstance(train.objective, FillsHoles):
+        fill(digest, options, model, tokenizer, train.objective, train.context, sampling)
+        return DONE
+    if options.hole is not None:
+        raise InputError(f"--hole: a model trained with {train.objective.kind} goes on with a text, and fills no holes")
     if reason := obstacle(model.spec):
         raise InputError(f"{digest}: the model {reason}: a prompt alone cannot be continued")
     requests = [
-        Request(i, tokenizer.encode(prompt).ids or [eos], tuple(options.stop), options.tokens, sampling)
+        Request(i, tokenizer.encode(prompt).ids or [eos], tuple(options.stop), options.tokens or NEW, sampling)
         for i, prompt in enumerate(options.prompt)
     ]
     _check_room(model, requests)

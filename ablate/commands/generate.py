@@ -1,7 +1,10 @@
-"""Continue prompts with the model of a trained run.
+"""Continue prompts with the model of a trained run, or fill in what is left out of them.
 
 RUN is a digest (or the beginning of one) in the store, or the folder of a run. Greedy unless a temperature is given.
 For example: ablate generate 3fa2 --prompt 'def f(' 'import' --temperature 0.8 --top-p 0.95
+
+Models trained with masked, span_corruption or blank_infilling fill in holes, from left to right:
+ablate generate 41c0 --prompt 'for i in___(10):'. A token that begins with a space has it in the hole.
 """
 
 from __future__ import annotations
@@ -23,8 +26,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN")
     parser.add_argument("--prompt", nargs="+", required=True, metavar="TEXT", help="one text or several")
     parser.add_argument(
-        "--tokens", type=positive, default=64, metavar="N", help="at most so many new ones (default: 64)"
+        "--tokens",
+        type=positive,
+        metavar="N",
+        help="at most so many new ones, or so many in each hole (default: 64); exactly so many of a model trained with"
+        " masked (default: 1)",
     )
+    parser.add_argument("--hole", metavar="MARK", help="what stands for what is left out (default: ___)")
     parser.add_argument("--stop", nargs="+", default=[], metavar="TEXT", help="what ends a text, and is cut off")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of sampling (default: 0)")
     for name, (kind, words) in SAMPLING.items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -11,10 +11,13 @@ from numpy.typing import NDArray
 
 from ablate.training.batch import Batch
 from ablate.training.objectives import Windows, without_encoder
+from ablate.training.objectives._filling import Filling, FillsHoles, Tokens, check_room, joined
 from ablate.training.objectives._spans import Spans, merged, per_token
-from zoo.costs import Cost, cost
+from zoo.costs import Cost, cost, longest_text
+from zoo.decode.generate import next_logits
 from zoo.errors import SpecError
 from zoo.loss import IGNORED
+from zoo.model import Decoder
 from zoo.site import Given
 from zoo.spec import ModelSpec
 
@@ -22,7 +25,7 @@ MASK, START, END, NONE = -1, -2, -3, -4
 """In place of the place of a token in its text."""
 
 
-class BlankInfilling(Spans):
+class BlankInfilling(Spans, FillsHoles):
     """Part A is the text with a token [MASK] for each dropped span; part B the spans, in random order, each after a
     token [START] and to be continued by [END]. All see part A, and of part B what comes before. Du et al. 2021 (GLM),
     arXiv:2103.10360 §2.1.
@@ -62,6 +65,27 @@ class BlankInfilling(Spans):
         given = Given(prefix=first, places=torch.from_numpy(places), block_places=torch.from_numpy(blocks))
         tokens = torch.from_numpy(_looked_up(text, read, {MASK: own, START: own + 1}))
         return Batch(tokens, targets, given, torch.from_numpy(np.where(asked < 0, -1, asked + 1)))
+
+    def fill(self, model: Decoder, pieces: Sequence[Tokens], how: Filling) -> list[Tokens]:
+        """Each hole is a [MASK]. The blanks are written from left to right, each until [END], or until it is full; all
+        see the text and the blanks before."""
+        own, holes = model.spec.vocab_size - 3, len(pieces) - 1
+        first = joined(pieces, [[own]] * holes)
+        check_room("the text with its masks", len(first), longest_text(model.spec))
+        check_room("a blank", how.new + 2, longest_text(model.spec))
+        cache = model.new_cache(1, len(first) + holes * (how.new + 1))
+        model.hidden(torch.tensor([first]), cache, prefix=torch.tensor([len(first)]))
+        filled = [Tokens() for _ in range(holes)]
+        unread: list[tuple[int, int, int]] = []
+        for place, span in zip((n for n, token in enumerate(first) if token == own), filled, strict=True):
+            unread.append((own + 1, place, 1))
+            while unread and len(span) < how.new:
+                tokens, places, blocks = torch.tensor(unread).T[:, None]
+                logits = next_logits(model, tokens, cache, places=places, block_places=blocks)
+                token = how.choose(logits, [*first, *(token for each in filled for token in each)], [own + 2])
+                unread = [] if token == own + 2 else [(token, place, len(span) + 2)]
+                span.extend(token for token, *_ in unread)
+        return filled
 
 
 def _infilled(dropped: NDArray[np.bool_], rng: np.random.Generator) -> tuple[NDArray[np.int64], ...]:

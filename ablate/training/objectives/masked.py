@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
@@ -10,14 +11,17 @@ from pydantic import Field, model_validator
 
 from ablate.training.batch import Batch
 from ablate.training.objectives import Objective, Windows, permutation
+from ablate.training.objectives._filling import Filling, FillsHoles, Tokens, check_room, joined
+from zoo.costs import longest_text
 from zoo.errors import SpecError
 from zoo.loss import IGNORED
+from zoo.model import Decoder
 from zoo.spec import ModelSpec
 
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
-class Masked(Objective):
+class Masked(Objective, FillsHoles):
     """A share `rate` of the tokens, drawn at random, is to be predicted from all of the text, in which `mask` of them
     are replaced by a token [MASK], `random` by a token drawn at random, and the others left. Devlin et al. 2018 (BERT),
     arXiv:1810.04805 §3.1. Every time a window is read, others are drawn.
@@ -25,6 +29,7 @@ class Masked(Objective):
 
     kind: Literal["masked"] = "masked"
     counts: ClassVar[str] = "the tokens drawn to be predicted, masked or not"
+    new: ClassVar[int] = 1
     rate: Annotated[float, Field(gt=0, lt=1)] = 0.15
     mask: Share = 0.8
     random: Share = 0.1
@@ -51,3 +56,19 @@ class Masked(Objective):
         tokens = np.where(asked & (fate < self.mask), mask_id, text)
         tokens = np.where(asked & (self.mask <= fate) & (fate < self.mask + self.random), drawn, tokens)
         return Batch(torch.from_numpy(tokens), torch.from_numpy(np.where(asked, text, IGNORED)))
+
+    def fill(self, model: Decoder, pieces: Sequence[Tokens], how: Filling) -> list[Tokens]:
+        """Each hole is `how.new` tokens [MASK], filled from left to right: a token is chosen with all of the text in
+        sight, the tokens chosen before it and the masks that are left."""
+        mask, holes = model.spec.vocab_size - 1, len(pieces) - 1
+        text = joined(pieces, [[mask] * how.new] * holes)
+        check_room("the text with its masks", len(text), longest_text(model.spec))
+        filled: list[Tokens] = []
+        end = 0
+        for piece in pieces[:-1]:
+            start, end = end + len(piece), end + len(piece) + how.new
+            for place in range(start, end):
+                stream = model.hidden(torch.tensor([text]))
+                text[place] = how.choose(model.read_out(stream[:, place]), text)
+            filled.append(text[start:end])
+        return filled

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -10,13 +11,17 @@ from numpy.typing import NDArray
 
 from ablate.training.batch import Batch
 from ablate.training.objectives import Windows
+from ablate.training.objectives._filling import Filling, FillsHoles, HolesError, Tokens, check_room, joined
 from ablate.training.objectives._spans import Spans, merged, per_token
-from zoo.costs import Cost, cost
+from zoo.costs import Cost, cost, longest_text
+from zoo.decode.generate import next_logits
 from zoo.errors import SpecError
+from zoo.model import Decoder
+from zoo.site import Given
 from zoo.spec import ModelSpec
 
 
-class SpanCorruption(Spans):
+class SpanCorruption(Spans, FillsHoles):
     """Spans of a text, `rate` of its tokens in all and `span` on average, are each replaced by a sentinel of its own
     for the encoder; the decoder writes the spans, each after its sentinel, and one more sentinel to end. Raffel et al.
     2019 (T5), arXiv:1910.10683 §3.1.4 and §3.3.4.
@@ -61,6 +66,34 @@ class SpanCorruption(Spans):
             {"encoder_tokens": torch.from_numpy(source)},
             places=torch.from_numpy(np.where(written < 0, -1, written + 1)),
         )
+
+    def fill(self, model: Decoder, pieces: Sequence[Tokens], how: Filling) -> list[Tokens]:
+        """The encoder reads a sentinel in place of each hole. The decoder is given each sentinel in turn, and writes
+        until it would write another, or the hole is full."""
+        extra, holes = self.extra_tokens(how.context), len(pieces) - 1
+        start, encoder = model.spec.vocab_size - extra, model.spec.encoder_spec
+        if encoder is None:
+            raise TypeError("the model has no encoder")
+        if holes > extra - 2:
+            raise HolesError(f"{holes} holes: in windows of {how.context} tokens it learnt sentinels for {extra - 2}")
+        source = joined(pieces, [[start + 1 + hole] for hole in range(holes)])
+        room = 1 + holes * (how.new + 1)
+        check_room("the text with its sentinels", len(source), longest_text(encoder))
+        check_room("what is written", room, longest_text(model.spec))
+        cache, given = (
+            model.new_cache(1, room, encoder_capacity=len(source)),
+            Given(encoder_tokens=torch.tensor([source])),
+        )
+        unread, filled = [start], [Tokens() for _ in range(holes)]
+        for hole, span in enumerate(filled):
+            unread.append(start + 1 + hole)
+            while unread and len(span) < how.new:
+                logits = next_logits(model, torch.tensor([unread]), cache, **given)
+                text = [*source, *(token for each in filled for token in each)]
+                token, given = how.choose(logits, text, range(start + 1, start + extra)), Given()
+                unread = [token] if token < start else []
+                span.extend(unread)
+        return filled
 
 
 def _filled(text: Windows, places: NDArray[np.int64], sentinel: int) -> NDArray[np.int64]:

@@ -1,0 +1,66 @@
+"""What objectives share whose models fill in what was left out of a text."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from zoo.decode import Sampling
+from zoo.model import Decoder
+
+Tokens = list[int]
+
+
+class HolesError(ValueError):
+    """The model has no room for so many holes, or for so much in them."""
+
+
+@dataclass
+class Filling:
+    """How holes are filled. new: at most so many tokens for each. context: of training. vocabulary: ids of the text's
+    tokens are below it."""
+
+    new: int
+    context: int
+    vocabulary: int
+    sampling: Sampling
+    generator: torch.Generator
+
+    def choose(self, logits: Tensor, text: Sequence[int], ends: Collection[int] = ()) -> int:
+        """A token of text, or one of `ends`, from (1, V) logits after the text so far."""
+        legal = torch.zeros(logits.shape[-1], dtype=torch.bool)
+        legal[: self.vocabulary] = True
+        legal[list(ends)] = True
+        kept = logits.cpu().double().masked_fill(~legal, float("-inf"))
+        return int(self.sampling.choose(kept, torch.tensor([list(text)]), generator=self.generator))
+
+
+class FillsHoles(ABC):
+    """An objective whose models fill in holes."""
+
+    new: ClassVar[int] = 64
+    """Tokens for each hole, unless told."""
+
+    @abstractmethod
+    def fill(self, model: Decoder, pieces: Sequence[Tokens], how: Filling) -> list[Tokens]:
+        """The tokens of each hole. pieces: what is before, between and after the holes, one more than there are.
+
+        Raises HolesError.
+        """
+
+
+def joined(pieces: Sequence[Tokens], holes: Iterable[Tokens]) -> Tokens:
+    """The pieces with something in each hole."""
+    first, *rest = pieces
+    return [*first, *(token for hole, piece in zip(holes, rest, strict=True) for token in (*hole, *piece))]
+
+
+def check_room(what: str, tokens: int, room: int | None) -> None:
+    """Raise HolesError where positions end before."""
+    if room is not None and tokens > room:
+        raise HolesError(f"{what} takes {tokens} tokens: the model has positions for {room}")
