@@ -8,12 +8,17 @@ import numpy as np
 import optuna
 import pytest
 
+from ablate.data.identity import DataIdentity
+from ablate.plan import make_plan
+from ablate.request import Request
 from ablate.search.asking import counts_of_illegal
 from ablate.search.constraints import rule
+from ablate.search.laboratory import StudyLaboratory
 from ablate.search.ranks import best_first, fronts
 from ablate.search.samplers import ended
 from ablate.search.space import Params, SearchSpace
 from ablate.search.storage import Owner, open_storage
+from ablate.store import Store
 from ablate.study import StudyError
 from tests.ablate.known import NUMBERS, Instant, Known, bowl, search, spec_of, study_of
 
@@ -145,6 +150,24 @@ def test_a_path_that_a_part_does_not_have_is_not_asked(tmp_path: Path) -> None:
 )
 def test_constraints_say_what_they_read(text: str, quantities: dict[str, float], holds: bool) -> None:
     assert rule(text).holds(quantities.get, {"parameters": 1_000.0}.get) is holds
+
+
+@pytest.mark.parametrize("objective", ["kv_bytes_per_token", "decode_tokens_per_second"])
+def test_a_search_of_encoders_has_no_objective_of_caches(objective: str, tmp_path: Path) -> None:
+    """A limit on the cache is kept, by 0 bytes."""
+    encoder = ["base.visible=all", "train.objective=masked", "evals=null"]
+
+    def laboratory(*sets: str) -> StudyLaboratory:
+        return StudyLaboratory(
+            study_of(tmp_path, NUMBERS, *encoder, *sets),
+            lambda asked: make_plan(asked, identify=lambda _: DataIdentity("0" * 32, 257, {})),
+            Store(tmp_path),
+            lambda _, run: Request(str(tmp_path), str(tmp_path), run),
+        )
+
+    laboratory("search.constraints=[kv_bytes_per_token <= 1, cache_bytes(8192) <= 1 B]").check()
+    with pytest.raises(StudyError, match=f"search.objectives.1: {objective}: a model that sees all of a text"):
+        laboratory(f"search.objectives=[loss, {objective}]").check()
 
 
 @pytest.mark.parametrize(

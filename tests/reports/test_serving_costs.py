@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from ablate.store import Store
 from reports.figures import Figure, draw
 from reports.summary import summarise_study
+from reports.tables import closing_table
 from tests.reports.factory import Arm, StudyOf
 
 STUDY = StudyOf([Arm("base", [2.4, 2.5], steps=4), Arm("gqa", [2.3, 2.4], steps=4, speed=5000)])
@@ -167,3 +169,35 @@ def test_what_other_figures_show_is_of_plain_caches(tmp_path: Path) -> None:
         assert figure(kinds, key).table == figure(plain, key).table
     assert not any(each.key == "kinds-of-cache" for each in draw(summarise_study(plain)))
     assert summarise_study(plain).measures == summarise_study(kinds).measures
+
+
+def test_an_encoder_has_a_time_to_read_and_nothing_is_missing(tmp_path: Path) -> None:
+    """No cache, no decoding, no warning about either; what a context is stands below the figure."""
+    folder, store = STUDY.write(tmp_path), Store(tmp_path)
+    path = store.study_path(STUDY.name, "cpu")
+    study = json.loads(path.read_text()) | {"conventions": ["Encoders read a context."]}
+    study["arms"] = [arm | {"kv_bytes_per_token": None, "cache_bytes": []} for arm in study["arms"]]
+    store.write_json(path, study)
+    for digest in (STUDY.digest(arm, seed) for arm in STUDY.arms for seed in range(2)):
+        document = store.read_measure(digest, "m1")
+        assert document is not None
+        for part in ("cache", "decode"):
+            points = [{"context": p["context"], "batch": p["batch"], "reason": "no cache"} for p in document[part]]
+            document[part] = points
+        document["prefill"] = [p | {"seconds_to_read": {"median": p["context"] / 1000}} for p in document["prefill"]]
+        document["prefill"][0] = {"context": 64, "batch": 1, "reason": "out of memory"}
+        store.write_json(store.measure_path(digest, "m1"), document | {"kv_bytes_per_token": None})
+    summary = summarise_study(folder)
+    keys = [each.key for each in draw(summary)]
+    assert "decode-by-context" not in keys and "cache-by-context" not in keys
+    found = figure(folder, "prefill-by-context")
+    (switch,) = found.switches
+    assert [option.label for option in switch.options] == ["speed (tokens/s)", "time to read (ms)"]
+    assert switch.options[1].traces["y"][0] == [128, 256]
+    assert "Encoders read a context." in found.note
+    missing = [warning for warning in summary.warnings if "not measured" in warning]
+    assert missing == [
+        f"{arm}: prefill was not measured at context 64, batch 1 (out of memory)." for arm in ("base", "gqa")
+    ]
+    header, *rows = closing_table(summary)
+    assert {row[header.index("KV bytes/token")] for row in rows} == {"–"}
