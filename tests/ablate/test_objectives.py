@@ -29,7 +29,7 @@ from ablate.training.session import Session
 from ablate.training.spec import TrainSpec
 from reports.words import method
 from tests.ablate.conftest import TinyCorpus
-from tests.ablate.toy import run_toy, toy_study
+from tests.ablate.toy import plan_toy, run_toy, toy_study
 from zoo.axis import variants
 from zoo.loss import IGNORED
 
@@ -213,7 +213,7 @@ def test_a_masked_study_counts_what_it_predicts(tmp_path: Path) -> None:
     assert summary.per == "target"
     assert summary.objective == {"kind": "masked", "counts": Masked.counts}
     assert "The loss is that of the objective masked, a mean over the tokens drawn to be predicted" in method(summary)
-    run = make_plan(load_study(path, "cpu", ["seeds=2"])).runs[0]
+    run = plan_toy(path, [0, 1]).runs[0]
     result = store.read_result(run.digest)
     assert run.identity["model"]["vocab_size"] == 258
     assert result is not None and result["loss"] < math.log(257)

@@ -11,7 +11,8 @@ import reports
 from ablate.campaign import Outcome, Size
 from ablate.data import prepare
 from ablate.documents import study_document
-from ablate.plan import make_plan
+from ablate.numerics import enforce
+from ablate.plan import Plan, make_plan
 from ablate.reading import load_study
 from ablate.request import Request
 from ablate.store import Store
@@ -39,10 +40,16 @@ def toy_study(folder: Path, arms: str, steps: int = 30) -> Path:
     return path
 
 
+def plan_toy(path: Path, seeds: Sequence[int]) -> Plan:
+    """With the precision that this machine's products have."""
+    study = load_study(path, "cpu", [f"seeds={list(seeds)}"])
+    return make_plan(study, matmul=enforce("cpu", study.train.dtype).matmul)
+
+
 def run_toy(path: Path, store: Store, seeds: Sequence[int]) -> StudySummary:
     """Train what is missing with these seeds, and summarise."""
-    study = load_study(path, "cpu", [f"seeds={list(seeds)}"])
-    plan = make_plan(study)
+    plan = plan_toy(path, seeds)
+    study = plan.study
     for arm in plan.arms:
         prepare(arm.data, store.data_dir(), study.folder)
     for run in plan.runs:
