@@ -17,14 +17,18 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from zoo.axis import Choice, Spec, Variant
+from zoo.axis import Choice, Spec, Variant, variants
+from zoo.caches import cache_kind
 from zoo.edits import merge
-from zoo.errors import SpecError
+from zoo.errors import SpecError, UnsupportedError
 from zoo.explain import choice_of
 from zoo.spec import ModelSpec, parse
 
 SMALL = {"vocab_size": 61, "d_model": 24, "n_layers": 3, "block.mixer.heads": 4, "block.ffn.d_ff": 40}
 """The model that choices are edits of. Odd sizes, so that a transposed or mistaken dimension shows."""
+
+CACHES = "zoo.caches"
+"""The kinds of cache, which are no part of a spec."""
 
 SIZES = {"vocab_size", "d_model", "n_layers", "heads", "d_ff", "multiple_of", "eps", "base", "kind", "init"}
 """Settings that say how large a part is, and not what it does."""
@@ -115,13 +119,30 @@ def pairs() -> Iterator[tuple[Option, Option, str | None]]:
             yield a, b, conflict(a, b)
 
 
+def unserved(option: Option, kind: str) -> str | None:
+    """Why a model with this choice can have no cache of a kind; None where it can."""
+    spec = combine([option])
+    if spec.visible == "all":
+        return "a model that sees all of a text reads it at once: there is nothing to cache"
+    try:
+        cache_kind(kind).check([layer.mixer for layer in spec.layers])
+    except UnsupportedError as error:
+        return str(error)
+    return None
+
+
 def document() -> dict[str, Any]:
-    """The matrix as plain data: `axes`, the choices by axis; `conflicts`, [axis, choice, axis, choice] by reason."""
+    """The matrix as plain data: `axes`, the choices by axis, kinds of cache last; `conflicts`, [axis, choice, axis,
+    choice] by reason."""
     conflicts: dict[str, list[list[str]]] = {}
     for a, b, reason in pairs():
         if reason is not None:
             conflicts.setdefault(reason, []).append([a.axis, a.name, b.axis, b.name])
-    return {"axes": {axis: [option.name for option in of] for axis, of in axes().items()}, "conflicts": conflicts}
+    names = {axis: [option.name for option in of] for axis, of in axes().items()}
+    for option, kind in itertools.product(itertools.chain(*axes().values()), kinds := list(variants(CACHES))):
+        if (reason := unserved(option, kind)) is not None:
+            conflicts.setdefault(reason, []).append([option.axis, option.name, "cache", kind])
+    return {"axes": names | {"cache": kinds}, "conflicts": conflicts}
 
 
 @cache

@@ -113,5 +113,24 @@ def test_edits_of_a_row_are_applied_whatever_their_order() -> None:
 def test_the_document_says_what_the_pairs_say() -> None:
     document = matrix.document()
     told = {(a, b, c, d): reason for reason, rows in document["conflicts"].items() for a, b, c, d in rows}
-    assert told == {(a.axis, a.name, b.axis, b.name): why for a, b, why in PAIRS if why is not None}
+    pairs = {place: reason for place, reason in told.items() if place[2] != "cache"}
+    assert pairs == {(a.axis, a.name, b.axis, b.name): why for a, b, why in PAIRS if why is not None}
+    caches = document["axes"].pop("cache")
+    assert caches == ["int4", "int8", "paged", "plain", "sink"]
     assert document["axes"] == {axis: [option.name for option in of] for axis, of in matrix.axes().items()}
+    refused = {place[1] for place in told if place[2:] == ("cache", "plain")}
+    assert {"all"} <= refused and not refused & {"causal", "attention", "mamba2"}
+
+
+def test_a_cache_is_refused_where_a_model_refuses_it() -> None:
+    kept = ("mixer", "mixer.window", "mixer.position", "mixer.sparsity", "canon", "pattern", "visible", "encoder")
+    for option in itertools.chain(*(matrix.axes()[axis] for axis in kept)):  # what a cache holds depends on these
+        with torch.device("meta"):
+            model = zoo.build(matrix.combine([option]))
+            for kind in variants("zoo.caches"):
+                reason = matrix.unserved(option, kind)
+                if reason is None:
+                    model.new_cache(1, 16, kind=kind)
+                else:
+                    with pytest.raises(ValueError, match=re.escape(reason)):
+                        model.new_cache(1, 16, kind=kind)
