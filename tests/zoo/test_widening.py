@@ -23,6 +23,7 @@ UNKNOWN: dict[str, set[str]] = {
     "ffn": {"deepseek_moe", "topk_moe"},
     "norm": {"partial_rmsnorm"},
     "encoder": {"n_layers=2"},
+    "mtp": {"depth=2"},
 }
 """What nobody has worked out how to widen, by axis."""
 WITHOUT_A_GAIN = {
