@@ -16,6 +16,7 @@ from urllib.request import Request, urlopen
 
 import datasets
 import huggingface_hub
+import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 from datasets import Dataset
 
@@ -44,7 +45,7 @@ def local(task: str, config: Mapping[str, Any], place: Path) -> dict[str, Datase
     if not found:
         likely = " or ".join(f"{name}.jsonl" for name in (*names, *wanted))
         raise DataError(f"{place} has no data for it, such as {likely}")
-    return {split: _read(files) for split, files in found.items()}
+    return {split: _read(place, files) for split, files in found.items()}
 
 
 def _subset(place: Path, names: list[str]) -> Path:
@@ -63,9 +64,12 @@ def _files(place: Path, split: str) -> list[Path]:
     return [path for path in named if path.name[len(split)] in "-_."]
 
 
-def _read(files: list[Path]) -> Dataset:
+def _read(place: Path, files: list[Path]) -> Dataset:
     parts = [_rows(path) for path in files]
-    return datasets.concatenate_datasets(parts) if len(parts) > 1 else parts[0]
+    try:
+        return datasets.concatenate_datasets(parts) if len(parts) > 1 else parts[0]
+    except ValueError as error:  # columns of unlike types
+        raise DataError(f"{place} cannot be read: {error}") from error
 
 
 def _rows(path: Path) -> Dataset:
@@ -75,7 +79,7 @@ def _rows(path: Path) -> Dataset:
     try:
         content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
         found = Dataset(pq.read_table(io.BytesIO(content))) if path.suffix == ".parquet" else _objects(content.decode())
-    except (OSError, ValueError, EOFError, zlib.error) as error:  # arrow's errors are ValueErrors too
+    except (OSError, ValueError, EOFError, OverflowError, zlib.error, pa.ArrowException) as error:
         raise DataError(f"{path} cannot be read: {error}") from error
     if not len(found):
         raise DataError(f"{path} has no rows")

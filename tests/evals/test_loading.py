@@ -233,6 +233,8 @@ UNREADABLE = {
     "damaged.jsonl.gz": (gzip.compress(ROWS.encode())[:10] + b"\x07" * 20, "while decompressing"),
     "torn.jsonl": ((ROWS + '{"page":').encode(), "line 3"),
     "numbers.json": (b"[1, 2]", "expected JSON objects"),
+    "mixed.jsonl": (b'{"page": "a"}\n{"page": 1}\n', "Expected bytes"),
+    "long.jsonl": (b'{"page": %d}\n' % 10**30, "too large"),
 }
 
 
@@ -242,6 +244,13 @@ def test_files_that_cannot_be_read_are_one_line_each(name: str, tmp_path: Path) 
     (tmp_path / name).write_bytes(content)
     loaded = load_tasks(EvalSpec(tasks=("wikitext",), data={"wikitext": str(tmp_path / name)}), [])
     assert re.search(f"{name} cannot be read: .*{why}", loaded.skipped["wikitext"]) and not loaded.tasks
+
+
+def test_files_of_a_split_that_do_not_go_together_are_one_line(tmp_path: Path) -> None:
+    (tmp_path / "test-0.jsonl").write_text('{"page": "a"}')
+    (tmp_path / "test-1.jsonl").write_text('{"page": 1}')
+    loaded = load_tasks(EvalSpec(tasks=("wikitext",), data={"wikitext": str(tmp_path)}), [])
+    assert f"{tmp_path} cannot be read: " in loaded.skipped["wikitext"] and not loaded.tasks
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
