@@ -1,4 +1,7 @@
-"""What training left of a run: its model and its tokenizer. What is damaged or gone is a StoreError with the remedy."""
+"""What training left of a run: its model and its tokenizer. What is damaged or gone is a StoreError with the remedy.
+
+What may not be read, or has no room in memory, is not damaged: such errors stay as they are.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from tokenizers import Tokenizer
 
 import zoo
 from ablate.store import Store, StoreError
+from evals.memory import is_out_of_memory
 
 
 def trained_model(store: Store, digest: str, device: str = "cpu") -> Any:
@@ -27,7 +31,11 @@ def trained_tokenizer(store: Store, digest: str) -> Tokenizer:
 def _whole(store: Store, digest: str) -> Iterator[None]:
     try:
         yield
+    except PermissionError:
+        raise
     except Exception as error:
+        if isinstance(error, RuntimeError) and is_out_of_memory(error):
+            raise
         # What tokenizers raises for text that is no tokenizer is an Exception and nothing nearer.
         if type(error) is not Exception and not isinstance(
             error, OSError | ValueError | RuntimeError | SafetensorError

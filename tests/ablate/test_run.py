@@ -5,13 +5,16 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
 
 import reports
+import zoo
 from ablate.calibration import CalibrationError
 from ablate.cli import main
 from ablate.engines import Event
 from ablate.identity import request_digest
 from ablate.store import Store
+from ablate.trained import trained_model
 from evals import known
 from evals.spec import EvalSpec
 
@@ -378,6 +381,21 @@ def test_a_store_that_cannot_be_one_is_one_message(study, tmp_path, capsys):
         assert (status, out) == (2, "")
         assert str(root) in err.splitlines()[-1]
         assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    "error", [PermissionError(13, "Permission denied"), torch.OutOfMemoryError("CUDA out of memory")]
+)
+def test_what_cannot_be_read_now_is_not_called_damage(error, tmp_path, monkeypatch):
+    """A run that is whole is not to be removed."""
+
+    def refuse(*_, **__):
+        raise error
+
+    monkeypatch.setattr(zoo, "open", refuse)
+    with pytest.raises(type(error)) as found:
+        trained_model(Store(tmp_path), "0" * 16)
+    assert found.value is error
 
 
 def test_damage_in_the_store_is_named(study, copy, capsys):
