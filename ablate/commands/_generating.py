@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -18,6 +20,7 @@ from ablate.training.objectives._filling import FillsHoles
 from ablate.training.spec import TrainSpec
 from evals.causal import obstacle
 from evals.decode import Request, decode
+from evals.memory import is_out_of_memory
 from zoo.costs import longest_text
 from zoo.decode import Sampling
 from zoo.explain import checked
@@ -40,7 +43,8 @@ def generate(options: argparse.Namespace) -> int:
     model = trained_model(store, digest).eval()
     train = TrainSpec.model_validate((store.read_run(digest) or {}).get("train", {}))
     if isinstance(train.objective, FillsHoles):
-        fill(digest, options, model, tokenizer, train.objective, train.context, sampling)
+        with _in_memory():
+            fill(digest, options, model, tokenizer, train.objective, train.context, sampling)
         return DONE
     if options.hole is not None:
         raise InputError(f"--hole: a model trained with {train.objective.kind} goes on with a text, and fills no holes")
@@ -51,10 +55,21 @@ def generate(options: argparse.Namespace) -> int:
         for i, prompt in enumerate(options.prompt)
     ]
     _check_room(model, requests)
-    with torch.inference_mode():
+    with torch.inference_mode(), _in_memory():
         texts = decode(model, tokenizer, requests, eos=eos, seed=options.seed)
     _show(digest, options, texts)
     return DONE
+
+
+@contextmanager
+def _in_memory() -> Iterator[None]:
+    """Raises InputError where there is no room in memory for so many tokens."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if isinstance(error, RuntimeError) and not is_out_of_memory(error):
+            raise
+        raise InputError("out of memory: fewer --tokens take less") from error
 
 
 def _check_room(model: zoo.Decoder, requests: list[Request]) -> None:

@@ -118,6 +118,21 @@ KINDS: dict[str, tuple[Any, dict[str, Any]]] = {
 every_kind = pytest.mark.parametrize("kind", KINDS)
 
 
+def test_sentinels_to_come_are_no_repetition() -> None:
+    """That of the second hole, which ends the first, is as likely under a penalty as without."""
+    objective = SpanCorruption()
+    model = model_of(objective, encoder={"n_layers": 1}, tie_embeddings=False)
+    end = torch.zeros(model.spec.vocab_size)
+    end[: TEXT + 2], end[TEXT + 2] = -50.0, 100.0
+
+    def read_out(stream: Tensor) -> Tensor:
+        return end.expand(*stream.shape[:-1], -1) + 0.0 * stream.sum(-1, keepdim=True)
+
+    model.read_out = read_out  # type: ignore[method-assign]
+    end[7] = 60.0
+    assert filled(objective, model, 3) == filled(objective, model, 3, repetition_penalty=2.0) == [[], []]
+
+
 @every_kind
 def test_drawn_fills_depend_on_the_draw_and_are_text(kind: str) -> None:
     objective, edits = KINDS[kind]
@@ -243,6 +258,9 @@ def test_a_prompt_is_the_prefix(store: tuple[Store, dict[str, str]], capsys: pyt
         ("masked", ["--prompt", "abc", "--hole", ""], "--hole: a mark has at least one character"),
         ("masked", ["--prompt", "a___c", "--stop", "b"], "--stop ends a text that goes on"),
         ("span_corruption", ["--prompt", "a___b___c"], "2 holes: in windows of 24 tokens it learnt sentinels for 1"),
+        ("masked", ["--prompt", "a___b", "--tokens", str(10**15)], "out of memory: fewer --tokens take less"),
+        ("blank_infilling", ["--prompt", "a___b", "--tokens", str(10**12)], "out of memory: fewer --tokens take less"),
+        ("prefix", ["--prompt", "a", "--tokens", str(10**12)], "out of memory: fewer --tokens take less"),
         ("prefix", ["--prompt", "a___b", "--hole", "___"], "--hole: a model trained with prefix goes on with a text"),
     ],
 )

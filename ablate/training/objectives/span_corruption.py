@@ -89,8 +89,7 @@ class SpanCorruption(Spans, FillsHoles):
             unread.append(start + 1 + hole)
             while unread and len(span) < how.new:
                 logits = next_logits(model, torch.tensor([unread]), cache, **given)
-                text = [*source, *(token for each in filled for token in each)]
-                token, given = how.choose(logits, text, range(start + 1, start + extra)), Given()
+                token, given = how.choose(logits, joined(pieces, filled), range(start + 1, start + extra)), Given()
                 unread = [token] if token < start else []
                 span.extend(unread)
         return filled
