@@ -8,6 +8,7 @@ machine needs. On CUDA it is the allocator's peak, which leaves out the context 
 from __future__ import annotations
 
 import ctypes
+import gc
 import re
 import resource
 import sys
@@ -71,10 +72,11 @@ class PeakGrowth:
 def peak_growth(device: torch.device | str) -> Iterator[PeakGrowth]:
     """By how much peak memory inside the block exceeds what was in use before: what the block's work takes itself.
 
-    On a CPU what the C library keeps of memory that was freed is given back first, or work that reuses it would look
-    as if it took none.
+    Garbage of before is collected first, and on a CPU what the C library keeps of memory that was freed is given back,
+    or work that reuses it would look as if it took none.
     """
     device, growth = torch.device(device), PeakGrowth()
+    gc.collect()
     if device.type == "cpu":
         _give_back()
     with peak_memory(device) as peak:

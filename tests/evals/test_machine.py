@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import resource
 import subprocess
 import sys
@@ -38,6 +39,21 @@ def test_growth_is_what_the_work_takes_and_freed_memory_does_not_hide_it() -> No
             kept = [torch.ones(2**14) for _ in range(512)]
             del kept
         assert growth.bytes == pytest.approx(32 * MIB, rel=0.2)
+
+
+@pytest.mark.skipif(not has_clear_refs, reason="needs /proc/self/clear_refs")
+def test_growth_does_not_live_on_garbage_of_before() -> None:
+    """Which Python may collect at any time, here in the midst of the work."""
+    gc.disable()
+    garbage: list[object] = [torch.ones(2**14) for _ in range(256)]
+    garbage.append(garbage)
+    del garbage
+    with peak_growth("cpu") as growth:
+        gc.collect()
+        kept = [torch.ones(2**14) for _ in range(512)]
+        del kept
+    gc.enable()
+    assert growth.bytes == pytest.approx(32 * MIB, rel=0.2)
 
 
 @pytest.mark.skipif(not has_clear_refs, reason="needs /proc/self/clear_refs")
