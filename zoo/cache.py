@@ -16,6 +16,7 @@ from zoo.site import Memory
 
 TakeBack = Callable[[int], None]
 """Forgets the tokens read since, but for so many of the first of them."""
+NOTHING_TO_CACHE = "a model that sees all of a text reads it at once: there is nothing to cache"
 
 
 class LayerCache(Protocol):

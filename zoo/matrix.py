@@ -18,6 +18,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from zoo.axis import Choice, Spec, Variant, variants
+from zoo.cache import NOTHING_TO_CACHE
 from zoo.caches import cache_kind
 from zoo.edits import merge
 from zoo.errors import SpecError, UnsupportedError
@@ -123,7 +124,7 @@ def unserved(option: Option, kind: str) -> str | None:
     """Why a model with this choice can have no cache of a kind; None where it can."""
     spec = combine([option])
     if spec.visible == "all":
-        return "a model that sees all of a text reads it at once: there is nothing to cache"
+        return NOTHING_TO_CACHE
     try:
         cache_kind(kind).check([layer.mixer for layer in spec.layers])
     except UnsupportedError as error:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from zoo.block import Block
-from zoo.cache import Cache, LayerCache
+from zoo.cache import NOTHING_TO_CACHE, Cache, LayerCache
 from zoo.caches import CacheKind, cache_kind
 from zoo.head import HeadTransform
 from zoo.init import Linear, initialise
@@ -204,7 +204,7 @@ class Decoder(Stack):
         is stored (see `zoo.caches`).
         """
         if self.spec.visible == "all":
-            raise ValueError("a model that sees all of a text reads it at once: there is nothing to cache")
+            raise ValueError(NOTHING_TO_CACHE)
         number, memory = dtype or self.embedding.weight.dtype, encoder_capacity or capacity
         stored = cache_kind(kind)
         stored.check([layer.mixer for layer in self.spec.layers])
