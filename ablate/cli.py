@@ -83,7 +83,7 @@ class _Parser(argparse.ArgumentParser):
 
 class _Version(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
-        from ablate.environment import project_version  # noqa: PLC0415 (start-up is quick)
+        from ablate.machine.environment import project_version  # noqa: PLC0415 (start-up is quick)
 
         print(f"ablate {project_version()}")
         parser.exit()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from reports.findings import StudySummary
+    from reports.findings.shapes import StudySummary
 
 __all__ = [
     "export_study",
@@ -26,23 +26,23 @@ __all__ = [
 def summarise(study_dir: Path | str) -> StudySummary:
     """Intervals, paired differences and verdicts of the study in a store's folder.
 
-    Raises `reports.collect.ReportError` where runs must not be compared.
+    Raises `reports.reading.collect.ReportError` where runs must not be compared.
     """
-    from reports.summary import summarise_study  # noqa: PLC0415 (keeps the import cheap)
+    from reports.findings.summary import summarise_study  # noqa: PLC0415 (keeps the import cheap)
 
     return summarise_study(study_dir)
 
 
 def render(study_dir: Path | str, summary: StudySummary | None = None) -> Path:
     """Write the study's report, one self-contained HTML file, and return its path. A `summary` is not made again."""
-    from reports.page import render_study  # noqa: PLC0415 (keeps the import cheap)
+    from reports.pages.page import render_study  # noqa: PLC0415 (keeps the import cheap)
 
     return render_study(study_dir, summary)
 
 
 def render_site(store: Path | str) -> Path:
     """Write a store's `index.html` and the report of each of its studies, and return the index's path."""
-    from reports.site import render_site as render_all  # noqa: PLC0415 (keeps the import cheap)
+    from reports.pages.site import render_site as render_all  # noqa: PLC0415 (keeps the import cheap)
 
     return render_all(store)
 
@@ -50,36 +50,36 @@ def render_site(store: Path | str) -> Path:
 def export_study(study_dir: Path | str, target: Path | str) -> tuple[list[Path], list[str]]:
     """Write a study's figures as SVG and its tables as Markdown and LaTeX; the paths, and the figures left out.
 
-    Raises `reports.export.ExportError` where an installed Chromium fails; without one, figures are left out.
+    Raises `reports.pages.export.ExportError` where an installed Chromium fails; without one, figures are left out.
     """
-    from reports.export import export_study as export  # noqa: PLC0415 (keeps the import cheap)
+    from reports.pages.export import export_study as export  # noqa: PLC0415 (keeps the import cheap)
 
     return export(study_dir, target)
 
 
 def table(summary: StudySummary) -> tuple[tuple[str, ...], ...]:
     """Rows of text for a closing table, the header first."""
-    from reports.tables import closing_table  # noqa: PLC0415 (keeps the import cheap)
+    from reports.wording.tables import closing_table  # noqa: PLC0415 (keeps the import cheap)
 
     return closing_table(summary)
 
 
 def open_arms(summary: StudySummary) -> tuple[str, ...]:
     """The arms that more seeds could settle."""
-    from reports.summary import open_arms as found  # noqa: PLC0415 (keeps the import cheap)
+    from reports.findings.summary import open_arms as found  # noqa: PLC0415 (keeps the import cheap)
 
     return found(summary)
 
 
 def render_search(search_dir: Path | str) -> Path:
     """Write the report of a search, one self-contained HTML file, and return its path."""
-    from reports.search_page import render  # noqa: PLC0415 (keeps the import cheap)
+    from reports.pages.search_page import render  # noqa: PLC0415 (keeps the import cheap)
 
     return render(Path(search_dir))
 
 
 def search_table(search_dir: Path | str) -> tuple[tuple[str, ...], ...]:
     """The best trials as rows of text, the header first."""
-    from reports.searches import best_table, read_search  # noqa: PLC0415 (keeps the import cheap)
+    from reports.findings.searches import best_table, read_search  # noqa: PLC0415 (keeps the import cheap)
 
     return best_table(read_search(Path(search_dir)))

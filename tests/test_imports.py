@@ -53,7 +53,7 @@ def loaded_after(statement: str) -> set[str]:
 
 
 def test_reports_and_the_store_load_no_torch() -> None:
-    loaded = loaded_after("import reports, reports.page, reports.summary, ablate.store")
+    loaded = loaded_after("import reports, reports.pages.page, reports.findings.summary, ablate.store")
     assert "torch" not in loaded
     assert "polars" in loaded
 

@@ -11,10 +11,10 @@ import torch
 import zoo
 from ablate.cli import DONE, InputError
 from ablate.commands import print_json, print_table
-from ablate.environment import cores
-from ablate.layers import setting_layer
-from ablate.numerics import enforce, pick_device
-from ablate.problems import StudyError
+from ablate.machine.environment import cores
+from ablate.machine.numerics import enforce, pick_device
+from ablate.study.layers import setting_layer
+from ablate.study.problems import StudyError
 from evals.bench import OURS, THEIRS, Setting, compare
 from zoo.errors import SpecError, UnsupportedError
 from zoo.model import Decoder

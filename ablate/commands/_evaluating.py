@@ -15,10 +15,10 @@ from ablate.commands import print_json, print_table
 from ablate.commands._runs import find_run
 from ablate.data import AnyCorpus, DataError, SyntheticCorpus, open_corpus
 from ablate.data.synthetic import regraded
-from ablate.engines import Options, load
-from ablate.environment import cores
-from ablate.identity import request_digest
-from ablate.request import Request
+from ablate.machine.environment import cores
+from ablate.planning.identity import request_digest
+from ablate.running.engines import Options, load
+from ablate.running.request import Request
 from ablate.store import Store
 from evals.causal import NotCausalError, check_causal
 from evals.known import absent, located

@@ -11,7 +11,7 @@ from ablate.cli import DONE, InputError
 from ablate.commands import print_json
 from ablate.commands._runs import end_token, find_run
 from ablate.store import Store
-from ablate.trained import trained_model
+from ablate.training.trained import trained_model
 from zoo.errors import UnsupportedError
 
 

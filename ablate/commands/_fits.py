@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from ablate.cli import InputError
 from ablate.commands import print_json, print_table
 from ablate.commands._sizes import DEFAULT_DTYPE, count, encoding, gigabytes
-from ablate.scaleup import Room, ScaledArm, fits, fits_json
-from ablate.search.constraints import NUMBER, UNITS
-from ablate.study import Study
+from ablate.planning.scaleup import Room, ScaledArm, fits, fits_json
+from ablate.study.search_constraints import NUMBER, UNITS
+from ablate.study.study import Study
 from evals.fit import Fit
 from zoo.presets import Preset
 

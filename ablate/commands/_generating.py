@@ -15,9 +15,9 @@ from ablate.commands import print_json
 from ablate.commands._filling import fill
 from ablate.commands._runs import end_token, find_run
 from ablate.commands.generate import SAMPLING
-from ablate.trained import trained_model, trained_tokenizer
 from ablate.training.objectives._filling import FillsHoles
 from ablate.training.spec import TrainSpec
+from ablate.training.trained import trained_model, trained_tokenizer
 from evals.causal import obstacle
 from evals.decode import Request, decode
 from evals.memory import is_out_of_memory

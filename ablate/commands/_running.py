@@ -9,25 +9,25 @@ from pathlib import Path
 from typing import Any
 
 import reports
-from ablate.arms import Arm
-from ablate.calibration import CalibrationError
-from ablate.campaign import Outcome, Stage
 from ablate.cli import DONE, SOME_FAILED, InputError
 from ablate.commands import print_json, print_table
 from ablate.commands._studies import asked, refuse_namesake
 from ablate.data import AnyCorpus, Corpus, DataError, prepare
 from ablate.data.sources import TextSource
-from ablate.documents import judged_before, study_document
-from ablate.engines import Engine, EngineError, Event, Options, load
-from ablate.identity import RunPlan
-from ablate.plan import Plan
-from ablate.progress import Progress, open_progress
-from ablate.request import Request
+from ablate.planning.campaign import Outcome, Stage
+from ablate.planning.identity import RunPlan
+from ablate.planning.plan import Plan
+from ablate.planning.plan_document import judged_before, study_document
+from ablate.running.calibration import CalibrationError
+from ablate.running.engines import Engine, EngineError, Event, Options, load
+from ablate.running.progress import Progress, open_progress
+from ablate.running.request import Request
 from ablate.store import Store
-from ablate.study import Study, StudyError
+from ablate.study.arms import Arm
+from ablate.study.study import Study, StudyError
 from evals.skipped import skipped_lines
-from reports.collect import ReportError
-from reports.findings import StudySummary
+from reports.findings.shapes import StudySummary
+from reports.reading.collect import ReportError
 
 
 def run_study(options: argparse.Namespace) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 from ablate.cli import InputError
 from ablate.data.tokenizers._encoder import EOS
 from ablate.store import Store
-from ablate.trained import trained_tokenizer
+from ablate.training.trained import trained_tokenizer
 
 
 def find_run(name: str, root: Path) -> tuple[Store, str]:

@@ -9,10 +9,10 @@ from ablate.cli import InputError
 from ablate.commands import print_json, print_table
 from ablate.commands._fits import show_fits
 from ablate.commands._sizes import DEFAULT_DTYPE, count, encoding, gigabytes
-from ablate.numerics import enforce, pick_device
-from ablate.reading import load_study
-from ablate.scaleup import ScaledArm, Setting, scale_up, scaleup_json
-from ablate.study import Study, StudyError
+from ablate.machine.numerics import enforce, pick_device
+from ablate.planning.scaleup import ScaledArm, Setting, scale_up, scaleup_json
+from ablate.study.reading import load_study
+from ablate.study.study import Study, StudyError
 from evals.devices import THIS, Device, DeviceError, device, names
 from evals.machine import this_device
 from evals.roofline import Prediction

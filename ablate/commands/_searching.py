@@ -18,17 +18,17 @@ from ablate.cli import DONE, SOME_FAILED, InputError
 from ablate.commands import print_json, print_table
 from ablate.commands._running import load_engine, prepare_data, request_of
 from ablate.commands._studies import Asked, asked, refuse_namesake
-from ablate.engines import Engine
-from ablate.progress import Lines
-from ablate.search.documents import search_digest, search_document, write_tables
-from ablate.search.laboratory import StudyLaboratory
-from ablate.search.promotion import promote
-from ablate.search.samplers import MissingPackageError, ended, make_pruner, make_sampler
-from ablate.search.searching import Search
-from ablate.search.spec import SearchSpec
-from ablate.search.storage import Owner, StorageError, close_storage, open_storage
+from ablate.running.engines import Engine
+from ablate.running.progress import Lines
+from ablate.searching.laboratory import StudyLaboratory
+from ablate.searching.promotion import promote
+from ablate.searching.samplers import MissingPackageError, ended, make_pruner, make_sampler
+from ablate.searching.search import Search
+from ablate.searching.search_document import search_digest, search_document, write_tables
+from ablate.searching.storage import Owner, StorageError, close_storage, open_storage
 from ablate.store import read_json
-from ablate.study import StudyError
+from ablate.study.search_spec import SearchSpec
+from ablate.study.study import StudyError
 
 BEST = ("number", "settings", "values", "runs")
 """What `--json` says of the best trials."""

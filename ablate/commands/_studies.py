@@ -10,16 +10,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ablate.calibration import Calibration, CalibrationError
-from ablate.campaign import Outcome, Stages, campaign
 from ablate.cli import InputError
 from ablate.data import DataError, prepare
-from ablate.engines import EngineError, Options, load
-from ablate.numerics import enforce, pick_device
-from ablate.plan import Identify, Plan, identifying, make_plan
-from ablate.reading import load_study
+from ablate.machine.numerics import enforce, pick_device
+from ablate.planning.campaign import Outcome, Stages, campaign
+from ablate.planning.plan import Identify, Plan, identifying, make_plan
+from ablate.running.calibration import Calibration, CalibrationError
+from ablate.running.engines import EngineError, Options, load
 from ablate.store import Store
-from ablate.study import Study, StudyError
+from ablate.study.reading import load_study
+from ablate.study.study import Study, StudyError
 
 
 @dataclass(frozen=True)

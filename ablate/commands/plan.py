@@ -58,8 +58,8 @@ def _refuse_paper(options: argparse.Namespace) -> None:
 
 def _show_plan(options: argparse.Namespace) -> int:
     from ablate.commands._studies import asked, foreseen, remarks
-    from ablate.documents import matched_line, plan_json, plan_rows
-    from ablate.numerics import Numerics
+    from ablate.machine.numerics import Numerics
+    from ablate.planning.plan_document import matched_line, plan_json, plan_rows
     from evals.matmul import peak_flops_per_second
 
     this = asked(options)

@@ -27,8 +27,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     from ablate.cli import InputError
     from ablate.store import StoreError
-    from reports.collect import ReportError
-    from reports.export import ExportError
+    from reports.pages.export import ExportError
+    from reports.reading.collect import ReportError
 
     folder = options.path.parent if options.path.is_file() else options.path
     is_store, is_search = (folder / "studies").is_dir(), (folder / "search.json").is_file()

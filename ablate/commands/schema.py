@@ -20,7 +20,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from ablate.cli import DONE
-    from ablate.schema import study_schema
+    from ablate.study.schema import study_schema
 
     if options.file is None:
         print_json(study_schema())

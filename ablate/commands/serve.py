@@ -16,7 +16,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from ablate.cli import InputError
-    from reports.serve import server
+    from reports.pages.serve import server
 
     if not options.store.is_dir():
         raise InputError(f"{options.store} is not a folder")

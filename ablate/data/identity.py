@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ablate.data.documents import survey
 from ablate.data.sources import TextSource
+from ablate.data.splitting import survey
 
 SCHEMA = 1
 

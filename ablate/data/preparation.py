@@ -10,10 +10,10 @@ from typing import Any
 
 import tokenizers
 
-from ablate.data.documents import Document, Survey, documents, pieces, survey
 from ablate.data.error import DataError
 from ablate.data.identity import DataIdentity
 from ablate.data.sources import TextSource
+from ablate.data.splitting import Document, Survey, documents, pieces, survey
 from ablate.data.tokenizers._encoder import Encoder
 from ablate.data.writing import SplitWriter
 

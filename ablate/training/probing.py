@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import zoo
-from ablate.logs import Record
+from ablate.store.logs import Record
 from ablate.training.batch import Batch
 from ablate.training.probes import ProbeSpec, load
 from ablate.training.probes._kinds import GradientProbe, Parameter, Place, Reading, TapProbe, UpdateProbe

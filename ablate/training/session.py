@@ -15,10 +15,8 @@ from numpy.typing import NDArray
 
 import zoo
 from ablate.data.examples import Examples, Rows, width
-from ablate.numerics import Numerics
-from ablate.stop import Interrupted
+from ablate.machine.numerics import Numerics
 from ablate.store import Store
-from ablate.trained import trained_model
 from ablate.training.batch import Batch
 from ablate.training.checkpoint import Place, load_state, save_state
 from ablate.training.divergence import Watch, final_reason
@@ -28,6 +26,8 @@ from ablate.training.probes import ProbeSpec
 from ablate.training.probing import Prober
 from ablate.training.schedule import warmup_steps
 from ablate.training.spec import TrainSpec
+from ablate.training.stop import Interrupted
+from ablate.training.trained import trained_model
 
 
 class Corpus(Protocol):

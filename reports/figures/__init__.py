@@ -22,7 +22,7 @@ from reports.figures import (
 )
 from reports.figures.base import Figure
 from reports.figures.style import CONFIG, Look, looks
-from reports.findings import StudySummary
+from reports.findings.shapes import StudySummary
 
 __all__ = ["CONFIG", "Figure", "draw", "draw_stability"]
 

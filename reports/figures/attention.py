@@ -7,11 +7,11 @@ from itertools import accumulate
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from reports.closeups import AttentionMap
 from reports.figures.base import Figure, Option, Switch
 from reports.figures.style import Look, blank, label
-from reports.findings import StudySummary
-from reports.tables import frame_table
+from reports.findings.closeups import AttentionMap
+from reports.findings.shapes import StudySummary
+from reports.wording.tables import frame_table
 
 COLUMNS = 4
 SIDE = 230

@@ -9,11 +9,11 @@ from typing import Any
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from reports import words
-from reports.curves import Curve, Point
 from reports.figures.style import Look, blank
-from reports.statistics import Estimate
-from reports.tables import Table
+from reports.findings.curves import Curve, Point
+from reports.statistics.estimates import Estimate
+from reports.wording import words
+from reports.wording.tables import Table
 
 TABLE_ROWS = 12
 NORMAL_95 = 1.96

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 import plotly.graph_objects as go
 
-from reports import words
-from reports.caches import CacheCost, CacheLoss
-from reports.curves import Point
 from reports.figures.base import NEUTRAL, NORMAL_95, Figure, beside_row, short, stacked
 from reports.figures.style import Look, label
-from reports.findings import StudySummary
-from reports.tables import frame_table
+from reports.findings.caches import CacheCost, CacheLoss
+from reports.findings.curves import Point
+from reports.findings.shapes import StudySummary
+from reports.wording import words
+from reports.wording.tables import frame_table
 
 PANELS = {
     "cache": "bytes of the cache",
@@ -21,7 +21,7 @@ PANELS = {
     "first token": "time to first token",
     "decode memory": "peak memory of decoding",
 }
-"""Kinds of `reports.curves.SERVING` whose ratio to a plain cache is drawn."""
+"""Kinds of `reports.findings.curves.SERVING` whose ratio to a plain cache is drawn."""
 TIMES = ("output token", "first token")
 """Those that every batch is drawn of."""
 COLUMNS = {

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import plotly.graph_objects as go
 
-from reports import words
-from reports.curves import Curve, Point
 from reports.figures.base import Figure, Option, Switch, line, short
 from reports.figures.style import Look, blank
-from reports.findings import StudySummary
-from reports.tables import frame_table
+from reports.findings.curves import Curve, Point
+from reports.findings.shapes import StudySummary
+from reports.wording import words
+from reports.wording.tables import frame_table
 
 MIB = 2**20
 Points = tuple[tuple[float, float], ...]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
-from reports import words
-from reports.difficulty import AccuracyCurve
 from reports.figures.base import NEUTRAL, Figure, band, ends, line, mean_and_range, optional, short, thinned
 from reports.figures.style import Look, blank, label
-from reports.findings import StudySummary
-from reports.tables import frame_table
+from reports.findings.difficulty import AccuracyCurve
+from reports.findings.shapes import StudySummary
+from reports.wording import words
+from reports.wording.tables import frame_table
 
 COLUMNS = ("arm", "accuracy", "lowest seed", "highest seed", "standard error", "chance")
 

@@ -10,8 +10,8 @@ import plotly.graph_objects as go
 
 from reports.figures.base import NEUTRAL, Figure, beside_row, optional, short, two_lines
 from reports.figures.style import Look, blank, label
-from reports.findings import Score, StudySummary
-from reports.tables import frame_table
+from reports.findings.shapes import Score, StudySummary
+from reports.wording.tables import frame_table
 
 MOST = 80
 """Tasks that are drawn: those in which arms lie furthest apart."""

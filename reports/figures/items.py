@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import plotly.graph_objects as go
 
-from reports import words
 from reports.figures.base import NEUTRAL, Figure, optional, short, stacked
 from reports.figures.style import Look, label
-from reports.findings import StudySummary
-from reports.items import ItemDifference
-from reports.tables import frame_table
+from reports.findings.items import ItemDifference
+from reports.findings.shapes import StudySummary
+from reports.wording import words
+from reports.wording.tables import frame_table
 
 COLUMNS = ("arm", "task", "metric", "difference", "low", "high", "p (Holm)", "independent items", "seeds", "note")
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import plotly.graph_objects as go
 
-from reports import ladder_words, words
 from reports.figures.base import NEUTRAL, Figure, mean_point, short
 from reports.figures.style import Look, blank
-from reports.findings import StudySummary
-from reports.ladders import LadderArm
-from reports.statistics import Estimate
-from reports.tables import frame_table
+from reports.findings.ladders import LadderArm
+from reports.findings.shapes import StudySummary
+from reports.statistics.estimates import Estimate
+from reports.wording import ladder_words, words
+from reports.wording.tables import frame_table
 
 
 def loss_by_compute(summary: StudySummary, style: dict[str, Look]) -> Figure | None:

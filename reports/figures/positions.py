@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from reports import words
 from reports.figures.base import NEUTRAL, Figure, band, line, mean_and_range, optional
 from reports.figures.style import Look, blank, label
-from reports.findings import StudySummary
-from reports.positions import PositionCurve
-from reports.tables import frame_table
+from reports.findings.positions import PositionCurve
+from reports.findings.shapes import StudySummary
+from reports.wording import words
+from reports.wording.tables import frame_table
 
 SHOWN = 16
 """The loss axis leaves out the places before this share of the training context: there all models know little."""

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 
 import plotly.graph_objects as go
 
-from reports import words
 from reports.figures.base import NORMAL_95, Figure, Option, Switch, mean_and_range, optional, short
 from reports.figures.style import Look, blank
-from reports.findings import StudySummary
-from reports.recall import RecallCurve, Targets
-from reports.statistics import Estimate
-from reports.tables import frame_table
+from reports.findings.recall import RecallCurve, Targets
+from reports.findings.shapes import StudySummary
+from reports.statistics.estimates import Estimate
+from reports.wording import words
+from reports.wording.tables import frame_table
 
 NAMES = {"ar_hits": "all recall hits", "frequent": "seen, frequent in training", "unseen": "not seen before"}
 UNSEEN = "new"

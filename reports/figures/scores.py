@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import plotly.graph_objects as go
 
-from reports import words
 from reports.figures.base import NEUTRAL, Figure, mean_point, name_rows, optional, seed_points, stacked
 from reports.figures.style import Look, blank, label
-from reports.findings import Score, StudySummary
-from reports.tables import frame_table
+from reports.findings.shapes import Score, StudySummary
+from reports.wording import words
+from reports.wording.tables import frame_table
 
 
 def differences(summary: StudySummary, style: dict[str, Look]) -> Figure | None:

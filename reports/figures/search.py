@@ -10,9 +10,9 @@ import plotly.graph_objects as go
 
 from reports.figures.base import Figure
 from reports.figures.style import GRID, PALETTE, blank
-from reports.importance import Importance, frozen, in_memory
-from reports.searches import SearchSummary, SearchTrial
-from reports.tables import Table
+from reports.findings.importance import Importance, frozen, in_memory
+from reports.findings.searches import SearchSummary, SearchTrial
+from reports.wording.tables import Table
 
 FEWEST = 3
 """With fewer scored trials there is nothing to draw."""

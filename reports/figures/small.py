@@ -6,7 +6,7 @@ import plotly.graph_objects as go
 
 from reports.figures.base import NEUTRAL, mean_point
 from reports.figures.style import blank, looks
-from reports.findings import StudySummary
+from reports.findings.shapes import StudySummary
 
 MOST = 8
 """Arms drawn: those whose mean is farthest from the baseline's."""

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 import plotly.graph_objects as go
 
-from reports import words
-from reports.curves import Curve, Point
 from reports.figures.base import Figure, band, line, short, thinned
 from reports.figures.style import Look, blank
-from reports.findings import StudySummary
-from reports.stability import ProbeCurves
-from reports.statistics import Estimate
-from reports.tables import frame_table
+from reports.findings.curves import Curve, Point
+from reports.findings.shapes import StudySummary
+from reports.findings.stability import ProbeCurves
+from reports.statistics.estimates import Estimate
+from reports.wording import words
+from reports.wording.tables import frame_table
 
 LOG = {"type": "log", "dtick": "D2", "tickformat": "~g"}
 """A logarithmic axis with whole numbers at 1, 2 and 5."""

@@ -9,10 +9,10 @@ import plotly.graph_objects as go
 
 from reports.figures.base import Figure, Option, Switch, short
 from reports.figures.style import Look, blank, label
-from reports.findings import StudySummary
-from reports.measures import Measure
-from reports.statistics import Estimate, estimate
-from reports.tables import Table, frame_table
+from reports.findings.measures import Measure
+from reports.findings.shapes import StudySummary
+from reports.statistics.estimates import Estimate, estimate
+from reports.wording.tables import Table, frame_table
 
 X, Y = "speed", "loss"
 """What is drawn at first."""

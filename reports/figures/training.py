@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import plotly.graph_objects as go
 
-from reports.curves import Curve
 from reports.figures.base import (
     NEUTRAL,
     Figure,
@@ -22,9 +21,10 @@ from reports.figures.base import (
     thinned,
 )
 from reports.figures.style import Look, blank
-from reports.findings import StudySummary
-from reports.losses import Clock, RunLoss
-from reports.tables import frame_table
+from reports.findings.curves import Curve
+from reports.findings.losses import Clock, RunLoss
+from reports.findings.shapes import StudySummary
+from reports.wording.tables import frame_table
 
 EARLY = 0.2
 """Share of training left out of the loss axes at first: the fall from the start dwarfs the rest."""

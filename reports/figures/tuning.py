@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import plotly.graph_objects as go
 
-from reports import words
 from reports.figures.base import Figure, short
 from reports.figures.style import Look, blank, label
-from reports.findings import StudySummary
-from reports.tables import frame_table
-from reports.tunings import ArmTuning, is_number
+from reports.findings.shapes import StudySummary
+from reports.findings.tunings import ArmTuning, is_number
+from reports.wording import words
+from reports.wording.tables import frame_table
 
 
 def curves(summary: StudySummary, style: dict[str, Look]) -> tuple[Figure, ...]:

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import zoo
-from ablate.numerics import enforce
+from ablate.machine.numerics import enforce
 from ablate.training.spec import TrainSpec
 
 

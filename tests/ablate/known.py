@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 import optuna
 
-from ablate.engines import Event
-from ablate.reading import load_study
-from ablate.request import Request
-from ablate.search.laboratory import IllegalError, Job
-from ablate.search.samplers import make_pruner, make_sampler
-from ablate.search.searching import Search
-from ablate.search.space import Params, SearchSpace
-from ablate.search.spec import SearchSpec
-from ablate.search.storage import Owner
-from ablate.study import Study
+from ablate.running.engines import Event
+from ablate.running.request import Request
+from ablate.searching.laboratory import IllegalError, Job
+from ablate.searching.samplers import make_pruner, make_sampler
+from ablate.searching.search import Search
+from ablate.searching.storage import Owner
+from ablate.study.reading import load_study
+from ablate.study.search_space import Params, SearchSpace
+from ablate.study.search_spec import SearchSpec
+from ablate.study.study import Study
 
 STUDY = """
 question: Which?

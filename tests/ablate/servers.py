@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from ablate.search.storage import open_storage
+from ablate.searching.storage import open_storage
 
 PROXY = """
 import sys

@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 
 import zoo
-from ablate.budgets import MatchError, Workload, nearest, solve
-from ablate.campaign import Outcome, Size
 from ablate.data import DataIdentity
-from ablate.documents import matched_line, plan_json, plan_rows, study_document
-from ablate.plan import Plan, make_plan
-from ablate.reading import load_study
-from ablate.schema import study_schema
-from ablate.sections import ParameterMatch
-from ablate.study import StudyError
+from ablate.planning.budgets import MatchError, Workload, nearest, solve
+from ablate.planning.campaign import Outcome, Size
+from ablate.planning.plan import Plan, make_plan
+from ablate.planning.plan_document import matched_line, plan_json, plan_rows, study_document
+from ablate.study.reading import load_study
+from ablate.study.schema import study_schema
+from ablate.study.sections import ParameterMatch
+from ablate.study.study import StudyError
 from zoo.errors import SpecError
 
 DATA = DataIdentity("d" * 32, 257, {})

@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 
 import zoo
-from ablate.budgets import Workload
-from ablate.calibration import Calibration, CalibrationError
 from ablate.cli import main
 from ablate.data import prepare
-from ablate.identity import digest_of
-from ablate.numerics import enforce
-from ablate.reading import load_study
-from ablate.rehearsal import SETTLING_STEPS, Effort, by_turns
+from ablate.machine.numerics import enforce
+from ablate.planning.budgets import Workload
+from ablate.planning.identity import digest_of
+from ablate.running.calibration import Calibration, CalibrationError
+from ablate.running.rehearsal import SETTLING_STEPS, Effort, by_turns
 from ablate.store import Store
+from ablate.study.reading import load_study
 from ablate.training.loop import Step
 from ablate.training.spec import TrainSpec
 
@@ -126,7 +126,7 @@ def command(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[Any
 def test_a_real_measurement_is_kept_and_gives_plan_and_run_their_steps(
     timed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ablate.calibration.Effort", lambda: QUICK)
+    monkeypatch.setattr("ablate.running.calibration.Effort", lambda: QUICK)
     store = Store(tmp_path / "runs")
     given = (timed, "--store", store.root, "--device", "cpu", "--scale", "cpu")
     plan, err = command(capsys, "plan", *given, "--workers", 2)

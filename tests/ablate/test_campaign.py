@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from ablate.campaign import Outcome, Stage, UnfinishedError, campaign
 from ablate.data import DataIdentity
-from ablate.documents import study_document
-from ablate.identity import RunPlan
-from ablate.plan import Plan, make_plan
-from ablate.reading import load_study
-from ablate.study import Study, StudyError
+from ablate.planning.campaign import Outcome, Stage, UnfinishedError, campaign
+from ablate.planning.identity import RunPlan
+from ablate.planning.plan import Plan, make_plan
+from ablate.planning.plan_document import study_document
+from ablate.study.reading import load_study
+from ablate.study.study import Study, StudyError
 
 DATA = DataIdentity("d" * 32, 257, {})
 STUDY = """question: Which?

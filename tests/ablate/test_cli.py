@@ -12,7 +12,7 @@ import pytest
 import zoo
 from ablate.cli import COMMANDS, main
 from ablate.commands import print_table
-from ablate.schema import study_schema
+from ablate.study.schema import study_schema
 from zoo.block_spec import BlockSpec
 
 ROOT = Path(__file__).parents[2]

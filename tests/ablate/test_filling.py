@@ -14,16 +14,16 @@ import zoo
 from ablate.cli import main
 from ablate.data import prepare
 from ablate.data.tokenizers.bytes import byte_tokenizer
-from ablate.numerics import enforce
-from ablate.plan import make_plan
-from ablate.reading import load_study
-from ablate.request import Request
+from ablate.machine.numerics import enforce
+from ablate.planning.plan import make_plan
+from ablate.running.request import Request
+from ablate.running.worker import carry_out
 from ablate.store import Store
+from ablate.study.reading import load_study
 from ablate.training.objectives._filling import Filling, FillsHoles, HolesError
 from ablate.training.objectives.blank_infilling import BlankInfilling
 from ablate.training.objectives.masked import Masked
 from ablate.training.objectives.span_corruption import SpanCorruption
-from ablate.worker import carry_out
 from tests.zoo.combinations import random_model
 from zoo.decode import Sampling
 from zoo.model import Decoder

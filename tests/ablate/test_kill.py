@@ -52,7 +52,7 @@ def workers(store):
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             words = (folder / "cmdline").read_bytes().split(b"\0")
-            if b"ablate.forkserver" in words and str(store) in (folder / "environ").read_text():
+            if b"ablate.running.forkserver" in words and str(store) in (folder / "environ").read_text():
                 found.append(int(folder.name))
         except OSError:
             continue  # it ended meanwhile

@@ -16,15 +16,15 @@ import zoo
 from ablate.cli import main
 from ablate.data import SyntheticCorpus, open_corpus
 from ablate.data.sources.grammar import GrammarSource
-from ablate.plan import make_plan
-from ablate.reading import load_study
+from ablate.planning.plan import make_plan
 from ablate.store import Store
-from ablate.study import StudyError
-from reports.curves import Point
-from reports.difficulty import AccuracyCurve, Rung
+from ablate.study.reading import load_study
+from ablate.study.study import StudyError
 from reports.figures import difficulty, draw
 from reports.figures.style import Look
-from reports.summary import summarise_study
+from reports.findings.curves import Point
+from reports.findings.difficulty import AccuracyCurve, Rung
+from reports.findings.summary import summarise_study
 from zoo.loss import IGNORED
 
 STUDY = """

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-import ablate.phases
+import ablate.running.phases
 import zoo
 from ablate.store import Store
 from tests.ablate.toy import run_toy, toy_study
@@ -20,7 +20,9 @@ NO_EFFECT = "{twin: {init.stream: 1}}"
 @pytest.fixture(autouse=True)
 def _peak_measured_once(monkeypatch):
     """The speed of the machine is no part of these questions, and measuring it takes longer than a toy run."""
-    monkeypatch.setattr(ablate.phases, "peak_flops_per_second", cache(ablate.phases.peak_flops_per_second))
+    monkeypatch.setattr(
+        ablate.running.phases, "peak_flops_per_second", cache(ablate.running.phases.peak_flops_per_second)
+    )
 
 
 def test_a_stream_is_another_draw_from_the_same_distribution():

@@ -11,13 +11,13 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 import zoo
-from ablate.campaign import Outcome, Size
-from ablate.documents import study_document
-from ablate.numerics import enforce
-from ablate.plan import make_plan
-from ablate.reading import load_study
+from ablate.machine.numerics import enforce
+from ablate.planning.campaign import Outcome, Size
+from ablate.planning.plan import make_plan
+from ablate.planning.plan_document import study_document
 from ablate.store import Store
-from ablate.study import StudyError
+from ablate.study.reading import load_study
+from ablate.study.study import StudyError
 from ablate.training.batch import Batch
 from ablate.training.objectives import Objective
 from ablate.training.objectives.blank_infilling import BlankInfilling
@@ -27,7 +27,7 @@ from ablate.training.objectives.prefix import Prefix
 from ablate.training.objectives.span_corruption import SpanCorruption
 from ablate.training.session import Session
 from ablate.training.spec import TrainSpec
-from reports.words import method
+from reports.wording.words import method
 from tests.ablate.conftest import TinyCorpus
 from tests.ablate.toy import plan_toy, run_toy, toy_study
 from zoo.axis import variants

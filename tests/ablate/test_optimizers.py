@@ -10,7 +10,6 @@ from pydantic import TypeAdapter, ValidationError
 from torch import Tensor, nn
 
 import ablate.training.optimizers as axis
-from ablate.stop import Interrupted
 from ablate.store import Store
 from ablate.training.optimizers import Trained
 from ablate.training.optimizers.adamw import AdamW
@@ -19,6 +18,7 @@ from ablate.training.optimizers.muon import Muon
 from ablate.training.optimizers.sgd import SGD
 from ablate.training.session import Session
 from ablate.training.spec import TrainSpec
+from ablate.training.stop import Interrupted
 from tests.ablate.conftest import metrics_without_clock
 from zoo.axis import variants
 

@@ -9,10 +9,10 @@ import pytest
 
 import reports
 from ablate.cli import main
-from ablate.plan import make_plan
-from ablate.problems import StudyError
-from ablate.reading import load_study
+from ablate.planning.plan import make_plan
 from ablate.store import Store
+from ablate.study.problems import StudyError
+from ablate.study.reading import load_study
 from tests.ablate.toy import run_toy, toy_study
 
 ARMS = "{bpe: {data.tokenizer: {kind: bpe, vocab_size: 300}}}"

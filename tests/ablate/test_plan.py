@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 import zoo
-from ablate.campaign import Outcome, Size
 from ablate.data import DataIdentity
-from ablate.documents import plan_json, plan_rows, study_document
-from ablate.identity import canonical_model
-from ablate.plan import Plan, make_plan
-from ablate.reading import load_study
+from ablate.planning.campaign import Outcome, Size
+from ablate.planning.identity import canonical_model
+from ablate.planning.plan import Plan, make_plan
+from ablate.planning.plan_document import plan_json, plan_rows, study_document
+from ablate.study.reading import load_study
 
 DATA = DataIdentity("d" * 32, 257, {})
 

@@ -11,12 +11,12 @@ import pytest
 import torch
 
 import zoo
-from ablate.numerics import enforce
-from ablate.stop import Interrupted
+from ablate.machine.numerics import enforce
 from ablate.store import Store
 from ablate.training.loop import Done, train
 from ablate.training.probes import ProbeSpec, load, names
 from ablate.training.session import Session
+from ablate.training.stop import Interrupted
 from tests.ablate.conftest import TinyCorpus, metrics_without_clock
 from zoo.mixers.attention import Attention
 

@@ -9,12 +9,12 @@ import torch
 
 import reports
 import zoo
-from ablate.calibration import CalibrationError
 from ablate.cli import main
-from ablate.engines import Event
-from ablate.identity import request_digest
+from ablate.planning.identity import request_digest
+from ablate.running.calibration import CalibrationError
+from ablate.running.engines import Event
 from ablate.store import Store
-from ablate.trained import trained_model
+from ablate.training.trained import trained_model
 from evals import known
 from evals.spec import EvalSpec
 
@@ -267,7 +267,7 @@ def test_step_times_that_cannot_be_measured_are_one_message(study, tmp_path, cap
     def unmeasurable(*_):
         raise CalibrationError("the time of a training step could not be measured: no luck")
 
-    monkeypatch.setattr("ablate.calibration.Calibration.__call__", unmeasurable)
+    monkeypatch.setattr("ablate.running.calibration.Calibration.__call__", unmeasurable)
     status, _, err = ablate(capsys, "run", study, "--store", tmp_path / "runs", "--set", "budget={seconds: 1}")
     assert (status, err) == (2, "ablate: the time of a training step could not be measured: no luck\n")
 

@@ -10,8 +10,8 @@ import pytest
 
 import zoo
 from ablate.cli import main
-from ablate.reading import load_study
-from ablate.scaleup import Setting, scale_up
+from ablate.planning.scaleup import Setting, scale_up
+from ablate.study.reading import load_study
 from evals.devices import device
 from zoo.presets import preset
 

@@ -9,17 +9,17 @@ import optuna
 import pytest
 
 from ablate.data.identity import DataIdentity
-from ablate.plan import make_plan
-from ablate.request import Request
-from ablate.search.asking import counts_of_illegal
-from ablate.search.constraints import rule
-from ablate.search.laboratory import StudyLaboratory
-from ablate.search.ranks import best_first, fronts
-from ablate.search.samplers import ended
-from ablate.search.space import Params, SearchSpace
-from ablate.search.storage import Owner, open_storage
+from ablate.planning.plan import make_plan
+from ablate.running.request import Request
+from ablate.searching.asking import counts_of_illegal
+from ablate.searching.laboratory import StudyLaboratory
+from ablate.searching.ranks import best_first, fronts
+from ablate.searching.samplers import ended
+from ablate.searching.storage import Owner, open_storage
 from ablate.store import Store
-from ablate.study import StudyError
+from ablate.study.search_constraints import rule
+from ablate.study.search_space import Params, SearchSpace
+from ablate.study.study import StudyError
 from tests.ablate.known import NUMBERS, Instant, Known, bowl, search, spec_of, study_of
 
 
@@ -77,7 +77,7 @@ def test_every_command_of_a_search_draws_other_settings(tmp_path: Path) -> None:
 
 
 def test_the_pruner_ends_bad_trials_and_keeps_the_best(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ablate.search.searching.WATCH_SECONDS", 0.0)
+    monkeypatch.setattr("ablate.searching.search.WATCH_SECONDS", 0.0)
     study = study_of(tmp_path)
     for pruner in ("asha", "hyperband", "median", "wilcoxon"):
         engine = Instant()

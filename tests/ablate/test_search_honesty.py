@@ -14,10 +14,10 @@ import pytest
 from optuna.distributions import distribution_to_json
 from scipy.stats import binom, mannwhitneyu
 
-from ablate.study import Study
-from reports import search_words
-from reports.importance import importances
-from reports.searches import SearchSummary, SearchTrial
+from ablate.study.study import Study
+from reports.findings.importance import importances
+from reports.findings.searches import SearchSummary, SearchTrial
+from reports.wording import search_words
 from tests.ablate.known import NUMBERS, Known, Score, bowl, noise, partly, search, spec_of, study_of, trade
 
 LEVEL = 0.01
@@ -99,8 +99,8 @@ def test_every_sampler_of_fronts_beats_random_at_equal_trials(
 @pytest.fixture
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Importances are not what is tested here."""
-    monkeypatch.setattr("reports.importance.RESAMPLES", 1)
-    monkeypatch.setattr("reports.importance.TREES", 1)
+    monkeypatch.setattr("reports.findings.importance.RESAMPLES", 1)
+    monkeypatch.setattr("reports.findings.importance.TREES", 1)
 
 
 def what_matters(folder: Path, score: Score, trials: int) -> list[tuple[str, set[str]]]:

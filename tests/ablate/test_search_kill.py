@@ -61,9 +61,9 @@ def workers(study: Path) -> list[int]:
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             words = (folder / "cmdline").read_bytes().split(b"\0")
-            if b"ablate.forkserver" in words and str(study.parent) in (folder / "environ").read_text():
+            if b"ablate.running.forkserver" in words and str(study.parent) in (folder / "environ").read_text():
                 parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-                if b"ablate.forkserver" in Path(f"/proc/{parent}/cmdline").read_bytes().split(b"\0"):
+                if b"ablate.running.forkserver" in Path(f"/proc/{parent}/cmdline").read_bytes().split(b"\0"):
                     found.append(int(folder.name))
         except OSError:
             continue  # it ended meanwhile

@@ -7,13 +7,13 @@ import pytest
 import torch
 
 import zoo
-from ablate.stop import Interrupted
 from ablate.store import Store
 from ablate.training.batch import Batch
 from ablate.training.checkpoint import Place
 from ablate.training.divergence import Watch, final_reason
 from ablate.training.loop import Step, bits_per_byte, train, validate
 from ablate.training.session import Session
+from ablate.training.stop import Interrupted
 from tests.ablate.conftest import metrics_without_clock
 from zoo.loss import IGNORED
 

@@ -11,13 +11,13 @@ import pytest
 from ablate.cli import main
 from ablate.data import DataIdentity
 from ablate.data.sources import TextSource
-from ablate.plan import Plan, make_plan
-from ablate.reading import load_study
-from ablate.request import Request
-from ablate.schema import study_schema
-from ablate.search.laboratory import StudyLaboratory
+from ablate.planning.plan import Plan, make_plan
+from ablate.running.request import Request
+from ablate.searching.laboratory import StudyLaboratory
 from ablate.store import Store
-from ablate.yamlfile import parse_yaml, read_yaml
+from ablate.study.reading import load_study
+from ablate.study.schema import study_schema
+from ablate.study.yamlfile import parse_yaml, read_yaml
 
 FOLDER = Path(__file__).parents[2] / "studies"
 STUDIES = sorted(path.stem for path in FOLDER.glob("*.yaml"))

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 import zoo
-from ablate.reading import default_scale, load_study
-from ablate.sections import AutoSeeds
-from ablate.study import Study
+from ablate.study.reading import default_scale, load_study
+from ablate.study.sections import AutoSeeds
+from ablate.study.study import Study
 
 STUDY = """question: Does it matter?
 source: somebody

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from ablate.data import DataIdentity
-from ablate.plan import make_plan
-from ablate.reading import load_study
-from ablate.study import StudyError
+from ablate.planning.plan import make_plan
+from ablate.study.reading import load_study
+from ablate.study.study import StudyError
 
 HEAD = """question: Does it matter?
 baseline: pre

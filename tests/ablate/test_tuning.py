@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from ablate.space import TuneSpec
-from ablate.tuning import IllegalSpaceError, Settings, Tuned, propose
+from ablate.planning.tuning import IllegalSpaceError, Settings, Tuned, propose
+from ablate.study.space import TuneSpec
 
 Loss = Callable[[Settings], float]
 

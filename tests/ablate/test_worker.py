@@ -10,15 +10,15 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from ablate import environment
-from ablate.engines import EngineError, Event, Options, load, names
-from ablate.engines.local import Pool, Slot
-from ablate.phases import NumericsError
-from ablate.progress import Lines, clock, short, step_text
-from ablate.request import Request
+from ablate.machine import environment
+from ablate.running.engines import EngineError, Event, Options, load, names
+from ablate.running.engines.local import Pool, Slot
+from ablate.running.phases import NumericsError
+from ablate.running.progress import Lines, clock, short, step_text
+from ablate.running.request import Request
+from ablate.running.worker import carry_out, main
 from ablate.store import Store
 from ablate.training.result import model_flop_utilisation, quartiles, summarise_metrics
-from ablate.worker import carry_out, main
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ablate.problems import StudyError
-from ablate.yamlfile import parse_yaml, read_yaml
+from ablate.study.problems import StudyError
+from ablate.study.yamlfile import parse_yaml, read_yaml
 
 
 @pytest.mark.parametrize(

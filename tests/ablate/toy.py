@@ -8,16 +8,16 @@ from pathlib import Path
 import numpy as np
 
 import reports
-from ablate.campaign import Outcome, Size
 from ablate.data import prepare
-from ablate.documents import study_document
-from ablate.numerics import enforce
-from ablate.plan import Plan, make_plan
-from ablate.reading import load_study
-from ablate.request import Request
+from ablate.machine.numerics import enforce
+from ablate.planning.campaign import Outcome, Size
+from ablate.planning.plan import Plan, make_plan
+from ablate.planning.plan_document import study_document
+from ablate.running.request import Request
+from ablate.running.worker import carry_out
 from ablate.store import Store
-from ablate.worker import carry_out
-from reports.findings import StudySummary
+from ablate.study.reading import load_study
+from reports.findings.shapes import StudySummary
 
 TOY = """
 question: Does it matter?

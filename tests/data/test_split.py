@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ablate.data import Corpus, DataError, identify, parse, prepare
-from ablate.data.documents import FEWEST_DOCUMENTS, PIECE_BYTES
+from ablate.data.splitting import FEWEST_DOCUMENTS, PIECE_BYTES
 
 
 def decoded(corpus: Corpus, split: str) -> list[str]:

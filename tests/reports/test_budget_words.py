@@ -7,9 +7,9 @@ from typing import Any
 
 import reports
 from ablate.store import Store
-from reports import tables, words
-from reports.findings import StudySummary
-from reports.page import render_page
+from reports.findings.shapes import StudySummary
+from reports.pages.page import render_page
+from reports.wording import tables, words
 from tests.reports.factory import Arm, StudyOf
 
 ARMS = [Arm("base", [2.4, 2.5, 2.45]), Arm("arm", [2.3, 2.4, 2.35], edits={"block.ffn.d_ff": "8/3x"})]

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from ablate.store import Store
-from reports.closeups import class_of, closeups, shade
 from reports.figures import draw
-from reports.page import render_page
-from reports.summary import summarise_study
+from reports.findings.closeups import class_of, closeups, shade
+from reports.findings.summary import summarise_study
+from reports.pages.page import render_page
 from tests.reports.factory import HOSTILE, Arm, StudyOf
 
 PIECES = [["import", " x", "\n", "4"], [" the", "ory", ".", HOSTILE]]

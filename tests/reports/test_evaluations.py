@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from reports import evaluations
-from reports.evaluations import Evaluated
+from reports.reading import evaluations
+from reports.reading.evaluations import Evaluated
 
 SCORES = {"a": [1.0, 0.0, 1.0, 1.0], "b": [0.0, 1.0]}
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from ablate.cli import main
-from reports import export
-from reports.export import latex, markdown
-from reports.tables import Table
+from reports.pages import export
+from reports.pages.export import latex, markdown
+from reports.wording.tables import Table
 from tests.reports.browsing import no_chromium
 from tests.reports.factory import HOSTILE, Arm, StudyOf, typical
 

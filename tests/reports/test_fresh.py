@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from ablate.store import Store
-from reports import search_words
-from reports.fresh import Fresh, flattered, fresh_table, read_fresh
-from reports.searches import SearchSummary
+from reports.findings.fresh import Fresh, flattered, fresh_table, read_fresh
+from reports.findings.searches import SearchSummary
+from reports.wording import search_words
 from tests.reports.factory import Arm, StudyOf
 
 Read = Callable[[dict[str, Any], dict[str, Any], dict[str, Any]], float]

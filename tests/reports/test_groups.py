@@ -7,8 +7,8 @@ from pathlib import Path
 
 from reports.figures import draw
 from reports.figures.base import Figure
-from reports.findings import Score, StudySummary
-from reports.summary import summarise_study
+from reports.findings.shapes import Score, StudySummary
+from reports.findings.summary import summarise_study
 from tests.reports.factory import Arm, StudyOf
 
 PRE = {"blimp_wh_island": 0.6, "blimp_wh_questions_object_gap": 0.9, "blimp_anaphor_agreement": 0.4}

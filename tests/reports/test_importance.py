@@ -11,11 +11,11 @@ import pytest
 from optuna.distributions import distribution_to_json
 from scipy.stats import f_oneway, rankdata
 
-from reports import search_words
-from reports.effects import effect_ps
-from reports.importance import RESAMPLES, importances
-from reports.search_page import render_page
-from reports.searches import SearchSummary, SearchTrial
+from reports.findings.effects import effect_ps
+from reports.findings.importance import RESAMPLES, importances
+from reports.findings.searches import SearchSummary, SearchTrial
+from reports.pages.search_page import render_page
+from reports.wording import search_words
 
 PATHS = ("train.lr", "n_layers", "block.ffn", "block.norm")
 
@@ -89,8 +89,8 @@ def test_a_best_at_the_end_of_a_range_is_said_to_be_there() -> None:
 
 def test_where_nothing_matters_nothing_is_said_to(monkeypatch: pytest.MonkeyPatch) -> None:
     """Level 5 %, for a search as a whole: of 60 searches of noise 3 are expected, and 8 or fewer with 99 % chance."""
-    monkeypatch.setattr("reports.importance.RESAMPLES", 1)
-    monkeypatch.setattr("reports.importance.TREES", 1)
+    monkeypatch.setattr("reports.findings.importance.RESAMPLES", 1)
+    monkeypatch.setattr("reports.findings.importance.TREES", 1)
     rng = np.random.default_rng(0)
     wrong = 0
     for seed in range(60):

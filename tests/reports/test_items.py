@@ -14,8 +14,8 @@ from scipy import stats
 import reports
 from ablate.store import Store
 from reports.figures import draw
-from reports.findings import StudySummary
-from reports.items import ItemDifference, _interval, _p
+from reports.findings.items import ItemDifference, _interval, _p
+from reports.findings.shapes import StudySummary
 from tests.reports.factory import Arm, StudyOf, typical
 
 Rows = list[dict[str, Any]]

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from scipy import stats
 
-from reports.ladders import LadderArm, summarise_ladder
+from reports.findings.ladders import LadderArm, summarise_ladder
 
 SIZES = {"s": 1e12, "m": 1e13, "l": 1e14}
 

@@ -16,7 +16,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 import reports
 from reports.figures import CONFIG, draw, draw_stability
 from reports.figures.style import PALETTE, label, looks
-from reports.summary import summarise_study
+from reports.findings.summary import summarise_study
 from tests.reports.factory import HOSTILE, SEEN, Arm, StudyOf, typical
 
 HOSTILE_STUDY = StudyOf(

@@ -13,9 +13,9 @@ import pytest
 
 from ablate.store import Store
 from reports.figures import Figure, draw
-from reports.findings import StudySummary
-from reports.page import render_page
-from reports.summary import summarise_study
+from reports.findings.shapes import StudySummary
+from reports.findings.summary import summarise_study
+from reports.pages.page import render_page
 from tests.reports.factory import Arm, StudyOf
 
 CONTEXT = 64

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from statsmodels.stats.power import TTestPower
 
-from reports.power import MOST_SEEDS, difference_power, equivalence_power, seeds_needed, smallest_detectable
-from reports.statistics import equivalence_p, paired_p
+from reports.statistics.estimates import equivalence_p, paired_p
+from reports.statistics.power import MOST_SEEDS, difference_power, equivalence_power, seeds_needed, smallest_detectable
 
 GENERATOR = np.random.default_rng(11)
 

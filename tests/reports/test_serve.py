@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ablate.store import Store
-from reports.serve import server
+from reports.pages.serve import server
 from tests.reports.factory import HOSTILE, Arm, StudyOf
 from tests.reports.searching import write_search
 

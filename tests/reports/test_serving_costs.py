@@ -10,8 +10,8 @@ import pytest
 
 from ablate.store import Store
 from reports.figures import Figure, draw
-from reports.summary import summarise_study
-from reports.tables import closing_table
+from reports.findings.summary import summarise_study
+from reports.wording.tables import closing_table
 from tests.reports.factory import Arm, StudyOf
 
 STUDY = StudyOf([Arm("base", [2.4, 2.5], steps=4), Arm("gqa", [2.3, 2.4], steps=4, speed=5000)])

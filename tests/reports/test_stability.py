@@ -10,11 +10,11 @@ import pytest
 
 import reports
 from ablate.store import Store
-from reports.curves import Point
 from reports.figures import draw_stability
 from reports.figures.stability import WORDS
-from reports.stability import SHOWN, ProbeCurves
-from reports.summary import summarise_study
+from reports.findings.curves import Point
+from reports.findings.stability import SHOWN, ProbeCurves
+from reports.findings.summary import summarise_study
 from tests.reports.factory import HOSTILE, PROBE_LAYERS, SEEN, Arm, StudyOf, probe_value
 
 ALL = (*SEEN, "log_z")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from reports.statistics import (
+from reports.statistics.estimates import (
     combined_stderr,
     equivalence_p,
     estimate,

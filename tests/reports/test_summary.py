@@ -12,10 +12,10 @@ from scipy import stats
 
 import reports
 from ablate.store import Store, StoreError
-from reports import words
-from reports.collect import ReportError
 from reports.figures import looks
-from reports.findings import ArmSummary, StudySummary
+from reports.findings.shapes import ArmSummary, StudySummary
+from reports.reading.collect import ReportError
+from reports.wording import words
 from tests.reports.factory import Arm, StudyOf, typical
 
 

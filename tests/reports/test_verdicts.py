@@ -12,12 +12,12 @@ import pytest
 from scipy import stats
 
 import reports
-from ablate.looks import looks
-from reports import words
-from reports.findings import StudySummary
-from reports.statistics import equivalence_p, holm, mean_interval, paired_p
-from reports.summary import open_arms
-from reports.verdicts import compare, decide
+from ablate.planning.looks import looks
+from reports.findings.shapes import StudySummary
+from reports.findings.summary import open_arms
+from reports.findings.verdicts import compare, decide
+from reports.statistics.estimates import equivalence_p, holm, mean_interval, paired_p
+from reports.wording import words
 from tests.reports.factory import Arm, StudyOf
 
 BASE = [2.400, 2.412, 2.391, 2.405]

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import reports
-from reports import cost_words, words
-from reports.statistics import Estimate, estimate, geometric
+from reports.statistics.estimates import Estimate, estimate, geometric
+from reports.wording import cost_words, words
 from tests.reports.factory import Arm, StudyOf, typical
 
 

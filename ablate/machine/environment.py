@@ -1,0 +1,82 @@
+"""Where a run was made: versions, source, machine."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import tomllib
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+PROJECT = Path(__file__).resolve().parent.parent.parent
+
+
+def describe(device: str, threads: int) -> dict[str, Any]:
+    """The `environment` of a result document."""
+    import torch  # noqa: PLC0415 (the rest of this module is for commands that do without)
+
+    return {
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+        "ablate": project_version(),
+        **git_state(PROJECT),
+        "device": torch.cuda.get_device_name() if device == "cuda" else cpu_name(),
+        "threads": threads,
+        "platform": platform.platform(),
+    }
+
+
+def project_version() -> str:
+    """The version of the checkout that this file is in, else that of the installed package."""
+    declared = PROJECT / "pyproject.toml"
+    if declared.exists():
+        version: str = tomllib.loads(declared.read_text(encoding="utf-8"))["project"]["version"]
+        return version
+    return metadata.version("ablate")
+
+
+def git_state(checkout: Path) -> dict[str, str | bool | None]:
+    """Commit and dirty flag of the checkout whose root is `checkout`; nulls where there is none.
+
+    Files that git does not know yet count as dirty: a new file may be a new variant.
+    """
+    if not (checkout / ".git").exists():
+        return {"git_commit": None, "git_dirty": None}
+    commit, changes = _git(checkout, "rev-parse", "HEAD"), _git(checkout, "status", "--porcelain")
+    return {
+        "git_commit": commit.strip() if commit else None,
+        "git_dirty": None if changes is None else bool(changes.strip()),
+    }
+
+
+def _git(checkout: Path, *arguments: str) -> str | None:
+    """What git prints, or None where it is not installed or refuses."""
+    try:
+        done = subprocess.run(["git", "-C", str(checkout), *arguments], capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return None
+    return done.stdout if done.returncode == 0 else None
+
+
+def cpu_name() -> str:
+    """The processor's name as Linux gives it, else its architecture."""
+    information = Path("/proc/cpuinfo")
+    lines = information.read_text(encoding="utf-8").splitlines() if information.exists() else []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.machine())
+
+
+def cores() -> int:
+    """Processor cores that this process may use: its affinity, or its container's quota where that is less."""
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return max(1, min(allowed or 1, _quota(Path("/sys/fs/cgroup/cpu.max")) or allowed or 1))
+
+
+def _quota(path: Path) -> int | None:
+    """Whole cores in a cgroup's `quota period` (microseconds), or None for no limit."""
+    if not path.exists():
+        return None
+    quota, period = path.read_text(encoding="utf-8").split()
+    return None if quota == "max" else int(quota) // int(period)

@@ -1,0 +1,206 @@
+"""What a study runs, stage by stage: tune every arm, then train its seeds, and more of them where it asks for that.
+
+Each stage is a plan. What comes next is decided from losses alone, so a study that was killed goes through the same
+stages again and finds them in the store.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ablate.planning.ladder import refuse_unlike
+from ablate.planning.looks import Look, looks
+from ablate.planning.plan import ArmPlan, Plan
+from ablate.planning.tuning import Batches, IllegalSpaceError, Settings, Tuned, propose
+from ablate.study.arms import Arm
+from ablate.study.study import Study, StudyError
+
+UNTUNED = ("measure", "evals", "probes")
+"""What nobody asks of tuning runs."""
+
+Losses = Callable[[str], float | None]
+"""Digest of a run → its validation loss; infinite when it diverged, None where it has no result."""
+Planner = Callable[[Study], Plan]
+
+
+class UnfinishedError(Exception):
+    """A run that decides what comes next has no result."""
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """How an arm was tuned."""
+
+    arm: str
+    tuned: Tuned
+    runs: tuple[tuple[str, ...], ...]
+    """Digests of the runs of each trial."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """A study at one size of its ladder, or all there is without one."""
+
+    plan: Plan
+    tunings: tuple[Tuning, ...] = ()
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """All that a study planned, the sizes of its ladder from small to large."""
+
+    sizes: tuple[Size, ...]
+    looks: tuple[Look, ...] = ()
+
+    @property
+    def plan(self) -> Plan:
+        """Of the size that is compared."""
+        return self.sizes[-1].plan
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Runs to carry out before the next stage. Once the seeds of all arms are planned there is an `outcome`."""
+
+    name: str
+    plans: tuple[Plan, ...]
+    outcome: Outcome | None = None
+    tunes: bool = False
+    """Whether what comes next depends on the losses."""
+
+
+Stages = Generator[Stage, Sequence[str], Outcome]
+"""Send it, after a stage that has an outcome, the names of the arms that more seeds could settle; else nothing."""
+
+
+def campaign(study: Study, plan: Planner, losses: Losses) -> Stages:
+    """The stages of a study. Raises UnfinishedError where one lacks a result that decides the next, and StudyError."""
+    sizes = *study.smaller, study
+    refuse_unlike(sizes, plan)
+    tuned = yield from _tuned(sizes, plan, losses)
+    schedule = looks(study.auto_seeds.start, study.auto_seeds.cap) if study.auto_seeds else ()
+    smaller = tuple(Size(plan(size), tunings) for size, tunings in tuned[:-1])
+    study, tunings = tuned[-1]
+    counts = dict.fromkeys((arm.name for arm in study.arms), schedule[0].seeds if schedule else 0)
+    for number in range(max(1, len(schedule))):
+        outcome = Outcome((*smaller, Size(plan(_with_seeds(study, counts)), tunings)), schedule)
+        name = f"seeds, round {number + 1}" if schedule else "seeds"
+        if sources := tuple(found for size in outcome.sizes if (found := size.plan.sources()).arms):
+            yield Stage("what other arms start from", sources)
+        open_arms = yield Stage(name, tuple(size.plan for size in outcome.sizes), outcome)
+        if not open_arms or number + 1 >= len(schedule):
+            break
+        more = dict.fromkeys([study.baseline, *open_arms], schedule[number + 1].seeds)
+        counts |= more
+        for arm in study.arms:
+            if arm.start:
+                counts[arm.start.arm] = max(counts[arm.start.arm], counts[arm.name])
+    return outcome
+
+
+def _with_seeds(study: Study, counts: Mapping[str, int]) -> Study:
+    if not study.auto_seeds:
+        return study
+    return replace(study, arms=tuple(replace(arm, seeds=tuple(range(counts[arm.name]))) for arm in study.arms))
+
+
+Sizes = Sequence[tuple[Study, tuple[Tuning, ...]]]
+
+
+def _tuned(sizes: Sequence[Study], plan: Planner, losses: Losses) -> Generator[Stage, Sequence[str], Sizes]:
+    """Every size with its arms at their best settings. All arms of all sizes are tuned at once, round by round."""
+    jobs = [_Job(size, arm) for size in sizes if size.tune for arm in size.arms]
+    number = 0
+    while waiting := [job for job in jobs if job.tuned is None]:
+        number += 1
+        plans = {id(size): plan(trials) for size in sizes if (trials := _trials(size, waiting)) is not None}
+        yield Stage(f"tuning, round {number}", tuple(plans.values()), tunes=True)
+        for job in waiting:
+            job.hear(plans[id(job.study)].arms, losses)
+    return [_settled(size, [job for job in jobs if job.study is size]) for size in sizes]
+
+
+def _settled(size: Study, jobs: Sequence[_Job]) -> tuple[Study, tuple[Tuning, ...]]:
+    if not jobs:
+        return size, ()
+    return replace(size, arms=tuple(job.best for job in jobs)), tuple(job.record for job in jobs)
+
+
+def _trials(size: Study, jobs: Sequence[_Job]) -> Study | None:
+    """A study whose arms are what the jobs want to try next, under the budget and the seeds of tuning."""
+    arms = [arm for job in jobs if job.study is size for arm in job.arms()]
+    tune = size.tune
+    if not arms or tune is None:
+        return None
+    budget = size.budget.scaled(tune.fraction)
+    sections = size.sections.model_copy(
+        update={"budget": budget, "seeds": tune.seed_numbers, "tune": None, **dict.fromkeys(UNTUNED)}
+    )
+    baseline = replace(size.arms[0], seeds=())  # not trained: what the others are matched with
+    share = "tune.fraction" if tune.fraction < 1 else None
+    return replace(size, sections=sections, arms=(baseline, *arms), budget_share=share)
+
+
+class _Job:
+    """Tuning one arm of one size."""
+
+    def __init__(self, study: Study, arm: Arm) -> None:
+        if study.tune is None:
+            raise ValueError("the study tunes nothing")
+        self.study, self.arm = study, arm
+        self.tuned: Tuned | None = None
+        self._runs: list[tuple[str, ...]] = []
+        self._batches: Batches = propose(study.tune, self._legal)
+        self._batch = self._next()
+
+    def _legal(self, settings: Settings) -> bool:
+        try:
+            self.study.builder.tuned(self.arm, settings)
+        except StudyError:
+            return False
+        return True
+
+    def arms(self) -> list[Arm]:
+        """What to try next."""
+        variants = [self.study.builder.tuned(self.arm, settings) for settings in self._batch]
+        return [replace(arm, name=self._name(number)) for number, arm in enumerate(variants)]
+
+    def _name(self, number: int) -> str:
+        values = ", ".join(f"{path.rpartition('.')[2]}={value}" for path, value in self._batch[number].items())
+        return f"{self.arm.name} with {values}"
+
+    def hear(self, arms: Sequence[ArmPlan], losses: Losses) -> None:
+        """The runs of the last batch are done."""
+        runs = {arm.name: tuple(run.digest for run in arm.runs) for arm in arms}
+        digests = [runs[self._name(number)] for number in range(len(self._batch))]
+        self._runs += digests
+        try:
+            self._batch = self._next([_mean(losses, each) for each in digests])
+        except StopIteration as end:
+            self.tuned = end.value
+
+    def _next(self, losses: Sequence[float] | None = None) -> list[Settings]:
+        try:
+            return next(self._batches) if losses is None else self._batches.send(losses)
+        except IllegalSpaceError as error:
+            raise self.study.error("tune.space", f"{error} (in arm {self.arm.name})") from error
+
+    @property
+    def best(self) -> Arm:
+        return self.study.builder.tuned(self.arm, self.record.tuned.chosen)
+
+    @property
+    def record(self) -> Tuning:
+        if self.tuned is None:
+            raise RuntimeError(f"{self.arm.name} is not tuned yet")
+        return Tuning(self.arm.name, self.tuned, tuple(self._runs))
+
+
+def _mean(losses: Losses, digests: Sequence[str]) -> float:
+    found = [losses(digest) for digest in digests]
+    known = [loss for loss in found if loss is not None]
+    if len(known) < len(found):
+        raise UnfinishedError("a tuning run has no result")
+    return math.fsum(known) / len(known)

@@ -1,0 +1,281 @@
+"""Planning: a study → arms with equal budgets → runs with a digest each. Pure arithmetic, nothing is trained."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import zip_longest
+from typing import Any
+
+from ablate.data import DataError, DataIdentity, DataSource, identify
+from ablate.planning.budgets import Clock, Workload, price_of_step, step_times, training_cost
+from ablate.planning.checks import check, evaluated
+from ablate.planning.identity import RunPlan, request_digest, run_plan, starting
+from ablate.planning.matching import Matched, match_parameters
+from ablate.study.arms import Arm
+from ablate.study.study import Study, StudyError
+from ablate.training.spec import TrainSpec
+from ablate.training.transfer import refusals
+from evals.spec import EvalSpec, MeasureSpec
+from zoo.costs import Cost
+from zoo.spec import ModelSpec
+
+Identify = Callable[[DataSource], DataIdentity]
+
+UTILISATION = 0.4
+"""Share of the matmul peak that small models reach in training, where nothing better is known."""
+
+
+@dataclass(frozen=True)
+class ArmPlan:
+    """One arm: what is trained, for how long, and what that costs."""
+
+    name: str
+    edits: dict[str, Any]
+    spec: ModelSpec
+    train: TrainSpec
+    steps: int
+    cost: Cost
+    cache_bytes: tuple[tuple[int, int], ...]
+    """Context and declared cache bytes there, batch 1, in the training dtype; none of an encoder."""
+    matched: str
+    differs: dict[str, float]
+    """By how much per cent tokens, FLOPs and parameters exceed the baseline's, and seconds where they are known."""
+    runs: tuple[RunPlan, ...]
+    data: DataSource
+    identity: DataIdentity
+    """Of the corpus: its text, and its tokenizer, which may be the arm's own."""
+    tuned: dict[str, Any] = field(default_factory=dict)
+    """Settings that tuning chose, by path."""
+    matching: dict[str, int] = field(default_factory=dict)
+    """The edit that matched the parameters, beside the arm's own `edits`."""
+    seconds_per_step: float | None = None
+    """As measured, where the budget is in seconds."""
+
+    @property
+    def tokens(self) -> int:
+        return self.steps * self.train.batch * self.train.context
+
+    @property
+    def parameters(self) -> int:
+        return self.cost.params
+
+    @property
+    def parameters_embedding(self) -> int:
+        return self.cost.params_embedding
+
+    @property
+    def flops_per_token(self) -> float:
+        return self.cost.flops_per_token
+
+    @property
+    def flops(self) -> float:
+        """Training FLOPs of one run."""
+        return self.tokens * self.flops_per_token
+
+    @property
+    def kv_bytes_per_token(self) -> float | None:
+        """Cache bytes at the training context, over its tokens: windows shorter than it make this less. With an encoder
+        they are those of as many tokens of its own as of the decoder's; None of an encoder alone, which has no cache.
+        """
+        sizes = dict(self.cache_bytes)
+        return sizes[self.train.context] / self.train.context if sizes else None
+
+    @property
+    def seconds(self) -> float | None:
+        """Training time of one run, by the measured time of a step."""
+        return None if self.seconds_per_step is None else self.steps * self.seconds_per_step
+
+    def estimated_seconds(self, flops_per_second: float, utilisation: float = UTILISATION) -> float:
+        """Training time of one run on a device with this matmul peak, unless it is known."""
+        return self.seconds or self.flops / (flops_per_second * utilisation)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that a study would run. The first arm is the baseline."""
+
+    study: Study
+    arms: tuple[ArmPlan, ...]
+    measure: MeasureSpec | None
+    evals: EvalSpec | None
+
+    @property
+    def corpora(self) -> dict[str, DataSource]:
+        """Every corpus that is read, by its digest: one, unless arms have tokenizers of their own."""
+        return {arm.identity.digest: arm.data for arm in self.arms}
+
+    @property
+    def runs(self) -> tuple[RunPlan, ...]:
+        """Every run, seed by seed, so that a study that is stopped early has whole seeds."""
+        by_seed = zip_longest(*(arm.runs for arm in self.arms))
+        return tuple(run for same_seed in by_seed for run in same_seed if run is not None)
+
+    def sources(self) -> Plan:
+        """The arms that others start from: their runs come first."""
+        names = {arm.start.arm for arm in self.study.arms if arm.start}
+        return replace(self, arms=tuple(arm for arm in self.arms if arm.name in names))
+
+    @property
+    def measure_digest(self) -> str | None:
+        return None if self.measure is None else request_digest(self.measure)
+
+    @property
+    def evals_digest(self) -> str | None:
+        return None if self.evals is None else request_digest(self.evals)
+
+
+def make_plan(
+    study: Study,
+    device: str = "cpu",
+    *,
+    matmul: str | None = None,
+    identify: Identify | None = None,
+    clock: Clock | None = None,
+) -> Plan:
+    """The plan of a study.
+
+    Args:
+        device: "cpu" or "cuda".
+        matmul: float32 matmul precision, part of a run's identity. None: "high" on CUDA, "medium" on a CPU.
+        identify: the identity of a corpus, where it is known; otherwise the corpus is read and hashed.
+        clock: where step times come from (see `ablate.running.calibration`); asked only when the budget is in seconds.
+
+    Raises:
+        StudyError: the corpus cannot be read, the budget or the context does not fit, or parameters cannot be matched.
+    """
+    identify = identify or identifying(study)
+    check(study)
+    evals = evaluated(study)
+    matmul = matmul or ("high" if device == "cuda" else "medium")
+    identities = [identify(arm.data) for arm in study.arms]
+    specs = [_with_vocabulary(study, arm, data) for arm, data in zip(study.arms, identities, strict=True)]
+    matched = match_parameters(study, specs)
+    work = [
+        Workload(each.spec, each.arm.train, {"device": device, "dtype": each.arm.train.dtype, "matmul": matmul})
+        for each in matched
+    ]
+    times = step_times(study.budget, work, clock)
+    arms: list[ArmPlan] = []
+    for each, workload, data, seconds in zip(matched, work, identities, times, strict=True):
+        arms.append(_plan_arm(study, each, workload, data, seconds, arms[0] if arms else None))
+    arms = [_started(arm, planned, arms) for arm, planned in zip(study.arms, arms, strict=True)]
+    return Plan(study, tuple(arms), study.measure, evals)
+
+
+def identifying(study: Study) -> Identify:
+    """Reads and hashes a corpus of the study, each once. What it returns raises StudyError."""
+    known: dict[str, DataIdentity] = {}
+
+    def identity_of(data: DataSource) -> DataIdentity:
+        key = data.model_dump_json()
+        try:
+            return known.get(key) or known.setdefault(key, identify(data, study.folder))
+        except DataError as error:
+            raise study.error("data", str(error)) from error
+
+    return identity_of
+
+
+def _with_vocabulary(study: Study, arm: Arm, data: DataIdentity) -> ModelSpec:
+    given = study.vocabulary_given or "vocab_size" in arm.edits
+    extra = arm.train.objective.extra_tokens(arm.train.context)
+    if not given:
+        return arm.model.edit({"vocab_size": data.vocab_size + extra})
+    if arm.model.vocab_size < data.vocab_size + extra:
+        where = f"arms.{arm.name}.vocab_size" if "vocab_size" in arm.edits else "base.vocab_size"
+        own = f" and the objective {extra}" if extra else ""
+        raise study.error(where, f"the tokenizer has {data.vocab_size} tokens{own}, more than {arm.model.vocab_size}")
+    return arm.model
+
+
+def _plan_arm(
+    study: Study,
+    matched: Matched,
+    workload: Workload,
+    data: DataIdentity,
+    seconds_per_step: float | None,
+    baseline: ArmPlan | None,
+) -> ArmPlan:
+    arm, spec = matched.arm, matched.spec
+    _check_width_transfer(study, arm, spec)
+    costs = training_cost(arm.train, spec, study.data.widths(arm.train.context))
+    steps = _steps(_budgeted(study, arm), arm, costs, seconds_per_step)
+    tokens = steps * arm.train.batch * arm.train.context
+    spent = {"tokens": tokens, "flops": tokens * costs.flops_per_token, "parameters": costs.params}
+    if seconds_per_step is not None:
+        spent["seconds"] = steps * seconds_per_step
+    seeds = study.seeds if arm.seeds is None else arm.seeds
+    rest: dict[str, Any] = {"steps": steps, "data": {"digest": data.digest}, "numerics": workload.numerics}
+    if study.probes:
+        rest["probes"] = study.probes.model_dump(mode="json")
+    runs = tuple(run_plan(arm.name, seed, spec, arm.train, rest) for seed in seeds)
+    return ArmPlan(
+        name=arm.name,
+        edits=arm.edits,
+        spec=spec,
+        train=arm.train,
+        steps=steps,
+        cost=costs,
+        cache_bytes=_cache_bytes(study, arm, costs),
+        matched=study.budget.matched,
+        differs=_differs(spent, baseline),
+        runs=runs,
+        data=arm.data,
+        identity=data,
+        tuned=arm.tuned,
+        matching=matched.matching,
+        seconds_per_step=seconds_per_step,
+    )
+
+
+def _check_width_transfer(study: Study, arm: Arm, spec: ModelSpec) -> None:
+    reasons = [f"{reason} (in arm {arm.name})" for reason in refusals(spec, arm.train)]
+    if reasons:
+        raise StudyError(study.origins.problem(("train", "width_transfer"), reason) for reason in reasons)
+
+
+def _budgeted(study: Study, arm: Arm) -> Study:
+    """The study with what an arm may spend that starts from another."""
+    if arm.start is None:
+        return study
+    sections = study.sections.model_copy(update={"budget": study.budget.scaled(arm.start.fraction)})
+    share = ".".join((*arm.target, "start.fraction"))
+    return replace(study, sections=sections, budget_share=share)
+
+
+def _started(arm: Arm, planned: ArmPlan, plans: Sequence[ArmPlan]) -> ArmPlan:
+    """The plan of an arm with, where it starts from another, the run of the same seed that each of its runs needs."""
+    if arm.start is None:
+        return planned
+    source = next(plan for plan in plans if plan.name == arm.start.arm)
+    digests = {run.seed: run.digest for run in source.runs}
+    weights = arm.start.model_dump(include={"pooling", "growth"})
+    runs = [starting(run, {"run": digests[run.seed], **weights}) for run in planned.runs]
+    return replace(planned, runs=tuple(runs))
+
+
+def _steps(study: Study, arm: Arm, costs: Cost, seconds_per_step: float | None) -> int:
+    """How many steps the budget pays for, to the nearest one."""
+    kind, budget = study.budget.kind, study.budget.amount
+    per_step = price_of_step(kind, arm.train, costs.flops_per_token, seconds_per_step)
+    if budget < per_step:
+        reason = f"{budget:.3g} {kind} are less than one step of arm {arm.name} ({per_step:.3g})"
+        raise study.error(study.budget_share or f"budget.{kind}", reason)
+    return round(budget / per_step)
+
+
+def _differs(spent: Mapping[str, float], baseline: ArmPlan | None) -> dict[str, float]:
+    if baseline is None:
+        return dict.fromkeys(spent, 0.0)
+    base = {key: getattr(baseline, key) for key in spent}
+    return {key: 100 * (value / base[key] - 1) for key, value in spent.items()}
+
+
+def _cache_bytes(study: Study, arm: Arm, costs: Cost) -> tuple[tuple[int, int], ...]:
+    """At the measured contexts and up to four times the training context, where windows begin to tell."""
+    if costs.spec.visible == "all":
+        return ()
+    measured = study.measure.contexts if study.measure else ()
+    contexts = {*measured, *(arm.train.context * n for n in (1, 2, 4))}
+    return tuple((n, costs.cache_bytes(1, n, arm.train.dtype)) for n in sorted(contexts))

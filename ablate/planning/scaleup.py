@@ -1,0 +1,187 @@
+"""Scale-up on paper: a study's arms as edits of a published model at full size, and what a roofline predicts of them.
+
+Nothing is built: a model of any size is arithmetic on its spec.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Generic, TypeVar
+
+from ablate.study.arms import SECTIONS, Arm
+from ablate.study.study import Study
+from evals.devices import Device
+from evals.fit import Fit, fit
+from evals.roofline import Phase, Prediction, predict
+from zoo.edits import expand, merge
+from zoo.errors import SpecError
+from zoo.presets import Preset
+from zoo.spec import ModelSpec, parse
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is predicted for: contexts in tokens, a type's name."""
+
+    device: Device
+    context: int
+    batch: int
+    dtype: str
+
+
+@dataclass(frozen=True)
+class Room:
+    """What is filled: a memory, by rows of these contexts, and by `batch` rows of one that is sought."""
+
+    memory_bytes: float
+    contexts: Sequence[int]
+    batch: int
+    dtype: str
+
+
+@dataclass(frozen=True)
+class ScaledArm(Generic[T]):
+    """An arm's edits of the full-size model. Either `prediction` is there, or `reason` says why it cannot be."""
+
+    name: str
+    edits: dict[str, Any]
+    prediction: T | None
+    reason: str | None = None
+    same_as: str | None = None
+    """The row before it that is the same model."""
+
+
+def scale_up(study: Study, preset: Preset, setting: Setting) -> list[ScaledArm[Prediction]]:
+    """What a roofline predicts of each arm at full size.
+
+    Raises:
+        SpecError: too little of the preset is public to build it.
+        DeviceError: the device has no rate for the type.
+    """
+
+    def predicted(spec: ModelSpec) -> Prediction:
+        return predict(spec, setting.device, context=setting.context, batch=setting.batch, dtype=setting.dtype)
+
+    return _at_full_size(study, preset, predicted)
+
+
+def fits(study: Study, preset: Preset, room: Room) -> list[ScaledArm[Fit]]:
+    """How much of each arm's cache a memory holds at full size. Raises SpecError as `scale_up` does."""
+
+    def fitted(spec: ModelSpec) -> Fit:
+        return fit(spec, room.memory_bytes, contexts=room.contexts, batch=room.batch, dtype=room.dtype)
+
+    return _at_full_size(study, preset, fitted)
+
+
+def _at_full_size(study: Study, preset: Preset, of: Callable[[ModelSpec], T]) -> list[ScaledArm[T]]:
+    """The preset as published, then each of the study's other arms as edits of it.
+
+    The study's own base is left behind, but for the blocks that it names and an arm uses: their edits of the base block
+    become edits of the preset's. A name that the preset has too keeps the preset's meaning.
+    """
+    named = study.arms[0].model.blocks
+    rows: list[ScaledArm[T]] = []
+    seen: dict[str, str] = {}
+    for name, edits in [(preset.name, {}), *((arm.name, _model_edits(arm)) for arm in study.arms[1:])]:
+        rows.append(_row(name, edits, preset.model, named, of, seen))
+    return rows
+
+
+def _model_edits(arm: Arm) -> dict[str, Any]:
+    return {path: value for path, value in arm.edits.items() if path.partition(".")[0] not in SECTIONS}
+
+
+def _row(
+    name: str,
+    edits: dict[str, Any],
+    model: Mapping[str, Any],
+    named: Mapping[str, Any],
+    of: Callable[[ModelSpec], T],
+    seen: dict[str, str],
+) -> ScaledArm[T]:
+    try:
+        spec = _edited(model, edits, named)
+        found = of(spec)
+    except SpecError as error:
+        return ScaledArm(name, edits, None, str(error))
+    twin = seen.setdefault(spec.digest, name)
+    return ScaledArm(name, edits, found, same_as=None if twin == name else twin)
+
+
+def _edited(model: Mapping[str, Any], edits: Mapping[str, Any], named: Mapping[str, Any]) -> ModelSpec:
+    nested, own = expand(edits), expand(model).get("blocks", {})
+    used = {*nested.get("pattern", ()), *nested.get("first", ()), *nested.get("blocks", {})}
+    brought = {name: block for name, block in named.items() if name in used and name not in own}
+    return parse(merge(merge(expand(model), {"blocks": brought}), nested))
+
+
+def scaleup_json(study: Study, preset: Preset, setting: Setting, arms: list[ScaledArm[Prediction]]) -> dict[str, Any]:
+    """The document of `ablate plan --at … --json`."""
+    return {
+        "prediction": "roofline",
+        "study": study.name,
+        "scale": study.scale,
+        "question": study.question,
+        "at": preset.name,
+        "source": preset.source,
+        "context": setting.context,
+        "batch": setting.batch,
+        "dtype": setting.dtype,
+        "device": setting.device.model_dump(mode="json"),
+        "arms": [_document(arm, _prediction_document) for arm in arms],
+    }
+
+
+def fits_json(study: Study, preset: Preset, room: Room, arms: list[ScaledArm[Fit]]) -> dict[str, Any]:
+    """The document of `ablate plan --at … --memory … --json`."""
+    return {
+        "prediction": "fit",
+        "study": study.name,
+        "scale": study.scale,
+        "question": study.question,
+        "at": preset.name,
+        "source": preset.source,
+        **asdict(room),
+        "arms": [_document(arm, _fit_document) for arm in arms],
+    }
+
+
+def _document(arm: ScaledArm[T], of: Callable[[T], dict[str, Any]]) -> dict[str, Any]:
+    document: dict[str, Any] = {"name": arm.name, "edits": arm.edits}
+    if arm.prediction is None:
+        return {**document, "reason": arm.reason}
+    return {**document, "same_as": arm.same_as, **of(arm.prediction)}
+
+
+def _fit_document(found: Fit) -> dict[str, Any]:
+    batches = [{"context": context, "batch": batch} for context, batch in found.batches.items()]
+    return {
+        "parameters": found.parameters,
+        "weight_bytes": found.weight_bytes,
+        "usable_bytes": found.usable_bytes,
+        "largest_batch": batches,
+        "largest_context": found.largest_context,
+    }
+
+
+def _prediction_document(found: Prediction) -> dict[str, Any]:
+    return {
+        "parameters": found.parameters,
+        "parameters_active": found.parameters_active,
+        "weight_bytes": found.weight_bytes,
+        "cache_bytes": found.cache_bytes,
+        "prefill": _phase_document(found.prefill),
+        "decode": {**_phase_document(found.decode), "tokens_per_second": found.tokens_per_second},
+        "fits": found.devices == 1,
+        "devices": found.devices,
+        "largest_batch": found.largest_batch,
+        "largest_context": found.largest_context,
+    }
+
+
+def _phase_document(phase: Phase) -> dict[str, Any]:
+    return {**asdict(phase), "seconds": phase.seconds, "bound": phase.bound}

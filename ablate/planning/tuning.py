@@ -1,0 +1,181 @@
+"""Tuning one arm: which settings to try next, given how the last ones did. Pure and deterministic.
+
+A proposal is a generator of batches of settings. It is sent the losses of each batch and returns a `Tuned`. Since the
+same losses always lead to the same settings, a tuning that was interrupted is gone through again from the store.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import optuna
+from optuna.distributions import BaseDistribution
+
+from ablate.study.space import Choice, Log, TuneSpec
+
+Settings = dict[str, Any]
+"""Values by dotted path."""
+Legal = Callable[[Settings], bool]
+Batches = Generator[list[Settings], Sequence[float], "Tuned"]
+
+NEAR_EDGE = 0.05
+"""A best value within this share of a range's length from its end is at its edge."""
+NUDGE = 0.01
+"""Where a value so small a share of a step further is illegal, nothing lies beyond an edge."""
+MOST_ILLEGAL = 1000
+"""So many illegal draws in a row mean that there is nothing legal to find."""
+
+
+class IllegalSpaceError(ValueError):
+    """A space in which no legal settings were found."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Settings and the mean validation loss over the tuning seeds; infinite when a seed diverged."""
+
+    settings: Settings
+    loss: float
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """How tuning ended: every trial, the best, and the paths whose best value is the last one tried in a direction."""
+
+    trials: tuple[Trial, ...]
+    chosen: Settings
+    edges: tuple[str, ...]
+
+
+def propose(spec: TuneSpec, legal: Legal) -> Batches:
+    """Settings to try. `legal` says whether an arm can be built with settings that the study did not list itself."""
+    return _grid(spec, legal) if spec.is_grid else _sampled(spec, legal)
+
+
+def best(trials: Sequence[Trial]) -> Trial:
+    """The lowest loss; of equal ones the first."""
+    return min(trials, key=lambda trial: trial.loss)
+
+
+def _grid(spec: TuneSpec, legal: Legal) -> Batches:
+    axes = {path: axis.choice for path, axis in spec.space.items() if isinstance(axis, Choice)}
+    batch = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
+    trials = _tried(batch, (yield batch))
+    added: dict[tuple[str, int], int] = {}
+    while wider := _wider(axes, trials, added, spec.extend, legal):
+        trials += _tried(wider, (yield wider))
+    edges = tuple(path for path, values in axes.items() if _is_open(path, values, trials, legal))
+    return Tuned(tuple(trials), best(trials).settings, edges)
+
+
+def _wider(
+    axes: Mapping[str, Sequence[Any]],
+    trials: Sequence[Trial],
+    added: dict[tuple[str, int], int],
+    extend: int,
+    legal: Legal,
+) -> list[Settings]:
+    """The best settings with each value that is at an edge moved one step outwards; counts what it adds."""
+    found = []
+    for path, values in axes.items():
+        side = _side(path, values, trials)
+        if not side or added.get((path, side), 0) >= extend:
+            continue
+        settings = {**best(trials).settings, path: _beyond(_tried_values(path, values, trials), side)}
+        if legal(settings):
+            added[path, side] = added.get((path, side), 0) + 1
+            found.append(settings)
+    return found
+
+
+def _is_open(path: str, values: Sequence[Any], trials: Sequence[Trial], legal: Legal) -> bool:
+    """Whether the best value is at an edge that is not the end of what is legal: no warm-up is less than none."""
+    side = _side(path, values, trials)
+    if not side:
+        return False
+    chosen, tried = best(trials).settings, _tried_values(path, values, trials)
+    beyond = _beyond(tried, side)
+    near = chosen[path] + (side if isinstance(beyond, int) else NUDGE * (beyond - chosen[path]))
+    return any(legal({**chosen, path: value}) for value in (beyond, near))
+
+
+def _side(path: str, values: Sequence[Any], trials: Sequence[Trial]) -> int:
+    """−1 or 1 where the best value is the smallest or largest number tried, else 0."""
+    if len(values) < 2 or not all(_is_number(value) for value in values) or math.isinf(best(trials).loss):
+        return 0
+    tried = _tried_values(path, values, trials)
+    chosen = best(trials).settings[path]
+    return -1 if chosen == tried[0] else 1 if chosen == tried[-1] else 0
+
+
+def _tried_values(path: str, values: Sequence[Any], trials: Sequence[Trial]) -> list[Any]:
+    return sorted({*values, *(trial.settings[path] for trial in trials)})
+
+
+def _beyond(tried: Sequence[Any], side: int) -> Any:
+    """One more step as large as the last: a factor where all are positive, else a difference."""
+    last, before = (tried[0], tried[1]) if side < 0 else (tried[-1], tried[-2])
+    value = last * last / before if tried[0] > 0 else 2 * last - before
+    whole = all(isinstance(number, int) for number in tried)
+    return round(value) if whole else float(f"{value:.6g}")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _tried(batch: Sequence[Settings], losses: Sequence[float]) -> list[Trial]:
+    return [Trial(settings, loss) for settings, loss in zip(batch, losses, strict=True)]
+
+
+def _sampled(spec: TuneSpec, legal: Legal) -> Batches:
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    study = optuna.create_study(sampler=_sampler(spec))
+    space = {path: axis.distribution for path, axis in spec.space.items()}
+    trials: list[Trial] = []
+    while len(trials) < spec.count:
+        asked = [_legal_trial(study, space, legal) for _ in range(min(spec.at_once, spec.count - len(trials)))]
+        losses = yield [dict(trial.params) for trial in asked]
+        for trial, loss in zip(asked, losses, strict=True):
+            study.tell(trial, loss)
+            trials.append(Trial(dict(trial.params), loss))
+    return Tuned(tuple(trials), best(trials).settings, _near_ends(spec, best(trials).settings, legal))
+
+
+def _legal_trial(study: optuna.Study, space: dict[str, BaseDistribution], legal: Legal) -> optuna.Trial:
+    """The next trial that an arm can be built with; the sampler hears that the others fail."""
+    for _ in range(MOST_ILLEGAL):
+        trial = study.ask(space)
+        if legal(dict(trial.params)):
+            return trial
+        study.tell(trial, state=optuna.trial.TrialState.FAIL)
+    raise IllegalSpaceError(f"none of {MOST_ILLEGAL} settings drawn from the space can be built")
+
+
+def _sampler(spec: TuneSpec) -> optuna.samplers.BaseSampler:
+    if spec.sampler == "random":
+        return optuna.samplers.RandomSampler(seed=0)
+    return optuna.samplers.TPESampler(seed=0, constant_liar=True, n_startup_trials=2 * spec.at_once)
+
+
+def _near_ends(spec: TuneSpec, chosen: Settings, legal: Legal) -> tuple[str, ...]:
+    """The paths whose best value is near an end of their range, if values beyond that end are legal."""
+    found = []
+    for path, axis in spec.space.items():
+        if isinstance(axis, Choice):
+            continue
+        is_log = isinstance(axis, Log)
+        scale: Callable[[float], float] = math.log if is_log else float
+        low, high = (scale(end) for end in axis.ends)
+        place = (scale(chosen[path]) - low) / (high - low)
+        if NEAR_EDGE < place < 1 - NEAR_EDGE:
+            continue
+        end, outwards = (axis.ends[0], -1) if place <= NEAR_EDGE else (axis.ends[1], 1)
+        step = outwards * (NUDGE * end if is_log else 1 if isinstance(chosen[path], int) else NUDGE * (high - low))
+        if legal({**chosen, path: end + step}):
+            found.append(path)
+    return tuple(found)

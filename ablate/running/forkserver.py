@@ -1,0 +1,48 @@
+"""A process that has loaded what workers need and forks one for every request: `python -m ablate.running.forkserver`.
+
+Loading torch and lm-eval takes seconds, forking takes milliseconds, and each run still has a process of its own. Reads
+paths of requests from standard input, one at a time, and answers each with the worker's exit status (negative: the
+signal that ended it). Ends when standard input does; so does the worker, whose lifeline it is.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+import ablate.running.phases  # noqa: F401 (what takes long to load)
+from ablate.running import worker
+
+
+def main() -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # sent to the whole group: the worker ends, and we wait for it
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # nobody is left to answer
+    while path := sys.stdin.readline().rstrip("\n"):
+        print(_forked(path), flush=True)
+    os._exit(0)  # tearing down all that is loaded takes seconds
+
+
+def _forked(path: str) -> int:
+    """Exit status of a worker on the request at `path`."""
+    child = os.fork()
+    if child == 0:
+        os._exit(_work(path))
+    _, status = os.waitpid(child, 0)
+    return os.waitstatus_to_exitcode(status)
+
+
+def _work(path: str) -> int:
+    """What the child does. Nothing may get out of it into the loop of the parent that it is a copy of."""
+    os.dup2(2, 1)  # standard output is for answers
+    try:
+        return worker.main([path, "--lifeline"])
+    except SystemExit as end:
+        return int(end.code or 0)
+    except BaseException:  # the copy must end here, whatever happened
+        sys.excepthook(*sys.exc_info())
+        return 1
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,208 @@
+"""What a worker does for one run: train, measure, evaluate. Each phase ends with its document in the store.
+
+The libraries of all phases are loaded at once, also when only one is asked for: a process's memory counts them, and a
+run that is not evaluated must be comparable with one that is.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import shutil
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer
+
+import zoo
+from ablate.data import Corpus, SyntheticCorpus, open_corpus
+from ablate.machine.environment import describe
+from ablate.machine.numerics import Numerics, enforce
+from ablate.planning.budgets import training_cost
+from ablate.running.request import Request
+from ablate.store import SCHEMA, Store, StoreError
+from ablate.training.result import model_flop_utilisation, summarise_metrics, trained_tokens
+from ablate.training.schedule import warmup_steps
+from ablate.training.session import Ending, Session
+from ablate.training.spec import TrainSpec
+from ablate.training.stop import Stop
+from ablate.training.trained import trained_model, trained_tokenizer
+from evals.answers import AnswersError
+from evals.closeups import attention_maps, token_losses, write_samples
+from evals.diagnostics import accuracy_by_difficulty
+from evals.harness import Evaluation, evaluate
+from evals.matmul import peak_flops_per_second
+from evals.memory import PeakMemory, peak_memory
+from evals.positions import loss_by_position
+from evals.recall import loss_by_recall
+from evals.spec import DiagnosticsSpec, EvalSpec, MeasureSpec
+from evals.speed import measure
+from evals.windows import Text
+
+
+class NumericsError(Exception):
+    """This machine does not compute as the run's identity says."""
+
+
+def run_phases(request: Request, stop: Stop) -> None:
+    """Do all that is missing, in order. Raises Interrupted when asked to stop while training."""
+    numerics = _numerics(request)
+    phases: dict[str, Callable[[], None]] = {
+        "train": lambda: _train(request, numerics, stop),
+        "measure": lambda: _measure(request, numerics),
+        "evals": lambda: _evaluate(request, numerics),
+    }
+    while missing := request.missing():
+        phases[missing[0]]()
+
+
+def _numerics(request: Request) -> Numerics:
+    """Put the numerics of the run's identity in force, or refuse."""
+    wanted = request.identity["numerics"]
+    found = enforce(wanted["device"], wanted["dtype"], request.threads)
+    if found.identity() != wanted:
+        raise NumericsError(f"the run asks for {wanted}, but this machine gives {found.identity()}")
+    return found
+
+
+def _train(request: Request, numerics: Numerics, stop: Stop) -> None:
+    store, corpus = Store(request.store), open_corpus(Path(request.corpus))
+    if store.read_run(request.digest) is None:
+        store.write_json(store.run_path(request.digest), request.identity)
+    started = _now()
+    with peak_memory(numerics.device) as memory:
+        session = Session(
+            store,
+            request.identity,
+            corpus,
+            numerics,
+            checkpoint_seconds=request.checkpoint_seconds,
+            stop=lambda: stop.asked,
+        )
+        with stop.deferred():
+            ending = session.run()
+    if ending.status == "finished":
+        with store.replacing(store.model_dir(request.digest)) as folder:
+            zoo.save(session.model, folder)
+            if corpus.tokenizer_path is not None:
+                shutil.copyfile(corpus.tokenizer_path, folder / "tokenizer.json")
+    result = _result(session, ending, request, memory)
+    document = result | {"floor": corpus.floor(), "started": started, "finished": _now()}
+    store.write_json(store.result_path(request.digest), document)
+    store.drop_state(request.digest)
+
+
+def _result(session: Session, ending: Ending, request: Request, memory: PeakMemory) -> dict[str, Any]:
+    """result.json, but for its times of day."""
+    place, spec, numerics = ending.place, session.spec, session.numerics
+    cost = training_cost(spec, session.model.spec, session.corpus.widths(spec.context))
+    summary = summarise_metrics(session.store.read_metrics(session.digest), warmup_steps(session.steps, spec))
+    peak = peak_flops_per_second(numerics.device, numerics.torch_dtype)
+    speed = summary["tokens_per_second"]["median"]
+    tokens = trained_tokens(spec, place.step)
+    return {
+        "schema": SCHEMA,
+        "digest": session.digest,
+        "status": ending.status,
+        "reason": ending.reason,
+        "steps": place.step,
+        "tokens": tokens,
+        "train_seconds": place.seconds,
+        "wall_seconds": place.wall_seconds,
+        "loss": ending.loss,
+        "bits_per_byte": ending.bits_per_byte,
+        "accuracy": ending.accuracy,
+        **summary,
+        "mfu": model_flop_utilisation(cost.flops_per_token, speed, peak),
+        "matmul_flops_per_second": peak,
+        "peak_memory_bytes": memory.bytes,
+        "peak_memory_source": memory.source,
+        "parameters": cost.params,
+        "parameters_embedding": cost.params_embedding,
+        "flops_per_token": cost.flops_per_token,
+        "flops": cost.flops_per_token * tokens,
+        "environment": describe(numerics.device, request.threads),
+    }
+
+
+def _measure(request: Request, numerics: Numerics) -> None:
+    store, model = Store(request.store), _trained_model(request, numerics)
+    spec = MeasureSpec.model_validate(request.measure)
+    # What is read through other kinds of cache than a plain one.
+    corpus = open_corpus(Path(request.corpus)) if len(spec.caches) > 1 else None
+    text = Text(*corpus.held_out_tokens()) if isinstance(corpus, Corpus) else None
+    document = measure(model.to(numerics.torch_dtype), spec, text)
+    store.write_json(store.measure_path(request.digest, str(request.measure_digest)), document)
+
+
+def _evaluate(request: Request, numerics: Numerics) -> None:
+    store, corpus = Store(request.store), open_corpus(Path(request.corpus))
+    model, spec = _trained_model(request, numerics), EvalSpec.model_validate(request.evals)
+    context = TrainSpec.model_validate(request.identity["train"]).context
+    with numerics.autocast():
+        if isinstance(corpus, Corpus):
+            tokenizer = trained_tokenizer(store, request.digest)
+            evaluation = _on_text(model, tokenizer, corpus, spec, context, store.answers_path(request.digest))
+            evaluation = evaluation._replace(
+                document=evaluation.document | _closeups(model, tokenizer, corpus, spec, context)
+            )
+        else:
+            evaluation = _on_task(model, corpus, spec)
+    digest, name = request.digest, str(request.evals_digest)
+    with store.replacing(store.samples_path(digest, name)) as temporary:
+        lines = (json.dumps(sample, allow_nan=False) + "\n" for sample in evaluation.samples)
+        temporary.write_text("".join(lines), encoding="utf-8")
+    store.write_json(store.evals_path(digest, name), evaluation.document)
+
+
+def _closeups(model: Any, tokenizer: Tokenizer, corpus: Corpus, spec: EvalSpec, context: int) -> dict[str, Any]:
+    """What of a model is there to be looked at, as the spec asks."""
+    text, found = Text(*corpus.held_out_tokens()), {}
+    if spec.samples is not None:
+        found["samples"] = write_samples(model, tokenizer, text, spec.samples, eos=corpus.eos, seed=spec.seed)
+    placed: dict[str, Any] = {"context": context, "seed": spec.seed}
+    if spec.token_losses is not None:
+        found["token_losses"] = token_losses(model, tokenizer, text, spec.token_losses, **placed)
+    if spec.attention is not None:
+        found["attention"] = attention_maps(model, tokenizer, text, spec.attention, **placed)
+    return found
+
+
+def _on_text(
+    model: zoo.Decoder, tokenizer: Tokenizer, corpus: Corpus, spec: EvalSpec, context: int, answers: Path
+) -> Evaluation:
+    """Tasks, loss by position, and recall."""
+    documents = corpus.held_out()
+    try:
+        evaluation = evaluate(model, tokenizer, documents, spec, context=context, eos=corpus.eos, answers=answers)
+    except AnswersError as error:
+        raise StoreError(str(error)) from error
+    text = Text(*corpus.held_out_tokens())
+    placed: dict[str, Any] = {"context": context, "batch": spec.batch, "seed": spec.seed}
+    if spec.positions is not None:
+        evaluation = loss_by_position(model, text, spec.positions, **placed).beside(evaluation)
+    if spec.recall is not None:
+        evaluation = loss_by_recall(model, text, corpus.tokens("train"), spec.recall, **placed).beside(evaluation)
+    return evaluation
+
+
+def _on_task(model: zoo.Decoder, corpus: SyntheticCorpus, spec: EvalSpec) -> Evaluation:
+    """Accuracy by difficulty."""
+    asked = spec.diagnostics or DiagnosticsSpec()
+    questions = corpus.questions(asked.at, asked.examples, spec.seed)
+    return accuracy_by_difficulty(model, corpus.source.source, questions, spec)
+
+
+def _trained_model(request: Request, numerics: Numerics) -> Any:
+    """The stored model. What training left behind is let go first, so that it does not count as this model's memory."""
+    gc.collect()
+    if numerics.device == "cuda":
+        torch.cuda.empty_cache()
+    return trained_model(Store(request.store), request.digest, numerics.device)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

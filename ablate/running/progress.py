@@ -1,0 +1,234 @@
+"""How far a study has got, on standard error: a live table on a terminal, plain lines elsewhere.
+
+Engines only say when runs begin and end. Everything else is read from the store, so it looks the same wherever the
+workers are.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TextIO
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from ablate.running.engines import Event
+from ablate.running.request import Request
+from ablate.store import Store
+
+LINE_SECONDS = 10.0
+"""How often plain output says how far each run is."""
+PHASES = {"train": "starting", "measure": "measuring", "evals": "evaluating"}
+
+
+@dataclass
+class Run:
+    """A run in progress, as the store shows it."""
+
+    label: str
+    request: Request
+    steps: int
+    work: float
+    step: int = 0
+    doing: str = "starting"
+
+    def look(self, store: Store) -> None:
+        missing = self.request.missing()
+        last = store.last_step(self.request.digest)
+        self.step = int(last["step"]) if last else 0
+        if last and missing[:1] == ["train"]:
+            self.doing = step_text(last, self.steps)
+        elif missing:
+            self.doing = PHASES[missing[0]]
+
+
+def step_text(record: Mapping[str, Any], steps: int) -> str:
+    """`step 120/400  loss 3.214  5.2k tokens/s`"""
+    loss = "not finite" if record["loss"] is None else f"{record['loss']:.3f}"
+    return f"step {record['step']}/{steps}  loss {loss}  {short(record['tokens_per_second'])} tokens/s"
+
+
+def short(value: float) -> str:
+    """Three digits and k, M, G or T."""
+    for limit, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= limit:
+            return f"{value / limit:.3g}{unit}"
+    return f"{value:.3g}"
+
+
+def clock(seconds: float) -> str:
+    """`1:02:03` or `2:03`."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+@dataclass
+class Progress:
+    """Follows the runs of a study. Subclasses say how it looks."""
+
+    store: Store
+    title: str
+    labels: Mapping[str, tuple[str, int]]
+    runs: dict[str, Run] = field(default_factory=dict, init=False)
+    current: dict[str, Run] = field(default_factory=dict, init=False)
+    finished: int = field(default=0, init=False)
+    failed: int = field(default=0, init=False)
+    _began: float = field(default_factory=time.monotonic, init=False)
+    _work_before: float = field(default=0.0, init=False)
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def data(self, stage: str, share: float) -> None:
+        """The corpus is being prepared."""
+        raise NotImplementedError
+
+    def begin(self, requests: Sequence[Request]) -> None:
+        """These runs come next."""
+        for request in requests:
+            arm, seed = self.labels[request.digest]
+            steps = request.identity["steps"]
+            run = Run(f"{arm} seed {seed}", request, steps, work=float(steps))
+            run.look(self.store)
+            self.runs[request.digest] = run
+        self._began, self._work_before = time.monotonic(), self._work_done()
+
+    def show(self, event: Event | None) -> None:
+        """Something happened, or nothing did for a moment."""
+        if event is not None:
+            self._take(event)
+        for run in self.current.values():
+            run.look(self.store)
+        self.draw()
+
+    def _take(self, event: Event) -> None:
+        run = self.runs[event.digest]
+        if event.kind == "started":
+            self.current[event.digest] = run
+            return
+        self.current.pop(event.digest)
+        run.step = run.steps
+        if event.kind == "failed":
+            self.failed += 1
+            self.say(f"{run.label}: failed: {event.error}")
+        else:
+            self.finished += 1
+            self.say(f"[{self.finished + self.failed}/{len(self.runs)}] {run.label}: {self._outcome(event)}")
+
+    def _outcome(self, event: Event) -> str:
+        result = self.store.read_result(event.digest) or {}
+        if result.get("status") == "diverged":
+            return f"diverged: {result['reason']}"
+        speed = result["tokens_per_second"]["median"]
+        return f"loss {result['loss']:.4f}  {_score(result)}  {short(speed)} tokens/s"
+
+    def _work_done(self) -> float:
+        return sum(run.work * run.step / run.steps for run in self.runs.values())
+
+    def summary(self) -> str:
+        """`norm_placement  4/9 runs  about 2:10 left`"""
+        failed = f"  {self.failed} failed" if self.failed else ""
+        text = f"{self.title}  {self.finished}/{len(self.runs)} runs{failed}"
+        left = self.seconds_left()
+        return text if left is None else f"{text}  about {clock(left)} left"
+
+    def seconds_left(self) -> float | None:
+        """By the training steps done so far; None before there is anything to go by."""
+        done = self._work_done() - self._work_before
+        total = sum(run.work for run in self.runs.values()) - self._work_before
+        if done < 0.02 * total or done <= 0:
+            return None
+        return (time.monotonic() - self._began) * (total - done) / done
+
+    def say(self, line: str) -> None:
+        """Print a line that stays."""
+        raise NotImplementedError
+
+    def draw(self) -> None:
+        """Show how far the current runs are."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Nothing more will be shown."""
+
+
+@dataclass
+class Lines(Progress):
+    """Plain lines: every end of a run, and now and then how far the others are."""
+
+    stream: TextIO = field(default_factory=lambda: sys.stderr)
+    _stage: str = field(default="", init=False)
+    _said: float = field(default_factory=time.monotonic, init=False)
+
+    def say(self, line: str) -> None:
+        print(line, file=self.stream, flush=True)
+
+    def data(self, stage: str, share: float) -> None:
+        if stage != self._stage:
+            self._stage = stage
+            self.say(f"data: {stage}")
+
+    def draw(self) -> None:
+        if self.current and time.monotonic() - self._said >= LINE_SECONDS:
+            self._said = time.monotonic()
+            runs = "; ".join(f"{run.label} {run.doing}" for run in self.current.values())
+            self.say(f"{self.summary()}: {runs}")
+
+
+@dataclass
+class Screen(Progress):
+    """A live table on a terminal."""
+
+    _live: Live | None = field(default=None, init=False)
+
+    def __enter__(self) -> Progress:
+        self._live = Live(console=Console(stderr=True), refresh_per_second=8, transient=True)
+        self._live.start()
+        return self
+
+    def data(self, stage: str, share: float) -> None:
+        self._screen().update(f"data: {stage} {share:.0%}")
+
+    def say(self, line: str) -> None:
+        self._screen().console.print(Text(line))
+
+    def draw(self) -> None:
+        self._screen().update(self._table())
+
+    def _table(self) -> Table:
+        table = Table.grid(padding=(0, 2))
+        table.add_row(Text(self.summary(), style="bold"))
+        for run in self.current.values():
+            table.add_row(Text(f"  {run.label}  {run.doing}"))
+        return table
+
+    def _screen(self) -> Live:
+        if self._live is None:
+            raise RuntimeError("the screen is not open")
+        return self._live
+
+    def close(self) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+
+def open_progress(store: Store, title: str, labels: Mapping[str, tuple[str, int]]) -> Progress:
+    """What suits standard error. `labels` gives arm and seed by digest."""
+    return (Screen if sys.stderr.isatty() else Lines)(store, title, labels)
+
+
+def _score(result: Mapping[str, Any]) -> str:
+    """What is said beside the loss: of text, of a task that is made."""
+    if result["bits_per_byte"] is None:
+        return f"accuracy {result['accuracy']:.4f}"
+    return f"{result['bits_per_byte']:.4f} bits/byte"

@@ -1,0 +1,91 @@
+"""One process that times training steps: `python -m ablate.running.rehearsal request.json`.
+
+Says `ready` on standard output once everything is built and waits for a line on standard input, so that several can
+begin at once. Then prints one JSON list for each run that it was asked about: the seconds of the steps that count.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ablate.data import open_corpus
+from ablate.machine.numerics import Numerics, enforce
+from ablate.running.worker import end_with_parent
+from ablate.store import Store
+from ablate.training.loop import Step
+from ablate.training.session import Session
+
+SETTLING_STEPS = 2
+"""Steps at the start of a turn that do not count: the caches still hold another run's numbers."""
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long is measured: `turns` per run after one that does not count, each of at least `steps` and `seconds`."""
+
+    turns: int = 4
+    steps: int = 8
+    seconds: float = 0.5
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """Runs to time, by turns from the one at `first` on: `identities` are as in run.json, `scratch` an empty store."""
+
+    identities: list[dict[str, Any]]
+    corpus: str
+    scratch: str
+    first: int
+    effort: dict[str, Any]
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+
+def main(arguments: list[str]) -> int:
+    request = Rehearsal(**json.loads(Path(arguments[0]).read_text(encoding="utf-8")))
+    runs = [_steps(identity, request) for identity in request.identities]
+    print("ready", flush=True)
+    if not sys.stdin.readline():
+        return 1
+    threading.Thread(target=end_with_parent, daemon=True).start()
+    print(json.dumps(by_turns(runs, request.first, Effort(**request.effort))), flush=True)
+    return 0
+
+
+def _steps(identity: dict[str, Any], request: Rehearsal) -> Iterator[Step]:
+    """The training steps of a run."""
+    wanted = identity["numerics"]
+    enforce(wanted["device"], wanted["dtype"])
+    return Session(Store(request.scratch), identity, open_corpus(Path(request.corpus)), Numerics(**wanted)).rehearse()
+
+
+def by_turns(runs: list[Iterator[Step]], first: int, effort: Effort) -> list[list[float]]:
+    """Seconds of the steps that count, of each run."""
+    times: list[list[float]] = [[] for _ in runs]
+    for turn in range(effort.turns + 1):
+        for place in range(len(runs)):
+            index = (first + place) % len(runs)
+            taken = _turn(runs[index], effort)
+            if turn > 0:
+                times[index] += taken
+    return times
+
+
+def _turn(steps: Iterator[Step], effort: Effort) -> list[float]:
+    """Seconds of the steps of one turn, without those in which it settles."""
+    taken: list[float] = []
+    while len(taken) < effort.steps or sum(taken) < effort.seconds:
+        step = next(steps)
+        taken.append(step.tokens / step.step / step.tokens_per_second)
+    return taken[SETTLING_STEPS:]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

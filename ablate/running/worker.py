@@ -1,0 +1,61 @@
+"""One process, one run: `python -m ablate.running.worker request.json [--lifeline]`.
+
+Exit status 0 when all that was asked is in the store, 1 when an exception was written to the run's error.txt, 143 when
+it was asked to end (SIGTERM) and has saved its state.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import traceback
+from pathlib import Path
+
+from ablate.running.request import Request
+from ablate.store import Store
+from ablate.training.stop import ENDED_BY_REQUEST, Interrupted, Stop
+
+
+def main(arguments: list[str]) -> int:
+    request = Request.read(Path(arguments[0]))
+    if "--lifeline" in arguments[1:]:
+        threading.Thread(target=end_with_parent, daemon=True).start()
+    stop = Stop()
+    stop.listen()
+    return _guarded(request, stop)
+
+
+def end_with_parent() -> None:
+    """Standard input is a pipe from the parent: it closes when the parent dies, even by SIGKILL."""
+    while os.read(0, 1):
+        pass
+    os._exit(ENDED_BY_REQUEST)
+
+
+def _guarded(request: Request, stop: Stop) -> int:
+    """Carry out the request; any exception goes to the run's error.txt, since nobody reads our standard error."""
+    try:
+        carry_out(request, stop)
+    except Interrupted:
+        return ENDED_BY_REQUEST
+    except Exception as error:
+        summary = f"{type(error).__name__}: {error}".replace("\n", " ")
+        Store(request.store).write_error(request.digest, summary, traceback.format_exc())
+        return 1
+    return 0
+
+
+def carry_out(request: Request, stop: Stop | None = None) -> None:
+    """Do what is missing, alone: another process on the same run is waited for, and what it did is not done again."""
+    store = Store(request.store)
+    with store.lock(request.digest):
+        store.drop_error(request.digest)
+        if request.missing():
+            from ablate.running.phases import run_phases  # noqa: PLC0415 (a worker with nothing to do needs no torch)
+
+            run_phases(request, stop or Stop())
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,228 @@
+"""One command's part of a search: ask for settings, have them trained, tell what they scored.
+
+All that must survive a kill is in optuna's storage and in the store of runs. A trial that was running is taken over and
+its runs go on from their saved states; promotions to larger shares of the budget follow from scores, so they are
+decided again, and found done.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+
+import optuna
+from optuna.trial import TrialState
+
+from ablate.running.engines import Engine, Event
+from ablate.running.request import Request
+from ablate.searching.asking import Asking
+from ablate.searching.laboratory import Job, Laboratory
+from ablate.searching.ranks import best_first
+from ablate.searching.storage import Owner
+from ablate.study.search_spec import SearchSpec
+
+TRIES = 3
+"""How often a trial's run is begun again in one command after its worker failed or was killed."""
+FIRST_FAILURES = 3
+"""So many trials that fail before any has scored have a common cause: the search ends."""
+WATCH_SECONDS = 0.5
+"""How often a pruner looks at the running trials."""
+
+
+@dataclass
+class Flight:
+    """A job on its way."""
+
+    number: int
+    job: Job
+    rung: int
+    trial: optuna.Trial | None
+    """Still open; None for a promotion."""
+    waiting: set[str] = field(default_factory=set)
+    """Digests of runs that have not ended."""
+    tries: int = 1
+    reported: int = 0
+    pruned: bool = False
+
+
+class Search:
+    """Runs until the storage has as many trials as the search asks for."""
+
+    def __init__(
+        self,
+        study: optuna.Study,
+        spec: SearchSpec,
+        lab: Laboratory,
+        owner: Owner,
+        seed: int,
+        say: Callable[[str], None],
+    ) -> None:
+        self.study, self.spec, self.lab, self.owner, self.say = study, spec, lab, owner, say
+        self.failed: dict[int, str] = {}
+        """Trials that failed, and why."""
+        self.flights: list[Flight] = []
+        self.done: list[dict[int, tuple[float, ...]]] = [{} for _ in spec.shares]
+        """Values by trial, per share of the budget."""
+        self.asking = Asking(study, spec, lab, owner, seed)
+        self._adopted: list[optuna.Trial] = []
+        self._broken = False
+        self._again: list[Request] = []
+        self._watched = 0.0
+
+    def run(self, engine: Engine) -> None:
+        """Carry on to the end."""
+        with self.owner.alive():
+            self._adopted = self.owner.take_over(self.study)
+            if self._adopted:
+                self.say(f"{len(self._adopted)} interrupted trials go on")
+            with closing(engine.run(self._requests())) as events:
+                for event in events:
+                    self._hear(event)
+                    self._watch(engine)
+
+    def _remember(self) -> None:
+        """What other commands have scored at the first share; larger shares are found in the store when promoted."""
+        for trial in self.study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)):
+            self.done[0].setdefault(trial.number, tuple(trial.values))
+
+    # What comes next
+
+    def _requests(self) -> Iterator[Request | None]:
+        while not self._broken:
+            if self._again:
+                yield self._again.pop()
+                continue
+            flight = self._next()
+            if flight is None:
+                if not self.flights:
+                    return
+                yield None
+                continue
+            yield from self._begin(flight)
+
+    def _begin(self, flight: Flight) -> Iterator[Request]:
+        flying = {digest for other in self.flights for digest in other.waiting}
+        missing = [request for request in flight.job.requests if request.missing()]
+        if not missing:
+            self._land(flight)
+            return
+        flight.waiting = {request.digest for request in missing}
+        self.flights.append(flight)
+        yield from (request for request in missing if request.digest not in flying)
+
+    def _next(self) -> Flight | None:
+        while self._adopted:
+            flight = self._resumed(self._adopted.pop(0))
+            if flight is not None:
+                return flight
+        return self._promotion() or self._new()
+
+    def _resumed(self, trial: optuna.Trial) -> Flight | None:
+        job = self.asking.again(trial)
+        return Flight(trial.number, job, 0, trial) if job else None
+
+    def _new(self) -> Flight | None:
+        found = self.asking.next()
+        if found is None:
+            return None
+        trial, job = found
+        return Flight(trial.number, job, 0, trial)
+
+    # What has happened
+
+    def _hear(self, event: Event | None) -> None:
+        if event is None or event.kind == "started":
+            return
+        for flight in [flight for flight in self.flights if event.digest in flight.waiting]:
+            if event.kind == "failed" and not flight.pruned:
+                self._retry(flight, event)
+                continue
+            flight.waiting.discard(event.digest)
+            if not flight.waiting:
+                self.flights.remove(flight)
+                self._land(flight)
+
+    def _retry(self, flight: Flight, event: Event) -> None:
+        if flight.tries < TRIES:
+            flight.tries += 1
+            self.say(f"trial {flight.number}: {event.error}: begun again")
+            requests = [request for request in flight.job.requests if request.digest == event.digest]
+            self._again += [r for r in requests if r.digest not in {a.digest for a in self._again}]
+            return
+        self.flights.remove(flight)
+        self.failed[flight.number] = event.error or "failed"
+        if flight.trial is not None:
+            flight.trial.set_user_attr("error", self.failed[flight.number])
+            self.study.tell(flight.trial, state=TrialState.FAIL)
+        self._broken = len(self.failed) >= FIRST_FAILURES and not any(self.done)
+
+    def _watch(self, engine: Engine) -> None:
+        """Tell the pruner how the running trials do, and end those that it gives up."""
+        if self.spec.pruner is None or time.monotonic() - self._watched < WATCH_SECONDS:
+            return
+        self._watched = time.monotonic()
+        for flight in self.flights:
+            if flight.trial is None or flight.pruned:
+                continue
+            if self._hopeless(flight, flight.trial):
+                flight.pruned = True
+                engine.stop(flight.job.digests[0])
+
+    def _hopeless(self, flight: Flight, trial: optuna.Trial) -> bool:
+        curve = self.lab.curve(flight.job)
+        for step in range(flight.reported, len(curve)):
+            trial.report(curve[step], step + 1)
+            flight.reported = step + 1
+            if trial.should_prune():
+                return True
+        return False
+
+    def _land(self, flight: Flight) -> None:
+        """All runs of a job have ended."""
+        values = self.lab.values(flight.job)
+        if flight.pruned and flight.trial is not None:
+            self.study.tell(flight.trial, state=TrialState.PRUNED)
+            self.say(f"trial {flight.number}: pruned after validation {flight.reported}")
+            return
+        if values is None:
+            raise RuntimeError(f"trial {flight.number} has ended without its results")
+        self.done[flight.rung][flight.number] = values
+        if flight.trial is not None:
+            self._report_rest(flight, flight.trial)
+            flight.trial.set_user_attr("runs", list(flight.job.digests))
+            self.study.tell(flight.trial, values)
+        shown = ", ".join(f"{n} {v:.6g}" for n, v in zip(self.spec.objectives, values, strict=True))
+        share = f" at {self.spec.shares[flight.rung]:.0%}" if len(self.spec.shares) > 1 else ""
+        self.say(f"trial {flight.number}{share}: {shown}")
+
+    def _report_rest(self, flight: Flight, trial: optuna.Trial) -> None:
+        """Other trials are compared with the whole curve of one that was not pruned."""
+        if self.spec.pruner is None:
+            return
+        for step, loss in enumerate(self.lab.curve(flight.job)[flight.reported :], start=flight.reported + 1):
+            if math.isfinite(loss):
+                trial.report(loss, step)
+
+    # Fidelity
+
+    def _promotion(self) -> Flight | None:
+        """The best trial of the largest share that has earned the next one and is not there yet."""
+        self._remember()
+        for rung in reversed(range(len(self.spec.shares) - 1)):
+            flying = {flight.number for flight in self.flights if flight.rung == rung + 1}
+            for number in self._promotable(rung):
+                if number not in self.done[rung + 1] and number not in flying and number not in self.failed:
+                    params = self.study.get_trials(deepcopy=False)[number].params
+                    return Flight(number, self.lab.job(params, self.spec.shares[rung + 1]), rung + 1, None)
+        return None
+
+    def _promotable(self, rung: int) -> Sequence[int]:
+        """Of those that reached a share, the best 1/factor, the very best first."""
+        fidelity = self.spec.fidelity
+        if fidelity is None:
+            return ()
+        reached = self.done[rung]
+        return best_first(reached, list(self.spec.objectives.values()))[: len(reached) // fidelity.factor]

@@ -1,0 +1,153 @@
+"""Where trials are kept, and which of them nobody works on any more.
+
+Any number of commands may search at once. Each holds a lock in the search's folder for as long as it lives, however it
+ends; a running trial whose command's lock is free has lost its command and is taken over, under that lock. A command
+whose lock is not here works on another store.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import secrets
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import optuna
+from filelock import UnixFileLock
+from optuna.storages import BaseStorage, GrpcStorageProxy, JournalStorage, RDBStorage
+from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
+from optuna.trial import TrialState
+
+from ablate.searching.samplers import MissingPackageError, need
+
+OWNER = "owner"
+JOINED = "commands"
+
+
+class StorageError(Exception):
+    """The storage of a search cannot be used."""
+
+
+class _SystemLock(JournalFileOpenLock):
+    """A lock that the system frees when its holder is killed. The locks of optuna's own wait half a minute for a dead
+    one, and are taken from one that is merely slow; the type of all of them is not public, so this takes after one.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._lock = UnixFileLock(path)
+
+    def acquire(self) -> bool:
+        self._lock.acquire()
+        return True
+
+    def release(self) -> None:
+        self._lock.release()
+
+
+def open_storage(url: str | None, folder: Path) -> BaseStorage:
+    """The journal in a search's folder, or what a URL names: `grpc://host:port`, else a database of SQLAlchemy's.
+
+    Raises:
+        StorageError: the URL leads nowhere.
+        MissingPackageError: its driver is not installed.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    if url is None:
+        return JournalStorage(JournalFileBackend(str(folder / "journal.log"), _SystemLock(folder / "journal.lock")))
+    if url.startswith("grpc://"):
+        need("grpc", "--storage grpc://…")
+        host, _, port = url.removeprefix("grpc://").partition(":")
+        if not port.isdecimal():
+            raise StorageError(f"--storage {url}: expected grpc://host:port")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            return GrpcStorageProxy(host=host, port=int(port))
+    logging.getLogger("alembic").setLevel(logging.WARNING)
+    try:
+        with _asking(folder):  # the first to open a database makes its tables
+            return RDBStorage(url)
+    except ImportError as error:
+        raise MissingPackageError(
+            f"--storage {url}: no driver is installed (pip install 'ablate[search]' brings PostgreSQL's)"
+        ) from error
+    except Exception as error:  # whatever the database's driver raises
+        reason = str(error).strip().split("\n")[0]
+        raise StorageError(f"--storage {url}: {reason or type(error).__name__}") from error
+
+
+def close_storage(storage: BaseStorage) -> None:
+    """End the connections to a database."""
+    if isinstance(storage, RDBStorage):
+        storage.remove_session()
+        storage.engine.dispose()
+
+
+def _asking(folder: Path) -> UnixFileLock:
+    """What one command does alone among the commands here."""
+    return UnixFileLock(folder / "asking.lock")
+
+
+class Owner:
+    """This command, alive for as long as the context lasts."""
+
+    def __init__(self, folder: Path) -> None:
+        self.name = f"{os.getpid()}-{secrets.token_hex(4)}"
+        self._folder = folder / "owners"
+        self._asking = _asking(folder)
+
+    @contextmanager
+    def alive(self) -> Iterator[None]:
+        """The lock's file stays, so that what is still running can be taken over."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with _held(self._folder / self.name):
+            yield
+
+    @contextmanager
+    def asking(self) -> Iterator[None]:
+        """Alone among the commands here: a new trial has an owner before the lock is free again."""
+        with self._asking:
+            yield
+
+    def take_over(self, study: optuna.Study) -> list[optuna.Trial]:
+        """The running trials that nobody works on, which are ours from now on."""
+        with self.asking():
+            found = [t for t in study.get_trials(deepcopy=False) if t.state == TrialState.RUNNING]
+            gone = {path.name for path in self._folder.iterdir() if _is_free(path)}
+            ours = [trial for trial in found if trial.user_attrs.get(OWNER) in {None, *gone}]
+            trials = [optuna.Trial(study, trial._trial_id) for trial in ours]
+            for trial in trials:
+                self.sign(trial)
+            for name in gone:
+                (self._folder / name).unlink()
+        return trials
+
+    def seed(self, study: optuna.Study) -> int:
+        """Another for every command that joins a search: with the same one it would draw the same settings."""
+        with self.asking():
+            joined = int(study.user_attrs.get(JOINED, 0))
+            study.set_user_attr(JOINED, joined + 1)
+        return int(np.random.SeedSequence([0, joined]).generate_state(1)[0])
+
+    def sign(self, trial: optuna.Trial) -> None:
+        trial.set_user_attr(OWNER, self.name)
+
+
+@contextmanager
+def _held(path: Path) -> Iterator[None]:
+    """Hold a file's lock, or raise BlockingIOError where another does. Whoever is killed holds it no more."""
+    with path.open("ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+
+
+def _is_free(path: Path) -> bool:
+    try:
+        with _held(path):
+            return True
+    except BlockingIOError:
+        return False

@@ -1,0 +1,266 @@
+"""Arms: the base model and its training, edited."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any
+
+from pydantic import ValidationError
+
+from ablate.data.sources import DataSource, TextSource
+from ablate.data.tokenizers import TokenizerSpec
+from ablate.data.tokenizers.bytes import BytesTokenizer
+from ablate.study.complaints import complaints, plain
+from ablate.study.layers import Origins, Target, common_length
+from ablate.study.problems import Problem, StudyError
+from ablate.study.sections import StartSpec, StudySections
+from ablate.training.spec import TrainSpec
+from zoo.axis import Choice, Spec
+from zoo.edits import expand, merge
+from zoo.errors import SpecError
+from zoo.explain import explain
+from zoo.spec import ModelSpec
+
+TRAIN = "train"
+START = "start"
+DATA = "data"
+
+
+class OwnData(Spec):
+    """What an arm may read otherwise than the others: the same text through a tokenizer of its own."""
+
+    tokenizer: Annotated[TokenizerSpec, Choice("ablate.data.tokenizers")] = BytesTokenizer()
+
+
+SECTIONS: dict[str, type[Spec]] = {TRAIN: TrainSpec, START: StartSpec, DATA: OwnData}
+"""What an arm edits beside its model."""
+TUNED = 2_000_000
+"""Later than every layer of the file and than grids: tuning edits what an arm is."""
+
+
+@dataclass(frozen=True)
+class Edit:
+    """One edit of a model or its training, as the user wrote it.
+
+    `target` is where it stands in the study (`("arms", "post", "block", "norm_placement")`), `path` what it edits
+    (`("block", "norm_placement")`). Of two layers, the later one edits over the earlier.
+    """
+
+    target: Target
+    path: Target
+    value: Any
+    layer: int
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The edit as a nested map."""
+        return expand({".".join(self.path): self.value})
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A model and its training, with the edits that make it from the base, and where it was written."""
+
+    name: str
+    edits: dict[str, Any]
+    model: ModelSpec
+    train: TrainSpec
+    data: DataSource
+    target: Target
+    own: tuple[Edit, ...] = field(default=(), repr=False, compare=False)
+    """The edits as they were written."""
+    start: StartSpec | None = None
+    """What it starts from; None for initial values."""
+    tuned: dict[str, Any] = field(default_factory=dict)
+    """Settings that tuning chose, by path."""
+    seeds: tuple[int, ...] | None = None
+    """Where it has other seeds than the study says: `seeds: auto` gives more of them to arms that are not settled."""
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """What two arms that are the same share."""
+        start = self.start.model_dump_json() if self.start else ""
+        return self.model.digest, self.train.model_dump_json(), self.data.model_dump_json(), start
+
+
+def tuning_edit(path: str, value: Any, *place: str) -> Edit:
+    """A value that `tune.space` lists (at `place` in it), or that tuning found."""
+    keys = tuple(path.split("."))
+    return Edit(("tune", "space", *keys, *place), keys, value, TUNED)
+
+
+def edits_in(written: Mapping[str, Any], root: Target, layer: int, path: Target = ()) -> Iterator[Edit]:
+    """The edits in a nested map. A map with a `kind` is one edit, since it may replace a part whole."""
+    for key, value in written.items():
+        here = (*path, key)
+        if isinstance(value, Mapping) and value and "kind" not in value:
+            yield from edits_in(value, root, layer, here)
+        else:
+            yield Edit((*root, *here), here, value, layer)
+
+
+class ArmBuilder:
+    """Makes arms from edits, and says which edit is to blame where that fails."""
+
+    def __init__(
+        self,
+        preset: Mapping[str, Any],
+        base: Iterable[Edit],
+        train: Mapping[str, Any],
+        data: DataSource,
+        origins: Origins,
+    ) -> None:
+        self.preset = preset
+        self.base = tuple(base)
+        self.origins = origins
+        self.data = data
+        own = {"tokenizer": data.tokenizer.model_dump(mode="json")} if isinstance(data, TextSource) else {}
+        self._written = {TRAIN: dict(train), START: {}, DATA: own}
+
+    def build_all(self, base: Arm, edits: Mapping[str, Sequence[Edit]]) -> tuple[list[Arm], list[Problem]]:
+        """The base and the arms that can be built, and what is wrong with the others."""
+        arms = {base.identity: base}
+        problems: list[Problem] = []
+        for name, own in edits.items():
+            target = ("arms", name)
+            try:
+                arm = self.build(name, own, target)
+            except StudyError as error:
+                problems += error.problems
+                continue
+            twin = arms.setdefault(arm.identity, arm)
+            if twin is not arm:
+                reason = "changes nothing in the base" if twin is base else f"the same as arm {twin.name}"
+                problems.append(self.origins.problem(target, reason, at_key=True))
+        return list(arms.values()), problems
+
+    def shared_reason(self, path: Target) -> str | None:
+        """Why arms may not differ in a setting, or None where they may."""
+        if path == (TRAIN, "context"):
+            return "losses at different contexts do not compare: every arm has the same"
+        if path[0] == DATA:
+            return self._data_reason(path)
+        if path[:2] == (TRAIN, "objective"):
+            return "losses of different objectives are over different targets and do not compare: set it in train"
+        if path[0] == "base":
+            return f"paths start from the base: write {'.'.join(path[1:]) or 'what changes in it'}"
+        if path[0] not in SECTIONS and path[0] in StudySections.model_fields:
+            return f"every arm has the same {path[0]}: only the model, train and data.tokenizer differ"
+        return None
+
+    def _data_reason(self, path: Target) -> str | None:
+        if not isinstance(self.data, TextSource):
+            return "every arm has the same task"
+        own = path[1:2] == ("tokenizer",)
+        return None if own else "every arm reads the same text: only data.tokenizer may differ"
+
+    def build(self, name: str, edits: Iterable[Edit], target: Target) -> Arm:
+        """The base edited. Raises StudyError."""
+        own = tuple(edits)
+        shared = [(edit, self.shared_reason(edit.path)) for edit in own]
+        refused = [self.origins.problem(e.target, why, at_key=True) for e, why in shared if why]
+        if refused:
+            raise StudyError(refused)
+        model_edits = [edit for edit in own if edit.path[0] not in SECTIONS]
+        beside = {section: [edit for edit in own if edit.path[0] == section] for section in SECTIONS}
+        problems = [*self._model_problems(model_edits, target)]
+        problems += [problem for section, edits in beside.items() for problem in self._section_problems(section, edits)]
+        if problems:
+            raise StudyError(problems)
+        arm = Arm(
+            name=name,
+            edits={".".join(edit.path): edit.value for edit in own},
+            model=ModelSpec.model_validate(self._model_data([*self.base, *model_edits])),
+            train=TrainSpec.model_validate(self._section_data(TRAIN, beside[TRAIN])),
+            data=self._data(beside[DATA]),
+            target=target,
+            own=own,
+            start=StartSpec.model_validate(self._section_data(START, beside[START])) if beside[START] else None,
+        )
+        self._check_objective(arm)
+        return arm
+
+    def _check_objective(self, arm: Arm) -> None:
+        """Raise StudyError where the objective has no meaning for the kind of model."""
+        try:
+            arm.train.objective.check(arm.model)
+        except SpecError as error:
+            kinds = [edit.target for edit in (*self.base, *arm.own) if edit.path[0] == error.path]
+            raise StudyError([self.origins.problem([(TRAIN, "objective"), *kinds][-1], error.reason)]) from None
+
+    def tuned(self, arm: Arm, settings: Mapping[str, Any]) -> Arm:
+        """The arm with settings that tuning gave it. Raises StudyError."""
+        chosen = [tuning_edit(path, value) for path, value in settings.items()]
+        whole = self.build(arm.name, [*arm.own, *chosen], arm.target)
+        return replace(whole, edits=arm.edits, own=arm.own, tuned=dict(settings))
+
+    def _model_data(self, edits: Iterable[Edit]) -> Any:
+        data: Any = expand(self.preset)
+        for edit in edits:
+            data = merge(data, edit.data)
+        return data
+
+    def _data(self, edits: Sequence[Edit]) -> DataSource:
+        if not edits:
+            return self.data
+        own = OwnData.model_validate(self._section_data(DATA, edits))
+        return self.data.model_copy(update={"tokenizer": own.tokenizer})
+
+    def _section_data(self, section: str, edits: Iterable[Edit]) -> Any:
+        data: Any = {section: self._written[section]}
+        for edit in edits:
+            data = merge(data, edit.data)
+        return data[section]
+
+    def _model_errors(self, edits: Iterable[Edit]) -> list[SpecError]:
+        try:
+            ModelSpec.model_validate(self._model_data(edits))
+        except ValidationError as error:
+            return explain(error, ModelSpec)
+        return []
+
+    def _model_problems(self, own: list[Edit], target: Target) -> Iterator[Problem]:
+        for error in self._model_errors([*self.base, *own]):
+            path, why = tuple(error.path.split(".")), plain(error.reason)
+            blamed = self._blamed(error, path, own or list(self.base))
+            at_key = error.reason.startswith("unknown key")
+            if blamed is None:
+                yield self.origins.problem(target, f"{error.path}: {why}")
+                continue
+            inside = path[len(blamed.path) :] if path[: len(blamed.path)] == blamed.path else None
+            place = (*blamed.target, *(inside or ()))
+            near = blamed.path[: len(path)] == path or inside is not None
+            reason = why if near else f"{error.path}: {why}"
+            yield self.origins.problem(place, reason, at_key=at_key)
+
+    def _blamed(self, error: SpecError, path: Target, own: list[Edit]) -> Edit | None:
+        """The edit without which the error would not be: in the last layer that has one, the nearest by path."""
+        whole = [*self.base, *own] if own[0].target[0] != "base" else own
+        causes = [edit for edit in own if not self._fails_without(edit, whole, error)] or [
+            edit for edit in own if common_length(edit.path, path) > 0
+        ]
+        return max(causes, key=lambda e: (e.layer, common_length(e.path, path)), default=None)
+
+    def _fails_without(self, edit: Edit, edits: list[Edit], error: SpecError) -> bool:
+        left = [other for other in edits if other is not edit]
+        return any((e.path, e.reason) == (error.path, error.reason) for e in self._model_errors(left))
+
+    def _section_problems(self, section: str, edits: list[Edit]) -> Iterator[Problem]:
+        if not edits:
+            return
+        data, spec = self._section_data(section, edits), SECTIONS[section]
+        try:
+            spec.model_validate(data)
+        except ValidationError as error:
+            for path, reason in complaints(error, data, spec.model_json_schema()):
+                here = (section, *path)
+                found = [e for e in edits if common_length(e.path, here) == min(len(e.path), len(here))]
+                target = (*found[-1].target, *path[len(found[-1].path) - 1 :]) if found else _beside(edits[-1], here)
+                yield self.origins.problem(target, reason, at_key=reason.startswith("unknown key"))
+
+
+def _beside(edit: Edit, path: Target) -> Target:
+    """Where `path` would stand in the arm that has the edit."""
+    root, end = edit.target[: -len(edit.path)], edit.target[-len(edit.path) :]
+    return (*root, *path) if end == edit.path else edit.target

@@ -1,0 +1,144 @@
+"""The layers of a study: the file, the chosen scale's edits, then `--set`. Later layers win.
+
+`Origins` remembers where each setting was written, so that an error that arises in a resolved spec
+can still point at the words that caused it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ablate.study.problems import Place, Problem, StudyError
+from ablate.study.yamlfile import Document, Keys, parse_yaml
+from zoo.edits import expand
+
+Target = tuple[str, ...]
+"""A setting's path in the study, one key each: `("train", "lr")`, `("arms", "post", "block")`."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a setting was written: the setting, its path in the document, and its positions there."""
+
+    target: Target
+    path: Keys
+    key: Place
+    value: Place
+
+    @property
+    def written(self) -> str:
+        """The path in the user's words."""
+        return ".".join(map(str, self.path))
+
+    def problem(self, target: Target, reason: str, *, at_key: bool = False) -> Problem:
+        """A problem with `target`: this setting itself, or one inside it or beside it."""
+        inside = target[len(self.target) :] if target[: len(self.target)] == self.target else ()
+        path = ".".join(filter(None, (self.written, *inside)))
+        return Problem(self.key if at_key else self.value, path, reason)
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Edits of the study: the map at `root` of a document, with dotted or nested keys."""
+
+    document: Document
+    root: Keys = ()
+    without: frozenset[str] = frozenset()
+
+    @property
+    def is_size(self) -> bool:
+        """Whether these are the edits of a ladder's size."""
+        return self.root[-2:-1] == ("ladder",)
+
+    @property
+    def written(self) -> dict[str, Any]:
+        """The map as the user wrote it."""
+        here = self.document.data
+        for part in self.root:
+            here = here[part]
+        return {key: value for key, value in here.items() if key not in self.without}
+
+    @property
+    def nested(self) -> dict[str, Any]:
+        """The map without dotted keys."""
+        return expand(self.written)
+
+    def settings(self) -> Iterator[tuple[Origin, bool]]:
+        """Every map entry and list item, and whether it is a map entry that ends a path."""
+        yield from self._walk(self.written, self.root, ())
+
+    def _walk(self, here: Any, path: Keys, target: Target) -> Iterator[tuple[Origin, bool]]:
+        pairs: list[tuple[str | int, Any]] = []
+        if isinstance(here, Mapping):
+            pairs = list(here.items())
+        elif isinstance(here, list):
+            pairs = list(enumerate(here))
+        for part, inner in pairs:
+            inner_path, inner_target = (*path, part), (*target, *str(part).split("."))
+            is_leaf = isinstance(here, Mapping) and not isinstance(inner, Mapping)
+            yield self._origin(inner_path, inner_target), is_leaf
+            yield from self._walk(inner, inner_path, inner_target)
+
+    def _origin(self, path: Keys, target: Target) -> Origin:
+        value = self.document.values[path]
+        key = self.document.keys.get(path, value)  # a list item has no key
+        return Origin(target, path, key, value)
+
+
+def setting_layer(text: str) -> Layer:
+    """The layer of one `--set key=value`; the value is YAML 1.2."""
+    place = Place(f"--set {text}")
+    key, equals, value = text.partition("=")
+    key = key.strip()
+    if not equals or not all(key.split(".")):
+        raise StudyError([Problem(place, "", "expected key=value, such as train.lr=1e-3")])
+    try:
+        document = parse_yaml(value, place.source)
+    except StudyError as error:
+        raise StudyError(Problem(place, key, problem.reason) for problem in error.problems) from error
+    keys = {(key, *path): place for path in [(), *document.keys]}
+    values = {(key, *path): place for path in document.values}
+    return Layer(Document({key: document.data}, keys, values))
+
+
+class Origins:
+    """Where the settings of all layers were written."""
+
+    def __init__(self, file: Place) -> None:
+        self.file = Origin((), (), file, file)
+        self.known: list[Origin] = []
+
+    def add(self, layer: Layer) -> list[Problem]:
+        """Remembers a layer; a setting that it gives in two ways is a problem."""
+        settings = list(layer.settings())
+        leaves = {origin.target: origin for origin, is_leaf in reversed(settings) if is_leaf}
+        self.known.extend(origin for origin, _ in settings)
+        return [problem for origin, is_leaf in settings for problem in _twice(origin, is_leaf, leaves)]
+
+    def problem(self, target: Target, reason: str, *, at_key: bool = False) -> Problem:
+        """A problem with a setting, placed where it was last written, or else inside it, or around it."""
+        inside = [o for o in self.known if o.target[: len(target)] == target]
+        exact = [o for o in inside if o.target == target]
+        around = [o for o in self.known if target[: len(o.target)] == o.target]
+        nearest = max(reversed(around), key=lambda o: len(o.target), default=self.file)
+        origin = (exact or inside or [nearest])[-1]
+        return origin.problem(target, reason, at_key=at_key)
+
+
+def _twice(origin: Origin, is_leaf: bool, leaves: Mapping[Target, Origin]) -> Iterator[Problem]:
+    """`block.norm: x` beside `block: {norm: y}`, or beside `block.norm.eps: z`."""
+    for depth in range(1, len(origin.target) + 1):
+        other = leaves.get(origin.target[:depth])
+        if other is None or origin.path[: len(other.path)] == other.path:
+            continue
+        if is_leaf or depth < len(origin.target):
+            where = f"{other.written}, {other.key}"
+            yield origin.problem(origin.target, f"given twice (also as {where})", at_key=True)
+
+
+def common_length(a: Target, b: Target) -> int:
+    """How many keys two paths share from the root."""
+    pairs = enumerate(zip(a, b, strict=False))
+    return next((i for i, (x, y) in pairs if x != y), min(len(a), len(b)))

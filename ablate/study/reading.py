@@ -1,0 +1,237 @@
+"""Reading a study: the file, one of its scales and `--set` edits → typed sections and resolved arms.
+
+Every mistake is a `StudyError` whose lines say where the user wrote it and why it is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from ablate.data.sources import DataSource
+from ablate.data.sources.stdlib import StdlibSource
+from ablate.study.arm_problems import start_problems, tuning_problems
+from ablate.study.arms import TRAIN, Arm, ArmBuilder, edits_in
+from ablate.study.complaints import complaints
+from ablate.study.grid import cells
+from ablate.study.layers import Origins, Target
+from ablate.study.problems import Problem, StudyError
+from ablate.study.scales import NAMING, by_size, ladder_problems, layers, other_scales, rungs, scale_problems
+from ablate.study.search_space import space_problems
+from ablate.study.sections import NAME, StudySections
+from ablate.study.space import axes
+from ablate.study.study import Study
+from ablate.study.yamlfile import Document, read_yaml
+from ablate.training.probes import short
+from ablate.training.spec import TrainSpec
+from zoo.axis import variants
+from zoo.edits import flatten, merge
+from zoo.errors import SpecError, did_you_mean
+from zoo.presets import preset
+
+DEFAULT_TRAIN = {"optimizer": {"kind": TrainSpec().optimizer.kind}}
+"""What edits such as `train.optimizer.momentum` merge into: the kind, without which no setting has a meaning."""
+SPACES = ("tune", "search")
+"""Sections with a space, by path."""
+REPLACED = ("budget", "grid", "ladder")
+"""Sections of which a later layer keeps nothing: a scale that budgets tokens has no budget in FLOPs."""
+
+
+def default_scale() -> str:
+    """`gpu` where torch finds one, else `cpu`."""
+    import torch  # noqa: PLC0415 (slow to load, and a given scale does not need it)
+
+    return "gpu" if torch.cuda.is_available() else "cpu"
+
+
+def load_study(path: str | Path, scale: str | None = None, sets: Sequence[str] = ()) -> Study:
+    """The study in a file, at a scale (`None`: `default_scale()`), with `key=value` edits.
+
+    Raises:
+        StudyError: with every problem that could be found in one pass.
+    """
+    path = Path(path)
+    document = read_yaml(path)
+    if not isinstance(document.data, Mapping):
+        reason = "the file is empty" if document.data is None else "expected a map, with a question, a base and arms"
+        raise StudyError([Problem(document.values[()], "", reason)])
+    scale_found = scale or default_scale()
+    sizes, found = _sizes(path, document, scale_found, sets)
+    problems = [*scale_problems(document, scale), *found]
+    for other in other_scales(document, scale_found):
+        problems += _sizes(path, document, other, ())[1]
+    if problems:
+        raise StudyError({(problem.place, problem.path): problem for problem in reversed(problems)}.values())
+    return replace(sizes[-1], smaller=tuple(sizes[:-1]))
+
+
+def _sizes(path: Path, document: Document, scale: str, sets: Sequence[str]) -> tuple[list[Study], list[Problem]]:
+    """The study at every size of its ladder, and what is wrong with it; one size without a ladder."""
+    names: list[str | None] = [*rungs(document, scale)]
+    sizes, refused = [], dict[str | None, list[Problem]]()
+    for rung in names or [None]:
+        try:
+            sizes.append(_Reader(path, document, scale, rung, sets).study())
+        except StudyError as error:
+            refused[rung] = list(error.problems)
+    return sizes, [*ladder_problems(document, scale), *by_size(refused, len(names))]
+
+
+class _Reader:
+    """One pass over the layers of a study, which collects problems until nothing more can be checked."""
+
+    def __init__(self, path: Path, document: Document, scale: str, rung: str | None, sets: Sequence[str]) -> None:
+        self.path, self.document, self.scale, self.rung = path, document, scale, rung
+        self.origins = Origins(document.values[()])
+        self.problems: list[Problem] = []
+        self.layers = layers(document, scale, rung, sets)
+        for layer in self.layers:
+            self.problems += self.origins.add(layer)
+
+    def study(self) -> Study:
+        tree = self._tree()
+        self.problems += self._name_problems(tree)
+        if tree.get("ladder") and (self.rung is None or any("ladder" in layer.nested for layer in self.layers[2:])):
+            reason = "a ladder is written in the file or in a scale, as a map of maps"
+            self.problems.append(self.origins.problem(("ladder",), reason, at_key=True))
+        sections = self._sections(tree)
+        builder = self._builder(tree, sections.data if sections else StdlibSource())
+        arms = self._arms(tree, sections, builder)
+        if builder is not None and sections is not None and not self.problems:
+            self.problems += tuning_problems(builder, sections.tune, arms) if sections.tune else ()
+            self.problems += space_problems(builder, sections.search.space) if sections.search else ()
+            self.problems += start_problems(builder, arms, tuned=sections.tune is not None)
+        if self.problems or sections is None or builder is None:
+            raise StudyError(self.problems)
+        return Study(
+            name=self.path.stem,
+            path=self.path,
+            text=self.path.read_text(encoding="utf-8"),
+            scale=self.scale,
+            sections=sections,
+            arms=tuple(arms),
+            vocabulary_given="vocab_size" in tree["base"],
+            origins=self.origins,
+            builder=builder,
+            rung=self.rung,
+        )
+
+    def _tree(self) -> dict[str, Any]:
+        """The sections of all layers together, nested."""
+        tree: dict[str, Any] = {TRAIN: DEFAULT_TRAIN}
+        for layer in self.layers:
+            for key, value in layer.nested.items():
+                old = _source_changed(tree.get(key), value) if key == "data" else tree.get(key)
+                if key == "probes":
+                    old, value = short(old), short(value)  # noqa: PLW2901 (so that edits by path find its parts)
+                if key == "budget" and layer.is_size and isinstance(old, Mapping) and "parameters" in old:
+                    value = {"parameters": old["parameters"], **value}  # noqa: PLW2901 (sizes match alike)
+                if key == "tune" and isinstance(value, Mapping) and "space" in value:
+                    old = {k: v for k, v in old.items() if k != "space"} if isinstance(old, Mapping) else None
+                tree[key] = value if key in REPLACED else merge(old, value)
+        if isinstance(tree.get("grid"), Mapping):
+            tree["grid"] = dict(flatten(tree["grid"]))
+        for key in SPACES:
+            section = tree.get(key)
+            if isinstance(section, Mapping) and isinstance(section.get("space"), Mapping):
+                tree[key] = {**section, "space": dict(axes(section["space"]))}
+        return tree
+
+    def _sections(self, tree: Mapping[str, Any]) -> StudySections | None:
+        try:
+            return StudySections.model_validate(tree)
+        except ValidationError as error:
+            for path, reason in complaints(error, tree, StudySections.model_json_schema()):
+                target = tuple(key for part in path for key in part.split("."))
+                at_key = reason.startswith("unknown key")
+                self.problems.append(self.origins.problem(target, reason, at_key=at_key))
+        return None
+
+    def _name_problems(self, tree: Mapping[str, Any]) -> Iterator[Problem]:
+        written = self.document.data.get("arms")
+        names = list(written) if isinstance(written, Mapping) else []
+        for name in names:
+            if not NAME.fullmatch(name):
+                origin = self.document.keys["arms", name]
+                yield Problem(origin, f"arms.{name}", NAMING)
+            if name == tree.get("baseline", "base"):
+                reason = f"'{name}' is the baseline, which is the base as it is: give this arm another name"
+                yield self.origins.problem(("arms", name), reason, at_key=True)
+        for layer in self.layers[1:]:
+            arms = layer.nested.get("arms")
+            for name in arms if isinstance(arms, Mapping) else ():
+                if name not in self.layers[0].nested.get("arms", {}):
+                    reason = "there is no such arm" + did_you_mean(name, names)
+                    yield self.origins.problem(("arms", name), reason, at_key=True)
+
+    def _arms(self, tree: Mapping[str, Any], sections: StudySections | None, builder: ArmBuilder | None) -> list[Arm]:
+        arms = tree.get("arms") or {}
+        if builder is None or not isinstance(arms, Mapping):
+            return []
+        try:
+            base = builder.build(tree.get("baseline", "base"), (), ("base",))
+        except StudyError as error:
+            self.problems += error.problems
+            return []
+        edits = {name: self._edits(("arms", name)) for name, written in arms.items() if isinstance(written, Mapping)}
+        plain, problems = builder.build_all(base, edits)
+        self.problems += problems
+        if not any(tree.get(key) for key in ("arms", "grid", "search")) and not self.problems:
+            self.problems.append(self.origins.problem(("arms",), "there are no arms: nothing is compared"))
+        if self.problems or sections is None or not sections.grid:
+            return plain
+        crossed, problems = cells(builder, plain, edits, sections.grid)
+        self.problems += problems
+        return crossed
+
+    def _builder(self, tree: Mapping[str, Any], data: DataSource) -> ArmBuilder | None:
+        base = tree.get("base")
+        if not isinstance(base, Mapping):
+            return None  # _sections has said so
+        name = base.get("preset")
+        if not isinstance(name, str):
+            reason = "is missing" if name is None else f"expected the name of a preset, not {name!r}"
+            self.problems.append(self.origins.problem(("base", "preset"), f"{reason} (see `ablate zoo`)"))
+            return None
+        try:
+            model = preset(name).model
+        except SpecError as error:
+            self.problems.append(self.origins.problem(("base", "preset"), error.reason))
+            return None
+        edits = [edit for edit in self._edits(("base",)) if edit.path != ("preset",)]
+        return ArmBuilder(model, edits, self._valid_train(tree), data, self.origins)
+
+    def _valid_train(self, tree: Mapping[str, Any]) -> dict[str, Any]:
+        """The training settings; the defaults where they have problems of their own."""
+        train = tree.get(TRAIN, {})
+        try:
+            TypeAdapter(TrainSpec).validate_python(train)
+        except ValidationError:
+            return DEFAULT_TRAIN  # _sections reports it
+        return dict(train)
+
+    def _edits(self, root: Target) -> list[Any]:
+        """The edits that all layers make below a setting, in order."""
+        found = []
+        for number, layer in enumerate(self.layers):
+            here: Any = layer.nested
+            for key in root:
+                here = here.get(key) if isinstance(here, Mapping) else None
+            if isinstance(here, Mapping):
+                found += list(edits_in(here, root, number))
+        return found
+
+
+def _source_changed(old: Any, new: Any) -> Any:
+    """What is left of the settings of data when `new` names another source: those that both have."""
+    name = new.get("source") if isinstance(new, Mapping) else new
+    if not isinstance(old, Mapping) or name in (None, old.get("source")):
+        return old
+    known = variants("ablate.data.sources", "source")
+    both = [known[each] for each in (old.get("source"), name) if each in known]
+    shared = set.intersection(*(set(each.model_fields) for each in both)) if both else set()
+    return {key: value for key, value in old.items() if key in shared - {"source"}}

@@ -1,0 +1,137 @@
+"""The JSON Schema of a study file, so that editors complete and check it.
+
+Edits may be nested or dotted and may name only what they change, so the schema of a spec becomes the schema of its
+edits: nothing is required, and `block.mixer.kv_heads` is a key beside `block`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ablate.study.arms import SECTIONS
+from ablate.study.sections import NAME, StudySections
+from zoo.presets import names, sized_names
+from zoo.spec import ModelSpec
+
+Schema = dict[str, Any]
+
+
+def study_schema() -> Schema:
+    """JSON Schema (2020-12) of a study file."""
+    sections, model = StudySections.model_json_schema(), ModelSpec.model_json_schema()
+    definitions = {**sections["$defs"], **model.pop("$defs"), "ModelSpec": model}
+    beside = {
+        section: _edits([spec.model_json_schema()], definitions | spec.model_json_schema().get("$defs", {}))
+        for section, spec in SECTIONS.items()
+    }
+    model_edits = _edits([model], definitions)
+    own = {path: schema for section, edits in beside.items() for path, schema in _below(section, edits).items()}
+    arm = _object({**model_edits["properties"], **own}, _free(model_edits))
+    base = _object({"preset": {"enum": [*names(), *sized_names()]}, **model_edits["properties"]}, _free(model_edits))
+    for key in ("base", "arms", "grid"):
+        del sections["properties"][key]
+    study = _edits([sections], definitions)
+    properties, patterns = study["properties"], dict(_free(study))
+    for key, edits in (("base", base), ("arms", _named(arm)), ("grid", _grid(arm))):
+        properties |= _below(key, edits)
+        patterns |= _free_below(key, edits)
+    scale = _object(properties, patterns)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "A study",
+        "description": StudySections.__doc__,
+        **_object({**properties, "scales": _named(scale)}, patterns),
+        "required": ["question"],
+    }
+
+
+def _object(properties: Schema, patterns: Schema) -> Schema:
+    closed: Schema = {"type": "object", "properties": properties, "additionalProperties": False}
+    return {**closed, "patternProperties": patterns} if patterns else closed
+
+
+def _named(value: Schema) -> Schema:
+    """A map of names; dotted keys start with one."""
+    patterns = {f"^{NAME.pattern}$": value, f"^{NAME.pattern}\\..+": {}}
+    return {"type": "object", "patternProperties": patterns, "additionalProperties": False}
+
+
+def _grid(arm: Schema) -> Schema:
+    """Lists of values by dotted path."""
+    axes = {path: {"type": "array", "minItems": 1} for path in arm["properties"]}
+    return _object(axes, {pattern: {"type": "array", "minItems": 1} for pattern in _free(arm)})
+
+
+def _edits(schemas: list[Schema], definitions: Schema) -> Schema:
+    """The schema of edits of a value that has any of these schemas."""
+    members = list(_members(schemas, definitions))
+    maps = [member for member in members if member.get("type") == "object"]
+    others = [_inline(member, definitions) for member in members if member.get("type") != "object"]
+    if not maps:
+        return others[0] if len(others) == 1 else {"anyOf": _unique(others)}
+    whole = _map_edits(maps, definitions)
+    return {**whole, "anyOf": [*_unique(others), {"type": "object"}]} | {"type": _types(others)} if others else whole
+
+
+def _map_edits(maps: list[Schema], definitions: Schema) -> Schema:
+    properties: Schema = {}
+    patterns: Schema = {}
+    for key in dict.fromkeys(key for each in maps for key in each.get("properties", {})):
+        given = [each["properties"][key] for each in maps if key in each.get("properties", {})]
+        inner = _edits(given, definitions)
+        notes = {k: v for k, v in given[0].items() if k == "description"}
+        properties |= {**_below(key, inner), key: {**inner, **notes}}
+        patterns |= _free_below(key, inner)
+    for each in maps:
+        if each.get("additionalProperties"):
+            patterns["^.+"] = {}
+    return _object(properties, patterns)
+
+
+def _below(key: str, edits: Schema) -> Schema:
+    """A setting and, dotted, all that is inside it."""
+    return {key: edits, **{f"{key}.{path}": inner for path, inner in edits.get("properties", {}).items()}}
+
+
+def _free_below(key: str, edits: Schema) -> Schema:
+    """The patterns of dotted keys that start with `key`."""
+    return {f"^{key}\\.{pattern.removeprefix('^')}": value for pattern, value in _free(edits).items()}
+
+
+def _free(schema: Schema) -> Schema:
+    patterns: Schema = schema.get("patternProperties", {})
+    return patterns
+
+
+def _members(schemas: list[Schema], definitions: Schema) -> Iterator[Schema]:
+    """What references and unions stand for."""
+    for schema in schemas:
+        unions = [schema[word] for word in ("anyOf", "oneOf", "allOf") if word in schema]
+        if "$ref" in schema:
+            yield from _members([definitions[schema["$ref"].rpartition("/")[2]]], definitions)
+        elif unions:
+            yield from _members(unions[0], definitions)
+        else:
+            yield schema
+
+
+def _inline(schema: Schema, definitions: Schema) -> Schema:
+    """A schema of plain values or lists, without references."""
+    if "items" in schema:
+        members = [_inline(member, definitions) for member in _members([schema["items"]], definitions)]
+        return {**schema, "items": {"anyOf": members}}
+    return schema
+
+
+def _unique(schemas: list[Schema]) -> list[Schema]:
+    return [schema for i, schema in enumerate(schemas) if schema not in schemas[:i]]
+
+
+def _types(schemas: list[Schema]) -> list[str]:
+    words = {bool: "boolean", int: "integer", float: "number", str: "string", type(None): "null"}
+    found = [
+        schema.get("type") or [words[type(v)] for v in schema.get("enum", [schema.get("const")])] for schema in schemas
+    ]
+    flat = [word for each in found for word in (each if isinstance(each, list) else [each])]
+    return list(dict.fromkeys([*flat, "object"]))

@@ -1,0 +1,214 @@
+"""The sections of a study file, typed. `ablate.study.study` lays the scales and edits over them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    BeforeValidator,
+    Discriminator,
+    Field,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    Tag,
+    WithJsonSchema,
+    model_validator,
+)
+
+from ablate.data.sources.stdlib import StdlibSource
+from ablate.data.spec import DataSpec
+from ablate.study.complaints import yaml
+from ablate.study.search_spec import SearchSpec
+from ablate.study.space import TuneSpec
+from ablate.training.probes import Probes
+from ablate.training.spec import TrainSpec
+from evals.spec import EvalSpec, MeasureSpec
+from zoo.axis import Spec, is_off
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_+-]{0,39}")
+"""Names of arms and scales: they stand in file names, in edits by path, and in tables."""
+
+LARGEST_SEED = 2**63 - 1
+
+SPENDABLE = ("flops", "tokens", "seconds")
+"""What a budget can be given in."""
+
+
+def _seeds(value: Any) -> tuple[int, ...]:
+    """`3` means seeds 0, 1 and 2."""
+    if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= 1000:
+        return tuple(range(value))
+    if (
+        isinstance(value, list | tuple)
+        and value
+        and all(type(seed) is int and 0 <= seed <= LARGEST_SEED for seed in value)
+    ):
+        if len(set(value)) == len(value):
+            return tuple(value)
+        raise ValueError(f"a seed is given twice: {', '.join(map(str, value))}")
+    legal = f"how many seeds (1 to 1000), a list of whole numbers from 0 to {LARGEST_SEED}, or auto"
+    raise ValueError(f"expected {legal}, not {yaml(value)}")
+
+
+def _whole(value: Any) -> Any:
+    """`1e6` is a whole number of tokens."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+class AutoSeeds(Spec):
+    """`auto`: seeds are added in rounds until every arm is settled, or there are `cap` of them."""
+
+    start: Annotated[int, Field(ge=2)] = 3
+    cap: Annotated[int, Field(ge=2, le=1000)] = 12
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.cap < self.start:
+            raise ValueError(f"cap ({self.cap}) is below start ({self.start})")
+        return self
+
+
+GivenSeeds = Annotated[
+    tuple[NonNegativeInt, ...],
+    Field(strict=False),
+    BeforeValidator(_seeds),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"const": "auto"},
+                {"type": "integer", "minimum": 1, "maximum": 1000},
+                {
+                    "type": "array",
+                    "items": {"type": "integer", "minimum": 0, "maximum": LARGEST_SEED},
+                    "minItems": 1,
+                    "uniqueItems": True,
+                },
+            ]
+        }
+    ),
+]
+
+Seeds = Annotated[
+    Annotated[GivenSeeds, Tag("given")] | Annotated[AutoSeeds, Tag("auto")],
+    Discriminator(lambda value: "auto" if isinstance(value, Mapping | AutoSeeds) else "given"),
+    BeforeValidator(lambda value: {} if value == "auto" else value),
+]
+
+
+def _long(value: Any) -> Any:
+    """A setting's path alone is a knob with nothing else said of it."""
+    return {"knob": value} if isinstance(value, str) else value
+
+
+class ParameterMatch(Spec):
+    """How an arm gets the baseline's number of parameters: by another value of one setting of its model."""
+
+    knob: Annotated[str, Field(min_length=1)]
+    """The setting, by its path: `block.ffn.d_ff`."""
+    step: PositiveInt = 1
+    """Its legal values are the multiples of this that the model accepts."""
+    count: Literal["total", "non_embedding"] = "total"
+    """Which parameters are counted; `non_embedding` leaves out the tables of tokens and positions."""
+
+    @model_validator(mode="after")
+    def _not_the_vocabulary(self) -> Self:
+        if self.knob == "vocab_size":
+            raise ValueError("the vocabulary follows from the data: name another setting")
+        return self
+
+
+class Budget(Spec):
+    """What every arm may spend on training: exactly one of flops, tokens and seconds; parameters may go with it."""
+
+    flops: PositiveFloat | None = None
+    """Training FLOPs (forward and backward), counted per arm."""
+    tokens: Annotated[PositiveInt, BeforeValidator(_whole)] | None = None
+    seconds: PositiveFloat | None = None
+    """Training time of one run on this device, reading the data included and validation not."""
+    parameters: Annotated[
+        ParameterMatch | None, BeforeValidator(_long, json_schema_input_type=str | ParameterMatch | None)
+    ] = None
+    """The setting that brings every arm to the baseline's parameters, by path."""
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        given = [name for name in SPENDABLE if getattr(self, name) is not None]
+        if len(given) != 1:
+            found = " and ".join(given) or ("parameters alone" if self.parameters else "none of them")
+            raise ValueError(f"needs one of {', '.join(SPENDABLE[:-1])} and {SPENDABLE[-1]}, and has {found}")
+        return self
+
+    def scaled(self, fraction: float) -> Budget:
+        """A share of it."""
+        return self.model_copy(update={self.kind: fraction * self.amount})
+
+    @property
+    def kind(self) -> str:
+        """What is spent: `flops`, `tokens` or `seconds`."""
+        return next(name for name in SPENDABLE if getattr(self, name) is not None)
+
+    @property
+    def amount(self) -> float:
+        """How much of it."""
+        amount: float = getattr(self, self.kind)
+        return amount
+
+    @property
+    def matched(self) -> str:
+        """What is the same in every arm: `flops`, or `flops and parameters`."""
+        if self.parameters is None:
+            return self.kind
+        return f"{self.kind} and {'non-embedding ' * (self.parameters.count == 'non_embedding')}parameters"
+
+
+class StartSpec(Spec):
+    """Weights that an arm starts from: those of another arm, trained, with the same seed."""
+
+    arm: str
+    """The baseline, or an arm that does not itself start from another."""
+    fraction: Annotated[float, Field(gt=0, le=1)] = 0.05
+    """Share of the study's budget that the arm spends after that."""
+    pooling: Literal["mean", "first", "random"] = "mean"
+    """How fewer kv heads are made of more: their mean, the first of a group, or a new draw."""
+    growth: Literal["stack", "duplicate", "width"] | None = Field(default=None, exclude_if=is_off)
+    """How more layers are made of fewer, the whole stack again or each layer again, or wider ones of narrower ones,
+    which compute the same; null where there are as many and as wide."""
+
+
+Scalar = str | int | float | bool | None
+
+
+class StudySections(Spec):
+    """One question: a base model, arms that each change something in it, and a budget."""
+
+    question: Annotated[str, Field(min_length=1)]
+    source: str | None = None
+    """Where the question or the claim comes from."""
+    baseline: Annotated[str, Field(pattern=f"^{NAME.pattern}$")] = "base"
+    """The name of the base model as it is: the arm that the others are compared with."""
+    base: dict[str, Any]
+    """A preset of the zoo, and edits by path."""
+    arms: dict[str, dict[str, Any]] = Field(default={})
+    """Edits of the base by path, per arm; `train.…` edits the training."""
+    grid: dict[str, Annotated[list[Scalar], Field(min_length=1)]] = Field(default={})
+    """Values per path: every arm is trained with every combination."""
+    seeds: Seeds = (0, 1, 2)
+    """How many, or which, or `auto`: as many as it takes to settle every arm."""
+    tune: TuneSpec | None = None
+    """What each arm tunes for itself before it is compared."""
+    search: SearchSpec | None = None
+    """What `ablate search` varies in the base, and what for."""
+    ladder: dict[str, dict[str, Any]] = Field(default={})
+    """Sizes, the smallest first, each by edits of base, budget and train. The last is the one that is compared."""
+    data: DataSpec = StdlibSource()
+    train: TrainSpec = TrainSpec()
+    budget: Budget
+    margin: PositiveFloat | None = None
+    """A difference in loss too small to matter, in nats per token: one shown to be smaller is *no difference*."""
+    measure: MeasureSpec | None = MeasureSpec()
+    evals: EvalSpec | None = EvalSpec()
+    probes: Probes = None
+    """What is watched while training: `all`, a list of probes, or a map with `which` and `every`."""

@@ -1,0 +1,116 @@
+"""A study as it was read: its sections, typed, and its arms, resolved (`ablate.study.reading` reads it)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ablate.data.sources import DataSource
+from ablate.study.arms import Arm, ArmBuilder
+from ablate.study.layers import Origins
+from ablate.study.problems import Problem, StudyError
+from ablate.study.search_spec import SearchSpec
+from ablate.study.sections import AutoSeeds, Budget, StudySections
+from ablate.study.space import TuneSpec
+from ablate.training.probes import ProbeSpec
+from ablate.training.spec import TrainSpec
+from evals.spec import EvalSpec, MeasureSpec
+
+__all__ = ["Arm", "Problem", "Study", "StudyError"]
+
+
+@dataclass(frozen=True)
+class Study:
+    """A question, ready to be planned. The first arm is the baseline: the base model as it is."""
+
+    name: str
+    path: Path
+    text: str
+    scale: str
+    sections: StudySections
+    arms: tuple[Arm, ...]
+    vocabulary_given: bool
+    """Whether the study says the model's vocabulary; otherwise it is the tokenizer's."""
+    origins: Origins = field(repr=False, compare=False)
+    builder: ArmBuilder = field(repr=False, compare=False)
+    budget_share: str | None = None
+    """The setting that made the budget a share of the study's, by its path; None where it is the whole."""
+    rung: str | None = None
+    """Which size of the ladder this is; None without one."""
+    smaller: tuple[Study, ...] = ()
+    """The same study at the smaller sizes of its ladder, the smallest first."""
+
+    @property
+    def question(self) -> str:
+        return self.sections.question
+
+    @property
+    def source(self) -> str | None:
+        return self.sections.source
+
+    @property
+    def baseline(self) -> str:
+        return self.sections.baseline
+
+    @property
+    def budget(self) -> Budget:
+        return self.sections.budget
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """The seeds of every arm; with `seeds: auto` those that it begins with."""
+        seeds = self.sections.seeds
+        return tuple(range(seeds.start)) if isinstance(seeds, AutoSeeds) else seeds
+
+    @property
+    def auto_seeds(self) -> AutoSeeds | None:
+        """How seeds are added, where they are."""
+        seeds = self.sections.seeds
+        return seeds if isinstance(seeds, AutoSeeds) else None
+
+    @property
+    def tune(self) -> TuneSpec | None:
+        return self.sections.tune
+
+    @property
+    def search(self) -> SearchSpec | None:
+        return self.sections.search
+
+    @property
+    def is_search_alone(self) -> bool:
+        """Whether nothing is compared: a space to search, and no arm beside the baseline."""
+        return self.search is not None and len(self.arms) == 1
+
+    @property
+    def data(self) -> DataSource:
+        return self.sections.data
+
+    @property
+    def own_tokenizers(self) -> bool:
+        """Whether arms differ in their tokenizer: then losses compare per byte, not per token."""
+        return any(arm.data != self.data for arm in self.arms)
+
+    @property
+    def train(self) -> TrainSpec:
+        return self.sections.train
+
+    @property
+    def measure(self) -> MeasureSpec | None:
+        return self.sections.measure
+
+    @property
+    def evals(self) -> EvalSpec | None:
+        return self.sections.evals
+
+    @property
+    def probes(self) -> ProbeSpec | None:
+        return self.sections.probes
+
+    @property
+    def folder(self) -> Path:
+        """What relative paths in the study start from."""
+        return self.path.resolve().parent
+
+    def error(self, setting: str, reason: str) -> StudyError:
+        """An error at a setting, by its dotted path (`"budget.flops"`)."""
+        return StudyError([self.origins.problem(tuple(setting.split(".")), reason)])

@@ -1,0 +1,232 @@
+"""YAML 1.2 (core schema) with the position of every key and value.
+
+ruamel.yaml scans, parses and composes; this file says what plain scalars mean (YAML 1.2.2, §10.3.2) and remembers
+where each stood. So `1e-3` is a float, `off` and `2001-01-01` are strings, and a key given twice is an error.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from ruamel.yaml.reader import ReaderError
+from ruamel.yaml.resolver import BaseResolver
+
+from ablate.study.problems import Place, Problem, StudyError
+
+type_prefix = "tag:yaml.org,2002:"
+MAX_BYTES = 1_000_000
+MAX_NODES = 100_000
+MAX_DEPTH = 50
+
+Keys = tuple[str | int, ...]
+"""Keys and list positions from the root, keys as written (`"block.norm"` is one)."""
+
+
+class _CoreSchema(BaseResolver):
+    """The types of plain scalars in YAML 1.2, whatever a `%YAML` directive says."""
+
+    processing_version = (1, 2)
+
+    def __init__(self, version: object = None, loader: object = None) -> None:
+        super().__init__(loader)
+
+
+for _tag, _pattern, _first in (
+    ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+    ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
+    ("int", r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", list("-+0123456789")),
+    ("float", r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", list("-+.0123456789")),
+    ("float", r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)", list("-+.")),
+    ("merge", r"<<", ["<"]),
+):
+    _CoreSchema.add_implicit_resolver_base(type_prefix + _tag, re.compile(f"^(?:{_pattern})$"), _first)
+
+
+@dataclass(frozen=True)
+class Document:
+    """Plain data, and where each key and value of it stood."""
+
+    data: Any
+    keys: dict[Keys, Place] = field(repr=False)
+    values: dict[Keys, Place] = field(repr=False)
+
+
+def read_yaml(path: Path) -> Document:
+    """The document in a file; raises `StudyError` for whatever keeps it from being one YAML 1.2 document."""
+    try:
+        size = path.stat().st_size
+        raw = path.read_bytes() if size <= MAX_BYTES else b""
+    except OSError as error:
+        raise _error(Place(str(path)), f"cannot be read: {error.strerror}") from error
+    if size > MAX_BYTES:
+        raise _error(Place(str(path)), f"too large for a study: {size} bytes, at most {MAX_BYTES}")
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        place = _place_of_byte(path, raw, error.start)
+        raise _error(place, f"not UTF-8 text (byte 0x{raw[error.start]:02x})") from error
+    return parse_yaml(text, str(path))
+
+
+def parse_yaml(text: str, source: str) -> Document:
+    """As `read_yaml`, for text; `source` is what messages call it."""
+    node = _compose(text, source)
+    if node is None:
+        return Document(None, {}, {(): Place(source, 1, 1)})
+    return _Reading(source).document(node)
+
+
+def _compose(text: str, source: str) -> Node | None:
+    yaml = YAML(typ="safe", pure=True)
+    yaml.Resolver = _CoreSchema
+    yaml.composer.warn_double_anchors = False  # YAML allows an anchor to be defined again
+    try:
+        return yaml.compose(text)  # type: ignore[no-any-return]
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = Place(source) if mark is None else Place(source, mark.line + 1, mark.column + 1)
+        reason = error.problem or error.context or "cannot be parsed"
+        raise _error(place, f"not YAML: {_explain(reason)}") from error
+    except ReaderError as error:
+        before = text[: error.position]
+        place = Place(source, before.count("\n") + 1, error.position - before.rfind("\n"))
+        raise _error(place, "not YAML: a control character") from error
+    except (YAMLError, ValueError) as error:
+        raise _error(Place(source), f"not YAML: {' '.join(str(error).split())}") from error
+    except RecursionError as error:
+        raise _error(Place(source), "nested too deeply") from error
+
+
+def _explain(problem: str) -> str:
+    if "'\\t'" in problem:
+        return "a tab where only spaces may indent"
+    return " ".join(problem.split())
+
+
+def _place_of_byte(path: Path, raw: bytes, index: int) -> Place:
+    before = raw[:index]
+    return Place(str(path), before.count(b"\n") + 1, index - before.rfind(b"\n"))
+
+
+def _error(place: Place, reason: str, path: str = "") -> StudyError:
+    return StudyError([Problem(place, path, reason)])
+
+
+class _Reading:
+    """One walk over a node tree. Bounds its work, since aliases can make a small file describe a huge tree."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self.keys: dict[Keys, Place] = {}
+        self.values: dict[Keys, Place] = {}
+        self.nodes = 0
+        self.depth = 0
+
+    def document(self, root: Node) -> Document:
+        return Document(self.value(root, ()), self.keys, self.values)
+
+    def value(self, node: Node, path: Keys) -> Any:
+        self.nodes += 1
+        if self.nodes > MAX_NODES:
+            raise self.error(node, path, f"more than {MAX_NODES} values once its aliases are followed")
+        if self.depth > MAX_DEPTH:
+            raise self.error(node, path[:3], "nested too deeply, or an alias that contains itself")
+        self.values[path] = self.place(node)
+        self.depth += 1
+        value = self.parts(node, path)
+        self.depth -= 1
+        return value
+
+    def parts(self, node: Node, path: Keys) -> Any:
+        if isinstance(node, MappingNode):
+            return self.mapping(node, path)
+        if isinstance(node, SequenceNode):
+            self.refuse_tag(node, path, "seq")
+            return [self.value(item, (*path, i)) for i, item in enumerate(node.value)]
+        assert isinstance(node, ScalarNode)  # the one kind of node that is left
+        return self.scalar(node, path)
+
+    def mapping(self, node: MappingNode, path: Keys) -> dict[str, Any]:
+        self.refuse_tag(node, path, "map")
+        pairs = [(key, value) for key, value in node.value if not self.is_merge(key)]
+        inherited = self.inherited([value for key, value in node.value if self.is_merge(key)], path)
+        own: dict[str, Any] = {}
+        for key_node, value_node in pairs:
+            key = self.key(key_node, path)
+            if key in own:
+                first = self.keys[*path, key]
+                raise self.error(key_node, (*path, key), f"given twice (first on line {first.line})")
+            if key in inherited:
+                self.forget((*path, key))
+            self.keys[*path, key] = self.place(key_node)
+            own[key] = self.value(value_node, (*path, key))
+        return {**inherited, **own}
+
+    def is_merge(self, key: Node) -> bool:
+        return str(key.tag) == type_prefix + "merge"
+
+    def inherited(self, nodes: list[Node], path: Keys) -> dict[str, Any]:
+        """What merge keys `<<: *a` and `<<: [*a, *b]` bring in: the first map that has a key wins."""
+        together: dict[str, Any] = {}
+        for node in nodes:
+            for each in node.value if isinstance(node, SequenceNode) else [node]:
+                if not isinstance(each, MappingNode):
+                    raise self.error(each, (*path, "<<"), "expected a map, or a list of maps")
+                inner = _Reading(self.source)
+                inner.nodes, inner.depth = self.nodes, self.depth
+                together = {**inner.value(each, path), **together}
+                self.nodes = inner.nodes
+                self.keys = {**inner.keys, **self.keys}
+                self.values = {**inner.values, **self.values}
+        return together
+
+    def forget(self, path: Keys) -> None:
+        """Drops the positions of what a merge key brought in and the map itself gives."""
+        for places in (self.keys, self.values):
+            for known in [p for p in places if p[: len(path)] == path]:
+                del places[known]
+
+    def key(self, node: Node, path: Keys) -> str:
+        if not isinstance(node, ScalarNode):
+            raise self.error(node, path, "a key must be a word, not a list or a map")
+        return str(node.value)
+
+    def scalar(self, node: ScalarNode, path: Keys) -> Any:
+        text, tag = str(node.value), str(node.tag).removeprefix(type_prefix)
+        if tag in {"str", "merge"}:
+            return text
+        if tag == "null":
+            return None
+        if tag == "bool":
+            return text.lower() == "true"
+        if tag not in ("int", "float"):
+            raise self.error(node, path, f"tags are not allowed here ({node.tag})")
+        return self.number(node, text, tag, path)
+
+    def number(self, node: ScalarNode, text: str, tag: str, path: Keys) -> int | float:
+        try:
+            if tag == "float":
+                return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
+            base = {"0o": 8, "0x": 16}.get(text[:2], 10)
+            return int(text, base)
+        except ValueError as error:
+            digits = sys.get_int_max_str_digits()
+            reason = f"more than {digits} digits" if len(text) > digits else f"not a number: {text!r}"
+            raise self.error(node, path, reason) from error
+
+    def refuse_tag(self, node: Node, path: Keys, tag: str) -> None:
+        if str(node.tag) != type_prefix + tag:
+            raise self.error(node, path, f"tags are not allowed here ({node.tag})")
+
+    def place(self, node: Node) -> Place:
+        return Place(self.source, node.start_mark.line + 1, node.start_mark.column + 1)
+
+    def error(self, node: Node, path: Keys, reason: str) -> StudyError:
+        return _error(self.place(node), reason, ".".join(map(str, path)))

@@ -1,0 +1,105 @@
+"""The winner's curse: what the best of a search scored there, and with seeds that they were not chosen by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import polars as pl
+
+from ablate.store import Store
+from reports.reading.collect import Collected, collect
+from reports.statistics.estimates import Estimate, estimate
+from reports.wording import words
+from reports.wording.tables import Table
+
+DECLARED = ("parameters", "flops_per_token", "kv_bytes_per_token")
+"""Objectives that follow from the model, whatever the seed."""
+MEASURED = ("decode", "prefill")
+
+Searched = Mapping[str, Mapping[str, float]]
+"""What each arm of a promoted study scored in the search, by objective."""
+
+
+@dataclass(frozen=True)
+class Fresh:
+    """One objective of an arm: its score in the search, and with fresh seeds."""
+
+    arm: str
+    objective: str
+    searched: float
+    fresh: Estimate | None
+    """None where not every seed has a score: training diverged, or has not been run."""
+
+    @property
+    def difference(self) -> float | None:
+        return None if self.fresh is None else self.fresh.mean - self.searched
+
+    @property
+    def is_chosen(self) -> bool:
+        """Whether the search chose it, rather than began from it."""
+        return self.arm.startswith("trial_")
+
+
+def read_fresh(store: Store, name: str, scale: str, searched: Searched, objectives: Iterable[str]) -> tuple[Fresh, ...]:
+    """Every objective of every arm of the promoted study; none before it has been run."""
+    folder = store.study_dir(f"{name}_promoted", scale)
+    if not (folder / "study.json").exists():
+        return ()
+    data = collect(folder)
+    seeds = {arm["name"]: len(arm["runs"]) for arm in data.study["arms"] if arm["name"] in searched}
+    found = []
+    for objective in objectives:
+        scores = _scores(data, objective)
+        for arm, count in seeds.items():
+            fresh = scores.get(arm, [])
+            mean = estimate(fresh) if len(fresh) == count else None
+            found.append(Fresh(arm, objective, searched[arm][objective], mean))
+    return tuple(found)
+
+
+def _scores(data: Collected, objective: str) -> dict[str, list[float]]:
+    """One score per seed that has one, by arm: the same numbers that the search reads of its own runs."""
+    if objective in DECLARED:
+        finished = data.runs.filter(status="finished")
+        known = pl.DataFrame([{"arm": arm["name"], "value": float(arm[objective])} for arm in data.study["arms"]])
+        rows = finished.select("arm").join(known, on="arm")
+    elif objective.partition("_")[0] in MEASURED:
+        points = data.measures.filter(kind=objective.partition("_")[0]).drop_nulls("median")
+        last = points.sort("context", "batch", descending=[True, False])
+        rows = last.group_by("arm", "seed").first().select("arm", value="median")
+    elif "." in objective:
+        task, _, metric = objective.partition(".")
+        rows = data.evals.filter(task=task, metric=metric).select("arm", "value")
+    else:
+        rows = data.runs.filter(status="finished").select("arm", value=objective)
+    return {str(arm): part["value"].to_list() for (arm,), part in rows.drop_nulls("value").group_by("arm")}
+
+
+def flattered(fresh: Iterable[Fresh], objective: str) -> Estimate | None:
+    """Mean over the promoted trials of the score with fresh seeds, less that in the search."""
+    own = [each.difference for each in fresh if each.objective == objective and each.is_chosen]
+    return estimate([difference for difference in own if difference is not None])
+
+
+def fresh_table(fresh: Iterable[Fresh]) -> Table:
+    """Search score against fresh seeds."""
+    columns = ("objective", "arm", "in the search", "with fresh seeds", "difference")
+    return Table(columns, tuple(map(_row, fresh)), labels=2)
+
+
+def _row(each: Fresh) -> tuple[str, ...]:
+    if each.fresh is None or each.difference is None:
+        return each.objective, each.arm, _number(each.searched), "not every seed has a score", words.NONE
+    half = f" ± {_number(each.fresh.half_width)}" if each.fresh.half_width else ""
+    fresh = _number(each.fresh.mean) + half
+    return each.objective, each.arm, _number(each.searched), fresh, signed(each.difference)
+
+
+def signed(difference: float) -> str:
+    """To two significant digits."""
+    return words.signed(difference, words.decimals(difference))
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4f}".rstrip("0").rstrip(".")

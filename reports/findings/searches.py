@@ -1,0 +1,123 @@
+"""What a search found: its trials, the best of them, and how those did on fresh seeds."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from ablate.store import Store, read_json
+from reports.findings.fresh import Fresh, read_fresh
+from reports.reading.collect import ReportError
+from reports.wording.tables import Rows, Table
+
+
+@dataclass(frozen=True)
+class SearchTrial:
+    """`values` are the objectives at the whole budget, None in it where training diverged; else there are none."""
+
+    number: int
+    state: str
+    best: bool
+    settings: Mapping[str, Any]
+    params: Mapping[str, Any]
+    distributions: Mapping[str, Any]
+    values: tuple[float | None, ...] | None
+    curve: Mapping[str, float]
+
+    @property
+    def is_scored(self) -> bool:
+        return self.values is not None and None not in self.values
+
+
+@dataclass(frozen=True)
+class SearchSummary:
+    """A search, read from its search.json."""
+
+    document: Mapping[str, Any]
+    trials: tuple[SearchTrial, ...]
+    fresh: tuple[Fresh, ...]
+
+    @property
+    def objectives(self) -> dict[str, str]:
+        """Direction by name."""
+        return dict(self.document["objectives"])
+
+    @cached_property
+    def scored(self) -> tuple[SearchTrial, ...]:
+        """Trials that reached the whole budget without diverging."""
+        return tuple(trial for trial in self.trials if trial.is_scored)
+
+    @property
+    def best(self) -> tuple[SearchTrial, ...]:
+        return tuple(trial for trial in self.trials if trial.best)
+
+    @property
+    def states(self) -> Counter[str]:
+        return Counter(trial.state for trial in self.trials)
+
+    @property
+    def diverged(self) -> int:
+        return sum(trial.values is not None and not trial.is_scored for trial in self.trials)
+
+
+def read_search(folder: Path) -> SearchSummary:
+    """Raises ReportError where there is no search."""
+    document = read_json(folder / "search.json")
+    if document is None:
+        raise ReportError(f"{folder} is not the folder of a search: it has no search.json")
+    trials = tuple(_trial(trial) for trial in document["trials"])
+    objectives, base = list(document["objectives"]), document["base"]
+    searched = {f"trial_{trial.number}": trial.values for trial in trials if trial.values}
+    searched |= {base["name"]: base["values"]} if base["values"] else {}
+    scores = {arm: dict(zip(objectives, values, strict=True)) for arm, values in searched.items() if None not in values}
+    fresh = read_fresh(Store.of_study(folder), document["name"], document["scale"], scores, objectives)
+    return SearchSummary(document, trials, fresh)
+
+
+def _trial(trial: Mapping[str, Any]) -> SearchTrial:
+    names = ("number", "state", "best", "settings", "params", "distributions", "curve")
+    values = None if trial["values"] is None else tuple(trial["values"])
+    return SearchTrial(**{name: trial[name] for name in names}, values=values)
+
+
+def best_table(search: SearchSummary) -> Rows:
+    """The best trial, or the front."""
+    return (_header(search), *(_row(search, trial) for trial in search.best))
+
+
+def trials_table(search: SearchSummary) -> Table:
+    """Every trial, the best first."""
+    signs = [1 if way == "minimize" else -1 for way in search.objectives.values()]
+
+    def key(trial: SearchTrial) -> tuple[bool, float, int]:
+        first = trial.values[0] if trial.values and trial.values[0] is not None else math.inf
+        return not trial.best, first * signs[0], trial.number
+
+    ordered = sorted(search.trials, key=key)
+    return Table(_header(search), tuple(_row(search, trial) for trial in ordered), labels=2)
+
+
+def _header(search: SearchSummary) -> tuple[str, ...]:
+    return ("trial", "state", *search.objectives, *search.document["space"])
+
+
+def _row(search: SearchSummary, trial: SearchTrial) -> tuple[str, ...]:
+    values = trial.values or (None,) * len(search.objectives)
+    settings = (trial.settings.get(path, "–") for path in search.document["space"])
+    state = "diverged" if trial.values is not None and not trial.is_scored else trial.state
+    return (str(trial.number), state, *map(_number, values), *(_text(value) for value in settings))
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:.5g}"
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return " ".join(map(str, value))
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,210 @@
+"""From frames to findings: estimates over seeds, differences, verdicts. Pure."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from reports.findings import curves, stability, warnings
+from reports.findings.caches import caches
+from reports.findings.closeups import closeups
+from reports.findings.difficulty import accuracy_curves
+from reports.findings.items import ItemDifference, item_differences, unpaired
+from reports.findings.ladders import summarise_ladder
+from reports.findings.losses import clocks, run_losses
+from reports.findings.measures import run_measures
+from reports.findings.positions import position_curves
+from reports.findings.recall import recall_curves
+from reports.findings.shapes import ArmSummary, Budget, Comparison, Noise, Score, StudySummary
+from reports.findings.tunings import tunings
+from reports.findings.verdicts import compare, decide, level
+from reports.reading.collect import Collected, ReportError, collect
+from reports.reading.units import comparable
+from reports.statistics.estimates import Estimate, combined_stderr, estimate
+
+
+def summarise_study(study_dir: Path | str) -> StudySummary:
+    """Collect and summarise. Raises ReportError where the runs must not be compared."""
+    return summarise(collect(study_dir))
+
+
+def summarise(data: Collected) -> StudySummary:
+    """Pure: frames in, tuples out. Raises ReportError when runs were trained on different data."""
+    _check_data(data)
+    data = comparable(data)
+    arms = _arms(data)
+    study = data.study
+    return StudySummary(
+        name=study["name"],
+        scale=study["scale"],
+        question=study["question"],
+        source=study["source"],
+        created=study["created"],
+        baseline=study["baseline"],
+        matched=study["matched"],
+        margin=study.get("margin"),
+        per=data.per,
+        objective=study.get("objective"),
+        conventions=tuple(study.get("conventions", ())),
+        looks=tuple(look["seeds"] for look in study.get("looks") or ()),
+        arms=arms,
+        noise=_noise(arms),
+        warnings=(*warnings.find(data), *unpaired({arm.name: arm.items for arm in arms})),
+        training=curves.training_curves(data),
+        training_accuracy=curves.training_accuracy(data),
+        losses=run_losses(data),
+        clocks=clocks(data),
+        measures=run_measures(data),
+        differences=curves.difference_curves(data),
+        contexts=curves.context_curves(data),
+        caches=caches(data),
+        positions=position_curves(data),
+        recall=recall_curves(data),
+        accuracies=accuracy_curves(data),
+        closeups=closeups(data.closeups, study["baseline"]),
+        tunings=tunings(study),
+        ladder=summarise_ladder(data.ladder, study["baseline"]),
+        probes=stability.probe_curves(data),
+        scaling=stability.gradient_scaling(data),
+        environment=warnings.environment(data),
+        runs=data.runs,
+        grouped=data.grouped,
+    )
+
+
+def _check_data(data: Collected) -> None:
+    """Runs read one corpus, or each that of its arm where arms have tokenizers of their own."""
+    planned = {arm["name"]: arm["data"] for arm in data.study["arms"]} if data.per == "byte" else {}
+    found = data.runs.drop_nulls("data").select("arm", "data").rows()
+    digests = sorted({digest for arm, digest in found if digest != planned.get(arm)})
+    if len(digests) > (0 if planned else 1):
+        raise ReportError(f"runs trained on different data cannot be compared: {', '.join(digests)}")
+
+
+def open_arms(summary: StudySummary) -> tuple[str, ...]:
+    """The arms that more seeds could settle: neither better, worse, without a difference, nor diverged.
+
+    An arm whose difference is plain, and of which only diverged seeds forbid the verdict, is not among them.
+    """
+    return tuple(
+        arm.name
+        for arm in summary.arms
+        if arm.comparison is not None
+        and arm.verdict in ("inconclusive", "cannot tell")
+        and not arm.comparison.shows_difference
+    )
+
+
+def _arms(data: Collected) -> tuple[ArmSummary, ...]:
+    comparisons = compare(data.study, data.runs.filter(status="finished"))
+    levels = {arm["name"]: level(data.study, arm) for arm in data.study["arms"]}
+    items = item_differences(data, levels)
+    return tuple(
+        _arm(data, arm, comparisons.get(arm["name"]), items.get(arm["name"], ())) for arm in data.study["arms"]
+    )
+
+
+def _arm(
+    data: Collected, arm: dict[str, Any], comparison: Comparison | None, items: tuple[ItemDifference, ...]
+) -> ArmSummary:
+    name = arm["name"]
+    runs = data.runs.filter(arm=name)
+    finished = _finished(data, name)
+    diverged = tuple(runs.filter(status="diverged")["seed"])
+    return ArmSummary(
+        name=name,
+        edits=_edits(arm["edits"]),
+        tuned=_edits(arm.get("tuned", {})),
+        matching=_edits(arm.get("matching", {})),
+        seeds=tuple(finished["seed"]),
+        diverged=diverged,
+        missing=tuple(runs.filter(pl.col("status").is_in(["absent", "partial"]))["seed"]),
+        loss=_over_seeds(finished, "loss"),
+        bits_per_byte=_over_seeds(finished, "bits_per_byte"),
+        accuracy=_over_seeds(finished, "accuracy"),
+        excess=_over_seeds(finished.with_columns(excess=pl.col("loss") - pl.col("floor")), "excess"),
+        tokens_per_second=_over_seeds(finished, "tokens_per_second"),
+        mfu=_over_seeds(finished, "mfu"),
+        peak_memory_bytes=_over_seeds(finished, "peak_memory_bytes"),
+        kv_bytes_per_token=arm.get("kv_bytes_per_token"),
+        cache_bytes=tuple((c["context"], c["bytes"]) for c in arm.get("cache_bytes", ())),
+        parameters_embedding=arm["parameters_embedding"],
+        flops_per_token=arm["flops_per_token"],
+        budget=_budget(data.study, arm, finished),
+        scores=_scores(data, name),
+        items=items,
+        comparison=comparison,
+        verdict=decide(comparison, len(diverged), len(finished), _diverged(data, data.study["baseline"])),
+    )
+
+
+def _diverged(data: Collected, arm: str) -> int:
+    return data.runs.filter(arm=arm, status="diverged").height
+
+
+def _finished(data: Collected, arm: str) -> pl.DataFrame:
+    return data.runs.filter(arm=arm, status="finished").sort("seed")
+
+
+def _over_seeds(runs: pl.DataFrame, column: str) -> Estimate | None:
+    return estimate(runs[column].drop_nulls().to_list())
+
+
+def _edits(edits: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+    return tuple((path, json.dumps(value)) for path, value in edits.items())
+
+
+def _budget(study: dict[str, Any], arm: dict[str, Any], finished: pl.DataFrame) -> Budget:
+    seconds = finished["train_seconds"].drop_nulls().to_list()
+    return Budget(
+        tokens=arm["tokens"],
+        steps=arm["steps"],
+        flops=arm["tokens"] * arm["flops_per_token"],
+        parameters=arm["parameters"],
+        train_seconds=sum(seconds) / len(seconds) if seconds else None,
+        allowed_seconds=study["budget"].get("seconds"),
+    )
+
+
+def _scores(data: Collected, arm: str) -> tuple[Score, ...]:
+    groups = data.evals.filter(arm=arm).group_by("task", "metric", maintain_order=True)
+    return tuple(
+        Score(
+            task=str(task),
+            metric=str(metric),
+            **_mean_score(rows["value"].to_list(), rows["stderr"].to_list()),
+            higher_is_better=rows["higher_is_better"][0],
+            chance=rows["chance"][0],
+            seeds=rows.height,
+        )
+        for (task, metric), rows in groups
+    )
+
+
+def _mean_score(values: list[float | None], stderrs: list[float | None]) -> dict[str, float | None]:
+    known = [value for value in values if value is not None]
+    if len(known) < len(values):
+        return {"value": None, "stderr": None}
+    return {"value": sum(known) / len(known), "stderr": combined_stderr(stderrs, known)}
+
+
+def _noise(arms: tuple[ArmSummary, ...]) -> Noise:
+    comparisons = [arm.comparison for arm in arms if arm.comparison]
+    seen = [comparison.detectable_nats for comparison in comparisons if comparison.detectable_nats is not None]
+    return Noise(
+        loss_sd=_pooled([arm.loss for arm in arms]),
+        difference_sd=_pooled([comparison.difference for comparison in comparisons]),
+        detectable_nats=(min(seen), max(seen)) if seen else None,
+    )
+
+
+def _pooled(estimates: list[Estimate | None]) -> float | None:
+    """√(Σ (n−1)·sd² / Σ (n−1)) over the estimates that have a standard deviation."""
+    known = [(len(e.values) - 1, e.sd) for e in estimates if e is not None and e.sd is not None]
+    if not known:
+        return None
+    return math.sqrt(sum(n * sd * sd for n, sd in known) / sum(n for n, _ in known))

@@ -1,0 +1,209 @@
+"""What a reader must know before believing a study: gaps, divergence, unlike machines, odd bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import polars as pl
+
+from reports.findings.tunings import edge_warnings
+from reports.reading.collect import PLAIN, Collected
+
+BUDGET_TOLERANCE = 0.01
+BYTES_TOLERANCE = 0.01
+SECONDS_TOLERANCE = 0.05
+FEW_SEEDS = 3
+
+
+def find(data: Collected) -> tuple[str, ...]:
+    """All warnings, the gravest first."""
+    checks = (
+        _diverged,
+        _missing,
+        _few_seeds,
+        _judged,
+        _unlike,
+        _unmatched,
+        _off_time,
+        _dirty,
+        _cache,
+        _unmeasured,
+        _without_hits,
+        _skipped,
+        _edges,
+    )
+    return tuple(text for check in checks for text in check(data))
+
+
+def environment(data: Collected) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Each key of the runs' environments and numerics, with its distinct values."""
+    seen: dict[str, dict[str, None]] = {}
+    for found in data.environments.values():
+        for key, value in found.items():
+            seen.setdefault(key, {})["unknown" if value is None else str(value)] = None
+    for key in ("dtype", "matmul", "data"):
+        seen[key] = dict.fromkeys(data.runs[key].drop_nulls().unique(maintain_order=True))
+    return tuple((key, tuple(values)) for key, values in seen.items() if values)
+
+
+def _diverged(data: Collected) -> Iterator[str]:
+    for arm, runs in _by_arm(data):
+        gone = runs.filter(status="diverged")
+        if gone.height:
+            reasons = "; ".join(dict.fromkeys(gone["reason"].fill_null("no reason recorded")))
+            others = gone.height < runs.height
+            flattered = " Its averages are over the other seeds, which flatters it." if others else ""
+            yield f"{arm}: {gone.height} of {runs.height} seeds diverged ({_seeds(gone)}: {reasons}).{flattered}"
+
+
+def _missing(data: Collected) -> Iterator[str]:
+    for arm, runs in _by_arm(data):
+        gone = runs.filter(pl.col("status").is_in(["absent", "partial"]))
+        if gone.height:
+            yield f"{arm}: {gone.height} of {runs.height} runs have no result ({_seeds(gone)})."
+
+
+def _few_seeds(data: Collected) -> Iterator[str]:
+    finished = {name: runs.filter(status="finished").height for name, runs in _by_arm(data)}
+    if finished and max(finished.values()) == 1:
+        yield "One seed per arm: the scatter over seeds is unknown, so no difference can be told."
+        return
+    few = [name for name, seeds in finished.items() if 0 < seeds < FEW_SEEDS]
+    if few:
+        yield (
+            f"{', '.join(few)}: fewer than {FEW_SEEDS} finished seeds. Intervals over so few are wide, and rest on the"
+            " scatter over seeds being normal."
+        )
+
+
+def _judged(data: Collected) -> Iterator[str]:
+    """Seeds that were added because of what fewer of them showed."""
+    now = max(len(arm["runs"]) for arm in data.study["arms"])
+    fewer = [str(seeds) for seeds in data.study.get("judged", ()) if 1 < seeds < now]
+    if fewer:
+        yield (
+            f"This study was judged at {' and '.join(fewer)} seeds before. Who adds seeds until a difference "
+            "shows finds one in more than 5 % of the studies where there is none: `seeds: auto` keeps the error rate."
+        )
+
+
+def _unlike(data: Collected) -> Iterator[str]:
+    watched = {
+        "device": "speeds and memory do not compare",
+        "threads": "speeds do not compare",
+        "torch": "losses may differ in the last digits, speeds more",
+        "python": "data and speed may differ",
+        "ablate": "the runs were trained by different versions of this project",
+        "git_commit": "the runs were trained by different commits of this project",
+        "dtype": "losses and speeds do not compare",
+        "matmul": "losses may differ in the last digits, speeds more",
+    }
+    for key, values in environment(data):
+        if len(values) > 1 and key in watched:
+            yield f"The runs differ in {key} ({', '.join(sorted(values))}): {watched[key]}."
+
+
+def _unmatched(data: Collected) -> Iterator[str]:
+    for matched in data.study["matched"].split(" and "):
+        used = {arm["name"]: _used(arm, matched) for arm in data.study["arms"] if "start.arm" not in arm["edits"]}
+        base = used.get(data.study["baseline"])
+        for name, amount in used.items():
+            if amount and base and abs(amount / base - 1) > BUDGET_TOLERANCE:
+                yield f"{name}: {matched} differ from the baseline's by {100 * (amount / base - 1):+.1f} %."
+
+
+def _used(arm: dict[str, Any], matched: str) -> float | None:
+    amounts = {
+        "flops": arm["tokens"] * arm["flops_per_token"],
+        "tokens": arm["tokens"],
+        "parameters": arm["parameters"],
+        "non-embedding parameters": arm["parameters"] - arm["parameters_embedding"],
+        "seconds": arm.get("seconds"),
+    }
+    return amounts.get(matched)
+
+
+def _off_time(data: Collected) -> Iterator[str]:
+    """Runs that took another time than the budget: what step times were when they were measured has changed."""
+    allowed = data.study["budget"].get("seconds")
+    if allowed is None:
+        return
+    for arm, runs in _by_arm(data):
+        took = sorted(runs.filter(status="finished")["train_seconds"].drop_nulls())
+        if any(abs(seconds / allowed - 1) > SECONDS_TOLERANCE for seconds in took):
+            off = " to ".join(f"{100 * (seconds / allowed - 1):+.1f}" for seconds in dict.fromkeys((took[0], took[-1])))
+            yield f"{arm}: training took another time than the budget's {allowed:g} s ({off} %)."
+
+
+def _dirty(data: Collected) -> Iterator[str]:
+    if any(found.get("git_dirty") for found in data.environments.values()):
+        yield "Some runs were trained from a working tree with uncommitted changes."
+
+
+def _cache(data: Collected) -> Iterator[str]:
+    rows = data.caches if data.caches.height else data.measures.with_columns(cache=pl.lit(PLAIN))
+    known = rows.filter(kind="cache").drop_nulls(["declared_bytes", "allocated_bytes"])
+    off = (pl.col("allocated_bytes") - pl.col("declared_bytes")).abs()
+    wrong = known.filter(off > BYTES_TOLERANCE * pl.col("declared_bytes"))
+    for arm, kind in wrong.select("arm", "cache").unique(maintain_order=True).iter_rows():
+        row = wrong.filter(arm=arm, cache=kind).row(0, named=True)
+        cache = "" if kind == PLAIN else f"{kind} "
+        yield (
+            f"{arm}: the {cache}cache declared {row['declared_bytes']:,.0f} bytes at context "
+            f"{row['context']}, batch {row['batch']}, but allocated {row['allocated_bytes']:,.0f}."
+        )
+
+
+def _without_hits(data: Collected) -> Iterator[str]:
+    """Of a tokenizer with few tokens every bigram is frequent."""
+    read = data.recall.drop_nulls("part")
+    if read.height and read.filter(part="ar_hits").is_empty():
+        most = read["frequent"][0]
+        seen = (
+            "no bigram comes again" if most is None else f"every one that comes again occurs more than {most:,} times"
+        )
+        yield f"No held-out token is a recall hit: {seen} in the training text (evals.recall.frequent)."
+
+
+def _unmeasured(data: Collected) -> Iterator[str]:
+    """Not of what an arm cannot have: an encoder reads, and that is all."""
+    reading = [arm["name"] for arm in data.study["arms"] if arm.get("kv_bytes_per_token", 0) is None]
+    found = data.measures.filter(~pl.col("arm").is_in(reading) | (pl.col("kind") == "prefill"))
+    gone = found.drop_nulls("reason").unique(["arm", "kind", "context", "batch"], maintain_order=True)
+    for (arm, kind), points in gone.group_by("arm", "kind", maintain_order=True):
+        where = "; ".join(f"context {c}, batch {b}" for c, b in points.select("context", "batch").iter_rows())
+        yield f"{arm}: {kind} was not measured at {where} ({points['reason'][0]})."
+
+
+def _skipped(data: Collected) -> Iterator[str]:
+    """Of each group how many of its tasks are not in its score, and of every other task why there is none."""
+    gone = data.skipped.unique(["task", "group"], maintain_order=True)
+    for (group,), tasks in gone.group_by("group", maintain_order=True):
+        if group is None:
+            yield from (f"{task} was not evaluated: {reason}." for task, reason in tasks["task", "reason"].iter_rows())
+        else:
+            first = tasks.row(0, named=True)
+            since = f"{first['task']} since {first['reason']}."
+            if group in data.evals["task"]:
+                yield f"{group}: {tasks.height} of its tasks are not in its score, {since}"
+            else:
+                yield f"{group} was not evaluated: none of its {tasks.height} tasks was, {since}"
+
+
+def _edges(data: Collected) -> Iterator[str]:
+    yield from edge_warnings(data.study)
+
+
+def _by_arm(data: Collected) -> Iterator[tuple[str, pl.DataFrame]]:
+    for arm in data.study["arms"]:
+        yield arm["name"], data.runs.filter(arm=arm["name"])
+
+
+def _seeds(runs: pl.DataFrame) -> str:
+    return _listed("seed", runs["seed"])
+
+
+def _listed(noun: str, values: Iterable[object]) -> str:
+    texts = [str(value) for value in values]
+    return f"{noun}{'s' if len(texts) > 1 else ''} {', '.join(texts)}"

@@ -1,0 +1,120 @@
+"""Figures and tables of a study for a paper: SVG, Markdown and LaTeX."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote
+
+from ablate.store import Store
+from reports.figures import Figure, draw, draw_stability
+from reports.findings.shapes import StudySummary
+from reports.findings.summary import summarise_study
+from reports.pages.templating import render
+from reports.wording import tables
+from reports.wording.tables import Table
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+WIDTH = 760
+SECONDS = 120
+LATEX = str.maketrans(
+    {
+        **{character: f"\\{character}" for character in "&%$#_{}"},
+        **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
+        **{"−": "$-$", "–": "--", "±": r"$\pm$", "×": r"$\times$", "‖": r"$\|$", "Δ": r"$\Delta$"},
+        **{"<": r"\textless{}", ">": r"\textgreater{}", "\n": " "},
+        **{power: f"$^{{{digit}}}$" for power, digit in zip("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789", strict=True)},
+    }
+)
+MARKDOWN = str.maketrans({"|": r"\|", "\n": " ", "<": "&lt;", ">": "&gt;", "&": "&amp;", "*": r"\*", "`": r"\`"})
+
+
+class ExportError(Exception):
+    """A browser was there, and did not draw the figures."""
+
+
+def export_study(study_dir: Path | str, target: Path | str) -> tuple[list[Path], list[str]]:
+    """Write `<key>.svg` for each figure, and each table as `.md` and `.tex`; the paths, and the figures left out.
+
+    Figures are drawn by an installed Chromium, offline. Without one all are left out.
+    """
+    summary = summarise_study(study_dir)
+    figures = (*draw(summary), *draw_stability(summary))
+    drawn = _svg(figures)
+    files = {f"{key}.svg": text for key, text in drawn.items()}
+    for name, table in _tables(summary, figures).items():
+        files |= {f"{name}.md": markdown(table), f"{name}.tex": latex(table)}
+    folder = Path(target)
+    for name, text in files.items():
+        with Store.of_study(study_dir).replacing(folder / name) as temporary:
+            temporary.write_text(text, encoding="utf-8")
+    left_out = [figure.key for figure in figures if figure.key not in drawn]
+    return [folder / name for name in files], left_out
+
+
+def _tables(summary: StudySummary, figures: tuple[Figure, ...]) -> dict[str, Table]:
+    return {
+        "results": tables.arms_table(summary),
+        "budgets": tables.budgets_table(summary),
+        "edits": tables.edits_table(summary),
+        "runs": tables.runs_table(summary),
+        "environment": tables.environment_table(summary),
+        **{f"figure-{figure.key}": figure.table for figure in figures},
+    }
+
+
+def markdown(table: Table) -> str:
+    """A table with a rule under its header; numbers are aligned to the right."""
+    rule = [":--" if i < table.labels else "--:" for i in range(len(table.columns))]
+    lines = [[cell.translate(MARKDOWN) for cell in row] for row in (table.columns, *table.rows)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in (lines[0], rule, *lines[1:]))
+
+
+def latex(table: Table) -> str:
+    """A tabular with booktabs' rules."""
+    lines = [" & ".join(cell.translate(LATEX) for cell in row) + r" \\" for row in (table.columns, *table.rows)]
+    columns = "".join("l" if i < table.labels else "r" for i in range(len(table.columns)))
+    body = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", lines[0], r"\midrule", *lines[1:], r"\bottomrule"]
+    return "\n".join([*body, r"\end{tabular}", ""])
+
+
+def _svg(figures: tuple[Figure, ...]) -> dict[str, str]:
+    """Each figure as Plotly draws it, by key; nothing without a browser."""
+    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if browser is None or not figures:
+        return {}
+    data = {"width": WIDTH, "figures": {figure.key: figure.drawing.to_plotly_json() for figure in figures}}
+    with tempfile.TemporaryDirectory() as folder:
+        page = Path(folder) / "export.html"
+        page.write_text(render("export.html.j2", ("export.js",), data), encoding="utf-8")
+        sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []  # root has none
+        options = ["--headless", "--disable-gpu", f"--user-data-dir={folder}/profile", "--virtual-time-budget=60000"]
+        command = [browser, *sandbox, *options, "--dump-dom", page.as_uri()]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=True)
+        except (subprocess.SubprocessError, OSError) as error:
+            raise ExportError(f"{browser} did not draw the figures: {error}") from error
+    drawn = _Drawn(done.stdout).images
+    if drawn.keys() != {figure.key for figure in figures}:
+        raise ExportError(f"{browser} did not draw all of the figures")
+    return drawn
+
+
+class _Drawn(HTMLParser):
+    """The images that the page of the export holds when its script is done."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.images: dict[str, str] = {}
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = dict(attrs)
+        if tag == "img" and found.get("alt") and found.get("src"):
+            kind, _, text = str(found["src"]).partition(",")
+            assert kind == "data:image/svg+xml", kind
+            self.images[str(found["alt"])] = unquote(text)

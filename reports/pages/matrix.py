@@ -1,0 +1,84 @@
+"""The compatibility matrix as a page: what cannot be combined and why, and the whole table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from markupsafe import Markup
+
+from reports.pages.templating import environment, source
+
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why some choices cannot be combined; `number` is how the table refers to it."""
+
+    number: int
+    text: str
+    pairs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Where two choices meet: on one axis they exclude each other, else they are refused for a reason or are not."""
+
+    same_axis: bool
+    reason: Reason | None
+
+
+@dataclass(frozen=True)
+class Row:
+    axis: str
+    name: str
+    cells: tuple[Cell, ...]
+
+
+def render_matrix(document: Mapping[str, Any]) -> str:
+    """The page as text. `document`: `axes`, choices by axis; `conflicts`, [axis, choice, axis, choice] by reason."""
+    choices = [(axis, name) for axis, names in document["axes"].items() for name in names]
+    reasons = _reasons(document["conflicts"])
+    refused = _refused(document["conflicts"], reasons)
+    rows = [
+        Row(axis, name, tuple(Cell(axis == other[0], refused.get(((axis, name), other))) for other in choices))
+        for axis, name in choices
+    ]
+    pairs = sum(not cell.same_axis for row in rows for cell in row.cells) // 2
+    page = (
+        environment()
+        .get_template("matrix.html.j2")
+        .render(
+            axes=document["axes"],
+            rows=rows,
+            reasons=reasons,
+            pairs=pairs,
+            refused=len(refused) // 2,
+            style=Markup(source("report.css") + source("matrix.css")),
+            policy=POLICY,
+        )
+    )
+    return page
+
+
+def _reasons(conflicts: Mapping[str, list[list[str]]]) -> list[Reason]:
+    return [Reason(number, text, _pairs(rows)) for number, (text, rows) in enumerate(conflicts.items(), start=1)]
+
+
+def _pairs(rows: list[list[str]]) -> tuple[str, ...]:
+    """`mixer mla with mixer.kv_heads 2, 1`: the partners of one choice on one axis together."""
+    partners: dict[tuple[str, str, str], list[str]] = {}
+    for axis, name, other, choice in rows:
+        partners.setdefault((axis, name, other), []).append(choice)
+    return tuple(f"{axis} {name} with {other} {', '.join(of)}" for (axis, name, other), of in partners.items())
+
+
+def _refused(conflicts: Mapping[str, list[list[str]]], reasons: list[Reason]) -> dict[Any, Reason]:
+    """The reason of each refused pair of (axis, choice), both ways round."""
+    found: dict[Any, Reason] = {}
+    for reason in reasons:
+        for axis, name, other, choice in conflicts[reason.text]:
+            found[(axis, name), (other, choice)] = found[(other, choice), (axis, name)] = reason
+    return found

@@ -1,0 +1,66 @@
+"""The report: one self-contained HTML file that asks the network for nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ablate.store import Store
+from reports.figures import CONFIG, Figure, draw, draw_stability
+from reports.figures.style import looks
+from reports.findings.closeups import shade
+from reports.findings.shapes import StudySummary
+from reports.findings.summary import summarise_study
+from reports.pages.templating import render
+from reports.reading.progress import Progress
+from reports.wording import cost_words, ladder_words, tables, words
+
+SCRIPTS = ("figures.js", "choice.js", "tables.js")
+
+
+def render_study(study_dir: Path | str, summary: StudySummary | None = None) -> Path:
+    """Draw a study, summarised unless a `summary` is given, into `report.html` in its folder."""
+    path = Path(study_dir) / "report.html"
+    html = render_page(summary or summarise_study(study_dir))
+    with Store.of_study(study_dir).replacing(path) as temporary:
+        temporary.write_text(html, encoding="utf-8")
+    return path
+
+
+def render_page(summary: StudySummary, progress: Progress | None = None) -> str:
+    """The page as text. Whatever comes from a study is escaped. With `progress` it is one that is served: it links to
+    the other studies, and loads anew while the study runs."""
+    figures, stability = draw(summary), draw_stability(summary)
+    style = looks([arm.name for arm in summary.arms])
+    data = {
+        "config": CONFIG,
+        "figures": {figure.key: drawn(figure) for figure in (*figures, *stability)},
+        "runs": tables.run_documents(summary),
+    }
+    return render(
+        "report.html.j2",
+        SCRIPTS,
+        data,
+        study=summary,
+        words=words,
+        cost_words=cost_words,
+        ladder_words=ladder_words,
+        tables=tables,
+        figures=figures,
+        stability=stability,
+        looks=style,
+        shade=shade,
+        progress=progress,
+    )
+
+
+def drawn(figure: Figure) -> dict[str, Any]:
+    """What the page's script needs of a figure."""
+    switches = {
+        switch.key: [
+            {"traces": option.traces, "layout": option.layout, "better": option.better} for option in switch.options
+        ]
+        for switch in figure.switches
+    }
+    chosen = {switch.key: switch.chosen for switch in figure.switches}
+    return {**figure.drawing.to_plotly_json(), "switches": switches, "chosen": chosen, "front": figure.front}

@@ -1,0 +1,42 @@
+"""The report of a search: one self-contained HTML file that asks the network for nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ablate.store import Store
+from reports.figures import CONFIG
+from reports.figures.search import draw_search
+from reports.findings.fresh import fresh_table
+from reports.findings.importance import importances
+from reports.findings.searches import SearchSummary, read_search, trials_table
+from reports.pages.page import drawn
+from reports.pages.templating import render as render_template
+from reports.wording import search_words
+
+
+def render(folder: Path) -> Path:
+    """Write `report.html` into a search's folder."""
+    html = render_page(read_search(folder))
+    path = folder / "report.html"
+    with Store.of_study(folder).replacing(path) as temporary:
+        temporary.write_text(html, encoding="utf-8")
+    return path
+
+
+def render_page(search: SearchSummary) -> str:
+    """The page as text. Whatever comes from a study is escaped."""
+    found = {name: importances(search, place) for place, name in enumerate(search.objectives)}
+    figures = draw_search(search, list(found.values()))
+    data = {"config": CONFIG, "figures": {figure.key: drawn(figure) for figure in figures}}
+    return render_template(
+        "search.html.j2",
+        ("figures.js",),
+        data,
+        search=search,
+        words=search_words,
+        importances=found,
+        fresh_table=fresh_table,
+        trials_table=trials_table,
+        figures=figures,
+    )

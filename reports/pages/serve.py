@@ -1,0 +1,132 @@
+"""Serves a store's pages to this machine alone, rendered anew when something was written to the store."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from ablate.store import Store, StoreError, read_json
+from reports.findings.searches import SearchSummary, read_search
+from reports.findings.shapes import StudySummary
+from reports.findings.summary import summarise_study
+from reports.pages.page import render_page
+from reports.pages.site import Entry, entry_of, render_index, search_entry
+from reports.reading.collect import ReportError
+from reports.reading.progress import Progress, study_progress
+
+LOCALHOST = "127.0.0.1"
+NAMES = (LOCALHOST, "localhost")
+"""By any other name a page from elsewhere would be reading ours (DNS rebinding)."""
+Written = frozenset[tuple[str, int, int]]
+
+
+@dataclass
+class _Study:
+    """What was last rendered of a study, and of which files."""
+
+    written: Written
+    entry: Entry
+    summary: StudySummary | None
+    pages: dict[Progress, str] = field(default_factory=dict)
+
+
+class Site:
+    """The pages of a store. A study is read again when a file of its runs has changed, a search always."""
+
+    def __init__(self, root: Path | str) -> None:
+        self.store = Store(root)
+        self._studies: dict[Path, _Study] = {}
+        self._searches: dict[Path, tuple[SearchSummary, str]] = {}
+        self._lock = threading.Lock()
+
+    def page(self, path: str) -> str | None:
+        """The page at a path of the address; None where there is none."""
+        with self._lock:
+            folders = self.store.studies()
+            if path in ("/", "/index.html"):
+                entries = [self._study(folder).entry for folder in folders]
+                running = any(entry.progress and entry.progress.is_running for entry in entries)
+                return render_index([*entries, *map(search_entry, self.store.searches())], refresh=running)
+            searches = {f"/searches/{folder.name}/report.html": folder for folder in self.store.searches()}
+            if unquote(path) in searches:
+                return self._search(searches[unquote(path)])
+            found = {f"/studies/{folder.name}/report.html": folder for folder in folders}.get(unquote(path))
+            return None if found is None else self._report(found)
+
+    def _report(self, folder: Path) -> str | None:
+        study = self._study(folder)
+        if study.summary is None:
+            return None
+        progress = study.entry.progress
+        assert progress is not None  # that of a search is
+        if progress not in study.pages:
+            study.pages = {progress: render_page(study.summary, progress)}
+        return study.pages[progress]
+
+    def _search(self, folder: Path) -> str | None:
+        try:
+            summary = read_search(folder)
+        except (ReportError, StoreError):  # the entry says which
+            return None
+        if folder not in self._searches or self._searches[folder][0] != summary:
+            from reports.pages.search_page import render_page as render_search  # noqa: PLC0415 (optuna is slow to import)
+
+            self._searches[folder] = (summary, render_search(summary))
+        return self._searches[folder][1]
+
+    def _study(self, folder: Path) -> _Study:
+        written = _written(self.store, folder)
+        known = self._studies.get(folder)
+        document = read_json(folder / "study.json")
+        progress = study_progress(self.store, document) if document else None
+        if known is None or known.written != written or known.entry.progress != progress:
+            known = self._studies[folder] = self._read(folder, written)
+        return known
+
+    def _read(self, folder: Path, written: Written) -> _Study:
+        try:
+            summary = summarise_study(folder)
+        except (ReportError, StoreError):  # the entry says which
+            summary = None
+        number = self.store.studies().index(folder)
+        return _Study(written, entry_of(self.store, folder, number, summary), summary)
+
+
+def _written(store: Store, folder: Path) -> Written:
+    """Path, time and size of every document and log that the study's page is made of."""
+    study = read_json(folder / "study.json") or {"arms": []}
+    sizes = [size["arms"] for size in study.get("ladder", ())]
+    digests = {run["digest"] for arms in (study["arms"], *sizes) for arm in arms for run in arm["runs"]}
+    files = [folder / "study.json", *(path for digest in digests for path in store.run_dir(digest).glob("*.*json"))]
+    return frozenset((str(path), found.st_mtime_ns, found.st_size) for path in files for found in [path.stat()])
+
+
+def server(root: Path | str, port: int) -> ThreadingHTTPServer:
+    """Listens on this machine's own address only; port 0 is any free one."""
+    site = Site(root)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            if self.headers.get("Host", "").rpartition(":")[0] not in NAMES:
+                self.send_error(HTTPStatus.FORBIDDEN)
+                return
+            page = site.page(urlsplit(self.path).path)
+            if page is None:
+                self.send_error(HTTPStatus.NOT_FOUND)
+                return
+            content = page.encode()
+            self.send_response(HTTPStatus.OK)
+            self.send_header("Content-Type", "text/html; charset=utf-8")
+            self.send_header("Content-Length", str(len(content)))
+            self.send_header("Cache-Control", "no-store")
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_: object) -> None:
+            """Silent: the terminal is for errors."""
+
+    return ThreadingHTTPServer((LOCALHOST, port), Handler)

@@ -1,0 +1,73 @@
+"""What an arm costs against the baseline, in words."""
+
+from __future__ import annotations
+
+import math
+
+from reports.findings.shapes import Comparison, StudySummary
+from reports.statistics.estimates import Estimate
+
+SAME_MEMORY = 0.01
+"""Peak memory is that of a whole process: a share of it by which two runs of one arm may well differ."""
+
+
+def costs(comparison: Comparison, cache: bool = True) -> str:
+    """`3 % slower, the same peak memory, 2× smaller KV cache`, as far as they are known."""
+    found = (
+        speed_change(comparison.speed_ratio),
+        memory_change(comparison.memory_ratio),
+        bytes_change(comparison.kv_ratio) if cache else "",
+    )
+    return ", ".join(filter(None, found))
+
+
+def speed_change(ratio: Estimate | None) -> str:
+    """`3 % slower`; a ratio whose interval holds 1 is said to be within the noise."""
+    if ratio is None:
+        return ""
+    change = 100 * (ratio.mean - 1)
+    if abs(change) < 0.1:
+        return "equally fast"
+    return _sure(f"{_percent(change)} {'faster' if change > 0 else 'slower'}", ratio)
+
+
+def memory_change(ratio: Estimate | None) -> str:
+    """`12 % less peak memory`, likewise."""
+    if ratio is None:
+        return ""
+    if abs(ratio.mean - 1) < SAME_MEMORY:
+        return "the same peak memory"
+    change = 100 * (ratio.mean - 1)
+    return _sure(f"{_percent(change)} {'more' if change > 0 else 'less'} peak memory", ratio)
+
+
+def _percent(change: float) -> str:
+    return f"{abs(change):.{0 if abs(change) >= 2 else 1}f} %"
+
+
+def _sure(text: str, ratio: Estimate) -> str:
+    return f"{text} within the noise" if ratio.low is not None and not ratio.excludes(1) else text
+
+
+def bytes_change(ratio: float | None) -> str:
+    """Of the KV cache: `the same KV cache`, `4× smaller KV cache`."""
+    if ratio is None or not ratio:
+        return ""
+    if math.isclose(ratio, 1, rel_tol=5e-3):
+        return "the same KV cache"
+    factor, word = (ratio, "larger") if ratio > 1 else (1 / ratio, "smaller")
+    return f"{factor:.3g}× {word} KV cache"
+
+
+def unmatched_time(summary: StudySummary) -> str:
+    """What a study whose arms are not equally fast leaves open; nothing where time was matched."""
+    if "seconds" in summary.matched:
+        return ""
+    ratios = {arm.name: arm.comparison.speed_ratio for arm in summary.arms if arm.comparison}
+    unlike = [name for name, ratio in ratios.items() if ratio is not None and ratio.excludes(1)]
+    if not unlike:
+        return ""
+    return (
+        f"Not all arms are as fast as {summary.baseline}. Which is better in the same training time is another"
+        " question, and this study does not answer it: one with a budget in seconds does."
+    )

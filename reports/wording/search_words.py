@@ -1,0 +1,125 @@
+"""What a search's report says, in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from reports.findings.fresh import DECLARED, flattered, signed
+from reports.findings.importance import ALPHA, FEWEST, Importance
+from reports.findings.searches import SearchSummary
+from reports.wording.tables import Table
+from reports.wording.words import decimals
+
+
+def headline(search: SearchSummary) -> str:
+    best = search.best
+    if not best:
+        return "No trial reached the whole budget."
+    if len(search.objectives) > 1:
+        return f"{len(best)} of {len(search.scored)} scored trials are on the front of {_and(list(search.objectives))}."
+    (name,) = search.objectives
+    (value,) = best[0].values or (None,)
+    if value is None:
+        return "Every trial diverged."
+    settings = ", ".join(f"{path} {value}" for path, value in best[0].settings.items())
+    return f"Trial {best[0].number} has the best {name}, {value:.5g}: {settings}."
+
+
+def edges(search: SearchSummary) -> list[str]:
+    """Where the best trials all have the first or the last value of a range, others may be better."""
+    found = [f"{path} ({value:g})" for path, value in _edges(search)]
+    whose = "The best trial is" if len(search.best) == 1 else "All of the best trials are"
+    return [f"{whose} at the end of the range of {_and(found)}: what lies beyond was not tried."] if found else []
+
+
+def _edges(search: SearchSummary) -> Iterator[tuple[str, float]]:
+    for path in search.document["space"]:
+        if not all(path in trial.distributions for trial in search.best):
+            continue
+        values = [trial.params[path] for trial in search.best]
+        ends = [trial.distributions[path]["attributes"] for trial in search.best]
+        if len(set(values)) == 1 and "low" in ends[0] and values[0] in (ends[0]["low"], ends[0]["high"]):
+            yield path, float(values[0])
+
+
+def matters(search: SearchSummary, found: Mapping[str, Sequence[Importance]]) -> list[str]:
+    """One sentence per objective."""
+    if len(search.scored) < FEWEST:
+        return [f"With {len(search.scored)} scored trials nothing can be said about what matters."]
+    return [_matters(name, [each.path for each in of if each.matters]) for name, of in found.items()]
+
+
+def _matters(name: str, paths: list[str]) -> str:
+    if not paths:
+        return f"{name}: no parameter matters, as far as this search can tell."
+    return f"{name}: {_and(paths)} {'matters' if len(paths) == 1 else 'matter'}; of the others it cannot be told."
+
+
+def fresh(search: SearchSummary) -> list[str]:
+    """What choosing the best flattered them by, and what other seeds do to the base, which nobody chose."""
+    if not search.fresh:
+        return [
+            "The scores of the best are flattered by having been chosen. `ablate search … --promote 5` writes a study"
+            " that trains them with fresh seeds; once it has run, this report compares."
+        ]
+    return [_flattered(search, name) for name in search.objectives if name not in DECLARED]
+
+
+def _flattered(search: SearchSummary, name: str) -> str:
+    found = flattered(search.fresh, name)
+    rows = [each for each in search.fresh if each.objective == name]
+    missing = sum(each.is_chosen and each.fresh is None for each in rows)
+    gone = f" Without a score for each fresh seed: {missing} more." if missing else ""
+    if found is None:
+        return f"{name}: no promoted trial has a score for each of its fresh seeds."
+    half = f" ± {found.half_width:.{decimals(found.mean)}f}" if found.half_width is not None else ""
+    count, mean = len(found.values), signed(found.mean)
+    trials = "1 promoted trial differs" if count == 1 else f"{count} promoted trials differ"
+    text = f"{name}: with fresh seeds {trials} by {mean}{half} from the search, on average (± over trials)."
+    base = [each.difference for each in rows if not each.is_chosen and each.difference is not None]
+    control = f" The base, which was not chosen, differs by {signed(base[0])} between the same seeds." if base else ""
+    return text + gone + control
+
+
+def how(search: SearchSummary) -> str:
+    document, seeds = search.document, search.document["seeds"]
+    text = f"Sampler {document['sampler']}; seeds of every trial: {', '.join(map(str, seeds))}."
+    if document["pruner"]:
+        text += f" Pruner {document['pruner']}."
+    if len(document["shares"]) > 1:
+        text += f" Trials began with {document['shares'][0]:.0%} of the budget; only those with all of it are compared."
+    return text
+
+
+def counts(search: SearchSummary) -> str:
+    """`60 trials: 41 finished, 19 pruned (32 %); 12 proposals were refused before any compute.`"""
+    total = len(search.trials)
+    if not total:
+        return "No trial has ended."
+    parts = [f"{count} {state} ({count / total:.0%})" for state, count in search.states.most_common()]
+    if search.diverged:
+        parts.append(f"{search.diverged} of those that finished diverged")
+    refused = sum(search.document["illegal"].values())
+    return f"{total} trials: {', '.join(parts)}. {refused} proposals were refused before any compute."
+
+
+def illegal_table(search: SearchSummary) -> Table:
+    illegal = search.document["illegal"].items()
+    return Table(("reason", "proposals"), tuple((reason, str(count)) for reason, count in illegal))
+
+
+def importance_table(found: Sequence[Importance]) -> Table:
+    columns = ("setting", f"does it matter? (p < {ALPHA:g}, Holm)", "p (Holm)", "share (fANOVA)", "90 % of resamples")
+    return Table(columns, tuple(map(_importance_row, found)), labels=2)
+
+
+def _importance_row(each: Importance) -> tuple[str, ...]:
+    verdict = "cannot tell" if each.p is None else "yes" if each.matters else "not shown"
+    p = "–" if each.p is None else f"{each.p:.2g}"
+    if each.share is None:
+        return each.path, verdict, p, "–", "–"
+    return each.path, verdict, p, f"{each.share:.2f}", f"{each.low:.2f} to {each.high:.2f}"
+
+
+def _and(words: Sequence[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"

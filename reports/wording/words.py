@@ -1,0 +1,304 @@
+"""Numbers and findings in words. Every number carries its unit; ± is half a 95 % interval."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Collection
+from datetime import UTC, datetime
+
+from reports.findings.shapes import ArmSummary, Comparison, StudySummary
+from reports.statistics.estimates import Estimate
+from reports.statistics.power import MOST_SEEDS
+from reports.wording.cost_words import costs
+
+NONE = "–"
+MATCHED = {"flops": "FLOPs", "seconds": "training time"}
+
+
+def decimals(scale: float | None, most: int = 4) -> int:
+    """Decimals that show two significant digits of `scale`; three where it is not known."""
+    if not scale:
+        return 3
+    return min(most, max(0, 1 - math.floor(math.log10(abs(scale)))))
+
+
+def signed(value: float, digits: int) -> str:
+    """`+0.012`, `−0.012`, `0.000`: with a true minus, and no sign on what rounds to zero."""
+    text = f"{abs(value):.{digits}f}"
+    sign = "" if float(text) == 0 else "+" if value > 0 else "−"
+    return sign + text
+
+
+def plus_minus(value: Estimate | None) -> str:
+    """`2.310 ± 0.012`, or the bare mean where there is no interval."""
+    if value is None:
+        return NONE
+    if value.half_width is None:
+        return f"{value.mean:.3f}"
+    digits = decimals(value.half_width)
+    return f"{value.mean:.{digits}f} ± {value.half_width:.{digits}f}"
+
+
+def count(value: float | None) -> str:
+    """`5.80 M`: three significant digits with a decimal prefix."""
+    if value is None:
+        return NONE
+    for unit, scale in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if abs(value) >= scale:
+            return f"{_three(value / scale)} {unit}"
+    return _three(value)
+
+
+def large(value: float | None) -> str:
+    """`1.00 × 10^13` in superscripts: for FLOPs."""
+    if value is None:
+        return NONE
+    mantissa, exponent = f"{value:.2e}".split("e")
+    return f"{mantissa} × 10{str(int(exponent)).translate(SUPERSCRIPTS)}"
+
+
+SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def size(value: float | None) -> str:
+    """Bytes with a binary prefix: `1.50 MiB`."""
+    if value is None:
+        return NONE
+    for unit, scale in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if abs(value) >= scale:
+            return f"{_three(value / scale)} {unit}"
+    return f"{value:.0f} B"
+
+
+def seconds(value: float | None) -> str:
+    return NONE if value is None else f"{value:,.1f} s" if value < 1000 else f"{value:,.0f} s"
+
+
+def moment(text: str) -> str:
+    """`2026-01-01 00:00 UTC`, from ISO 8601."""
+    return datetime.fromisoformat(text).astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def whole(value: float | None) -> str:
+    """`12,345`."""
+    return NONE if value is None else f"{value:,.0f}"
+
+
+def p_value(p: float | None) -> str:
+    if p is None:
+        return NONE
+    return "p < 0.0001" if p < 1e-4 else f"p = {p:.2g}"
+
+
+def _three(value: float) -> str:
+    """Three significant digits without an exponent."""
+    digits = max(0, 2 - math.floor(math.log10(abs(value)))) if value else 0
+    return f"{value:,.{min(digits, 3)}f}"
+
+
+def difference(comparison: Comparison) -> str:
+    """`−0.012 ± 0.004 nats`."""
+    value = comparison.difference
+    if value is None:
+        return NONE
+    digits = decimals(value.half_width)
+    mean = signed(value.mean, digits)
+    return f"{mean} ± {value.half_width:.{digits}f} nats" if value.half_width else f"{mean} nats"
+
+
+def matched(summary: StudySummary) -> str:
+    return f"at equal {' and '.join(MATCHED.get(part, part) for part in summary.matched.split(' and '))}"
+
+
+def terms(summary: StudySummary, arm: ArmSummary) -> str:
+    """`at equal FLOPs`, or what an arm spent that starts from another: on top of what that one had spent."""
+    source = dict(arm.edits).get("start.arm")
+    if source is None:
+        return matched(summary)
+    base = next(other for other in summary.arms if other.name == summary.baseline)
+    share = 100 * arm.budget.tokens / base.budget.tokens
+    return f"after {share:.3g} % of the baseline’s tokens more, on top of the training of {json.loads(source)}"
+
+
+def but_for(summary: StudySummary) -> str:
+    """The arms that `matched` is not true of."""
+    found = [arm.name for arm in summary.arms if "start.arm" in dict(arm.edits)]
+    return f", but for {_and(found)}, which went on from another arm" if found else ""
+
+
+def sentence(summary: StudySummary, arm: ArmSummary) -> str:
+    """One arm's finding: difference with interval, costs, verdict and what could have been seen."""
+    comparison = arm.comparison
+    if comparison is None:
+        said = f"{plus_minus(arm.loss)} nats per {summary.per} over {_seeds(len(arm.seeds))}" if arm.loss else ""
+        return f"the baseline: {', '.join(filter(None, [said or 'no seed finished', answers(arm)]))}."
+    if arm.verdict == "diverged":
+        return f"diverged in {_seeds(len(arm.diverged))} and finished in none."
+    if comparison.difference is None:
+        return f"{arm.verdict}: no seed finished in both {arm.name} and {summary.baseline}."
+    parts = (f"{difference(comparison)} {terms(summary, arm)}", answers(arm), costs(comparison))
+    said = ", ".join(filter(None, parts))
+    return f"{said}; {arm.verdict}{_ground(summary, arm, comparison)}"
+
+
+def answers(arm: ArmSummary) -> str:
+    """`accuracy 0.982 ± 0.011, 0.031 ± 0.004 nats above the floor`; nothing of text, which has neither."""
+    accuracy = f"accuracy {plus_minus(arm.accuracy)}" if arm.accuracy else ""
+    excess = f"{plus_minus(arm.excess)} nats above the floor" if arm.excess else ""
+    return ", ".join(filter(None, [accuracy, excess]))
+
+
+def _ground(summary: StudySummary, arm: ArmSummary, comparison: Comparison) -> str:
+    """Why the verdict is what it is."""
+    pairs = _seeds(len(comparison.seeds))
+    if arm.verdict == "cannot tell":
+        if len(comparison.seeds) == 1:
+            return f" with {pairs}."
+        return f": all {pairs} give the same difference, so they are not independent repeats."
+    tested = f"{pairs}, {p_value(comparison.p_holm)}"
+    if arm.verdict == "no difference":
+        return f" larger than {summary.margin:g} nats ({pairs}, {p_value(comparison.p_equivalence)})."
+    if arm.verdict != "inconclusive":
+        return f" ({tested})."
+    if comparison.shows_difference:
+        shaky = arm if arm.diverged else next(other for other in summary.arms if other.name == summary.baseline)
+        return f" ({tested}), because {_seeds(len(shaky.diverged))} of {shaky.name} diverged."
+    return f" ({tested}): {_open(arm, comparison)}"
+
+
+def _open(arm: ArmSummary, comparison: Comparison) -> str:
+    """What an inconclusive comparison excludes, what it would have seen, and what would settle it."""
+    value, smallest = comparison.difference, comparison.detectable_nats
+    assert value is not None  # an inconclusive arm has a p
+    assert value.low is not None
+    assert value.high is not None
+    assert smallest is not None
+    farthest = max(abs(value.low), abs(value.high))
+    return (
+        f"no difference larger than {_nats(farthest)}; one of {_nats(smallest)} would have shown with 80 % "
+        f"probability; {more_seeds(arm.seeds_needed)}."
+    )
+
+
+def more_seeds(needed: int | None) -> str:
+    if needed is None:
+        return f"even {MOST_SEEDS:,} more seeds would probably not settle it"
+    return f"{needed} more seed{'' if needed == 1 else 's'} would probably settle it"
+
+
+def verdict(summary: StudySummary, arm: ArmSummary) -> str:
+    """For a table: `inconclusive (+11 seeds)` where so many would probably settle it, `no difference > 0.01`."""
+    if arm.verdict == "no difference":
+        return f"no difference > {summary.margin:g}"
+    return f"{arm.verdict} (+{_seeds(arm.seeds_needed)})" if arm.seeds_needed else arm.verdict
+
+
+def _nats(value: float) -> str:
+    return f"{value:.{decimals(value)}f} nats"
+
+
+def _seeds(n: int) -> str:
+    return f"{n} seed{'' if n == 1 else 's'}"
+
+
+FEW = 3
+"""So many arms of one verdict are each given their numbers in the headline; of more, the best alone."""
+
+
+def headline(summary: StudySummary) -> str:
+    """The answer to the study's question, as far as it can be told, with what was matched."""
+    by: dict[str, list[ArmSummary]] = {}
+    for arm in summary.arms:
+        by.setdefault(arm.verdict, []).append(arm)
+    base = summary.baseline
+    clauses = (
+        ("better", f" reached a lower loss than {base}"),
+        ("worse", f" reached a higher loss than {base}"),
+        ("diverged", " diverged"),
+        ("no difference", f": no difference from {base} larger than {summary.margin or 0:g} nats"),
+        ("inconclusive", f": inconclusive against {base}"),
+        ("cannot tell", f": cannot be told from {base}"),
+    )
+    parts = [f"{_named(summary, by[verdict])}{said}" for verdict, said in clauses if verdict in by]
+    if not parts:
+        return "There is nothing to compare yet."
+    terms = matched(summary)
+    return f"{terms[0].upper()}{terms[1:]}{but_for(summary)}, {'; '.join(parts)}."
+
+
+def _named(summary: StudySummary, arms: list[ArmSummary]) -> str:
+    """The arms, with difference and cost in brackets where these are the answer: of each, or of the best of many."""
+    told = [arm for arm in arms if arm.verdict in ("better", "worse") or len(summary.arms) == 2]
+    if len(told) > FEW:
+        told = [min(told, key=_mean_difference)]
+    return _and([_bracketed(arm) if arm in told else arm.name for arm in arms])
+
+
+def _mean_difference(arm: ArmSummary) -> float:
+    found = arm.comparison
+    return found.difference.mean if found is not None and found.difference is not None else 0.0
+
+
+def _bracketed(arm: ArmSummary) -> str:
+    found = arm.comparison
+    if found is None or found.difference is None:
+        return arm.name
+    return f"{arm.name} ({', '.join(filter(None, [difference(found), costs(found, cache=False)]))})"
+
+
+def _and(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def noise(summary: StudySummary) -> str:
+    """The noise floor: how far seeds scatter, and the smallest difference that shows above it."""
+    loss, paired = summary.noise.loss_sd, summary.noise.difference_sd
+    if loss is None:
+        return "Seed noise unknown: no arm has two finished seeds."
+    text = f"Seed noise: the loss scatters by {_nats(loss)} (standard deviation over seeds)"
+    if paired is None or summary.noise.detectable_nats is None:
+        return f"{text}."
+    least, most = map(_nats, summary.noise.detectable_nats)
+    seen = most if least == most else f"{least} to {most}, by arm"
+    return (
+        f"{text}, paired differences by {_nats(paired)}. The smallest true difference that would have shown with 80 % "
+        f"probability is {seen}."
+    )
+
+
+def confidences(summary: StudySummary) -> str:
+    """Of the intervals of differences: `95 %`, or more where a study looks at its results more than once."""
+    found = dict.fromkeys(f"{100 * (1 - a.comparison.alpha):.4g} %" for a in summary.arms if a.comparison)
+    return _and(list(found))
+
+
+def method(summary: StudySummary) -> str:
+    """How the verdicts were reached."""
+    parts = [
+        "± is half a 95 % Student t-interval over seeds.",
+        f"Differences are paired: each seed of an arm against the same seed of {summary.baseline}.",
+        "Better and worse are two-sided paired t-tests of the validation loss after the last step, at 5 % after Holm’s "
+        "correction over the arms.",
+    ]
+    if summary.margin is not None:
+        parts.append(
+            f"No difference means none as large as {summary.margin:g} nats: two one-sided paired t-tests against that "
+            "margin, at 5 % after a Holm correction of their own."
+        )
+    if summary.objective is not None:
+        kind, counts = summary.objective["kind"], summary.objective["counts"]
+        bytes_ = "bits per byte are over the bytes that these stand for"
+        parts.insert(0, f"The loss is that of the objective {kind}, a mean over {counts}; {bytes_}.")
+    if summary.looks:
+        looks = ", ".join(map(str, summary.looks))
+        parts.append(
+            f"Arms may be judged several times, at {looks} seeds, which share the 5 % between them: intervals of "
+            f"differences are at {confidences(summary)}."
+        )
+    return " ".join(parts)
+
+
+def in_groups(tasks: Collection[str]) -> str:
+    """What a figure leaves to its table."""
+    return f" The {len(tasks)} tasks of groups are in the table alone." if tasks else ""
