@@ -6,33 +6,34 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from evals.harness import Evaluation, evaluate
-    from evals.lm import ZooLM
-    from evals.loading import UnknownTaskError
-    from evals.matmul import peak_flops_per_second
-    from evals.memory import peak_memory
-    from evals.positions import loss_by_position
-    from evals.precision import use_fast_float32
-    from evals.recall import loss_by_recall
-    from evals.spec import EvalSpec, MeasureSpec, PositionsSpec, RecallSpec
-    from evals.speed import measure
+    from evals.costs.matmul import peak_flops_per_second
+    from evals.costs.memory import peak_memory
+    from evals.costs.precision import use_fast_float32
+    from evals.costs.spec import MeasureSpec
+    from evals.costs.speed import measure
+    from evals.evaluations.positions import loss_by_position
+    from evals.evaluations.recall import loss_by_recall
+    from evals.harness.evaluate import Evaluation, evaluate
+    from evals.harness.lm import ZooLM
+    from evals.harness.loading import UnknownTaskError
+    from evals.spec import EvalSpec, PositionsSpec, RecallSpec
 
 # Lazy, so that `import evals` loads neither torch nor lm_eval.
 _HOME = {
     "EvalSpec": "evals.spec",
-    "Evaluation": "evals.harness",
-    "MeasureSpec": "evals.spec",
+    "Evaluation": "evals.harness.evaluate",
+    "MeasureSpec": "evals.costs.spec",
     "PositionsSpec": "evals.spec",
     "RecallSpec": "evals.spec",
-    "UnknownTaskError": "evals.loading",
-    "ZooLM": "evals.lm",
-    "evaluate": "evals.harness",
-    "loss_by_position": "evals.positions",
-    "loss_by_recall": "evals.recall",
-    "measure": "evals.speed",
-    "peak_flops_per_second": "evals.matmul",
-    "peak_memory": "evals.memory",
-    "use_fast_float32": "evals.precision",
+    "UnknownTaskError": "evals.harness.loading",
+    "ZooLM": "evals.harness.lm",
+    "evaluate": "evals.harness.evaluate",
+    "loss_by_position": "evals.evaluations.positions",
+    "loss_by_recall": "evals.evaluations.recall",
+    "measure": "evals.costs.speed",
+    "peak_flops_per_second": "evals.costs.matmul",
+    "peak_memory": "evals.costs.memory",
+    "use_fast_float32": "evals.costs.precision",
 }
 
 __all__ = [

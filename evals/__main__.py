@@ -32,7 +32,7 @@ def main(arguments: list[str]) -> int:
 def _lm_eval(arguments: list[str]) -> int:
     from lm_eval.__main__ import cli_evaluate  # noqa: PLC0415 (slow to load)
 
-    from evals.checkpoint import CheckpointError  # noqa: PLC0415 (registers the model)
+    from evals.harness.lm_eval_model import CheckpointError  # noqa: PLC0415 (registers the model)
 
     sys.argv = ["lm-eval", *arguments]
     try:
@@ -44,8 +44,8 @@ def _lm_eval(arguments: list[str]) -> int:
 
 
 def _fetch(arguments: list[str]) -> int:
-    from evals.loading import UnknownTaskError, load_tasks  # noqa: PLC0415 (slow to load)
-    from evals.skipped import skipped_lines  # noqa: PLC0415
+    from evals.harness.loading import UnknownTaskError, load_tasks  # noqa: PLC0415 (slow to load)
+    from evals.harness.skipped import skipped_lines  # noqa: PLC0415
     from evals.spec import EvalSpec  # noqa: PLC0415
 
     parser = argparse.ArgumentParser(prog="python -m evals fetch")

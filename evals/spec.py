@@ -1,4 +1,4 @@
-"""What is measured and evaluated on a trained model."""
+"""What is evaluated of a trained model."""
 
 from __future__ import annotations
 
@@ -10,39 +10,14 @@ from pydantic import (
     Field,
     NonNegativeFloat,
     NonNegativeInt,
-    PositiveFloat,
     PositiveInt,
     ValidationInfo,
     field_validator,
 )
 from pydantic_core import PydanticCustomError
 
-from zoo.axis import Choice, Spec, variants
-from zoo.caches import CacheKind
-from zoo.caches.plain import Plain
+from zoo.axis import Spec, variants
 from zoo.errors import did_you_mean
-
-PLAIN = Plain()
-NO_CACHE = "a model that sees all of a text writes none, and has no cache"
-
-
-def _beside_plain(kinds: tuple[CacheKind, ...]) -> tuple[CacheKind, ...]:
-    """Each once; plain first, which the others are compared with."""
-    return tuple(dict.fromkeys((PLAIN, *kinds)))
-
-
-class MeasureSpec(Spec):
-    """Prefill and decode speed and cache bytes at every context × batch."""
-
-    contexts: tuple[PositiveInt, ...] = Field(default=(64, 256), min_length=1, strict=False)
-    batches: tuple[PositiveInt, ...] = Field(default=(1, 8), min_length=1, strict=False)
-    seconds: PositiveFloat = 0.3
-    """How long each point is repeated."""
-    caches: Annotated[
-        tuple[Annotated[CacheKind, Choice("zoo.caches")], ...], Field(strict=False), AfterValidator(_beside_plain)
-    ] = Field(default=(PLAIN,), exclude_if=lambda kinds: kinds == (PLAIN,))
-    """Kinds of cache, such as `[int8, {kind: int4, group: 16}]`, each with its bytes, speed and loss on held-out text;
-    a plain one is always measured."""
 
 
 def _ascending(multiples: tuple[int, ...]) -> tuple[int, ...]:
@@ -66,7 +41,7 @@ def _scalings(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 class PositionsSpec(Spec):
-    """Loss by position in windows of several times the training context (see `evals.positions`)."""
+    """Loss by position in windows of several times the training context (see `evals.evaluations.positions`)."""
 
     multiples: Multiples = (1, 2, 4)
     """Lengths of the windows, as multiples of the training context."""
@@ -81,7 +56,7 @@ class PositionsSpec(Spec):
 
 class RecallSpec(Spec):
     """Associative recall on held-out text: the loss of tokens that complete a bigram which the window holds already, by
-    distance (see `evals.recall`)."""
+    distance (see `evals.evaluations.recall`)."""
 
     multiples: Multiples = (1,)
     """Lengths of the windows, as multiples of the training context."""
@@ -135,7 +110,7 @@ def _lists(given: Any) -> Any:
 
 
 class DiagnosticsSpec(Spec):
-    """Accuracy by difficulty, for studies whose data are a task that is made (see `evals.diagnostics`)."""
+    """Accuracy by difficulty, for studies whose data are a task that is made (see `evals.evaluations.diagnostics`)."""
 
     examples: PositiveInt = 256
     """How many of each difficulty are asked."""

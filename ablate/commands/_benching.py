@@ -15,7 +15,7 @@ from ablate.machine.environment import cores
 from ablate.machine.numerics import enforce, pick_device
 from ablate.study.layers import setting_layer
 from ablate.study.problems import StudyError
-from evals.bench import OURS, THEIRS, Setting, compare
+from evals.costs.bench import OURS, THEIRS, Setting, compare
 from zoo.errors import SpecError, UnsupportedError
 from zoo.model import Decoder
 

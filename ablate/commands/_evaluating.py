@@ -20,10 +20,10 @@ from ablate.planning.identity import request_digest
 from ablate.running.engines import Options, load
 from ablate.running.request import Request
 from ablate.store import Store
-from evals.causal import NotCausalError, check_causal
-from evals.known import absent, located
-from evals.loading import UnknownTaskError
-from evals.skipped import skipped_lines
+from evals.harness.known import absent, located
+from evals.harness.loading import UnknownTaskError
+from evals.harness.skipped import skipped_lines
+from evals.reading.causal import NotCausalError, check_causal
 from evals.spec import EvalSpec
 from zoo.spec import parse
 

@@ -11,7 +11,7 @@ from ablate.commands._sizes import DEFAULT_DTYPE, count, encoding, gigabytes
 from ablate.planning.scaleup import Room, ScaledArm, fits, fits_json
 from ablate.study.search_constraints import NUMBER, UNITS
 from ablate.study.study import Study
-from evals.fit import Fit
+from evals.costs.fit import Fit
 from zoo.presets import Preset
 
 CONTEXTS = (1024, 8192, 32_768, 131_072)

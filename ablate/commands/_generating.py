@@ -18,9 +18,9 @@ from ablate.commands.generate import SAMPLING
 from ablate.training.objectives._filling import FillsHoles
 from ablate.training.spec import TrainSpec
 from ablate.training.trained import trained_model, trained_tokenizer
-from evals.causal import obstacle
-from evals.decode import Request, decode
-from evals.memory import is_out_of_memory
+from evals.costs.memory import is_out_of_memory
+from evals.harness.decode import Request, decode
+from evals.reading.causal import obstacle
 from zoo.costs import longest_text
 from zoo.decode import Sampling
 from zoo.explain import checked

@@ -25,7 +25,7 @@ from ablate.running.request import Request
 from ablate.store import Store
 from ablate.study.arms import Arm
 from ablate.study.study import Study, StudyError
-from evals.skipped import skipped_lines
+from evals.harness.skipped import skipped_lines
 from reports.findings.shapes import StudySummary
 from reports.reading.collect import ReportError
 

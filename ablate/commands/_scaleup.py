@@ -13,9 +13,9 @@ from ablate.machine.numerics import enforce, pick_device
 from ablate.planning.scaleup import ScaledArm, Setting, scale_up, scaleup_json
 from ablate.study.reading import load_study
 from ablate.study.study import Study, StudyError
-from evals.devices import THIS, Device, DeviceError, device, names
-from evals.machine import this_device
-from evals.roofline import Prediction
+from evals.costs.devices import THIS, Device, DeviceError, device, names
+from evals.costs.machine import this_device
+from evals.costs.roofline import Prediction
 from zoo.errors import SpecError
 from zoo.presets import Preset, preset
 

@@ -60,7 +60,7 @@ def _show_plan(options: argparse.Namespace) -> int:
     from ablate.commands._studies import asked, foreseen, remarks
     from ablate.machine.numerics import Numerics
     from ablate.planning.plan_document import matched_line, plan_json, plan_rows
-    from evals.matmul import peak_flops_per_second
+    from evals.costs.matmul import peak_flops_per_second
 
     this = asked(options)
     outcome, tuned = foreseen(this)

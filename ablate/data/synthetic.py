@@ -16,7 +16,7 @@ from ablate.data.examples import Examples
 from ablate.data.identity import DataIdentity, digest_of
 from ablate.data.sources._synthetic import BLANK, IGNORED, Example, Level, SyntheticSource
 from ablate.data.spec import parse
-from evals.question import Question
+from evals.reading.question import Question
 from zoo.errors import did_you_mean
 
 TRAIN, VALIDATION, TEST = range(3)

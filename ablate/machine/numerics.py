@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 
 import torch
 
-from evals.precision import use_fast_float32
+from evals.costs.precision import use_fast_float32
 
 
 @dataclass(frozen=True)
@@ -15,7 +15,7 @@ class Numerics:
     """`device` is "cpu" or "cuda". `dtype` bfloat16 means autocast over float32 weights and optimiser state.
 
     `matmul` is torch's float32 matmul precision. On a CPU "medium" is in force only where it was found to be exact
-    (see `evals.precision`), and "highest" otherwise; on CUDA "high" allows TF32.
+    (see `evals.costs.precision`), and "highest" otherwise; on CUDA "high" allows TF32.
     """
 
     device: str

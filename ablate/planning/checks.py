@@ -6,9 +6,10 @@ from ablate.data import DataError
 from ablate.data.sources._synthetic import SyntheticSource
 from ablate.data.synthetic import regraded
 from ablate.study.study import Study
-from evals.causal import obstacle
-from evals.known import absent, located, near, stray_data, unknown_tasks
-from evals.spec import NO_CACHE, OF_TEXT, DiagnosticsSpec, EvalSpec
+from evals.costs.spec import NO_CACHE
+from evals.harness.known import absent, located, near, stray_data, unknown_tasks
+from evals.reading.causal import obstacle
+from evals.spec import OF_TEXT, DiagnosticsSpec, EvalSpec
 
 
 def check(study: Study) -> None:

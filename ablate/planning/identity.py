@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from ablate.training.spec import TrainSpec
-from evals.known import content_of_tasks
+from evals.harness.known import content_of_tasks
 from evals.spec import EvalSpec
 from zoo.spec import ModelSpec
 

@@ -16,7 +16,8 @@ from ablate.study.arms import Arm
 from ablate.study.study import Study, StudyError
 from ablate.training.spec import TrainSpec
 from ablate.training.transfer import refusals
-from evals.spec import EvalSpec, MeasureSpec
+from evals.costs.spec import MeasureSpec
+from evals.spec import EvalSpec
 from zoo.costs import Cost
 from zoo.spec import ModelSpec
 

@@ -14,7 +14,7 @@ from ablate.planning.plan import UTILISATION, ArmPlan, Plan
 from ablate.study.study import Study
 from ablate.training.objectives import Objective
 from ablate.training.objectives.next_token import NextToken
-from evals.prompts import convention
+from evals.costs.prompts import convention
 
 
 def study_document(outcome: Outcome, created: datetime | None = None) -> dict[str, Any]:

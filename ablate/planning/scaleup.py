@@ -11,9 +11,9 @@ from typing import Any, Generic, TypeVar
 
 from ablate.study.arms import SECTIONS, Arm
 from ablate.study.study import Study
-from evals.devices import Device
-from evals.fit import Fit, fit
-from evals.roofline import Phase, Prediction, predict
+from evals.costs.devices import Device
+from evals.costs.fit import Fit, fit
+from evals.costs.roofline import Phase, Prediction, predict
 from zoo.edits import expand, merge
 from zoo.errors import SpecError
 from zoo.presets import Preset

@@ -30,17 +30,18 @@ from ablate.training.session import Ending, Session
 from ablate.training.spec import TrainSpec
 from ablate.training.stop import Stop
 from ablate.training.trained import trained_model, trained_tokenizer
-from evals.answers import AnswersError
-from evals.closeups import attention_maps, token_losses, write_samples
-from evals.diagnostics import accuracy_by_difficulty
-from evals.harness import Evaluation, evaluate
-from evals.matmul import peak_flops_per_second
-from evals.memory import PeakMemory, peak_memory
-from evals.positions import loss_by_position
-from evals.recall import loss_by_recall
-from evals.spec import DiagnosticsSpec, EvalSpec, MeasureSpec
-from evals.speed import measure
-from evals.windows import Text
+from evals.costs.matmul import peak_flops_per_second
+from evals.costs.memory import PeakMemory, peak_memory
+from evals.costs.spec import MeasureSpec
+from evals.costs.speed import measure
+from evals.evaluations.closeups import attention_maps, token_losses, write_samples
+from evals.evaluations.diagnostics import accuracy_by_difficulty
+from evals.evaluations.positions import loss_by_position
+from evals.evaluations.recall import loss_by_recall
+from evals.harness.answers import AnswersError
+from evals.harness.evaluate import Evaluation, evaluate
+from evals.reading.windows import Text
+from evals.spec import DiagnosticsSpec, EvalSpec
 
 
 class NumericsError(Exception):

@@ -21,7 +21,7 @@ from ablate.study.search_space import Params, SearchSpace
 from ablate.study.search_spec import DIRECTIONS, MEASURED, OF_CACHES, SearchSpec
 from ablate.study.study import Study
 from ablate.training.spec import TrainSpec
-from evals.spec import NO_CACHE
+from evals.costs.spec import NO_CACHE
 from zoo.edits import flatten
 from zoo.errors import did_you_mean
 from zoo.spec import ModelSpec

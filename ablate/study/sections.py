@@ -25,7 +25,8 @@ from ablate.study.search_spec import SearchSpec
 from ablate.study.space import TuneSpec
 from ablate.training.probes import Probes
 from ablate.training.spec import TrainSpec
-from evals.spec import EvalSpec, MeasureSpec
+from evals.costs.spec import MeasureSpec
+from evals.spec import EvalSpec
 from zoo.axis import Spec, is_off
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_+-]{0,39}")

@@ -14,7 +14,8 @@ from ablate.study.sections import AutoSeeds, Budget, StudySections
 from ablate.study.space import TuneSpec
 from ablate.training.probes import ProbeSpec
 from ablate.training.spec import TrainSpec
-from evals.spec import EvalSpec, MeasureSpec
+from evals.costs.spec import MeasureSpec
+from evals.spec import EvalSpec
 
 __all__ = ["Arm", "Problem", "Study", "StudyError"]
 

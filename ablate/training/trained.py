@@ -14,7 +14,7 @@ from tokenizers import Tokenizer
 
 import zoo
 from ablate.store import Store, StoreError
-from evals.memory import is_out_of_memory
+from evals.costs.memory import is_out_of_memory
 
 
 def trained_model(store: Store, digest: str, device: str = "cpu") -> Any:

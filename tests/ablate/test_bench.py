@@ -9,8 +9,8 @@ import torch
 
 import zoo
 from ablate.cli import main
-from evals import bench
-from evals.bench import OURS, THEIRS, Setting, compare
+from evals.costs import bench
+from evals.costs.bench import OURS, THEIRS, Setting, compare
 
 SMALL = ["--set", "d_model=32", "--set", "n_layers=2", "--set", "vocab_size=64"]
 QUICK = ["--context", "16", "--batch", "2", "--rounds", "2"]

@@ -15,7 +15,7 @@ from ablate.running.calibration import CalibrationError
 from ablate.running.engines import Event
 from ablate.store import Store
 from ablate.training.trained import trained_model
-from evals import known
+from evals.harness import known
 from evals.spec import EvalSpec
 
 
@@ -449,7 +449,7 @@ def test_eval_scores_a_stored_run_once(copy, capsys):
 
 
 def test_eval_names_what_has_no_data_and_makes_it_again_when_it_has(copy, capsys, tmp_path, monkeypatch):
-    monkeypatch.setattr("evals.datafiles._hub_answers", lambda: False)
+    monkeypatch.setattr("evals.harness.datafiles._hub_answers", lambda: False)
     digest = sorted(path.parent.name for path in copy.glob("*/result.json"))[0]
     pairs = tmp_path / "pairs"
     pairs.mkdir()
@@ -472,7 +472,7 @@ def test_eval_names_what_has_no_data_and_makes_it_again_when_it_has(copy, capsys
 
 
 def test_a_study_names_what_it_could_not_evaluate(study, copy, capsys, monkeypatch):
-    monkeypatch.setattr("evals.datafiles._hub_answers", lambda: False)
+    monkeypatch.setattr("evals.harness.datafiles._hub_answers", lambda: False)
     edit = ("--set", "evals={tasks: [heldout_pairs, hellaswag], limit: 4}")
     status, _, said = ablate(capsys, "run", study, "--store", copy, "--engine", "inprocess", *edit)
     assert status == 1

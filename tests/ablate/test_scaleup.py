@@ -12,7 +12,7 @@ import zoo
 from ablate.cli import main
 from ablate.planning.scaleup import Setting, scale_up
 from ablate.study.reading import load_study
-from evals.devices import device
+from evals.costs.devices import device
 from zoo.presets import preset
 
 STUDIES = Path(__file__).parents[2] / "studies"

@@ -1,0 +1,1 @@
+"""What a model costs: speed, memory and cache, measured or predicted."""

@@ -1,0 +1,195 @@
+"""A model of ours beside transformers' of the same architecture and weights: a training step, prefill, decoding.
+
+Both are in one process and take turns, so that whatever else the machine does slows both; ratios are of neighbouring
+turns. Inputs are new each round and the same for both. The first round warms up and is not counted.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+import zoo
+from evals.costs.clock import quartiles, synchronise
+from evals.costs.memory import keep_freed_memory, peak_growth
+from evals.reading.mode import evaluating
+from zoo.cache import Cache
+from zoo.model import Decoder
+
+DECODED = 16
+"""Tokens that a turn of decoding writes to each row."""
+OURS, THEIRS = "ablate", "transformers"
+Work = Callable[[Tensor], object]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """tokens per row, rows, and rounds that are counted."""
+
+    context: int
+    batch: int
+    rounds: int
+
+
+def compare(model: Decoder, setting: Setting) -> dict[str, Any]:
+    """The bench document. Raises UnsupportedError where transformers has no such architecture."""
+    keep_freed_memory()
+    theirs = zoo.to_hf(model).to(device=_device(model), dtype=model.embedding.weight.dtype)
+    phases: dict[str, tuple[Work, Work]] = {
+        "prefill": (_Ours(model).prefill, _Theirs(theirs).prefill),
+        "decode": (_Ours(model).decode, _Theirs(theirs).decode),
+        # Last, because it changes the weights.
+        "train": (_Ours(model).trainer(), _Theirs(theirs).trainer()),
+    }
+    return {
+        "schema": 1,
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "dtype": str(model.embedding.weight.dtype).removeprefix("torch."),
+        "context": setting.context,
+        "batch": setting.batch,
+        "rounds": setting.rounds,
+        "threads": torch.get_num_threads(),
+        "versions": {"torch": torch.__version__, "transformers": version("transformers")},
+        "largest_difference": _largest_difference(model, theirs, setting),
+        "phases": {name: _phase(name, model, sides, setting) for name, sides in phases.items()},
+    }
+
+
+class _Ours:
+    def __init__(self, model: Decoder) -> None:
+        self.model = model
+
+    def prefill(self, tokens: Tensor) -> tuple[Tensor, Cache]:
+        with evaluating(self.model):
+            cache = self.model.new_cache(tokens.shape[0], tokens.shape[1] + DECODED)
+            return self._next(tokens, cache), cache
+
+    def decode(self, tokens: Tensor) -> Callable[[], None]:
+        """Reads the prompt; what it returns writes."""
+        last, cache = self.prefill(tokens)
+
+        def write() -> None:
+            nonlocal last
+            with evaluating(self.model):
+                for _ in range(DECODED):
+                    last = self._next(last, cache)
+
+        return write
+
+    def _next(self, tokens: Tensor, cache: Cache) -> Tensor:
+        return self.model.read_out(self.model.hidden(tokens, cache)[:, -1:]).argmax(-1)
+
+    def trainer(self) -> Work:
+        optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-5)
+
+        def step(tokens: Tensor) -> None:
+            self.model.train()
+            loss, _ = self.model.loss(tokens[:, :-1], tokens[:, 1:])
+            _update(loss, optimizer)
+
+        return step
+
+
+class _Theirs:
+    def __init__(self, model: Any) -> None:
+        self.model = model
+
+    def prefill(self, tokens: Tensor) -> tuple[Tensor, Any]:
+        self.model.eval()
+        with torch.inference_mode():
+            out = self.model(input_ids=tokens, use_cache=True, logits_to_keep=1)
+        return out.logits.argmax(-1), out.past_key_values
+
+    def decode(self, tokens: Tensor) -> Callable[[], None]:
+        """Reads the prompt; what it returns writes."""
+        last, cache = self.prefill(tokens)
+
+        def write() -> None:
+            nonlocal last, cache
+            with torch.inference_mode():
+                for _ in range(DECODED):
+                    out = self.model(input_ids=last, past_key_values=cache, use_cache=True, logits_to_keep=1)
+                    last, cache = out.logits.argmax(-1), out.past_key_values
+
+        return write
+
+    def trainer(self) -> Work:
+        optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-5)
+
+        def step(tokens: Tensor) -> None:
+            self.model.train()
+            logits = self.model(input_ids=tokens[:, :-1], use_cache=False).logits
+            _update(F.cross_entropy(logits.flatten(0, 1).float(), tokens[:, 1:].flatten()), optimizer)
+
+        return step
+
+
+def _update(loss: Tensor, optimizer: torch.optim.Optimizer) -> None:
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+
+
+def _phase(name: str, model: Decoder, sides: tuple[Work, Work], setting: Setting) -> dict[str, Any]:
+    """Turns of both sides, and their ratio round by round: speed of ours / speed of theirs."""
+    draw = torch.Generator().manual_seed(0)
+    seconds: dict[str, list[float]] = {OURS: [], THEIRS: []}
+    memory: dict[str, int | None] = {}
+    for number in range(setting.rounds + 1):
+        shape = (setting.batch, setting.context + (name == "train"))
+        tokens = torch.randint(model.spec.vocab_size, shape, generator=draw).to(_device(model))
+        pair = list(zip((OURS, THEIRS), sides, strict=True))
+        for side, work in pair if number % 2 else pair[::-1]:
+            taken, grown = _turn(name, work, tokens)
+            if number:
+                seconds[side].append(taken)
+                memory[side] = max((m for m in (memory.get(side), grown) if m is not None), default=None)
+    count = setting.batch * (DECODED if name == "decode" else setting.context)
+    return {
+        **{
+            side: {
+                "tokens_per_second": quartiles([count / each for each in taken]),
+                "peak_growth_bytes": memory[side],
+            }
+            for side, taken in seconds.items()
+        },
+        "ratio": quartiles([theirs / ours for ours, theirs in zip(seconds[OURS], seconds[THEIRS], strict=True)]),
+    }
+
+
+def _turn(name: str, work: Work, tokens: Tensor) -> tuple[float, int | None]:
+    """Seconds of one turn, and by how many bytes memory grew at most. Decoding's prompt is read before."""
+    timed: Callable[[], object] = work(tokens) if name == "decode" else lambda: work(tokens)  # type: ignore[assignment]
+    with peak_growth(tokens.device) as growth:
+        synchronise(tokens.device)
+        start = time.perf_counter()
+        timed()
+        synchronise(tokens.device)
+        taken = time.perf_counter() - start
+    return taken, growth.bytes
+
+
+def _largest_difference(model: Decoder, theirs: Any, setting: Setting) -> float:
+    """Largest |difference| of a log-probability on random tokens: whether both are one model."""
+    tokens = torch.randint(model.spec.vocab_size, (1, setting.context), generator=torch.Generator().manual_seed(1))
+    tokens = tokens.to(_device(model))
+    theirs.eval()
+    with evaluating(model):
+        logits = (model(tokens).float(), theirs(input_ids=tokens).logits.float())
+    ours, other = (each.log_softmax(-1) for each in logits)
+    found = float((ours - other).abs().max())
+    if not math.isfinite(found):
+        raise ValueError("the two models' outputs are not finite")
+    return found
+
+
+def _device(model: Decoder) -> torch.device:
+    return model.embedding.weight.device

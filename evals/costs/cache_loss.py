@@ -1,0 +1,73 @@
+"""What a kind of cache costs in quality: the loss of held-out text that is read through it.
+
+Text is read a chunk at a time, so that all but the first chunk attends to what the cache has made of the text before.
+Nothing is sampled: every kind reads the same tokens. Errors are over windows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from evals.reading.batches import Batches
+from evals.reading.mode import evaluating
+from evals.reading.windows import Floats, Reader, Text, means, stretches, target_nats, unless_out_of_memory, with_error
+from zoo.caches import CacheKind
+from zoo.caches.paged import OutOfPagesError
+from zoo.errors import SpecError
+from zoo.model import Decoder
+
+CHUNK = 64
+TOKENS = 16_384
+
+
+def loss_by_cache(model: Decoder, text: Text, kinds: Sequence[CacheKind], length: int) -> dict[str, Any]:
+    """The `cache_loss` of a measure document, in windows of `length` tokens: nats per token through each kind, and for
+    all but the first what it adds to the first.
+
+    A kind that the model cannot have has a reason, and so has a length for which model or text have no room.
+    """
+    reader = Reader.of(model, text, length, "auto")
+    if reason := reader.reason(length):
+        return {"length": length, "reason": reason}
+    starts = stretches(len(text.tokens), [length], TOKENS, seed=0).starts
+    windows = torch.from_numpy(reader.tokens(starts, length))
+    rows = Batches("auto", model.spec.vocab_size).rows(length)
+    with evaluating(model):
+        found = {kind.label: _through(model, windows, kind, rows) for kind in kinds}
+    return {
+        "length": length,
+        "windows": len(starts),
+        "kinds": {name: _document(value, found[kinds[0].label]) for name, value in found.items()},
+    }
+
+
+def _document(found: Floats | dict[str, str], first: Floats | dict[str, str]) -> dict[str, Any]:
+    """Of (windows, length) nats, or the reason why there are none."""
+    if isinstance(found, dict):
+        return found
+    document: dict[str, Any] = {"nats_per_token": with_error(means(found))}
+    if found is not first and not isinstance(first, dict):
+        document["added"] = with_error(means(found - first))
+    return document
+
+
+def _through(model: Decoder, windows: Tensor, kind: CacheKind, rows: int) -> Floats | dict[str, str]:
+    """(windows, length): nats of all targets, or the reason why there are none."""
+    try:
+        return unless_out_of_memory(lambda: np.concatenate([_nats(model, part, kind) for part in windows.split(rows)]))
+    except (SpecError, OutOfPagesError) as error:
+        return {"reason": str(error)}
+
+
+def _nats(model: Decoder, windows: Tensor, kind: CacheKind) -> Floats:
+    """windows: (B, T + 1) → (B, T)."""
+    windows = windows.to(model.embedding.weight.device)
+    tokens, targets = windows[:, :-1], windows[:, 1:]
+    cache = model.new_cache(len(tokens), tokens.shape[1], kind=kind)
+    pairs = zip(tokens.split(CHUNK, dim=1), targets.split(CHUNK, dim=1), strict=True)
+    return np.concatenate([target_nats(model, model.hidden(chunk, cache), goals) for chunk, goals in pairs], axis=1)

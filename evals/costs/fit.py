@@ -1,0 +1,78 @@
+"""How much fits into a memory: the largest batch at a context, and the largest context at a batch. Arithmetic on what
+the spec declares: weights and cache, and a share of the memory left for everything else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from evals.costs.spec import NO_CACHE
+from zoo.costs import BYTES, Cost, cost, longest_context
+from zoo.errors import SpecError
+from zoo.spec import ModelSpec
+
+ENDLESS = 2**40
+"""A context that no device holds unless the cache stops growing."""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What weights leave room for. `usable_bytes` is the share of the memory that weights and cache may fill."""
+
+    parameters: int
+    weight_bytes: int
+    usable_bytes: float
+    batches: dict[int, int | None]
+    """Largest batch by context: 0 where not even one row fits, None where positions end before."""
+    batch: int
+    largest_context: int | None
+    """At `batch`: 0 where the weights do not fit, None where the cache does not limit it."""
+
+
+def fit(
+    spec: ModelSpec, memory_bytes: float, *, contexts: Sequence[int], batch: int = 1, dtype: str, share: float = 0.9
+) -> Fit:
+    """What fits of a model with weights and cache in `dtype`. share: of the memory, for both together.
+
+    With an encoder a context is as many tokens of its own as of the decoder's. Raises SpecError for an encoder alone.
+    """
+    if spec.visible == "all":
+        raise SpecError("visible", NO_CACHE)
+    costs, longest = cost(spec), longest_context(spec)
+    weights, usable = costs.params * BYTES[dtype], share * memory_bytes
+    readable = {context: longest is None or context <= longest for context in contexts}
+    return Fit(
+        parameters=costs.params,
+        weight_bytes=weights,
+        usable_bytes=usable,
+        batches={c: largest_batch(costs, usable - weights, c, dtype) if readable[c] else None for c in contexts},
+        batch=batch,
+        largest_context=largest_context(costs, usable - weights, batch, dtype),
+    )
+
+
+def largest_batch(costs: Cost, free: float, context: int, dtype: str) -> int:
+    """How many rows' caches fit into `free` bytes."""
+    return max(0, int(free // costs.cache_bytes(1, context, dtype)))
+
+
+def largest_context(costs: Cost, free: float, batch: int, dtype: str) -> int | None:
+    """The largest context whose cache fits into `free` bytes; None where it may be any."""
+    longest = longest_context(costs.spec)
+
+    def fits(context: int) -> bool:
+        return costs.cache_bytes(batch, context, dtype) <= free
+
+    limit = longest or ENDLESS
+    if fits(limit):
+        return longest
+    return _last(fits, limit)
+
+
+def _last(fits: Callable[[int], bool], limit: int) -> int:
+    """The largest number below `limit` that fits, 0 if none from 1: what is larger than one that does not, does not."""
+    low, high = 0, limit
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low

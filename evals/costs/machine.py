@@ -1,0 +1,58 @@
+"""The machine that runs, as a device of the roofline: its constants are measured."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import torch
+
+import zoo
+from evals.costs.bandwidth import copy_bytes_per_second, matvec_bytes_per_second
+from evals.costs.clock import Clock
+from evals.costs.devices import THIS, Device
+from evals.costs.matmul import peak_flops_per_second
+from evals.costs.speed import Point
+from evals.reading.mode import evaluating
+
+_LAYERS = 8
+_SECONDS = 0.2
+
+
+def this_device(dtype: str, device: str = "cpu", clock: Clock = time.perf_counter) -> Device:
+    """What was measured now, at the threads and the float32 precision in force. device: "cpu" or "cuda".
+
+    The bandwidth is a copy's, and its share what products with one row reach, as decoding has them; the peak is what
+    square products reach here already. Takes a few seconds.
+    """
+    kind = getattr(torch, dtype)
+    what = torch.cuda.get_device_name() if device == "cuda" else f"cpu, threads: {torch.get_num_threads()}"
+    copied = copy_bytes_per_second(device, clock)
+    return Device(
+        name=THIS,
+        title=f"this machine ({what})",
+        source="measured: a square product, a copy, products with one row, and a model that is all overhead",
+        memory_bytes=_memory_bytes(device),
+        bandwidth_bytes_per_second=copied,
+        flops_per_second={dtype: peak_flops_per_second(device, kind, clock=clock)},
+        compute_share=1.0,
+        bandwidth_share=min(1.0, matvec_bytes_per_second(device, kind, clock) / copied),
+        overhead_seconds_per_layer=overhead_seconds_per_layer(kind, device, clock),
+        shares_source="measured",
+    )
+
+
+def overhead_seconds_per_layer(dtype: torch.dtype, device: str = "cpu", clock: Clock = time.perf_counter) -> float:
+    """What decoding takes per layer where there is next to nothing to compute or to read: the interpreter, dispatch
+    and launches, in pre-norm blocks of attention and SwiGLU of 32 features."""
+    spec = zoo.load("small", d_model=32, n_layers=_LAYERS, vocab_size=64)
+    model = zoo.build(spec).to(device=device, dtype=dtype)
+    with evaluating(model):
+        rate = Point(model, context=16, batch=1, seconds=_SECONDS, clock=clock).decode()["tokens_per_second"]["median"]
+    return float(1 / rate / _LAYERS)
+
+
+def _memory_bytes(device: str) -> int:
+    if device == "cuda":
+        return int(torch.cuda.get_device_properties(0).total_memory)
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

@@ -1,0 +1,56 @@
+"""The machine's own ceiling, for model FLOP utilisation."""
+
+from __future__ import annotations
+
+import time
+
+import torch
+from torch import Tensor
+
+from evals.costs.clock import Clock, synchronise
+
+_CPU_SIZE = 768
+_CUDA_SIZE = 8192
+_ROUNDS = 5
+_ROUND_SECONDS = 0.03
+
+
+def peak_flops_per_second(
+    device: torch.device | str,
+    dtype: torch.dtype = torch.float32,
+    threads: int | None = None,
+    clock: Clock = time.perf_counter,
+) -> float:
+    """FLOP/s of a large square matrix product, 2n³ each, under the precision settings in force.
+
+    The best of several rounds, since whatever else the machine does can only slow one down. threads: how many to use on
+    a CPU; None for as many as are set. Takes a fraction of a second.
+    """
+    device = torch.device(device)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads or before)
+    try:
+        return _measure(device, dtype, clock)
+    finally:
+        torch.set_num_threads(before)
+
+
+def _measure(device: torch.device, dtype: torch.dtype, clock: Clock) -> float:
+    n = _CUDA_SIZE if device.type == "cuda" else _CPU_SIZE
+    a, b = (torch.randn(n, n, device=device).to(dtype) for _ in range(2))
+    out = torch.empty(n, n, device=device, dtype=dtype)
+    with torch.inference_mode():
+        once = _seconds(a, b, out, 1, clock)
+        once = min(once, _seconds(a, b, out, 1, clock))
+        repeats = max(1, round(_ROUND_SECONDS / once))
+        rounds = [_seconds(a, b, out, repeats, clock) / repeats for _ in range(_ROUNDS)]
+    return 2 * n**3 / min(rounds)
+
+
+def _seconds(a: Tensor, b: Tensor, out: Tensor, repeats: int, clock: Clock) -> float:
+    synchronise(a.device)
+    start = clock()
+    for _ in range(repeats):
+        torch.matmul(a, b, out=out)
+    synchronise(a.device)
+    return clock() - start

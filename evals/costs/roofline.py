@@ -1,0 +1,118 @@
+"""What reading and writing would take on a device, predicted by a roofline: arithmetic only, nothing is built or run.
+
+A pass takes max(FLOPs / (share of peak), bytes / (share of bandwidth)) + overhead (Williams et al. 2009,
+doi:10.1145/1498765.1498785). FLOPs are those of `zoo.costs`: elementwise work, softmax and norms count as nothing, and
+so do the bytes of activations. One device: nothing is sent between devices.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+from typing import Literal
+
+from evals.costs.devices import Device, DeviceError
+from evals.costs.fit import largest_batch, largest_context
+from zoo.costs import BYTES, PassCost, cost, decode_cost, longest_context, prefill_cost
+from zoo.errors import SpecError
+from zoo.spec import ModelSpec
+
+Bound = Literal["compute", "memory", "overhead"]
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One pass. seconds = max(compute_seconds, memory_seconds) + overhead_seconds."""
+
+    flops: float
+    bytes: float
+    compute_seconds: float
+    memory_seconds: float
+    overhead_seconds: float
+
+    @property
+    def seconds(self) -> float:
+        return max(self.compute_seconds, self.memory_seconds) + self.overhead_seconds
+
+    @property
+    def bound(self) -> Bound:
+        """What takes the largest part."""
+        parts: dict[Bound, float] = {
+            "memory": self.memory_seconds,
+            "compute": self.compute_seconds,
+            "overhead": self.overhead_seconds,
+        }
+        return max(parts, key=lambda part: parts[part])
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Of a model on one device, at a batch of rows of `context` tokens.
+
+    prefill reads all rows' `context` tokens; decode writes one token to each row, the last of `context`. Where there is
+    an encoder, it reads the `context` tokens, and the decoder has written as many. Seconds are as if weights and cache
+    fitted, whether or not they do.
+    """
+
+    parameters: int
+    parameters_active: int
+    weight_bytes: int
+    cache_bytes: int
+    usable_bytes: float
+    batch: int
+    prefill: Phase
+    decode: Phase
+    largest_batch: int
+    """At this context; 0 where not even one row fits."""
+    largest_context: int | None
+    """At this batch; 0 where the weights do not fit, None where the cache does not limit it."""
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Decoded, of all rows together."""
+        return self.batch / self.decode.seconds
+
+    @property
+    def devices(self) -> int:
+        """How many of the device hold weights and cache, if they could be divided evenly."""
+        return ceil((self.weight_bytes + self.cache_bytes) / self.usable_bytes)
+
+
+def predict(spec: ModelSpec, device: Device, *, context: int, batch: int = 1, dtype: str = "bfloat16") -> Prediction:
+    """The roofline of a model with weights, cache and products in `dtype`.
+
+    Raises:
+        SpecError: the model cannot read so many tokens, or sees all of a text, so that it writes none.
+        DeviceError: the device has no rate for this type.
+    """
+    longest = longest_context(spec)
+    if longest is not None and context > longest:
+        raise SpecError("context", f"{context} tokens are more than the {longest} that have a learned position")
+    costs, encoding = cost(spec, context), 0 if spec.encoder is None else spec.encoder.n_layers
+    weights, usable = costs.params * BYTES[dtype], device.memory_share * device.memory_bytes
+    return Prediction(
+        parameters=costs.params,
+        parameters_active=costs.params_active,
+        weight_bytes=weights,
+        cache_bytes=costs.cache_bytes(batch, context, dtype),
+        usable_bytes=usable,
+        batch=batch,
+        prefill=_phase(prefill_cost(spec, batch, context), spec.n_layers + encoding, device, dtype),
+        decode=_phase(decode_cost(spec, batch, context), spec.n_layers, device, dtype),
+        largest_batch=largest_batch(costs, usable - weights, context, dtype),
+        largest_context=largest_context(costs, usable - weights, batch, dtype),
+    )
+
+
+def _phase(work: PassCost, layers: int, device: Device, dtype: str) -> Phase:
+    if dtype not in device.flops_per_second:
+        known = ", ".join(device.flops_per_second)
+        raise DeviceError(f"device {device.name} has no rate for {dtype}: only for {known}")
+    moved = work.bytes(dtype)
+    return Phase(
+        flops=work.flops,
+        bytes=moved,
+        compute_seconds=work.flops / (device.compute_share * device.flops_per_second[dtype]),
+        memory_seconds=moved / (device.bandwidth_share * device.bandwidth_bytes_per_second),
+        overhead_seconds=layers * device.overhead_seconds_per_layer,
+    )

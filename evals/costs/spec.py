@@ -1,0 +1,33 @@
+"""What is measured of a trained model's speed, memory and cache."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, PositiveFloat, PositiveInt
+
+from zoo.axis import Choice, Spec
+from zoo.caches import CacheKind
+from zoo.caches.plain import Plain
+
+PLAIN = Plain()
+NO_CACHE = "a model that sees all of a text writes none, and has no cache"
+
+
+def _beside_plain(kinds: tuple[CacheKind, ...]) -> tuple[CacheKind, ...]:
+    """Each once; plain first, which the others are compared with."""
+    return tuple(dict.fromkeys((PLAIN, *kinds)))
+
+
+class MeasureSpec(Spec):
+    """Prefill and decode speed and cache bytes at every context × batch."""
+
+    contexts: tuple[PositiveInt, ...] = Field(default=(64, 256), min_length=1, strict=False)
+    batches: tuple[PositiveInt, ...] = Field(default=(1, 8), min_length=1, strict=False)
+    seconds: PositiveFloat = 0.3
+    """How long each point is repeated."""
+    caches: Annotated[
+        tuple[Annotated[CacheKind, Choice("zoo.caches")], ...], Field(strict=False), AfterValidator(_beside_plain)
+    ] = Field(default=(PLAIN,), exclude_if=lambda kinds: kinds == (PLAIN,))
+    """Kinds of cache, such as `[int8, {kind: int4, group: 16}]`, each with its bytes, speed and loss on held-out text;
+    a plain one is always measured."""

@@ -1,0 +1,302 @@
+"""How fast a model reads and writes, and what its cache takes."""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple, Unpack
+
+import torch
+from torch import Tensor
+
+import zoo
+from evals.costs.bandwidth import copy_bytes_per_second
+from evals.costs.cache_loss import loss_by_cache
+from evals.costs.clock import Clock, quartiles, synchronise
+from evals.costs.memory import available_bytes, is_out_of_memory, keep_freed_memory, peak_memory
+from evals.costs.prompts import beyond_positions, prompt
+from evals.costs.spec import NO_CACHE, PLAIN, MeasureSpec
+from evals.reading.causal import obstacle
+from evals.reading.mode import evaluating
+from evals.reading.windows import Text
+from zoo.cache import Cache
+from zoo.caches import CacheKind
+from zoo.caches.paged import OutOfPagesError
+from zoo.costs import decode_cost
+from zoo.errors import SpecError, UnsupportedError
+from zoo.model import Decoder
+from zoo.site import Given
+
+_FEWEST_REPEATS = 3
+_TURNS = 3
+"""Of each kind of cache, where there are several."""
+_DECODED_PER_REPEAT = 16
+
+
+def measure(model: Decoder, spec: MeasureSpec, text: Text | None = None) -> dict[str, Any]:
+    """The measure document: cache bytes, and how fast and in what memory prompts are read and tokens are written, at
+    each context × batch, with a plain cache and with each other kind that is asked for.
+
+    The model is measured as it is: its device, its type. Tokens per second count all rows of the batch; seconds are
+    those that each row waits. A point that does not fit in memory, or of a kind of cache that the model cannot have,
+    has a `reason` instead of numbers. text: what the loss through each kind of cache is asked of.
+
+    An encoder reads, up to the hidden state of every token, and that is all: it has no cache. With an encoder beside
+    the decoder a context is tokens that the encoder has read and, where a cache is full, as many that the decoder has:
+    bytes are of both. The first token then takes the encoder's pass, the keys and values of its output, and a pass over
+    one token of the decoder's. A model that sees all of a prefix has the context as its prefix.
+    """
+    keep_freed_memory()
+    bandwidth = copy_bytes_per_second(model.embedding.weight.device)
+    largest = max(spec.contexts)
+    with evaluating(model):
+        plain, *others = _points(model, spec, bandwidth)
+        document = {
+            "schema": 1,
+            "request": spec.model_dump(mode="json"),
+            "kv_bytes_per_token": Point(model, largest, 1, spec.seconds).declared_bytes / largest or None,
+            "kv_context": largest,
+            "bandwidth_bytes_per_second": bandwidth,
+            **plain,
+        }
+        if others:
+            labels = (kind.label for kind in spec.caches[1:])
+            document["caches"] = dict(zip(labels, others, strict=True))
+        if others and text is not None and obstacle(model.spec) is None:
+            document["cache_loss"] = loss_by_cache(model, text, spec.caches, largest)
+        return document
+
+
+def _points(model: Decoder, spec: MeasureSpec, bandwidth: float) -> list[dict[str, list[dict[str, Any]]]]:
+    """All that is measured with each kind of cache."""
+    turns = _TURNS if len(spec.caches) > 1 else 1
+    places = [(context, batch) for context in sorted(spec.contexts) for batch in sorted(spec.batches)]
+    by_place = [
+        [Point(model, *place, spec.seconds, bandwidth=bandwidth, kind=kind, turns=turns) for kind in spec.caches]
+        for place in places
+    ]
+    found = {phase: [_by_turns(points, phase) for points in by_place] for phase in ("prefill", "decode")}
+    found["cache"] = [[point.report(point.cache) for point in points] for points in by_place]
+    return [
+        {part: [rows[kind] for rows in measured] for part, measured in found.items()}
+        for kind in range(len(spec.caches))
+    ]
+
+
+def _by_turns(points: list[Point], phase: str) -> list[dict[str, Any]]:
+    """What is measured at each point, or the reason why it cannot be had. The points are of one context × batch, and
+    take turns, so that what else the machine does falls on all kinds of cache alike. No two are in memory at once."""
+    turns: list[list[Turn]] = [[] for _ in points]
+    refused: dict[int, dict[str, Any]] = {}
+    for number in range(points[0].turns):
+        for place, point in enumerate(points):
+            if place not in refused:
+                found = point.report(partial(point.attempt, phase, number))
+                if "reason" in found:
+                    refused[place] = found
+                else:
+                    turns[place].append(found["turn"])
+    return [
+        refused.get(place) or point.place | point.document(phase, turns[place]) for place, point in enumerate(points)
+    ]
+
+
+class Turn(NamedTuple):
+    """Repeats without a break: the seconds of each, and the most memory."""
+
+    seconds: list[float]
+    peak_memory_bytes: int
+
+
+class Point:
+    """One context × batch.
+
+    clock: what time is read from; `time.process_time` leaves out waiting for a processor. bandwidth: bytes per second
+    that the device's memory gives, where its utilisation is asked for. kind: of the cache. turns: `seconds` are spent
+    in so many parts.
+    """
+
+    def __init__(
+        self,
+        model: Decoder,
+        context: int,
+        batch: int,
+        seconds: float,
+        clock: Clock = time.perf_counter,
+        bandwidth: float | None = None,
+        kind: CacheKind = PLAIN,
+        turns: int = 1,
+    ) -> None:
+        self.model = model
+        self.context = context
+        self.batch = batch
+        self.seconds = seconds
+        self.clock = clock
+        self.bandwidth = bandwidth
+        self.kind = kind
+        self.turns = turns
+        self.dtype = model.embedding.weight.dtype
+        self.device = model.embedding.weight.device
+
+    @property
+    def place(self) -> dict[str, Any]:
+        return {"context": self.context, "batch": self.batch}
+
+    @property
+    def declared_bytes(self) -> int:
+        """Of a full cache. Raises SpecError where the model cannot have one of this kind."""
+        return self._bytes(self.context)
+
+    @property
+    def encodes(self) -> bool:
+        """Whether the model reads alone."""
+        return self.model.spec.visible == "all"
+
+    def _bytes(self, written: int) -> int:
+        cost = zoo.cost(self.model.spec, written)
+        return cost.cache_bytes(self.batch, written, self.dtype, self.context, cache=self.kind)
+
+    def _cache(self, capacity: int) -> Cache:
+        return self.model.new_cache(self.batch, capacity, encoder_capacity=self.context, kind=self.kind)
+
+    def report(self, measurement: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """What `measurement` finds, or the reason why it cannot be had."""
+        try:
+            if reason := beyond_positions(self.model.spec, self.context) or self._shortage():
+                return self.place | {"reason": reason}
+            return self.place | measurement()
+        except (SpecError, OutOfPagesError) as error:
+            return self.place | {"reason": str(error)}
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+            return self.place | {"reason": f"out of memory: {str(error).splitlines()[0]}"}
+
+    def _shortage(self) -> str | None:
+        """A CPU's kernel grants memory that it does not have and kills whoever uses it, so ask first."""
+        needed = 2 * self.declared_bytes  # the cache, and the copy that decoding starts each repeat from
+        free = available_bytes() if self.device.type == "cpu" else None
+        if free is None or needed <= free:
+            return None
+        return f"out of memory: two caches take {needed} bytes and {free} are available"
+
+    def cache(self) -> dict[str, Any]:
+        """Bytes that the specification declares, and bytes that a full cache has allocated: pages are as it reads."""
+        if self.encodes:
+            return {"reason": NO_CACHE}
+        cache = self._cache(self.context)
+        self._read(next(self._inputs()), cache, written=self.context)
+        return {"declared_bytes": self.declared_bytes, "allocated_bytes": cache.nbytes}
+
+    def prefill(self) -> dict[str, Any]:
+        """Read `context` new random tokens per row into an empty cache, up to the logits that choose the next token:
+        the time to the first token; of an encoder, the time to read."""
+        return self._measured("prefill")
+
+    def decode(self) -> dict[str, Any]:
+        """From a cache that holds `context` tokens, write greedily, one token per row at a time."""
+        return self._measured("decode")
+
+    def _measured(self, phase: str) -> dict[str, Any]:
+        found = self.attempt(phase, 0)
+        return self.document(phase, [found["turn"]]) if "turn" in found else found
+
+    def attempt(self, phase: str, number: int) -> dict[str, Any]:
+        """`turn`: the one of this number, or the `reason` why there is none. Each turn has inputs of its own."""
+        if phase == "decode" and (reason := NO_CACHE if self.encodes else self._too_long()):
+            return {"reason": reason}
+        timings = {"prefill": self._prefill_seconds, "decode": self._decode_seconds}[phase]
+        with peak_memory(self.device) as memory:
+            seconds = self._repeated(timings(number))
+        return {"turn": Turn(seconds, memory.bytes)}
+
+    def document(self, phase: str, turns: Sequence[Turn]) -> dict[str, Any]:
+        """The numbers of all turns together."""
+        seconds = [each for turn in turns for each in turn.seconds]
+        peak = {"peak_memory_bytes": max(turn.peak_memory_bytes for turn in turns)}
+        if phase == "prefill":
+            rates = quartiles([self.batch * self.context / each for each in seconds])
+            waited = "seconds_to_read" if self.encodes else "seconds_to_first_token"
+            return {"tokens_per_second": rates, waited: quartiles(seconds), **peak}
+        seconds = [each / _DECODED_PER_REPEAT for each in seconds]
+        return {
+            "tokens_per_second": quartiles([self.batch / each for each in seconds]),
+            "seconds_per_output_token": quartiles(seconds),
+            **self._bandwidth_utilisation(seconds),
+            **peak,
+        }
+
+    def _too_long(self) -> str | None:
+        reason = beyond_positions(self.model.spec, self.context, _DECODED_PER_REPEAT)
+        return reason and f"{reason}, and decoding writes {_DECODED_PER_REPEAT} more tokens"
+
+    def _bandwidth_utilisation(self, seconds: list[float]) -> dict[str, Any]:
+        """MBU = (bytes of parameters + bytes of the cache) read per step / (seconds per step · bandwidth).
+
+        Bytes of the cache are those in which it keeps numbers: that they are unpacked to more is not counted. Above 1
+        where what is read lies in the processor's own caches.
+        """
+        if self.bandwidth is None:
+            return {}
+        middle = self.context + _DECODED_PER_REPEAT // 2
+        weights = replace(decode_cost(self.model.spec, self.batch, middle), cache_elements=0)
+        read = weights.bytes(self.dtype) + self._bytes(middle)
+        return {
+            "bytes_read_per_step": read,
+            "bandwidth_utilisation": quartiles([read / (each * self.bandwidth) for each in seconds]),
+        }
+
+    def _repeated(self, timings: Iterator[float]) -> list[float]:
+        """Seconds of repeats of the measurement, without its first, which warms up."""
+        next(timings)
+        deadline = time.perf_counter() + self.seconds / self.turns
+        seconds: list[float] = []
+        while len(seconds) * self.turns < _FEWEST_REPEATS or time.perf_counter() < deadline:
+            seconds.append(next(timings))
+        return seconds
+
+    def _prefill_seconds(self, turn: int = 0) -> Iterator[float]:
+        for tokens in self._inputs(turn):
+            cache = None if self.encodes else self._cache(self.context)
+            start = self._now()
+            self._read(tokens, cache)
+            yield self._now() - start
+
+    def _decode_seconds(self, turn: int = 0) -> Iterator[float]:
+        filled = self._cache(self.context + _DECODED_PER_REPEAT)
+        self._read(next(self._inputs(turn)), filled, written=self.context)
+        for text in self._inputs(turn):
+            # What moves the keys of sinks belongs to the model, which is not copied.
+            cache, tokens = copy.deepcopy(filled, {id(part): part for part in self.model.modules()}), text[:, :1]
+            start = self._now()
+            for _ in range(_DECODED_PER_REPEAT):
+                tokens = self._next(tokens, cache)
+            yield self._now() - start
+
+    def _read(self, tokens: Tensor, cache: Cache | None, written: int = 1) -> None:
+        """A context: (B, S), as `evals.costs.prompts` says; all of it at once where it is a prefix."""
+        if cache is None:
+            self.model.hidden(tokens)
+            return
+        own, given = prompt(self.model.spec, tokens, written)
+        if "prefix" in given and cache.readable(self.context) < self.context:
+            raise UnsupportedError("cache", f"{self.kind.label} reads no prefix of {self.context} tokens at once")
+        self._next(own, cache, **given)
+
+    def _next(self, tokens: Tensor, cache: Cache, **given: Unpack[Given]) -> Tensor:
+        """The likeliest next token of each row: (B, T) → (B, 1). Only the last position needs the head."""
+        return self.model.read_out(self.model.hidden(tokens, cache, **given)[:, -1:]).argmax(-1)
+
+    def _inputs(self, turn: int = 0) -> Iterator[Tensor]:
+        """Endless random (B, context) tokens, the same ones for every model of this vocabulary."""
+        draw = torch.Generator().manual_seed(turn)
+        shape, vocabulary = (self.batch, self.context), self.model.spec.vocab_size
+        while True:
+            yield torch.randint(vocabulary, shape, generator=draw).to(self.device)
+
+    def _now(self) -> float:
+        synchronise(self.device)
+        return self.clock()

@@ -1,0 +1,1 @@
+"""What is evaluated of a trained model."""

@@ -1,0 +1,183 @@
+"""Loss by position, up to several times the training context: what a model makes of places it was not trained on.
+
+Held-out text is read in windows of `multiple` × training context, as one row of tokens in which a window may cross from
+one document into the next, in the same stretches of text for all models and lengths (see `evals.reading.windows`).
+
+The extrapolation gap asks what the longer window costs: the loss of the tokens in its last quarter, less the loss of
+the same tokens read again in windows of the training context, of which they are the last quarter too. Text that is hard
+or easy cancels. A model that reads past its training context without harm has a gap of 0, one that gains from what it
+reads there a negative one. After Press et al. 2022, arXiv:2108.12409, who compare windows by their length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from evals.evaluations.extension import extended
+from evals.reading.batches import Rows
+from evals.reading.causal import check_causal
+from evals.reading.windows import (
+    Floats,
+    Ints,
+    Reader,
+    Text,
+    TextScores,
+    bits_per_byte,
+    buckets,
+    finite,
+    mean,
+    means,
+    sample,
+    stderr,
+    stretches,
+    unless_out_of_memory,
+    with_error,
+)
+from evals.spec import PositionsSpec
+from zoo.errors import SpecError
+from zoo.model import Decoder
+
+TASK = "positions"
+"""Its scores stand among those of the tasks, under this name."""
+
+
+def loss_by_position(
+    model: Decoder, text: Text, spec: PositionsSpec, *, context: int, batch: Rows, seed: int
+) -> TextScores:
+    """Read `text` at every multiple of `context`, the training context; `batch` windows of that length at a time.
+
+    The same arguments give the same numbers. A length that the model or the text has no room for has a reason.
+    """
+    check_causal(model.spec)
+    reader = Reader.of(model, text, context, batch)
+    within = stretches(len(text.tokens), [m * context for m in spec.multiples], spec.tokens, seed)
+    found = {m: _read(reader, m, within.windows(m * context)) for m in spec.multiples}
+    stretched = {
+        name: {m: _extended(reader, name, value, within.windows(m * context)) for m, value in found.items() if m > 1}
+        for name in spec.extensions
+    }
+    document = {
+        "context": context,
+        "stretches": len(within.starts),
+        "stretch_tokens": within.length,
+        "windows": _windows(found, context),
+    }
+    if stretched:
+        document["extensions"] = [{"name": name, "windows": _windows(of, context)} for name, of in stretched.items()]
+    everything = [value for of in (found, *stretched.values()) for value in of.values()]
+    readings = [value for value in everything if isinstance(value, Reading)]
+    samples = [_sample(int(start), row, readings) for row, start in enumerate(within.starts)] if readings else []
+    return TextScores(TASK, document, {k: v for each in readings for k, v in each.scores().items()}, samples)
+
+
+def _windows(found: Mapping[int, Reading | dict[str, str]], context: int) -> list[dict[str, Any]]:
+    return [
+        {"multiple": m, "length": m * context} | (value.document() if isinstance(value, Reading) else value)
+        for m, value in found.items()
+    ]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Windows of one length. nats and sizes: (stretches, windows of each, length), by position of the target.
+
+    `again`: (stretches, windows, tokens) are the nats of the last quarter in windows of the training context.
+    """
+
+    multiple: int
+    context: int
+    nats: Floats
+    sizes: Ints
+    again: Floats
+    extension: str = ""
+    """The scaling of positions under which the windows were read; those of `again` were not."""
+
+    @property
+    def last_quarter(self) -> Floats:
+        """(stretches,): mean nats per token."""
+        return means(self.nats[..., -self.again.shape[-1] :])
+
+    @property
+    def gap(self) -> Floats:
+        """(stretches,): nats per token that the longer window costs the tokens of its last quarter."""
+        return self.last_quarter - means(self.again)
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "nats_per_token": mean(means(self.nats)),
+            "bits_per_byte": bits_per_byte(self.nats, self.sizes)[0],
+            "last_quarter": with_error(self.last_quarter),
+            "gap": with_error(self.gap) if self.multiple > 1 else None,
+            "buckets": [self._bucket(first, last) for first, last in buckets(self.nats.shape[-1], self.context)],
+        }
+
+    def _bucket(self, first: int, last: int) -> dict[str, Any]:
+        """Targets that were predicted from `first` to `last` tokens."""
+        nats, sizes = self.nats[..., first - 1 : last], self.sizes[..., first - 1 : last]
+        bits, error = bits_per_byte(nats, sizes)
+        return {
+            "first": first,
+            "last": last,
+            "tokens": nats.size,
+            "bytes": int(sizes.sum()),
+            "nats_per_token": mean(means(nats)),
+            "stderr": stderr(means(nats)),
+            "bits_per_byte": bits,
+            "bits_per_byte_stderr": error,
+        }
+
+    def scores(self) -> dict[str, dict[str, Any]]:
+        """As a task's: the loss in the last quarter, and the gap where the window is longer than in training."""
+        shared = {"higher_is_better": False, "chance": None, "items": len(self.nats)}
+        return {metric: with_error(values) | shared for metric, values in self.by_stretch()}
+
+    def by_stretch(self) -> Iterator[tuple[str, Floats]]:
+        name = f"{self.multiple}x" + (f"_{self.extension}" if self.extension else "")
+        yield f"loss_{name}", self.last_quarter
+        if self.multiple > 1:
+            yield f"extrapolation_gap_{name}", self.gap
+
+
+def _read(reader: Reader, multiple: int, starts: Ints) -> Reading | dict[str, str]:
+    """The windows that begin at `starts`, or the reason why there are none."""
+    length = multiple * reader.context
+    if reason := reader.reason(length):
+        return {"reason": reason}
+    return unless_out_of_memory(
+        lambda: Reading(
+            multiple,
+            reader.context,
+            reader.nats(starts, length, length),
+            reader.sizes(starts, length),
+            _again(reader, multiple, starts),
+        )
+    )
+
+
+def _again(reader: Reader, multiple: int, starts: Ints) -> Floats:
+    """The last quarter of each window, a quarter of the training context at a time, which precedes it."""
+    quarter = max(1, reader.context // 4)
+    ends = starts[..., None] + multiple * reader.context - quarter * np.arange(multiple)[::-1]
+    return reader.nats(ends - reader.context, reader.context, quarter).reshape(*starts.shape, -1)
+
+
+def _extended(reader: Reader, scaling: str, plain: Reading | dict[str, str], starts: Ints) -> Reading | dict[str, str]:
+    """The windows of `plain` under a scaling by as much as they are longer, or the reason why there are none."""
+    if not isinstance(plain, Reading):
+        return plain
+    length = plain.multiple * reader.context
+    try:
+        model = extended(reader.model, scaling, plain.multiple, reader.context)
+    except SpecError as error:
+        return {"reason": str(error)}
+    return replace(plain, nats=replace(reader, model=model).nats(starts, length, length), extension=scaling)
+
+
+def _sample(start: int, row: int, readings: Sequence[Reading]) -> dict[str, Any]:
+    """One stretch as an item, for paired tests."""
+    values = {metric: finite(values[row]) for each in readings for metric, values in each.by_stretch()}
+    return sample(TASK, start, row, values)

@@ -1,0 +1,211 @@
+"""Associative recall on real text: the loss of tokens that complete a bigram which is in the window already.
+
+A target is *seen* where the pair (token before it, target) occurred earlier in the window, at a distance of as many
+tokens as lie between it and the latest such pair's second token. A model that looks back knows what followed last time.
+Seen pairs that are frequent in the training text can be known from the weights alone; the others are associative recall
+hits, in which lies most of the gap between attention and mixers of fixed state (Arora et al. 2023 (Zoology),
+arXiv:2312.04927). Which targets are hits depends on the text and its tokens alone, so that all models of one tokenizer
+are asked for the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evals.reading.batches import Rows
+from evals.reading.causal import check_causal
+from evals.reading.windows import (
+    Floats,
+    Ints,
+    Reader,
+    Text,
+    TextScores,
+    bits_per_byte,
+    buckets,
+    finite,
+    ratio,
+    sample,
+    stretches,
+    unless_out_of_memory,
+)
+from evals.spec import RecallSpec
+from zoo.model import Decoder
+
+TASK = "recall"
+"""Its scores stand among those of the tasks, under this name."""
+COUNTED = 2**25
+"""At most so many tokens of the training text are counted; of a longer one, pieces spread evenly stand for all."""
+PIECE = 2**20
+
+Mask = NDArray[np.bool_]
+
+
+def loss_by_recall(
+    model: Decoder, text: Text, train: NDArray[Any], spec: RecallSpec, *, context: int, batch: Rows, seed: int
+) -> TextScores:
+    """Read `text` in windows of multiples of `context`, the training context. train: the tokens of the training text,
+    in which pairs are counted.
+
+    The same arguments give the same numbers. A length that the model or the text has no room for has a reason.
+    """
+    check_causal(model.spec)
+    reader = Reader.of(model, text, context, batch)
+    within = stretches(len(text.tokens), [m * context for m in spec.multiples], spec.tokens, seed)
+    found = {m: _read(reader, m, within.windows(m * context), train, spec) for m in spec.multiples}
+    readings = [value for value in found.values() if isinstance(value, Reading)]
+    document = {
+        "context": context,
+        "stretches": len(within.starts),
+        "stretch_tokens": within.length,
+        "frequent": spec.frequent,
+        "windows": [
+            {"multiple": m, "length": m * context} | (value.document() if isinstance(value, Reading) else value)
+            for m, value in found.items()
+        ],
+    }
+    scores = {metric: score for each in readings for metric, score in each.scores()}
+    samples = [
+        sample(TASK, int(start), row, {metric: item for each in readings for metric, item in each.items(row)})
+        for row, start in enumerate(within.starts)
+        if readings
+    ]
+    return TextScores(TASK, document, scores, samples)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Windows of one length, by target: all (stretches, windows of each, length). distances: 0 where not seen."""
+
+    multiple: int
+    context: int
+    nats: Floats
+    sizes: Ints
+    distances: Ints
+    frequent: Mask
+
+    @property
+    def hits(self) -> Mask:
+        chosen: Mask = (self.distances > 0) & ~self.frequent
+        return chosen
+
+    @property
+    def unseen(self) -> Mask:
+        chosen: Mask = self.distances == 0
+        return chosen
+
+    def document(self) -> dict[str, Any]:
+        ends = buckets(self.nats.shape[-1], self.context)
+        by_distance = [(first, last, self._between(first, last)) for first, last in ends]
+        return {
+            "ar_hits": self._part(self.hits),
+            "frequent": self._part((self.distances > 0) & self.frequent),
+            "unseen": self._part(self.unseen),
+            "distances": [
+                {"first": first, "last": last} | self._part(chosen)
+                for first, last, chosen in by_distance
+                if chosen.any()
+            ],
+        }
+
+    def _between(self, first: int, last: int) -> Mask:
+        chosen: Mask = self.hits & (self.distances >= first) & (self.distances <= last)
+        return chosen
+
+    def _part(self, chosen: Mask) -> dict[str, Any]:
+        """The loss of some of the targets, with its error over stretches."""
+        counts, nats = self._sums(chosen)
+        value, stderr = ratio(nats, counts)
+        sizes = np.where(chosen, self.sizes, 0)
+        bits, bits_stderr = bits_per_byte(nats, sizes.sum(axis=(1, 2)))
+        return {
+            "tokens": int(counts.sum()),
+            "bytes": int(sizes.sum()),
+            "nats_per_token": value,
+            "stderr": stderr,
+            "bits_per_byte": bits,
+            "bits_per_byte_stderr": bits_stderr,
+        }
+
+    def _sums(self, chosen: Mask) -> tuple[Ints, Floats]:
+        """(stretches,) each: how many of the targets are chosen, and their nats."""
+        return chosen.sum(axis=(1, 2)), np.where(chosen, self.nats, 0.0).sum(axis=(1, 2))
+
+    def _metrics(self) -> Iterator[tuple[str, Mask]]:
+        """Those of which the text has any."""
+        for name, chosen in (("ar_hits", self.hits), ("unseen", self.unseen)):
+            if chosen.any():
+                yield f"loss_{name}_{self.multiple}x", chosen
+
+    def scores(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """As a task's."""
+        shared = {"higher_is_better": False, "chance": None, "items": len(self.nats)}
+        for metric, chosen in self._metrics():
+            part = self._part(chosen)
+            yield metric, {"value": part["nats_per_token"], "stderr": part["stderr"], **shared}
+
+    def items(self, row: int) -> Iterator[tuple[str, dict[str, Any]]]:
+        """What a stretch says of each score: sums over its targets, and how many they are."""
+        for metric, chosen in self._metrics():
+            counts, nats = self._sums(chosen)
+            if counts[row]:
+                yield metric, {"sum": finite(nats[row]), "weight": int(counts[row])}
+
+
+def _read(
+    reader: Reader, multiple: int, starts: Ints, train: NDArray[Any], spec: RecallSpec
+) -> Reading | dict[str, str]:
+    """The windows that begin at `starts`, or the reason why there are none."""
+    length = multiple * reader.context
+    if reason := reader.reason(length):
+        return {"reason": reason}
+    nats = unless_out_of_memory(lambda: reader.nats(starts, length, length))
+    if isinstance(nats, dict):
+        return nats
+    pairs = _pairs(reader.tokens(starts, length), reader.model.spec.vocab_size)
+    frequent = np.zeros(pairs.shape, dtype=bool)
+    if spec.frequent is not None:
+        frequent = occurrences(pairs, train, reader.model.spec.vocab_size) > spec.frequent
+    return Reading(multiple, reader.context, nats, reader.sizes(starts, length), distances(pairs), frequent)
+
+
+def _pairs(tokens: NDArray[Any], vocab_size: int) -> Ints:
+    """(…, T + 1) → (…, T): one number for each token and the one after it."""
+    tokens = tokens.astype(np.int64)
+    found: Ints = tokens[..., :-1] * vocab_size + tokens[..., 1:]
+    return found
+
+
+def distances(pairs: Ints) -> Ints:
+    """(…, T) → (…, T): how many places before each pair the same one was last, 0 where it was not."""
+    order = np.argsort(pairs, axis=-1, kind="stable")
+    ordered = np.take_along_axis(pairs, order, axis=-1)
+    same = ordered[..., 1:] == ordered[..., :-1]
+    found = np.zeros_like(pairs)
+    np.put_along_axis(found, order[..., 1:], np.where(same, np.diff(order, axis=-1), 0), axis=-1)
+    return found
+
+
+def occurrences(pairs: Ints, train: NDArray[Any], vocab_size: int) -> Floats:
+    """How often each pair occurs in the training text; an estimate where that has more than `COUNTED` tokens."""
+    known, place = np.unique(pairs, return_inverse=True)
+    counts, read = np.zeros(len(known)), 0
+    for start in _pieces(len(train)):
+        piece = _pairs(train[start : start + PIECE + 1], vocab_size)
+        at = np.searchsorted(known, piece).clip(max=len(known) - 1)
+        counts += np.bincount(at[known[at] == piece], minlength=len(known))
+        read += len(piece)
+    scale = (len(train) - 1) / read if read else 1.0
+    found: Floats = (counts * scale)[place].reshape(pairs.shape)
+    return found
+
+
+def _pieces(tokens: int) -> Ints:
+    """Where the pieces that are counted begin."""
+    starts = np.arange(0, max(0, tokens - 1), PIECE)
+    most = COUNTED // PIECE
+    return starts if len(starts) <= most else starts[np.arange(most) * len(starts) // most]

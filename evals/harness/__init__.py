@@ -1,0 +1,1 @@
+"""lm-eval's tasks on models of the zoo."""

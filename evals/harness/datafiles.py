@@ -1,0 +1,174 @@
+"""Data sets of tasks: files that the user points to, or the hub's, from its cache or the network."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import datasets
+import huggingface_hub
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
+from datasets import Dataset
+
+from evals.harness.known import DATA_SUFFIXES
+
+SPLITS = ("test_split", "validation_split", "training_split", "fewshot_split")
+
+
+Made = TypeVar("Made")
+
+
+class DataError(ValueError):
+    """The data of a task cannot be had; the text says which, and what to do."""
+
+
+def local(task: str, config: Mapping[str, Any], place: Path) -> dict[str, Dataset]:
+    """The splits that a task reads, from a file, which is every split, or from a folder.
+
+    A folder may have a file or a folder for each subset, by the name of the data set's subset or of the task, and a
+    file for each split, by its name (`validation.jsonl`, `test-00000-of-00001.parquet`).
+    """
+    wanted = list(dict.fromkeys(config[key] for key in SPLITS if config.get(key)))
+    names = [name for name in (config.get("dataset_name"), task) if name]
+    place = _subset(place, names)
+    found = {split: files for split in wanted if (files := _files(place, split))}
+    if not found:
+        likely = " or ".join(f"{name}.jsonl" for name in (*names, *wanted))
+        raise DataError(f"{place} has no data for it, such as {likely}")
+    return {split: _read(place, files) for split, files in found.items()}
+
+
+def _subset(place: Path, names: list[str]) -> Path:
+    """The file or folder of the subset, where `place` is a folder that has one."""
+    for name in names if place.is_dir() else ():
+        for path in (place / name, *(place / f"{name}{suffix}" for suffix in DATA_SUFFIXES)):
+            if path.exists():
+                return path
+    return place
+
+
+def _files(place: Path, split: str) -> list[Path]:
+    if place.is_file():
+        return [place]
+    named = sorted(path for path in place.glob(f"{split}*") if path.name.endswith(DATA_SUFFIXES))
+    return [path for path in named if path.name[len(split)] in "-_."]
+
+
+def _read(place: Path, files: list[Path]) -> Dataset:
+    parts = [_rows(path) for path in files]
+    try:
+        return datasets.concatenate_datasets(parts) if len(parts) > 1 else parts[0]
+    except ValueError as error:  # columns of unlike types
+        raise DataError(f"{place} cannot be read: {error}") from error
+
+
+def _rows(path: Path) -> Dataset:
+    """A parquet file, a JSON list of objects, or one JSON object per line; gzipped too."""
+    if not path.name.endswith(DATA_SUFFIXES):
+        raise DataError(f"{path} is none of {', '.join(DATA_SUFFIXES)}")
+    try:
+        content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        found = Dataset(pq.read_table(io.BytesIO(content))) if path.suffix == ".parquet" else _objects(content.decode())
+    except (OSError, ValueError, EOFError, OverflowError, zlib.error, pa.ArrowException) as error:
+        raise DataError(f"{path} cannot be read: {error}") from error
+    if not len(found):
+        raise DataError(f"{path} has no rows")
+    return found
+
+
+def _objects(text: str) -> Dataset:
+    """Lines end at a line feed alone: text may have other characters that Python takes for the end of a line."""
+    rows = json.loads(text) if text.lstrip().startswith("[") else list(_lines(text))
+    if not all(isinstance(row, dict) for row in rows):
+        raise ValueError("expected JSON objects")
+    return Dataset.from_list(rows)
+
+
+def _lines(text: str) -> Iterator[Any]:
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip():
+            try:
+                yield json.loads(line)
+            except ValueError as error:
+                raise ValueError(f"line {number}: {error}") from error
+
+
+def from_hub(config: Mapping[str, Any], fetch: str) -> Any:
+    """The data set that a task's file names: the copy in the cache, or else the hub's.
+
+    fetch: the command that gets it, for a machine that cannot reach the hub.
+    """
+    path, name = config["dataset_path"], config.get("dataset_name")
+    options = {key: value for key, value in (config.get("dataset_kwargs") or {}).items() if key != "trust_remote_code"}
+    try:
+        with _offline():
+            return datasets.load_dataset(path, name, **options)
+    except (ConnectionError, ValueError) as error:  # a ValueError: other subsets are in the cache
+        if not _hub_answers():
+            what = path if name is None else f"{path} ({name})"
+            reason = f"the data set {what} is not in the cache, and the hub cannot be reached"
+            raise DataError(f"{reason}. Where it can be: {fetch}") from error
+    except OSError as error:
+        raise DataError(_why(path, error)) from error
+    try:
+        return datasets.load_dataset(path, name, **options)
+    except (OSError, ValueError, RuntimeError) as error:  # a RuntimeError: data sets that are programs are not run
+        raise DataError(_why(path, error)) from error
+
+
+def _why(path: str, error: Exception) -> str:
+    return f"the data set {path} cannot be loaded: {first_line(error)}"
+
+
+def first_line(error: Exception) -> str:
+    """Of what an error says, or else its name."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def offline_first(make: Callable[[], Made], fetch: str) -> Made:
+    """What `make` makes, which loads what it needs by itself: from the cache, or else the hub, as `from_hub` does."""
+    try:
+        with _offline():
+            return make()
+    except OSError as error:
+        if not _hub_answers():
+            reason = f"what it loads is not in the cache, and the hub cannot be reached ({first_line(error)})"
+            raise DataError(f"{reason}. Where it can be: {fetch}") from error
+    try:
+        return make()
+    except OSError as error:
+        raise DataError(f"what it loads cannot be had: {first_line(error)}") from error
+
+
+@contextmanager
+def _offline() -> Iterator[None]:
+    before = datasets.config.HF_HUB_OFFLINE, huggingface_hub.constants.HF_HUB_OFFLINE
+    datasets.config.HF_HUB_OFFLINE = huggingface_hub.constants.HF_HUB_OFFLINE = True
+    try:
+        yield
+    finally:
+        datasets.config.HF_HUB_OFFLINE, huggingface_hub.constants.HF_HUB_OFFLINE = before
+
+
+@cache
+def _hub_answers() -> bool:
+    """Asked once: the libraries would try every data set for half a minute."""
+    if huggingface_hub.constants.HF_HUB_OFFLINE:
+        return False
+    try:
+        urlopen(Request(huggingface_hub.constants.ENDPOINT, method="HEAD"), timeout=5)
+    except HTTPError:  # a refusal is an answer
+        return True
+    except OSError:
+        return False
+    return True

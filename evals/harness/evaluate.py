@@ -1,0 +1,226 @@
+"""lm-eval's tasks on a zoo model: scores, standard errors and samples."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import logging
+import math
+import random
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import lm_eval.api.task
+import numpy as np
+from lm_eval.api.metrics import mean
+from lm_eval.evaluator import evaluate as lm_evaluate
+from lm_eval.utils import handle_non_serializable
+from tokenizers import Tokenizer
+
+from evals.harness.lm import ZooLM
+from evals.harness.loading import by_size, load_tasks
+from evals.harness.stderr import WEIGHTED_METRICS, jackknife_stderr, stderr_over_items
+from evals.spec import EvalSpec
+from zoo.model import Decoder
+
+_ACCURACIES = {"acc", "acc_norm", "acc_bytes", "acc_mutual_info"}
+
+
+class Evaluation(NamedTuple):
+    """`document` is what the store keeps as evals-<digest>.json; `samples` has one record per item and filter."""
+
+    document: dict[str, Any]
+    samples: list[dict[str, Any]]
+
+
+def evaluate(
+    model: Decoder,
+    tokenizer: Tokenizer,
+    documents: Sequence[str],
+    spec: EvalSpec,
+    *,
+    context: int,
+    eos: int,
+    answers: Path | None = None,
+) -> Evaluation:
+    """Run `spec.tasks`, which may be none. The same arguments give the same scores.
+
+    documents: held-out texts, from which the tasks that ship with the project make their items.
+    context: the largest number of tokens that the model reads at once. eos: the token that ends a document.
+    answers: a file in which the model's answers are looked up and kept; models may share one.
+    Raises UnknownTaskError for a name that neither the project, `spec.include` nor lm-eval knows.
+    """
+    if not spec.tasks:
+        return Evaluation(_document(spec, {}), [])
+    lm = ZooLM(model, tokenizer, eos=eos, context=context, batch=spec.batch, seed=spec.seed, answers=answers)
+    with _quiet(), _seeded(spec.seed):
+        loaded = load_tasks(spec, documents)
+        if not loaded.tasks:
+            return Evaluation(_document(spec, {}, groups=loaded.documents(), skipped=loaded.skipped), [])
+        for task in loaded.tasks.values():
+            _set_fewshot(task, spec)
+        wanted = {"tasks": loaded.tasks, "groups": loaded.groups}
+        results = lm_evaluate(lm, wanted, limit=spec.limit, bootstrap_iters=0)
+    tasks = {name: _scores(name, results, task) for name, task in loaded.tasks.items()}
+    tasks |= {name: _group_scores(group, results, tasks) for name, group in loaded.groups.items()}
+    records = [_record(name, s) for name, rows in results["samples"].items() for s in rows]
+    groups = {name: each for name, each in loaded.documents().items() if tasks.get(name) or not each["tasks"]}
+    rest: dict[str, Any] = {"groups": groups, "fewshot": _fewshot(loaded.tasks), "skipped": loaded.skipped}
+    return Evaluation(_document(spec, {name: scores for name, scores in tasks.items() if scores}, **rest), records)
+
+
+def _set_fewshot(task: Any, spec: EvalSpec) -> None:
+    """lm-eval's rule: a task that fixes the number at 0 keeps it, since its items make no sense after others."""
+    own = task.get_config("num_fewshot")
+    if own is None or (spec.fewshot is not None and own != 0):
+        task.set_config(key="num_fewshot", value=spec.fewshot or 0)
+    task.set_fewshot_seed(seed=spec.seed)
+
+
+def _fewshot(tasks: Mapping[str, Any]) -> dict[str, int]:
+    """How many solved examples stood before each item, where any did."""
+    return {name: count for name, task in tasks.items() if (count := task.get_config("num_fewshot"))}
+
+
+def _document(spec: EvalSpec, tasks: dict[str, Any], **rest: dict[str, Any]) -> dict[str, Any]:
+    """`rest` is only there where it says something."""
+    return {
+        "schema": 1,
+        "request": spec.model_dump(mode="json"),
+        "lm_eval": version("lm_eval"),
+        "tasks": tasks,
+        **{name: value for name, value in rest.items() if value},
+    }
+
+
+def _scores(name: str, results: Any, task: Any) -> dict[str, dict[str, Any]]:
+    """{metric: value, standard error, direction, chance level, items} of one task.
+
+    A metric of another filter than lm-eval's default is named `metric,filter`, as lm-eval does.
+    """
+    scores: dict[str, dict[str, Any]] = {}
+    for key, metric, chosen, value in _values(results["results"][name]):
+        items = [s for s in results["samples"].get(name, []) if s["filter"] == chosen and metric in s]
+        scores[key] = {
+            "value": _finite(value),
+            "stderr": _stderr(metric, task, items),
+            "higher_is_better": results["higher_is_better"].get(name, {}).get(metric),
+            "chance": _chance(metric, task, items),
+            "items": len(items),
+        }
+    return scores
+
+
+def _values(row: Mapping[str, Any]) -> Iterator[tuple[str, str, str, Any]]:
+    """(our name, metric, filter, value) of lm-eval's scores of one task or group."""
+    for key, value in row.items():
+        metric, _comma, chosen = key.partition(",")
+        if chosen and not metric.endswith("_stderr"):
+            yield metric if chosen == "none" else key, metric, chosen, value
+
+
+def _group_scores(group: Any, results: Any, tasks: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The same of a group: lm-eval's mean over its tasks, and the error of that mean."""
+    scores: dict[str, dict[str, Any]] = {}
+    for key, metric, _chosen, value in _values(results["results"].get(group.name, {})):
+        parts = [tasks[task.task_name][key] for task in group.get_all_tasks() if key in tasks[task.task_name]]
+        weights = [part["items"] if metric in by_size(group) else 1 for part in parts]
+        scores[key] = {
+            "value": _finite(value),
+            "stderr": _mean_of([part["stderr"] for part in parts], weights, independent=True),
+            "higher_is_better": results["higher_is_better"].get(group.name, {}).get(metric),
+            "chance": _mean_of([part["chance"] for part in parts], weights),
+            "items": sum(part["items"] for part in parts),
+        }
+    return scores
+
+
+def _mean_of(values: Sequence[float | None], weights: Sequence[int], independent: bool = False) -> float | None:
+    """Σ wᵢ vᵢ / Σ wᵢ, or, of standard errors of independent means, √Σ (wᵢ vᵢ)² / Σ wᵢ; None where one is unknown."""
+    products = [w * v for w, v in zip(weights, values, strict=True) if v is not None]
+    if len(products) < len(values) or not products:
+        return None
+    return (math.hypot(*products) if independent else sum(products)) / sum(weights)
+
+
+def _stderr(metric: str, task: Any, items: list[dict[str, Any]]) -> float | None:
+    """Over items; for likelihoods of whole texts over the documents that they are from."""
+    if len(items) < 2:
+        return None
+    values = [item[metric] for item in items]
+    if metric not in WEIGHTED_METRICS:
+        return _finite(stderr_over_items(task.aggregation().get(metric, mean), values))
+    clusters = [_document_of(item) for item in items]
+    if None in clusters or len(set(clusters)) < 2:
+        clusters = [item["doc_id"] for item in items]
+    return _finite(jackknife_stderr(metric, values, clusters))
+
+
+def _document_of(sample: Mapping[str, Any]) -> int | None:
+    """Which held-out text an item is from; other tasks' fields of that name are none of ours."""
+    doc = sample["doc"]
+    document = doc.get("document") if isinstance(doc, dict) else None
+    return document if isinstance(document, int) else None
+
+
+def _chance(metric: str, task: Any, items: list[dict[str, Any]]) -> float | None:
+    """Expected accuracy of guessing; None where the notion does not apply."""
+    if metric not in _ACCURACIES or not items or task.OUTPUT_TYPE != "multiple_choice":
+        return None
+    if task.multiple_target:
+        return None
+    return float(np.mean([1 / len(task.doc_to_choice(item["doc"])) for item in items]))
+
+
+def _finite(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
+
+
+def _record(task: str, sample: dict[str, Any]) -> dict[str, Any]:
+    """What a later paired test needs of one item: which it is, what the model answered, how that scored.
+
+    `document` is the text that the item is from, where several items may be from one; else null.
+    """
+    kept = ("doc_id", "doc_hash", "filter", "target", "filtered_resps", *sample["metrics"])
+    record = {"task": task, "document": _document_of(sample), **{key: sample[key] for key in kept}}
+    plain = json.loads(json.dumps(record, default=handle_non_serializable))
+    return {key: _json_safe(value) for key, value in plain.items()}
+
+
+def _json_safe(value: Any) -> Any:
+    """JSON has no NaN and no infinity: they become null."""
+    if isinstance(value, list):
+        return [_json_safe(v) for v in value]
+    return _finite(value) if isinstance(value, float) else value
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """lm-eval logs, prints and draws progress bars: errors are kept, and nothing reaches standard output."""
+    logger = logging.getLogger("lm_eval")
+    level, bar = logger.level, lm_eval.api.task.tqdm
+    logger.setLevel(logging.ERROR)
+    lm_eval.api.task.tqdm = functools.partial(bar, disable=True)
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    finally:
+        logger.setLevel(level)
+        lm_eval.api.task.tqdm = bar
+
+
+@contextlib.contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    """Some tasks draw from the global generators: they are seeded inside, and as before outside."""
+    python, numpy = random.getstate(), np.random.get_state()
+    random.seed(seed)
+    np.random.seed(seed)
+    try:
+        yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)

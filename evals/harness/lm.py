@@ -1,0 +1,224 @@
+"""A zoo model as lm-eval's language model."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from lm_eval.api.model import TemplateLM
+from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
+from tokenizers import Tokenizer
+from torch import Tensor
+from torch.nn import functional as F
+
+from evals.harness.answers import Answers, fingerprint
+from evals.harness.decode import Request, decode
+from evals.reading.batches import Batches, Rows
+from evals.reading.causal import check_causal
+from evals.reading.mode import evaluating
+from zoo.model import Decoder
+
+Encoded = tuple[tuple[str, str], list[int], list[int]]
+"""lm-eval's request: the strings, the context's tokens, the continuation's tokens."""
+
+
+Ask = Callable[[dict[int, Any]], Iterable[tuple[int, Any]]]
+"""What answers questions by place, in any order."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """One row to score: `tokens` are read but for the last, and the last `scored` of them are predicted."""
+
+    request: int
+    tokens: list[int]
+    scored: int
+
+
+class ZooLM(TemplateLM):  # type: ignore[misc]  # lm_eval has no types
+    """Scores and continues text with a causal model.
+
+    eos: the token that ends a document; it also stands in for an empty context.
+    context: the largest number of tokens that the model reads at once; longer contexts lose their beginning.
+    batch: rows per forward pass, or `auto` (see `evals.reading.batches`).
+    seed: of sampling, where a task asks for a temperature.
+    answers: a file in which the model's answers are looked up and kept (see `evals.harness.answers`).
+    """
+
+    def __init__(
+        self,
+        model: Decoder,
+        tokenizer: Tokenizer,
+        *,
+        eos: int,
+        context: int,
+        batch: Rows = "auto",
+        seed: int = 0,
+        answers: Path | None = None,
+    ) -> None:
+        super().__init__()
+        check_causal(model.spec)
+        if context < 1 or (batch != "auto" and batch < 1):
+            raise ValueError(f"context and batch must be positive, not {context} and {batch}")
+        self.model = model
+        self.context = context
+        self._batches = Batches(batch, model.spec.vocab_size)
+        self.seed = seed
+        self._path = answers
+        self._device = next(model.parameters()).device
+        self._encoder = tokenizer
+        self._eos = eos
+
+    @property
+    def eot_token_id(self) -> int:
+        return self._eos
+
+    @property
+    def device(self) -> torch.device:
+        return self._device
+
+    def tok_encode(
+        self,
+        string: str,
+        add_special_tokens: bool | None = None,
+        **_: Any,
+    ) -> list[int]:
+        """Tokens of the text alone: special tokens are added nowhere."""
+        return list(self._encoder.encode(string, add_special_tokens=False).ids)
+
+    def _encode_pair(self, context: str, continuation: str) -> tuple[list[int], list[int]]:
+        """Tokens of a context that is not empty, and of what follows it.
+
+        As in lm-eval, spaces that end the context belong to the continuation, and both are encoded as one text where
+        that leaves the context's tokens alone. Where a token would span the boundary the continuation is encoded by
+        itself, so that all of it is scored and nothing else.
+        """
+        stripped = context.rstrip()
+        continuation = context[len(stripped) :] + continuation
+        head, whole = self.tok_encode(stripped), self.tok_encode(stripped + continuation)
+        if whole[: len(head)] == head:
+            return head, whole[len(head) :]
+        return head, self.tok_encode(continuation)
+
+    def loglikelihood(self, requests: list[Any], disable_tqdm: bool = True) -> list[Any]:
+        """[(Σ log p(token | what precedes it) over the continuation, whether each token is the likeliest)]."""
+        return list(super().loglikelihood(requests, disable_tqdm=disable_tqdm))
+
+    def loglikelihood_rolling(
+        self,
+        requests: list[Any],
+        disable_tqdm: bool = True,
+    ) -> list[float]:
+        """[log p(text)], each token scored once, in windows that share no scored token; eos precedes the first."""
+        encoded: list[Encoded] = [
+            (("", text), [self._eos], self.tok_encode(text)) for (text,) in (r.args for r in requests)
+        ]
+        return [total for total, _ in self._loglikelihood_tokens(encoded)]
+
+    def _loglikelihood_tokens(self, requests: Sequence[Encoded], **_: Any) -> list[tuple[float, bool]]:
+        questions = [(context or [self._eos], continuation) for _strings, context, continuation in requests]
+        found = self._remembered("likelihood", questions, self._likelihoods)
+        return [(total, greedy) for total, greedy in found]
+
+    def _likelihoods(self, questions: Mapping[int, tuple[list[int], list[int]]]) -> Iterator[tuple[int, Any]]:
+        """(place, (Σ log p, is greedy)), each as soon as the last of its windows is scored."""
+        totals = dict.fromkeys(questions, (0.0, True))
+        windows = [w for place, question in questions.items() for w in self._windows(place, *question)]
+        left = Counter(window.request for window in windows)
+        yield from ((place, totals[place]) for place in questions if not left[place])
+        for window, (total, likeliest) in self._batches.run(windows, lambda w: len(w.tokens), self._score):
+            place = window.request
+            totals[place] = (totals[place][0] + total, totals[place][1] and likeliest)
+            left[place] -= 1
+            if not left[place]:
+                yield place, totals[place]
+
+    def _remembered(self, kind: str, questions: Sequence[Any], ask: Ask) -> list[Any]:
+        """The answer to each question: the model is asked only what is not in the file, and the same but once."""
+        with Answers(self._path, self._owner if self._path else "") as answers, evaluating(self.model):
+            keys = [answers.key(kind, question) for question in questions]
+            found = answers.known(keys)
+            missing = {key: place for place, key in enumerate(keys) if key not in found}
+            for place, answer in ask({place: questions[place] for place in missing.values()}):
+                found[keys[place]] = answer
+                answers.add(keys[place], answer)
+        return [found[key] for key in keys]
+
+    @cached_property
+    def _owner(self) -> str:
+        """All that decides an answer but for the question."""
+        kind = self._device.type
+        numerics = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else "as it is"
+        words = hashlib.sha256(self._encoder.to_str().encode()).hexdigest()
+        reads = "prompts as prefixes" if self.model.spec.visible == "prefix" else ""
+        return f"{fingerprint(self.model)} {words} {self.context} {self._eos} {kind} {numerics}{reads}"
+
+    def _windows(self, request: int, context: list[int], continuation: list[int]) -> Iterator[Window]:
+        """Rows that score every token of the continuation once, with at most `self.context` tokens read in each."""
+        if not continuation:
+            return
+        if len(continuation) <= self.context:
+            tokens = (context + continuation)[-(self.context + 1) :]
+            yield Window(request, tokens, len(continuation))
+            return
+        text = context[1:] + continuation
+        left = len(text)
+        for pair in get_rolling_token_windows(text, context[0], self.context, 1):
+            given, predicted = make_disjoint_window(pair)
+            of_context = max(0, left - len(continuation))
+            left -= len(predicted)
+            if len(predicted) > of_context:
+                yield Window(request, given + predicted, len(predicted) - of_context)
+
+    def _score(self, windows: list[Window]) -> list[tuple[float, bool]]:
+        """(Σ log p, is greedy) of each row. Padding is on the right, where a causal model cannot see it."""
+        longest = max(len(w.tokens) for w in windows) - 1
+        tokens = torch.full((len(windows), longest), self._eos)
+        targets = torch.full((len(windows), longest), -1)
+        for row, window in enumerate(windows):
+            read = len(window.tokens) - 1
+            tokens[row, :read] = torch.tensor(window.tokens[:-1])
+            targets[row, read - window.scored : read] = torch.tensor(
+                window.tokens[len(window.tokens) - window.scored :], dtype=torch.long
+            )
+        return self._log_likelihood(tokens.to(self._device), targets.to(self._device))
+
+    def _log_likelihood(self, tokens: Tensor, targets: Tensor) -> list[tuple[float, bool]]:
+        """tokens, targets: (B, T); a target of −1 is not scored."""
+        scored = targets >= 0
+        # The head reads only what is scored: it is the larger part of a small model's work.
+        logits = self.model.read_out(self.model.hidden(tokens)[scored]).float()
+        wanted = targets[scored]
+        log_p = torch.zeros(targets.shape, dtype=torch.float64, device=logits.device)
+        log_p[scored] = -F.cross_entropy(logits, wanted, reduction="none").double()
+        missed = torch.zeros_like(scored)
+        missed[scored] = logits.argmax(-1) != wanted
+        totals, misses = log_p.sum(1).tolist(), missed.any(1).tolist()
+        return [(total, not miss) for total, miss in zip(totals, misses, strict=True)]
+
+    def generate_until(
+        self,
+        requests: list[Any],
+        disable_tqdm: bool = True,
+    ) -> list[str]:
+        """Text that continues each prompt, without the stop sequence that ended it."""
+        prompts = [
+            Request.parse(i, self.tok_encode(prompt) or [self._eos], settings, self.context)
+            for i, (prompt, settings) in enumerate(r.args for r in requests)
+        ]
+        questions = [(self.seed, *prompt.question) for prompt in prompts]
+        return self._remembered("text", questions, lambda missing: self._texts([prompts[i] for i in missing]))
+
+    def _texts(self, prompts: list[Request]) -> Iterator[tuple[int, str]]:
+        found = self._batches.run(
+            prompts,
+            lambda request: len(request.prompt) + request.max_new,
+            lambda some: decode(self.model, self._encoder, some, eos=self._eos, seed=self.seed),
+        )
+        yield from ((request.place, text) for request, text in found)

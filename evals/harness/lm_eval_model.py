@@ -1,0 +1,135 @@
+"""Stored models in lm-eval: importing this module makes `zoo` a model of lm-eval's.
+
+    import evals.harness.lm_eval_model
+    lm_eval.simple_evaluate(model="zoo", model_args={"path": "runs/0123456789abcdef"}, tasks=["lambada_openai"])
+
+and from a shell `python -m evals lm-eval --model zoo --model_args path=runs/0123456789abcdef --tasks lambada_openai`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import torch
+from lm_eval.api.registry import register_model
+from lm_eval.utils import simple_parse_args_string
+from tokenizers import Tokenizer
+
+import zoo
+from evals.harness.lm import Encoded, ZooLM
+
+OWNER = "ablate: whose answers these are"
+
+
+class CheckpointError(ValueError):
+    """A folder is not a model that text can be scored with, or not with these arguments."""
+
+
+@register_model("zoo")
+class Checkpoint(ZooLM):
+    """A model that `zoo.save` wrote, with the tokenizer.json beside it.
+
+    path: the folder of a run, or one with spec.json, weights.safetensors and tokenizer.json.
+    device: `cpu`, `cuda`, `cuda:1` …; by default a GPU where there is one.
+    dtype: `bfloat16` computes products in it; by default as the run was trained, else float32.
+    context: tokens read at once; by default those of the run's training.
+    eos: the token that ends a document; by default that of the run's corpus, else the tokenizer's only special token.
+    batch_size: rows at once, or `auto`. max_batch_size has no use, since no size is tried.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        device: str | None = None,
+        dtype: Literal["float32", "bfloat16"] | None = None,
+        context: int | None = None,
+        eos: str | int | None = None,
+        batch_size: int | str = "auto",
+        max_batch_size: int | None = None,
+        seed: int = 0,
+    ) -> None:
+        folder, run = _folder(Path(path).expanduser())
+        where = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        if where.startswith("cuda") and not torch.cuda.is_available():
+            raise CheckpointError(f"device={where}: there is no GPU here")
+        tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        super().__init__(
+            zoo.open(folder, device=where),
+            tokenizer,
+            context=_context(folder, run, context),
+            eos=_eos(folder, run, tokenizer, eos),
+            batch="auto" if str(batch_size).startswith("auto") else int(batch_size),
+            seed=seed,
+        )
+        self.dtype = dtype or run.get("numerics", {}).get("dtype", "float32")
+        if self.dtype not in ("float32", "bfloat16"):
+            raise CheckpointError(f"dtype={self.dtype}: expected float32 or bfloat16")
+
+    @classmethod
+    def create_from_arg_obj(cls, arg_dict: dict[str, Any], additional_config: dict[str, Any] | None = None) -> Self:
+        """From `--model_args`, which come before lm-eval's own options, of which `--device` is a GPU by itself."""
+        options = {key: value for key, value in (additional_config or {}).items() if value is not None}
+        if str(options.get("device")).startswith("cuda") and not torch.cuda.is_available():
+            del options["device"]
+        return cls(**{**options, **arg_dict})
+
+    @classmethod
+    def create_from_arg_string(cls, arg_string: str, additional_config: dict[str, Any] | None = None) -> Self:
+        return cls.create_from_arg_obj(simple_parse_args_string(arg_string), additional_config)
+
+    def _loglikelihood_tokens(self, requests: Sequence[Encoded], **options: Any) -> list[tuple[float, bool]]:
+        with self._autocast():
+            return super()._loglikelihood_tokens(requests, **options)
+
+    def generate_until(self, requests: list[Any], disable_tqdm: bool = True) -> list[str]:
+        with self._autocast():
+            return super().generate_until(requests, disable_tqdm)
+
+    def _autocast(self) -> torch.autocast:
+        return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.dtype == "bfloat16")
+
+    def set_cache_hook(self, cache_hook: Any) -> None:
+        """Refuses lm-eval's `--use_cache` file of another model: its keys are the questions alone."""
+        answers = cache_hook.dbdict
+        if answers is not None:
+            with self._autocast():
+                mine = self._owner
+            if len(answers) and answers.get(OWNER) != mine:
+                raise CheckpointError("the cache has the answers of another model: give each model a file of its own")
+            answers[OWNER] = mine
+        super().set_cache_hook(cache_hook)
+
+
+def _folder(path: Path) -> tuple[Path, dict[str, Any]]:
+    """Where the model lies, and the run.json beside it, or nothing."""
+    folder = path if (path / "spec.json").is_file() else path / "model"
+    for name in ("spec.json", "weights.safetensors", "tokenizer.json"):
+        if not (folder / name).is_file():
+            raise CheckpointError(f"{path}: neither this folder nor its model/ is a model: there is no {name}")
+    run = folder.parent / "run.json"
+    return folder, json.loads(run.read_text(encoding="utf-8")) if run.is_file() else {}
+
+
+def _context(folder: Path, run: dict[str, Any], given: int | None) -> int:
+    found = given or run.get("train", {}).get("context")
+    if found is None:
+        raise CheckpointError(f"{folder} is not of a run: say how many tokens to read at once, e.g. context=1024")
+    return int(found)
+
+
+def _eos(folder: Path, run: dict[str, Any], tokenizer: Tokenizer, given: str | int | None) -> int:
+    if given is not None:
+        found = given if isinstance(given, int) else tokenizer.token_to_id(given)
+        if found is None or tokenizer.id_to_token(found) is None:
+            raise CheckpointError(f"eos={given}: the tokenizer has no such token")
+        return int(found)
+    corpus = folder.parents[1] / "data" / str(run.get("data", {}).get("digest")) / "meta.json"
+    if corpus.is_file():
+        return int(json.loads(corpus.read_text(encoding="utf-8"))["eos"])
+    special = [index for index, token in tokenizer.get_added_tokens_decoder().items() if token.special]
+    if len(special) != 1:
+        raise CheckpointError(f"{folder}: which token ends a document? Give it, e.g. eos=<|endoftext|>")
+    return int(special[0])

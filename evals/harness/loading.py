@@ -1,0 +1,149 @@
+"""Tasks by name, with their data: what cannot be had is set aside, with the reason, and the others go on."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from jinja2 import UndefinedError
+from lm_eval.api.group import Group
+from lm_eval.api.task import Task
+from lm_eval.tasks._factory import TaskFactory
+from lm_eval.tasks._index import Entry, Kind, TaskIndex
+
+from evals.harness import catalogue
+from evals.harness.datafiles import SPLITS, DataError, first_line, from_hub, local, offline_first
+from evals.harness.known import TASK_FOLDER, near, stray_data
+from evals.spec import EvalSpec
+
+
+class UnknownTaskError(ValueError):
+    """A task name that nothing defines."""
+
+
+@dataclass
+class Loaded:
+    """lm-eval's tasks and groups by name, and why others are not among them.
+
+    members: the tasks of each group, those that are skipped too; of a group that is skipped whole there is no more.
+    """
+
+    tasks: dict[str, Any] = field(default_factory=dict)
+    groups: dict[str, Any] = field(default_factory=dict)
+    members: dict[str, list[str]] = field(default_factory=dict)
+    skipped: dict[str, str] = field(default_factory=dict)
+
+    def documents(self) -> dict[str, dict[str, list[str]]]:
+        """What a score of each group is the mean of: its tasks, or, for metrics that go `by_size`, their items."""
+        return {
+            name: {
+                "tasks": [member for member in members if member in self.tasks],
+                "missing": [member for member in members if member in self.skipped],
+                "by_size": sorted(by_size(self.groups[name])) if name in self.groups else [],
+            }
+            for name, members in self.members.items()
+        }
+
+
+def by_size(group: Group) -> set[str]:
+    """The metrics of a group in whose mean every item counts the same, and not every task."""
+    return {each.metric for each in group.aggregate_metric_list or () if each.weight_by_size}
+
+
+def load_tasks(spec: EvalSpec, documents: Sequence[str]) -> Loaded:
+    """`spec.tasks`: names of tasks, groups and tags, or paths of task files. Raises UnknownTaskError.
+
+    documents: what the tasks that ship with the project make their items of.
+    """
+    index = catalogue.index(spec.tasks, [TASK_FOLDER, *map(Path, spec.include)])
+    entries = [index.get(name) or TaskIndex.entry_from_path(Path(name)) for name in spec.tasks]
+    if missing := [name for name, entry in zip(spec.tasks, entries, strict=True) if entry is None]:
+        raise UnknownTaskError(f"unknown evaluation tasks: {', '.join(name + near(name) for name in missing)}")
+    if stray := stray_data(spec):
+        raise UnknownTaskError(f"data for what is not evaluated: {', '.join(stray)}")
+    given = {"documents": list(documents), "seed": spec.seed}
+    places = _places(spec, index)
+    loaded = Loaded()
+    for name, entry in zip(spec.tasks, entries, strict=True):
+        factory = _Factory(given, places, fetch_command([name], spec.include), loaded.skipped)
+        built = factory.build(entry, registry=index)
+        for each in built if isinstance(built, list) else [built]:
+            _collect(each, loaded)
+    return loaded
+
+
+def fetch_command(tasks: Sequence[str], include: Sequence[str]) -> str:
+    """What puts the data sets of tasks into the cache, where there is a network."""
+    folders = [word for folder in include for word in ("--include", folder)]
+    return shlex.join(["python", "-m", "evals", "fetch", *tasks, *folders])
+
+
+def _places(spec: EvalSpec, index: Mapping[str, Entry]) -> dict[str, Path]:
+    """Where the data of each task lie. What is said of a task counts before what is said of its group."""
+    inner_last = sorted(spec.data, key=lambda name: -len(list(catalogue.reached([name], index))))
+    return {task: Path(spec.data[name]) for name in inner_last for task in catalogue.reached([name], index)}
+
+
+def _collect(item: Task | Group | _Skipped, loaded: Loaded) -> list[str]:
+    """Enter a task, or a group and all in it; returns the names of its tasks. Groups lose what is skipped."""
+    if isinstance(item, _Skipped):
+        return [item.task_name]
+    if isinstance(item, Task):
+        loaded.tasks[item.task_name] = item
+        return [item.task_name]
+    names = [name for child in list(item) for name in _collect(child, loaded)]
+    for name in [child.task_name for child in item if isinstance(child, _Skipped)]:
+        item.pop(name)
+    loaded.members[item.name] = names
+    if item.get_all_tasks():
+        loaded.groups[item.name] = item
+    return names
+
+
+@dataclass
+class _Skipped:
+    """Stands where a task would."""
+
+    task_name: str
+
+
+class _Factory(TaskFactory):  # type: ignore[misc]  # lm_eval has no types
+    """Makes lm-eval's tasks with data from where they are, and a placeholder where there are none."""
+
+    def __init__(self, given: dict[str, Any], places: Mapping[str, Path], fetch: str, skipped: dict[str, str]) -> None:
+        super().__init__(meta=given)
+        self._places = places
+        self._fetch = fetch
+        self._skipped = skipped
+
+    def _build_task(self, entry: Entry, overrides: dict[str, Any] | None) -> Task | _Skipped:
+        build, name = super()._build_task, entry.name
+        try:
+            config = offline_first(lambda: self._load_full_config(entry, overrides), self._fetch)
+            name = config["task"]
+            whole = {**(overrides or {}), **self._data(entry, name, config)}
+            return offline_first(lambda: build(entry, whole), self._fetch)
+        except DataError as error:
+            self._skipped[name] = str(error)
+        except ImportError as error:
+            self._skipped[name] = f"it needs a package that is not here: {first_line(error)}"
+        except (KeyError, UndefinedError) as error:
+            if name not in self._places:
+                raise
+            self._skipped[name] = f"{self._places[name]} has not the fields that it reads: {error}"
+        return _Skipped(name)
+
+    def _data(self, entry: Entry, name: str, config: Mapping[str, Any]) -> dict[str, Any]:
+        """The part of a task's settings that says where its data come from."""
+        absent: dict[str, Any] = {}
+        if name in self._places:
+            data = local(name, config, self._places[name])
+            absent = {key: None for key in SPLITS if config.get(key) not in data}
+        elif entry.kind == Kind.PY_TASK or config.get("custom_dataset") or not config.get("dataset_path"):
+            return {}
+        else:
+            data = from_hub(config, self._fetch)
+        return {"custom_dataset": lambda **_: data, "dataset_kwargs": None, **absent}

@@ -1,0 +1,1 @@
+"""How a model reads text: in windows, in batches, without training."""

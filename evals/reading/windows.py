@@ -1,0 +1,204 @@
+"""Held-out text read in windows: what evaluations of its loss share.
+
+All windows lie in the same stretches of text, drawn with a seed, so that models and lengths are asked for the same
+tokens. Errors are over stretches, since neighbouring windows are not independent.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy import stats
+from torch import Tensor
+from torch.nn import functional as F
+
+from evals.costs.memory import is_out_of_memory
+from evals.harness.evaluate import Evaluation
+from evals.reading.batches import Batches, Rows
+from evals.reading.mode import evaluating
+from zoo.costs import longest_text
+from zoo.loss import chunks_for
+from zoo.model import Decoder
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True)
+class Text:
+    """Held-out text as a model is trained on it: one row of tokens, and the bytes that each stands for."""
+
+    tokens: NDArray[Any]
+    sizes: NDArray[Any]
+
+
+class TextScores(NamedTuple):
+    """`document` is what the evals document keeps under the name of the `task`; `scores` and `samples` are as any
+    task's."""
+
+    task: str
+    document: dict[str, Any]
+    scores: dict[str, dict[str, Any]]
+    samples: list[dict[str, Any]]
+
+    def beside(self, evaluation: Evaluation) -> Evaluation:
+        """An evaluation, and this in it."""
+        tasks = evaluation.document["tasks"] | ({self.task: self.scores} if self.scores else {})
+        document = evaluation.document | {"tasks": tasks, self.task: self.document}
+        return Evaluation(document, [*evaluation.samples, *self.samples])
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Reads windows of a text; `batch` rows of `context` tokens at once, and of longer ones as many as take no more
+    memory."""
+
+    model: Decoder
+    text: Text
+    context: int
+    batch: int
+
+    @staticmethod
+    def of(model: Decoder, text: Text, context: int, batch: Rows) -> Reader:
+        return Reader(model, text, context, Batches(batch, model.spec.vocab_size).rows(context))
+
+    def reason(self, length: int) -> str | None:
+        """Why windows of `length` cannot be read."""
+        end, tokens = longest_text(self.model.spec), len(self.text.tokens)
+        if end is not None and length > end:
+            return f"positions end at {end}"
+        if length >= tokens:
+            return f"held-out text has {tokens} tokens, and a window takes {length + 1}"
+        return None
+
+    def nats(self, starts: Ints, length: int, scored: int) -> Floats:
+        """(*starts.shape, scored): nats of the last targets of windows that read `length` tokens."""
+        # Scores of attention grow with the square of the length: what they take stays the same.
+        rows = max(1, self.batch * self.context**2 // length**2)
+        windows = torch.from_numpy(self.tokens(starts.reshape(-1), length))
+        with evaluating(self.model):
+            parts = [token_nats(self.model, chunk, scored) for chunk in windows.split(rows)]
+        return np.concatenate(parts).reshape(*starts.shape, scored)
+
+    def tokens(self, starts: Ints, length: int) -> Ints:
+        """(*starts.shape, length + 1): what windows read, and the last target."""
+        found: Ints = self.text.tokens[starts[..., None] + np.arange(length + 1)].astype(np.int64)
+        return found
+
+    def sizes(self, starts: Ints, length: int) -> Ints:
+        """(*starts.shape, length): bytes of the targets."""
+        found: Ints = self.text.sizes[starts[..., None] + np.arange(1, length + 1)].astype(np.int64)
+        return found
+
+
+@dataclass(frozen=True)
+class Stretches:
+    """Where stretches of `length` targets begin."""
+
+    starts: Ints
+    length: int
+
+    def windows(self, length: int) -> Ints:
+        """(stretches, windows in each): where windows of this length begin."""
+        return self.starts[:, None] + np.arange(self.length // length) * length
+
+
+def stretches(tokens: int, lengths: Sequence[int], wanted: int, seed: int) -> Stretches:
+    """Stretches of the longest of these lengths for which the text has room, none overlapping another: about `wanted`
+    tokens in all, at least one stretch."""
+    length = max((length for length in lengths if length < tokens), default=0)
+    if not length:
+        return Stretches(np.empty(0, dtype=np.int64), 0)
+    slots = (tokens - 1) // length
+    count = min(slots, max(1, wanted // length))
+    return Stretches(np.sort(np.random.default_rng(seed).choice(slots, count, replace=False)) * length, length)
+
+
+def unless_out_of_memory(read: Callable[[], Found]) -> Found | dict[str, str]:
+    """What is read, or the reason why there is no room for it."""
+    try:
+        return read()
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
+        return {"reason": f"out of memory: {str(error).splitlines()[0]}"}
+
+
+def token_nats(model: Decoder, windows: Tensor, scored: int) -> Floats:
+    """windows: (B, T + 1) → (B, scored): −ln p of the last targets, in float32 where the model is."""
+    windows = windows.to(model.embedding.weight.device)
+    return target_nats(model, model.hidden(windows[:, :-1])[:, -scored:], windows[:, -scored:])
+
+
+def target_nats(model: Decoder, hidden: Tensor, targets: Tensor) -> Floats:
+    """hidden: (B, T, D), targets: (B, T) → (B, T): −ln p of each."""
+    chunks = chunks_for(targets.numel(), model.spec.vocab_size)
+    pairs = zip(hidden.flatten(0, 1).chunk(chunks), targets.flatten().chunk(chunks), strict=True)
+    nats = torch.cat([_cross_entropy(model.read_out(rows), goals) for rows, goals in pairs])
+    return nats.view(targets.shape).double().cpu().numpy()
+
+
+def _cross_entropy(logits: Tensor, goals: Tensor) -> Tensor:
+    return F.cross_entropy(logits if logits.dtype == torch.float64 else logits.float(), goals, reduction="none")
+
+
+def buckets(length: int, context: int) -> list[tuple[int, int]]:
+    """(first, last) of 1 … length: up to each power of two. None crosses the training context."""
+    powers = (2**k for k in range(length.bit_length()))
+    ends = sorted({end for end in (*powers, context, length) if end <= length})
+    return list(zip([1, *(end + 1 for end in ends)], ends, strict=False))
+
+
+def sample(task: str, start: int, row: int, values: dict[str, Any]) -> dict[str, Any]:
+    """One stretch as an item, for paired tests."""
+    item = {"document": None, "doc_id": row, "doc_hash": f"token {start}", "filter": "none"}
+    return {"task": task, **item, "target": "", "filtered_resps": [], **values}
+
+
+def means(nats: Floats) -> Floats:
+    """(stretches, …) → (stretches,)."""
+    out: Floats = nats.mean(axis=tuple(range(1, nats.ndim)))
+    return out
+
+
+def with_error(values: Floats) -> dict[str, float | None]:
+    """Mean over stretches, with its standard error."""
+    return {"value": mean(values), "stderr": stderr(values)}
+
+
+def mean(values: Floats) -> float | None:
+    return finite(values.mean())
+
+
+def stderr(values: Floats) -> float | None:
+    return finite(stats.sem(values)) if len(values) > 1 else None
+
+
+def ratio(values: Floats, weights: Floats | Ints) -> tuple[float | None, float | None]:
+    """Σ values / Σ weights over stretches, which weigh unlike, with its delete-one-stretch jackknife error
+    √((n − 1)/n · Σ (θ₍ᵢ₎ − θ̄)²); None where there is nothing to divide by. Efron & Tibshirani 1993, chapter 11."""
+    value, weight, n = values.sum(), weights.sum(), len(values)
+    if weight == 0:
+        return None, None
+    if n < 2 or (weights == weight).any():
+        return finite(value / weight), None
+    left_out = (value - values) / (weight - weights)
+    return finite(value / weight), finite(np.sqrt((n - 1) * left_out.var()))
+
+
+def bits_per_byte(nats: Floats, sizes: Ints) -> tuple[float | None, float | None]:
+    """Σ nats / (Σ bytes · ln 2) with its error over stretches, the first axis; None where there are no bytes: `eos`
+    stands for none."""
+    rest = tuple(range(1, nats.ndim))
+    return ratio(nats.sum(axis=rest) / math.log(2), sizes.sum(axis=rest))
+
+
+def finite(value: Any) -> float | None:
+    return float(value) if math.isfinite(value) else None

@@ -1,0 +1,139 @@
+"""Speed and cache measurements: what is declared, what is allocated, and what the numbers are made of."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import evals.costs.speed
+import zoo
+from evals.costs.spec import MeasureSpec
+from evals.costs.speed import Point, measure
+from zoo.model import Decoder
+
+QUICK = MeasureSpec(contexts=(16, 8), batches=(1, 3), seconds=0.001)
+
+
+def test_every_point_is_measured(model: Decoder) -> None:
+    document = measure(model, QUICK)
+    json.dumps(document, allow_nan=False)
+    assert document["schema"] == 1
+    assert document["request"] == QUICK.model_dump(mode="json")
+    for part in ("cache", "prefill", "decode"):
+        points = [(p["context"], p["batch"]) for p in document[part]]
+        assert points == list(itertools.product((8, 16), (1, 3)))
+    for point in document["prefill"] + document["decode"]:
+        rates = point["tokens_per_second"]
+        assert 0 < rates["q25"] <= rates["median"] <= rates["q75"]
+        assert point["peak_memory_bytes"] > 0
+    assert document["bandwidth_bytes_per_second"] > 0
+    assert all(point["bandwidth_utilisation"]["median"] > 0 for point in document["decode"])
+
+
+@pytest.mark.parametrize("window", [None, 8])
+def test_cache_bytes_are_keys_and_values_of_every_layer(window: int | None) -> None:
+    """2 (keys, values) × L × K × d × 4 bytes, per token that the cache holds."""
+    model = zoo.build(zoo.load("small", d_model=32, n_layers=2, **{"block.mixer.window": window}))
+    document = measure(model, QUICK)
+    per_token = 2 * 2 * 4 * 8 * 4
+    for point in document["cache"]:
+        held = min(point["context"], window or point["context"])
+        assert point["declared_bytes"] == point["allocated_bytes"] == point["batch"] * held * per_token
+    assert document["kv_context"] == 16
+    assert document["kv_bytes_per_token"] == per_token * (min(16, window or 16) / 16)
+
+
+def test_the_first_repeat_warms_up(model: Decoder) -> None:
+    point = Point(model, context=10, batch=2, seconds=1e-9)
+    assert point._repeated(iter([100.0, 1.0, 0.5, 0.25])) == [1.0, 0.5, 0.25]
+
+
+def test_numbers_are_quartiles_over_repeats(model: Decoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By hand, for passes of 1, 1/2 and 1/4 s that read 20 tokens, and 16 steps that write 2 tokens each."""
+    seconds = [1.0, 0.5, 0.25]
+    point = Point(model, context=10, batch=2, seconds=1e-9, bandwidth=1e9)
+    monkeypatch.setattr(point, "_repeated", lambda _: seconds)
+    prefill, decode = point.prefill(), point.decode()
+    assert prefill["tokens_per_second"] == approx_quartiles([20, 40, 80])
+    assert prefill["seconds_to_first_token"] == approx_quartiles(seconds)
+    assert decode["tokens_per_second"] == approx_quartiles([32, 64, 128])
+    assert decode["seconds_per_output_token"] == approx_quartiles([s / 16 for s in seconds])
+    # All parameters but the token table's rows that are not looked up (it is the head too here), and the keys and
+    # values of 2 layers × 2 kv heads × 8 features for 18 tokens of 2 rows.
+    weights = sum(p.numel() for p in model.parameters())
+    read = 4 * (weights + 2 * 2 * 2 * 2 * 8 * 18)
+    assert decode["bytes_read_per_step"] == read
+    assert decode["bandwidth_utilisation"] == approx_quartiles([read * 16 / s / 1e9 for s in seconds])
+
+
+def approx_quartiles(values: list[float]) -> Any:
+    return pytest.approx(dict(zip(("q25", "median", "q75"), np.percentile(values, (25, 50, 75)), strict=True)))
+
+
+@pytest.mark.parametrize("phase", ["prefill", "decode"])
+def test_peak_memory_is_that_of_the_phase(phase: str, model: Decoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    def allocating(_: object) -> list[float]:
+        torch.ones(2**26).sum()
+        return [1.0]
+
+    point = Point(model, context=8, batch=1, seconds=1e-9)
+    before = getattr(point, phase)()["peak_memory_bytes"]
+    monkeypatch.setattr(point, "_repeated", allocating)
+    assert getattr(point, phase)()["peak_memory_bytes"] - before == pytest.approx(2**28, rel=0.1)
+
+
+def test_where_positions_end_there_is_no_decoding() -> None:
+    edits = {"d_model": 16, "n_layers": 1, "block.mixer.position": {"kind": "learned", "length": 16}}
+    document = measure(zoo.build(zoo.load("small", **edits)), MeasureSpec(contexts=(16,), batches=(1,), seconds=0.001))
+    assert document["decode"][0]["reason"] == "positions end at 16, and decoding writes 16 more tokens"
+    assert "tokens_per_second" in document["prefill"][0]
+
+
+def test_decoding_always_starts_from_the_same_full_cache(model: Decoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    lengths: list[int] = []
+
+    def watch(tokens: torch.Tensor, cache: Any) -> torch.Tensor:
+        lengths.append(cache.length)
+        return original(tokens, cache)
+
+    point = Point(model, context=10, batch=2, seconds=1e-9)
+    original = point._next
+    monkeypatch.setattr(point, "_next", watch)
+    with torch.inference_mode():
+        list(itertools.islice(point._decode_seconds(), 3))
+    assert lengths == [0, *[*range(10, 26)] * 3]
+
+
+def test_a_point_without_room_says_so(model: Decoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        evals.costs.speed, "available_bytes", lambda: 2 * 2 * 2 * 2 * 8 * 4 * 16
+    )  # two caches of 16 tokens
+    document = measure(model, QUICK)
+    for part in ("cache", "prefill", "decode"):
+        refused = [(p["context"], p["batch"]) for p in document[part] if "reason" in p]
+        assert refused == [(8, 3), (16, 3)]
+        assert "out of memory" in document[part][-1]["reason"]
+
+
+def test_a_failed_allocation_is_a_reason_and_other_errors_are_errors(
+    model: Decoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 9 GiB.")
+
+    monkeypatch.setattr(Decoder, "new_cache", fail)
+    assert "Tried to allocate" in measure(model, QUICK)["decode"][0]["reason"]
+    monkeypatch.setattr(Decoder, "new_cache", lambda *_, **__: torch.zeros(2) + torch.zeros(3))
+    with pytest.raises(RuntimeError, match="must match"):
+        measure(model, QUICK)
+
+
+@pytest.mark.gpu
+def test_on_cuda(model: Decoder) -> None:
+    document = measure(zoo.build(model.spec).cuda(), QUICK)
+    assert all("tokens_per_second" in point for point in document["decode"])

@@ -1,0 +1,89 @@
+"""Samples and token losses of a model: against a plain loop, and where there is no room."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from tokenizers import Tokenizer
+
+import zoo
+from evals.evaluations.closeups import attention_maps, token_losses, write_samples
+from evals.reading.windows import Text
+from evals.spec import AttentionSpec, EvalSpec, SamplesSpec, TokenLossesSpec
+from zoo.model import Decoder
+
+TEXT = Text(np.random.default_rng(0).integers(97, 122, 400), np.ones(400, dtype=np.uint32))
+SMALL = SamplesSpec(prompts=3, prompt_tokens=8, new_tokens=5, temperature=0)
+
+
+def test_token_losses_are_those_of_reading_one_token_at_a_time(model: Decoder, byte_tokenizer: Tokenizer) -> None:
+    spec = TokenLossesSpec(passages=3, tokens=12)
+    found = token_losses(model, byte_tokenizer, TEXT, spec, context=10, seed=0)["passages"]
+    assert len(found) == 3
+    for passage in found:
+        tokens = TEXT.tokens[passage["start"] : passage["start"] + 11].tolist()
+        assert passage["pieces"] == [chr(token) for token in tokens[1:]]
+        for place, nats in enumerate(passage["nats"]):
+            with torch.no_grad():
+                log_p = model(torch.tensor([tokens[: place + 1]]))[0, -1].log_softmax(-1)
+            assert abs(nats + float(log_p[tokens[place + 1]])) < 2e-4
+
+
+def test_samples_follow_the_prompts(model: Decoder, byte_tokenizer: Tokenizer) -> None:
+    found = write_samples(model, byte_tokenizer, TEXT, SMALL, eos=299, seed=0)
+    again = write_samples(model, byte_tokenizer, TEXT, SMALL, eos=299, seed=0)
+    assert found == again
+    whole = byte_tokenizer.decode(TEXT.tokens.tolist())
+    for text in found["texts"]:
+        assert text["prompt"] + text["held_out"] in whole
+        prompt = torch.tensor([byte_tokenizer.encode(text["prompt"]).ids])
+        greedy = zoo.generate(model, prompt, 5)[0].tolist()
+        assert 299 not in greedy
+        assert text["sample"] == byte_tokenizer.decode(greedy, skip_special_tokens=False)
+
+
+def test_attention_maps_are_softmax_weights_of_the_chosen_layers(byte_tokenizer: Tokenizer) -> None:
+    """Without positions, of the first token's own query and key: by hand from the projections, in the first layer."""
+    edits = {"d_model": 32, "n_layers": 5, "vocab_size": 300, "block.mixer.position": "nope"}
+    model = zoo.build(zoo.load("small", **edits), seed=2).eval()
+    spec = AttentionSpec(tokens=6, layers=3, heads=2)
+    found = attention_maps(model, byte_tokenizer, TEXT, spec, context=16, seed=0)
+    assert [layer["layer"] for layer in found["layers"]] == [0, 2, 4]
+    assert all(len(layer["heads"]) == 2 for layer in found["layers"])
+    tokens = torch.tensor([[ord(piece) for piece in found["pieces"]]])
+    read: list[torch.Tensor] = []
+    mixer = model.blocks[0].mixer
+    mixer.register_forward_pre_hook(lambda _, arguments: read.append(arguments[0]))
+    with torch.no_grad():
+        model(tokens)
+        x = read[0]
+        q, k = (getattr(mixer, name)(x).view(6, 4, 8).transpose(0, 1) for name in "qk")
+        scores = (q @ k.transpose(1, 2) / 8**0.5).masked_fill(torch.ones(6, 6).triu(1).bool(), float("-inf"))
+        weights = scores.softmax(-1)
+    for head in range(2):
+        rows = found["layers"][0]["heads"][head]
+        assert [len(row) for row in rows] == [1, 2, 3, 4, 5, 6]
+        for place, row in enumerate(rows):
+            torch.testing.assert_close(torch.tensor(row), weights[head, place, : place + 1], atol=6e-4, rtol=0)
+
+
+def test_a_model_without_attention_has_no_maps(byte_tokenizer: Tokenizer) -> None:
+    model = zoo.build(zoo.load("small", d_model=32, n_layers=1, vocab_size=300, **{"block.mixer": "gated_deltanet"}))
+    found = attention_maps(model, byte_tokenizer, TEXT, AttentionSpec(), context=16, seed=0)
+    assert found == {"reason": "no layer has attention weights"}
+
+
+def test_where_there_is_no_room_it_says_so(byte_tokenizer: Tokenizer) -> None:
+    edits = {"d_model": 16, "n_layers": 1, "vocab_size": 300, "block.mixer.position": {"kind": "learned", "length": 8}}
+    model = zoo.build(zoo.load("small", **edits))
+    assert "positions end at 8" in write_samples(model, byte_tokenizer, TEXT, SMALL, eos=0, seed=0)["reason"]
+    few = Text(TEXT.tokens[:6], TEXT.sizes[:6])
+    spec = TokenLossesSpec(tokens=8)
+    assert "held-out text has 6" in token_losses(model, byte_tokenizer, few, spec, context=8, seed=0)["reason"]
+
+
+def test_true_is_short_for_the_defaults_and_nothing_changes_older_requests() -> None:
+    assert EvalSpec.model_validate({"samples": True, "tasks": []}).samples == SamplesSpec()
+    plain = EvalSpec().model_dump(mode="json")
+    assert not {"samples", "token_losses"} & set(plain)
+    assert EvalSpec.model_validate({"samples": False}).model_dump(mode="json") == plain

@@ -1,0 +1,57 @@
+"""Accuracy by difficulty."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import zoo
+from evals.evaluations.diagnostics import accuracy_by_difficulty
+from evals.reading.question import Question
+from evals.spec import EvalSpec
+from zoo.loss import IGNORED
+from zoo.model import Decoder
+
+
+@pytest.fixture(scope="module")
+def model() -> Decoder:
+    return zoo.build(zoo.load("small", d_model=16, n_layers=1, vocab_size=9, **{"block.mixer.position": LEARNED}))
+
+
+LEARNED = {"kind": "learned", "length": 8}
+SPEC = EvalSpec.model_validate({"tasks": [], "diagnostics": {}, "batch": 2})
+
+
+def question(model: Decoder, length: int, wrong: int) -> Question:
+    """Four examples whose last two tokens are asked: what the model says, but for so many that are off by one."""
+    tokens = np.random.default_rng(length).integers(9, size=(4, length))
+    with torch.no_grad():
+        said = model(torch.from_numpy(tokens[:, :8])).argmax(-1).numpy()[:, -2:]
+    off = (np.arange(8) < wrong).reshape(4, 2)
+    targets = np.full((4, length), IGNORED)
+    targets[:, -2:] = (said + off) % 9
+    return Question({"length": length, "same": 1}, tokens, targets, 1 / length, None)
+
+
+def test_an_examples_score_is_its_share_of_right_answers(model: Decoder) -> None:
+    asked = [question(model, 4, wrong=3), question(model, 6, wrong=0)]
+    found = accuracy_by_difficulty(model, "toy", asked, SPEC)
+    first, second = found.document["diagnostics"]["levels"]
+    shares = np.array([0.0, 0.5, 1.0, 1.0])
+    assert first["accuracy"] == pytest.approx({"value": shares.mean(), "stderr": shares.std(ddof=1) / 2})
+    assert second["accuracy"]["value"] == 1
+    scores = found.document["tasks"]["toy"]
+    assert set(scores) == {"accuracy", "accuracy (length 4)", "accuracy (length 6)"}
+    assert scores["accuracy"]["value"] == pytest.approx((shares.mean() + 1) / 2)
+    assert scores["accuracy"]["chance"] == pytest.approx((1 / 4 + 1 / 6) / 2)
+    assert [sample["accuracy"] for sample in found.samples] == [*shares, 1, 1, 1, 1]
+    assert len({(sample["doc_id"], sample["doc_hash"]) for sample in found.samples}) == 8
+
+
+def test_longer_than_the_positions_is_a_reason(model: Decoder) -> None:
+    found = accuracy_by_difficulty(model, "toy", [question(model, 6, 0), question(model, 12, 0)], SPEC)
+    fits, long = found.document["diagnostics"]["levels"]
+    assert fits["accuracy"]["value"] == 1
+    assert long == {"level": {"length": 12, "same": 1}, "length": 12, "reason": "positions end at 8"}
+    assert set(found.document["tasks"]["toy"]) == {"accuracy"}

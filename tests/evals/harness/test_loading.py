@@ -1,0 +1,300 @@
+"""lm-eval's own tasks: found by name without indexing them all, over local files, skipped where there are no data."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import datasets
+import numpy as np
+import polars as pl
+import pytest
+from lm_eval.tasks.manager import TaskManager
+from tokenizers import Tokenizer
+
+from evals.__main__ import main
+from evals.harness import catalogue
+from evals.harness.datafiles import offline_first
+from evals.harness.evaluate import Evaluation, evaluate
+from evals.harness.known import content_of_tasks
+from evals.harness.lm import ZooLM
+from evals.harness.loading import UnknownTaskError, load_tasks
+from evals.harness.skipped import skipped_lines
+from evals.spec import EvalSpec
+from tests.evals.bytelevel import EOS
+from zoo.model import Decoder
+
+PARADIGMS = ("wh_island", "transitive", "ellipsis_n_bar_1")
+
+
+@pytest.fixture(autouse=True)
+def offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("evals.harness.datafiles._hub_answers", lambda: False)
+
+
+@pytest.fixture
+def blimp(tmp_path: Path) -> Path:
+    """Three paradigms of few pairs, one of them shorter, in the forms that data come in."""
+    folder = tmp_path / "blimp"
+    folder.mkdir()
+    for name, items in zip(PARADIGMS, (8, 8, 4), strict=True):
+        rows = [{"sentence_good": f"The {name} {i} is.", "sentence_bad": f"{name} The is {i}."} for i in range(items)]
+        if name == "wh_island":
+            with gzip.open(folder / f"{name}.jsonl.gz", "wt") as file:
+                file.writelines(json.dumps(row) + "\n" for row in rows)
+        elif name == "transitive":
+            (folder / name).mkdir()
+            pl.DataFrame(rows).write_parquet(folder / name / "train-00000-of-00001.parquet")
+        else:
+            (folder / f"blimp_{name}.json").write_text(json.dumps(rows))
+    return folder
+
+
+OWN = """
+task: own
+dataset_path: json
+dataset_kwargs: {{data_files: {{test: rows.jsonl}}, cache_dir: {folder}/cache}}
+test_split: test
+output_type: loglikelihood_rolling
+doc_to_text: ""
+doc_to_target: "{{{{text}}}}"
+"""
+
+
+def run(model: Decoder, tokenizer: Tokenizer, **settings: Any) -> Evaluation:
+    return evaluate(model, tokenizer, [], EvalSpec(**settings), context=128, eos=EOS)
+
+
+def test_a_handful_of_official_tasks_is_found_quickly() -> None:
+    """In processor time: other programs may keep the disk."""
+    catalogue._texts.cache_clear()
+    start = time.process_time()
+    found = catalogue.index(["blimp", "lambada_openai", "hellaswag"], [])
+    assert time.process_time() - start < 4
+    assert {"blimp", "blimp_wh_island", "lambada_openai", "hellaswag"} <= found.keys()
+    assert len(list(catalogue.members(found["blimp"]))) == 67
+
+
+@pytest.mark.slow
+def test_names_are_found_where_lm_eval_finds_them() -> None:
+    index = TaskManager().task_index
+    names = sorted(index)[::10] + [name for name, entry in index.items() if entry.kind.name in ("GROUP", "TAG")]
+    found = catalogue.index(names, [])
+    for name in names:
+        one, other = found[name], index[name]
+        assert (one.kind, one.yaml_path, one.tags) == (other.kind, other.yaml_path, other.tags), name
+
+
+def test_a_group_over_a_folder_is_the_mean_of_its_tasks(model: Decoder, byte_tokenizer: Tokenizer, blimp: Path) -> None:
+    document, samples = run(model, byte_tokenizer, tasks=("blimp",), data={"blimp": str(blimp)})
+    names = [f"blimp_{name}" for name in PARADIGMS]
+    scores = {name: [s["acc"] for s in samples if s["task"] == name] for name in names}
+    assert [len(values) for values in scores.values()] == [8, 8, 4]
+    group = document["tasks"]["blimp"]["acc"]
+    assert group["value"] == pytest.approx(np.mean([np.mean(values) for values in scores.values()]))
+    errors = [np.std(values, ddof=1) / math.sqrt(len(values)) for values in scores.values()]
+    assert group["stderr"] == pytest.approx(math.sqrt(sum(e * e for e in errors)) / 3)
+    assert (group["chance"], group["items"], group["higher_is_better"]) == (0.5, 20, True)
+    assert sorted(document["groups"]["blimp"]["tasks"]) == sorted(names)
+    assert len(document["groups"]["blimp"]["missing"]) == len(document["skipped"]) == 64
+    assert "causative" in document["skipped"]["blimp_causative"]
+
+
+def test_a_pair_is_judged_by_the_likelihood_of_its_sentences(
+    model: Decoder, byte_tokenizer: Tokenizer, blimp: Path
+) -> None:
+    _, samples = run(model, byte_tokenizer, tasks=("blimp_wh_island",), data={"blimp_wh_island": str(blimp)})
+    lm = ZooLM(model, byte_tokenizer, eos=EOS, context=128)
+    for sample in samples:
+        i = sample["doc_id"]
+        texts = [f"The wh_island {i} is.", f"wh_island The is {i}."]
+        good, bad = (lm._loglikelihood_tokens([(("", ""), [EOS], list(f" {text}".encode()))])[0][0] for text in texts)
+        assert sample["acc"] == float(good > bad)
+
+
+def test_what_is_missing_is_named_with_how_to_fetch_it_and_the_rest_goes_on(
+    model: Decoder, byte_tokenizer: Tokenizer, blimp: Path
+) -> None:
+    tasks = ("hellaswag", "blimp_transitive", "lambada_openai")
+    document, _ = run(model, byte_tokenizer, tasks=tasks, data={"blimp_transitive": str(blimp)}, limit=3)
+    assert set(document["tasks"]) == {"blimp_transitive"}
+    assert set(document["skipped"]) == {"hellaswag", "lambada_openai"}
+    reason = document["skipped"]["hellaswag"]
+    assert "Rowan/hellaswag" in reason and reason.endswith("python -m evals fetch hellaswag")
+    assert "\n" not in reason
+
+
+def test_a_group_without_data_is_one_line_with_how_to_fetch_all_of_it(
+    model: Decoder, byte_tokenizer: Tokenizer
+) -> None:
+    document, _ = run(model, byte_tokenizer, tasks=("mmlu", "hellaswag"))
+    assert document["tasks"] == {}
+    first, second = skipped_lines(document)
+    assert first.startswith("mmlu: 57 of its 57 tasks are skipped") and first.endswith("python -m evals fetch mmlu")
+    assert second.startswith("hellaswag is skipped: the data set Rowan/hellaswag is not in the cache")
+
+
+CANNOT_BE_BUILT = {
+    "import no_such_package": "needs a package that is not here: No module named 'no_such_package'",
+    "raise ConnectionError('no route\\nto the host')": "hub cannot be reached (no route)",
+}
+
+
+@pytest.mark.parametrize("obstacle", CANNOT_BE_BUILT)
+def test_a_task_that_cannot_be_built_here_is_skipped_and_the_rest_goes_on(
+    model: Decoder, byte_tokenizer: Tokenizer, blimp: Path, tmp_path: Path, obstacle: str
+) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "loads.py").write_text(f"def data(**_):\n    {obstacle}\n")
+    (own / "loads.yaml").write_text("task: loads\ncustom_dataset: !function loads.data\ntest_split: test\n")
+    settings = {"tasks": ("loads", "blimp_transitive"), "include": (str(own),), "limit": 3}
+    document, _ = run(model, byte_tokenizer, data={"blimp_transitive": str(blimp)}, **settings)
+    assert set(document["tasks"]) == {"blimp_transitive"}
+    assert CANNOT_BE_BUILT[obstacle] in document["skipped"]["loads"]
+
+
+def test_a_task_that_loads_by_itself_is_offline_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is in the cache is not asked of the hub, and what is not there is, where the hub answers."""
+    seen = list[bool]()
+
+    def load() -> str:
+        seen.append(bool(datasets.config.HF_HUB_OFFLINE))
+        if len(seen) < 2:
+            raise ConnectionError
+        return "rows"
+
+    monkeypatch.setattr("evals.harness.datafiles._hub_answers", lambda: True)
+    monkeypatch.setattr("datasets.config.HF_HUB_OFFLINE", False)
+    assert (offline_first(load, "fetch it"), seen) == ("rows", [True, False])
+    assert offline_first(load, "fetch it") == "rows" and seen[2:] == [True]
+
+
+def test_a_name_that_nothing_has_brings_the_nearest_one() -> None:
+    for name, meant in (("blmp", "blimp"), ("hellaswg", "hellaswag"), ("heldout_pair", "heldout_pairs")):
+        with pytest.raises(UnknownTaskError, match=f"{name} \\(did you mean '{meant}'"):
+            load_tasks(EvalSpec(tasks=(name,)), [])
+
+
+def test_fetch_says_what_it_has_and_what_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("rows.jsonl").write_text(json.dumps({"text": "a"}))
+    Path("own.yaml").write_text(OWN.format(folder=tmp_path))
+    assert main(["fetch", "own.yaml"]) == 0
+    assert capsys.readouterr().out == "fetched: the data of 1 tasks\n"
+    assert main(["fetch", "own", "hellaswag", "--include", "."]) == 1
+    found = capsys.readouterr()
+    assert found.out == "fetched: the data of 1 tasks\n" and "Rowan/hellaswag is not in the cache" in found.err
+    assert main(["fetch", "no_such_task_at_all"]) == 2
+
+
+def test_data_of_a_task_come_before_those_of_its_group(blimp: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.jsonl"
+    other.write_text(json.dumps({"sentence_good": "a", "sentence_bad": "b"}))
+    data = {"blimp_transitive": str(other), "blimp": str(blimp)}
+    loaded = load_tasks(EvalSpec(tasks=("blimp",), data=data), [])
+    assert {name: len(task.eval_docs) for name, task in loaded.tasks.items()} == {
+        "blimp_wh_island": 8,
+        "blimp_transitive": 1,
+        "blimp_ellipsis_n_bar_1": 4,
+    }
+
+
+def test_data_without_the_fields_or_for_no_task_are_said(
+    model: Decoder, byte_tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    place = tmp_path / "rows.jsonl"
+    place.write_text(json.dumps({"sentence": "a"}))
+    found = run(model, byte_tokenizer, tasks=("wikitext",), data={"wikitext": str(place)}).document
+    assert "has not the fields" in found["skipped"]["wikitext"] and "page" in found["skipped"]["wikitext"]
+    place.write_text("{")
+    broken = run(model, byte_tokenizer, tasks=("wikitext",), data={"wikitext": str(place)}).document
+    assert "rows.jsonl cannot be read" in broken["skipped"]["wikitext"]
+    place.write_bytes(b"")
+    empty = run(model, byte_tokenizer, tasks=("wikitext",), data={"wikitext": str(place)}).document
+    assert "rows.jsonl has no rows" in empty["skipped"]["wikitext"]
+    place.rename(tmp_path / "rows.txt")
+    other = run(model, byte_tokenizer, tasks=("wikitext",), data={"wikitext": str(tmp_path / "rows.txt")}).document
+    assert "rows.txt is none of .parquet" in other["skipped"]["wikitext"]
+    with pytest.raises(UnknownTaskError, match="blimp"):
+        load_tasks(EvalSpec(tasks=("heldout_pairs",), data={"blimp": str(place)}), [])
+
+
+ROWS = '{"page": "a"}\n{"page": "b"}\n'
+UNREADABLE = {
+    "short.jsonl.gz": (gzip.compress(ROWS.encode())[:-12], "ended before"),
+    "damaged.jsonl.gz": (gzip.compress(ROWS.encode())[:10] + b"\x07" * 20, "while decompressing"),
+    "torn.jsonl": ((ROWS + '{"page":').encode(), "line 3"),
+    "numbers.json": (b"[1, 2]", "expected JSON objects"),
+    "mixed.jsonl": (b'{"page": "a"}\n{"page": 1}\n', "Expected bytes"),
+    "long.jsonl": (b'{"page": %d}\n' % 10**30, "too large"),
+}
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_files_that_cannot_be_read_are_one_line_each(name: str, tmp_path: Path) -> None:
+    content, why = UNREADABLE[name]
+    (tmp_path / name).write_bytes(content)
+    loaded = load_tasks(EvalSpec(tasks=("wikitext",), data={"wikitext": str(tmp_path / name)}), [])
+    assert re.search(f"{name} cannot be read: .*{why}", loaded.skipped["wikitext"]) and not loaded.tasks
+
+
+def test_files_of_a_split_that_do_not_go_together_are_one_line(tmp_path: Path) -> None:
+    (tmp_path / "test-0.jsonl").write_text('{"page": "a"}')
+    (tmp_path / "test-1.jsonl").write_text('{"page": 1}')
+    loaded = load_tasks(EvalSpec(tasks=("wikitext",), data={"wikitext": str(tmp_path)}), [])
+    assert f"{tmp_path} cannot be read: " in loaded.skipped["wikitext"] and not loaded.tasks
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_lines_of_json_end_where_json_says(end: str, tmp_path: Path) -> None:
+    """Not at a line separator of Unicode's, which may stand in a string as it is."""
+    pages = ["a\u2028b", "c\x85d\u2029", "e"]
+    lines = [json.dumps({"page": page}, ensure_ascii=False) + end for page in pages]
+    (tmp_path / "rows.jsonl").write_bytes((lines[0] + end + "".join(lines[1:])).encode())
+    loaded = load_tasks(EvalSpec(tasks=("wikitext",), data={"wikitext": str(tmp_path / "rows.jsonl")}), [])
+    assert [doc["page"] for doc in loaded.tasks["wikitext"].test_docs()] == pages
+
+
+def test_what_is_no_data_does_not_tell_scores_apart(blimp: Path) -> None:
+    spec = EvalSpec(tasks=("blimp",), data={"blimp": str(blimp)})
+    before = content_of_tasks(spec)
+    (blimp / ".cache").mkdir()
+    (blimp / ".cache" / "wh_island.jsonl.gz.metadata").write_text("when it was downloaded")
+    assert content_of_tasks(spec) == before
+    (blimp / "other.jsonl").write_text(ROWS)
+    assert content_of_tasks(spec) != before
+
+
+def test_few_shot_items_stand_before_each_item_but_where_a_task_has_none(
+    model: Decoder, byte_tokenizer: Tokenizer, blimp: Path, tmp_path: Path
+) -> None:
+    place = tmp_path / "arc.jsonl"
+    choices = {"text": ["red", "blue"], "label": ["A", "B"]}
+    rows = [{"question": f"q{i}", "choices": choices, "answerKey": "A"} for i in range(6)]
+    place.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    data = {"arc_easy": str(place), "blimp_transitive": str(blimp)}
+    document = run(model, byte_tokenizer, tasks=tuple(data), data=data, fewshot=2).document
+    assert document["fewshot"] == {"arc_easy": 2}
+    assert "fewshot" not in run(model, byte_tokenizer, tasks=tuple(data), data=data).document
+
+
+def test_real_paradigms_and_real_text(
+    model: Decoder, byte_tokenizer: Tokenizer, real_text: Path, tmp_path: Path
+) -> None:
+    """Official tasks over 33 of BLiMP's paradigms and WikiText-2's own pages."""
+    text = (real_text / "wikitext-2" / "test.txt").read_text(encoding="utf-8")
+    pages = [page for page in re.split(r"(?m)^(?= = [^=].* = $)", text) if page.strip()][:4]
+    (tmp_path / "test.jsonl").write_text("".join(json.dumps({"page": page}) + "\n" for page in pages))
+    data = {"blimp": str(real_text / "blimp"), "wikitext": str(tmp_path)}
+    document = run(model, byte_tokenizer, tasks=("blimp", "wikitext"), data=data, limit=2).document
+    assert len(document["groups"]["blimp"]["tasks"]) == 33
+    assert document["tasks"]["blimp"]["acc"]["items"] == 66
+    assert document["tasks"]["wikitext"]["bits_per_byte"]["stderr"] > 0
