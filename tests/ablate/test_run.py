@@ -329,7 +329,7 @@ def test_bad_input_is_one_message_and_status_2(study, tmp_path, monkeypatch, cap
 
 
 TASK = """task: mine
-custom_dataset: !function evals.tasks.heldout.passages
+custom_dataset: !function evals.harness.tasks.heldout.passages
 dataset_kwargs: {passages: COUNT, passage_bytes: 64}
 test_split: test
 output_type: loglikelihood_rolling
