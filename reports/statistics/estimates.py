@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import gc
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,6 +21,7 @@ from statsmodels.stats.weightstats import ttost_paired
 ALPHA = 0.05
 
 Floats = NDArray[np.float64]
+Name = TypeVar("Name", bound=Hashable)
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,7 @@ def holm(p_values: Sequence[float]) -> tuple[float, ...]:
         gc.unfreeze()
 
 
-def holm_by_name(p_values: Mapping[str, float | None]) -> dict[str, float | None]:
+def holm_by_name(p_values: Mapping[Name, float | None]) -> dict[Name, float | None]:
     """The same by name. An arm without a p keeps none, yet it counts: later it may have one."""
     corrected = holm([1.0 if p is None else p for p in p_values.values()])
     return {name: None if p_values[name] is None else p for name, p in zip(p_values, corrected, strict=True)}
