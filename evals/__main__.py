@@ -57,7 +57,7 @@ def _fetch(arguments: list[str]) -> int:
     except UnknownTaskError as error:
         print(f"evals: {error}", file=sys.stderr)
         return 2
-    for line in skipped_lines({"skipped": loaded.skipped, "groups": loaded.documents()}):
+    for line in skipped_lines(loaded.skipped, loaded.task_groups()):
         print(f"evals: {line}", file=sys.stderr)
     print(f"fetched: the data of {len(loaded.tasks)} tasks")
     return 1 if loaded.skipped else 0

@@ -20,6 +20,7 @@ from ablate.planning.identity import request_digest
 from ablate.running.engines import Options, load
 from ablate.running.request import Request
 from ablate.store import Store
+from ablate.store.documents import EvalsDocument, JsonObject, Section
 from evals.harness.known import absent, located
 from evals.harness.loading import UnknownTaskError
 from evals.harness.skipped import skipped_lines
@@ -56,15 +57,15 @@ def evaluate_run(options: argparse.Namespace) -> int:
     document = store.read_evals(digest, request_digest(spec))
     if document is None:
         raise RuntimeError(f"run {digest} has no evaluation after it was evaluated")
-    for line in skipped_lines(document):
+    for line in skipped_lines(document.skipped, document.groups):
         print(f"ablate: {line}", file=sys.stderr)
     if options.json:
-        print_json({"digest": digest, **document})
+        print_json({"digest": digest, **document.model_dump(by_alias=True)})
     else:
         if rows := _rows(document):
             print_table([("task", "metric", "value", "± standard error", "chance"), *rows])
-        print("".join(_samples(document.get("samples", {}))), end="")
-    return SOME_FAILED if "skipped" in document else DONE
+        print("".join(_samples(document.sections.get("samples"))), end="")
+    return SOME_FAILED if document.skipped else DONE
 
 
 def _diagnostics(options: argparse.Namespace, corpus: SyntheticCorpus) -> EvalSpec:
@@ -134,26 +135,35 @@ def _corpus(store: Store, digest: str, identity: dict[str, Any]) -> AnyCorpus:
     return open_corpus(directory)
 
 
-def _rows(document: dict[str, Any]) -> list[tuple[str, ...]]:
+def _rows(document: EvalsDocument) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = []
-    for task, metrics in document["tasks"].items():
+    for task, metrics in document.scores.items():
         for metric, score in metrics.items():
-            numbers = (score["value"], score["stderr"], score["chance"])
+            numbers = (score.value, score.stderr, score.chance)
             rows.append((task, metric, *("" if n is None else f"{n:.4f}" for n in numbers)))
-    for task in ("positions", "recall"):
-        for window in document.get(task, {}).get("windows", ()):
-            if "reason" in window:
-                rows.append((task, f"loss_{window['multiple']}x", window["reason"], "", ""))
-    for level in document.get("diagnostics", {}).get("levels", ()):
-        if "reason" in level:
-            difficulty = ", ".join(f"{name} {value}" for name, value in level["level"].items())
-            rows.append((document["diagnostics"]["task"], f"accuracy ({difficulty})", level["reason"], "", ""))
-    return rows
+    return rows + [
+        (*_missed(name, section, row), str(row["reason"]), "", "") for name, section, row in _refused(document)
+    ]
 
 
-def _samples(document: dict[str, Any]) -> Iterator[str]:
+def _refused(document: EvalsDocument) -> Iterator[tuple[str, Section, JsonObject]]:
+    for name in ("positions", "recall", "diagnostics"):
+        section = document.sections.get(name, Section(rows=()))
+        yield from ((name, section, row) for row in section.rows if "reason" in row)
+
+
+def _missed(name: str, section: Section, row: JsonObject) -> tuple[str, str]:
+    """The task and the metric that a row with a reason has no score of."""
+    if name != "diagnostics":
+        return name, f"loss_{row['multiple']}x" + (f"_{row['extension']}" if row.get("extension") else "")
+    level = row["level"] if isinstance(row["level"], dict) else {}
+    return str(section.about["task"]), f"accuracy ({', '.join(f'{name} {value}' for name, value in level.items())})"
+
+
+def _samples(section: Section | None) -> Iterator[str]:
     """Each prompt, and what the model wrote after it."""
-    if "reason" in document:
-        yield f"samples: {document['reason']}\n"
-    for number, text in enumerate(document.get("texts", ()), 1):
-        yield f"--- {number}: prompt\n{text['prompt']}\n--- {number}: sample\n{text['sample']}\n\n"
+    for number, row in enumerate(section.rows if section else (), 1):
+        if "reason" in row:
+            yield f"samples: {row['reason']}\n"
+        else:
+            yield f"--- {number}: prompt\n{row['prompt']}\n--- {number}: sample\n{row['sample']}\n\n"

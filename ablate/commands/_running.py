@@ -141,7 +141,9 @@ class Running:
     def _skipped(self) -> list[str]:
         """What was to be evaluated and could not be; runs of a study mostly lack the same."""
         documents = (self.store.read_evals(*asked) for asked in sorted(self.evaluations))
-        return list(dict.fromkeys(line for document in documents if document for line in skipped_lines(document)))
+        return list(
+            dict.fromkeys(line for found in documents if found for line in skipped_lines(found.skipped, found.groups))
+        )
 
     def _document(self, report: Path | None) -> dict[str, Any]:
         """What `ablate run --json` prints, but for the arms."""

@@ -7,7 +7,6 @@ run that is not evaluated must be comparable with one that is.
 from __future__ import annotations
 
 import gc
-import json
 import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -24,6 +23,7 @@ from ablate.machine.numerics import Numerics, enforce
 from ablate.planning.budgets import training_cost
 from ablate.running.request import Request
 from ablate.store import SCHEMA, Store, StoreError
+from ablate.store.documents import Section
 from ablate.training.result import model_flop_utilisation, summarise_metrics, trained_tokens
 from ablate.training.schedule import warmup_steps
 from ablate.training.session import Ending, Session
@@ -146,20 +146,15 @@ def _evaluate(request: Request, numerics: Numerics) -> None:
     with numerics.autocast():
         if isinstance(corpus, Corpus):
             tokenizer = trained_tokenizer(store, request.digest)
-            evaluation = _on_text(model, tokenizer, corpus, spec, context, store.answers_path(request.digest))
-            evaluation = evaluation._replace(
-                document=evaluation.document | _closeups(model, tokenizer, corpus, spec, context)
-            )
+            document, samples = _on_text(model, tokenizer, corpus, spec, context, store.answers_path(request.digest))
+            sections = document.sections | _closeups(model, tokenizer, corpus, spec, context)
+            document = document.model_copy(update={"sections": sections})
         else:
-            evaluation = _on_task(model, corpus, spec)
-    digest, name = request.digest, str(request.evals_digest)
-    with store.replacing(store.samples_path(digest, name)) as temporary:
-        lines = (json.dumps(sample, allow_nan=False) + "\n" for sample in evaluation.samples)
-        temporary.write_text("".join(lines), encoding="utf-8")
-    store.write_json(store.evals_path(digest, name), evaluation.document)
+            document, samples = _on_task(model, corpus, spec)
+    store.write_evals(request.digest, str(request.evals_digest), document, samples)
 
 
-def _closeups(model: Any, tokenizer: Tokenizer, corpus: Corpus, spec: EvalSpec, context: int) -> dict[str, Any]:
+def _closeups(model: Any, tokenizer: Tokenizer, corpus: Corpus, spec: EvalSpec, context: int) -> dict[str, Section]:
     """What of a model is there to be looked at, as the spec asks."""
     text, found = Text(*corpus.held_out_tokens()), {}
     if spec.samples is not None:

@@ -142,8 +142,11 @@ class StudyLaboratory:
         if name in DIRECTIONS:
             return float(result[name])
         task, _, metric = name.partition(".")
-        document = self.store.read_evals(request.digest, str(request.evals_digest)) or {}
-        return float(document["tasks"][task][metric]["value"])
+        found = self.store.read_evals(request.digest, str(request.evals_digest))
+        score = found.scores.get(task, {}).get(metric) if found else None
+        if score is None or score.value is None:
+            raise RuntimeError(f"run {request.digest} has no score {name} after it was evaluated")
+        return score.value
 
     def curve(self, job: Job) -> list[float]:
         path = self.store.metrics_path(job.digests[0])

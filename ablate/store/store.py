@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote
 
-from ablate.store import logs
+from ablate.store import jsonfile, logs
+from ablate.store.documents import EvalsDocument, SampleRecord
 from ablate.store.files import StoreError, parsed, remove, replacing
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ METRIC_TYPES = {
     "accuracy": float,
 }
 PROBE_TYPES = {"step": int, "probe": str, "layer": int, "name": str, "value": float}
+
+EVALUATE_AGAIN = "remove it, and the run is evaluated again"
 
 __all__ = ["SCHEMA", "LockedError", "Store", "StoreError", "read_json"]
 
@@ -146,23 +149,26 @@ class Store:
     def read_measure(self, digest: str, request: str) -> Document | None:
         return read_json(self.measure_path(digest, request))
 
-    def read_evals(self, digest: str, request: str) -> Document | None:
-        return read_json(self.evals_path(digest, request))
+    def read_evals(self, digest: str, request: str) -> EvalsDocument | None:
+        return jsonfile.read(self.evals_path(digest, request), EvalsDocument, EVALUATE_AGAIN)
+
+    def write_evals(self, digest: str, request: str, found: EvalsDocument, samples: Sequence[SampleRecord]) -> None:
+        jsonfile.write_lines(self.samples_path(digest, request), samples)
+        jsonfile.write(self.evals_path(digest, request), found)
 
     def drop_incomplete_evals(self, digest: str, request: str) -> None:
         """Forget an evaluation that went without some tasks, so that it is made again: their data may be there now."""
-        if (self.read_evals(digest, request) or {}).get("skipped"):
+        found = self.read_evals(digest, request)
+        if found and found.skipped:
             self.evals_path(digest, request).unlink()
 
-    def read_samples(self, digest: str, request: str) -> list[Document] | None:
+    def read_samples(self, digest: str, request: str) -> list[SampleRecord] | None:
         """One record per item of an evaluation; None where there are none."""
         path = self.samples_path(digest, request)
         if not path.exists():
             return None
-        records = [parsed(line) for line in path.read_bytes().splitlines()]
-        if not all(isinstance(record, dict) for record in records):
-            raise StoreError(f"{path}: not a file of samples")
-        return records
+        remedy = f"remove {self.evals_path(digest, request)}, and the run is evaluated again"
+        return list(jsonfile.records(path, SampleRecord, remedy))
 
     def read_study(self, name: str, scale: str) -> Document | None:
         return read_json(self.study_path(name, scale))

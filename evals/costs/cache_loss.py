@@ -15,7 +15,17 @@ from torch import Tensor
 
 from evals.reading.batches import Batches
 from evals.reading.mode import evaluating
-from evals.reading.windows import Floats, Reader, Text, means, stretches, target_nats, unless_out_of_memory, with_error
+from evals.reading.windows import (
+    Floats,
+    Reader,
+    Reason,
+    Text,
+    means,
+    stretches,
+    target_nats,
+    unless_out_of_memory,
+    with_error,
+)
 from zoo.caches import CacheKind
 from zoo.caches.paged import OutOfPagesError
 from zoo.errors import SpecError
@@ -46,22 +56,22 @@ def loss_by_cache(model: Decoder, text: Text, kinds: Sequence[CacheKind], length
     }
 
 
-def _document(found: Floats | dict[str, str], first: Floats | dict[str, str]) -> dict[str, Any]:
+def _document(found: Floats | Reason, first: Floats | Reason) -> dict[str, Any]:
     """Of (windows, length) nats, or the reason why there are none."""
-    if isinstance(found, dict):
-        return found
+    if isinstance(found, str):
+        return {"reason": found}
     document: dict[str, Any] = {"nats_per_token": with_error(means(found))}
-    if found is not first and not isinstance(first, dict):
+    if found is not first and not isinstance(first, str):
         document["added"] = with_error(means(found - first))
     return document
 
 
-def _through(model: Decoder, windows: Tensor, kind: CacheKind, rows: int) -> Floats | dict[str, str]:
+def _through(model: Decoder, windows: Tensor, kind: CacheKind, rows: int) -> Floats | Reason:
     """(windows, length): nats of all targets, or the reason why there are none."""
     try:
         return unless_out_of_memory(lambda: np.concatenate([_nats(model, part, kind) for part in windows.split(rows)]))
     except (SpecError, OutOfPagesError) as error:
-        return {"reason": str(error)}
+        return str(error)
 
 
 def _nats(model: Decoder, windows: Tensor, kind: CacheKind) -> Floats:

@@ -5,15 +5,17 @@ Prompts and passages come from held-out text with a seed, so that all arms of a 
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic import JsonValue
 from tokenizers import Tokenizer
 from torch import Tensor
 
 import zoo
+from ablate.store.documents import JsonObject, Section
 from evals.harness.decode import Request, decode
 from evals.reading.mode import evaluating
 from evals.reading.windows import Text, token_nats
@@ -27,84 +29,88 @@ ROWS_AT_ONCE = 16
 
 def write_samples(
     model: Decoder, tokenizer: Tokenizer, text: Text, spec: SamplesSpec, *, eos: int, seed: int
-) -> dict[str, Any]:
-    """The `samples` of an evals document: prompts, what follows them in the text, and what the model writes."""
+) -> Section:
+    """The section `samples`: prompts, what follows them in the text, and what the model writes."""
     length = spec.prompt_tokens + spec.new_tokens
     starts = _starts(text, length, spec.prompts, seed)
     if reason := _reason(model, text, length, starts):
-        return {"reason": reason}
+        return _without(reason)
     real = [text.tokens[start : start + length].tolist() for start in starts]
     prompts = [tokens[: spec.prompt_tokens] for tokens in real]
     sampling = Sampling(temperature=spec.temperature)
     requests = [Request(place, prompt, (), spec.new_tokens, sampling) for place, prompt in enumerate(prompts)]
     with evaluating(model):
         written = decode(model, tokenizer, requests, eos=eos, seed=seed)
-    return {
-        "temperature": spec.temperature,
-        "texts": [
-            {
-                "prompt": _plain(tokenizer, prompt),
-                "held_out": _plain(tokenizer, tokens[spec.prompt_tokens :]),
-                "sample": sample,
-            }
-            for prompt, tokens, sample in zip(prompts, real, written, strict=True)
-        ],
-    }
+    rows: Iterator[JsonObject] = (
+        {
+            "prompt": _plain(tokenizer, prompt),
+            "held_out": _plain(tokenizer, tokens[spec.prompt_tokens :]),
+            "sample": sample,
+        }
+        for prompt, tokens, sample in zip(prompts, real, written, strict=True)
+    )
+    return Section(about={"temperature": spec.temperature}, rows=tuple(rows))
 
 
 def token_losses(
     model: Decoder, tokenizer: Tokenizer, text: Text, spec: TokenLossesSpec, *, context: int, seed: int
-) -> dict[str, Any]:
-    """The `token_losses` of an evals document: by passage, its tokens as text and −ln p of each, in nats.
+) -> Section:
+    """The section `token_losses`: by passage, its tokens as text and −ln p of each, in nats.
 
     The first token of a passage is predicted from the one before it, which is not shown.
     """
     length = min(spec.tokens, context)
     starts = _starts(text, length + 1, spec.passages, seed)
     if reason := _reason(model, text, length, starts):
-        return {"reason": reason}
+        return _without(reason)
     windows = torch.from_numpy(text.tokens[starts[:, None] + np.arange(length + 1)].astype(np.int64))
     with evaluating(model):
         nats = np.concatenate([token_nats(model, rows, length) for rows in windows.split(ROWS_AT_ONCE)])
-    return {
-        "passages": [
-            {
-                "start": int(start),
-                "pieces": [_plain(tokenizer, [token]) for token in window[1:].tolist()],
-                "nats": [round(value, 4) for value in row.tolist()],
-            }
-            for start, window, row in zip(starts, windows, nats, strict=True)
-        ]
-    }
+    rows: Iterator[JsonObject] = (
+        {
+            "start": int(start),
+            "pieces": [_plain(tokenizer, [token]) for token in window[1:].tolist()],
+            "nats": [round(value, 4) for value in row.tolist()],
+        }
+        for start, window, row in zip(starts, windows, nats, strict=True)
+    )
+    return Section(rows=tuple(rows))
 
 
 def attention_maps(
     model: Decoder, tokenizer: Tokenizer, text: Text, spec: AttentionSpec, *, context: int, seed: int
-) -> dict[str, Any]:
-    """The `attention` of an evals document: by layer and head, a row of weights for each token, up to itself.
+) -> Section:
+    """The section `attention`: by layer and head, a row of weights for each token, up to itself.
 
     Only softmax attention over tokens has such weights.
     """
     length = min(spec.tokens, context)
     starts = _starts(text, length, 1, seed)
     if reason := _reason(model, text, length, starts):
-        return {"reason": reason}
+        return _without(reason)
     tokens = text.tokens[starts[0] : starts[0] + length].astype(np.int64)
     with evaluating(model), zoo.taps(model, "blocks.*.mixer.weights") as seen:
         model.hidden(torch.from_numpy(tokens[None]).to(model.embedding.weight.device))
     layers = sorted(((int(name.split(".")[1]), found[0][0]) for name, found in seen.items()), key=lambda pair: pair[0])
     if not layers:
-        return {"reason": "no layer has attention weights"}
+        return _without("no layer has attention weights")
     chosen = sorted({round(place) for place in np.linspace(0, len(layers) - 1, min(spec.layers, len(layers)))})
-    return {
-        "pieces": [_plain(tokenizer, [token]) for token in tokens.tolist()],
-        "layers": [
-            {"layer": layers[i][0], "heads": [_triangle(head) for head in layers[i][1][: spec.heads]]} for i in chosen
-        ],
-    }
+    rows: Iterator[JsonObject] = (
+        {
+            "layer": layers[i][0],
+            "pieces": [_plain(tokenizer, [token]) for token in tokens.tolist()],
+            "heads": [_triangle(head) for head in layers[i][1][: spec.heads]],
+        }
+        for i in chosen
+    )
+    return Section(rows=tuple(rows))
 
 
-def _triangle(weights: Tensor) -> list[list[float]]:
+def _without(reason: str) -> Section:
+    return Section(rows=({"reason": reason},))
+
+
+def _triangle(weights: Tensor) -> JsonValue:
     """(T, T) → rows of 1, 2, … T weights."""
     rows = weights.double().cpu().tolist()
     return [[round(value, 3) for value in row[: place + 1]] for place, row in enumerate(rows)]

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy import stats
 
+from ablate.store.documents import EvalsDocument, JsonObject, SampleRecord, Score, Section
 from evals.harness.evaluate import Evaluation
 from evals.reading.batches import Batches
 from evals.reading.mode import evaluating
@@ -35,14 +35,20 @@ class Answers:
     right: Floats
     nats: Floats
 
-    def document(self) -> dict[str, Any]:
-        question = self.question
+    def row(self) -> JsonObject:
+        question, (accuracy, stderr), (nats, nats_stderr) = (
+            self.question,
+            _with_error(self.right),
+            _with_error(self.nats),
+        )
         return {
             "level": dict(question.level),
             "length": question.tokens.shape[1],
-            "accuracy": _with_error(self.right),
+            "accuracy": accuracy,
+            "stderr": stderr,
             "chance": question.chance,
-            "nats": _with_error(self.nats),
+            "nats": nats,
+            "nats_stderr": nats_stderr,
             "floor": question.floor,
         }
 
@@ -50,10 +56,10 @@ class Answers:
 def accuracy_by_difficulty(model: Decoder, task: str, questions: Iterable[Question], spec: EvalSpec) -> Evaluation:
     """Ask each difficulty; `spec.batch` examples are read at once, or, `auto`, some thousand tokens.
 
-    The document has them under `diagnostics`, and scores as a task's: over all examples, and over those of each value
+    The section `diagnostics` has one row for each; the task has scores over all examples, and over those of each value
     of each difficulty. A difficulty whose examples are longer than the model's positions has a reason.
     """
-    rows, found = [], list[Answers]()
+    rows, found = list[JsonObject](), list[Answers]()
     batches = Batches(spec.batch, model.spec.vocab_size)
     end = longest_text(model.spec)
     for question in questions:
@@ -62,13 +68,12 @@ def accuracy_by_difficulty(model: Decoder, task: str, questions: Iterable[Questi
             rows.append({"level": dict(question.level), "length": length, "reason": f"positions end at {end}"})
             continue
         found.append(_answers(model, question, batches.rows(length)))
-        rows.append(found[-1].document())
-    document = {
-        "schema": 1,
-        "request": spec.model_dump(mode="json"),
-        "tasks": {task: _scores(found)} if found else {},
-        "diagnostics": {"task": task, "levels": rows},
-    }
+        rows.append(found[-1].row())
+    document = EvalsDocument(
+        request=spec.model_dump(mode="json"),
+        scores={task: _scores(found)} if found else {},
+        sections={"diagnostics": Section(about={"task": task}, rows=tuple(rows))},
+    )
     return Evaluation(document, [sample for each in found for sample in _samples(task, each, _metrics(each, found))])
 
 
@@ -94,7 +99,7 @@ def _per_example(values: torch.Tensor, scored: torch.Tensor) -> Floats:
     return out
 
 
-def _scores(found: Sequence[Answers]) -> dict[str, dict[str, Any]]:
+def _scores(found: Sequence[Answers]) -> dict[str, Score]:
     """Over all examples, and, where there are several difficulties, over those of each value of each."""
     groups: dict[str, list[Answers]] = {}
     for each in found:
@@ -103,12 +108,13 @@ def _scores(found: Sequence[Answers]) -> dict[str, dict[str, Any]]:
     return {metric: _score(answers) for metric, answers in groups.items()}
 
 
-def _score(answers: Sequence[Answers]) -> dict[str, Any]:
+def _score(answers: Sequence[Answers]) -> Score:
     right = np.concatenate([each.right for each in answers])
     chances = [each.question.chance for each in answers]
     known = [chance for chance in chances if chance is not None]
     chance = float(np.mean(known)) if len(known) == len(chances) else None
-    return {**_with_error(right), "higher_is_better": True, "chance": chance, "items": len(right)}
+    value, stderr = _with_error(right)
+    return Score(value=value, stderr=stderr, higher_is_better=True, chance=chance, items=len(right))
 
 
 def _metrics(each: Answers, found: Sequence[Answers]) -> list[str]:
@@ -117,13 +123,13 @@ def _metrics(each: Answers, found: Sequence[Answers]) -> list[str]:
     return ["accuracy", *(f"accuracy ({name} {each.question.level[name]})" for name in varied)]
 
 
-def _samples(task: str, each: Answers, metrics: Sequence[str]) -> Iterable[dict[str, Any]]:
+def _samples(task: str, each: Answers, metrics: Sequence[str]) -> Iterable[SampleRecord]:
     """Every example as an item, for paired tests."""
     level = ", ".join(f"{name} {value}" for name, value in each.question.level.items())
     for row, right in enumerate(each.right.tolist()):
-        item = {"task": task, "document": None, "doc_id": row, "doc_hash": level, "filter": "none"}
-        yield {**item, "target": "", "filtered_resps": list[str](), **dict.fromkeys(metrics, right)}
+        yield SampleRecord(task=task, doc_id=row, doc_hash=level, metrics=dict.fromkeys(metrics, right))
 
 
-def _with_error(values: Floats) -> dict[str, float | None]:
-    return {"value": float(values.mean()), "stderr": float(stats.sem(values)) if len(values) > 1 else None}
+def _with_error(values: Floats) -> tuple[float, float | None]:
+    """Mean and standard error over examples."""
+    return float(values.mean()), float(stats.sem(values)) if len(values) > 1 else None

@@ -11,12 +11,12 @@ reads there a negative one. After Press et al. 2022, arXiv:2108.12409, who compa
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
+from ablate.store.documents import JsonObject, SampleRecord, Score, Section
 from evals.evaluations.extension import extended
 from evals.reading.batches import Rows
 from evals.reading.causal import check_causal
@@ -24,18 +24,19 @@ from evals.reading.windows import (
     Floats,
     Ints,
     Reader,
+    Reason,
     Text,
     TextScores,
     bits_per_byte,
     buckets,
     finite,
+    loss_score,
     mean,
     means,
     sample,
     stderr,
     stretches,
     unless_out_of_memory,
-    with_error,
 )
 from evals.spec import PositionsSpec
 from zoo.errors import SpecError
@@ -60,25 +61,22 @@ def loss_by_position(
         name: {m: _extended(reader, name, value, within.windows(m * context)) for m, value in found.items() if m > 1}
         for name in spec.extensions
     }
-    document = {
-        "context": context,
-        "stretches": len(within.starts),
-        "stretch_tokens": within.length,
-        "windows": _windows(found, context),
-    }
-    if stretched:
-        document["extensions"] = [{"name": name, "windows": _windows(of, context)} for name, of in stretched.items()]
-    everything = [value for of in (found, *stretched.values()) for value in of.values()]
-    readings = [value for value in everything if isinstance(value, Reading)]
+    everything = [(name, m, value) for name, of in ((None, found), *stretched.items()) for m, value in of.items()]
+    rows = (row for name, m, value in everything for row in _rows(name, m, m * context, value))
+    readings = [value for _, _, value in everything if isinstance(value, Reading)]
     samples = [_sample(int(start), row, readings) for row, start in enumerate(within.starts)] if readings else []
-    return TextScores(TASK, document, {k: v for each in readings for k, v in each.scores().items()}, samples)
+    scores = {metric: score for each in readings for metric, score in each.scores()}
+    return TextScores(TASK, Section(about=reader.about(within), rows=tuple(rows)), scores, samples)
 
 
-def _windows(found: Mapping[int, Reading | dict[str, str]], context: int) -> list[dict[str, Any]]:
-    return [
-        {"multiple": m, "length": m * context} | (value.document() if isinstance(value, Reading) else value)
-        for m, value in found.items()
-    ]
+def _rows(extension: str | None, multiple: int, length: int, found: Reading | Reason) -> Iterator[JsonObject]:
+    """One for each bucket of positions; one with the reason for windows that could not be read."""
+    shared: JsonObject = {"extension": extension, "multiple": multiple, "length": length}
+    if not isinstance(found, Reading):
+        yield {**shared, "reason": found}
+        return
+    for row in found.buckets():
+        yield {**shared, **row}
 
 
 @dataclass(frozen=True)
@@ -106,16 +104,11 @@ class Reading:
         """(stretches,): nats per token that the longer window costs the tokens of its last quarter."""
         return self.last_quarter - means(self.again)
 
-    def document(self) -> dict[str, Any]:
-        return {
-            "nats_per_token": mean(means(self.nats)),
-            "bits_per_byte": bits_per_byte(self.nats, self.sizes)[0],
-            "last_quarter": with_error(self.last_quarter),
-            "gap": with_error(self.gap) if self.multiple > 1 else None,
-            "buckets": [self._bucket(first, last) for first, last in buckets(self.nats.shape[-1], self.context)],
-        }
+    def buckets(self) -> Iterator[JsonObject]:
+        for first, last in buckets(self.nats.shape[-1], self.context):
+            yield self._bucket(first, last)
 
-    def _bucket(self, first: int, last: int) -> dict[str, Any]:
+    def _bucket(self, first: int, last: int) -> JsonObject:
         """Targets that were predicted from `first` to `last` tokens."""
         nats, sizes = self.nats[..., first - 1 : last], self.sizes[..., first - 1 : last]
         bits, error = bits_per_byte(nats, sizes)
@@ -130,10 +123,10 @@ class Reading:
             "bits_per_byte_stderr": error,
         }
 
-    def scores(self) -> dict[str, dict[str, Any]]:
+    def scores(self) -> Iterator[tuple[str, Score]]:
         """As a task's: the loss in the last quarter, and the gap where the window is longer than in training."""
-        shared = {"higher_is_better": False, "chance": None, "items": len(self.nats)}
-        return {metric: with_error(values) | shared for metric, values in self.by_stretch()}
+        for metric, values in self.by_stretch():
+            yield metric, loss_score(mean(values), stderr(values), len(self.nats))
 
     def by_stretch(self) -> Iterator[tuple[str, Floats]]:
         name = f"{self.multiple}x" + (f"_{self.extension}" if self.extension else "")
@@ -142,11 +135,11 @@ class Reading:
             yield f"extrapolation_gap_{name}", self.gap
 
 
-def _read(reader: Reader, multiple: int, starts: Ints) -> Reading | dict[str, str]:
+def _read(reader: Reader, multiple: int, starts: Ints) -> Reading | Reason:
     """The windows that begin at `starts`, or the reason why there are none."""
     length = multiple * reader.context
     if reason := reader.reason(length):
-        return {"reason": reason}
+        return reason
     return unless_out_of_memory(
         lambda: Reading(
             multiple,
@@ -165,7 +158,7 @@ def _again(reader: Reader, multiple: int, starts: Ints) -> Floats:
     return reader.nats(ends - reader.context, reader.context, quarter).reshape(*starts.shape, -1)
 
 
-def _extended(reader: Reader, scaling: str, plain: Reading | dict[str, str], starts: Ints) -> Reading | dict[str, str]:
+def _extended(reader: Reader, scaling: str, plain: Reading | Reason, starts: Ints) -> Reading | Reason:
     """The windows of `plain` under a scaling by as much as they are longer, or the reason why there are none."""
     if not isinstance(plain, Reading):
         return plain
@@ -173,11 +166,11 @@ def _extended(reader: Reader, scaling: str, plain: Reading | dict[str, str], sta
     try:
         model = extended(reader.model, scaling, plain.multiple, reader.context)
     except SpecError as error:
-        return {"reason": str(error)}
+        return str(error)
     return replace(plain, nats=replace(reader, model=model).nats(starts, length, length), extension=scaling)
 
 
-def _sample(start: int, row: int, readings: Sequence[Reading]) -> dict[str, Any]:
+def _sample(start: int, row: int, readings: Sequence[Reading]) -> SampleRecord:
     """One stretch as an item, for paired tests."""
-    values = {metric: finite(values[row]) for each in readings for metric, values in each.by_stretch()}
+    values: JsonObject = {metric: finite(values[row]) for each in readings for metric, values in each.by_stretch()}
     return sample(TASK, start, row, values)

@@ -17,17 +17,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ablate.store.documents import JsonObject, JsonScalar, Score, Section
 from evals.reading.batches import Rows
 from evals.reading.causal import check_causal
 from evals.reading.windows import (
     Floats,
     Ints,
     Reader,
+    Reason,
     Text,
     TextScores,
     bits_per_byte,
     buckets,
     finite,
+    loss_score,
     ratio,
     sample,
     stretches,
@@ -58,23 +61,25 @@ def loss_by_recall(
     within = stretches(len(text.tokens), [m * context for m in spec.multiples], spec.tokens, seed)
     found = {m: _read(reader, m, within.windows(m * context), train, spec) for m in spec.multiples}
     readings = [value for value in found.values() if isinstance(value, Reading)]
-    document = {
-        "context": context,
-        "stretches": len(within.starts),
-        "stretch_tokens": within.length,
-        "frequent": spec.frequent,
-        "windows": [
-            {"multiple": m, "length": m * context} | (value.document() if isinstance(value, Reading) else value)
-            for m, value in found.items()
-        ],
-    }
+    rows = (row for m, value in found.items() for row in _rows(m, m * context, value))
+    section = Section(about=reader.about(within) | {"frequent": spec.frequent}, rows=tuple(rows))
     scores = {metric: score for each in readings for metric, score in each.scores()}
     samples = [
         sample(TASK, int(start), row, {metric: item for each in readings for metric, item in each.items(row)})
         for row, start in enumerate(within.starts)
         if readings
     ]
-    return TextScores(TASK, document, scores, samples)
+    return TextScores(TASK, section, scores, samples)
+
+
+def _rows(multiple: int, length: int, found: Reading | Reason) -> Iterator[JsonObject]:
+    """One for each part of the targets; one with the reason for windows that could not be read."""
+    shared: JsonObject = {"multiple": multiple, "length": length}
+    if not isinstance(found, Reading):
+        yield {**shared, "reason": found}
+        return
+    for row in found.parts():
+        yield {**shared, **row}
 
 
 @dataclass(frozen=True)
@@ -98,31 +103,28 @@ class Reading:
         chosen: Mask = self.distances == 0
         return chosen
 
-    def document(self) -> dict[str, Any]:
-        ends = buckets(self.nats.shape[-1], self.context)
-        by_distance = [(first, last, self._between(first, last)) for first, last in ends]
-        return {
-            "ar_hits": self._part(self.hits),
-            "frequent": self._part((self.distances > 0) & self.frequent),
-            "unseen": self._part(self.unseen),
-            "distances": [
-                {"first": first, "last": last} | self._part(chosen)
-                for first, last, chosen in by_distance
-                if chosen.any()
-            ],
-        }
+    def parts(self) -> Iterator[JsonObject]:
+        """Hits, targets that were seen and are frequent, unseen ones, and hits by distance where there are any."""
+        yield self._part(self.hits, part="ar_hits")
+        yield self._part((self.distances > 0) & self.frequent, part="frequent")
+        yield self._part(self.unseen, part="unseen")
+        for first, last in buckets(self.nats.shape[-1], self.context):
+            chosen = self._between(first, last)
+            if chosen.any():
+                yield self._part(chosen, part="distance", first=first, last=last)
 
     def _between(self, first: int, last: int) -> Mask:
         chosen: Mask = self.hits & (self.distances >= first) & (self.distances <= last)
         return chosen
 
-    def _part(self, chosen: Mask) -> dict[str, Any]:
+    def _part(self, chosen: Mask, **which: JsonScalar) -> JsonObject:
         """The loss of some of the targets, with its error over stretches."""
         counts, nats = self._sums(chosen)
         value, stderr = ratio(nats, counts)
         sizes = np.where(chosen, self.sizes, 0)
         bits, bits_stderr = bits_per_byte(nats, sizes.sum(axis=(1, 2)))
         return {
+            **which,
             "tokens": int(counts.sum()),
             "bytes": int(sizes.sum()),
             "nats_per_token": value,
@@ -141,14 +143,13 @@ class Reading:
             if chosen.any():
                 yield f"loss_{name}_{self.multiple}x", chosen
 
-    def scores(self) -> Iterator[tuple[str, dict[str, Any]]]:
+    def scores(self) -> Iterator[tuple[str, Score]]:
         """As a task's."""
-        shared = {"higher_is_better": False, "chance": None, "items": len(self.nats)}
         for metric, chosen in self._metrics():
-            part = self._part(chosen)
-            yield metric, {"value": part["nats_per_token"], "stderr": part["stderr"], **shared}
+            counts, nats = self._sums(chosen)
+            yield metric, loss_score(*ratio(nats, counts), len(self.nats))
 
-    def items(self, row: int) -> Iterator[tuple[str, dict[str, Any]]]:
+    def items(self, row: int) -> Iterator[tuple[str, JsonObject]]:
         """What a stretch says of each score: sums over its targets, and how many they are."""
         for metric, chosen in self._metrics():
             counts, nats = self._sums(chosen)
@@ -156,15 +157,13 @@ class Reading:
                 yield metric, {"sum": finite(nats[row]), "weight": int(counts[row])}
 
 
-def _read(
-    reader: Reader, multiple: int, starts: Ints, train: NDArray[Any], spec: RecallSpec
-) -> Reading | dict[str, str]:
+def _read(reader: Reader, multiple: int, starts: Ints, train: NDArray[Any], spec: RecallSpec) -> Reading | Reason:
     """The windows that begin at `starts`, or the reason why there are none."""
     length = multiple * reader.context
     if reason := reader.reason(length):
-        return {"reason": reason}
+        return reason
     nats = unless_out_of_memory(lambda: reader.nats(starts, length, length))
-    if isinstance(nats, dict):
+    if isinstance(nats, str):
         return nats
     pairs = _pairs(reader.tokens(starts, length), reader.model.spec.vocab_size)
     frequent = np.zeros(pairs.shape, dtype=bool)

@@ -21,20 +21,24 @@ from lm_eval.evaluator import evaluate as lm_evaluate
 from lm_eval.utils import handle_non_serializable
 from tokenizers import Tokenizer
 
+from ablate.store.documents import EvalsDocument, SampleRecord, Score
 from evals.harness.lm import ZooLM
 from evals.harness.loading import by_size, load_tasks
 from evals.harness.stderr import WEIGHTED_METRICS, jackknife_stderr, stderr_over_items
 from evals.spec import EvalSpec
 from zoo.model import Decoder
 
+Scores = dict[str, dict[str, Score]]
+"""By task, or group of tasks, and metric."""
+
 _ACCURACIES = {"acc", "acc_norm", "acc_bytes", "acc_mutual_info"}
 
 
 class Evaluation(NamedTuple):
-    """`document` is what the store keeps as evals-<digest>.json; `samples` has one record per item and filter."""
+    """What the store keeps: scores, and one record per item and filter."""
 
-    document: dict[str, Any]
-    samples: list[dict[str, Any]]
+    document: EvalsDocument
+    samples: list[SampleRecord]
 
 
 def evaluate(
@@ -55,12 +59,12 @@ def evaluate(
     Raises UnknownTaskError for a name that neither the project, `spec.include` nor lm-eval knows.
     """
     if not spec.tasks:
-        return Evaluation(_document(spec, {}), [])
+        return Evaluation(_document(spec), [])
     lm = ZooLM(model, tokenizer, eos=eos, context=context, batch=spec.batch, seed=spec.seed, answers=answers)
     with _quiet(), _seeded(spec.seed):
         loaded = load_tasks(spec, documents)
         if not loaded.tasks:
-            return Evaluation(_document(spec, {}, groups=loaded.documents(), skipped=loaded.skipped), [])
+            return Evaluation(_document(spec, groups=loaded.task_groups(), skipped=loaded.skipped), [])
         for task in loaded.tasks.values():
             _set_fewshot(task, spec)
         wanted = {"tasks": loaded.tasks, "groups": loaded.groups}
@@ -68,9 +72,14 @@ def evaluate(
     tasks = {name: _scores(name, results, task) for name, task in loaded.tasks.items()}
     tasks |= {name: _group_scores(group, results, tasks) for name, group in loaded.groups.items()}
     records = [_record(name, s) for name, rows in results["samples"].items() for s in rows]
-    groups = {name: each for name, each in loaded.documents().items() if tasks.get(name) or not each["tasks"]}
-    rest: dict[str, Any] = {"groups": groups, "fewshot": _fewshot(loaded.tasks), "skipped": loaded.skipped}
-    return Evaluation(_document(spec, {name: scores for name, scores in tasks.items() if scores}, **rest), records)
+    document = _document(
+        spec,
+        scores={name: scores for name, scores in tasks.items() if scores},
+        groups={name: each for name, each in loaded.task_groups().items() if tasks.get(name) or not each.tasks},
+        fewshot=_fewshot(loaded.tasks),
+        skipped=loaded.skipped,
+    )
+    return Evaluation(document, records)
 
 
 def _set_fewshot(task: Any, spec: EvalSpec) -> None:
@@ -86,32 +95,26 @@ def _fewshot(tasks: Mapping[str, Any]) -> dict[str, int]:
     return {name: count for name, task in tasks.items() if (count := task.get_config("num_fewshot"))}
 
 
-def _document(spec: EvalSpec, tasks: dict[str, Any], **rest: dict[str, Any]) -> dict[str, Any]:
-    """`rest` is only there where it says something."""
-    return {
-        "schema": 1,
-        "request": spec.model_dump(mode="json"),
-        "lm_eval": version("lm_eval"),
-        "tasks": tasks,
-        **{name: value for name, value in rest.items() if value},
-    }
+def _document(spec: EvalSpec, scores: Scores | None = None, **rest: Any) -> EvalsDocument:
+    request = spec.model_dump(mode="json")
+    return EvalsDocument(request=request, lm_eval=version("lm_eval"), scores=scores or {}, **rest)
 
 
-def _scores(name: str, results: Any, task: Any) -> dict[str, dict[str, Any]]:
-    """{metric: value, standard error, direction, chance level, items} of one task.
+def _scores(name: str, results: Any, task: Any) -> dict[str, Score]:
+    """The scores of one task, by metric.
 
     A metric of another filter than lm-eval's default is named `metric,filter`, as lm-eval does.
     """
-    scores: dict[str, dict[str, Any]] = {}
+    scores: dict[str, Score] = {}
     for key, metric, chosen, value in _values(results["results"][name]):
         items = [s for s in results["samples"].get(name, []) if s["filter"] == chosen and metric in s]
-        scores[key] = {
-            "value": _finite(value),
-            "stderr": _stderr(metric, task, items),
-            "higher_is_better": results["higher_is_better"].get(name, {}).get(metric),
-            "chance": _chance(metric, task, items),
-            "items": len(items),
-        }
+        scores[key] = Score(
+            value=_finite(value),
+            stderr=_stderr(metric, task, items),
+            higher_is_better=results["higher_is_better"].get(name, {}).get(metric),
+            chance=_chance(metric, task, items),
+            items=len(items),
+        )
     return scores
 
 
@@ -123,19 +126,19 @@ def _values(row: Mapping[str, Any]) -> Iterator[tuple[str, str, str, Any]]:
             yield metric if chosen == "none" else key, metric, chosen, value
 
 
-def _group_scores(group: Any, results: Any, tasks: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def _group_scores(group: Any, results: Any, tasks: Scores) -> dict[str, Score]:
     """The same of a group: lm-eval's mean over its tasks, and the error of that mean."""
-    scores: dict[str, dict[str, Any]] = {}
+    scores: dict[str, Score] = {}
     for key, metric, _chosen, value in _values(results["results"].get(group.name, {})):
         parts = [tasks[task.task_name][key] for task in group.get_all_tasks() if key in tasks[task.task_name]]
-        weights = [part["items"] if metric in by_size(group) else 1 for part in parts]
-        scores[key] = {
-            "value": _finite(value),
-            "stderr": _mean_of([part["stderr"] for part in parts], weights, independent=True),
-            "higher_is_better": results["higher_is_better"].get(group.name, {}).get(metric),
-            "chance": _mean_of([part["chance"] for part in parts], weights),
-            "items": sum(part["items"] for part in parts),
-        }
+        weights = [part.items if metric in by_size(group) else 1 for part in parts]
+        scores[key] = Score(
+            value=_finite(value),
+            stderr=_mean_of([part.stderr for part in parts], weights, independent=True),
+            higher_is_better=results["higher_is_better"].get(group.name, {}).get(metric),
+            chance=_mean_of([part.chance for part in parts], weights),
+            items=sum(part.items for part in parts),
+        )
     return scores
 
 
@@ -180,15 +183,16 @@ def _finite(value: Any) -> float | None:
     return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
 
 
-def _record(task: str, sample: dict[str, Any]) -> dict[str, Any]:
-    """What a later paired test needs of one item: which it is, what the model answered, how that scored.
+def _record(task: str, sample: dict[str, Any]) -> SampleRecord:
+    """What a later paired test needs of one item: which it is, what the model answered, how that scored."""
+    kept = {key: sample[key] for key in ("doc_id", "doc_hash", "filter", "target", "filtered_resps")}
+    metrics = {metric: _plain(sample[metric]) for metric in sample["metrics"]}
+    plain = {key: _plain(value) for key, value in kept.items()}
+    return SampleRecord(task=task, document=_document_of(sample), metrics=metrics, **plain)
 
-    `document` is the text that the item is from, where several items may be from one; else null.
-    """
-    kept = ("doc_id", "doc_hash", "filter", "target", "filtered_resps", *sample["metrics"])
-    record = {"task": task, "document": _document_of(sample), **{key: sample[key] for key in kept}}
-    plain = json.loads(json.dumps(record, default=handle_non_serializable))
-    return {key: _json_safe(value) for key, value in plain.items()}
+
+def _plain(value: Any) -> Any:
+    return _json_safe(json.loads(json.dumps(value, default=handle_non_serializable)))
 
 
 def _json_safe(value: Any) -> Any:

@@ -14,6 +14,7 @@ from lm_eval.api.task import Task
 from lm_eval.tasks._factory import TaskFactory
 from lm_eval.tasks._index import Entry, Kind, TaskIndex
 
+from ablate.store.documents import TaskGroup
 from evals.harness import catalogue
 from evals.harness.datafiles import SPLITS, DataError, first_line, from_hub, local, offline_first
 from evals.harness.known import TASK_FOLDER, near, stray_data
@@ -36,14 +37,14 @@ class Loaded:
     members: dict[str, list[str]] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
 
-    def documents(self) -> dict[str, dict[str, list[str]]]:
+    def task_groups(self) -> dict[str, TaskGroup]:
         """What a score of each group is the mean of: its tasks, or, for metrics that go `by_size`, their items."""
         return {
-            name: {
-                "tasks": [member for member in members if member in self.tasks],
-                "missing": [member for member in members if member in self.skipped],
-                "by_size": sorted(by_size(self.groups[name])) if name in self.groups else [],
-            }
+            name: TaskGroup(
+                tasks=tuple(member for member in members if member in self.tasks),
+                missing=tuple(member for member in members if member in self.skipped),
+                by_size=tuple(sorted(by_size(self.groups[name]))) if name in self.groups else (),
+            )
             for name, members in self.members.items()
         }
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ from scipy import stats
 from torch import Tensor
 from torch.nn import functional as F
 
+from ablate.store.documents import JsonObject, JsonScalar, SampleRecord, Score, Section
 from evals.costs.memory import is_out_of_memory
 from evals.harness.evaluate import Evaluation
 from evals.reading.batches import Batches, Rows
@@ -29,6 +30,8 @@ from zoo.model import Decoder
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Found = TypeVar("Found")
+Reason: TypeAlias = str
+"""Why there is nothing."""
 
 
 @dataclass(frozen=True)
@@ -40,18 +43,18 @@ class Text:
 
 
 class TextScores(NamedTuple):
-    """`document` is what the evals document keeps under the name of the `task`; `scores` and `samples` are as any
-    task's."""
+    """`section` and `scores` stand in the evals document under the name of the `task`; `samples` are as any task's."""
 
     task: str
-    document: dict[str, Any]
-    scores: dict[str, dict[str, Any]]
-    samples: list[dict[str, Any]]
+    section: Section
+    scores: dict[str, Score]
+    samples: list[SampleRecord]
 
     def beside(self, evaluation: Evaluation) -> Evaluation:
         """An evaluation, and this in it."""
-        tasks = evaluation.document["tasks"] | ({self.task: self.scores} if self.scores else {})
-        document = evaluation.document | {"tasks": tasks, self.task: self.document}
+        found = evaluation.document
+        scores = found.scores | ({self.task: self.scores} if self.scores else {})
+        document = found.model_copy(update={"scores": scores, "sections": found.sections | {self.task: self.section}})
         return Evaluation(document, [*evaluation.samples, *self.samples])
 
 
@@ -68,6 +71,10 @@ class Reader:
     @staticmethod
     def of(model: Decoder, text: Text, context: int, batch: Rows) -> Reader:
         return Reader(model, text, context, Batches(batch, model.spec.vocab_size).rows(context))
+
+    def about(self, stretches: Stretches) -> dict[str, JsonScalar]:
+        """What holds for all that is read in these stretches."""
+        return {"context": self.context, "stretches": len(stretches.starts), "stretch_tokens": stretches.length}
 
     def reason(self, length: int) -> str | None:
         """Why windows of `length` cannot be read."""
@@ -121,14 +128,14 @@ def stretches(tokens: int, lengths: Sequence[int], wanted: int, seed: int) -> St
     return Stretches(np.sort(np.random.default_rng(seed).choice(slots, count, replace=False)) * length, length)
 
 
-def unless_out_of_memory(read: Callable[[], Found]) -> Found | dict[str, str]:
+def unless_out_of_memory(read: Callable[[], Found]) -> Found | Reason:
     """What is read, or the reason why there is no room for it."""
     try:
         return read()
     except RuntimeError as error:
         if not is_out_of_memory(error):
             raise
-        return {"reason": f"out of memory: {str(error).splitlines()[0]}"}
+        return f"out of memory: {str(error).splitlines()[0]}"
 
 
 def token_nats(model: Decoder, windows: Tensor, scored: int) -> Floats:
@@ -156,10 +163,14 @@ def buckets(length: int, context: int) -> list[tuple[int, int]]:
     return list(zip([1, *(end + 1 for end in ends)], ends, strict=False))
 
 
-def sample(task: str, start: int, row: int, values: dict[str, Any]) -> dict[str, Any]:
+def sample(task: str, start: int, row: int, metrics: JsonObject) -> SampleRecord:
     """One stretch as an item, for paired tests."""
-    item = {"document": None, "doc_id": row, "doc_hash": f"token {start}", "filter": "none"}
-    return {"task": task, **item, "target": "", "filtered_resps": [], **values}
+    return SampleRecord(task=task, doc_id=row, doc_hash=f"token {start}", metrics=metrics)
+
+
+def loss_score(value: float | None, stderr: float | None, stretches: int) -> Score:
+    """A loss over stretches, which nobody can guess."""
+    return Score(value=value, stderr=stderr, higher_is_better=False, chance=None, items=stretches)
 
 
 def means(nats: Floats) -> Floats:

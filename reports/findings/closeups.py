@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ablate.store.documents import Section
+
 Floats = NDArray[np.float64]
-Documents = dict[str, dict[int, dict[str, Any]]]
-"""Evals documents by arm and seed."""
+Sections = dict[str, dict[int, dict[str, Section]]]
+"""Sections of evals documents by arm, seed and name."""
+Rows = Sequence[Mapping[str, Any]]
 
 MOST_PASSAGES = 3
 """Of those shown in full: the ones that differ most in sum over all arms."""
@@ -102,15 +105,15 @@ def shade(difference: float) -> str:
     return f"{'win' if difference < 0 else 'lose'}{size}" if size else ""
 
 
-def closeups(documents: Documents, baseline: str) -> Closeups:
+def closeups(documents: Sections, baseline: str) -> Closeups:
     """Samples are those of the first seed that all arms with samples have."""
     seed, found = _samples(documents)
-    first = next(iter(found.values()), {})
+    first = next(iter(found.values()), Section(rows=()))
     prompts, differences = tuple(_prompts(found)), tuple(_differences(documents, baseline))
     unlike = tuple(_unlike(documents, found, baseline, prompts, {each.arm for each in differences}))
     return Closeups(
         seed=seed,
-        temperature=first.get("temperature", 0.0),
+        temperature=float(first.about.get("temperature") or 0.0),
         prompts=prompts,
         differences=differences,
         reasons=(*_reasons(documents), *unlike),
@@ -118,9 +121,14 @@ def closeups(documents: Documents, baseline: str) -> Closeups:
     )
 
 
-def _samples(documents: Documents) -> tuple[int | None, dict[str, dict[str, Any]]]:
+def _rows(sections: Mapping[str, Section], name: str) -> Rows:
+    """What there is of one section: none of what has a reason."""
+    return [row for row in sections[name].rows if "reason" not in row] if name in sections else []
+
+
+def _samples(documents: Sections) -> tuple[int | None, dict[str, Section]]:
     having = {
-        arm: {seed: each["samples"] for seed, each in of.items() if "texts" in each.get("samples", {})}
+        arm: {seed: each["samples"] for seed, each in of.items() if _rows(each, "samples")}
         for arm, of in documents.items()
     }
     having = {arm: of for arm, of in having.items() if of}
@@ -130,26 +138,27 @@ def _samples(documents: Documents) -> tuple[int | None, dict[str, dict[str, Any]
     return min(shared), {arm: of[min(shared)] for arm, of in having.items()}
 
 
-def _prompts(found: dict[str, dict[str, Any]]) -> Iterator[Prompt]:
+def _prompts(found: dict[str, Section]) -> Iterator[Prompt]:
     """Only prompts that are the same in all arms are side by side."""
     arms = list(found)
-    for texts in zip(*(found[arm]["texts"] for arm in arms), strict=False):
+    every: list[Rows] = [section.rows for section in found.values()]
+    for texts in zip(*every, strict=False):
         first = texts[0]
         if all(text["prompt"] == first["prompt"] for text in texts):
             written = tuple((arm, text["sample"]) for arm, text in zip(arms, texts, strict=True))
             yield Prompt(first["prompt"], first["held_out"], written)
 
 
-def _reasons(documents: Documents) -> Iterator[tuple[str, str]]:
+def _reasons(documents: Sections) -> Iterator[tuple[str, str]]:
     for arm, of in documents.items():
         for kind in ("samples", "token_losses", "attention"):
-            reasons = {each[kind]["reason"] for each in of.values() if "reason" in each.get(kind, {})}
-            yield from ((arm, reason) for reason in sorted(reasons))
+            rows = [row for each in of.values() if kind in each for row in each[kind].rows]
+            yield from ((arm, reason) for reason in sorted({str(row["reason"]) for row in rows if "reason" in row}))
 
 
 def _unlike(
-    documents: Documents,
-    found: dict[str, dict[str, Any]],
+    documents: Sections,
+    found: dict[str, Section],
     baseline: str,
     prompts: Sequence[Prompt],
     compared: set[str],
@@ -163,15 +172,15 @@ def _unlike(
             yield arm, f"its tokens or its seeds are not those of {baseline}"
 
 
-def _attention(documents: Documents) -> Iterator[AttentionMap]:
+def _attention(documents: Sections) -> Iterator[AttentionMap]:
     for arm, of in documents.items():
-        document: dict[str, Any] = next((of[seed]["attention"] for seed in sorted(of) if "attention" in of[seed]), {})
-        for layer in document.get("layers", ()):
-            heads = tuple(tuple(map(tuple, head)) for head in layer["heads"])
-            yield AttentionMap(arm, layer["layer"], tuple(document["pieces"]), heads)
+        first = next((of[seed] for seed in sorted(of) if "attention" in of[seed]), {})
+        for row in _rows(first, "attention"):
+            heads = tuple(tuple(map(tuple, head)) for head in row["heads"])
+            yield AttentionMap(arm, row["layer"], tuple(row["pieces"]), heads)
 
 
-def _differences(documents: Documents, baseline: str) -> Iterator[TokenDifferences]:
+def _differences(documents: Sections, baseline: str) -> Iterator[TokenDifferences]:
     nats = {arm: dict(_nats(of)) for arm, of in documents.items()}
     pieces = next((_pieces(each) for of in documents.values() for each in of.values() if _passages(each)), ())
     same = {arm: {seed for seed in of if _pieces(documents[arm][seed]) == pieces} for arm, of in nats.items()}
@@ -185,16 +194,15 @@ def _differences(documents: Documents, baseline: str) -> Iterator[TokenDifferenc
         yield _of_arm(arm, seeds, pieces, difference, shown)
 
 
-def _passages(document: dict[str, Any]) -> list[dict[str, Any]]:
-    passages: list[dict[str, Any]] = document.get("token_losses", {}).get("passages", [])
-    return passages
+def _passages(sections: Mapping[str, Section]) -> Rows:
+    return _rows(sections, "token_losses")
 
 
-def _pieces(document: dict[str, Any]) -> tuple[tuple[str, ...], ...]:
+def _pieces(document: Mapping[str, Section]) -> tuple[tuple[str, ...], ...]:
     return tuple(tuple(passage["pieces"]) for passage in _passages(document))
 
 
-def _nats(of: dict[int, dict[str, Any]]) -> Iterator[tuple[int, Floats]]:
+def _nats(of: Mapping[int, Mapping[str, Section]]) -> Iterator[tuple[int, Floats]]:
     """(seed, (passages, tokens))."""
     for seed, document in of.items():
         if passages := _passages(document):

@@ -11,6 +11,7 @@ from typing import Any
 import polars as pl
 
 from ablate.store import Store, read_json
+from ablate.store.documents import Section
 from reports.reading import evaluations
 from reports.reading.evaluations import KEYS
 
@@ -116,8 +117,8 @@ class Collected:
     skipped: pl.DataFrame
     grouped: frozenset[str]
     probes: pl.DataFrame
-    closeups: dict[str, dict[int, dict[str, Any]]]
-    """What there is to be looked at, of the evals documents by arm and seed."""
+    closeups: dict[str, dict[int, dict[str, Section]]]
+    """What there is to be looked at: sections of the evals documents by arm, seed and name."""
     environments: dict[str, dict[str, Any]]
 
     @property

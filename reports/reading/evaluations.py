@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from ablate.store import Store
+from ablate.store.documents import EvalsDocument, JsonObject, SampleRecord, Section, TaskGroup
 
 KEYS = {"arm": pl.String, "seed": pl.Int64, "digest": pl.String}
 """What every frame begins with."""
@@ -72,15 +73,19 @@ PERPLEXITIES = ("byte_perplexity", "word_perplexity")
 """Not sums over items; where they are, bits_per_byte says the same."""
 CLOSEUPS = ("samples", "token_losses", "attention")
 """What of an evals document is there to be looked at."""
-NOT_METRICS = ("task", "document", "doc_id", "doc_hash", "filter", "target", "filtered_resps")
 
 
 class Evaluated(NamedTuple):
     """A run that was evaluated: its arm, seed and digest, what was found, and the items' records."""
 
     key: dict[str, Any]
-    document: dict[str, Any]
-    records: list[dict[str, Any]]
+    document: EvalsDocument
+    records: list[SampleRecord]
+
+    def rows(self, name: str) -> Iterator[tuple[Section, JsonObject]]:
+        """The rows of a section, with the section."""
+        section = self.document.sections.get(name, Section(rows=()))
+        yield from ((section, row) for row in section.rows)
 
 
 def read(store: Store, study: dict[str, Any], keys: Iterable[dict[str, Any]]) -> Iterator[Evaluated]:
@@ -96,9 +101,9 @@ def read(store: Store, study: dict[str, Any], keys: Iterable[dict[str, Any]]) ->
 
 def scores(evaluated: list[Evaluated]) -> pl.DataFrame:
     rows = [
-        run.key | {"task": task, "metric": metric, **score}
+        run.key | {"task": task, "metric": metric} | score.model_dump(exclude={"items"})
         for run in evaluated
-        for task, metrics in run.document.get("tasks", {}).items()
+        for task, metrics in run.document.scores.items()
         for metric, score in metrics.items()
     ]
     return pl.DataFrame(rows, schema=EVALS)
@@ -109,13 +114,13 @@ def skipped(evaluated: list[Evaluated]) -> pl.DataFrame:
     rows = [
         run.key | {"task": task, "group": _lacking(run.document, task), "reason": reason}
         for run in evaluated
-        for task, reason in run.document.get("skipped", {}).items()
+        for task, reason in run.document.skipped.items()
     ]
     return pl.DataFrame(rows, schema=SKIPPED)
 
 
-def _lacking(document: dict[str, Any], task: str) -> str | None:
-    missing = {name: group["missing"] for name, group in document.get("groups", {}).items() if task in group["missing"]}
+def _lacking(document: EvalsDocument, task: str) -> str | None:
+    missing = {name: group.missing for name, group in document.groups.items() if task in group.missing}
     return max(missing, key=lambda name: len(missing[name]), default=None)
 
 
@@ -128,25 +133,23 @@ def samples(evaluated: list[Evaluated]) -> pl.DataFrame:
 def grouped(evaluated: list[Evaluated]) -> frozenset[str]:
     """The tasks and groups that are in a group: figures draw that alone."""
     groups = _groups(evaluated)
-    inner = {
-        name for name, own in groups.items() for other in groups.values() if set(own["tasks"]) < set(other["tasks"])
-    }
-    return frozenset(inner.union(*(group["tasks"] for group in groups.values())))
+    inner = {name for name, own in groups.items() for other in groups.values() if set(own.tasks) < set(other.tasks)}
+    return frozenset(inner.union(*(group.tasks for group in groups.values())))
 
 
-def _groups(evaluated: list[Evaluated]) -> dict[str, dict[str, Any]]:
+def _groups(evaluated: list[Evaluated]) -> dict[str, TaskGroup]:
     """What the evaluations say of groups of tasks; runs of a study were asked the same."""
-    return {name: group for run in evaluated for name, group in run.document.get("groups", {}).items()}
+    return {name: group for run in evaluated for name, group in run.document.groups.items()}
 
 
-def with_groups(samples: pl.DataFrame, groups: dict[str, dict[str, Any]]) -> pl.DataFrame:
+def with_groups(samples: pl.DataFrame, groups: dict[str, TaskGroup]) -> pl.DataFrame:
     """In the mean of a group every task counts the same, whatever its number of items, or, `by_size`, every item."""
     each = ["arm", "seed", "task", "metric"]
     parts = [samples]
     for name, group in groups.items():
-        own = samples.filter(pl.col("task").is_in(group["tasks"]))
+        own = samples.filter(pl.col("task").is_in(group.tasks))
         metric = pl.col("metric").str.split(",").list.first()
-        share = pl.when(metric.is_in(group["by_size"])).then(1.0).otherwise(1 / pl.col("weight").sum().over(each))
+        share = pl.when(metric.is_in(group.by_size)).then(1.0).otherwise(1 / pl.col("weight").sum().over(each))
         named = [pl.concat_str("task", column, separator=" ").alias(column) for column in ("item", "cluster")]
         scaled = [(pl.col(column) * share).alias(column) for column in ("value", "weight")]
         parts.append(own.with_columns(*named, *scaled).with_columns(pl.lit(name).alias("task")))
@@ -156,80 +159,56 @@ def with_groups(samples: pl.DataFrame, groups: dict[str, dict[str, Any]]) -> pl.
 def positions(evaluated: list[Evaluated]) -> pl.DataFrame:
     """One row per bucket of positions. Windows that could not be read are one row, with the reason."""
     rows = [
-        run.key | {"extension": extension, "context": document["context"]} | row
+        run.key | {"context": section.about["context"]} | {name: row[name] for name in POSITIONS if name in row}
         for run in evaluated
-        if (document := run.document.get("positions"))
-        for extension, windows in (
-            (None, document["windows"]),
-            *((each["name"], each["windows"]) for each in document.get("extensions", ())),
-        )
-        for window in windows
-        for row in _window_rows(window)
+        for section, row in run.rows("positions")
     ]
     return pl.DataFrame(rows, schema=POSITIONS)
-
-
-def _window_rows(window: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    shared = {"multiple": window["multiple"], "reason": window.get("reason")}
-    for bucket in window.get("buckets") or [{}]:
-        yield shared | {name: bucket[name] for name in POSITIONS if name in bucket}
 
 
 def recall(evaluated: list[Evaluated]) -> pl.DataFrame:
     """One row per distance and per part of the targets. Windows that could not be read are one row, with the reason."""
     rows = [
-        run.key | {"context": document["context"], "frequent": document["frequent"]} | row
+        run.key
+        | {name: section.about[name] for name in ("context", "frequent")}
+        | {name: row[name] for name in RECALL if name in row}
         for run in evaluated
-        if (document := run.document.get("recall"))
-        for window in document["windows"]
-        for row in _recall_rows(window)
+        for section, row in run.rows("recall")
+        if "reason" in row or row["tokens"]
     ]
     return pl.DataFrame(rows, schema=RECALL)
-
-
-def _recall_rows(window: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    shared = {name: window.get(name) for name in ("multiple", "length", "reason")}
-    if "reason" in window:
-        yield shared
-        return
-    parts = [{"part": part} | window[part] for part in ("ar_hits", "frequent", "unseen")]
-    for row in (*parts, *({"part": "distance"} | each for each in window["distances"])):
-        if row["tokens"]:
-            yield shared | {name: row[name] for name in RECALL if name in row}
 
 
 def diagnostics(evaluated: list[Evaluated]) -> pl.DataFrame:
     """One row per difficulty. One that could not be asked has a reason, and no accuracy."""
     rows = [
         run.key
-        | {"task": document["task"], "level": json.dumps(row["level"], sort_keys=True)}
-        | {name: row.get(name) for name in ("length", "reason", "chance")}
-        | {"accuracy": row.get("accuracy", {}).get("value"), "stderr": row.get("accuracy", {}).get("stderr")}
+        | {"task": section.about["task"], "level": json.dumps(row["level"], sort_keys=True)}
+        | {name: row.get(name) for name in ("length", "reason", "chance", "accuracy", "stderr")}
         for run in evaluated
-        if (document := run.document.get("diagnostics"))
-        for row in document["levels"]
+        for section, row in run.rows("diagnostics")
     ]
     return pl.DataFrame(rows, schema=DIAGNOSTICS)
 
 
-def closeups(study: dict[str, Any], evaluated: list[Evaluated]) -> dict[str, dict[int, dict[str, Any]]]:
+def closeups(study: dict[str, Any], evaluated: list[Evaluated]) -> dict[str, dict[int, dict[str, Section]]]:
     """By arm and seed."""
-    found: dict[str, dict[int, dict[str, Any]]] = {arm["name"]: {} for arm in study["arms"]}
+    found: dict[str, dict[int, dict[str, Section]]] = {arm["name"]: {} for arm in study["arms"]}
     for run in evaluated:
-        kept = {kind: run.document[kind] for kind in CLOSEUPS if kind in run.document}
+        kept = {kind: section for kind, section in run.document.sections.items() if kind in CLOSEUPS}
         if kept:
             found[run.key["arm"]][run.key["seed"]] = kept
     return found
 
 
-def _sample_values(sample: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _sample_values(sample: SampleRecord) -> Iterator[dict[str, Any]]:
     """What one item says of each metric that is a sum over items. Named as in the evals document."""
-    item = f"{sample['doc_id']} {sample['doc_hash']}"
-    document = sample.get("document")
-    shared = {"task": sample["task"], "item": item, "cluster": item if document is None else f"document {document}"}
-    for metric in sample.keys() - set(NOT_METRICS) - set(PERPLEXITIES):
-        name = metric if sample["filter"] == "none" else f"{metric},{sample['filter']}"
-        value, weight = _value_and_weight(metric, sample[metric])
+    item = f"{sample.doc_id} {sample.doc_hash}"
+    cluster = item if sample.document is None else f"document {sample.document}"
+    shared = {"task": sample.task, "item": item, "cluster": cluster}
+    for metric in sample.metrics.keys() - set(PERPLEXITIES):
+        name = metric if sample.filter == "none" else f"{metric},{sample.filter}"
+        value, weight = _value_and_weight(metric, sample.metrics[metric])
         yield shared | {"metric": name, "value": value, "weight": weight}
 
 

@@ -88,7 +88,8 @@ def test_the_stored_accuracy_is_that_of_asking_one_example_at_a_time(ran: tuple[
     assert isinstance(corpus, SyntheticCorpus)
     evals = store.read_evals(digest, study["evals"])
     assert evals is not None
-    for asked_of, level in zip(corpus.questions({"pairs": [2, 4]}, 20, 0), evals["diagnostics"]["levels"], strict=True):
+    rows = evals.sections["diagnostics"].rows
+    for asked_of, level in zip(corpus.questions({"pairs": [2, 4]}, 20, 0), rows, strict=True):
         shares, losses = [], []
         for tokens, targets in zip(asked_of.tokens, asked_of.targets, strict=True):
             with torch.no_grad():
@@ -97,9 +98,9 @@ def test_the_stored_accuracy_is_that_of_asking_one_example_at_a_time(ran: tuple[
             shares.append(np.mean([int(log_p[place].argmax()) == targets[place] for place in asked]))
             losses.append(np.mean([-float(log_p[place, targets[place]]) for place in asked]))
         assert level["level"] == dict(asked_of.level)
-        assert level["accuracy"]["value"] == pytest.approx(np.mean(shares))
-        assert level["accuracy"]["stderr"] == pytest.approx(np.std(shares, ddof=1) / math.sqrt(20))
-        assert level["nats"]["value"] == pytest.approx(np.mean(losses), rel=1e-5)
+        assert level["accuracy"] == pytest.approx(np.mean(shares))
+        assert level["stderr"] == pytest.approx(np.std(shares, ddof=1) / math.sqrt(20))
+        assert level["nats"] == pytest.approx(np.mean(losses), rel=1e-5)
         assert level["chance"] == 1 / asked_of.level["pairs"]
 
 
@@ -146,7 +147,7 @@ def test_a_stored_run_is_asked_other_difficulties(
     store, digest = ran[0].parents[1], ran[1]["runs"][0]["digest"]
     asked = ["eval", digest, "--store", str(store), "--json"]
     assert main([*asked, "--at", "pairs=1,8", "--limit", "4"]) == 0
-    levels = json.loads(capsys.readouterr().out)["diagnostics"]["levels"]
+    levels = json.loads(capsys.readouterr().out)["sections"]["diagnostics"]["rows"]
     assert [(level["level"]["pairs"], level["length"]) for level in levels] == [(1, 4), (8, 32)]
     for wrong, reason in (
         (["--at", "pears=1"], "--at: pears is no difficulty of mqar (did you mean 'pairs'?)"),

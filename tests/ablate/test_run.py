@@ -191,11 +191,11 @@ def test_a_study_has_something_to_look_at(study, copy, capsys):
     page = Path(document["report"]).read_text()
     assert "post against pre, token by token" in page
     assert "What the heads attend to" in page
-    texts = [json.loads(path.read_text()) for path in copy.glob("*/evals-*.json")]
-    found = [each for each in texts if "samples" in each]
+    sections = [json.loads(path.read_text())["sections"] for path in copy.glob("*/evals-*.json")]
+    found = [each for each in sections if "samples" in each]
     assert len(found) == 4
-    assert len({json.dumps([t["prompt"] for t in each["samples"]["texts"]]) for each in found}) == 1
-    assert len({json.dumps([p["pieces"] for p in each["token_losses"]["passages"]]) for each in found}) == 1
+    assert len({json.dumps([t["prompt"] for t in each["samples"]["rows"]]) for each in found}) == 1
+    assert len({json.dumps([p["pieces"] for p in each["token_losses"]["rows"]]) for each in found}) == 1
 
 
 def test_a_study_shows_what_happens_past_the_training_context(study, copy, capsys):
@@ -348,7 +348,7 @@ def test_a_task_of_ones_own_is_scored_again_when_it_is_edited(copy, capsys, monk
     for count in (2, 3):
         file.write_text(TASK.replace("COUNT", str(count)))
         status, out, _ = ablate(capsys, "eval", digest, "--store", copy, "--json", *way)
-        assert (status, json.loads(out)["tasks"]["mine"]["bits_per_byte"]["items"]) == (0, count)
+        assert (status, json.loads(out)["scores"]["mine"]["bits_per_byte"]["items"]) == (0, count)
 
 
 def test_another_version_of_a_task_that_ships_is_another_request(tmp_path, monkeypatch):
@@ -441,7 +441,7 @@ def test_eval_scores_a_stored_run_once(copy, capsys):
     status, out, _ = ablate(capsys, *command)
     first = json.loads(out)
     assert status == 0
-    assert first["tasks"]["heldout_text"]["bits_per_byte"]["value"] > 0
+    assert first["scores"]["heldout_text"]["bits_per_byte"]["value"] > 0
     (path,) = copy.glob("*/evals-*.json")
     written = path.stat().st_mtime_ns
     assert json.loads(ablate(capsys, *command)[1]) == first
@@ -458,12 +458,12 @@ def test_eval_names_what_has_no_data_and_makes_it_again_when_it_has(copy, capsys
     (pairs / "transitive.jsonl").write_text('{"sentence_good": "a b", "sentence_bad": "b a"}\n' * 3)
     status, out, err = ablate(capsys, *command, "--json")
     assert status == 1
-    assert list(json.loads(out)["tasks"]) == ["blimp_transitive"]
+    assert list(json.loads(out)["scores"]) == ["blimp_transitive"]
     lines = [line for line in err.splitlines() if line.startswith("ablate: ")]
     assert [line.split()[1] for line in lines] == ["blimp_wh_island", "hellaswag"]
     assert lines[1].endswith("python -m evals fetch hellaswag")
     (pairs / "wh_island.jsonl").write_text('{"sentence_good": "a b", "sentence_bad": "b a"}\n')
-    tasks = json.loads(ablate(capsys, *command, "--json")[1])["tasks"]
+    tasks = json.loads(ablate(capsys, *command, "--json")[1])["scores"]
     assert set(tasks) == {"blimp_wh_island", "blimp_transitive"}
     status, _, err = ablate(capsys, *command[:4], "--tasks", "blimp", "--data", "blmp=.")
     assert (status, err) == (2, "ablate: data for what is not evaluated: blmp\n")
@@ -487,11 +487,13 @@ def test_eval_reads_a_stored_run_by_position(copy, capsys):
     assert "extrapolation_gap_2x" in out
     assert "held-out text has" in out
     document = json.loads(ablate(capsys, *command, "--json")[1])
-    assert list(document["tasks"]) == ["positions"]
-    first, second, last = document["positions"]["windows"]
-    assert first["buckets"][-1]["last"] == 32
-    assert document["tasks"]["positions"]["loss_2x"]["value"] == second["last_quarter"]["value"]
-    assert "buckets" not in last
+    assert list(document["scores"]) == ["positions"]
+    rows = document["sections"]["positions"]["rows"]
+    assert [row["last"] for row in rows if row["multiple"] == 1][-1] == 32
+    longer = [row for row in rows if row["multiple"] == 2]
+    assert longer[-1]["last"] == 64
+    assert document["scores"]["positions"]["loss_2x"]["value"] is not None
+    assert "first" not in rows[-1]
     status, _, err = ablate(capsys, *command[:-1], "0")
     assert (status, err.startswith("ablate: positions.multiples.2: ")) == (2, True)
 
@@ -499,10 +501,10 @@ def test_eval_reads_a_stored_run_by_position(copy, capsys):
 def test_eval_asks_a_stored_run_what_it_recalls(copy, capsys):
     digest = sorted(path.parent.name for path in copy.glob("*/result.json"))[0]
     document = json.loads(ablate(capsys, "eval", digest, "--store", copy, "--recall", "--json")[1])
-    assert list(document["tasks"]) == ["recall"]
-    (window,) = document["recall"]["windows"]
-    assert window["length"] == 32
-    assert document["tasks"]["recall"]["loss_unseen_1x"]["value"] == window["unseen"]["nats_per_token"]
+    assert list(document["scores"]) == ["recall"]
+    (unseen,) = (row for row in document["sections"]["recall"]["rows"] if row["part"] == "unseen")
+    assert unseen["length"] == 32
+    assert document["scores"]["recall"]["loss_unseen_1x"]["value"] == unseen["nats_per_token"]
     status, out, _ = ablate(capsys, "eval", digest, "--store", copy, "--recall")
     assert status == 0
     assert "loss_unseen_1x" in out

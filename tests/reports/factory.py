@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ablate.store import Store
+from ablate.store.documents import EvalsDocument, SampleRecord, Score
 
 ENVIRONMENT = {
     "python": "3.11.7",
@@ -126,9 +128,7 @@ class StudyOf:
         if self.measured and seed not in arm.diverged:
             store.write_json(store.measure_path(digest, "m1"), _measure(arm, seed))
             correct, bits = _answers(loss, seed)
-            store.write_json(store.evals_path(digest, "e1"), _evals(correct, bits))
-            samples = "".join(json.dumps(sample) + "\n" for sample in _samples(correct, bits))
-            store.samples_path(digest, "e1").write_text(samples)
+            store.write_evals(digest, "e1", _evals(correct, bits), list(_samples(correct, bits)))
 
 
 def _merged(document: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -257,22 +257,15 @@ def _answers(loss: float, seed: int) -> tuple[list[float], list[float]]:
     return correct.tolist(), passages.tolist()
 
 
-def _evals(correct: list[float], log_p: list[float]) -> dict[str, Any]:
-    score = {"stderr": 0.02, "higher_is_better": True, "chance": 0.5}
-    bits_per_byte = -sum(log_p) / (10 * len(log_p)) / math.log(2)
-    bits = {"value": bits_per_byte, "stderr": 0.01, "higher_is_better": False, "chance": None}
-    return {
-        "schema": 1,
-        "request": {},
-        "lm_eval": "0.4.13",
-        "tasks": {
-            "heldout_pairs": {"acc": {"value": sum(correct) / len(correct), **score}},
-            "heldout_text": {"bits_per_byte": bits},
-        },
-    }
+def _evals(correct: list[float], log_p: list[float]) -> EvalsDocument:
+    mean, bits_per_byte = sum(correct) / len(correct), -sum(log_p) / (10 * len(log_p)) / math.log(2)
+    accuracy = Score(value=mean, stderr=0.02, higher_is_better=True, chance=0.5, items=len(correct))
+    bits = Score(value=bits_per_byte, stderr=0.01, higher_is_better=False, chance=None, items=len(log_p))
+    scores = {"heldout_pairs": {"acc": accuracy}, "heldout_text": {"bits_per_byte": bits}}
+    return EvalsDocument(request={}, lm_eval="0.4.13", scores=scores)
 
 
-def _samples(correct: list[float], log_p: list[float]) -> Iterator[dict[str, Any]]:
+def _samples(correct: list[float], log_p: list[float]) -> Iterator[SampleRecord]:
     """As the harness records them."""
     for i, value in enumerate(correct):
         yield _sample("heldout_pairs", i, {"acc": value})
@@ -280,9 +273,16 @@ def _samples(correct: list[float], log_p: list[float]) -> Iterator[dict[str, Any
         yield _sample("heldout_text", i, {"bits_per_byte": [value, 10], "byte_perplexity": [value, 10]})
 
 
-def _sample(task: str, item: int, scores: dict[str, Any]) -> dict[str, Any]:
-    identity = {"document": None, "doc_id": item, "doc_hash": f"{task}{item}", "filter": "none"}
-    return {"task": task, **identity, "target": "", "filtered_resps": [], **scores}
+def _sample(task: str, item: int, scores: dict[str, Any]) -> SampleRecord:
+    return SampleRecord(task=task, doc_id=item, doc_hash=f"{task}{item}", metrics=scores)
+
+
+@contextmanager
+def changed(path: Path) -> Iterator[Any]:
+    """The plain data of a stored document, written back when the context ends."""
+    document = json.loads(path.read_text(encoding="utf-8"))
+    yield document
+    path.write_text(json.dumps(document), encoding="utf-8")
 
 
 HOSTILE = "<script>alert(1)</script>"

@@ -8,29 +8,31 @@ from typing import Any
 import pytest
 
 from ablate.store import Store
+from ablate.store.documents import Section
 from reports.figures import draw
 from reports.findings.closeups import class_of, closeups, shade
 from reports.findings.summary import summarise_study
 from reports.pages.page import render_page
-from tests.reports.factory import HOSTILE, Arm, StudyOf
+from tests.reports.factory import HOSTILE, Arm, StudyOf, changed
 
 PIECES = [["import", " x", "\n", "4"], [" the", "ory", ".", HOSTILE]]
 BASE = [[1.0, 2.0, 0.5, 3.0], [1.0, 1.0, 1.0, 1.0]]
 SHIFT = [[-0.5, 0.2, 0.0, 0.0], [0.0, -3.0, 0.0, 1.0]]
 
 
-def document(shift: float, pieces: list[list[str]] = PIECES) -> dict[str, Any]:
+def sections(shift: float, pieces: list[list[str]] = PIECES) -> dict[str, Section]:
     nats = [[b + shift * s for b, s in zip(*rows, strict=True)] for rows in zip(BASE, SHIFT, strict=True)]
-    passages = [{"start": 0, "pieces": p, "nats": n} for p, n in zip(pieces, nats, strict=True)]
-    text = {"prompt": "def f(", "held_out": "x):", "sample": f"{shift}{HOSTILE}"}
-    return {"samples": {"temperature": 0.8, "texts": [text]}, "token_losses": {"passages": passages}}
+    passages: list[Any] = [{"start": 0, "pieces": p, "nats": n} for p, n in zip(pieces, nats, strict=True)]
+    text: Any = {"prompt": "def f(", "held_out": "x):", "sample": f"{shift}{HOSTILE}"}
+    samples = Section(about={"temperature": 0.8}, rows=(text,))
+    return {"samples": samples, "token_losses": Section(rows=tuple(passages))}
 
 
-DOCUMENTS = {"base": {0: document(0), 1: document(0)}, "arm": {0: document(1), 1: document(2)}}
+SECTIONS = {"base": {0: sections(0), 1: sections(0)}, "arm": {0: sections(1), 1: sections(2)}}
 
 
 def test_differences_are_paired_means_over_seeds() -> None:
-    (found,) = closeups(DOCUMENTS, "base").differences
+    (found,) = closeups(SECTIONS, "base").differences
     assert (found.arm, found.seeds) == ("arm", 2)
     shown = [[value for _, value in passage] for passage in found.passages]
     assert shown == [pytest.approx([1.5 * s for s in row]) for row in SHIFT]
@@ -46,17 +48,17 @@ def test_differences_are_paired_means_over_seeds() -> None:
 
 
 def test_prompts_are_side_by_side_only_where_they_are_the_same_text() -> None:
-    other = document(1)
-    other["samples"]["texts"][0]["prompt"] = "class X"
-    found = closeups({"base": {0: document(0)}, "arm": {0: other}}, "base")
+    other = sections(1)
+    other["samples"].rows[0]["prompt"] = "class X"
+    found = closeups({"base": {0: sections(0)}, "arm": {0: other}}, "base")
     assert (found.prompts, found.reasons) == ((), (("samples", "the arms' prompts are not the same text"),))
 
 
 def test_only_the_same_tokens_are_compared() -> None:
-    other = {"base": DOCUMENTS["base"], "arm": {0: document(1, [["a", "b", "c", "d"], PIECES[1]])}}
+    other = {"base": SECTIONS["base"], "arm": {0: sections(1, [["a", "b", "c", "d"], PIECES[1]])}}
     found = closeups(other, "base")
     assert (found.differences, found.reasons) == ((), (("arm", "its tokens or its seeds are not those of base"),))
-    refused = {**DOCUMENTS, "arm": {0: {"token_losses": {"reason": "positions end at 16"}}}}
+    refused = {**SECTIONS, "arm": {0: {"token_losses": Section(rows=({"reason": "positions end at 16"},))}}}
     found = closeups(refused, "base")
     assert (found.differences, found.reasons) == ((), (("arm", "positions end at 16"),))
 
@@ -85,16 +87,12 @@ def test_shades_say_who_wins() -> None:
 
 def test_a_map_for_each_head_and_a_choice_of_layers(tmp_path: Path) -> None:
     heads = [[[1.0], [0.25, 0.75], [0.5, 0.3, 0.2]], [[1.0], [0.0, 1.0], [0.0, 0.0, 1.0]]]
-    shown = {
-        "pieces": ["a", "\\n", HOSTILE],
-        "layers": [{"layer": 0, "heads": heads}, {"layer": 3, "heads": heads[:1]}],
-    }
+    pieces = ["a", "\\n", HOSTILE]
+    layers = [{"layer": 0, "pieces": pieces, "heads": heads}, {"layer": 3, "pieces": pieces, "heads": heads[:1]}]
     study = StudyOf([Arm("base", [2.4], steps=4), Arm("arm", [2.3], steps=4)])
     folder, store = study.write(tmp_path), Store(tmp_path)
-    path = store.evals_path(study.digest(study.arms[1], 0), "e1")
-    stored = store.read_evals(study.digest(study.arms[1], 0), "e1")
-    assert stored is not None
-    store.write_json(path, stored | {"attention": shown})
+    with changed(store.evals_path(study.digest(study.arms[1], 0), "e1")) as document:
+        document["sections"]["attention"] = {"rows": layers}
     summary = summarise_study(folder)
     found = next(each for each in draw(summary) if each.key == "attention")
     (switch,) = found.switches
@@ -110,10 +108,11 @@ def test_the_page_shows_them_escaped(tmp_path: Path) -> None:
     folder, store = study.write(tmp_path), Store(tmp_path)
     for arm in study.arms:
         for seed in range(2):
-            path = store.evals_path(study.digest(arm, seed), "e1")
-            stored = store.read_evals(study.digest(arm, seed), "e1")
-            assert stored is not None
-            store.write_json(path, stored | DOCUMENTS[arm.name][seed])
+            digest = study.digest(arm, seed)
+            stored, samples = store.read_evals(digest, "e1"), store.read_samples(digest, "e1")
+            assert stored is not None and samples is not None
+            stored.sections.update(SECTIONS[arm.name][seed])
+            store.write_evals(digest, "e1", stored, samples)
     html = render_page(summarise_study(folder))
     assert HOSTILE not in html
     assert "arm against base, token by token" in html

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
+from ablate.store.documents import EvalsDocument, SampleRecord, TaskGroup
 from reports.reading import evaluations
 from reports.reading.evaluations import Evaluated
 
@@ -15,12 +14,13 @@ SCORES = {"a": [1.0, 0.0, 1.0, 1.0], "b": [0.0, 1.0]}
 
 def run(by_size: list[str], seed: int = 0) -> Evaluated:
     items = [(task, i, score) for task, scores in SCORES.items() for i, score in enumerate(scores)]
-    records = [{"task": t, "doc_id": i, "doc_hash": "x", "filter": "none", "acc": score} for t, i, score in items]
+    records = [SampleRecord(task=t, doc_id=i, doc_hash="x", metrics={"acc": score}) for t, i, score in items]
     groups = {
-        "both": {"tasks": ["a", "b"], "missing": ["c"], "by_size": by_size},
-        "all": {"tasks": ["a", "b", "d"], "missing": [], "by_size": by_size},
+        "both": TaskGroup(tasks=("a", "b"), missing=("c",), by_size=tuple(by_size)),
+        "all": TaskGroup(tasks=("a", "b", "d"), missing=(), by_size=tuple(by_size)),
     }
-    document: dict[str, Any] = {"groups": groups, "skipped": {"c": "no data", "e": "none either"}}
+    skipped = {"c": "no data", "e": "none either"}
+    document = EvalsDocument(request={}, scores={}, groups=groups, skipped=skipped)
     return Evaluated({"arm": "base", "seed": seed, "digest": "0"}, document, records)
 
 

@@ -23,7 +23,7 @@ EXPECTED: dict[str, Read] = {
     "peak_memory_bytes": lambda result, measure, evals: result["peak_memory_bytes"],
     "decode_tokens_per_second": lambda result, measure, evals: _last(measure["decode"]),
     "prefill_tokens_per_second": lambda result, measure, evals: _last(measure["prefill"]),
-    "heldout_pairs.acc": lambda result, measure, evals: evals["tasks"]["heldout_pairs"]["acc"]["value"],
+    "heldout_pairs.acc": lambda result, measure, evals: evals.scores["heldout_pairs"]["acc"].value,
     "parameters": lambda result, measure, evals: 900_000,
     "flops_per_token": lambda result, measure, evals: 5e6,
     "kv_bytes_per_token": lambda result, measure, evals: 1024,
@@ -56,7 +56,7 @@ def test_every_objective_is_the_mean_over_fresh_seeds(tmp_path: Path) -> None:
             digest = STUDY.digest(CHOSEN, seed)
             measure = store.read_measure(digest, document["measure"])
             evals = store.read_evals(digest, document["evals"])
-            values.append(of_run(store.read_result(digest) or {}, measure or {}, evals or {}))
+            values.append(of_run(store.read_result(digest), measure, evals))
         (row,) = (each for each in found if (each.arm, each.objective) == ("trial_3", name))
         assert row.fresh is not None
         assert row.fresh.mean == pytest.approx(statistics.fmean(values)), name

@@ -27,7 +27,12 @@ def found(summary: StudySummary, arm: str, task: str) -> ItemDifference:
 
 
 def samples(study: StudyOf, store: Store, arm: int, seed: int) -> Rows:
-    return store.read_samples(study.digest(study.arms[arm], seed), "e1") or []
+    path = store.samples_path(study.digest(study.arms[arm], seed), "e1")
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def metrics(study: StudyOf, store: Store, arm: int, seed: int) -> Rows:
+    return [row["metrics"] for row in samples(study, store, arm, seed)]
 
 
 def edited(root: Path, change: Callable[[Rows], Rows], arm: int = 1, seed: int = 0) -> StudySummary:
@@ -79,7 +84,7 @@ def test_the_p_is_the_larger_of_two_tests_with_holm_over_arms(tmp_path: Path) ->
     summary, store = reports.summarise(study.write(tmp_path)), Store(tmp_path)
     log_p = np.array(
         [
-            [[r["bits_per_byte"][0] for r in samples(study, store, a, s) if "bits_per_byte" in r] for s in (0, 1, 2)]
+            [[m["bits_per_byte"][0] for m in metrics(study, store, a, s) if "bits_per_byte" in m] for s in (0, 1, 2)]
             for a in (0, 1, 2)
         ]
     )
@@ -121,11 +126,11 @@ def one_less(rows: Rows) -> Rows:
 
 
 def no_number(rows: Rows) -> Rows:
-    return [row | {"bits_per_byte": [None, 10]} if row["task"] == "heldout_text" else row for row in rows]
+    return [row | {"metrics": {"bits_per_byte": [None, 10]}} if row["task"] == "heldout_text" else row for row in rows]
 
 
 def another_score(rows: Rows) -> Rows:
-    return [row | {"bits_per_byte": [-3.0, 10]} if row["task"] == "heldout_text" else row for row in rows]
+    return [row | {"metrics": {"bits_per_byte": [-3.0, 10]}} if row["task"] == "heldout_text" else row for row in rows]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from reports.figures import Figure, draw
 from reports.findings.shapes import StudySummary
 from reports.findings.summary import summarise_study
 from reports.pages.page import render_page
-from tests.reports.factory import Arm, StudyOf
+from tests.reports.factory import Arm, StudyOf, changed
 
 CONTEXT = 64
 ENDS = {1: [16, 32, 64], 4: [16, 32, 64, 128, 256]}
@@ -38,11 +38,11 @@ def bucket(first: int, last: int, loss: float) -> dict[str, Any]:
     }
 
 
-def window(multiple: int, loss: float) -> dict[str, Any]:
+def window(multiple: int, loss: float, extension: str | None = None) -> list[dict[str, Any]]:
     ends = ENDS[multiple]
     pairs = zip([1, *(end + 1 for end in ends)], ends, strict=False)
-    buckets = [bucket(first, last, loss + 10 / last) for first, last in pairs]
-    return {"multiple": multiple, "length": multiple * CONTEXT, "buckets": buckets}
+    shared = {"extension": extension, "multiple": multiple, "length": multiple * CONTEXT}
+    return [{**shared, **bucket(first, last, loss + 10 / last)} for first, last in pairs]
 
 
 def written(root: Path, refused: tuple[str, ...] = ("learned",)) -> Path:
@@ -53,14 +53,12 @@ def written(root: Path, refused: tuple[str, ...] = ("learned",)) -> Path:
     for arm in ARMS:
         for seed, loss in enumerate(arm.losses):
             assert loss is not None
-            path = store.evals_path(study.digest(arm, seed), "e1")
-            document = store.read_evals(study.digest(arm, seed), "e1")
-            assert document is not None
             longer = window(4, loss)
             if arm.name in refused:
-                longer = {"multiple": 4, "length": 256, "reason": "positions end at <64>"}
-            positions = {"context": CONTEXT, "stretches": STRETCHES, "windows": [window(1, loss), longer]}
-            store.write_json(path, document | {"positions": positions})
+                longer = [{"extension": None, "multiple": 4, "length": 256, "reason": "positions end at <64>"}]
+            with changed(store.evals_path(study.digest(arm, seed), "e1")) as document:
+                about = {"context": CONTEXT, "stretches": STRETCHES}
+                document["sections"]["positions"] = {"about": about, "rows": [*window(1, loss), *longer]}
     return folder
 
 
@@ -113,10 +111,8 @@ def test_a_seed_without_a_loss_leaves_its_bucket_out(tmp_path: Path) -> None:
     folder = written(tmp_path, refused=())
     store = Store(tmp_path)
     digest = StudyOf(ARMS).digest(ARMS[0], 1)
-    document = store.read_evals(digest, "e1")
-    assert document is not None
-    document["positions"]["windows"][1]["buckets"][-1]["nats_per_token"] = None
-    store.write_json(store.evals_path(digest, "e1"), document)
+    with changed(store.evals_path(digest, "e1")) as document:
+        document["sections"]["positions"]["rows"][-1]["nats_per_token"] = None
     alibi, learned = summarise_study(folder).positions
     assert [b.last for b in alibi.buckets] == ENDS[4][:-1]
     assert [b.last for b in learned.buckets] == ENDS[4]
@@ -137,15 +133,9 @@ def test_an_extension_is_a_line_of_its_own_with_its_arm(tmp_path: Path) -> None:
     folder = written(tmp_path)
     study, store = StudyOf(ARMS), Store(tmp_path)
     for seed in range(3):
-        path = store.evals_path(study.digest(ARMS[0], seed), "e1")
-        document = store.read_evals(study.digest(ARMS[0], seed), "e1")
-        assert document is not None
-        refused = {"multiple": 4, "length": 256, "reason": "needs more"}
-        document["positions"]["extensions"] = [
-            {"name": "yarn", "windows": [window(4, 1.0 + seed)]},
-            {"name": "longrope", "windows": [refused]},
-        ]
-        store.write_json(path, document)
+        refused = {"extension": "longrope", "multiple": 4, "length": 256, "reason": "needs more"}
+        with changed(store.evals_path(study.digest(ARMS[0], seed), "e1")) as document:
+            document["sections"]["positions"]["rows"] += [*window(4, 1.0 + seed, "yarn"), refused]
     summary = summarise_study(folder)
     curve, unread = (each for each in summary.positions if each.extension)
     assert (unread.name, unread.buckets) == ("alibi, longrope", ())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -12,11 +11,12 @@ import pytest
 from scipy import stats
 
 from ablate.store import Store
+from ablate.store.documents import SampleRecord, Score
 from reports.figures import Figure, draw
 from reports.findings.shapes import StudySummary
 from reports.findings.summary import summarise_study
 from reports.pages.page import render_page
-from tests.reports.factory import Arm, StudyOf
+from tests.reports.factory import Arm, StudyOf, changed
 
 CONTEXT = 64
 ENDS = [1, 2, 4, 64]
@@ -26,21 +26,17 @@ GAP = 1.5
 """What mamba's hits cost more, by nats and the length of the window's multiple."""
 
 
-def part(loss: float, tokens: int = 100) -> dict[str, Any]:
+def part(name: str, loss: float | None, tokens: int = 100, **ends: int) -> dict[str, Any]:
+    bits = None if loss is None else loss / math.log(2) / 3
     shared = {"tokens": tokens, "bytes": 3 * tokens, "stderr": 0.03, "bits_per_byte_stderr": 0.01}
-    return {"nats_per_token": loss, "bits_per_byte": loss / math.log(2) / 3, **shared}
+    return {"part": name, **ends, "nats_per_token": loss, "bits_per_byte": bits, **shared}
 
 
-def window(multiple: int, loss: float, ends: list[int]) -> dict[str, Any]:
+def window(multiple: int, loss: float, ends: list[int]) -> list[dict[str, Any]]:
     firsts = [1, *(end + 1 for end in ends[:-1])]
-    return {
-        "multiple": multiple,
-        "length": multiple * CONTEXT,
-        "ar_hits": part(loss, 100 * len(ends)),
-        "frequent": part(loss - 1, 200),
-        "unseen": part(loss + 3, 400),
-        "distances": [{"first": f, "last": e} | part(loss + e / 64) for f, e in zip(firsts, ends, strict=True)],
-    }
+    parts = [part("ar_hits", loss, 100 * len(ends)), part("frequent", loss - 1, 200), part("unseen", loss + 3, 400)]
+    distances = [part("distance", loss + e / 64, first=f, last=e) for f, e in zip(firsts, ends, strict=True)]
+    return [{"multiple": multiple, "length": multiple * CONTEXT, **each} for each in (*parts, *distances)]
 
 
 def written(root: Path, hits: bool = True, frequent: int | None = 1250) -> Path:
@@ -53,15 +49,14 @@ def written(root: Path, hits: bool = True, frequent: int | None = 1250) -> Path:
             loss = base + GAP * (arm.name == "mamba")
             longer = window(2, loss, [*ENDS, 128])
             if arm.name == "mamba":
-                longer = {"multiple": 2, "length": 128, "reason": "positions end at <64>"}
-            windows = [window(1, loss, ENDS), longer]
+                longer = [{"multiple": 2, "length": 128, "reason": "positions end at <64>"}]
+            rows = [*window(1, loss, ENDS), *longer]
             if not hits:
-                windows = [{**windows[0], "ar_hits": part(0, 0) | {"nats_per_token": None}, "distances": []}]
-            digest = study.digest(arm, seed)
-            document = store.read_evals(digest, "e1")
-            assert document is not None
-            recall = {"context": CONTEXT, "stretches": 4, "frequent": frequent, "windows": windows}
-            store.write_json(store.evals_path(digest, "e1"), document | {"recall": recall})
+                unseen = [row for row in window(1, loss, ENDS) if row["part"] in ("frequent", "unseen")]
+                rows = [{**unseen[0], **part("ar_hits", None, 0)}, *unseen]
+            with changed(store.evals_path(study.digest(arm, seed), "e1")) as document:
+                about = {"context": CONTEXT, "stretches": 4, "frequent": frequent}
+                document["sections"]["recall"] = {"about": about, "rows": rows}
     return folder
 
 
@@ -129,10 +124,10 @@ def test_a_single_pair_of_seeds_has_no_interval(tmp_path: Path) -> None:
 def test_a_seed_without_a_loss_leaves_its_distance_out(tmp_path: Path) -> None:
     folder, store = written(tmp_path), Store(tmp_path)
     digest = StudyOf(ARMS).digest(ARMS[1], 1)
-    document = store.read_evals(digest, "e1")
-    assert document is not None
-    document["recall"]["windows"][0]["distances"][0]["nats_per_token"] = None
-    store.write_json(store.evals_path(digest, "e1"), document)
+    with changed(store.evals_path(digest, "e1")) as document:
+        next(row for row in document["sections"]["recall"]["rows"] if row["part"] == "distance")["nats_per_token"] = (
+            None
+        )
     attention, mamba = summarise_study(folder).recall
     assert [hits.last for hits in attention.hits] == ENDS
     assert [hits.last for hits in mamba.hits] == ENDS[1:]
@@ -162,24 +157,24 @@ def test_paired_items_weigh_as_many_tokens_as_they_have(tmp_path: Path) -> None:
     for arm in ARMS:
         for seed in range(3):
             digest = study.digest(arm, seed)
-            document, records = store.read_evals(digest, "e1"), store.read_samples(digest, "e1")
-            assert document is not None
-            assert records is not None
+            samples = store.read_samples(digest, "e1")
+            assert samples is not None
             means = [1.0 + 0.01 * seed + gap * (arm.name == "mamba") for gap in gaps]
             sums = [mean * weight for mean, weight in zip(means, weights, strict=True)]
-            score = {"value": sum(sums) / sum(weights), "stderr": 0.1, "higher_is_better": False, "chance": None}
-            document["tasks"]["recall"] = {"loss_ar_hits_1x": score}
-            store.write_json(store.evals_path(digest, "e1"), document)
-            identity = {"task": "recall", "document": None, "filter": "none", "target": "", "filtered_resps": []}
+            mean = sum(sums) / sum(weights)
+            score = Score(value=mean, stderr=0.1, higher_is_better=False, chance=None, items=len(gaps))
+            found = store.read_evals(digest, "e1")
+            assert found is not None
+            found.scores["recall"] = {"loss_ar_hits_1x": score}
+            metrics = ({"loss_ar_hits_1x": {"sum": s, "weight": w}} for s, w in zip(sums, weights, strict=True))
             extra = [
-                {**identity, "doc_id": i, "doc_hash": f"token {i}", "loss_ar_hits_1x": {"sum": s, "weight": w}}
-                for i, (s, w) in enumerate(zip(sums, weights, strict=True))
+                SampleRecord(task="recall", doc_id=i, doc_hash=f"token {i}", metrics=each)
+                for i, each in enumerate(metrics)
             ]
-            lines = "".join(json.dumps(record) + "\n" for record in [*records, *extra])
-            store.samples_path(digest, "e1").write_text(lines)
-    (found,) = [each for each in summarise_study(folder).arms[1].items if each.task == "recall"]
-    assert found.reason is None
+            store.write_evals(digest, "e1", found, [*samples, *extra])
+    (item,) = [each for each in summarise_study(folder).arms[1].items if each.task == "recall"]
+    assert item.reason is None
     expected = sum(w * g for w, g in zip(weights, gaps, strict=True)) / sum(weights)
-    assert found.difference == pytest.approx(expected)
-    assert found.low is not None
-    assert found.low < expected
+    assert item.difference == pytest.approx(expected)
+    assert item.low is not None
+    assert item.low < expected

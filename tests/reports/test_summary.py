@@ -162,7 +162,7 @@ def test_a_score_that_a_seed_lacks_has_no_mean(tmp_path: Path) -> None:
     store, arm = Store(tmp_path), study.arms[1]
     path = store.evals_path(study.digest(arm, 0), "e1")
     document = json.loads(path.read_text())
-    document["tasks"]["heldout_pairs"]["acc"]["value"] = None
+    document["scores"]["heldout_pairs"]["acc"]["value"] = None
     store.write_json(path, document)
     found = arm_of(reports.summarise(folder), arm.name).document()["evals"]
     assert found["heldout_pairs"]["acc"] == {"value": None, "stderr": None}

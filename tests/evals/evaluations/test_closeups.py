@@ -7,18 +7,20 @@ import torch
 from tokenizers import Tokenizer
 
 import zoo
+from ablate.store.documents import Section
 from evals.evaluations.closeups import attention_maps, token_losses, write_samples
 from evals.reading.windows import Text
 from evals.spec import AttentionSpec, EvalSpec, SamplesSpec, TokenLossesSpec
 from zoo.model import Decoder
 
 TEXT = Text(np.random.default_rng(0).integers(97, 122, 400), np.ones(400, dtype=np.uint32))
+
 SMALL = SamplesSpec(prompts=3, prompt_tokens=8, new_tokens=5, temperature=0)
 
 
 def test_token_losses_are_those_of_reading_one_token_at_a_time(model: Decoder, byte_tokenizer: Tokenizer) -> None:
     spec = TokenLossesSpec(passages=3, tokens=12)
-    found = token_losses(model, byte_tokenizer, TEXT, spec, context=10, seed=0)["passages"]
+    found = token_losses(model, byte_tokenizer, TEXT, spec, context=10, seed=0).rows
     assert len(found) == 3
     for passage in found:
         tokens = TEXT.tokens[passage["start"] : passage["start"] + 11].tolist()
@@ -34,7 +36,7 @@ def test_samples_follow_the_prompts(model: Decoder, byte_tokenizer: Tokenizer) -
     again = write_samples(model, byte_tokenizer, TEXT, SMALL, eos=299, seed=0)
     assert found == again
     whole = byte_tokenizer.decode(TEXT.tokens.tolist())
-    for text in found["texts"]:
+    for text in found.rows:
         assert text["prompt"] + text["held_out"] in whole
         prompt = torch.tensor([byte_tokenizer.encode(text["prompt"]).ids])
         greedy = zoo.generate(model, prompt, 5)[0].tolist()
@@ -48,9 +50,10 @@ def test_attention_maps_are_softmax_weights_of_the_chosen_layers(byte_tokenizer:
     model = zoo.build(zoo.load("small", **edits), seed=2).eval()
     spec = AttentionSpec(tokens=6, layers=3, heads=2)
     found = attention_maps(model, byte_tokenizer, TEXT, spec, context=16, seed=0)
-    assert [layer["layer"] for layer in found["layers"]] == [0, 2, 4]
-    assert all(len(layer["heads"]) == 2 for layer in found["layers"])
-    tokens = torch.tensor([[ord(piece) for piece in found["pieces"]]])
+    layers = found.rows
+    assert [layer["layer"] for layer in layers] == [0, 2, 4]
+    assert all(len(layer["heads"]) == 2 for layer in layers)
+    tokens = torch.tensor([[ord(piece) for piece in layers[0]["pieces"]]])
     read: list[torch.Tensor] = []
     mixer = model.blocks[0].mixer
     mixer.register_forward_pre_hook(lambda _, arguments: read.append(arguments[0]))
@@ -61,7 +64,7 @@ def test_attention_maps_are_softmax_weights_of_the_chosen_layers(byte_tokenizer:
         scores = (q @ k.transpose(1, 2) / 8**0.5).masked_fill(torch.ones(6, 6).triu(1).bool(), float("-inf"))
         weights = scores.softmax(-1)
     for head in range(2):
-        rows = found["layers"][0]["heads"][head]
+        rows = layers[0]["heads"][head]
         assert [len(row) for row in rows] == [1, 2, 3, 4, 5, 6]
         for place, row in enumerate(rows):
             torch.testing.assert_close(torch.tensor(row), weights[head, place, : place + 1], atol=6e-4, rtol=0)
@@ -70,16 +73,18 @@ def test_attention_maps_are_softmax_weights_of_the_chosen_layers(byte_tokenizer:
 def test_a_model_without_attention_has_no_maps(byte_tokenizer: Tokenizer) -> None:
     model = zoo.build(zoo.load("small", d_model=32, n_layers=1, vocab_size=300, **{"block.mixer": "gated_deltanet"}))
     found = attention_maps(model, byte_tokenizer, TEXT, AttentionSpec(), context=16, seed=0)
-    assert found == {"reason": "no layer has attention weights"}
+    assert found == Section(rows=({"reason": "no layer has attention weights"},))
 
 
 def test_where_there_is_no_room_it_says_so(byte_tokenizer: Tokenizer) -> None:
     edits = {"d_model": 16, "n_layers": 1, "vocab_size": 300, "block.mixer.position": {"kind": "learned", "length": 8}}
     model = zoo.build(zoo.load("small", **edits))
-    assert "positions end at 8" in write_samples(model, byte_tokenizer, TEXT, SMALL, eos=0, seed=0)["reason"]
+    (row,) = write_samples(model, byte_tokenizer, TEXT, SMALL, eos=0, seed=0).rows
+    assert "positions end at 8" in str(row["reason"])
     few = Text(TEXT.tokens[:6], TEXT.sizes[:6])
     spec = TokenLossesSpec(tokens=8)
-    assert "held-out text has 6" in token_losses(model, byte_tokenizer, few, spec, context=8, seed=0)["reason"]
+    (row,) = token_losses(model, byte_tokenizer, few, spec, context=8, seed=0).rows
+    assert "held-out text has 6" in str(row["reason"])
 
 
 def test_true_is_short_for_the_defaults_and_nothing_changes_older_requests() -> None:

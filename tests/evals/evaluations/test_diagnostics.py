@@ -37,21 +37,21 @@ def question(model: Decoder, length: int, wrong: int) -> Question:
 def test_an_examples_score_is_its_share_of_right_answers(model: Decoder) -> None:
     asked = [question(model, 4, wrong=3), question(model, 6, wrong=0)]
     found = accuracy_by_difficulty(model, "toy", asked, SPEC)
-    first, second = found.document["diagnostics"]["levels"]
+    first, second = found.document.sections["diagnostics"].rows
     shares = np.array([0.0, 0.5, 1.0, 1.0])
-    assert first["accuracy"] == pytest.approx({"value": shares.mean(), "stderr": shares.std(ddof=1) / 2})
-    assert second["accuracy"]["value"] == 1
-    scores = found.document["tasks"]["toy"]
+    assert (first["accuracy"], first["stderr"]) == pytest.approx((shares.mean(), shares.std(ddof=1) / 2))
+    assert second["accuracy"] == 1
+    scores = found.document.scores["toy"]
     assert set(scores) == {"accuracy", "accuracy (length 4)", "accuracy (length 6)"}
-    assert scores["accuracy"]["value"] == pytest.approx((shares.mean() + 1) / 2)
-    assert scores["accuracy"]["chance"] == pytest.approx((1 / 4 + 1 / 6) / 2)
-    assert [sample["accuracy"] for sample in found.samples] == [*shares, 1, 1, 1, 1]
-    assert len({(sample["doc_id"], sample["doc_hash"]) for sample in found.samples}) == 8
+    assert scores["accuracy"].value == pytest.approx((shares.mean() + 1) / 2)
+    assert scores["accuracy"].chance == pytest.approx((1 / 4 + 1 / 6) / 2)
+    assert [sample.metrics["accuracy"] for sample in found.samples] == [*shares, 1, 1, 1, 1]
+    assert len({(sample.doc_id, sample.doc_hash) for sample in found.samples}) == 8
 
 
 def test_longer_than_the_positions_is_a_reason(model: Decoder) -> None:
     found = accuracy_by_difficulty(model, "toy", [question(model, 6, 0), question(model, 12, 0)], SPEC)
-    fits, long = found.document["diagnostics"]["levels"]
-    assert fits["accuracy"]["value"] == 1
+    fits, long = found.document.sections["diagnostics"].rows
+    assert fits["accuracy"] == 1
     assert long == {"level": {"length": 12, "same": 1}, "length": 12, "reason": "positions end at 8"}
-    assert set(found.document["tasks"]["toy"]) == {"accuracy"}
+    assert set(found.document.scores["toy"]) == {"accuracy"}

@@ -44,6 +44,10 @@ def read(model: Decoder, text: Text, context: int = CONTEXT, train: Any = TRAIN,
     return loss_by_recall(model, text, train, given, context=context, batch=4, seed=0)
 
 
+def rows_of(found: TextScores, part: str) -> list[dict[str, Any]]:
+    return [row for row in found.section.rows if row["part"] == part]
+
+
 Target = tuple[int, int, int, float, int]
 
 
@@ -75,7 +79,7 @@ def jackknifed(values: list[Target], count: int, weight: Any) -> tuple[float, fl
 def test_every_part_is_the_plain_mean(frequent: int | None) -> None:
     model, text = model_of(), draw(800)
     found = read(model, text, frequent=frequent)
-    starts = [int(sample["doc_hash"].removeprefix("token ")) for sample in found.samples]
+    starts = [int(sample.doc_hash.removeprefix("token ")) for sample in found.samples]
     assert len(starts) == 600 // CONTEXT
     counted = Counter(zip(TRAIN[:-1].tolist(), TRAIN[1:].tolist(), strict=True))
     targets = by_hand(model, text, starts, CONTEXT)
@@ -92,13 +96,13 @@ def test_every_part_is_the_plain_mean(frequent: int | None) -> None:
     }
     assert len(hits) > 20
     assert bool(parts["frequent"]) == (frequent is not None)
-    (window,) = found.document["windows"]
-    check = [(window[name], part) for name, part in parts.items()]
-    for bucket in window["distances"]:
+    check = [(row, part) for name, part in parts.items() for row in rows_of(found, name)]
+    assert len(check) == 3
+    for bucket in rows_of(found, "distance"):
         within = [t for t in hits if bucket["first"] <= t[2] <= bucket["last"]]
         assert bucket["tokens"] == len(within) > 0
         check.append((bucket, within))
-    assert sum(bucket["tokens"] for bucket in window["distances"]) == len(hits)
+    assert sum(bucket["tokens"] for bucket in rows_of(found, "distance")) == len(hits)
     for stored, part in check:
         assert (stored["tokens"], stored["bytes"]) == (len(part), sum(t[4] for t in part))
         if part and len({t[0] for t in part}) > 1:
@@ -110,11 +114,11 @@ def test_every_part_is_the_plain_mean(frequent: int | None) -> None:
             assert stored["bits_per_byte_stderr"] == pytest.approx(error, rel=1e-6)
     for name in ("ar_hits", "unseen"):
         score = found.scores[f"loss_{name}_1x"]
-        assert score["value"] == window[name]["nats_per_token"]
-        items = [sample[f"loss_{name}_1x"] for sample in found.samples if f"loss_{name}_1x" in sample]
-        assert sum(item["sum"] for item in items) / sum(item["weight"] for item in items) == pytest.approx(
-            score["value"]
-        )
+        assert score.value == rows_of(found, name)[0]["nats_per_token"]
+        metrics: list[Any] = [sample.metrics for sample in found.samples]
+        items = [of[f"loss_{name}_1x"] for of in metrics if f"loss_{name}_1x" in of]
+        mean = sum(item["sum"] for item in items) / sum(item["weight"] for item in items)
+        assert mean == pytest.approx(score.value)
 
 
 class Copying(Decoder):
@@ -141,11 +145,11 @@ def test_a_model_that_copies_knows_what_it_has_seen_at_every_distance() -> None:
     model = Copying(model_of(vocabulary).spec)
     text = Text(tokens, np.ones(len(tokens), dtype=np.int64))
     found = read(model, text, 32, train=tokens[:2], tokens=len(tokens))
-    (window,) = found.document["windows"]
-    assert [bucket["last"] for bucket in window["distances"]] == [1, 2, 4, 8, 16]
-    assert all(bucket["nats_per_token"] < 1e-9 for bucket in window["distances"])
-    assert found.scores["loss_ar_hits_1x"]["value"] < 1e-9
-    assert found.scores["loss_unseen_1x"]["value"] >= math.log(vocabulary)
+    assert [bucket["last"] for bucket in rows_of(found, "distance")] == [1, 2, 4, 8, 16]
+    assert all(bucket["nats_per_token"] < 1e-9 for bucket in rows_of(found, "distance"))
+    hits, unseen = (found.scores[f"loss_{part}_1x"].value for part in ("ar_hits", "unseen"))
+    assert hits is not None and hits < 1e-9
+    assert unseen is not None and unseen >= math.log(vocabulary)
 
 
 @pytest.mark.parametrize("kinds", [2, 5, 40])
@@ -182,33 +186,33 @@ def test_the_error_of_a_ratio_of_equal_weights_is_that_of_the_mean() -> None:
 
 def test_longer_windows_hold_more_that_was_seen() -> None:
     found = read(model_of(), draw(800), multiples=(1, 2, 4))
-    shares = [window["ar_hits"]["tokens"] for window in found.document["windows"]]
+    shares = [row["tokens"] for row in rows_of(found, "ar_hits")]
     assert shares == sorted(shares)
     assert len(set(shares)) == 3
-    totals = {sum(w[part]["tokens"] for part in ("ar_hits", "frequent", "unseen")) for w in found.document["windows"]}
-    assert len(totals) == 1
+    parts = (rows_of(found, part) for part in ("ar_hits", "frequent", "unseen"))
+    assert len({sum(row["tokens"] for row in rows) for rows in zip(*parts, strict=True)}) == 1
     assert list(found.scores) == [f"loss_{part}_{m}x" for m in (1, 2, 4) for part in ("ar_hits", "unseen")]
     learned = model_of(**{"block.mixer.position": {"kind": "learned", "length": 2 * CONTEXT}})
-    assert read(learned, draw(800), multiples=(4,)).document["windows"][0]["reason"] == "positions end at 24"
+    (row,) = read(learned, draw(800), multiples=(4,)).section.rows
+    assert row["reason"] == "positions end at 24"
 
 
 def test_where_all_is_frequent_there_are_no_hits() -> None:
     found = read(model_of(), draw(800), frequent=0, train=np.tile(TRAIN, 3))
-    (window,) = found.document["windows"]
-    assert window["ar_hits"]["tokens"] == 0
-    assert window["distances"] == []
+    assert [row["tokens"] for row in rows_of(found, "ar_hits")] == [0]
+    assert rows_of(found, "distance") == []
     assert list(found.scores) == ["loss_unseen_1x"]
-    json.dumps(found, allow_nan=False)
 
 
 def test_it_is_json_also_where_there_is_no_text_or_a_model_is_broken() -> None:
-    assert read(model_of(), draw(CONTEXT)).document["windows"][0]["reason"].startswith("held-out text has 12 tokens")
+    (row,) = read(model_of(), draw(CONTEXT)).section.rows
+    assert str(row["reason"]).startswith("held-out text has 12 tokens")
     broken = model_of()
     with torch.no_grad():
         broken.embedding.weight.fill_(float("nan"))
     found = read(broken, draw(800))
-    json.dumps(found, allow_nan=False)
-    assert found.scores["loss_ar_hits_1x"]["value"] is None
+    json.dumps(found.section.model_dump(), allow_nan=False)
+    assert found.scores["loss_ar_hits_1x"].value is None
 
 
 def test_a_request_without_it_is_as_it_was() -> None:

@@ -58,17 +58,17 @@ def total_log_p(model: Decoder, context: str, text: str) -> float:
 
 
 def test_accuracy_and_its_standard_error(run: Run, model: Decoder, documents: list[str]) -> None:
-    found = run(tasks=("heldout_pairs",)).document["tasks"]["heldout_pairs"]["acc"]
+    found = run(tasks=("heldout_pairs",)).document.scores["heldout_pairs"]["acc"]
     items = heldout.pairs(documents, seed=0, items=500, context_characters=96, continuation_characters=32)["test"]
     right = [
         int(np.argmax([total_log_p(model, c, item["continuation"]) for c in item["contexts"]]) == item["label"])
         for item in items.to_list()[:24]
     ]
-    assert found["value"] == pytest.approx(np.mean(right))
-    assert found["stderr"] == pytest.approx(np.std(right, ddof=1) / math.sqrt(24))
-    assert found["chance"] == 0.5
-    assert found["higher_is_better"] is True
-    assert found["items"] == 24
+    assert found.value == pytest.approx(np.mean(right))
+    assert found.stderr == pytest.approx(np.std(right, ddof=1) / math.sqrt(24))
+    assert found.chance == 0.5
+    assert found.higher_is_better is True
+    assert found.items == 24
 
 
 def test_bits_per_byte_of_passages_that_fit_the_window(run: Run, model: Decoder, tmp_path: Path) -> None:
@@ -77,26 +77,25 @@ def test_bits_per_byte_of_passages_that_fit_the_window(run: Run, model: Decoder,
     task = text.replace("heldout_text", "short_text").replace("2048", "100").replace("passages: 32", "passages: 6")
     (tmp_path / "short.yaml").write_text(task, encoding="utf-8")
     document, samples = run(tasks=("short_text",), include=(str(tmp_path),))
-    scores = document["tasks"]["short_text"]
-    nats = [-s["filtered_resps"][0] for s in samples]
-    sizes = [s["bits_per_byte"][1] for s in samples]
-    expected = [-total_log_p(model, "", s["target"]) for s in samples]
+    scores, plain = document.scores["short_text"], [s.model_dump() for s in samples]
+    nats = [-s["filtered_resps"][0] for s in plain]
+    sizes = [s["metrics"]["bits_per_byte"][1] for s in plain]
+    expected = [-total_log_p(model, "", s["target"]) for s in plain]
     assert nats == pytest.approx(expected, abs=1e-3)
-    assert scores["bits_per_byte"]["value"] == pytest.approx(sum(nats) / sum(sizes) / math.log(2))
-    assert scores["byte_perplexity"]["value"] == pytest.approx(math.exp(sum(nats) / sum(sizes)))
-    assert scores["bits_per_byte"]["stderr"] > 0
-    assert scores["bits_per_byte"]["higher_is_better"] is False
+    assert scores["bits_per_byte"].value == pytest.approx(sum(nats) / sum(sizes) / math.log(2))
+    assert scores["byte_perplexity"].value == pytest.approx(math.exp(sum(nats) / sum(sizes)))
+    assert (scores["bits_per_byte"].stderr or 0) > 0
+    assert scores["bits_per_byte"].higher_is_better is False
 
 
 def test_the_document_and_the_samples_are_json_and_repeatable(run: Run) -> None:
     first, second = run(), run()
-    assert json.dumps(first.document, allow_nan=False) == json.dumps(second.document, allow_nan=False)
-    assert json.dumps(first.samples, allow_nan=False) == json.dumps(second.samples, allow_nan=False)
-    assert first.document["schema"] == 1
-    assert first.document["request"] == EvalSpec(limit=24).model_dump(mode="json")
-    assert set(first.document["tasks"]) == {"heldout_pairs", "heldout_text"}
-    assert [s["task"] for s in first.samples].count("heldout_pairs") == 24
-    assert all(isinstance(s["document"], int) for s in first.samples)
+    json.dumps([first.document.model_dump(), *(s.model_dump() for s in first.samples)], allow_nan=False)
+    assert first == second
+    assert first.document.request == EvalSpec(limit=24).model_dump(mode="json")
+    assert set(first.document.scores) == {"heldout_pairs", "heldout_text"}
+    assert [s.task for s in first.samples].count("heldout_pairs") == 24
+    assert all(isinstance(s.document, int) for s in first.samples)
 
 
 def test_a_model_of_nans_has_no_score(byte_tokenizer: Tokenizer, documents: list[str], model: Decoder) -> None:
@@ -105,8 +104,8 @@ def test_a_model_of_nans_has_no_score(byte_tokenizer: Tokenizer, documents: list
         broken.embedding.weight.fill_(float("nan"))
     spec = EvalSpec(tasks=("heldout_text",), limit=4)
     document, samples = evaluate(broken, byte_tokenizer, documents, spec, context=CONTEXT, eos=EOS)
-    assert document["tasks"]["heldout_text"]["bits_per_byte"]["value"] is None
-    json.dumps([document, samples], allow_nan=False)
+    assert document.scores["heldout_text"]["bits_per_byte"].value is None
+    json.dumps([document.model_dump(), *(s.model_dump() for s in samples)], allow_nan=False)
 
 
 def test_nothing_is_printed_or_fetched(
@@ -139,8 +138,8 @@ def test_simple_evaluate_runs_the_tasks(
     lm = ZooLM(model, byte_tokenizer, eos=EOS, context=CONTEXT)
     results = lm_eval.simple_evaluate(lm, tasks=["heldout_pairs"], task_manager=manager, limit=24)
     capfd.readouterr()
-    ours = run(tasks=("heldout_pairs",)).document["tasks"]["heldout_pairs"]["acc"]
-    assert results["results"]["heldout_pairs"]["acc,none"] == pytest.approx(ours["value"])
+    ours = run(tasks=("heldout_pairs",)).document.scores["heldout_pairs"]["acc"]
+    assert results["results"]["heldout_pairs"]["acc,none"] == pytest.approx(ours.value)
 
 
 def test_a_task_of_ones_own_over_files(run: Run, real_text: Path, tmp_path: Path) -> None:
@@ -163,9 +162,9 @@ metric_list: [{{metric: acc, aggregation: mean, higher_is_better: true}}]
 """,
         encoding="utf-8",
     )
-    score = run(tasks=(str(task),), limit=8).document["tasks"]["blimp_wh_island"]["acc"]
-    assert 0 <= score["value"] <= 1
-    assert score["chance"] == 0.5
+    score = run(tasks=(str(task),), limit=8).document.scores["blimp_wh_island"]["acc"]
+    assert score.value is not None and 0 <= score.value <= 1
+    assert score.chance == 0.5
 
 
 def test_an_unknown_task_is_named(documents: list[str]) -> None:
@@ -192,6 +191,7 @@ def test_a_small_trained_model_is_above_chance(byte_tokenizer: Tokenizer) -> Non
         loss.backward()
         optimizer.step()
     spec = EvalSpec(tasks=("heldout_pairs",))
-    score = evaluate(model, byte_tokenizer, held, spec, context=128, eos=EOS).document["tasks"]["heldout_pairs"]["acc"]
-    assert score["stderr"] < 0.03
-    assert score["value"] > 0.5 + 3 * score["stderr"]
+    score = evaluate(model, byte_tokenizer, held, spec, context=128, eos=EOS).document.scores["heldout_pairs"]["acc"]
+    assert score.value is not None and score.stderr is not None
+    assert score.stderr < 0.03
+    assert score.value > 0.5 + 3 * score.stderr

@@ -93,16 +93,16 @@ def test_names_are_found_where_lm_eval_finds_them() -> None:
 def test_a_group_over_a_folder_is_the_mean_of_its_tasks(model: Decoder, byte_tokenizer: Tokenizer, blimp: Path) -> None:
     document, samples = run(model, byte_tokenizer, tasks=("blimp",), data={"blimp": str(blimp)})
     names = [f"blimp_{name}" for name in PARADIGMS]
-    scores = {name: [s["acc"] for s in samples if s["task"] == name] for name in names}
+    scores = {name: [s.metrics["acc"] for s in samples if s.task == name] for name in names}
     assert [len(values) for values in scores.values()] == [8, 8, 4]
-    group = document["tasks"]["blimp"]["acc"]
-    assert group["value"] == pytest.approx(np.mean([np.mean(values) for values in scores.values()]))
+    group = document.scores["blimp"]["acc"]
+    assert group.value == pytest.approx(np.mean([np.mean(values) for values in scores.values()]))
     errors = [np.std(values, ddof=1) / math.sqrt(len(values)) for values in scores.values()]
-    assert group["stderr"] == pytest.approx(math.sqrt(sum(e * e for e in errors)) / 3)
-    assert (group["chance"], group["items"], group["higher_is_better"]) == (0.5, 20, True)
-    assert sorted(document["groups"]["blimp"]["tasks"]) == sorted(names)
-    assert len(document["groups"]["blimp"]["missing"]) == len(document["skipped"]) == 64
-    assert "causative" in document["skipped"]["blimp_causative"]
+    assert group.stderr == pytest.approx(math.sqrt(sum(e * e for e in errors)) / 3)
+    assert (group.chance, group.items, group.higher_is_better) == (0.5, 20, True)
+    assert sorted(document.groups["blimp"].tasks) == sorted(names)
+    assert len(document.groups["blimp"].missing) == len(document.skipped) == 64
+    assert "causative" in document.skipped["blimp_causative"]
 
 
 def test_a_pair_is_judged_by_the_likelihood_of_its_sentences(
@@ -111,10 +111,10 @@ def test_a_pair_is_judged_by_the_likelihood_of_its_sentences(
     _, samples = run(model, byte_tokenizer, tasks=("blimp_wh_island",), data={"blimp_wh_island": str(blimp)})
     lm = ZooLM(model, byte_tokenizer, eos=EOS, context=128)
     for sample in samples:
-        i = sample["doc_id"]
+        i = sample.doc_id
         texts = [f"The wh_island {i} is.", f"wh_island The is {i}."]
         good, bad = (lm._loglikelihood_tokens([(("", ""), [EOS], list(f" {text}".encode()))])[0][0] for text in texts)
-        assert sample["acc"] == float(good > bad)
+        assert sample.metrics["acc"] == float(good > bad)
 
 
 def test_what_is_missing_is_named_with_how_to_fetch_it_and_the_rest_goes_on(
@@ -122,9 +122,9 @@ def test_what_is_missing_is_named_with_how_to_fetch_it_and_the_rest_goes_on(
 ) -> None:
     tasks = ("hellaswag", "blimp_transitive", "lambada_openai")
     document, _ = run(model, byte_tokenizer, tasks=tasks, data={"blimp_transitive": str(blimp)}, limit=3)
-    assert set(document["tasks"]) == {"blimp_transitive"}
-    assert set(document["skipped"]) == {"hellaswag", "lambada_openai"}
-    reason = document["skipped"]["hellaswag"]
+    assert set(document.scores) == {"blimp_transitive"}
+    assert set(document.skipped) == {"hellaswag", "lambada_openai"}
+    reason = document.skipped["hellaswag"]
     assert "Rowan/hellaswag" in reason and reason.endswith("python -m evals fetch hellaswag")
     assert "\n" not in reason
 
@@ -133,8 +133,8 @@ def test_a_group_without_data_is_one_line_with_how_to_fetch_all_of_it(
     model: Decoder, byte_tokenizer: Tokenizer
 ) -> None:
     document, _ = run(model, byte_tokenizer, tasks=("mmlu", "hellaswag"))
-    assert document["tasks"] == {}
-    first, second = skipped_lines(document)
+    assert document.scores == {}
+    first, second = skipped_lines(document.skipped, document.groups)
     assert first.startswith("mmlu: 57 of its 57 tasks are skipped") and first.endswith("python -m evals fetch mmlu")
     assert second.startswith("hellaswag is skipped: the data set Rowan/hellaswag is not in the cache")
 
@@ -155,8 +155,8 @@ def test_a_task_that_cannot_be_built_here_is_skipped_and_the_rest_goes_on(
     (own / "loads.yaml").write_text("task: loads\ncustom_dataset: !function loads.data\ntest_split: test\n")
     settings = {"tasks": ("loads", "blimp_transitive"), "include": (str(own),), "limit": 3}
     document, _ = run(model, byte_tokenizer, data={"blimp_transitive": str(blimp)}, **settings)
-    assert set(document["tasks"]) == {"blimp_transitive"}
-    assert CANNOT_BE_BUILT[obstacle] in document["skipped"]["loads"]
+    assert set(document.scores) == {"blimp_transitive"}
+    assert CANNOT_BE_BUILT[obstacle] in document.skipped["loads"]
 
 
 def test_a_task_that_loads_by_itself_is_offline_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,16 +213,16 @@ def test_data_without_the_fields_or_for_no_task_are_said(
     place = tmp_path / "rows.jsonl"
     place.write_text(json.dumps({"sentence": "a"}))
     found = run(model, byte_tokenizer, tasks=("wikitext",), data={"wikitext": str(place)}).document
-    assert "has not the fields" in found["skipped"]["wikitext"] and "page" in found["skipped"]["wikitext"]
+    assert "has not the fields" in found.skipped["wikitext"] and "page" in found.skipped["wikitext"]
     place.write_text("{")
     broken = run(model, byte_tokenizer, tasks=("wikitext",), data={"wikitext": str(place)}).document
-    assert "rows.jsonl cannot be read" in broken["skipped"]["wikitext"]
+    assert "rows.jsonl cannot be read" in broken.skipped["wikitext"]
     place.write_bytes(b"")
     empty = run(model, byte_tokenizer, tasks=("wikitext",), data={"wikitext": str(place)}).document
-    assert "rows.jsonl has no rows" in empty["skipped"]["wikitext"]
+    assert "rows.jsonl has no rows" in empty.skipped["wikitext"]
     place.rename(tmp_path / "rows.txt")
     other = run(model, byte_tokenizer, tasks=("wikitext",), data={"wikitext": str(tmp_path / "rows.txt")}).document
-    assert "rows.txt is none of .parquet" in other["skipped"]["wikitext"]
+    assert "rows.txt is none of .parquet" in other.skipped["wikitext"]
     with pytest.raises(UnknownTaskError, match="blimp"):
         load_tasks(EvalSpec(tasks=("heldout_pairs",), data={"blimp": str(place)}), [])
 
@@ -282,8 +282,8 @@ def test_few_shot_items_stand_before_each_item_but_where_a_task_has_none(
     place.write_text("".join(json.dumps(row) + "\n" for row in rows))
     data = {"arc_easy": str(place), "blimp_transitive": str(blimp)}
     document = run(model, byte_tokenizer, tasks=tuple(data), data=data, fewshot=2).document
-    assert document["fewshot"] == {"arc_easy": 2}
-    assert "fewshot" not in run(model, byte_tokenizer, tasks=tuple(data), data=data).document
+    assert document.fewshot == {"arc_easy": 2}
+    assert run(model, byte_tokenizer, tasks=tuple(data), data=data).document.fewshot == {}
 
 
 def test_real_paradigms_and_real_text(
@@ -295,6 +295,6 @@ def test_real_paradigms_and_real_text(
     (tmp_path / "test.jsonl").write_text("".join(json.dumps({"page": page}) + "\n" for page in pages))
     data = {"blimp": str(real_text / "blimp"), "wikitext": str(tmp_path)}
     document = run(model, byte_tokenizer, tasks=("blimp", "wikitext"), data=data, limit=2).document
-    assert len(document["groups"]["blimp"]["tasks"]) == 33
-    assert document["tasks"]["blimp"]["acc"]["items"] == 66
-    assert document["tasks"]["wikitext"]["bits_per_byte"]["stderr"] > 0
+    assert len(document.groups["blimp"].tasks) == 33
+    assert document.scores["blimp"]["acc"].items == 66
+    assert (document.scores["wikitext"]["bits_per_byte"].stderr or 0) > 0
