@@ -50,23 +50,25 @@ class Rehearsal:
 
 def main(arguments: list[str]) -> int:
     request = Rehearsal(**json.loads(Path(arguments[0]).read_text(encoding="utf-8")))
-    runs = [_steps(identity, request) for identity in request.identities]
+    effort = Effort(**request.effort)
+    runs = [_steps(identity, request, effort) for identity in request.identities]
     print("ready", flush=True)
     if not sys.stdin.readline():
         return 1
     threading.Thread(target=end_with_parent, daemon=True).start()
-    print(json.dumps(by_turns(runs, request.first, Effort(**request.effort))), flush=True)
+    print(json.dumps(by_turns(runs, request.first, effort)), flush=True)
     return 0
 
 
-def _steps(identity: dict[str, Any], request: Rehearsal) -> Iterator[Step]:
-    """The training steps of a run."""
+def _steps(identity: dict[str, Any], request: Rehearsal, effort: Effort) -> Iterator[list[Step]]:
+    """The training steps of a run, in stretches."""
     wanted = identity["numerics"]
     enforce(wanted["device"], wanted["dtype"])
-    return Session(Store(request.scratch), identity, open_corpus(Path(request.corpus)), Numerics(**wanted)).rehearse()
+    store, corpus = Store(request.scratch), open_corpus(Path(request.corpus))
+    return Session(store, identity, corpus, Numerics(**wanted), rest_seconds=effort.seconds / 2).rehearse()
 
 
-def by_turns(runs: list[Iterator[Step]], first: int, effort: Effort) -> list[list[float]]:
+def by_turns(runs: list[Iterator[list[Step]]], first: int, effort: Effort) -> list[list[float]]:
     """Seconds of the steps that count, of each run."""
     times: list[list[float]] = [[] for _ in runs]
     for turn in range(effort.turns + 1):
@@ -78,12 +80,11 @@ def by_turns(runs: list[Iterator[Step]], first: int, effort: Effort) -> list[lis
     return times
 
 
-def _turn(steps: Iterator[Step], effort: Effort) -> list[float]:
+def _turn(stretches: Iterator[list[Step]], effort: Effort) -> list[float]:
     """Seconds of the steps of one turn, without those in which it settles."""
     taken: list[float] = []
     while len(taken) < effort.steps or sum(taken) < effort.seconds:
-        step = next(steps)
-        taken.append(step.tokens / step.step / step.tokens_per_second)
+        taken += [step.tokens / step.step / step.tokens_per_second for step in next(stretches)]
     return taken[SETTLING_STEPS:]
 
 

@@ -214,9 +214,9 @@ class Store:
 
     # Logs
 
-    def append_metrics(self, digest: str, record: logs.Record) -> None:
-        """Append one line in one write, after cutting a torn one. Non-finite becomes null."""
-        logs.append(self.metrics_path(digest), [record])
+    def append_metrics(self, digest: str, *records: logs.Record) -> None:
+        """Append a line for each in one write, after cutting a torn one. Non-finite becomes null."""
+        logs.append(self.metrics_path(digest), records)
 
     def append_probes(self, digest: str, records: Iterable[logs.Record]) -> None:
         """Append what was read at one step, in one write. Non-finite becomes null."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import ceil
 from typing import cast
 
 import numpy as np
@@ -36,12 +37,30 @@ class Batch:
         return cls(tokens[:, :-1], tokens[:, 1:])
 
     def to(self, device: str) -> Batch:
-        """The same on a device."""
-        return self._each(lambda tensor: tensor.to(device))
+        """The same on a device. What is pinned is copied while the host goes on."""
+        return self._each(lambda tensor: tensor.to(device, non_blocking=True))
+
+    def pinned(self) -> Batch:
+        """The same in memory that a GPU can read by itself."""
+        return self._each(Tensor.pin_memory)
 
     def rows(self, start: int, end: int) -> Batch:
         """Some of its rows."""
         return self._each(lambda tensor: tensor[start:end])
+
+    def equal_parts(self, parts: int) -> list[Batch]:
+        """Cut into so many batches of one shape. Rows that the last ones lack are copies in which nothing is scored."""
+        rows = ceil(len(self.tokens) / parts)
+        return [self.rows(start, start + rows)._padded(rows) for start in range(0, len(self.tokens), rows)]
+
+    def _padded(self, rows: int) -> Batch:
+        """With copies of the last row, in which nothing is scored, up to so many rows."""
+        missing = rows - len(self.tokens)
+        if not missing:
+            return self
+        longer = self._each(lambda tensor: torch.cat((tensor, tensor[-1:].expand(missing, *tensor.shape[1:]))))
+        longer.targets[-missing:] = IGNORED
+        return longer
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> Batch:
         given = cast(Given, {name: change(cast(Tensor, value)) for name, value in self.given.items()})
@@ -54,13 +73,18 @@ class Batch:
         return cls(torch.from_numpy(examples.tokens), torch.from_numpy(examples.targets))
 
     @property
+    def counts(self) -> Tensor:
+        """(B, N): which targets count."""
+        return self.targets != IGNORED
+
+    @property
     def scored(self) -> int:
         """How many targets count."""
-        return int((self.targets != IGNORED).sum())
+        return int(self.counts.sum())
 
     def bytes_of(self, sizes: NDArray[np.integer]) -> int:
         """The bytes that the scored targets stand for. sizes: (B, T + 1), those of the windows' tokens."""
-        scored = (self.targets != IGNORED).cpu().numpy()
+        scored = self.counts.cpu().numpy()
         if self.places is None:
             return int(sizes[:, 1:][scored].sum())
         places = self.places.cpu().numpy()

@@ -1,37 +1,21 @@
-"""The training loop: a generator of steps. Callers log, validate, save and stop."""
+"""The training loop: a generator of stretches of steps. Callers log, validate, save and stop between them."""
 
 from __future__ import annotations
 
-import math
-import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Generator
 from dataclasses import asdict, dataclass
-from typing import Protocol
+from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
 
+from ablate.training.ahead import ahead
 from ablate.training.batch import Batch
-from ablate.training.optimizers import Updates
+from ablate.training.laps import laps_of
+from ablate.training.learner import Learner, Learnt, Watcher
 from ablate.training.schedule import learning_rate
-from ablate.training.spec import TrainSpec
-
-Loss = Callable[..., tuple[Tensor, Tensor]]
-"""(tokens (B, T), targets (B, T), what else the batch gives) → (what is minimised, nats per scored target)."""
 
 Batches = Callable[[int], Batch]
-"""1-based step → its batch."""
-
-
-class Watcher(Protocol):
-    """Looks on while a step updates the weights. `seconds` is the time it has taken so far, which is not training."""
-
-    seconds: float
-
-    def around(self, step: int, batch: Batch) -> AbstractContextManager[None]:
-        """Entered with the gradients of `batch`, left after the update."""
-        ...
+"""1-based step → its batch. Called by another thread."""
 
 
 @dataclass(frozen=True)
@@ -62,74 +46,51 @@ class Step:
         return asdict(self)
 
 
+class Taken(NamedTuple):
+    """A step whose numbers are still on the device. `watched` are the seconds that a watcher took of it."""
+
+    step: int
+    lr: float
+    learnt: Learnt
+    watched: float
+
+
 def train(
-    loss: Loss,
-    optimizer: Updates,
+    learner: Learner,
     batches: Batches,
-    spec: TrainSpec,
     steps: int,
-    autocast: Callable[[], AbstractContextManager[object]],
+    rests: Callable[[int], bool] = lambda _step: True,
     *,
     done: Done = NOTHING,
     watcher: Watcher | None = None,
-) -> Iterator[Step]:
-    """Train what is not done of `steps` steps."""
-    seconds = done.seconds
-    for step in range(done.step + 1, steps + 1):
-        started, watched = time.perf_counter(), watcher.seconds if watcher else 0.0
-        lr = learning_rate(step, steps, spec)
-        batch = batches(step)
-        with autocast():
-            objective, nats = loss(batch.tokens, batch.targets, **batch.given)
-        objective.backward()
-        with watcher.around(step, batch) if watcher else nullcontext():
-            grad_norm = _update(optimizer, lr, spec.grad_clip)
-        values = nats.item(), grad_norm.item()  # waits for the device, so the clock is honest
-        took = time.perf_counter() - started - (watcher.seconds - watched if watcher else 0.0)
+) -> Generator[list[Step]]:
+    """Train what is not done of `steps` steps. Yields stretches of them, each to a step after which training `rests`.
+
+    Losses are read once for each stretch: reading one waits for the device, which would then wait for the next step to
+    be prepared. At a rest, and only then, the weights are those after the last step yielded.
+    """
+    laps, seconds, stretch = laps_of(learner.numerics.device), done.seconds, list[Taken]()
+    numbers = range(done.step + 1, steps + 1)
+    laps.begin()
+    for step, batch in zip(numbers, ahead(batches, numbers), strict=True):
+        before, lr = watcher.seconds if watcher else 0.0, learning_rate(step, steps, learner.spec)
+        learnt = learner.learn(step, lr, batch, watcher)
+        stretch.append(Taken(step, lr, learnt, watcher.seconds - before if watcher else 0.0))
+        laps.lap()
+        if step == steps or rests(step):
+            found = _read(stretch, laps.seconds(), seconds, learner.spec.tokens)
+            seconds = found[-1].seconds
+            yield found
+            stretch = []
+            laps.begin()
+
+
+def _read(stretch: list[Taken], laps: list[float], seconds: float, tokens: int) -> list[Step]:
+    """The steps of a stretch, which began after `seconds` of training."""
+    nats, norms = (torch.stack(values).tolist() for values in zip(*(taken.learnt for taken in stretch), strict=True))
+    found = []
+    for taken, lap, loss, norm in zip(stretch, laps, nats, norms, strict=True):
+        took = lap - taken.watched
         seconds += took
-        tokens = spec.batch * spec.context
-        yield Step(step, step * tokens, seconds, values[0], lr, values[1], tokens / took)
-
-
-def _update(optimizer: Updates, lr: float, grad_clip: float | None) -> Tensor:
-    """One optimiser step; the global gradient norm before clipping."""
-    parameters = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
-    norm = nn.utils.get_total_norm([p.grad for p in parameters])
-    if grad_clip is not None:
-        nn.utils.clip_grads_with_norm_(parameters, grad_clip, norm)
-    for group in optimizer.param_groups:
-        group["lr"] = lr * group["lr_factor"]
-    optimizer.step()
-    optimizer.zero_grad(set_to_none=True)
-    return norm
-
-
-@torch.no_grad()
-def validate(loss: Loss, batches: Iterable[Batch], autocast: Callable[[], AbstractContextManager[object]]) -> float:
-    """Mean nats over all scored targets."""
-    total, count = 0.0, 0
-    for batch in batches:
-        with autocast():
-            _, nats = loss(batch.tokens, batch.targets, **batch.given)
-        total += nats.item() * batch.scored
-        count += batch.scored
-    return total / count
-
-
-@torch.no_grad()
-def accuracy(
-    model: Callable[[Tensor], Tensor], batches: Iterable[Batch], autocast: Callable[[], AbstractContextManager[object]]
-) -> float:
-    """Share of the scored targets that the model says: its likeliest token is the right one."""
-    right, count = 0, 0
-    for batch in batches:
-        with autocast():
-            said = model(batch.tokens).argmax(dim=-1)
-        right += int((said == batch.targets).sum())  # no token is −100
-        count += batch.scored
-    return right / count
-
-
-def bits_per_byte(nats_per_token: float, tokens: int, n_bytes: int) -> float:
-    """nats per token · tokens / (bytes · ln 2): the loss that compares across tokenizers. Tokens are scored targets."""
-    return nats_per_token * tokens / (n_bytes * math.log(2))
+        found.append(Step(taken.step, taken.step * tokens, seconds, loss, taken.lr, norm, tokens / took))
+    return found

@@ -4,44 +4,30 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, Protocol
+from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
 import zoo
-from ablate.data.examples import Examples, Rows, width
 from ablate.machine.numerics import Numerics
 from ablate.store import Store
-from ablate.training.batch import Batch
 from ablate.training.checkpoint import Place, load_state, save_state
 from ablate.training.divergence import Watch, final_reason
-from ablate.training.loop import Done, Step, accuracy, bits_per_byte, train, validate
+from ablate.training.learner import Learner
+from ablate.training.loop import Done, Step, train
 from ablate.training.optim import build_optimizer
 from ablate.training.probes import ProbeSpec
 from ablate.training.probing import Prober
+from ablate.training.reader import Corpus, HeldOut, Reader
 from ablate.training.schedule import warmup_steps
 from ablate.training.spec import TrainSpec
 from ablate.training.stop import Interrupted
 from ablate.training.trained import trained_model
-
-
-class Corpus(Protocol):
-    """What training reads. See `ablate.data`."""
-
-    def widths(self, context: int) -> tuple[int, ...]: ...
-
-    def batch(self, step: int, *, batch: int, context: int, seed: int) -> Rows: ...
-
-    def validation_rows(self, context: int) -> Sequence[tuple[Rows, NDArray[np.uint32] | None]]: ...
-
-
-VALIDATION = 2**64
-"""In place of a seed, beyond all of them, where an objective draws what to ask about held-out text."""
+from ablate.training.validation import accuracy, bits_per_byte, validate
 
 
 @dataclass(frozen=True)
@@ -70,8 +56,8 @@ def _initial_model(store: Store, identity: dict[str, Any]) -> zoo.Decoder:
 class Session:
     """One run in this process: model, optimiser, data, and how far it has got.
 
-    `identity` is run.json. `stop` is asked after every step; when it
-    says so, the state is saved and Interrupted raised.
+    `identity` is run.json. Steps are taken in stretches of `rest_seconds`. After each, metrics are logged, the state is
+    saved if that is due, and `stop` is asked; when it says so, the state is saved and Interrupted raised.
     """
 
     def __init__(
@@ -82,6 +68,7 @@ class Session:
         numerics: Numerics,
         *,
         checkpoint_seconds: float = 60.0,
+        rest_seconds: float = 0.25,
         stop: Callable[[], bool] = lambda: False,
     ) -> None:
         self.store, self.corpus, self.numerics = store, corpus, numerics
@@ -90,13 +77,16 @@ class Session:
         self.steps: int = identity["steps"]
         self.spec = TrainSpec.model_validate(identity["train"])
         self.checkpoint_seconds, self.stop = checkpoint_seconds, stop
+        self.rest_seconds = min(rest_seconds, checkpoint_seconds)
         self.model = _initial_model(store, identity).to(numerics.device)
         width = self.model.spec.d_model
-        self.optimizer = build_optimizer(self.model, zoo.roles(self.model), self.spec, width)
-        self.loss = torch.compile(self.model.loss) if self.spec.compile else self.model.loss
+        optimizer = build_optimizer(self.model, zoo.roles(self.model), self.spec, width)
+        loss = torch.compile(self.model.loss) if self.spec.compile else self.model.loss
+        self.learner = Learner(loss, optimizer, self.spec, numerics, self.seed)
+        self.reader = Reader(corpus, self.spec, self.model.spec.vocab_size, self.seed, numerics.device)
         self.prober = self._prober(identity.get("probes"))
-        self._began = self._saved = time.perf_counter()
-        self.place = load_state(store, self.digest, self.model, self.optimizer)
+        self._began = self._saved = self._rested = time.perf_counter()
+        self.place = load_state(store, self.digest, self.model, optimizer)
         if "start" in identity and self.place.start_loss is None:
             # It starts below where it may pass through, so divergence is to end above knowing nothing.
             self.place.start_loss = self.place.start_validation_loss = math.log(self.model.spec.vocab_size)
@@ -108,35 +98,42 @@ class Session:
             started = self._validate()
             if self.place.start_validation_loss is None:
                 self.place.start_validation_loss = started
-        warmup = warmup_steps(self.steps, self.spec)
-        watch = Watch(warmup, self.place.start_loss, self.place.steps_above_start)
-        for step in self._train():
-            self._note(step)
-            reason = watch.reason(step)
-            self.place.start_loss, self.place.steps_above_start = watch.start_loss, watch.above
-            if reason is not None:
-                return self._ending(reason)
-            if self._validation_is_due(step.step):
-                self._validate()
-            self._save_when_due()
+        watch = Watch(warmup_steps(self.steps, self.spec), self.place.start_loss, self.place.steps_above_start)
+        with closing(self._train()) as stretches:
+            for steps in stretches:
+                reason = self._note(steps, watch)
+                if reason is not None:
+                    return self._ending(reason)
+                if self._validation_is_due(self.place.step):
+                    self._validate()
+                self._save_when_due()
+                self._rested = time.perf_counter()
         return self._ending(self._final_reason())
 
-    def rehearse(self) -> Iterator[Step]:
+    def rehearse(self) -> Iterator[list[Step]]:
         """The run's training steps with nothing validated, logged or saved: for timing them."""
         self.model.train()
-        return self._train()
+        for steps in self._train():
+            yield steps
+            self._rested = time.perf_counter()
 
-    def _train(self) -> Iterator[Step]:
-        return train(
-            self.loss,
-            self.optimizer,
-            self._batch,
-            self.spec,
-            self.steps,
-            self.numerics.autocast,
-            done=Done(self.place.step, self.place.seconds),
-            watcher=self.prober,
-        )
+    def _train(self) -> Generator[list[Step]]:
+        done = Done(self.place.step, self.place.seconds)
+        return train(self.learner, self.reader.batch, self.steps, self._rests, done=done, watcher=self.prober)
+
+    def _rests(self, step: int) -> bool:
+        """Whether somebody is to look at the weights after this step, or for too long has not."""
+        return self._validation_is_due(step) or time.perf_counter() - self._rested >= self.rest_seconds
+
+    def _note(self, steps: list[Step], watch: Watch) -> str | None:
+        """Log a stretch, up to the step at which the run has diverged; the reason if it has."""
+        reasons = ((step, watch.reason(step)) for step in steps)
+        diverged = next(((step, reason) for step, reason in reasons if reason is not None), None)
+        last, reason = diverged or (steps[-1], None)
+        self.store.append_metrics(self.digest, *(step.record() for step in steps if step.step <= last.step))
+        self.place.step, self.place.seconds = last.step, last.seconds
+        self.place.start_loss, self.place.steps_above_start = watch.start_loss, watch.above
+        return reason
 
     def _prober(self, probes: dict[str, Any] | None) -> Prober | None:
         if probes is None:
@@ -144,35 +141,9 @@ class Session:
         write = partial(self.store.append_probes, self.digest)
         return Prober(self.model, ProbeSpec.model_validate(probes), self.steps, self.numerics.autocast, write)
 
-    def _batch(self, step: int) -> Batch:
-        spec = self.spec
-        windows = self.corpus.batch(step - 1, batch=spec.batch, context=spec.context, seed=self.seed)
-        return self._asked(windows, (self.seed, step)).to(self.numerics.device)
-
-    def _asked(self, rows: Rows, key: tuple[int, ...]) -> Batch:
-        """Examples, which say what they ask, or what the objective makes of windows of text, the same for every arm."""
-        if isinstance(rows, Examples):
-            return Batch.of(rows)
-        return self.spec.objective.batch(rows, self.model.spec.vocab_size, np.random.default_rng(key))
-
-    def _note(self, step: Step) -> None:
-        self.place.step, self.place.seconds = step.step, step.seconds
-        self.store.append_metrics(self.digest, step.record())
-
     @cached_property
-    def _validation(self) -> tuple[list[Batch], int | None]:
-        """All that is held out, the same questions each time, for every seed and arm, and the bytes of its targets;
-        None where they are no text.
-        """
-        batches: list[Batch] = []
-        n_bytes: int | None = 0
-        for rows, sizes in self.corpus.validation_rows(self.spec.context):
-            whole, at_once = self._asked(rows, (VALIDATION,)), self.spec.batch * self.spec.context // width(rows)
-            batches += [
-                whole.rows(start, start + at_once).to(self.numerics.device) for start in range(0, len(rows), at_once)
-            ]
-            n_bytes = None if n_bytes is None or sizes is None else n_bytes + whole.bytes_of(sizes)
-        return batches, n_bytes
+    def _held_out(self) -> HeldOut:
+        return self.reader.held_out()
 
     def _validation_is_due(self, step: int) -> bool:
         every = max(1, round(self.spec.validate_every * self.steps))
@@ -180,16 +151,16 @@ class Session:
 
     def _validate(self) -> float:
         """Measure and log the validation loss, and the accuracy where there are answers."""
-        batches, n_bytes = self._validation
+        held_out, autocast = self._held_out, self.numerics.autocast
         self.model.eval()  # no dropout, no capacity limits
-        nats = validate(self.loss, batches, self.numerics.autocast)
-        if n_bytes is None:
-            self.place.accuracy = accuracy(self.model, batches, self.numerics.autocast)
+        nats = validate(self.learner.loss, held_out.batches, autocast)
+        if held_out.n_bytes is None:
+            self.place.accuracy = accuracy(self.model, held_out.batches, autocast)
         self.model.train()
         self.place.validation_loss = nats
         record = {
             "step": self.place.step,
-            "tokens": self.place.step * self.spec.batch * self.spec.context,
+            "tokens": self.place.step * self.spec.tokens,
             "seconds": self.place.seconds,
             "validation_loss": nats,
             "bits_per_byte": self._bits_per_byte(nats),
@@ -199,16 +170,14 @@ class Session:
         return nats
 
     def _bits_per_byte(self, nats: float) -> float | None:
-        batches, n_bytes = self._validation
-        if n_bytes is None:
-            return None
-        return bits_per_byte(nats, sum(batch.scored for batch in batches), n_bytes)
+        held_out = self._held_out
+        return None if held_out.n_bytes is None else bits_per_byte(nats, held_out.tokens, held_out.n_bytes)
 
     def _save_when_due(self) -> None:
         stop = self.stop()
         if stop or time.perf_counter() - self._saved >= self.checkpoint_seconds:
             self._tick()
-            save_state(self.store, self.digest, self.place, self.model, self.optimizer)
+            save_state(self.store, self.digest, self.place, self.model, self.learner.optimizer)
             self._saved = time.perf_counter()
         if stop:
             raise Interrupted(f"run {self.digest} stopped at step {self.place.step}")

@@ -54,6 +54,11 @@ class TrainSpec(Spec):
     )
     """What is to be predicted: `next_token`, `masked` (encoders), `span_corruption` (encoder and decoder), `prefix`."""
 
+    @property
+    def tokens(self) -> int:
+        """Of text, in a step."""
+        return self.batch * self.context
+
     @field_validator("betas")
     @classmethod
     def _of_the_optimizer(cls, betas: Betas | None, info: ValidationInfo) -> Betas | None:

@@ -82,10 +82,10 @@ def test_unsteady_times_are_said_and_steady_ones_are_not(tmp_path: Path, monkeyp
     ]
 
 
-def steps(times: Sequence[float]) -> Iterator[Step]:
-    """Steps of 10 tokens that take these seconds."""
+def steps(times: Sequence[float]) -> Iterator[list[Step]]:
+    """Steps of 10 tokens that take these seconds, each a stretch of its own."""
     for number, seconds in enumerate(times, start=1):
-        yield Step(number, 10 * number, 0.0, 2.0, 0.1, 1.0, 10 / seconds)
+        yield [Step(number, 10 * number, 0.0, 2.0, 0.1, 1.0, 10 / seconds)]
 
 
 def test_a_turn_settles_before_it_counts_and_the_first_turn_does_not_count() -> None:
@@ -98,7 +98,7 @@ def test_a_turn_settles_before_it_counts_and_the_first_turn_does_not_count() -> 
 def test_turns_alternate_and_last_as_long_as_asked() -> None:
     seen: list[str] = []
 
-    def watched(name: str) -> Iterator[Step]:
+    def watched(name: str) -> Iterator[list[Step]]:
         for step in steps([0.5] * 100):
             seen.append(name)
             yield step

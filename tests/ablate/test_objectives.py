@@ -285,7 +285,8 @@ def test_what_is_held_out_is_asked_the_same_whatever_the_batch(tmp_path: Path) -
         model = zoo.load("small", d_model=16, n_layers=1, vocab_size=17, visible="all").dump()
         identity = {"digest": f"{seed}", "seed": seed, "steps": 1, "train": train, "model": model}
         session = Session(Store(tmp_path / "runs"), identity, TinyCorpus(), enforce("cpu", "float32", 1))
-        batches, n_bytes = session._validation
-        asked.append((torch.cat([b.tokens for b in batches]), torch.cat([b.targets for b in batches]), n_bytes))
+        held_out = session.reader.held_out()
+        columns = zip(*((b.tokens, b.targets) for b in held_out.batches), strict=True)
+        asked.append((*map(torch.cat, columns), held_out.n_bytes))
     assert torch.equal(asked[0][0], asked[1][0]) and torch.equal(asked[0][1], asked[1][1])
     assert asked[0][2] == asked[1][2] == 6 * 2

@@ -7,6 +7,7 @@ from torch import nn
 
 import zoo
 from ablate.training.batch import Batch
+from ablate.training.learner import Learner
 from ablate.training.loop import train
 from ablate.training.optim import build_optimizer, trained
 from ablate.training.spec import TrainSpec
@@ -82,7 +83,7 @@ def test_no_other_weight_decay_is_taken(value):
         TrainSpec.model_validate({"weight_decay": value})
 
 
-def test_one_step_follows_loshchilov_and_hutter():
+def test_one_step_follows_loshchilov_and_hutter(numerics):
     """θ₁ = θ₀ · (1 − lr·λ) − lr · m̂ / (√v̂ + ε); after one step m̂ = g and v̂ = g²."""
     layer = nn.Linear(2, 1, bias=False, dtype=torch.float64)
     layer.weight.data = torch.tensor([[0.5, -1.0]], dtype=torch.float64)
@@ -96,14 +97,15 @@ def test_one_step_follows_loshchilov_and_hutter():
         value = (layer.weight * gradient).sum()
         return value, value
 
-    (step,) = train(loss, optimizer, lambda _: Batch.next_token(torch.zeros(1, 3)), spec, 1, torch.enable_grad)
+    learner = Learner(loss, optimizer, spec, numerics)
+    ((step,),) = train(learner, lambda _: Batch.next_token(torch.zeros(1, 3)), 1)
     expected = torch.tensor([[0.5 * 0.98 - 0.1, -1.0 * 0.98 + 0.1]], dtype=torch.float64)
     torch.testing.assert_close(layer.weight.data, expected, atol=1e-8, rtol=0)
     assert step.grad_norm == 5.0
     assert step.loss == 0.5 * 3 + 4
 
 
-def test_clipping_bounds_the_gradient_and_reports_the_norm_before():
+def test_clipping_bounds_the_gradient_and_reports_the_norm_before(numerics):
     layer = nn.Linear(2, 1, bias=False)
     seen = {}
     spec = TrainSpec(warmup=0.0, grad_clip=0.5)
@@ -114,6 +116,7 @@ def test_clipping_bounds_the_gradient_and_reports_the_norm_before():
         value = (layer.weight * torch.tensor([[3.0, 4.0]])).sum()
         return value, value
 
-    (step,) = train(loss, optimizer, lambda _: Batch.next_token(torch.zeros(1, 3)), spec, 1, torch.enable_grad)
+    learner = Learner(loss, optimizer, spec, numerics)
+    ((step,),) = train(learner, lambda _: Batch.next_token(torch.zeros(1, 3)), 1)
     assert abs(step.grad_norm - 5.0) < 1e-6
     assert abs(seen["norm"] - 0.5) < 1e-5

@@ -36,7 +36,7 @@ def readings(store: Store, document: dict[str, Any], probe: str, step: int = 1) 
 
 def train_watched(root, document, numerics, **options) -> tuple[Store, Session]:
     store = Store(root)
-    session = Session(store, document, TinyCorpus(), numerics, **options)
+    session = Session(store, document, TinyCorpus(), numerics, rest_seconds=0.0, **options)
     session.run()
     return store, session
 
@@ -211,19 +211,8 @@ def test_time_spent_looking_is_not_training(identity, numerics, tmp_path):
 
     session = Session(Store(tmp_path), identity(steps=3), TinyCorpus(), numerics)
     watcher = Slow()
-    took = [
-        step.seconds
-        for step in train(
-            session.loss,
-            session.optimizer,
-            session._batch,
-            session.spec,
-            3,
-            numerics.autocast,
-            done=Done(1, 5.0),
-            watcher=watcher,
-        )
-    ]
+    stretches = train(session.learner, session.reader.batch, 3, done=Done(1, 5.0), watcher=watcher)
+    took = [step.seconds for steps in stretches for step in steps]
     assert watcher.seconds == 2000.0
     assert -1996 < took[-1] < -1994  # 5 s before, and next to nothing but what the watcher says it took
 

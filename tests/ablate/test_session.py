@@ -7,13 +7,16 @@ import pytest
 import torch
 
 import zoo
+from ablate.machine.numerics import enforce
 from ablate.store import Store
 from ablate.training.batch import Batch
 from ablate.training.checkpoint import Place
 from ablate.training.divergence import Watch, final_reason
-from ablate.training.loop import Step, bits_per_byte, train, validate
+from ablate.training.loop import Step
+from ablate.training.randomness import seed_step
 from ablate.training.session import Session
 from ablate.training.stop import Interrupted
+from ablate.training.validation import bits_per_byte, validate
 from tests.ablate.conftest import metrics_without_clock
 from zoo.loss import IGNORED
 
@@ -24,7 +27,8 @@ def store(tmp_path):
 
 
 def run(store, identity, corpus, numerics, **options):
-    session = Session(store, identity, corpus, numerics, **options)
+    """With a rest after every step, unless told otherwise."""
+    session = Session(store, identity, corpus, numerics, **{"rest_seconds": 0.0, **options})
     return session, session.run()
 
 
@@ -166,16 +170,8 @@ def test_place_is_all_that_a_session_resumes_from():
 
 
 def test_training_step_speed(benchmark, identity, corpus, numerics, store):
-    session = Session(store, identity(steps=10**6), corpus, numerics)
-    steps = train(
-        session.loss,
-        session.optimizer,
-        lambda _: Batch.next_token(torch.zeros(4, 17, dtype=torch.int64)),
-        session.spec,
-        10**6,
-        numerics.autocast,
-    )
-    assert benchmark(next, steps).step >= 1
+    session = Session(store, identity(steps=10**6), corpus, numerics, rest_seconds=0.0)
+    assert len(benchmark(next, session.rehearse())) == 1
 
 
 def trained(store, identity, corpus, numerics, **model):
@@ -232,3 +228,65 @@ def test_a_start_with_fewer_kv_heads_is_pooled_and_resumes_to_the_same_bits(stor
         assert session.model.spec.layers[0].mixer.kv_heads == 2
         endings.append(ending.loss)
     assert endings[0] == endings[1]
+
+
+CHANCE = {"block": {"dropout": 0.2, "stochastic_depth": 0.3, "mixer": {"kind": "attention", "dropout": 0.1}}}
+
+
+def test_a_run_with_dropout_and_stochastic_depth_resumes_to_the_same_bits(tmp_path, identity, corpus, numerics):
+    _resumes_to_the_same_bits(tmp_path, identity(steps=8, model=CHANCE), corpus, numerics)
+
+
+@pytest.mark.gpu
+def test_a_run_with_dropout_and_stochastic_depth_resumes_to_the_same_bits_on_a_gpu(tmp_path, identity, corpus):
+    document = {**identity(steps=8, model=CHANCE), "numerics": {"device": "cuda", "dtype": "float32", "matmul": "high"}}
+    _resumes_to_the_same_bits(tmp_path, document, corpus, enforce("cuda", "float32"))
+
+
+def _resumes_to_the_same_bits(folder, document, corpus, numerics):
+    whole, _ = run(Store(folder / "whole"), document, corpus, numerics)
+    store, stops = Store(folder / "stopped"), iter([False, False, True] + [False] * 9)
+    with pytest.raises(Interrupted):
+        run(store, document, corpus, numerics, stop=lambda: next(stops))
+    torch.manual_seed(12345)  # another process: its generators are elsewhere
+    resumed, _ = run(store, document, corpus, numerics)
+    first, second = (metrics_without_clock(s.metrics_path(document["digest"])) for s in (whole.store, store))
+    assert first == second
+    for a, b in zip(whole.model.parameters(), resumed.model.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_seeds_and_steps_draw_unlike_masks(identity, corpus, numerics, tmp_path):
+    """Of one model on one batch: only what chance leaves out differs, and it is the same when it is drawn again."""
+    session = Session(Store(tmp_path), identity(model=CHANCE), corpus, numerics)
+    batch = session.reader.batch(1)
+
+    def loss(seed, step):
+        seed_step(seed, step, "cpu")
+        return session.model.loss(batch.tokens, batch.targets)[0].item()
+
+    places = [(seed, step) for seed in range(4) for step in range(1, 5)]
+    drawn = [loss(*place) for place in places]
+    assert len(set(drawn)) == len(places)
+    assert drawn == [loss(*place) for place in places]
+
+
+def test_stretches_change_neither_losses_nor_what_is_validated(tmp_path, identity, corpus, numerics):
+    document = identity(steps=11, validate_every=0.4)
+    logs = []
+    for name, seconds in (("each", 0.0), ("long", 3600.0)):
+        store = Store(tmp_path / name)
+        run(store, document, corpus, numerics, rest_seconds=seconds)
+        logs.append(metrics_without_clock(store.metrics_path(document["digest"])))
+    assert logs[0] == logs[1]
+
+
+def test_a_run_that_diverges_within_a_stretch_ends_at_that_step(tmp_path, identity, corpus, numerics):
+    document = identity(steps=60, lr=1e6, warmup=0.0, grad_clip=None)
+    endings = []
+    for name, seconds in (("each", 0.0), ("long", 3600.0)):
+        store = Store(tmp_path / name)
+        _, ending = run(store, document, corpus, numerics, rest_seconds=seconds)
+        endings.append((ending.reason, ending.place.step, store.read_metrics(document["digest"])["step"].max()))
+    assert endings[0] == endings[1]
+    assert endings[0][1] == endings[0][2] < 60

@@ -1,13 +1,13 @@
 """Width transfer: the coordinate check of Yang et al. 2022, arXiv:2203.03466, appendix D.1, and what is refused."""
 
-import contextlib
-
 import numpy as np
 import pytest
 import torch
 
 import zoo
+from ablate.machine.numerics import Numerics
 from ablate.training.batch import Batch
+from ablate.training.learner import Learner
 from ablate.training.loop import train
 from ablate.training.optim import build_optimizer, trained, width_factors
 from ablate.training.spec import TrainSpec
@@ -16,6 +16,7 @@ from ablate.training.transfer import refusals
 BASE = 32
 WIDTHS = (32, 64, 128, 256)
 STEPS = 4
+FLOAT32 = Numerics("cpu", "float32", "highest")
 ORIGINAL = {"kind": "muon", "adjust": "original"}
 
 
@@ -41,8 +42,8 @@ def changes(width: int, spec: TrainSpec, edits: dict[str, object]) -> dict[str, 
     tokens = torch.randint(64, (8, 17), generator=torch.Generator().manual_seed(1))
     before = activations(model, tokens)
     optimizer = build_optimizer(model, zoo.roles(model), spec, width)
-    for _ in train(model.loss, optimizer, lambda _: Batch.next_token(tokens), spec, STEPS, contextlib.nullcontext):
-        pass
+    learner = Learner(model.loss, optimizer, spec, FLOAT32)
+    assert sum(len(steps) for steps in train(learner, lambda _: Batch.next_token(tokens), STEPS)) == STEPS
     after = activations(model, tokens)
     return {name: (after[name] - before[name]).square().mean().sqrt().item() for name in before}
 
@@ -117,7 +118,7 @@ def test_the_schedule_reaches_every_group_times_its_factor():
     spec = train_spec(lr=1e-3)
     optimizer = build_optimizer(model, zoo.roles(model), spec, 128)
     tokens = torch.zeros(1, 3, dtype=torch.int64)
-    (step,) = train(model.loss, optimizer, lambda _: Batch.next_token(tokens), spec, 1, contextlib.nullcontext)
+    ((step,),) = train(Learner(model.loss, optimizer, spec, FLOAT32), lambda _: Batch.next_token(tokens), 1)
     by_parameter = {id(p): group["lr"] for group in optimizer.param_groups for p in group["params"]}
     assert step.lr == 1e-3
     assert by_parameter[id(model.embedding.weight)] == pytest.approx(1e-3 / 2)
@@ -176,8 +177,8 @@ def final_loss(width: int, spec: TrainSpec) -> float:
 
     model = zoo.build(model_spec(width))
     optimizer = build_optimizer(model, zoo.roles(model), spec, width)
-    steps = train(model.loss, optimizer, batch, spec, 60, contextlib.nullcontext)
-    return float(np.mean([step.loss for step in steps][-15:]))
+    stretches = train(Learner(model.loss, optimizer, spec, FLOAT32), batch, 60)
+    return float(np.mean([step.loss for steps in stretches for step in steps][-15:]))
 
 
 @pytest.mark.slow

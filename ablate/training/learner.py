@@ -1,0 +1,70 @@
+"""One training step: a batch in, an update of the weights out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from torch import Tensor, nn
+
+from ablate.machine.numerics import Numerics
+from ablate.training.batch import Batch
+from ablate.training.optimizers import Updates
+from ablate.training.randomness import seed_step
+from ablate.training.spec import TrainSpec
+
+Loss = Callable[..., tuple[Tensor, Tensor]]
+"""(tokens (B, T), targets (B, T), what else the batch gives) → (what is minimised, nats per scored target)."""
+
+
+class Watcher(Protocol):
+    """Looks on while a step updates the weights. `seconds` is the time it has taken so far, which is not training."""
+
+    seconds: float
+
+    def around(self, step: int, batch: Batch) -> AbstractContextManager[None]:
+        """Entered with the gradients of `batch`, left after the update."""
+        ...
+
+
+class Learnt(NamedTuple):
+    """What a step measured, still on the device: nats per scored target before the update, and the global norm of the
+    gradient before clipping."""
+
+    nats: Tensor
+    grad_norm: Tensor
+
+
+@dataclass
+class Learner:
+    """A model's loss and the optimizer of its weights. Nothing in a step waits for the device."""
+
+    loss: Loss
+    optimizer: Updates
+    spec: TrainSpec
+    numerics: Numerics
+    seed: int = 0
+
+    def learn(self, step: int, lr: float, batch: Batch, watcher: Watcher | None = None) -> Learnt:
+        """Update the weights by 1-based `step` on `batch`. `lr` is the schedule's."""
+        seed_step(self.seed, step, self.numerics.device)
+        with self.numerics.autocast():
+            objective, nats = self.loss(batch.tokens, batch.targets, **batch.given)
+        objective.backward()
+        with watcher.around(step, batch) if watcher else nullcontext():
+            return Learnt(nats.detach(), self._update(lr))
+
+    def _update(self, lr: float) -> Tensor:
+        """One optimizer step; the global gradient norm before clipping."""
+        groups, grad_clip = self.optimizer.param_groups, self.spec.grad_clip
+        parameters = [p for group in groups for p in group["params"] if p.grad is not None]
+        norm = nn.utils.get_total_norm([p.grad for p in parameters])
+        if grad_clip is not None:
+            nn.utils.clip_grads_with_norm_(parameters, grad_clip, norm)
+        for group in groups:
+            group["lr"] = lr * group["lr_factor"]
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        return norm

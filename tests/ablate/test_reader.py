@@ -1,0 +1,96 @@
+"""What a run reads: batches made ahead of their step, and held-out text in batches of one shape."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+import torch
+
+import zoo
+from ablate.machine.numerics import enforce
+from ablate.training.ahead import ahead
+from ablate.training.batch import Batch
+from ablate.training.learner import Learner
+from ablate.training.loop import train
+from ablate.training.optim import build_optimizer
+from ablate.training.reader import Reader
+from ablate.training.spec import TrainSpec
+from ablate.training.validation import accuracy, validate
+from tests.ablate.conftest import TinyCorpus
+from zoo.loss import IGNORED
+
+
+def test_batches_come_in_order_and_one_ahead():
+    made: list[int] = []
+    batches = ahead(lambda number: made.append(number) or number, range(3, 8))
+    assert next(batches) == 3
+    assert list(batches) == [4, 5, 6, 7]
+    assert made == [3, 4, 5, 6, 7]
+    assert list(ahead(int, range(0))) == []
+    endless = ahead(int, range(10**12))
+    assert next(endless) == 0
+    endless.close()
+
+
+def test_the_next_batch_is_made_while_a_step_goes_on():
+    """The maker of batch 2 waits until the user of batch 1 is at work: in one thread this would never end."""
+    working = threading.Event()
+
+    def make(number: int) -> int:
+        if number == 2:
+            assert working.wait(timeout=10)
+        return number
+
+    for _ in ahead(make, range(1, 3)):
+        working.set()
+
+
+def test_a_batch_that_cannot_be_made_is_an_error_of_its_step():
+    batches = ahead(lambda number: 1 // (2 - number), range(1, 4))
+    assert next(batches) == 1
+    with pytest.raises(ZeroDivisionError):
+        list(batches)
+
+
+@pytest.mark.parametrize("batch", [1, 2, 3, 4, 5, 6, 9])
+def test_held_out_text_in_batches_of_one_shape_scores_as_it_is(batch, numerics):
+    """Six windows of 16 tokens. Rows that fill the last batch are not scored."""
+    reader = Reader(TinyCorpus(), TrainSpec(context=16, batch=batch), 16, 0, "cpu")
+    held_out, whole = reader.held_out(), Batch.next_token(TinyCorpus().validation_rows(16)[0][0])
+    assert len({tuple(part.tokens.shape) for part in held_out.batches}) == 1
+    assert all(part.scored and len(part.tokens) <= batch for part in held_out.batches)
+    assert (held_out.tokens, held_out.n_bytes) == (6 * 16, 6 * 16)
+    model = zoo.build(zoo.load("small", vocab_size=16, d_model=16, n_layers=1)).eval()
+    nats = validate(model.loss, held_out.batches, numerics.autocast)
+    assert nats == pytest.approx(model.loss(whole.tokens, whole.targets)[1].item(), rel=1e-6)
+    said = (model(whole.tokens).argmax(-1) == whole.targets).double().mean().item()
+    assert accuracy(model, held_out.batches, numerics.autocast) == pytest.approx(said)
+
+
+def test_what_else_a_batch_gives_is_padded_with_it():
+    tokens = torch.arange(15).view(5, 3)
+    places = tokens + 100
+    parts = Batch(tokens, tokens + 1, {"prefix": torch.arange(5)}, places).equal_parts(2)
+    assert [part.tokens.shape[0] for part in parts] == [3, 3]
+    assert parts[1].given["prefix"].tolist() == [3, 4, 4]
+    assert parts[1].targets.tolist() == [[10, 11, 12], [13, 14, 15], [IGNORED] * 3]
+    assert [part.bytes_of(np.ones((3, 200), dtype=np.int64)) for part in parts] == [9, 6]
+
+
+@pytest.mark.gpu
+def test_a_training_step_never_waits_for_the_gpu():
+    """Once it has begun: whatever is read, is read when training rests."""
+    reader = Reader(TinyCorpus(), TrainSpec(context=16, batch=4), 16, 0, "cuda")
+    model = zoo.build(zoo.load("small", vocab_size=16, d_model=16, n_layers=1)).cuda()
+    optimizer = build_optimizer(model, zoo.roles(model), reader.spec, 16)
+    learner = Learner(model.loss, optimizer, reader.spec, enforce("cuda", "bfloat16"))
+    for _ in train(learner, reader.batch, 3):
+        pass  # kernels are loaded
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for step in range(1, 4):
+            learner.learn(step, 1e-3, reader.batch(step))
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
