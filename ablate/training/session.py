@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
-import torch
-
 import zoo
 from ablate.machine.numerics import Numerics
 from ablate.store import Store
 from ablate.training.checkpoint import Place, load_state, save_state
+from ablate.training.compiling import compiled
 from ablate.training.divergence import Watch, final_reason
 from ablate.training.learner import Learner
 from ablate.training.loop import Done, Step, train
@@ -81,7 +80,7 @@ class Session:
         self.model = _initial_model(store, identity).to(numerics.device)
         width = self.model.spec.d_model
         optimizer = build_optimizer(self.model, zoo.roles(self.model), self.spec, width)
-        loss = torch.compile(self.model.loss) if self.spec.compile else self.model.loss
+        loss = compiled(self.model.loss) if self.spec.compile else self.model.loss
         self.learner = Learner(loss, optimizer, self.spec, numerics, self.seed)
         self.reader = Reader(corpus, self.spec, self.model.spec.vocab_size, self.seed, numerics.device)
         self.prober = self._prober(identity.get("probes"))

@@ -49,6 +49,7 @@ class TrainSpec(Spec):
     validate_every: Fraction = 0.2
     """Validation loss is measured each such share of the steps, and always after the last."""
     compile: bool = False
+    """Model and loss become one compiled program; compiling takes a minute or so, and is kept for later runs."""
     objective: Annotated[Objective, Choice("ablate.training.objectives")] = Field(
         default=NextToken(), exclude_if=lambda objective: objective == NextToken()
     )

@@ -1,0 +1,47 @@
+"""A model and its loss as one compiled program (torch.compile)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import FunctionType, MethodType
+from typing import cast
+
+import torch
+
+from ablate.training.learner import Loss
+
+CACHE = "TORCHINDUCTOR_CACHE_DIR"
+
+
+def compiled(loss: Loss, backend: str = "inductor") -> Loss:
+    """`loss`, a method of a model, compiled once for each shape that it is given; what cannot be is an error.
+
+    What was compiled lasts in the user's cache folder, where other runs find it, unless TORCHINDUCTOR_CACHE_DIR names
+    another. Torch counts compilations by the code of a function, eight at most, and beyond goes on uncompiled without
+    a word: models of one class share theirs, so each is given a copy, and reaching the limit raises
+    `torch._dynamo.exc.FailOnRecompileLimitHit`.
+    """
+    os.environ.setdefault(CACHE, str(cache_dir()))
+    torch._dynamo.config.fail_on_recompile_limit_hit = True
+    return cast(Loss, torch.compile(_own_code(cast(MethodType, loss)), dynamic=False, backend=backend))
+
+
+def cache_dir() -> Path:
+    """$XDG_CACHE_HOME/ablate/inductor, ~/.cache/ablate/inductor without it."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "ablate" / "inductor"
+
+
+def _own_code(method: MethodType) -> MethodType:
+    """The method, with a code object that no other has."""
+    function = cast(FunctionType, method.__func__)
+    own = FunctionType(
+        function.__code__.replace(),
+        function.__globals__,
+        function.__name__,
+        function.__defaults__,
+        function.__closure__,
+    )
+    own.__kwdefaults__ = function.__kwdefaults__
+    return MethodType(own, method.__self__)

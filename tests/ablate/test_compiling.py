@@ -1,0 +1,123 @@
+"""Compiled training: one program per model and shape, and never an uncompiled one in silence."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch._dynamo.exc import FailOnRecompileLimitHit
+
+import zoo
+from ablate.store import Store
+from ablate.training import compiling
+from ablate.training.compiling import cache_dir, compiled
+from ablate.training.session import Session
+from ablate.training.stop import Interrupted
+from tests.ablate.conftest import metrics_without_clock
+
+
+class Counting:
+    """A backend that runs graphs as they are, and counts what was compiled and what ran."""
+
+    def __init__(self) -> None:
+        self.compiled = self.ran = 0
+
+    def __call__(self, graph: torch.fx.GraphModule, _inputs: list[torch.Tensor]) -> Callable[..., Any]:
+        self.compiled += 1
+
+        def run(*given: Any) -> Any:
+            self.ran += 1
+            return graph.forward(*given)
+
+        return run
+
+
+pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")  # torch's own, when it loads inductor
+
+
+@pytest.fixture(autouse=True)
+def _settings_put_back(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    monkeypatch.setenv(compiling.CACHE, str(tmp_path / "inductor"))
+    torch.compiler.reset()
+    with torch._dynamo.config.patch(fail_on_recompile_limit_hit=False):
+        yield
+
+
+@pytest.fixture
+def backend() -> Counting:
+    return Counting()
+
+
+def tiny() -> zoo.Decoder:
+    return zoo.build(zoo.load("small", vocab_size=16, d_model=16, n_layers=1))
+
+
+def windows(length: int) -> tuple[torch.Tensor, torch.Tensor]:
+    tokens = torch.arange(2 * (length + 1)).view(2, -1) % 16
+    return tokens[:, :-1], tokens[:, 1:]
+
+
+def test_every_model_of_many_is_compiled_once(backend):
+    """Torch compiles a function eight times, and runs it uncompiled from then on."""
+    models = [tiny() for _ in range(9)]
+    losses = [compiled(model.loss, backend) for model in models]
+    for _ in range(2):
+        for model, loss in zip(models, losses, strict=True):
+            torch.testing.assert_close(loss(*windows(8)), model.loss(*windows(8)))
+    assert (backend.compiled, backend.ran) == (9, 18)
+
+
+def test_one_program_per_shape_and_no_silence_where_there_are_too_many(backend):
+    loss = compiled(tiny().loss, backend)
+    for length in range(2, 10):
+        loss(*windows(length))
+    assert backend.compiled == 8
+    with pytest.raises(FailOnRecompileLimitHit):
+        loss(*windows(10))
+
+
+def test_a_compiled_run_has_two_programs_and_the_losses_of_an_eager_one(
+    backend, monkeypatch, tmp_path, identity, corpus, numerics
+):
+    """One to learn, one to validate: 6 held-out windows come in two batches of 3."""
+    monkeypatch.setattr("ablate.training.session.compiled", partial(compiled, backend=backend))
+    losses = []
+    for compile_ in (False, True):
+        document = identity(steps=6, compile=compile_, validate_every=0.5)
+        Session(Store(tmp_path), document, corpus, numerics).run()
+        metrics = Store(tmp_path).read_metrics(document["digest"])
+        losses.append([*metrics["loss"].drop_nulls(), *metrics["validation_loss"].drop_nulls()])
+    assert backend.compiled == 2
+    assert backend.ran == 6 + 3 * 2
+    assert losses[1] == pytest.approx(losses[0], rel=1e-5)
+
+
+def test_programs_are_kept_in_the_users_cache_unless_told_otherwise(monkeypatch, tmp_path):
+    monkeypatch.delenv(compiling.CACHE, raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    compiled(tiny().loss)
+    assert os.environ[compiling.CACHE] == str(tmp_path / "ablate" / "inductor")
+    monkeypatch.setenv(compiling.CACHE, str(tmp_path / "elsewhere"))
+    compiled(tiny().loss)
+    assert os.environ[compiling.CACHE] == str(tmp_path / "elsewhere")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert cache_dir() == Path.home() / ".cache" / "ablate" / "inductor"
+
+
+@pytest.mark.slow
+def test_a_run_compiled_in_earnest_resumes_to_the_same_bits(tmp_path, identity, corpus, numerics):
+    """With chance in it: its masks are drawn inside the program."""
+    document = identity(steps=6, compile=True, model={"block": {"dropout": 0.2, "stochastic_depth": 0.3}})
+    whole, stopped = Store(tmp_path / "whole"), Store(tmp_path / "stopped")
+    Session(whole, document, corpus, numerics).run()
+    stops = iter([False, False, True])
+    with pytest.raises(Interrupted):
+        Session(stopped, document, corpus, numerics, rest_seconds=0.0, stop=lambda: next(stops)).run()
+    Session(stopped, document, corpus, numerics).run()
+    first, second = (metrics_without_clock(store.metrics_path(document["digest"])) for store in (whole, stopped))
+    assert first == second
