@@ -1,0 +1,138 @@
+"""Fair comparisons of small language models, from Python.
+
+plan = ablate.plan("norm_placement", scale="cpu")     # what would run, and what that would cost
+result = ablate.run("norm_placement", store="runs")   # train what is missing, measure, evaluate, report
+result.contrasts                                      # polars frames: arms, runs, contrasts, scores
+result.figure("tradeoff")                             # Plotly figures, those of the page
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ablate.api.benching import bench
+    from ablate.api.browsing import Runs
+    from ablate.api.browsing import open_store as open
+    from ablate.api.evaluating import Scores, evaluate
+    from ablate.api.exporting import export
+    from ablate.api.generating import Generated, generate
+    from ablate.api.planning import StudyPlan, plan
+    from ablate.api.reporting import Exported, export_report, report
+    from ablate.api.result import StudyResult, Verdict
+    from ablate.api.running import run
+    from ablate.api.scaling import Fits, ScaleUp, fit, scale_up
+    from ablate.api.searching import SearchResult, search
+    from ablate.data.error import DataError
+    from ablate.errors import ArgumentError
+    from ablate.running.calibration import CalibrationError
+    from ablate.running.engines import EngineError
+    from ablate.running.stages import Failure
+    from ablate.searching.samplers import MissingPackageError
+    from ablate.searching.storage import StorageError
+    from ablate.store import AblateError, StoreError
+    from ablate.study.problems import Problem, StudyError
+    from ablate.study.reading import load_study
+    from ablate.study.schema import study_schema
+    from ablate.study.study import Study
+    from reports.reading.collect import ReportError
+
+    __version__: str
+
+# Lazy, so that `import ablate` loads neither torch nor pydantic.
+_HOME = {
+    "AblateError": "ablate.store",
+    "ArgumentError": "ablate.errors",
+    "CalibrationError": "ablate.running.calibration",
+    "DataError": "ablate.data.error",
+    "EngineError": "ablate.running.engines",
+    "Exported": "ablate.api.reporting",
+    "Failure": "ablate.running.stages",
+    "Fits": "ablate.api.scaling",
+    "Generated": "ablate.api.generating",
+    "MissingPackageError": "ablate.searching.samplers",
+    "Problem": "ablate.study.problems",
+    "ReportError": "reports.reading.collect",
+    "Runs": "ablate.api.browsing",
+    "ScaleUp": "ablate.api.scaling",
+    "Scores": "ablate.api.evaluating",
+    "SearchResult": "ablate.api.searching",
+    "StorageError": "ablate.searching.storage",
+    "StoreError": "ablate.store",
+    "Study": "ablate.study.study",
+    "StudyError": "ablate.study.problems",
+    "StudyPlan": "ablate.api.planning",
+    "StudyResult": "ablate.api.result",
+    "Verdict": "ablate.api.result",
+    "bench": "ablate.api.benching",
+    "evaluate": "ablate.api.evaluating",
+    "export": "ablate.api.exporting",
+    "export_report": "ablate.api.reporting",
+    "fit": "ablate.api.scaling",
+    "generate": "ablate.api.generating",
+    "load_study": "ablate.study.reading",
+    "open": "ablate.api.browsing:open_store",
+    "plan": "ablate.api.planning",
+    "report": "ablate.api.reporting",
+    "run": "ablate.api.running",
+    "scale_up": "ablate.api.scaling",
+    "search": "ablate.api.searching",
+    "study_schema": "ablate.study.schema",
+}
+
+__all__ = [
+    "AblateError",
+    "ArgumentError",
+    "CalibrationError",
+    "DataError",
+    "EngineError",
+    "Exported",
+    "Failure",
+    "Fits",
+    "Generated",
+    "MissingPackageError",
+    "Problem",
+    "ReportError",
+    "Runs",
+    "ScaleUp",
+    "Scores",
+    "SearchResult",
+    "StorageError",
+    "StoreError",
+    "Study",
+    "StudyError",
+    "StudyPlan",
+    "StudyResult",
+    "Verdict",
+    "__version__",
+    "bench",
+    "evaluate",
+    "export",
+    "export_report",
+    "fit",
+    "generate",
+    "load_study",
+    "open",
+    "plan",
+    "report",
+    "run",
+    "scale_up",
+    "search",
+    "study_schema",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return importlib.import_module("ablate.machine.environment").project_version()
+    if name not in _HOME:
+        raise AttributeError(f"module 'ablate' has no attribute '{name}'")
+    module, _, attribute = _HOME[name].partition(":")
+    value = getattr(importlib.import_module(module), attribute or name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

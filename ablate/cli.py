@@ -9,10 +9,11 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn, Protocol, cast
 
-from ablate.store import StoreError
+from ablate.commands import BAD_INPUT
+from ablate.errors import ArgumentError
+from ablate.store import AblateError
 
 COMMANDS = ("run", "plan", "search", "eval", "generate", "report", "serve", "zoo", "schema", "export", "bench")
-DONE, SOME_FAILED, BAD_INPUT = 0, 1, 2
 INTERRUPTED, UNREAD = 130, 141
 
 EXAMPLES = """examples:
@@ -22,10 +23,6 @@ EXAMPLES = """examples:
   ablate zoo llama3                                       one model, in full
 
 Exit status: 0 done, 1 some runs failed (they are named), 2 bad input (nothing is written)."""
-
-
-class InputError(Exception):
-    """What the user gave cannot be used. The text is the whole message."""
 
 
 class Command(Protocol):
@@ -44,18 +41,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(given)
     try:
         return cast(Command, options.command).run(options)
-    except InputError as error:
-        print(f"ablate: {error}" if "\n" not in str(error) else error, file=sys.stderr)
+    except AblateError as error:
+        message = _as_option(error) if isinstance(error, ArgumentError) else str(error)
+        print(f"ablate: {message}" if "\n" not in message else message, file=sys.stderr)
         return BAD_INPUT
     except BrokenPipeError:  # whoever read our output, such as `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return UNREAD
-    except (StoreError, OSError) as error:  # a damaged document, a full disk, a folder that may not be written
+    except OSError as error:  # a full disk, a folder that may not be written
         print(f"ablate: {error}", file=sys.stderr)
         return BAD_INPUT
     except KeyboardInterrupt:
         print("ablate: stopped. The same command goes on from here.", file=sys.stderr)
         return INTERRUPTED
+
+
+def _as_option(error: ArgumentError) -> str:
+    """An argument of a function as the option that it was given by. A dotted path is a setting, and no option."""
+    if "." in error.argument:
+        return str(error)
+    return f"{error.named('--' + error.argument.replace('_', '-'))}: {error.reason}"
 
 
 class _Parser(argparse.ArgumentParser):

@@ -9,15 +9,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from reports.findings.shapes import StudySummary
+    import plotly.graph_objects as go
+
+    from reports.findings.shapes import ArmSummary, StudySummary
 
 __all__ = [
     "export_study",
+    "figures_of",
+    "headline",
+    "notebook_cell",
     "open_arms",
     "render",
     "render_search",
     "render_site",
     "search_table",
+    "sentence",
     "summarise",
     "table",
 ]
@@ -38,6 +44,34 @@ def render(study_dir: Path | str, summary: StudySummary | None = None) -> Path:
     from reports.pages.page import render_study  # noqa: PLC0415 (keeps the import cheap)
 
     return render_study(study_dir, summary)
+
+
+def headline(summary: StudySummary) -> str:
+    """The answer in a sentence or two."""
+    from reports.wording import words  # noqa: PLC0415 (keeps the import cheap)
+
+    return words.headline(summary)
+
+
+def sentence(summary: StudySummary, arm: ArmSummary) -> str:
+    """What is said of one arm, with the numbers that it rests on."""
+    from reports.wording import words  # noqa: PLC0415 (keeps the import cheap)
+
+    return words.sentence(summary, arm)
+
+
+def figures_of(summary: StudySummary) -> dict[str, go.Figure]:
+    """Every figure of the study's page by its key, in the page's order."""
+    from reports.figures import draw, draw_stability  # noqa: PLC0415 (keeps the import cheap)
+
+    return {figure.key: figure.drawing for figure in (*draw(summary), *draw_stability(summary))}
+
+
+def notebook_cell(summary: StudySummary) -> str:
+    """The answer, the table of arms and the main figure as HTML that asks the network for nothing."""
+    from reports.pages.cell import render_cell  # noqa: PLC0415 (keeps the import cheap)
+
+    return render_cell(summary)
 
 
 def render_site(store: Path | str) -> Path:

@@ -9,14 +9,23 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from ablate.store import AblateError
+
 if TYPE_CHECKING:
     from rich.table import Table
 
 PIPE_WIDTH = 200
 """A pipe has no width: tables there are as wide as they like, within reason."""
 
+DONE, SOME_FAILED, BAD_INPUT = 0, 1, 2
+"""Exit statuses."""
+
 HERE = ("cpu", "cuda")
 """Where runs can be."""
+
+
+class OptionError(AblateError):
+    """Options that do not go together, or that mean nothing. The text is the whole message."""
 
 
 def add_study(parser: argparse.ArgumentParser, device: bool = True) -> None:
@@ -25,6 +34,7 @@ def add_study(parser: argparse.ArgumentParser, device: bool = True) -> None:
     parser.add_argument("--scale", help="a scale of the study; by default gpu with a GPU, cpu without")
     parser.add_argument(
         "--set",
+        dest="sets",
         action="append",
         default=[],
         metavar="PATH=VALUE",
@@ -37,6 +47,11 @@ def add_study(parser: argparse.ArgumentParser, device: bool = True) -> None:
 
 def add_store(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--store", default="runs", metavar="DIR", help="the store (default: runs/)")
+
+
+def add_engine(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--engine", default="local", help="where runs are carried out (default: local)")
+    add_workers(parser)
 
 
 def add_workers(parser: argparse.ArgumentParser) -> None:
@@ -74,6 +89,11 @@ def positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"'{text}' is not a whole number from 1")
     return int(text)
+
+
+def given(options: argparse.Namespace, *names: str) -> dict[str, Any]:
+    """Options by name, as a function of `ablate` takes them."""
+    return {name: getattr(options, name) for name in names}
 
 
 def print_json(document: Any) -> None:

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import zoo
-from ablate.cli import InputError
-from ablate.commands import print_json, print_table
+from ablate.commands import OptionError, print_json, print_table
 from ablate.commands._traits import assumed_columns, preset_row, text
 from zoo.axis import Spec, Variant, variants
 from zoo.block_spec import BlockSpec
@@ -80,7 +79,7 @@ def show_one(name: str, small: bool, as_json: bool) -> int:
     found = [(axis, *of[name]) for axis, of in groups.items() if name in of]
     if not found:
         known = [*presets, *(known for of in groups.values() for known in of)]
-        raise InputError(f"unknown name '{name}'" + (did_you_mean(name, known) or ": see `ablate zoo`"))
+        raise OptionError(f"unknown name '{name}'" + (did_you_mean(name, known) or ": see `ablate zoo`"))
     entries = [{"axis": axis, **_entry(name, said), "settings": _settings(cls)} for axis, said, cls in found]
     if as_json:
         print_json(entries[0] if len(entries) == 1 else entries)
@@ -105,7 +104,7 @@ def show_matrix(path: str, as_json: bool) -> int:
     try:
         Path(path).write_text(render_matrix(document()), encoding="utf-8")
     except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror}") from None
+        raise OptionError(f"cannot write {path}: {error.strerror}") from None
     print(path)
     return 0
 
@@ -191,7 +190,7 @@ def _show_preset(chosen: Preset, small: bool, as_json: bool) -> int:
     from ruamel.yaml import YAML
 
     if not chosen.buildable:
-        raise InputError(f"preset '{chosen.name}' cannot be built: {chosen.note}")
+        raise OptionError(f"preset '{chosen.name}' cannot be built: {chosen.note}")
     document = {**preset_row(chosen), "assumed": chosen.assumed, "note": chosen.note, "model": chosen.spec.dump()}
     if small:
         spec = shrunk(chosen.name)

@@ -1,71 +1,24 @@
-"""`ablate plan --at`: what the arms would take at a published model's full size, as a table."""
+"""What `ablate plan --at` prints: what the arms would take at a published model's full size, as a table."""
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from ablate.cli import InputError
-from ablate.commands import print_json, print_table
-from ablate.commands._fits import show_fits
-from ablate.commands._sizes import DEFAULT_DTYPE, count, encoding, gigabytes
-from ablate.machine.numerics import enforce, pick_device
-from ablate.planning.scaleup import ScaledArm, Setting, scale_up, scaleup_json
-from ablate.study.reading import load_study
-from ablate.study.study import Study, StudyError
-from evals.costs.devices import THIS, Device, DeviceError, device, names
-from evals.costs.machine import this_device
+from ablate.commands._sizes import count, encoding, gigabytes
+from ablate.planning.scaleup import ScaledArm
 from evals.costs.roofline import Prediction
-from zoo.errors import SpecError
-from zoo.presets import Preset, preset
+
+if TYPE_CHECKING:
+    from ablate import ScaleUp
 
 HEADER = (
     "arm", "parameters", "weights", "cache", "prefill", "per token", "tokens/s", "bound by",
     "largest batch", "largest context", "note",
 )  # fmt: skip
-DEFAULT_CONTEXT = 8192
 
 
-def show(options: argparse.Namespace) -> int:
-    """Print the prediction. Raises InputError."""
-    try:
-        study = load_study(options.study, options.scale, options.set)
-        model = preset(options.at)
-        if options.memory is not None:
-            return show_fits(options, study, model)
-        setting = _setting(options)
-        arms = scale_up(study, model, setting)
-    except StudyError as error:
-        raise InputError(str(error)) from error
-    except SpecError as error:
-        raise InputError(f"--at {options.at}: {error.reason}") from error
-    except DeviceError as error:
-        raise InputError(f"--device: {error}") from error
-    if options.json:
-        print_json(scaleup_json(study, model, setting, arms))
-        return 0
-    print(study.question)
-    print_table([HEADER, *map(_row, arms)])
-    print("\n".join(_explained(study, model, setting)))
-    return 0
-
-
-def _setting(options: argparse.Namespace) -> Setting:
-    dtype = options.dtype or DEFAULT_DTYPE
-    return Setting(_device(options.device, dtype), options.context or DEFAULT_CONTEXT, options.batch or 1, dtype)
-
-
-def _device(name: str | None, dtype: str) -> Device:
-    if name is None:
-        raise InputError(f"--at needs --device: one of {', '.join((*names(), THIS))}")
-    if name != THIS:
-        return device(name)
-    kind = pick_device()
-    enforce(kind, dtype)
-    return this_device(dtype, kind)
-
-
-def _row(arm: ScaledArm[Prediction]) -> Sequence[str]:
+def row(arm: ScaledArm[Prediction]) -> Sequence[str]:
     found = arm.prediction
     if found is None:
         return (arm.name, *["–"] * (len(HEADER) - 2), arm.reason or "")
@@ -93,7 +46,8 @@ def _notes(arm: ScaledArm[Prediction], found: Prediction) -> list[str]:
     return notes
 
 
-def _explained(study: Study, model: Preset, setting: Setting) -> list[str]:
+def explained(found: ScaleUp) -> list[str]:
+    study, model, setting = found.study, found.preset, found.setting
     at = setting.device
     overhead = f"{at.overhead_seconds_per_layer * 1e6:,.0f} µs per layer" if at.overhead_seconds_per_layer else "none"
     return [

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from zoo.presets import Preset
 
-DEFAULT_DTYPE = "bfloat16"
-"""Of weights, cache and products at full size."""
-
 
 def encoding(preset: Preset) -> list[str]:
     """What a context is of a model that has an encoder."""

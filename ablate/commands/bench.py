@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 
-from ablate.commands import HERE, add_json, positive
+from ablate.commands import DONE, HERE, add_json, given, positive, print_json, print_table
 
 DTYPES = ("float32", "bfloat16")
 
@@ -17,7 +17,12 @@ DTYPES = ("float32", "bfloat16")
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", nargs="?", metavar="MODEL")
     parser.add_argument(
-        "--set", action="append", default=[], metavar="PATH=VALUE", help="edit the model (may be repeated)"
+        "--set",
+        dest="sets",
+        action="append",
+        default=[],
+        metavar="PATH=VALUE",
+        help="edit the model (may be repeated)",
     )
     parser.add_argument("--context", type=positive, default=256, help="tokens per row (default: 256)")
     parser.add_argument("--batch", type=positive, default=4, help="rows (default: 4)")
@@ -28,6 +33,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from ablate.commands._benching import show
+    import ablate
 
-    return show(options)
+    found = ablate.bench(options.model, **given(options, "sets", "context", "batch", "rounds", "dtype", "device"))
+    if options.json:
+        print_json(found)
+        return DONE
+    from ablate.commands._benching import HEADER, explained, rows
+
+    print_table([HEADER, *rows(found)])
+    print(explained(found))
+    return DONE

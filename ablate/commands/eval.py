@@ -7,8 +7,21 @@ computed again.
 from __future__ import annotations
 
 import argparse
+import sys
+from collections.abc import Iterable
+from typing import Any
 
-from ablate.commands import add_json, add_store, positive
+from ablate.commands import (
+    DONE,
+    SOME_FAILED,
+    OptionError,
+    add_json,
+    add_store,
+    given,
+    positive,
+    print_json,
+    print_table,
+)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -67,6 +80,46 @@ def _rows(text: str) -> int | str:
 
 
 def run(options: argparse.Namespace) -> int:
-    from ablate.commands._evaluating import evaluate_run
+    import ablate
+    from ablate.commands._scores import rows, samples
 
-    return evaluate_run(options)
+    found = ablate.evaluate(options.run, **_asked(options))
+    for line in found.skipped:
+        print(f"ablate: {line}", file=sys.stderr)
+    if options.json:
+        print_json(found.document())
+    else:
+        if table := rows(found.found):
+            print_table([("task", "metric", "value", "± standard error", "chance"), *table])
+        print("".join(samples(found.found.sections.get("samples"))), end="")
+    return SOME_FAILED if found.skipped else DONE
+
+
+def _asked(options: argparse.Namespace) -> dict[str, Any]:
+    """The arguments of `ablate.evaluate`, but for the run."""
+    return {
+        **given(options, "limit", "fewshot", "batch", "include", "recall", "samples", "store"),
+        "tasks": options.tasks and [name for names in options.tasks for name in names.split(",") if name],
+        "data": options.data and _once("data", options.data),
+        "positions": options.positions and {"multiples": options.positions},
+        "at": options.at and _once("at", map(_difficulty, options.at)),
+    }
+
+
+def _once(option: str, pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """What an option gives by name. Raises OptionError for a name that it gives twice, of which one would be lost."""
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise OptionError(f"--{option}: {name} is given twice")
+        found[name] = value
+    return found
+
+
+def _difficulty(text: str) -> tuple[str, list[int]]:
+    """`pairs=4,64`."""
+    name, _, values = text.partition("=")
+    try:
+        return name, [int(value) for value in values.split(",")]
+    except ValueError as error:
+        raise OptionError(f"--at {text}: expected whole numbers, as in pairs=4,64") from error

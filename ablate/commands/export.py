@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from ablate.commands import add_json, add_store
+from ablate.commands import DONE, add_json, add_store, given, print_json
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -23,6 +23,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from ablate.commands._exporting import export_run
+    import ablate
 
-    return export_run(options)
+    found = ablate.export(options.run, options.directory, **given(options, "family", "store"))
+    if options.json:
+        print_json(found)
+    else:
+        print(f"{found['directory']}: a {found['model_type']} model of transformers")
+    return DONE

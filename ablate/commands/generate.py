@@ -10,8 +10,13 @@ ablate generate 41c0 --prompt 'for i in___(10):'. A token that begins with a spa
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
-from ablate.commands import add_json, add_store, positive
+from ablate.commands import DONE, add_json, add_store, given, positive, print_json
+
+if TYPE_CHECKING:
+    from ablate import Generated
 
 SAMPLING = {
     "temperature": (float, "what logits are divided by; 0 takes the likeliest token (default: 0)"),
@@ -42,6 +47,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from ablate.commands._generating import generate
+    import ablate
 
-    return generate(options)
+    settings = given(options, "tokens", "stop", "hole", "seed", "store", *SAMPLING)
+    found = ablate.generate(options.run, options.prompt, **settings)
+    if options.json:
+        print_json(_document(found))
+    else:
+        print("\n".join(each.text for each in found))
+    return DONE
+
+
+def _document(found: Sequence[Generated]) -> dict[str, Any]:
+    digest = found[0].digest
+    if found[0].fills_holes:
+        filled = [{"prompt": each.prompt, "text": each.text, "fills": list(each.new)} for each in found]
+        return {"digest": digest, "filled": filled}
+    continued = [{"prompt": each.prompt, "text": each.new[0]} for each in found]
+    return {"digest": digest, "continuations": continued}

@@ -13,9 +13,20 @@ With --memory in place of --device, the largest batch that fits at several conte
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
-from ablate.cli import InputError
-from ablate.commands import HERE, add_json, add_study, add_workers, positive, print_json, print_table
+from ablate.commands import (
+    DONE,
+    HERE,
+    OptionError,
+    add_json,
+    add_study,
+    add_workers,
+    given,
+    positive,
+    print_json,
+    print_table,
+)
 
 DTYPES = ("bfloat16", "float16", "float32")
 
@@ -33,57 +44,73 @@ def configure(parser: argparse.ArgumentParser) -> None:
     paper.add_argument("--memory", metavar="SIZE", help="the largest batch that fits into, e.g., 80GB")
     paper.add_argument("--dtype", choices=DTYPES, help="of weights, cache and products (default: bfloat16)")
     add_json(parser)
-    parser.set_defaults(engine="local")
 
 
 def run(options: argparse.Namespace) -> int:
-    if options.at is not None:
-        from ablate.commands._scaleup import show
-
-        return show(options)
-    _refuse_paper(options)
-    return _show_plan(options)
-
-
-def _refuse_paper(options: argparse.Namespace) -> None:
-    """Settings of a prediction mean nothing in a plan of runs."""
-    for name in ("context", "batch", "dtype", "memory"):
-        if getattr(options, name) is not None:
-            raise InputError(f"--{name} belongs to --at PRESET")
-    if options.device not in (None, *HERE):
-        raise InputError(
-            f"--device {options.device}: runs are on {' or '.join(HERE)}; other devices belong to --at PRESET"
-        )
+    if options.at is None:
+        return _show_plan(options)
+    return _show_scaleup(options) if options.memory is None else _show_fit(options)
 
 
 def _show_plan(options: argparse.Namespace) -> int:
-    from ablate.commands._studies import asked, foreseen, remarks
-    from ablate.machine.numerics import Numerics
-    from ablate.planning.plan_document import matched_line, plan_json, plan_rows
-    from evals.costs.matmul import peak_flops_per_second
+    """Settings of a prediction mean nothing in a plan of runs."""
+    import ablate
 
-    this = asked(options)
-    outcome, tuned = foreseen(this)
-    plan = outcome.plan
-    numerics = Numerics(**plan.runs[0].identity["numerics"])
-    peak = peak_flops_per_second(numerics.device, numerics.torch_dtype)
-    done = {run.digest: this.loss(run.digest) is not None for size in outcome.sizes for run in size.plan.runs}
+    for name in ("context", "batch", "dtype", "memory"):
+        if getattr(options, name) is not None:
+            raise OptionError(f"--{name} belongs to --at PRESET")
+    if options.device not in (None, *HERE):
+        raise OptionError(
+            f"--device {options.device}: runs are on {' or '.join(HERE)}; other devices belong to --at PRESET"
+        )
+    plan = ablate.plan(options.study, **given(options, "scale", "sets", "store", "device", "workers"))
     if options.json:
-        document = plan_json(outcome, peak) | {"tuned": tuned}
-        for row in document["runs"]:
-            row["reused"] = done[row["digest"]]
-        print_json(document)
-        return 0
+        print_json(plan.document())
+        return DONE
     print(plan.study.question)
-    for size in outcome.sizes:
-        if size.plan.study.rung:
-            print(f"\n{size.plan.study.rung}")
-        print_table(plan_rows(size.plan, peak))
-    print(matched_line(plan))
-    for remark in remarks(this.study, tuned):
-        print(remark)
-    if this.study.is_search_alone:
-        print("no arms: `ablate search` tries the study's space, each trial at this budget")
-        return 0
-    print(f"{len(done)} runs, of which {sum(done.values())} are in {this.store.root}/ already")
-    return 0
+    for size, rows in plan.tables():
+        if size:
+            print(f"\n{size}")
+        print_table(rows)
+    print("\n".join(plan.notes()))
+    return DONE
+
+
+def _show_scaleup(options: argparse.Namespace) -> int:
+    import ablate
+    from ablate.commands._scaleup import HEADER, explained, row
+    from evals.costs.devices import THIS, names
+
+    if options.device is None:
+        raise OptionError(f"--at needs --device: one of {', '.join((*names(), THIS))}")
+    found = ablate.scale_up(options.study, **_paper(options, "device", "context"))
+    if options.json:
+        print_json(found.document())
+        return DONE
+    print(found.study.question)
+    print_table([HEADER, *map(row, found.arms)])
+    print("\n".join(explained(found)))
+    return DONE
+
+
+def _show_fit(options: argparse.Namespace) -> int:
+    import ablate
+    from ablate.commands._fits import explained, header, row
+
+    if options.device is not None:
+        raise OptionError(f"--memory takes no --device: what fits does not depend on {options.device}'s speed")
+    contexts: dict[str, Any] = {} if options.context is None else {"contexts": (options.context,)}
+    found = ablate.fit(options.study, **_paper(options, "memory"), **contexts)
+    if options.json:
+        print_json(found.document())
+        return DONE
+    print(found.study.question)
+    print_table([header(found.room), *map(row, found.arms)])
+    print("\n".join(explained(found)))
+    return DONE
+
+
+def _paper(options: argparse.Namespace, *names: str) -> dict[str, Any]:
+    """The settings of a prediction that were given."""
+    found = given(options, "at", "scale", "sets", "batch", "dtype", *names)
+    return {name: value for name, value in found.items() if value is not None}

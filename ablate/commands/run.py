@@ -6,19 +6,40 @@ What the store already has is reused. A run that was killed goes on from its las
 from __future__ import annotations
 
 import argparse
+import sys
 
-from ablate.commands import add_checkpoints, add_json, add_study, add_workers
+from ablate.commands import (
+    DONE,
+    SOME_FAILED,
+    add_checkpoints,
+    add_engine,
+    add_json,
+    add_study,
+    given,
+    print_json,
+    print_table,
+)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     add_study(parser)
-    parser.add_argument("--engine", default="local", help="where runs are carried out (default: local)")
-    add_workers(parser)
+    add_engine(parser)
     add_checkpoints(parser)
     add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    from ablate.commands._running import run_study
+    import ablate
 
-    return run_study(options)
+    where = given(options, "scale", "sets", "store", "device", "engine", "workers", "checkpoint_seconds")
+    result = ablate.run(options.study, **where)
+    if options.json:
+        print_json(result.document())
+    elif result.summary:
+        print_table(result.table())
+        print(result.report)
+    for failure in result.failed:
+        print(f"ablate: failed: {failure}", file=sys.stderr)
+    for line in result.skipped:
+        print(f"ablate: {line}", file=sys.stderr)
+    return SOME_FAILED if result.failed or result.skipped else DONE

@@ -11,7 +11,7 @@ import argparse
 import json
 from pathlib import Path
 
-from ablate.commands import print_json
+from ablate.commands import DONE, print_json
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -19,7 +19,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from ablate.cli import DONE
     from ablate.study.schema import study_schema
 
     if options.file is None:

@@ -7,14 +7,29 @@ none that ended is repeated. Any number of commands may share one search, here o
 from __future__ import annotations
 
 import argparse
+import sys
+from typing import TYPE_CHECKING
 
-from ablate.commands import add_checkpoints, add_json, add_study, add_workers, positive
+from ablate.commands import (
+    DONE,
+    SOME_FAILED,
+    add_checkpoints,
+    add_engine,
+    add_json,
+    add_study,
+    given,
+    positive,
+    print_json,
+    print_table,
+)
+
+if TYPE_CHECKING:
+    from ablate import SearchResult
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     add_study(parser)
-    parser.add_argument("--engine", default="local", help="where runs are carried out (default: local)")
-    add_workers(parser)
+    add_engine(parser)
     parser.add_argument(
         "--storage",
         metavar="URL",
@@ -31,6 +46,23 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from ablate.commands._searching import search_study
+    import ablate
 
-    return search_study(options)
+    where = given(options, "scale", "sets", "store", "device", "engine", "workers", "checkpoint_seconds")
+    result = ablate.search(options.study, **where, **given(options, "storage", "promote"))
+    if options.json:
+        print_json(result.document())
+    else:
+        print_table(result.table(), text_columns=2)
+        print(result.report)
+        if result.promoted:
+            print(f"fresh seeds: {_next_command(options, result)}")
+    for failure in result.failed:
+        print(f"ablate: failed: {failure}", file=sys.stderr)
+    return SOME_FAILED if result.failed else DONE
+
+
+def _next_command(options: argparse.Namespace, result: SearchResult) -> str:
+    sets = [f" --set '{text}'" for text in options.sets if not text.startswith("search.")]
+    scale = result.found["scale"]
+    return f"ablate run {result.promoted} --scale {scale} --store {options.store}" + "".join(sets)

@@ -8,6 +8,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from ablate.commands import OptionError
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("store", metavar="STORE", nargs="?", default=Path("runs"), type=Path, help="default: runs/")
@@ -15,15 +17,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from ablate.cli import InputError
     from reports.pages.serve import server
 
     if not options.store.is_dir():
-        raise InputError(f"{options.store} is not a folder")
+        raise OptionError(f"{options.store} is not a folder")
     try:
         serving = server(options.store, options.port)
     except (OSError, OverflowError) as error:
-        raise InputError(f"port {options.port}: {error}") from error
+        raise OptionError(f"port {options.port}: {error}") from error
     with serving:
         print(f"http://localhost:{serving.server_port}/ (Ctrl-C stops it)", flush=True)
         try:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from ablate.store import AblateError
 
-class DataError(ValueError):
+
+class DataError(AblateError, ValueError):
     """The data asked for cannot be had. The message is one line that says what to do about it."""
 
     def __init__(self, message: str) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass
 
 import torch
@@ -47,6 +48,24 @@ def enforce(device: str, dtype: str, threads: int = 1) -> Numerics:
     torch.set_num_threads(threads)
     torch.set_flush_denormal(True)
     return Numerics(device, dtype, use_fast_float32())
+
+
+@contextmanager
+def restored() -> Iterator[None]:
+    """Put torch's settings back in the end: whoever calls from Python has work of their own in this process."""
+    threads, precision, flushes = torch.get_num_threads(), torch.get_float32_matmul_precision(), _flushes_denormal()
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+        torch.set_float32_matmul_precision(precision)
+        torch.set_flush_denormal(flushes)
+
+
+def _flushes_denormal() -> bool:
+    """torch has a switch for it, and nothing that reads the switch."""
+    smallest = torch.finfo(torch.float32).tiny
+    return bool((torch.tensor([smallest]) / 2 == 0).item())
 
 
 def pick_device() -> str:

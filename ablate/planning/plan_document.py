@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
@@ -25,7 +25,7 @@ def study_document(outcome: Outcome, created: datetime | None = None) -> dict[st
         "schema": SCHEMA,
         "name": study.name,
         "scale": study.scale,
-        "path": str(study.path.resolve()),
+        "path": str(study.path.resolve()) if study.path else None,
         "question": study.question,
         "citation": study.source,
         "source": study.text,
@@ -208,6 +208,21 @@ def plan_rows(
 def matched_line(plan: Plan) -> str:
     """`Matched: flops and parameters. In brackets: the difference from pre.`"""
     return f"Matched: {plan.study.budget.matched}. In brackets: the difference from {plan.study.baseline}."
+
+
+def remarks(study: Study, tuned: bool) -> Iterator[str]:
+    """What the table of a plan does not show: rounds whose number depends on results."""
+    tune, auto = study.tune, study.auto_seeds
+    if tune is not None and not tuned:
+        count = math.prod(len(axis.ends) for axis in tune.space.values()) if tune.is_grid else tune.count
+        seeds = f"{tune.seeds} seed{'' if tune.seeds == 1 else 's'}"
+        more = ", more where the best is at an edge," if tune.is_grid and tune.extend else ""
+        yield (
+            f"before that, every arm tunes {', '.join(tune.space)}: {count} settings × {seeds}{more}"
+            f" at {100 * tune.fraction:g} % of the budget"
+        )
+    if auto is not None:
+        yield f"seeds: from {auto.start} to {auto.cap}, as many as it takes to settle every arm"
 
 
 def _seconds_text(seconds: float) -> str:

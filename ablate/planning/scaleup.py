@@ -54,7 +54,7 @@ class ScaledArm(Generic[T]):
     """The row before it that is the same model."""
 
 
-def scale_up(study: Study, preset: Preset, setting: Setting) -> list[ScaledArm[Prediction]]:
+def scale_up_arms(study: Study, preset: Preset, setting: Setting) -> list[ScaledArm[Prediction]]:
     """What a roofline predicts of each arm at full size.
 
     Raises:
@@ -68,8 +68,8 @@ def scale_up(study: Study, preset: Preset, setting: Setting) -> list[ScaledArm[P
     return _at_full_size(study, preset, predicted)
 
 
-def fits(study: Study, preset: Preset, room: Room) -> list[ScaledArm[Fit]]:
-    """How much of each arm's cache a memory holds at full size. Raises SpecError as `scale_up` does."""
+def fit_arms(study: Study, preset: Preset, room: Room) -> list[ScaledArm[Fit]]:
+    """How much of each arm's cache a memory holds at full size. Raises SpecError as `scale_up_arms` does."""
 
     def fitted(spec: ModelSpec) -> Fit:
         return fit(spec, room.memory_bytes, contexts=room.contexts, batch=room.batch, dtype=room.dtype)

@@ -29,7 +29,7 @@ from ablate.planning.budgets import Workload
 from ablate.planning.identity import SCHEMA, canonical_model, digest_of
 from ablate.running.engines.local import environment_of_worker
 from ablate.running.rehearsal import Effort, Rehearsal
-from ablate.store import Store
+from ablate.store import AblateError, Store
 from ablate.training.result import quartiles
 
 TIMELESS = {"lr", "warmup", "schedule", "final_lr", "decay", "betas", "weight_decay", "validate_every"}
@@ -40,7 +40,7 @@ ENDLESS = 10**9
 """Steps of a run that is only rehearsed."""
 
 
-class CalibrationError(Exception):
+class CalibrationError(AblateError):
     """Steps could not be timed. The text is why."""
 
 

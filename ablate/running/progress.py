@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TextIO
+from typing import Any
 
 from rich.console import Console
 from rich.live import Live
@@ -20,6 +20,11 @@ from rich.text import Text
 from ablate.running.engines import Event
 from ablate.running.request import Request
 from ablate.store import Store
+
+Tell = Callable[[str], None]
+"""Takes one line of text."""
+Wanted = bool | Tell
+"""How a caller wants to follow runs: True for standard error, False for silence, or what takes each line."""
 
 LINE_SECONDS = 10.0
 """How often plain output says how far each run is."""
@@ -45,6 +50,10 @@ class Run:
             self.doing = step_text(last, self.steps)
         elif missing:
             self.doing = PHASES[missing[0]]
+
+
+def to_standard_error(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 def step_text(record: Mapping[str, Any], steps: int) -> str:
@@ -165,12 +174,12 @@ class Progress:
 class Lines(Progress):
     """Plain lines: every end of a run, and now and then how far the others are."""
 
-    stream: TextIO = field(default_factory=lambda: sys.stderr)
+    tell: Tell = field(default=to_standard_error)
     _stage: str = field(default="", init=False)
     _said: float = field(default_factory=time.monotonic, init=False)
 
     def say(self, line: str) -> None:
-        print(line, file=self.stream, flush=True)
+        self.tell(line)
 
     def data(self, stage: str, share: float) -> None:
         if stage != self._stage:
@@ -222,9 +231,18 @@ class Screen(Progress):
             self._live = None
 
 
-def open_progress(store: Store, title: str, labels: Mapping[str, tuple[str, int]]) -> Progress:
-    """What suits standard error. `labels` gives arm and seed by digest."""
-    return (Screen if sys.stderr.isatty() else Lines)(store, title, labels)
+def open_progress(store: Store, title: str, labels: Mapping[str, tuple[str, int]], wanted: Wanted) -> Progress:
+    """What was wanted, on a terminal as a live table. `labels` gives arm and seed by digest."""
+    if wanted is True and sys.stderr.isatty():
+        return Screen(store, title, labels)
+    return Lines(store, title, labels, teller(wanted))
+
+
+def teller(wanted: Wanted) -> Tell:
+    """Where lines of text go."""
+    if callable(wanted):
+        return wanted
+    return to_standard_error if wanted else lambda line: None
 
 
 def _score(result: Mapping[str, Any]) -> str:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ablate.store import Store
+
+if TYPE_CHECKING:  # a worker with nothing to do needs no torch
+    from ablate.planning.plan import Plan
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,20 @@ class Request:
     evals_digest: str | None = None
     checkpoint_seconds: float = 60.0
     threads: int = 1
+
+    @classmethod
+    def of(cls, plan: Plan, identity: dict[str, Any], store: Store, checkpoint_seconds: float) -> Request:
+        """All that a plan asks of one of its runs."""
+        return cls(
+            store=str(store.root.resolve()),
+            corpus=str((store.data_dir() / identity["data"]["digest"]).resolve()),
+            identity=identity,
+            measure=plan.measure.model_dump(mode="json") if plan.measure else None,
+            measure_digest=plan.measure_digest,
+            evals=plan.evals.model_dump(mode="json") if plan.evals else None,
+            evals_digest=plan.evals_digest,
+            checkpoint_seconds=checkpoint_seconds,
+        )
 
     @property
     def digest(self) -> str:

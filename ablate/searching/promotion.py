@@ -12,7 +12,6 @@ from ablate.searching.laboratory import StudyLaboratory
 from ablate.searching.ranks import best_first
 from ablate.searching.search import Search
 from ablate.store.files import replacing
-from ablate.study.yamlfile import read_yaml
 
 SEEDS = 3
 DROPPED = ("search", "arms", "tune", "grid", "ladder", "seeds", "question", "baseline")
@@ -29,7 +28,8 @@ def promote(lab: StudyLaboratory, search: Search, count: int) -> Path:
         if len(arms) < count and identity not in known:
             known.add(identity)
             arms[f"trial_{number}"] = _nested(lab.space.settings(params[number]))
-    path = lab.study.path.with_name(f"{lab.study.path.stem}_promoted.yaml")
+    beside = lab.study.path.parent if lab.study.path else lab.study.folder
+    path = beside / f"{lab.study.name}_promoted.yaml"
     document = _document(lab, arms)
     with replacing(path) as temporary, temporary.open("w", encoding="utf-8") as file:
         file.write(f"# The best of a search, at scale {lab.study.scale}, with seeds that it did not choose by.\n")
@@ -40,7 +40,7 @@ def promote(lab: StudyLaboratory, search: Search, count: int) -> Path:
 
 
 def _document(lab: StudyLaboratory, arms: dict[str, Any]) -> dict[str, Any]:
-    written = read_yaml(lab.study.path).data
+    written = lab.study.written.document.data
     kept = {key: value for key, value in written.items() if key.partition(".")[0] not in DROPPED}
     scales = kept.get("scales")
     if scales:

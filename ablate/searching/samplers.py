@@ -11,13 +11,14 @@ from optuna.pruners import BasePruner
 from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial, TrialState
 
+from ablate.store import AblateError
 from ablate.study.search_spec import SearchSpec
 
 STARTUP = 10
 """Trials drawn at random before a model of the space is believed."""
 
 
-class MissingPackageError(Exception):
+class MissingPackageError(AblateError):
     """A sampler or a storage needs a package that is not installed."""
 
 

@@ -51,7 +51,7 @@ def search_document(lab: StudyLaboratory, study: optuna.Study, done: Done) -> di
         "schema": SCHEMA,
         "name": lab.study.name,
         "scale": lab.study.scale,
-        "path": str(lab.study.path.resolve()),
+        "path": str(lab.study.path.resolve()) if lab.study.path else None,
         "question": lab.study.question,
         "source": lab.study.text,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -24,12 +24,13 @@ from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 from optuna.trial import TrialState
 
 from ablate.searching.samplers import MissingPackageError, need
+from ablate.store import AblateError
 
 OWNER = "owner"
 JOINED = "commands"
 
 
-class StorageError(Exception):
+class StorageError(AblateError):
     """The storage of a search cannot be used."""
 
 

@@ -6,11 +6,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ablate.store.errors import AblateError
     from ablate.store.files import StoreError
     from ablate.store.store import SCHEMA, Document, LockedError, Store, read_json
 
 # Lazy, so that the command line starts without pydantic.
 _HOME = {
+    "AblateError": "ablate.store.errors",
     "Document": "ablate.store.store",
     "LockedError": "ablate.store.store",
     "SCHEMA": "ablate.store.store",
@@ -19,7 +21,7 @@ _HOME = {
     "read_json": "ablate.store.store",
 }
 
-__all__ = ["SCHEMA", "Document", "LockedError", "Store", "StoreError", "read_json"]
+__all__ = ["SCHEMA", "AblateError", "Document", "LockedError", "Store", "StoreError", "read_json"]
 
 
 def __getattr__(name: str) -> Any:

@@ -11,8 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from ablate.store.errors import AblateError
 
-class StoreError(Exception):
+
+class StoreError(AblateError):
     """The store holds, or was given, something that it must not."""
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from ablate.store import AblateError
+
 
 @dataclass(frozen=True)
 class Place:
@@ -30,7 +32,7 @@ class Problem:
         return ": ".join(part for part in (str(self.place), self.path, self.reason) if part)
 
 
-class StudyError(ValueError):
+class StudyError(AblateError, ValueError):
     """A study that cannot be planned. Its text has one line per problem, in the order of the file."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:

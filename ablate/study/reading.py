@@ -5,7 +5,7 @@ Every mistake is a `StudyError` whose lines say where the user wrote it and why 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from ablate.study.search_space import space_problems
 from ablate.study.sections import NAME, StudySections
 from ablate.study.space import axes
 from ablate.study.study import Study
-from ablate.study.yamlfile import Document, read_yaml
+from ablate.study.written import Sets, Written, read_study
 from ablate.training.probes import short
 from ablate.training.spec import TrainSpec
 from zoo.axis import variants
@@ -48,34 +48,61 @@ def default_scale() -> str:
     return "gpu" if torch.cuda.is_available() else "cpu"
 
 
-def load_study(path: str | Path, scale: str | None = None, sets: Sequence[str] = ()) -> Study:
-    """The study in a file, at a scale (`None`: `default_scale()`), with `key=value` edits.
+def load_study(
+    source: str | Path | Mapping[str, Any] | Study,
+    scale: str | None = None,
+    sets: Sets = (),
+    *,
+    name: str | None = None,
+) -> Study:
+    """Read a study, at one of its scales and with edits: every mistake is found before anything is trained.
+
+    Args:
+        source: the path of a study file, the name of a study that ships (`"norm_placement"`), a map with the keys of a
+            study file, or a study that was read before, which keeps its scale and its edits unless others are given.
+        scale: one of the study's scales; None: `gpu` where torch finds a GPU, else `cpu`.
+        sets: edits by dotted path, over the file and its scale: `{"train.lr": 1e-3}` or `["train.lr=1e-3"]`.
+        name: what the store calls it. None: the file's name; for a map a name made of its content.
+
+    Returns:
+        The study, checked, with its arms resolved.
 
     Raises:
-        StudyError: with every problem that could be found in one pass.
+        StudyError: with a line for every problem that could be found in one pass, each with the place and the path.
+
+    Example:
+        >>> study = ablate.load_study("norm_placement", scale="cpu", sets={"seeds": 1})
+        >>> [arm.name for arm in study.arms]
+        ['pre', 'post', 'double']
     """
-    path = Path(path)
-    document = read_yaml(path)
-    if not isinstance(document.data, Mapping):
-        reason = "the file is empty" if document.data is None else "expected a map, with a question, a base and arms"
-        raise StudyError([Problem(document.values[()], "", reason)])
-    scale_found = scale or default_scale()
-    sizes, found = _sizes(path, document, scale_found, sets)
+    if isinstance(source, Study):
+        if scale is None and name is None and not sets:
+            return source
+        written, scale = source.written, scale or source.scale
+    else:
+        written = read_study(source, name)
+    return _read(replace(written, name=name or written.name).edited(sets), scale)
+
+
+def _read(written: Written, scale: str | None) -> Study:
+    document, scale_found = written.document, scale or default_scale()
+    sizes, found = _sizes(written, scale_found)
     problems = [*scale_problems(document, scale), *found]
     for other in other_scales(document, scale_found):
-        problems += _sizes(path, document, other, ())[1]
+        problems += _sizes(replace(written, sets=()), other)[1]
     if problems:
         raise StudyError({(problem.place, problem.path): problem for problem in reversed(problems)}.values())
     return replace(sizes[-1], smaller=tuple(sizes[:-1]))
 
 
-def _sizes(path: Path, document: Document, scale: str, sets: Sequence[str]) -> tuple[list[Study], list[Problem]]:
+def _sizes(written: Written, scale: str) -> tuple[list[Study], list[Problem]]:
     """The study at every size of its ladder, and what is wrong with it; one size without a ladder."""
+    document = written.document
     names: list[str | None] = [*rungs(document, scale)]
     sizes, refused = [], dict[str | None, list[Problem]]()
     for rung in names or [None]:
         try:
-            sizes.append(_Reader(path, document, scale, rung, sets).study())
+            sizes.append(_Reader(written, scale, rung).study())
         except StudyError as error:
             refused[rung] = list(error.problems)
     return sizes, [*ladder_problems(document, scale), *by_size(refused, len(names))]
@@ -84,11 +111,11 @@ def _sizes(path: Path, document: Document, scale: str, sets: Sequence[str]) -> t
 class _Reader:
     """One pass over the layers of a study, which collects problems until nothing more can be checked."""
 
-    def __init__(self, path: Path, document: Document, scale: str, rung: str | None, sets: Sequence[str]) -> None:
-        self.path, self.document, self.scale, self.rung = path, document, scale, rung
-        self.origins = Origins(document.values[()])
+    def __init__(self, written: Written, scale: str, rung: str | None) -> None:
+        self.written, self.document, self.scale, self.rung = written, written.document, scale, rung
+        self.origins = Origins(self.document.values[()])
         self.problems: list[Problem] = []
-        self.layers = layers(document, scale, rung, sets)
+        self.layers = layers(written, scale, rung)
         for layer in self.layers:
             self.problems += self.origins.add(layer)
 
@@ -108,9 +135,7 @@ class _Reader:
         if self.problems or sections is None or builder is None:
             raise StudyError(self.problems)
         return Study(
-            name=self.path.stem,
-            path=self.path,
-            text=self.path.read_text(encoding="utf-8"),
+            written=self.written,
             scale=self.scale,
             sections=sections,
             arms=tuple(arms),

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ablate.study.layers import Layer, setting_layer
+from ablate.study.layers import Layer
 from ablate.study.problems import Problem
 from ablate.study.sections import NAME, StudySections
+from ablate.study.written import Written
 from ablate.study.yamlfile import Document, Keys
 from zoo.errors import did_you_mean
 
@@ -19,14 +20,15 @@ RUNG_SECTIONS = ("base", "budget", "train")
 """What may differ between the sizes of a ladder: losses on other text, or of other arms, would not be one curve."""
 
 
-def layers(document: Document, scale: str, rung: str | None, sets: Sequence[str]) -> list[Layer]:
-    """Later layers win. Raises StudyError for a `--set` that is not `key=value`."""
+def layers(written: Written, scale: str, rung: str | None) -> list[Layer]:
+    """Later layers win."""
+    document = written.document
     found = [Layer(document, without=frozenset({"scales"}))]
     if isinstance(_at(document, ("scales", scale)), Mapping):
         found.append(Layer(document, ("scales", scale)))
     if rung is not None:
         found.append(Layer(document, (*_ladder_root(document, scale), rung)))
-    return found + [setting_layer(text) for text in sets]
+    return [*found, *written.sets]
 
 
 def rungs(document: Document, scale: str) -> list[str]:

@@ -12,6 +12,7 @@ from ablate.study.problems import Problem, StudyError
 from ablate.study.search_spec import SearchSpec
 from ablate.study.sections import AutoSeeds, Budget, StudySections
 from ablate.study.space import TuneSpec
+from ablate.study.written import Written
 from ablate.training.probes import ProbeSpec
 from ablate.training.spec import TrainSpec
 from evals.costs.spec import MeasureSpec
@@ -24,9 +25,7 @@ __all__ = ["Arm", "Problem", "Study", "StudyError"]
 class Study:
     """A question, ready to be planned. The first arm is the baseline: the base model as it is."""
 
-    name: str
-    path: Path
-    text: str
+    written: Written
     scale: str
     sections: StudySections
     arms: tuple[Arm, ...]
@@ -40,6 +39,19 @@ class Study:
     """Which size of the ladder this is; None without one."""
     smaller: tuple[Study, ...] = ()
     """The same study at the smaller sizes of its ladder, the smallest first."""
+
+    @property
+    def name(self) -> str:
+        return self.written.name
+
+    @property
+    def path(self) -> Path | None:
+        """The study's file; None where it was written in Python."""
+        return self.written.path
+
+    @property
+    def text(self) -> str:
+        return self.written.text
 
     @property
     def question(self) -> str:
@@ -110,7 +122,7 @@ class Study:
     @property
     def folder(self) -> Path:
         """What relative paths in the study start from."""
-        return self.path.resolve().parent
+        return self.written.folder
 
     def error(self, setting: str, reason: str) -> StudyError:
         """An error at a setting, by its dotted path (`"budget.flops"`)."""

@@ -60,6 +60,11 @@ class Document:
 
 def read_yaml(path: Path) -> Document:
     """The document in a file; raises `StudyError` for whatever keeps it from being one YAML 1.2 document."""
+    return parse_yaml(read_text(path), str(path))
+
+
+def read_text(path: Path) -> str:
+    """The text of a file. Raises `StudyError` where it cannot be read, is too large or is not UTF-8."""
     try:
         size = path.stat().st_size
         raw = path.read_bytes() if size <= MAX_BYTES else b""
@@ -68,11 +73,10 @@ def read_yaml(path: Path) -> Document:
     if size > MAX_BYTES:
         raise _error(Place(str(path)), f"too large for a study: {size} bytes, at most {MAX_BYTES}")
     try:
-        text = raw.decode("utf-8")
+        return raw.decode("utf-8")
     except UnicodeDecodeError as error:
         place = _place_of_byte(path, raw, error.start)
         raise _error(place, f"not UTF-8 text (byte 0x{raw[error.start]:02x})") from error
-    return parse_yaml(text, str(path))
 
 
 def parse_yaml(text: str, source: str) -> Document:

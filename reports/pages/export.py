@@ -10,7 +10,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote
 
-from ablate.store import Store
+from ablate.store import AblateError, Store
 from reports.figures import Figure, draw, draw_stability
 from reports.findings.shapes import StudySummary
 from reports.findings.summary import summarise_study
@@ -33,7 +33,7 @@ LATEX = str.maketrans(
 MARKDOWN = str.maketrans({"|": r"\|", "\n": " ", "<": "&lt;", ">": "&gt;", "&": "&amp;", "*": r"\*", "`": r"\`"})
 
 
-class ExportError(Exception):
+class ExportError(AblateError):
     """A browser was there, and did not draw the figures."""
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from ablate.store import Store, read_json
+from ablate.store import AblateError, Store, read_json
 from ablate.store.documents import Section
 from reports.reading import evaluations
 from reports.reading.evaluations import KEYS
@@ -94,7 +94,7 @@ PLAIN = "plain"
 """The kind of cache that others are compared with."""
 
 
-class ReportError(Exception):
+class ReportError(AblateError):
     """The study cannot be reported: it is missing, or its runs must not be compared."""
 
 

@@ -153,7 +153,7 @@ def test_a_stored_run_is_asked_other_difficulties(
         (["--at", "pears=1"], "--at: pears is no difficulty of mqar (did you mean 'pairs'?)"),
         (["--at", "pairs=9"], "--at: 9 pairs need as many keys and values"),
         (["--at", "pairs"], "--at pairs: expected whole numbers, as in pairs=4,64"),
-        (["--tasks", "heldout_text"], "--tasks: needs held-out text, and mqar has none: see --at"),
+        (["--tasks", "heldout_text"], "--tasks: needs held-out text, and mqar has none: see `at`"),
         (["--samples"], "--samples: needs held-out text, and mqar has none"),
         (["--fewshot", "0"], "--fewshot: needs held-out text, and mqar has none"),
         (["--data", "mqar=."], "--data: needs held-out text, and mqar has none"),

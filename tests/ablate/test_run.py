@@ -254,7 +254,7 @@ class Failing:
 
 
 def test_a_tuning_run_that_fails_is_named_and_ends_the_study(study, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("ablate.commands._running.load", lambda *_: Failing())
+    monkeypatch.setattr("ablate.running.workshop.load", lambda *_: Failing())
     tune = "tune={space: {train.lr: [1e-3, 1e-2]}}"
     status, out, err = ablate(capsys, "run", study, "--store", tmp_path / "runs", "--json", "--set", tune)
     assert status == 1
@@ -430,7 +430,7 @@ def test_ctrl_c_at_any_moment_is_one_line(study, tmp_path, capsys, monkeypatch):
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("ablate.commands._running.prepare", interrupted)
+    monkeypatch.setattr("ablate.running.corpora.prepare", interrupted)
     status, _, err = ablate(capsys, "run", study, "--store", tmp_path / "runs", "--engine", "inprocess")
     assert (status, err.splitlines()[-1]) == (130, "ablate: stopped. The same command goes on from here.")
 

@@ -167,7 +167,7 @@ def test_numbers_for_people():
 def test_plain_progress_tells_ends_and_time_left(request_for):
     request = request_for()
     store, stream = Store(request.store), io.StringIO()
-    with Lines(store, "study", {request.digest: ("post", 0)}, stream=stream) as progress:
+    with Lines(store, "study", {request.digest: ("post", 0)}, tell=lambda line: print(line, file=stream)) as progress:
         progress.data("tokenise", 0.1)
         progress.data("tokenise", 0.2)
         progress.begin([request])

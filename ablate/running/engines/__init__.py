@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from typing import Literal, Protocol, cast
 
 from ablate.running.request import Request
+from ablate.store import AblateError
 
 
-class EngineError(Exception):
+class EngineError(AblateError):
     """The engine cannot be had, or cannot do what was asked."""
 
 

@@ -1,0 +1,72 @@
+"""`ablate.bench`: one architecture, ours and transformers', on this machine."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+
+import zoo
+from ablate.machine.environment import cores
+from ablate.machine.numerics import enforce, pick_device, restored
+from ablate.store import AblateError
+from ablate.study.written import Sets, edit_layers
+from evals.costs.bench import Setting, compare
+from zoo.errors import SpecError, UnsupportedError
+
+DEFAULT: dict[str, Any] = {"d_model": 512, "n_layers": 8, "vocab_size": 8192, "embedding_scale": 1.0}
+"""Edits of the preset `small` that make it a Llama of about 30 M parameters."""
+
+
+@restored()
+def bench(
+    model: str | None = None,
+    *,
+    sets: Sets = (),
+    context: int = 256,
+    batch: int = 4,
+    rounds: int = 5,
+    dtype: str = "float32",
+    device: str | None = None,
+) -> dict[str, Any]:
+    """Measure a training step, prefill, decoding and memory beside transformers, alternating round by round.
+
+    Args:
+        model: a preset of the zoo; None: 30 M parameters of Llama's kind.
+        sets: edits of the model by path, as of `ablate.run`.
+        context: tokens per row.
+        batch: rows.
+        rounds: of each library that count.
+        dtype: `float32` or `bfloat16`, of weights, cache and products.
+        device: `cpu` or `cuda`; None: `cuda` where there is a GPU.
+
+    Returns:
+        What `ablate bench --json` prints.
+
+    Raises:
+        AblateError: there is no such model, here or in transformers, or transformers is not installed.
+
+    Example:
+        >>> ablate.bench("gpt2", sets={"n_layers": 4})["phases"]["train"]["ratio"]["median"]
+    """
+    if find_spec("transformers") is None:
+        raise AblateError("bench compares with transformers, which is not installed: pip install 'ablate[hf]'")
+    where = device or pick_device()
+    enforce(where, dtype, cores())
+    edits = {} if model else dict(DEFAULT)
+    for layer in edit_layers(sets):
+        edits |= layer.document.data
+    built = _built(model or "small", edits).to(device=where, dtype=getattr(torch, dtype))
+    try:
+        found = compare(built, Setting(context, batch, rounds))
+    except UnsupportedError as error:
+        raise AblateError(f"transformers has no such model: {error}") from error
+    return {"model": model or "small", "edits": edits, "device": where, **found}
+
+
+def _built(name: str, edits: dict[str, Any]) -> zoo.Decoder:
+    try:
+        return zoo.build(zoo.load(name, **edits))
+    except SpecError as error:
+        raise AblateError(str(error)) from error

@@ -1,0 +1,173 @@
+"""`ablate.open`: what a store holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+import zoo
+from ablate.api.result import StudyResult
+from ablate.api.runs import find_run
+from ablate.errors import ArgumentError
+from ablate.store import Store, StoreError, read_json
+from ablate.training.trained import trained_model
+from zoo.errors import did_you_mean
+
+QUESTIONS = {
+    "name": pl.String,
+    "scale": pl.String,
+    "question": pl.String,
+    "created": pl.String,
+    "baseline": pl.String,
+    "arms": pl.Int64,
+    "runs": pl.Int64,
+    "ended": pl.Int64,
+}
+SEARCHES = {
+    "name": pl.String,
+    "scale": pl.String,
+    "question": pl.String,
+    "created": pl.String,
+    "trials": pl.Int64,
+    "best": pl.Int64,
+}
+RUNS = {
+    "digest": pl.String,
+    "status": pl.String,
+    "seed": pl.Int64,
+    **dict.fromkeys(("loss", "bits_per_byte", "accuracy", "tokens_per_second"), pl.Float64),
+    **dict.fromkeys(("parameters", "steps", "tokens"), pl.Int64),
+    **dict.fromkeys(("flops", "train_seconds", "peak_memory_bytes"), pl.Float64),
+    "finished": pl.String,
+}
+
+
+class Runs:
+    """A store of runs, studies and searches, to browse. What is asked is read anew each time."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+
+    @property
+    def studies(self) -> pl.DataFrame:
+        """A row for each study: name, scale, question, number of arms and runs, how many of them have ended."""
+        return pl.DataFrame(map(self._study_row, self._documents()), schema=QUESTIONS)
+
+    @property
+    def searches(self) -> pl.DataFrame:
+        """A row for each search: name, scale, question, number of trials, how many of them are the best."""
+        documents = [read_json(folder / "search.json") for folder in self.store.searches()]
+        return pl.DataFrame([_search_row(document) for document in documents if document], schema=SEARCHES)
+
+    @property
+    def runs(self) -> pl.DataFrame:
+        """A row for each run: digest, status, seed, loss, speed, parameters, steps, tokens, FLOPs, memory."""
+        return pl.DataFrame(map(self._run_row, self.store.runs()), schema=RUNS)
+
+    def result(self, name: str, scale: str | None = None) -> StudyResult:
+        """What a study found, as `ablate.run` returned it.
+
+        Args:
+            name: of the study.
+            scale: where the store has it at several.
+
+        Raises:
+            ArgumentError: the store has no such study, or several of that name.
+            ReportError: its runs must not be compared.
+
+        Example:
+            >>> ablate.open("runs").result("norm_placement").contrasts
+        """
+        named = [document for document in self._documents() if document["name"] == name]
+        if not named:
+            known = [document["name"] for document in self._documents()]
+            raise ArgumentError("name", f"there is no study '{name}' in {self.store.root}/" + did_you_mean(name, known))
+        scales = [document["scale"] for document in named]
+        return StudyResult.stored(self.store.study_dir(name, _one(scales, scale)))
+
+    def model(self, run: str) -> zoo.Decoder:
+        """The trained model of a run, by its digest or the beginning of it, on the CPU.
+
+        Raises:
+            StoreError: there is no such run, it has not finished, or it is damaged.
+
+        Example:
+            >>> runs = ablate.open("runs")
+            >>> runs.model(runs.runs["digest"][0]).spec
+        """
+        store, digest = find_run(run, self.store.root)
+        model: zoo.Decoder = trained_model(store, digest).eval()
+        return model
+
+    def _documents(self) -> list[dict[str, Any]]:
+        found = (read_json(folder / "study.json") for folder in self.store.studies())
+        return [document for document in found if document is not None]
+
+    def _study_row(self, document: dict[str, Any]) -> dict[str, Any]:
+        digests = [run["digest"] for arm in document["arms"] for run in arm["runs"]]
+        return {
+            **{name: document[name] for name in ("name", "scale", "question", "created", "baseline")},
+            "arms": len(document["arms"]),
+            "runs": len(digests),
+            "ended": sum(self.store.status(digest) in ("finished", "diverged") for digest in digests),
+        }
+
+    def _run_row(self, digest: str) -> dict[str, Any]:
+        identity, result = self.store.read_run(digest) or {}, self.store.read_result(digest) or {}
+        known = {name: result.get(name) for name in RUNS}
+        speed = result.get("tokens_per_second", {}).get("median")
+        return {**known, "digest": digest, "status": self.store.status(digest), "seed": identity.get("seed"),
+                "tokens_per_second": speed}  # fmt: skip
+
+    def __repr__(self) -> str:
+        studies, runs = len(self.store.studies()), len(self.store.runs())
+        return f"<Runs {self.store.root}/: {studies} studies, {runs} runs>"
+
+    def _repr_html_(self) -> str:
+        return self.studies._repr_html_()
+
+
+def open_store(store: str | Path = "runs") -> Runs:
+    """Open a store to browse what it holds.
+
+    Args:
+        store: the folder of runs.
+
+    Returns:
+        Its studies, searches and runs as frames; the result of each study; the model of each run.
+
+    Raises:
+        StoreError: there is no such folder.
+
+    Example:
+        >>> runs = ablate.open("runs")
+        >>> runs.studies.select("name", "scale", "arms", "ended")
+    """
+    if not Path(store).is_dir():
+        raise StoreError(f"{store} is not a folder")
+    return Runs(Store(store))
+
+
+def _search_row(document: dict[str, Any]) -> dict[str, Any]:
+    trials = document["trials"]
+    return {
+        **{name: document[name] for name in ("name", "scale", "question", "created")},
+        "trials": len(trials),
+        "best": sum(trial["best"] for trial in trials),
+    }
+
+
+def _one(scales: Sequence[str], wanted: str | None) -> str:
+    """The scale that is wanted, or the only one. Raises ArgumentError."""
+    if wanted is None and len(scales) == 1:
+        return scales[0]
+    if wanted in scales:
+        return str(wanted)
+    raise ArgumentError("scale", f"the store has the study at {_listed(scales)}: name one of them")
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(names)

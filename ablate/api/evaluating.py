@@ -1,0 +1,185 @@
+"""`ablate.evaluate`: one evaluation of one stored run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from pydantic import ValidationError
+
+from ablate.api.runs import find_run
+from ablate.data import AnyCorpus, DataError, SyntheticCorpus, open_corpus
+from ablate.data.synthetic import regraded
+from ablate.errors import ArgumentError
+from ablate.machine.environment import cores
+from ablate.machine.numerics import restored
+from ablate.planning.identity import request_digest
+from ablate.running.engines import Options, load
+from ablate.running.request import Request
+from ablate.store import AblateError, Store, StoreError
+from ablate.store.documents import EvalsDocument
+from ablate.study.complaints import complaints
+from evals.harness.known import absent, located
+from evals.harness.loading import UnknownTaskError
+from evals.harness.skipped import skipped_lines
+from evals.reading.causal import NotCausalError, check_causal
+from evals.spec import OF_TEXT, EvalSpec
+from zoo.spec import parse
+
+TEXT_ALONE = ("tasks", "include", "data", "fewshot", *OF_TEXT)
+"""Settings that need held-out text."""
+SCORES: dict[str, Any] = {
+    "task": pl.String,
+    "metric": pl.String,
+    **dict.fromkeys(("value", "stderr", "chance"), pl.Float64),
+}
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What an evaluation of a run found.
+
+    Attributes:
+        digest: of the run.
+        found: scores, and a section of rows for whatever else was evaluated.
+    """
+
+    digest: str
+    found: EvalsDocument
+
+    @property
+    def frame(self) -> pl.DataFrame:
+        """A row for each task and metric: value, standard error, chance."""
+        rows = [
+            {"task": task, "metric": metric, "value": score.value, "stderr": score.stderr, "chance": score.chance}
+            for task, metrics in self.found.scores.items()
+            for metric, score in metrics.items()
+        ]
+        return pl.DataFrame(rows, schema=SCORES)
+
+    @property
+    def skipped(self) -> list[str]:
+        """What was asked for and could not be had, a line for each."""
+        return list(skipped_lines(self.found.skipped, self.found.groups))
+
+    def document(self) -> dict[str, Any]:
+        """What `ablate eval --json` prints."""
+        return {"digest": self.digest, **self.found.model_dump(by_alias=True)}
+
+    def _repr_html_(self) -> str:
+        return self.frame._repr_html_()
+
+
+@restored()
+def evaluate(
+    run: str | Path,
+    *,
+    tasks: Sequence[str] | None = None,
+    limit: int | None = None,
+    at: Mapping[str, Sequence[int]] | None = None,
+    store: str | Path = "runs",
+    **settings: Any,
+) -> Scores:
+    """Evaluate a trained run. Scores that the store has are not computed again.
+
+    Args:
+        run: the digest of a run in the store, or the beginning of one, or the folder of a run.
+        tasks: lm-eval tasks and groups, or paths of task files; None: the project's own, unless `settings` name
+            something else to evaluate.
+        limit: at most so many items per task, or so many examples of each difficulty.
+        at: of a run on a synthetic task: accuracy at these difficulties, such as `{"pairs": [4, 64]}`, in place of
+            those that it was trained on.
+        store: the folder of runs; not needed for the folder of a run.
+        **settings: more of a study's section `evals`: `positions={"multiples": [1, 2]}`, `recall=True`, `samples=True`,
+            `fewshot=0`, `data={"blimp": "data/blimp"}`, `include=["tasks"]`, `batch=8`.
+
+    Returns:
+        Scores as a frame, and all that was found as a document.
+
+    Raises:
+        StoreError: there is no such run, it has not finished, or it is damaged.
+        ArgumentError: a setting is unknown, has a wrong value, or has no meaning for this run.
+
+    Example:
+        >>> ablate.evaluate("3f2a", tasks=["heldout_pairs", "code_names"], limit=100).frame
+    """
+    place, digest = find_run(run, store)
+    identity = place.read_run(digest)
+    if identity is None:
+        raise StoreError(f"{digest}: the run has no run.json")
+    try:
+        check_causal(parse(identity["model"]))
+    except NotCausalError as error:
+        raise StoreError(f"{digest}: {error}") from error
+    corpus = _corpus(place, digest, identity)
+    wanted = {"tasks": tasks, **settings}
+    spec = _of_task(corpus, wanted, limit, at) if isinstance(corpus, SyntheticCorpus) else _of_text(wanted, limit, at)
+    request = Request(
+        store=str(place.root.resolve()),
+        corpus=str(corpus.directory.resolve()),
+        identity=identity,
+        evals=spec.model_dump(mode="json"),
+        evals_digest=request_digest(spec),
+        threads=cores(),
+    )
+    return Scores(digest, _evaluated(place, request))
+
+
+def _evaluated(store: Store, request: Request) -> EvalsDocument:
+    wanted = str(request.evals_digest)
+    store.drop_incomplete_evals(request.digest, wanted)
+    try:
+        for _ in load("inprocess", Options(request.identity["numerics"]["device"])).run([request]):
+            pass
+    except UnknownTaskError as error:
+        raise AblateError(str(error)) from error
+    document = store.read_evals(request.digest, wanted)
+    if document is None:
+        raise RuntimeError(f"run {request.digest} has no evaluation after it was evaluated")
+    return document
+
+
+def _corpus(store: Store, digest: str, identity: dict[str, Any]) -> AnyCorpus:
+    directory = store.data_dir() / identity["data"]["digest"]
+    if not directory.is_dir():
+        raise StoreError(f"{digest}: its corpus is not in {store.data_dir()}")
+    return open_corpus(directory)
+
+
+def _of_task(
+    corpus: SyntheticCorpus, settings: dict[str, Any], limit: int | None, at: Mapping[str, Sequence[int]] | None
+) -> EvalSpec:
+    """What is asked of a run on a synthetic task: its own difficulties, or others."""
+    for name in TEXT_ALONE:
+        if settings.pop(name, None) not in (None, False):
+            raise ArgumentError(name, f"needs held-out text, and {corpus.source.source} has none: see `at`")
+    difficulties = {name: list(values) for name, values in (at or {}).items()}
+    try:
+        regraded(corpus.source, difficulties)
+    except DataError as error:
+        raise ArgumentError("at", str(error)) from error
+    examples = {} if limit is None else {"examples": limit}
+    return _validated({**settings, "tasks": [], "diagnostics": {"at": difficulties, **examples}})
+
+
+def _of_text(settings: dict[str, Any], limit: int | None, at: object) -> EvalSpec:
+    if at is not None:
+        raise ArgumentError("at", "the run was trained on text, which has no difficulties")
+    given = {name: value for name, value in {**settings, "limit": limit}.items() if value is not None}
+    if any(given.get(name) for name in OF_TEXT):
+        given.setdefault("tasks", [])
+    spec = located(_validated(given), Path.cwd())
+    for where, reason in absent(spec):
+        raise ArgumentError(where.partition(".")[0], reason)
+    return spec
+
+
+def _validated(settings: dict[str, Any]) -> EvalSpec:
+    try:
+        return EvalSpec.model_validate(settings)
+    except ValidationError as error:
+        path, reason = next(complaints(error, settings, EvalSpec.model_json_schema()))
+        raise ArgumentError(".".join(path), reason) from error

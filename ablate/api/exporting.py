@@ -1,0 +1,69 @@
+"""`ablate.export`: a trained run as a transformers checkpoint."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import zoo
+from ablate.api.runs import end_token, find_run
+from ablate.errors import ArgumentError
+from ablate.store import Store, StoreError
+from ablate.training.trained import trained_model
+from zoo.errors import UnsupportedError
+
+
+def export(
+    run: str | Path, directory: str | Path, *, family: str | None = None, store: str | Path = "runs"
+) -> dict[str, str]:
+    """Write the model of a trained run as a transformers checkpoint, with its tokenizer.
+
+    Args:
+        run: the digest of a run in the store, or the beginning of one, or the folder of a run.
+        directory: a new or empty folder, which transformers' `from_pretrained` then opens.
+        family: a `model_type` of transformers; None: the first that fits.
+        store: the folder of runs; not needed for the folder of a run.
+
+    Returns:
+        `digest`, `directory` and `model_type`.
+
+    Raises:
+        StoreError: there is no such run, or transformers has no such architecture, and what stands in the way.
+        ArgumentError: the folder is not empty.
+
+    Example:
+        >>> ablate.export("3f2a", "checkpoint")["model_type"]
+        'llama'
+    """
+    found, digest = find_run(run, store)
+    target = Path(directory)
+    if target.exists() and any(target.iterdir()):
+        raise ArgumentError("directory", f"{target} is not empty")
+    try:
+        theirs = zoo.to_hf(trained_model(found, digest), family)
+    except (UnsupportedError, ImportError) as error:
+        raise StoreError(f"{digest}: {error}") from error
+    _hide_progress_bars()
+    if (found.model_dir(digest) / "tokenizer.json").is_file():  # a synthetic task has none
+        tokenizer = _tokenizer(found, digest)
+        theirs.config.bos_token_id = theirs.config.eos_token_id = tokenizer.eos_token_id
+        tokenizer.save_pretrained(target)
+    theirs.save_pretrained(target)
+    return {"digest": digest, "directory": str(target), "model_type": theirs.config.model_type}
+
+
+def _hide_progress_bars() -> None:
+    from transformers.utils import logging  # noqa: PLC0415 (slow to load)
+
+    logging.disable_progress_bar()
+
+
+def _tokenizer(store: Store, digest: str) -> Any:
+    """The run's tokenizer. A document begins and ends with the same token, as in training."""
+    from transformers import PreTrainedTokenizerFast  # noqa: PLC0415 (slow to load)
+
+    path = store.model_dir(digest) / "tokenizer.json"
+    tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(path))
+    eos = tokenizer.convert_ids_to_tokens(end_token(store, digest))
+    tokenizer.add_special_tokens({"bos_token": eos, "eos_token": eos, "pad_token": eos})
+    return tokenizer

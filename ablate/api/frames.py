@@ -1,0 +1,139 @@
+"""Summaries as flat polars frames: a number or a text in every cell, names with their units."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import polars as pl
+
+from reports.findings.shapes import ArmSummary, StudySummary
+from reports.reading.collect import RUNS
+from reports.statistics.estimates import Estimate
+
+ARMS: dict[str, Any] = {
+    "arm": pl.String,
+    "verdict": pl.String,
+    **{
+        f"{name}{end}": pl.Float64
+        for name in ("loss", "bits_per_byte", "accuracy", "excess", "tokens_per_second", "peak_memory_bytes")
+        for end in ("", "_low", "_high")
+    },
+    "kv_bytes_per_token": pl.Float64,
+    "parameters": pl.Int64,
+    "parameters_embedding": pl.Int64,
+    "flops_per_token": pl.Float64,
+    "steps": pl.Int64,
+    "tokens": pl.Int64,
+    "flops": pl.Float64,
+    "train_seconds": pl.Float64,
+    "seeds": pl.List(pl.Int64),
+    "diverged": pl.List(pl.Int64),
+    "missing": pl.List(pl.Int64),
+    "edits": pl.String,
+    "tuned": pl.String,
+    "matching": pl.String,
+}
+CONTRASTS: dict[str, Any] = {
+    "arm": pl.String,
+    "baseline": pl.String,
+    "verdict": pl.String,
+    "unit": pl.String,
+    **dict.fromkeys(("difference", "low", "high", "confidence", "p", "p_holm", "p_equivalence"), pl.Float64),
+    "pairs": pl.Int64,
+    "detectable": pl.Float64,
+    "seeds_needed": pl.Int64,
+    **dict.fromkeys(("speed_ratio", "memory_ratio", "kv_ratio"), pl.Float64),
+}
+SCORES: dict[str, Any] = {
+    "arm": pl.String,
+    "task": pl.String,
+    "metric": pl.String,
+    **dict.fromkeys(("value", "stderr", "chance"), pl.Float64),
+    "higher_is_better": pl.Boolean,
+    "seeds": pl.Int64,
+}
+
+
+def arms_frame(arms: Iterable[ArmSummary]) -> pl.DataFrame:
+    return pl.DataFrame([_arm_row(arm) for arm in arms], schema=ARMS)
+
+
+def _arm_row(arm: ArmSummary) -> dict[str, Any]:
+    return {
+        "arm": arm.name,
+        "verdict": arm.verdict,
+        **_interval("loss", arm.loss),
+        **_interval("bits_per_byte", arm.bits_per_byte),
+        **_interval("accuracy", arm.accuracy),
+        **_interval("excess", arm.excess),
+        **_interval("tokens_per_second", arm.tokens_per_second),
+        **_interval("peak_memory_bytes", arm.peak_memory_bytes),
+        "kv_bytes_per_token": arm.kv_bytes_per_token,
+        "parameters": arm.budget.parameters,
+        "parameters_embedding": arm.parameters_embedding,
+        "flops_per_token": float(arm.flops_per_token),
+        "steps": arm.budget.steps,
+        "tokens": arm.budget.tokens,
+        "flops": float(arm.budget.flops),
+        "train_seconds": arm.budget.train_seconds,
+        "seeds": list(arm.seeds),
+        "diverged": list(arm.diverged),
+        "missing": list(arm.missing),
+        **{name: _map(getattr(arm, name)) for name in ("edits", "tuned", "matching")},
+    }
+
+
+def _interval(name: str, value: Estimate | None) -> dict[str, float | None]:
+    if value is None:
+        return dict.fromkeys((name, f"{name}_low", f"{name}_high"))
+    return {name: value.mean, f"{name}_low": value.low, f"{name}_high": value.high}
+
+
+def _map(pairs: tuple[tuple[str, str], ...]) -> str:
+    """Edits by path as JSON: frames that go elsewhere cannot hold maps of unlike values."""
+    return json.dumps({path: json.loads(value) for path, value in pairs})
+
+
+def contrasts_frame(summary: StudySummary | None) -> pl.DataFrame:
+    rows = [] if summary is None else [_contrast_row(summary, arm) for arm in summary.arms if arm.comparison]
+    return pl.DataFrame(rows, schema=CONTRASTS)
+
+
+def _contrast_row(summary: StudySummary, arm: ArmSummary) -> dict[str, Any]:
+    found = arm.comparison
+    assert found is not None  # the baseline has no row
+    difference = found.difference
+    return {
+        "arm": arm.name,
+        "baseline": summary.baseline,
+        "verdict": arm.verdict,
+        "unit": summary.unit,
+        "difference": difference.mean if difference else None,
+        "low": difference.low if difference else None,
+        "high": difference.high if difference else None,
+        "confidence": 1 - found.alpha,
+        "p": found.p,
+        "p_holm": found.p_holm,
+        "p_equivalence": found.p_equivalence,
+        "pairs": len(found.seeds),
+        "detectable": found.detectable_nats,
+        "seeds_needed": arm.seeds_needed,
+        "speed_ratio": found.speed_ratio.mean if found.speed_ratio else None,
+        "memory_ratio": found.memory_ratio.mean if found.memory_ratio else None,
+        "kv_ratio": found.kv_ratio,
+    }
+
+
+def scores_frame(arms: Iterable[ArmSummary]) -> pl.DataFrame:
+    rows = [
+        {"arm": arm.name, **{name: getattr(score, name) for name in SCORES if name != "arm"}}
+        for arm in arms
+        for score in arm.scores
+    ]
+    return pl.DataFrame(rows, schema=SCORES)
+
+
+def runs_frame(summary: StudySummary | None) -> pl.DataFrame:
+    return pl.DataFrame(schema=RUNS) if summary is None else summary.runs

@@ -1,0 +1,203 @@
+"""`ablate.generate`: what a trained run says, or puts into the holes of a text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from tokenizers import Tokenizer
+
+import zoo
+from ablate.api.runs import end_token, find_run
+from ablate.errors import ArgumentError
+from ablate.store import AblateError, StoreError
+from ablate.training.objectives._filling import Filling, FillsHoles, HolesError
+from ablate.training.spec import TrainSpec
+from ablate.training.trained import trained_model, trained_tokenizer
+from evals.costs.memory import is_out_of_memory
+from evals.harness.decode import Request, decode
+from evals.reading.causal import obstacle
+from zoo.costs import longest_text
+from zoo.decode import Sampling
+from zoo.explain import checked
+
+NEW = 64
+"""Tokens that continue a prompt, unless told."""
+HOLE = "___"
+"""What stands for what is left out, unless told."""
+
+
+@dataclass(frozen=True)
+class Generated:
+    """What a model made of a prompt.
+
+    Attributes:
+        digest: of the run.
+        prompt: as it was given.
+        text: the prompt with what the model wrote, after it or in its holes.
+        new: what the model wrote: one continuation, or a text for each hole.
+        fills_holes: whether the model fills in holes, rather than going on with a text.
+    """
+
+    digest: str
+    prompt: str
+    text: str
+    new: tuple[str, ...]
+    fills_holes: bool
+
+
+@dataclass(frozen=True)
+class _Trained:
+    """A run with all that it takes to generate."""
+
+    digest: str
+    model: zoo.Decoder
+    tokenizer: Tokenizer
+    train: TrainSpec
+    eos: int
+
+
+def generate(
+    run: str | Path,
+    prompts: str | Sequence[str],
+    *,
+    tokens: int | None = None,
+    stop: Sequence[str] = (),
+    hole: str | None = None,
+    seed: int = 0,
+    store: str | Path = "runs",
+    **sampling: float | None,
+) -> list[Generated]:
+    """Continue prompts with the model of a trained run, or fill in what is left out of them.
+
+    Args:
+        run: the digest of a run in the store, or the beginning of one, or the folder of a run.
+        prompts: one text or several.
+        tokens: at most so many new ones (None: 64), or so many in each hole; exactly so many of a model trained with
+            `masked` (None: 1).
+        stop: what ends a text, and is cut off.
+        hole: what stands for what is left out, for models that fill in holes; None: `___`.
+        seed: of sampling.
+        store: the folder of runs; not needed for the folder of a run.
+        **sampling: `temperature` (0 takes the likeliest token, as without it), `top_k`, `top_p`, `min_p` and
+            `repetition_penalty`.
+
+    Returns:
+        One for each prompt, in their order.
+
+    Raises:
+        StoreError: there is no such run, or nothing can be generated from it.
+        ArgumentError: an argument cannot be used with this model.
+        AblateError: the texts are longer than the model's positions, or than memory.
+
+    Example:
+        >>> ablate.generate("3f2a", "def f(", temperature=0.8, top_p=0.95)[0].text
+    """
+    texts = [prompts] if isinstance(prompts, str) else list(prompts)
+    if not texts:
+        raise ArgumentError("prompts", "needs at least one")
+    trained = _trained(run, store)
+    chosen = _sampling(sampling)
+    with torch.inference_mode(), _in_memory():
+        if isinstance(trained.train.objective, FillsHoles):
+            if stop:
+                raise ArgumentError("stop", "ends a text that goes on, and this model fills in holes: see tokens")
+            return _filled(
+                trained, trained.train.objective, texts, HOLE if hole is None else hole, tokens, chosen, seed
+            )
+        if hole is not None:
+            kind = trained.train.objective.kind
+            raise ArgumentError("hole", f"a model trained with {kind} goes on with a text, and fills no holes")
+        return _continued(trained, texts, tokens or NEW, tuple(stop), chosen, seed)
+
+
+def _trained(run: str | Path, root: str | Path) -> _Trained:
+    store, digest = find_run(run, root)
+    if not (store.model_dir(digest) / "tokenizer.json").is_file():
+        raise StoreError(f"{digest}: its data are made and not read from text, so there is no tokenizer for a prompt")
+    eos, tokenizer = end_token(store, digest), trained_tokenizer(store, digest)
+    train = TrainSpec.model_validate((store.read_run(digest) or {}).get("train", {}))
+    return _Trained(digest, trained_model(store, digest).eval(), tokenizer, train, eos)
+
+
+def _sampling(settings: dict[str, float | None]) -> Sampling:
+    try:
+        return checked(Sampling, {name: value for name, value in settings.items() if value is not None})
+    except zoo.SpecError as error:
+        raise ArgumentError(error.path, error.reason) from error
+
+
+@contextmanager
+def _in_memory() -> Iterator[None]:
+    """Raises AblateError where there is no room in memory for so many tokens."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if isinstance(error, RuntimeError) and not is_out_of_memory(error):
+            raise
+        raise AblateError("out of memory: fewer tokens take less") from error
+
+
+def _continued(
+    trained: _Trained, prompts: list[str], new: int, stop: tuple[str, ...], sampling: Sampling, seed: int
+) -> list[Generated]:
+    model, tokenizer, eos = trained.model, trained.tokenizer, trained.eos
+    if reason := obstacle(model.spec):
+        raise StoreError(f"{trained.digest}: the model {reason}: a prompt alone cannot be continued")
+    requests = [
+        Request(place, tokenizer.encode(prompt).ids or [eos], stop, new, sampling)
+        for place, prompt in enumerate(prompts)
+    ]
+    _check_room(model, requests)
+    texts = decode(model, tokenizer, requests, eos=eos, seed=seed)
+    return [
+        Generated(trained.digest, prompt, prompt + text, (text,), fills_holes=False)
+        for prompt, text in zip(prompts, texts, strict=True)
+    ]
+
+
+def _check_room(model: zoo.Decoder, requests: list[Request]) -> None:
+    longest = longest_text(model.spec)
+    # The last new token is never read back.
+    needed = max(len(request.prompt) + request.max_new - 1 for request in requests)
+    if longest is not None and needed > longest:
+        raise AblateError(f"prompt and new tokens are {needed + 1} tokens: the model has positions for {longest}")
+
+
+def _filled(
+    trained: _Trained,
+    objective: FillsHoles,
+    prompts: list[str],
+    mark: str,
+    new: int | None,
+    sampling: Sampling,
+    seed: int,
+) -> list[Generated]:
+    tokenizer = trained.tokenizer
+    context, vocabulary = trained.train.context, tokenizer.get_vocab_size()
+    cut = [_pieces(prompt, mark) for prompt in prompts]
+    found = []
+    for number, (prompt, pieces) in enumerate(zip(prompts, cut, strict=True)):
+        draw = torch.Generator().manual_seed(seed * 1_000_003 + number)  # a prompt's own, whatever the others
+        how = Filling(new or objective.new, context, vocabulary, sampling, draw)
+        try:
+            filled = objective.fill(trained.model, [tokenizer.encode(piece).ids for piece in pieces], how)
+        except HolesError as error:
+            raise ArgumentError("prompt", str(error), repr(prompt)) from error
+        fills = tuple(tokenizer.decode(tokens, skip_special_tokens=False) for tokens in filled)
+        text = pieces[0] + "".join(hole + piece for hole, piece in zip(fills, pieces[1:], strict=True))
+        found.append(Generated(trained.digest, prompt, text, fills, fills_holes=True))
+    return found
+
+
+def _pieces(prompt: str, mark: str) -> list[str]:
+    """What is before, between and after the holes."""
+    if not mark:
+        raise ArgumentError("hole", "a mark has at least one character")
+    if mark not in prompt:
+        reason = f"has no {mark} for what is left out, which this model fills in (see hole)"
+        raise ArgumentError("prompt", reason, repr(prompt))
+    return prompt.split(mark)

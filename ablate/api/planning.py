@@ -1,0 +1,162 @@
+"""`ablate.plan`: what a study would run, and what that would cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from ablate.api.questions import StudyLike
+from ablate.machine.numerics import Numerics, restored
+from ablate.planning.campaign import Outcome
+from ablate.planning.plan import ArmPlan
+from ablate.planning.plan_document import matched_line, plan_json, plan_rows, remarks
+from ablate.running.progress import Wanted
+from ablate.running.workshop import open_workshop
+from ablate.store import Store
+from ablate.study.reading import load_study
+from ablate.study.study import Study
+from ablate.study.written import Sets
+from evals.costs.matmul import peak_flops_per_second
+from reports.pages.cell import html_table
+
+
+@dataclass(frozen=True)
+class StudyPlan:
+    """What a study would run. In a notebook it shows itself as the table of its arms.
+
+    Attributes:
+        outcome: every size of the study's ladder with its arms and runs, as objects.
+        tuned: whether tuning is done; where it is not, arms have the settings that the study gives them.
+        flops_per_second: of this machine's matrix products, measured: what times are estimated from.
+        done: whether the store has the result of a run, by digest.
+    """
+
+    outcome: Outcome
+    tuned: bool
+    flops_per_second: float
+    done: dict[str, bool]
+    store: Store
+
+    @property
+    def study(self) -> Study:
+        return self.outcome.plan.study
+
+    @property
+    def planned(self) -> tuple[ArmPlan, ...]:
+        """The arms of the largest size as objects, with their specs, budgets and runs."""
+        return self.outcome.plan.arms
+
+    @cached_property
+    def arms(self) -> pl.DataFrame:
+        """A row for each arm of each size: parameters, FLOPs, tokens, steps, cache bytes, estimated time of a run."""
+        rows = [
+            {
+                "size": size.plan.study.rung,
+                "arm": arm.name,
+                "parameters": arm.parameters,
+                "parameters_embedding": arm.parameters_embedding,
+                "flops_per_token": float(arm.flops_per_token),
+                "steps": arm.steps,
+                "tokens": arm.tokens,
+                "flops": float(arm.flops),
+                "kv_bytes_per_token": arm.kv_bytes_per_token,
+                "seconds": arm.estimated_seconds(self.flops_per_second),
+                "runs": len(arm.runs),
+                **{f"{name}_differs_percent": differs for name, differs in arm.differs.items()},
+            }
+            for size in self.outcome.sizes
+            for arm in size.plan.arms
+        ]
+        return pl.DataFrame(rows, schema_overrides={"size": pl.String, "kv_bytes_per_token": pl.Float64})
+
+    @cached_property
+    def runs(self) -> pl.DataFrame:
+        """A row for each run: its digest, arm, seed, size of the ladder, and whether the store has it already."""
+        rows = [
+            {
+                "digest": run.digest,
+                "arm": run.arm,
+                "seed": run.seed,
+                "size": size.plan.study.rung,
+                "reused": self.done[run.digest],
+            }
+            for size in self.outcome.sizes
+            for run in size.plan.runs
+        ]
+        return pl.DataFrame(rows, schema_overrides={"size": pl.String})
+
+    def document(self) -> dict[str, Any]:
+        """What `ablate plan --json` prints."""
+        document = plan_json(self.outcome, self.flops_per_second) | {"tuned": self.tuned}
+        for row in document["runs"]:
+            row["reused"] = self.done[row["digest"]]
+        return document
+
+    def tables(self) -> list[tuple[str | None, list[tuple[str, ...]]]]:
+        """A table of text for each size, the header first, with the size's name; None without a ladder."""
+        plans = [size.plan for size in self.outcome.sizes]
+        return [(plan.study.rung, plan_rows(plan, self.flops_per_second)) for plan in plans]
+
+    def notes(self) -> list[str]:
+        """What goes with the tables: what is matched, what is tuned, and how many runs there are."""
+        notes = [matched_line(self.outcome.plan), *remarks(self.study, self.tuned)]
+        if self.study.is_search_alone:
+            return [*notes, "no arms: `ablate search` tries the study's space, each trial at this budget"]
+        return [*notes, f"{len(self.done)} runs, of which {sum(self.done.values())} are in {self.store.root}/ already"]
+
+    def __repr__(self) -> str:
+        return f"<StudyPlan {self.study.name} at {self.study.scale}: {len(self.planned)} arms, {len(self.done)} runs>"
+
+    def _repr_html_(self) -> str:
+        parts = [f"<p><strong>{escape(self.study.question)}</strong></p>"]
+        for size, rows in self.tables():
+            if size is not None:
+                parts.append(f"<p>{escape(size)}</p>")
+            parts.append(html_table(rows))
+        return "".join([*parts, *(f"<p>{escape(note)}</p>" for note in self.notes())])
+
+
+@restored()
+def plan(
+    study: StudyLike,
+    *,
+    scale: str | None = None,
+    sets: Sets = (),
+    store: str | Path = "runs",
+    device: str | None = None,
+    engine: str = "local",
+    workers: int | None = None,
+    progress: Wanted = True,
+) -> StudyPlan:
+    """Say what a study would run, and what that would cost; train nothing.
+
+    Times are estimated from the matmul speed of this machine, which is measured for a moment. Where the budget is in
+    seconds, the time of a training step is measured for every arm, unless the store knows it.
+
+    Args:
+        study, scale, sets, store, device, engine, workers: as of `ablate.run`.
+        progress: who is told where step times are measured, as of `ablate.run`.
+
+    Returns:
+        Arms and runs, as frames and as objects.
+
+    Raises:
+        StudyError: the study cannot be read or planned; a line for every problem.
+        ArgumentError, EngineError: an argument cannot be used.
+
+    Example:
+        >>> plan = ablate.plan("gqa_groups", scale="cpu")
+        >>> plan.arms.select("arm", "parameters", "kv_bytes_per_token", "seconds")
+    """
+    workshop = open_workshop(store, device, engine, workers, progress=progress)
+    planner = workshop.planner(load_study(study, scale, sets))
+    outcome, tuned = planner.foreseen()
+    numerics = Numerics(**outcome.plan.runs[0].identity["numerics"])
+    peak = peak_flops_per_second(numerics.device, numerics.torch_dtype)
+    done = {run.digest: planner.loss(run.digest) is not None for size in outcome.sizes for run in size.plan.runs}
+    return StudyPlan(outcome, tuned, peak, done, workshop.store)

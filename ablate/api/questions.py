@@ -1,0 +1,36 @@
+"""The study that a call is about."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ablate.store import Store
+from ablate.study.problems import Place, Problem, StudyError
+from ablate.study.study import Study
+
+StudyLike = str | Path | Mapping[str, Any] | Study
+"""A path, the name of a study that ships, a map with the keys of a study file, or a study that was read."""
+
+
+def refuse_namesake(study: Study, document: Mapping[str, Any] | None, store: Store) -> None:
+    """Raise StudyError where `document`, which holds the place of `study` in the store, is that of another study.
+
+    A file that was moved or copied as it is remains the same study, and so does one that was edited. What was written
+    in Python has no place: of those every study of one name is the same.
+    """
+    if document is None or document["source"] == study.text or _same_place(document["path"], study.path):
+        return
+    other = document["path"] or "what was written in Python"
+    reason = (
+        f"the store {store.root} holds the report of {other}, a study of the same name: rename one of the two, or give"
+        " another store"
+    )
+    raise StudyError([Problem(Place(study.written.place), "", reason)])
+
+
+def _same_place(stored: str | None, path: Path | None) -> bool:
+    if stored is None or path is None:
+        return stored is None and path is None
+    return not Path(stored).exists() or Path(stored).samefile(path)

@@ -1,0 +1,77 @@
+"""`ablate.report`: pages rendered again, from the store alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import reports
+from ablate.store import AblateError
+
+Kind = Literal["study", "search", "store"]
+
+
+def report(path: str | Path) -> Path:
+    """Render reports again, from the store alone: of one study, of one search, or of a whole store with an index.
+
+    Args:
+        path: a study's folder in a store, such as `runs/studies/norm_placement-cpu`, that of a search, or a store.
+
+    Returns:
+        The page: one self-contained HTML file.
+
+    Raises:
+        AblateError: there is nothing at `path` that has a report, or it is damaged.
+
+    Example:
+        >>> ablate.report("runs")
+        PosixPath('runs/index.html')
+    """
+    folder, kind = reported(path)
+    if kind == "search":
+        return reports.render_search(folder)
+    return reports.render_site(folder) if kind == "store" else reports.render(folder)
+
+
+@dataclass(frozen=True)
+class Exported:
+    """The files that an export wrote, and the keys of figures that were left out where no Chromium was found."""
+
+    written: list[Path]
+    left_out: list[str]
+
+
+def export_report(path: str | Path, directory: str | Path) -> Exported:
+    """Write a study's figures as SVG, by an installed Chromium, and its tables as Markdown and LaTeX.
+
+    Args:
+        path: a study's folder in a store.
+        directory: where the files go.
+
+    Returns:
+        The files, and the figures that were left out where there is no Chromium.
+
+    Raises:
+        AblateError: `path` is no study, or the Chromium failed.
+
+    Example:
+        >>> ablate.export_report("runs/studies/norm_placement-cpu", "paper/figures").written
+    """
+    folder, kind = reported(path)
+    if kind != "study":
+        example = "STORE/studies/NAME-cpu" if kind == "search" else folder / "studies" / "NAME-cpu"
+        raise AblateError(f"{path} is a {kind}: an export takes a study, such as {example}")
+    return Exported(*reports.export_study(folder, directory))
+
+
+def reported(path: str | Path) -> tuple[Path, Kind]:
+    """The folder at a path, or around a file there, and what it holds. Raises AblateError."""
+    folder = Path(path).parent if Path(path).is_file() else Path(path)
+    if (folder / "search.json").is_file():
+        return folder, "search"
+    if (folder / "studies").is_dir():
+        return folder, "store"
+    if (folder / "study.json").is_file():
+        return folder, "study"
+    raise AblateError(f"{path} is no study, search or store: it has no study.json, no search.json and no studies/")

@@ -1,0 +1,207 @@
+"""What a study found: frames, verdicts, figures, and the page that shows them all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import plotly.graph_objects as go
+import polars as pl
+
+import reports
+from ablate.api.frames import arms_frame, contrasts_frame, runs_frame, scores_frame
+from ablate.errors import ArgumentError
+from ablate.running.stages import Failure, StudyRunner
+from ablate.store import Store
+from reports.findings.shapes import ArmSummary, StudySummary
+from zoo.errors import did_you_mean
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a study says of one arm.
+
+    Attributes:
+        arm: its name.
+        word: `baseline`, `better`, `worse`, `no difference`, `inconclusive`, `cannot tell` or `diverged`.
+        sentence: the same in full, with the numbers that it rests on.
+        difference: in loss, arm − baseline; None for the baseline and where it cannot be had.
+        interval: of the difference, corrected for the number of looks; None where there is none.
+        p: corrected for the number of arms (Holm); None where there is none.
+        seeds_needed: how many more seeds would probably settle it; None where it is settled or none would.
+    """
+
+    arm: str
+    word: str
+    sentence: str
+    difference: float | None
+    interval: tuple[float, float] | None
+    p: float | None
+    seeds_needed: int | None
+
+
+@dataclass(frozen=True)
+class StudyResult:
+    """What a study found. In a notebook it shows itself: the answer, the table and the main figure.
+
+    Attributes:
+        name, scale: of the study.
+        store: where its runs are.
+        summary: intervals, differences and verdicts as objects; None where tuning failed, so that nothing was compared.
+        report: the page, one self-contained HTML file; None where it was not rendered.
+        failed: runs that failed, and why.
+        skipped: evaluations that could not be made, a line for each.
+        statuses: what became of every run that was asked for, tuning included, by digest: arm, seed and status.
+        trained, reused: how many runs were trained, and how many the store had.
+    """
+
+    name: str
+    scale: str
+    store: Store
+    summary: StudySummary | None
+    report: Path | None
+    failed: tuple[Failure, ...] = ()
+    skipped: tuple[str, ...] = ()
+    statuses: tuple[dict[str, Any], ...] = ()
+    trained: int = 0
+    reused: int = 0
+
+    @classmethod
+    def of(cls, runner: StudyRunner, summary: StudySummary | None, report: Path | None) -> StudyResult:
+        """What a runner did. `summary` and `report` are None where it did not get as far as the study's arms."""
+        study, store = runner.planner.study, runner.store
+        return cls(
+            name=study.name,
+            scale=study.scale,
+            store=store,
+            summary=summary,
+            report=report,
+            failed=tuple(runner.failures),
+            skipped=tuple(runner.skipped()),
+            statuses=tuple(runner.statuses()),
+            trained=sum(store.read_result(digest) is not None for digest, new in runner.to_train.items() if new),
+            reused=sum(not new for new in runner.to_train.values()),
+        )
+
+    @classmethod
+    def stored(cls, folder: Path) -> StudyResult:
+        """What a study's folder in a store has. Raises ReportError where it cannot be reported."""
+        summary, store = reports.summarise(folder), Store.of_study(folder)
+        page = folder / "report.html"
+        rows = summary.runs.select("digest", "arm", "seed", "status").rows(named=True)
+        failed = [Failure.stored(store, row["digest"], row["arm"], row["seed"]) for row in rows]
+        return cls(
+            name=summary.name,
+            scale=summary.scale,
+            store=store,
+            summary=summary,
+            report=page if page.exists() else None,
+            failed=tuple(failure for failure in failed if failure is not None),
+            statuses=tuple(rows),
+            reused=len(rows),
+        )
+
+    @cached_property
+    def arms(self) -> pl.DataFrame:
+        """A row for each arm: verdict, loss with its interval, speed, memory, cache bytes, budget, edits, seeds."""
+        return arms_frame(self._arms)
+
+    @cached_property
+    def runs(self) -> pl.DataFrame:
+        """A row for each run of the arms: digest, arm, seed, status, loss, speed, memory, steps, tokens, time."""
+        return runs_frame(self.summary)
+
+    @cached_property
+    def contrasts(self) -> pl.DataFrame:
+        """A row for each arm but the baseline: its paired difference in loss, interval, p values, ratios, verdict."""
+        return contrasts_frame(self.summary)
+
+    @cached_property
+    def scores(self) -> pl.DataFrame:
+        """A row for each arm, task and metric: the mean over seeds, its standard error, chance."""
+        return scores_frame(self._arms)
+
+    @cached_property
+    def verdicts(self) -> dict[str, Verdict]:
+        """What is said of each arm, by its name; the baseline first."""
+        return {} if self.summary is None else {arm.name: _verdict(self.summary, arm) for arm in self._arms}
+
+    @property
+    def _arms(self) -> tuple[ArmSummary, ...]:
+        return self.summary.arms if self.summary else ()
+
+    @cached_property
+    def headline(self) -> str:
+        """The answer in a sentence or two."""
+        return "No arm has been trained." if self.summary is None else reports.headline(self.summary)
+
+    @cached_property
+    def _drawn(self) -> dict[str, go.Figure]:
+        return {} if self.summary is None else reports.figures_of(self.summary)
+
+    def figures(self) -> list[str]:
+        """The names of the figures that this result has, in the order of the page."""
+        return list(self._drawn)
+
+    def figure(self, name: str) -> go.Figure:
+        """One figure of the page, as Plotly has it: `.show()` it, edit it, write it.
+
+        Args:
+            name: one of `figures()`; case and hyphens do not matter.
+
+        Raises:
+            ArgumentError: there is no such figure.
+
+        Example:
+            >>> result.figure("tradeoff").update_layout(width=800)
+        """
+        known = {_bare(key): figure for key, figure in self._drawn.items()}
+        if _bare(name) not in known:
+            near = did_you_mean(name, self._drawn) or f": one of {', '.join(self._drawn)}"
+            raise ArgumentError("name", f"there is no figure '{name}'{near}")
+        return go.Figure(known[_bare(name)])
+
+    def table(self) -> tuple[tuple[str, ...], ...]:
+        """Rows of text for a terminal, the header first."""
+        return () if self.summary is None else reports.table(self.summary)
+
+    def document(self) -> dict[str, Any]:
+        """What `ablate run --json` prints."""
+        return {
+            "study": self.name,
+            "scale": self.scale,
+            "report": str(self.report) if self.report else None,
+            "trained": self.trained,
+            "reused": self.reused,
+            "failed": len(self.failed),
+            "runs": list(self.statuses),
+            "arms": self.summary.arm_documents() if self.summary else [],
+        }
+
+    def __repr__(self) -> str:
+        failed = f", {len(self.failed)} failed" if self.failed else ""
+        return f"<StudyResult {self.name} at {self.scale}: {len(self._arms)} arms{failed}: {self.headline}>"
+
+    def _repr_html_(self) -> str:
+        failures = "".join(f"<p>failed: {escape(str(failure))}</p>" for failure in self.failed)
+        return failures + (f"<p>{self.headline}</p>" if self.summary is None else reports.notebook_cell(self.summary))
+
+
+def _verdict(summary: StudySummary, arm: ArmSummary) -> Verdict:
+    found = arm.comparison.difference if arm.comparison else None
+    return Verdict(
+        arm=arm.name,
+        word=arm.verdict,
+        sentence=reports.sentence(summary, arm),
+        difference=found.mean if found else None,
+        interval=None if found is None or found.low is None or found.high is None else (found.low, found.high),
+        p=arm.comparison.p_holm if arm.comparison else None,
+        seeds_needed=arm.seeds_needed,
+    )
+
+
+def _bare(name: str) -> str:
+    return name.lower().replace("-", "").replace("_", "").replace(" ", "")

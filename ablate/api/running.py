@@ -1,0 +1,77 @@
+"""`ablate.run`: what is missing of a study is trained, measured and evaluated, and its report rendered."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import reports
+from ablate.api.questions import StudyLike, refuse_namesake
+from ablate.api.result import StudyResult
+from ablate.machine.numerics import restored
+from ablate.running.progress import Wanted
+from ablate.running.stages import StudyRunner
+from ablate.running.workshop import open_workshop
+from ablate.study.reading import load_study
+from ablate.study.study import Study
+from ablate.study.written import Sets
+
+
+@restored()
+def run(
+    study: StudyLike,
+    *,
+    scale: str | None = None,
+    sets: Sets = (),
+    store: str | Path = "runs",
+    device: str | None = None,
+    engine: str = "local",
+    workers: int | None = None,
+    checkpoint_seconds: float = 60.0,
+    progress: Wanted = True,
+) -> StudyResult:
+    """Train what is missing of a study, measure, evaluate, and render the report.
+
+    What the store has is reused. After any interruption the same call goes on from what was saved.
+
+    Args:
+        study: a path, the name of a study that ships, a map with the keys of a study file, or a study that was read.
+        scale: one of the study's scales; None: `gpu` where torch finds a GPU, else `cpu`.
+        sets: edits of the study by dotted path: `{"train.lr": 1e-3}` or `["train.lr=1e-3"]`.
+        store: the folder of runs; made where it is missing.
+        device: `cpu` or `cuda`; None: `cuda` where there is a GPU.
+        engine: where runs are carried out: `local` in processes of their own, `inprocess` in this one.
+        workers: how many runs at once; None: one for each core, or for each GPU.
+        checkpoint_seconds: how often a run saves the state that it can go on from.
+        progress: True shows on standard error how far runs are, False is silent, a function is given each line.
+
+    Returns:
+        Frames, verdicts and figures of what the study found, and the runs that failed.
+
+    Raises:
+        StudyError: the study cannot be read or planned; a line for every problem.
+        ArgumentError, EngineError: an argument cannot be used.
+        StoreError: a document of the store is damaged.
+
+    Example:
+        >>> result = ablate.run("norm_placement", scale="smoke")
+        >>> result.contrasts.select("arm", "difference", "low", "high", "verdict")
+    """
+    workshop = open_workshop(store, device, engine, workers, checkpoint_seconds, progress)
+    chosen = load_study(study, scale, sets)
+    _check_arms(chosen)
+    refuse_namesake(chosen, workshop.store.read_study(chosen.name, chosen.scale), workshop.store)
+    folder = workshop.store.study_dir(chosen.name, chosen.scale)
+    runner = StudyRunner(workshop.planner(chosen), workshop, lambda: reports.open_arms(reports.summarise(folder)))
+    runner.run()
+    if runner.outcome is None:
+        return StudyResult.of(runner, None, None)
+    summary = reports.summarise(folder)
+    return StudyResult.of(runner, summary, reports.render(folder, summary))
+
+
+def _check_arms(study: Study) -> None:
+    """Raises StudyError for a study that has a space and no arms: its baseline alone would answer nothing."""
+    if study.is_search_alone:
+        place = study.written.place
+        reason = f"there are no arms to train: `ablate search {place} --promote 5` tries the space and writes some"
+        raise study.error("search", reason)

@@ -1,0 +1,158 @@
+"""`ablate.scale_up` and `ablate.fit`: what a study's arms would mean at a published model's full size, on paper."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from ablate.api.questions import StudyLike
+from ablate.errors import ArgumentError
+from ablate.machine.numerics import enforce, pick_device, restored
+from ablate.planning.scaleup import Room, ScaledArm, Setting, fit_arms, fits_json, scale_up_arms, scaleup_json
+from ablate.study.reading import load_study
+from ablate.study.search_constraints import NUMBER, UNITS
+from ablate.study.study import Study
+from ablate.study.written import Sets
+from evals.costs.devices import THIS, Device, DeviceError
+from evals.costs.devices import device as device_named
+from evals.costs.fit import Fit
+from evals.costs.machine import this_device
+from evals.costs.roofline import Prediction
+from zoo.errors import SpecError
+from zoo.presets import Preset, preset
+
+CONTEXTS = (1024, 8192, 32_768, 131_072)
+
+
+@dataclass(frozen=True)
+class ScaleUp:
+    """What a roofline predicts of each arm at full size. `arms` are objects; `document` is plain data."""
+
+    study: Study
+    preset: Preset
+    setting: Setting
+    arms: list[ScaledArm[Prediction]]
+
+    def document(self) -> dict[str, Any]:
+        """What `ablate plan --at … --json` prints."""
+        return scaleup_json(self.study, self.preset, self.setting, self.arms)
+
+
+@dataclass(frozen=True)
+class Fits:
+    """How much of each arm's cache a memory holds at full size. `arms` are objects; `document` is plain data."""
+
+    study: Study
+    preset: Preset
+    room: Room
+    arms: list[ScaledArm[Fit]]
+
+    def document(self) -> dict[str, Any]:
+        """What `ablate plan --at … --memory … --json` prints."""
+        return fits_json(self.study, self.preset, self.room, self.arms)
+
+
+@restored()
+def scale_up(
+    study: StudyLike,
+    at: str,
+    *,
+    device: str,
+    context: int = 8192,
+    batch: int = 1,
+    dtype: str = "bfloat16",
+    scale: str | None = None,
+    sets: Sets = (),
+) -> ScaleUp:
+    """Predict what a study's arms would take as edits of a published model at full size. Nothing is built or run.
+
+    Args:
+        study, scale, sets: as of `ablate.run`.
+        at: a preset of the zoo, or one of its sizes, such as `llama3-70b`.
+        device: one of `evals/devices`, such as `h200`; `this` measures the machine that runs.
+        context: tokens per row.
+        batch: rows.
+        dtype: of weights, cache and products.
+
+    Returns:
+        Parameters, bytes, prefill time and time per token of each arm, and what bounds them.
+
+    Raises:
+        StudyError: the study cannot be read.
+        ArgumentError: there is no such preset or device.
+
+    Example:
+        >>> ablate.scale_up("gqa_groups", at="llama3-70b", device="h200", context=131072).document()["arms"]
+    """
+    read = load_study(study, scale, sets)
+    with _named(at):
+        model = preset(at)
+        setting = Setting(_device(device, dtype), context, batch, dtype)
+        return ScaleUp(read, model, setting, scale_up_arms(read, model, setting))
+
+
+def fit(
+    study: StudyLike,
+    at: str,
+    *,
+    memory: str | float,
+    contexts: Sequence[int] = CONTEXTS,
+    batch: int = 1,
+    dtype: str = "bfloat16",
+    scale: str | None = None,
+    sets: Sets = (),
+) -> Fits:
+    """Say what fits into a memory, for a study's arms as edits of a published model at full size.
+
+    Args:
+        study, scale, sets: as of `ablate.run`.
+        at: a preset of the zoo, or one of its sizes, such as `llama3-70b`.
+        memory: `"80GB"`, or a number of bytes.
+        contexts: tokens per row at which the largest batch is sought.
+        batch: rows for which the largest context is sought.
+        dtype: of weights and cache.
+
+    Returns:
+        The largest batch by context and the largest context of each arm.
+
+    Raises:
+        StudyError: the study cannot be read.
+        ArgumentError: there is no such preset, or `memory` is no size.
+
+    Example:
+        >>> ablate.fit("gqa_groups", at="llama3", memory="80GB").document()["arms"]
+    """
+    read = load_study(study, scale, sets)
+    room = Room(_bytes(memory) if isinstance(memory, str) else memory, contexts, batch, dtype)
+    with _named(at):
+        model = preset(at)
+        return Fits(read, model, room, fit_arms(read, model, room))
+
+
+@contextmanager
+def _named(at: str) -> Iterator[None]:
+    """Raises ArgumentError for what is wrong with the preset or the device."""
+    try:
+        yield
+    except SpecError as error:
+        raise ArgumentError("at", error.reason, at) from error
+    except DeviceError as error:
+        raise ArgumentError("device", str(error)) from error
+
+
+def _device(name: str, dtype: str) -> Device:
+    if name != THIS:
+        return device_named(name)
+    kind = pick_device()
+    enforce(kind, dtype)
+    return this_device(dtype, kind)
+
+
+def _bytes(text: str) -> float:
+    """`80GB`, `24 GiB`."""
+    found = NUMBER.fullmatch(text.strip())
+    if found is None or found[2] not in UNITS or float(found[1]) == 0:
+        raise ArgumentError("memory", "not a size such as 80GB or 24GiB", text)
+    return float(found[1]) * UNITS[found[2]]

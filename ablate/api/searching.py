@@ -1,0 +1,218 @@
+"""`ablate.search`: a study's space → trials → runs → search.json → report."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import optuna
+import polars as pl
+from optuna.storages import BaseStorage
+
+import reports
+from ablate.api.questions import StudyLike, refuse_namesake
+from ablate.machine.numerics import restored
+from ablate.running.corpora import prepare_corpora
+from ablate.running.engines import Engine
+from ablate.running.progress import Lines, Wanted, teller
+from ablate.running.workshop import Workshop, open_workshop
+from ablate.searching.laboratory import StudyLaboratory
+from ablate.searching.promotion import promote as write_promoted
+from ablate.searching.samplers import ended, make_pruner, make_sampler
+from ablate.searching.search import Search
+from ablate.searching.search_document import search_digest, search_document, write_tables
+from ablate.searching.storage import Owner, close_storage, open_storage
+from ablate.store import read_json
+from ablate.study.problems import Place, Problem, StudyError
+from ablate.study.reading import load_study
+from ablate.study.search_spec import SearchSpec
+from ablate.study.study import Study
+from ablate.study.written import Sets
+
+BEST = ("number", "settings", "values", "runs")
+"""What `ablate search --json` says of the best trials."""
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """What a search found.
+
+    Attributes:
+        found: the document of the store (search.json).
+        report: the page, one self-contained HTML file.
+        promoted: the study that trains the best with fresh seeds, where one was written.
+        failed: trials that failed, and why, a line for each.
+    """
+
+    found: dict[str, Any]
+    report: Path
+    promoted: Path | None = None
+    failed: tuple[str, ...] = ()
+
+    @cached_property
+    def trials(self) -> pl.DataFrame:
+        """A row for each trial: number, state, whether it is among the best, its objectives, its settings by path."""
+        rows = [_trial_row(trial, list(self.found["objectives"])) for trial in self.found["trials"]]
+        return pl.DataFrame(rows, infer_schema_length=None)
+
+    @property
+    def best(self) -> pl.DataFrame:
+        """The best trial, or the front of several objectives."""
+        return self.trials.filter(pl.col("best")) if self.trials.height else self.trials
+
+    def table(self) -> tuple[tuple[str, ...], ...]:
+        """The best trials as rows of text, the header first."""
+        return reports.search_table(self.report.parent)
+
+    def document(self) -> dict[str, Any]:
+        """What `ablate search --json` prints."""
+        states = [trial["state"] for trial in self.found["trials"]]
+        return {
+            "study": self.found["name"],
+            "scale": self.found["scale"],
+            "report": str(self.report),
+            "promoted": str(self.promoted) if self.promoted else None,
+            "trials": {state: states.count(state) for state in sorted(set(states))},
+            "illegal": self.found["illegal"],
+            "best": [{key: trial[key] for key in BEST} for trial in self.found["trials"] if trial["best"]],
+        }
+
+    def __repr__(self) -> str:
+        name, scale = self.found["name"], self.found["scale"]
+        return f"<SearchResult {name} at {scale}: {len(self.found['trials'])} trials, {self.best.height} best>"
+
+    def _repr_html_(self) -> str:
+        return self.best._repr_html_()
+
+
+def _trial_row(trial: dict[str, Any], objectives: Sequence[str]) -> dict[str, Any]:
+    values = trial["values"] or [None] * len(objectives)
+    plain = {path: value if isinstance(value, int | float) else str(value) for path, value in trial["settings"].items()}
+    named = {"number": trial["number"], "state": trial["state"], "best": trial["best"]}
+    return {**named, **dict(zip(objectives, values, strict=True)), **plain}
+
+
+@restored()
+def search(
+    study: StudyLike,
+    *,
+    scale: str | None = None,
+    sets: Sets = (),
+    store: str | Path = "runs",
+    device: str | None = None,
+    engine: str = "local",
+    workers: int | None = None,
+    checkpoint_seconds: float = 60.0,
+    progress: Wanted = True,
+    storage: str | None = None,
+    promote: int | None = None,
+) -> SearchResult:
+    """Search a study's space for the best settings, or for the front between several objectives.
+
+    Every trial is an ordinary run of the store. After any interruption the same call goes on: trials that were running
+    are taken over, and none that ended is repeated. Any number of processes may share one search.
+
+    Args:
+        study, scale, sets, store, device, engine, workers, checkpoint_seconds, progress: as of `ablate.run`.
+        storage: where trials are kept: `postgresql://…`, `sqlite:///…` or `grpc://host:port`; None: a journal in the
+            store.
+        promote: write so many of the best trials as an ordinary study with fresh seeds, beside the study.
+
+    Returns:
+        Trials and the best of them as frames, and the page of the report.
+
+    Raises:
+        StudyError: the study cannot be read or planned, or has no `search`.
+        ArgumentError, EngineError, StorageError, MissingPackageError: an argument cannot be used.
+
+    Example:
+        >>> ablate.search("search_small_lm", scale="smoke", sets={"search.trials": 8}).best
+    """
+    workshop = open_workshop(store, device, engine, workers, checkpoint_seconds, progress)
+    chosen = load_study(study, scale, sets)
+    if chosen.search is None:
+        place = Place(chosen.written.place)
+        raise StudyError([Problem(place, "", "has no search: nothing says what may vary")])
+    with _quiet():
+        return _StudySearch(workshop, chosen, chosen.search, promote).run(storage)
+
+
+class _StudySearch:
+    """One study's search, from the space to the report."""
+
+    def __init__(self, workshop: Workshop, study: Study, spec: SearchSpec, promote: int | None) -> None:
+        self.workshop, self.study, self.spec, self.promote = workshop, study, spec, promote
+        self.store = workshop.store
+        self.lab = StudyLaboratory(study, workshop.planner(study).plan, self.store, workshop.request)
+        self.lab.check()
+        self.failures: list[str] = []
+        self.folder = self.store.search_dir(study.name, study.scale)
+        refuse_namesake(study, read_json(self.folder / "search.json"), self.store)
+
+    def run(self, url: str | None) -> SearchResult:
+        storage = open_storage(url, self.folder)
+        try:
+            return self._search(self._open(storage))
+        finally:
+            close_storage(storage)
+
+    def _search(self, trials: optuna.Study) -> SearchResult:
+        engine, owner = self.workshop.engine, Owner(self.folder)
+        seed = owner.seed(trials)
+        trials.sampler, trials.pruner = make_sampler(self.spec, seed), make_pruner(self.spec)
+        progress = Lines(self.store, self.study.name, {}, teller(self.workshop.progress))
+        progress.say(f"{self.spec.trials} trials, {_count_ended(trials)} of them done already")
+        prepare_corpora(self.study, self.store, progress.data)
+        search = Search(trials, self.spec, self.lab, owner, seed, progress.say)
+        search.run(engine)
+        if self.promote:
+            self._train_base(engine, progress)
+        return self._close(trials, search)
+
+    def _train_base(self, engine: Engine, progress: Lines) -> None:
+        """The base with the seeds of trials, as a control of what fresh seeds do."""
+        missing = [request for request in self.lab.control().requests if request.missing()]
+        if missing:
+            progress.say(f"{self.study.baseline}: trained with the seeds of trials, to compare with fresh ones")
+        with closing(engine.run(missing)) as events:
+            for event in events:
+                if event is not None and event.kind == "failed":
+                    self.failures.append(f"{self.study.baseline}: {event.error}")
+
+    def _open(self, storage: BaseStorage) -> optuna.Study:
+        name = f"{self.study.name}-{self.study.scale}-{search_digest(self.lab)}"
+        return optuna.create_study(
+            storage=storage,
+            study_name=name,
+            directions=list(self.spec.objectives.values()),
+            load_if_exists=True,
+        )
+
+    def _close(self, trials: optuna.Study, search: Search) -> SearchResult:
+        promoted = write_promoted(self.lab, search, self.promote) if self.promote else None
+        document = search_document(self.lab, trials, search.done)
+        self.store.write_json(self.folder / "search.json", document)
+        write_tables(document, self.folder)
+        failures = [*self.failures, *(f"trial {number}: {error}" for number, error in search.failed.items())]
+        return SearchResult(document, reports.render_search(self.folder), promoted, tuple(failures))
+
+
+def _count_ended(trials: optuna.Study) -> int:
+    return sum(map(ended, trials.get_trials(deepcopy=False)))
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Optuna logs what it does and what it thinks of the space; progress and report say what matters."""
+    logger = logging.getLogger("optuna")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)

@@ -1,0 +1,64 @@
+"""One study on one machine, with a store that knows what is done: what runs next, and what would run in all."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from ablate.planning.budgets import Clock
+from ablate.planning.campaign import Outcome, Stages, campaign
+from ablate.planning.plan import Identify, Plan, make_plan
+from ablate.store import Store
+from ablate.study.study import Study
+
+
+@dataclass(frozen=True)
+class Planner:
+    """`device` and `matmul` are part of a run's identity; `clock` has step times for budgets in seconds."""
+
+    study: Study
+    store: Store
+    device: str
+    matmul: str
+    identify: Identify
+    clock: Clock | None
+
+    def plan(self, study: Study) -> Plan:
+        return make_plan(study, self.device, matmul=self.matmul, identify=self.identify, clock=self.clock)
+
+    def stages(self) -> Stages:
+        return campaign(self.study, self.plan, self.loss)
+
+    def loss(self, digest: str) -> float | None:
+        """What a run reached: infinite when it diverged, None where it has no result."""
+        result = self.store.read_result(digest)
+        if result is None:
+            return None
+        return math.inf if result["status"] == "diverged" else float(result["loss"])
+
+    def foreseen(self) -> tuple[Outcome, bool]:
+        """What would be planned with the results that the store has, and whether all tuning is done.
+
+        Where it is not, arms have the settings that the study gives them.
+        """
+        found = self._outcome(self.study)
+        if found is not None:
+            return found, True
+        untuned = self._outcome(_without_tuning(self.study))
+        if untuned is None:
+            raise RuntimeError("a study without tuning has no seeds")
+        return untuned, False
+
+    def _outcome(self, study: Study) -> Outcome | None:
+        """The first outcome of a study's stages; None where tuning lacks a result."""
+        for stage in campaign(study, self.plan, self.loss):
+            if stage.outcome is not None:
+                return stage.outcome
+            if stage.tunes and any(self.loss(run.digest) is None for plan in stage.plans for run in plan.runs):
+                break
+        return None
+
+
+def _without_tuning(study: Study) -> Study:
+    sections = study.sections.model_copy(update={"tune": None})
+    return replace(study, sections=sections, smaller=tuple(map(_without_tuning, study.smaller)))

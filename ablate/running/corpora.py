@@ -1,0 +1,35 @@
+"""What a study reads, prepared before its runs begin."""
+
+from __future__ import annotations
+
+from ablate.data import AnyCorpus, Corpus, DataError, prepare
+from ablate.data.preparation import Progress
+from ablate.data.sources import TextSource
+from ablate.store import Store
+from ablate.study.arms import Arm
+from ablate.study.study import Study
+
+
+def prepare_corpora(study: Study, store: Store, progress: Progress) -> None:
+    """Every corpus of the study. Raises StudyError."""
+    readers = {arm.data.model_dump_json(): arm for arm in study.arms}  # one arm of each corpus: reading it takes time
+    for arm in readers.values():
+        try:
+            corpus = prepare(arm.data, store.data_dir(), study.folder, progress)
+        except DataError as error:
+            raise study.error("data", str(error)) from error
+        if study.own_tokenizers:
+            _check_validation(study, arm, corpus)
+
+
+def _check_validation(study: Study, arm: Arm, corpus: AnyCorpus) -> None:
+    """Bits per byte compare on one text: all that is held out."""
+    if not (isinstance(arm.data, TextSource) and isinstance(corpus, Corpus)):
+        return
+    held_out = corpus.meta["tokens"]["validation"]
+    if held_out > arm.data.validation_tokens:
+        reason = (
+            f"arms with tokenizers of their own are validated on all that is held out, and that is {held_out:,} tokens"
+            f" in {arm.name}: raise it, or lower data.validation_fraction"
+        )
+        raise study.error("data.validation_tokens", reason)

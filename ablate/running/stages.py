@@ -1,0 +1,153 @@
+"""A study carried out: stage by stage what is missing is trained, measured and evaluated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from ablate.planning.campaign import Outcome, Stage
+from ablate.planning.identity import RunPlan
+from ablate.planning.plan import Plan
+from ablate.planning.plan_document import judged_before, study_document
+from ablate.planning.planner import Planner
+from ablate.running.corpora import prepare_corpora
+from ablate.running.engines import Event
+from ablate.running.progress import Progress
+from ablate.running.workshop import Workshop
+from ablate.store import Store
+from evals.harness.skipped import skipped_lines
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A run that failed, and why. `details` is the file with the traceback, where there is one."""
+
+    digest: str
+    arm: str
+    seed: int
+    error: str
+    details: Path | None
+
+    @classmethod
+    def stored(cls, store: Store, digest: str, arm: str, seed: int) -> Failure | None:
+        """What ended the last worker on a run; None where nothing did, or it has a result since."""
+        error = store.read_error(digest)
+        if error is None or store.read_result(digest) is not None:
+            return None
+        return cls(digest, arm, seed, error, store.error_path(digest))
+
+    def __str__(self) -> str:
+        where = f" ({self.details})" if self.details else ""
+        return f"{self.arm}, seed {self.seed}: {self.error}{where}"
+
+
+class StudyRunner:
+    """One study on its way from stage to stage.
+
+    `open_arms` says, after a stage that trained seeds, which arms more seeds could settle.
+    """
+
+    def __init__(self, planner: Planner, workshop: Workshop, open_arms: Callable[[], Sequence[str]]) -> None:
+        self.planner, self.workshop, self.store = planner, workshop, workshop.store
+        self._open_arms = open_arms
+        self.to_train: dict[str, bool] = {}
+        """Every run met so far, and whether it was still to be trained then."""
+        self.labels: dict[str, tuple[str, int]] = {}
+        """Arm and seed of every run met so far, and the size of a ladder."""
+        self.failures: list[Failure] = []
+        self.outcome: Outcome | None = None
+        self._evaluations: set[tuple[str, str]] = set()
+        """Run and request of every evaluation that was asked for."""
+
+    def run(self) -> None:
+        """To the end, or until a run has failed: what failed may decide the next stage."""
+        stages = self.planner.stages()
+        try:
+            stage = next(stages)
+            with self.workshop.follow(self.planner.study, self.labels) as progress:
+                prepare_corpora(self.planner.study, self.store, progress.data)
+                self._carry_out(stage, progress)
+                while not self.failures:
+                    stage = stages.send(self._unsettled())
+                    self._carry_out(stage, progress)
+        except StopIteration:
+            pass
+
+    def _unsettled(self) -> Sequence[str]:
+        """The arms that more seeds could settle, where the study adds seeds by itself."""
+        return self._open_arms() if self.outcome is not None and self.outcome.looks else ()
+
+    def _carry_out(self, stage: Stage, progress: Progress) -> None:
+        """Run what the stage lacks."""
+        self.outcome = stage.outcome or self.outcome
+        runs = {run.digest: (plan, run) for plan in stage.plans for run in plan.runs}
+        self.labels |= {digest: (_label(plan, run), run.seed) for digest, (plan, run) in runs.items()}
+        for plan, run in runs.values():
+            self._ask_again(plan, run)
+        requests = [self.workshop.request(plan, run.identity) for plan, run in runs.values()]
+        missing = {request.digest: request.missing() for request in requests}
+        self.to_train |= {d: "train" in phases for d, phases in missing.items() if d not in self.to_train}
+        progress.say(_reuse(stage.name, missing))
+        if stage.outcome is not None:
+            self._write_study(stage.outcome)
+        todo = [request for request in requests if missing[request.digest]]
+        progress.begin(todo)
+        with closing(self.workshop.engine.run(todo)) as events:
+            for event in events:
+                progress.show(event)
+                if event is not None and event.kind == "failed":
+                    self.failures.append(self._failure(event))
+
+    def _ask_again(self, plan: Plan, run: RunPlan) -> None:
+        """An evaluation that went without some tasks is made again: their data may be there now."""
+        if plan.evals_digest:
+            self._evaluations.add((run.digest, plan.evals_digest))
+            if run.digest not in self.to_train:
+                self.store.drop_incomplete_evals(run.digest, plan.evals_digest)
+
+    def _failure(self, event: Event) -> Failure:
+        arm, seed = self.labels[event.digest]
+        details = self.store.error_path(event.digest)
+        return Failure(event.digest, arm, seed, event.error or "failed", details if details.exists() else None)
+
+    def _write_study(self, outcome: Outcome) -> None:
+        study = self.planner.study
+        document, old = study_document(outcome), self.store.read_study(study.name, study.scale)
+        done = old and all(self.planner.loss(run["digest"]) is not None for arm in old["arms"] for run in arm["runs"])
+        document["judged"] = judged_before(old if done else None, document)
+        self.store.write_json(self.store.study_path(study.name, study.scale), document)
+
+    def statuses(self) -> list[dict[str, Any]]:
+        """What became of every run met."""
+        failed = {failure.digest for failure in self.failures}
+        return [
+            {
+                "digest": digest,
+                "arm": arm,
+                "seed": seed,
+                "status": "failed" if digest in failed else self.store.status(digest),
+            }
+            for digest, (arm, seed) in self.labels.items()
+        ]
+
+    def skipped(self) -> list[str]:
+        """What was to be evaluated and could not be; runs of a study mostly lack the same."""
+        documents = (self.store.read_evals(*asked) for asked in sorted(self._evaluations))
+        lines = (skipped_lines(found.skipped, found.groups) for found in documents if found)
+        return list(dict.fromkeys(chain.from_iterable(lines)))
+
+
+def _label(plan: Plan, run: RunPlan) -> str:
+    return f"{run.arm} at {plan.study.rung}" if plan.study.rung else run.arm
+
+
+def _reuse(stage: str, missing: dict[str, list[str]]) -> str:
+    to_train = sum("train" in phases for phases in missing.values())
+    reused = len(missing) - to_train
+    more = sum(bool(phases) and "train" not in phases for phases in missing.values())
+    text = f"{stage}: {len(missing)} runs, {to_train} to train, {reused} in the store already"
+    return text + (f", of which {more} to measure or evaluate" if more else "")

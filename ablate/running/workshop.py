@@ -1,0 +1,83 @@
+"""Where runs are carried out: a store, a device, an engine, and whom it tells how far they are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ablate.data import DataError, prepare
+from ablate.errors import ArgumentError
+from ablate.machine.numerics import enforce, pick_device
+from ablate.planning.plan import Plan, identifying
+from ablate.planning.planner import Planner
+from ablate.running.calibration import Calibration
+from ablate.running.engines import Engine, Options, load
+from ablate.running.progress import Progress, Wanted, open_progress, teller
+from ablate.running.request import Request
+from ablate.store import Store
+from ablate.study.study import Study
+
+
+@dataclass(frozen=True)
+class Workshop:
+    """`progress` is how the caller wants to follow runs."""
+
+    store: Store
+    device: str
+    engine: Engine
+    checkpoint_seconds: float
+    progress: Wanted
+
+    def planner(self, study: Study) -> Planner:
+        """Plans the study for this machine. Puts its numerics in force."""
+        numerics = enforce(self.device, study.train.dtype)
+        return Planner(study, self.store, self.device, numerics.matmul, identifying(study), self._clock(study))
+
+    def _clock(self, study: Study) -> Calibration | None:
+        """Step times for a budget in seconds: from the store, or measured, which needs the corpus prepared."""
+        if all(size.budget.seconds is None for size in (*study.smaller, study)):
+            return None
+
+        def corpus() -> Path:
+            try:
+                return prepare(study.data, self.store.data_dir(), study.folder).directory
+            except DataError as error:
+                raise study.error("data", str(error)) from error
+
+        return Calibration(self.store, self.engine.slots, corpus, say=teller(self.progress))
+
+    def request(self, plan: Plan, identity: dict[str, Any]) -> Request:
+        return Request.of(plan, identity, self.store, self.checkpoint_seconds)
+
+    def follow(self, study: Study, labels: Mapping[str, tuple[str, int]]) -> Progress:
+        return open_progress(self.store, study.name, labels, self.progress)
+
+
+def open_workshop(
+    store: str | Path,
+    device: str | None,
+    engine: str,
+    workers: int | None,
+    checkpoint_seconds: float = 60.0,
+    progress: Wanted = False,
+) -> Workshop:
+    """Raises ArgumentError, and EngineError for an engine that there is not."""
+    if workers is not None and workers < 1:
+        raise ArgumentError("workers", f"expected a whole number from 1, not {workers}")
+    if not 0 <= checkpoint_seconds < math.inf:
+        raise ArgumentError("checkpoint_seconds", f"expected a time in seconds, not {checkpoint_seconds}")
+    chosen = _present(device)
+    return Workshop(Store(store), chosen, load(engine, Options(chosen, workers)), checkpoint_seconds, progress)
+
+
+def _present(device: str | None) -> str:
+    """The device named, or the best there is."""
+    found = pick_device()
+    if device == "cuda" != found:
+        raise ArgumentError("device", "torch finds no CUDA device", device)
+    if device not in (None, "cpu", "cuda"):
+        raise ArgumentError("device", "runs are on cpu or cuda", device)
+    return device or found

@@ -1,0 +1,149 @@
+"""A study as somebody wrote it: a file, a study that ships with the project, or a map in Python."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from ruamel.yaml import YAML
+
+from ablate.machine.environment import PROJECT
+from ablate.study.layers import Layer, setting_layer
+from ablate.study.problems import Place, Problem, StudyError
+from ablate.study.yamlfile import Document, Keys, parse_yaml, read_text
+from zoo.errors import did_you_mean
+
+SHIPPED = PROJECT / "studies"
+NOWHERE = Place("")
+"""Where what is written in Python stands: messages have its dotted path alone."""
+
+Sets = Mapping[str, Any] | Sequence[str]
+"""Edits of a study by dotted path: `{"train.lr": 1e-3}`, or `["train.lr=1e-3"]` as on the command line."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """The words of a study. `path` is None for one that is written in Python. Relative paths start from `folder`."""
+
+    name: str
+    text: str
+    document: Document = field(repr=False)
+    folder: Path
+    path: Path | None = None
+    sets: tuple[Layer, ...] = ()
+    """Edits over the file and its scale, the last one wins."""
+
+    def edited(self, sets: Sets) -> Written:
+        """With more edits. Raises StudyError."""
+        return replace(self, sets=(*self.sets, *edit_layers(sets)))
+
+    @property
+    def place(self) -> str:
+        """What messages call it."""
+        return self.name if self.path is None else str(self.path)
+
+
+def read_study(source: str | Path | Mapping[str, Any], name: str | None = None) -> Written:
+    """The study at a path, the shipped one of that name, or a map with the keys of a study file.
+
+    Raises:
+        StudyError: there is no such study, or it is not a map of plain data.
+    """
+    if isinstance(source, Mapping):
+        return _from_map(source, name)
+    path = _located(source)
+    text = read_text(path)
+    document = parse_yaml(text, str(path))
+    if not isinstance(document.data, Mapping):
+        reason = "the file is empty" if document.data is None else "expected a map, with a question, a base and arms"
+        raise StudyError([Problem(document.values[()], "", reason)])
+    return Written(name or path.stem, text, document, path.resolve().parent, path)
+
+
+def shipped() -> list[str]:
+    """Names of the studies that ship with the project."""
+    return sorted(path.stem for path in SHIPPED.glob("*.yaml"))
+
+
+def _located(source: str | Path) -> Path:
+    """A word that is no file is the name of a study that ships."""
+    path = Path(source)
+    if path.suffix or path.exists() or len(path.parts) != 1:
+        return path
+    if path.name in shipped():
+        return SHIPPED / f"{path.name}.yaml"
+    reason = "there is no such file, and no study of that name ships" + did_you_mean(path.name, shipped())
+    raise StudyError([Problem(Place(str(source)), "", reason)])
+
+
+def _from_map(source: Mapping[str, Any], name: str | None) -> Written:
+    document = _document(source, NOWHERE)
+    stream = io.StringIO()
+    YAML().dump(document.data, stream)
+    text = stream.getvalue()
+    given = name or f"study-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+    return Written(given, text, document, Path.cwd())
+
+
+def edit_layers(sets: Sets) -> list[Layer]:
+    """A layer for each edit. Raises StudyError."""
+    if isinstance(sets, str):
+        raise TypeError("sets is a list of edits, such as ['train.lr=1e-3'], or a map, not one text")
+    if isinstance(sets, Mapping):
+        return [_map_layer(path, value) for path, value in sets.items()]
+    return [setting_layer(text) for text in sets]
+
+
+def _map_layer(path: str, value: Any) -> Layer:
+    place = Place("sets")
+    if not (isinstance(path, str) and all(path.split("."))):
+        raise StudyError([Problem(place, "", f"expected a dotted path such as train.lr, not {path!r}")])
+    return Layer(_document({path: value}, place))
+
+
+def _document(data: Mapping[str, Any], place: Place) -> Document:
+    """A document of Python's own data, all of it at one place. Raises StudyError."""
+    problems: list[Problem] = []
+    values = _plain(data, (), place, problems)
+    if problems:
+        raise StudyError(problems)
+    paths = dict.fromkeys(_paths(values, ()), place)
+    return Document(values, paths, paths)
+
+
+def _plain(value: Any, path: Keys, place: Place, problems: list[Problem]) -> Any:
+    """Plain data as YAML would have given it: maps with text as keys, lists, text, numbers, true, false and null."""
+    if isinstance(value, Mapping):
+        return {_key(key, path, place, problems): _plain(v, (*path, key), place, problems) for key, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each, (*path, i), place, problems) for i, each in enumerate(value)]
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, np.generic):
+        return value.item()
+    if value is not None and not isinstance(value, str | int | float | bool):
+        reason = f"expected plain data (text, numbers, lists and maps), not {type(value).__name__}"
+        problems.append(Problem(place, _written(path), reason))
+    return value
+
+
+def _key(key: Any, path: Keys, place: Place, problems: list[Problem]) -> Any:
+    if not isinstance(key, str):
+        problems.append(Problem(place, _written((*path, key)), f"a key must be text, not {type(key).__name__}"))
+    return key
+
+
+def _paths(value: Any, path: Keys) -> Iterator[Keys]:
+    yield path
+    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for part, inner in pairs:
+        yield from _paths(inner, (*path, part))
+
+
+def _written(path: Keys) -> str:
+    return ".".join(map(str, path))
