@@ -115,7 +115,7 @@ def evaluate(
     except NotCausalError as error:
         raise StoreError(f"{digest}: {error}") from error
     corpus = _corpus(place, digest, identity)
-    wanted = {"tasks": tasks, **settings}
+    wanted = {name: value for name, value in {"tasks": tasks, **settings}.items() if value is not None}
     spec = _of_task(corpus, wanted, limit, at) if isinstance(corpus, SyntheticCorpus) else _of_text(wanted, limit, at)
     request = Request(
         store=str(place.root.resolve()),
@@ -154,7 +154,7 @@ def _of_task(
 ) -> EvalSpec:
     """What is asked of a run on a synthetic task: its own difficulties, or others."""
     for name in TEXT_ALONE:
-        if settings.pop(name, None) not in (None, False):
+        if settings.pop(name, False) is not False:
             raise ArgumentError(name, f"needs held-out text, and {corpus.source.source} has none: see `at`")
     difficulties = {name: list(values) for name, values in (at or {}).items()}
     try:
@@ -168,7 +168,7 @@ def _of_task(
 def _of_text(settings: dict[str, Any], limit: int | None, at: object) -> EvalSpec:
     if at is not None:
         raise ArgumentError("at", "the run was trained on text, which has no difficulties")
-    given = {name: value for name, value in {**settings, "limit": limit}.items() if value is not None}
+    given = {**settings, **({} if limit is None else {"limit": limit})}
     if any(given.get(name) for name in OF_TEXT):
         given.setdefault("tasks", [])
     spec = located(_validated(given), Path.cwd())
