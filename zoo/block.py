@@ -14,7 +14,7 @@ from zoo.cache_parts import PartsCache
 from zoo.canon import CanonLayer
 from zoo.depth import StochasticDepth
 from zoo.init import ExpertLinear, Linear
-from zoo.residuals import Branch, ResidualLayer
+from zoo.residuals import Branch, Residual, ResidualLayer
 from zoo.site import Site, Step
 
 MIXER, FFN, CANON, CROSS = "mixer", "ffn", "canon", "cross"
@@ -39,19 +39,23 @@ class Block(nn.Module):
         self.canon = spec.canon.build(site.d_model) if spec.canon else nn.ModuleDict()
         self.dropout = nn.Dropout(spec.dropout)
         self.depth = StochasticDepth(spec.stochastic_depth, site)
-        self._scale_branches(spec.norm_placement.init_gain(site))
+        self._set_initial_scales(spec.norm_placement, site)
 
     def _residual(self, spec: BlockSpec, site: Site, branch: int) -> ResidualLayer:
         place = replace(site, branch=site.layer * spec.branches + branch)
         return spec.norm_placement.build(lambda: spec.norm.build(site.d_model), place)
 
-    def _scale_branches(self, gain: float | None) -> None:
-        """DeepNorm's β is for the FFN, the values and the projections that write to the stream."""
-        for name, module in self.named_modules():
-            if isinstance(module, Linear | ExpertLinear) and (
-                name.startswith("ffn.") or name in ("mixer.v", "mixer.o", "cross.v", "cross.o")
-            ):
-                module.init_gain = gain
+    def _set_initial_scales(self, placement: Residual, site: Site) -> None:
+        """DeepNorm's β is for the FFN, the values and the projections that write to the stream; the factor of
+        hyper-connections is for the last alone."""
+        gain, feeding = placement.init_gain(site), set(self.ffn.modules())
+        for module in self.modules():
+            if isinstance(module, Linear | ExpertLinear):
+                writes = module.roles["weight"] == "output"
+                if writes:
+                    module.init_factor = placement.init_output_factor
+                if writes or module.values or module in feeding:
+                    module.init_gain = gain
 
     def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
         parts = cache.parts if isinstance(cache, PartsCache) else {} if cache is None else {MIXER: cache}

@@ -15,8 +15,9 @@ from zoo.model import Decoder
 from zoo.spec import ModelSpec, parse
 
 
-def save(model: Decoder, directory: Path) -> None:
+def save(model: Decoder, directory: str | Path) -> None:
     """Write the spec and the weights, under their parameter names."""
+    directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
     weights = {name: value.detach().contiguous() for name, value in model.state_dict().items()}
     save_file(weights, directory / "weights.safetensors")
@@ -25,8 +26,11 @@ def save(model: Decoder, directory: Path) -> None:
         (directory / "origin.json").write_text(json.dumps(model.origin, indent=1), encoding="utf-8")
 
 
-def open_model(directory: Path, device: str = "cpu") -> Decoder:
-    """The model that `save` wrote."""
+def open_model(directory: str | Path, device: str = "cpu") -> Decoder:
+    """The model that `save` wrote. Raises FileNotFoundError where it wrote none."""
+    directory = Path(directory)
+    if not (directory / "spec.json").exists():
+        raise FileNotFoundError(f"{directory} holds no saved model: it has no spec.json")
     spec = parse(json.loads((directory / "spec.json").read_text(encoding="utf-8")))
     with safe_open(directory / "weights.safetensors", framework="pt", device=device) as file:
         # Copied, because a file's tensors begin at any byte, and the CPU's products round by where they begin.

@@ -48,10 +48,14 @@ class Linear(nn.Linear):
 
     init_gain: float | None = None
     """Standard deviation times √fan_in, where a residual asks for its own; None for the rule."""
+    init_factor: float = 1.0
+    """What the rule's standard deviation is multiplied by, where a residual asks for that."""
 
-    def __init__(self, dim_in: int, dim_out: int, *, bias: bool = False, role: Role) -> None:
+    def __init__(self, dim_in: int, dim_out: int, *, bias: bool = False, role: Role, values: bool = False) -> None:
+        """values: whether this is the projection that a mixer reads its values with."""
         super().__init__(dim_in, dim_out, bias=bias)
         self.roles = {"weight": role, "bias": "bias"}
+        self.values = values
 
     def reset_parameters(self) -> None:
         """Leave the storage as it is: `initialise` fills it."""
@@ -61,7 +65,11 @@ class ExpertLinear(nn.Module):
     """E matrices: x: (M, in), sorted by expert, with load[e] rows for expert e → (M, out)."""
 
     init_gain: float | None = None
-    """As in `Linear`."""
+    init_factor: float = 1.0
+    """Both as in `Linear`."""
+
+    values: ClassVar[bool] = False
+    """No mixer reads its values with experts."""
 
     def __init__(self, experts: int, dim_in: int, dim_out: int, *, bias: bool = False, role: Role) -> None:
         super().__init__()
@@ -108,7 +116,7 @@ def initialise(model: nn.Module, spec: InitSpec, n_layers: int, seed: int, prefi
         for path, module in model.named_modules():
             for own, parameter in module.named_parameters(recurse=False):
                 name = f"{path}.{own}".lstrip(".")
-                std = _std(by_name[name], parameter, spec, n_layers)
+                std = _std(by_name[name], parameter, spec, n_layers) * getattr(module, "init_factor", 1.0)
                 if getattr(module, "init_gain", None) is not None and by_name[name] in ("input", "output"):
                     std = module.init_gain / math.sqrt(parameter.shape[-1])
                 std = getattr(module, "initial_std", {}).get(own, std)

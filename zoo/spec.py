@@ -152,10 +152,11 @@ class ModelSpec(Spec):
     def _layers_agree(self) -> Self:
         """What layers hand each other must have one shape: the streams between blocks, and values that are mixed."""
         blocks = self._used()
-        first, *others = ((where, block.norm_placement.streams) for where, block in blocks.items())
-        for where, streams in others:
-            if streams != first[1]:
-                reason = f"reads and writes {streams} residual streams, {first[0]} {first[1]}: all layers need as many"
+        first, *others = ((where, block.norm_placement) for where, block in blocks.items())
+        for where, placement in others:
+            if placement.streams != first[1].streams:
+                ours, theirs = placement.stream_shape, first[1].stream_shape
+                reason = f"reads and writes a stream of {ours}, {first[0]} one of {theirs}: all layers need the same"
                 raise SpecError(f"{where}.norm_placement", reason)
         shapes = [(where, block.mixer.shared_values) for where, block in blocks.items()]
         sharing = [(where, shape) for where, shape in shapes if shape is not None]

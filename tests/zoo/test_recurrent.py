@@ -139,7 +139,8 @@ def test_gated_deltanet_is_its_recurrence(chunk: int, k_heads: int) -> None:
 def test_mamba2_is_its_recurrence(chunk: int, groups: int) -> None:
     """Equation 1 of the paper with the discretisation of its Listing 1."""
     layer: Any = layer_of(Mamba2(heads=4, head_dim=3, state=5, groups=groups, chunk=chunk, bias=True), D)
-    parts = convolved(linear(layer.xbc, X[0]), layer.conv.weight.detach()) + layer.conv.bias.detach()
+    parts = torch.cat([linear(getattr(layer, name), X[0]) for name in "xbc"], -1)
+    parts = convolved(parts, layer.conv.weight.detach()) + layer.conv.bias.detach()
     x, b, c = F.silu(parts).split([12, 5 * groups, 5 * groups], -1)
     step = F.softplus(linear(layer.forget, X[0]) + layer.decay.step_bias.detach())
     rate = layer.decay.log_rate.detach().exp()

@@ -10,7 +10,9 @@ from torch import Tensor
 
 import zoo
 from tests.zoo.combinations import random_model, random_tokens
+from zoo.axis import variants
 from zoo.residuals.deepnorm import decoder_only, encoder_decoder
+from zoo.site import Site
 
 
 def rms(x: Tensor, gain: Tensor) -> Tensor:
@@ -63,7 +65,10 @@ def test_deepnorm_constants_are_the_published_ones() -> None:
     assert decoder == pytest.approx((2.05977, 0.34329), abs=1e-5)
 
 
-@pytest.mark.parametrize("mixer", [{}, {"kind": "mla"}, {"kind": "differential"}, {"kind": "cosine"}])
+KINDS = ("attention", "mla", "differential", "cosine", "gated_deltanet", "linear_attention", "mamba2", "retention")
+
+
+@pytest.mark.parametrize("mixer", [{"kind": kind} for kind in KINDS], ids=KINDS)
 def test_beta_scales_the_ffn_values_and_outputs_only(mixer: dict[str, Any]) -> None:
     """Models draw by name, so that those with the same shapes differ by the factor alone."""
     edits = {"n_layers": 12, "d_model": 32, "init.output": "plain", "tie_embeddings": False}
@@ -78,7 +83,18 @@ def test_beta_scales_the_ffn_values_and_outputs_only(mixer: dict[str, Any]) -> N
         torch.testing.assert_close(parameter, post[name] * ratio)
         assert ratio == pytest.approx(0.31947, abs=1e-5) or ratio == 1
         scaled |= {name.split(".", 2)[2]} if ratio != 1 else set()
-    assert scaled == {"mixer.v.weight", "mixer.o.weight", *(f"ffn.{n}.weight" for n in ("gate", "up", "down"))}
+    values = "x" if mixer.get("kind") == "mamba2" else "v"
+    ffn = {f"ffn.{name}.weight" for name in ("gate", "up", "down")}
+    assert scaled == {f"mixer.{values}.weight", "mixer.o.weight"} | ffn
+
+
+@pytest.mark.parametrize("kind", variants("zoo.mixers"))
+def test_every_mixer_says_which_projection_reads_its_values(kind: str) -> None:
+    """DeepNorm's β is for it; one that nobody declares would be missed in silence."""
+    cls: Any = variants("zoo.mixers")[kind]
+    spec = cls.model_validate({"kind": kind, **cls.examples[0]}).resolve(24)
+    layer = spec.build(Site(24, 0, 4))
+    assert len([part for part in layer.modules() if getattr(part, "values", False)]) == 1
 
 
 def streams(n: int) -> Tensor:
@@ -108,13 +124,18 @@ def test_hyper_connections_are_their_formula(n: int, dynamic: bool) -> None:
 
 @pytest.mark.parametrize("topology", ["serial", "parallel"])
 @pytest.mark.parametrize("dynamic", [False, True])
-def test_hyper_connections_start_as_pre_norm(dynamic: bool, topology: str) -> None:
-    """The final norm takes the sum of n equal streams as it takes one of them."""
+def test_hyper_connections_start_as_pre_norm_with_smaller_updates(dynamic: bool, topology: str) -> None:
+    """The final norm takes the sum of n equal streams as it takes one of them; §4 divides the spread of what writes to
+    the streams by √n."""
     edits = {"d_model": 16, "n_layers": 3, "init.output": "plain", "block.topology": topology}
-    pre = zoo.load("small", **edits)
-    hyper = pre.edit({"block.norm_placement": {"kind": "hyper_connections", "n": 4, "dynamic": dynamic}})
-    tokens = random_tokens(pre, 2, 11)
-    torch.testing.assert_close(zoo.build(hyper)(tokens), zoo.build(pre)(tokens), rtol=1e-4, atol=1e-5)
+    pre = zoo.build(zoo.load("small", **edits))
+    hyper = pre.spec.edit({"block.norm_placement": {"kind": "hyper_connections", "n": 4, "dynamic": dynamic}})
+    with torch.no_grad():
+        for name, parameter in pre.named_parameters():
+            if name.endswith(("mixer.o.weight", "ffn.down.weight")):
+                parameter /= 2
+    tokens = random_tokens(pre.spec, 2, 11)
+    torch.testing.assert_close(zoo.build(hyper)(tokens), pre(tokens), rtol=1e-4, atol=1e-5)
 
 
 def test_each_branch_starts_at_a_stream_of_its_own() -> None:
@@ -131,10 +152,14 @@ def test_each_branch_starts_at_a_stream_of_its_own() -> None:
         assert not residual.asked.weight.any()
 
 
+@pytest.mark.parametrize("n", [1, 4])
 @pytest.mark.parametrize("other", ["pre", {"kind": "hyper_connections", "n": 2}])
-def test_all_layers_have_the_same_streams(other: Any) -> None:
-    edits = {"block.norm_placement": "hyper_connections", "pattern": ["block", "other"]}
-    with pytest.raises(zoo.SpecError, match=r"blocks\.other\.norm_placement: reads and writes [12] residual streams"):
+def test_all_layers_have_the_same_streams(other: Any, n: int) -> None:
+    """A single hyper-connected stream is (B, T, 1, D), which is not the (B, T, D) of the other placements."""
+    edits = {"block.norm_placement": {"kind": "hyper_connections", "n": n}, "pattern": ["block", "other"]}
+    reason = rf"blocks\.other\.norm_placement: reads and writes a stream of \(B, T, .*\(B, T, {n}, D\)"
+    with pytest.raises(zoo.SpecError, match=reason):
         zoo.load("small", **edits, blocks={"other": {"norm_placement": other}})
+    edits["block.norm_placement"] = "hyper_connections"
     static = {"norm_placement": {"dynamic": False}}
     assert zoo.load("small", **edits, blocks={"other": static}).layers[1].norm_placement.streams == 4

@@ -90,12 +90,12 @@ class Mamba2(Family):
 
 
 def _mixer(mixer: Mixer, ours: str, theirs: str) -> Iterator[Pair]:
-    """Its one projection is our three; its one gain is ours of all groups."""
+    """Its one projection is our five; its one gain is ours of all groups."""
     inner, channels = mixer.widths[0], sum(mixer.widths)
-    projections = [f"{ours}.{name}" for name in ("gate", "xbc", "forget")]
+    projections = [f"{ours}.{name}" for name in ("gate", "x", "b", "c", "forget")]
     for kind in ("weight", "bias") if mixer.bias else ("weight",):
         parts = [f"{name}.{kind}" for name in projections]
-        yield fused(parts, f"{theirs}.in_proj.{kind}", [inner, channels, mixer.heads])
+        yield fused(parts, f"{theirs}.in_proj.{kind}", [inner, *mixer.widths, mixer.heads])
     yield from both(f"{ours}.o", f"{theirs}.out_proj", bias=mixer.bias)
     yield reshaped(f"{ours}.conv.weight", f"{theirs}.conv1d.weight", (channels, mixer.conv), (channels, 1, mixer.conv))
     if mixer.conv_bias:

@@ -114,7 +114,7 @@ class CrossAttentionLayer(nn.Module):
         heads, kv_heads, self.head_dim = spec.sizes()
         self.q = Linear(d_model, heads * self.head_dim, bias="q" in spec.bias, role="input")
         self.k = Linear(d_model, kv_heads * self.head_dim, bias="k" in spec.bias, role="input")
-        self.v = Linear(d_model, kv_heads * self.head_dim, bias="v" in spec.bias, role="input")
+        self.v = Linear(d_model, kv_heads * self.head_dim, bias="v" in spec.bias, role="input", values=True)
         self.o = Linear(heads * self.head_dim, d_model, bias="o" in spec.bias, role="output")
 
     def forward(self, x: Tensor, step: Step, cache: MemoryCache | None = None) -> Tensor:

@@ -66,7 +66,8 @@ class GatedUnitLayer(MixerLayer):
     def __init__(self, spec: GatedUnit, d_model: int) -> None:
         super().__init__()
         features = spec.value_features
-        self.u, self.v = (Linear(d_model, features, role="input") for _ in range(2))
+        self.u = Linear(d_model, features, role="input")
+        self.v = Linear(d_model, features, role="input", values=True)
         self.z = Linear(d_model, spec.head_dim, role="input")
         self.o = Linear(features, d_model, role="output")
         self.scale = nn.Parameter(torch.ones(spec.readings, spec.head_dim))

@@ -133,7 +133,7 @@ class LinearHeadsLayer(StatefulLayer):
         self.heads, self.widths = spec.heads, (keys, keys, values)
         self.q = Linear(d_model, keys, role="input")
         self.k = Linear(d_model, keys, role="input")
-        self.v = Linear(d_model, values, role="input")
+        self.v = Linear(d_model, values, role="input", values=True)
         self.o = Linear(values, d_model, role="output")
         self.conv = ShortConv(spec.channels, spec.conv) if spec.conv else None
 

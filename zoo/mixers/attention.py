@@ -191,7 +191,7 @@ class AttentionLayer(MixerLayer):
         q_features, kv_features = self.heads * self.head_dim, self.kv_heads * self.head_dim
         self.q = Linear(d_model, q_features, bias="q" in spec.bias, role="input")
         self.k = Linear(d_model, kv_features, bias="k" in spec.bias, role="input")
-        self.v = Linear(d_model, kv_features, bias="v" in spec.bias, role="input")
+        self.v = Linear(d_model, kv_features, bias="v" in spec.bias, role="input", values=True)
         self.o = Linear(q_features, d_model, bias="o" in spec.bias, role="output")
         self.conv = ShortConv(spec.channels, spec.conv) if spec.conv else None
         self._full_norm = spec.qk_norm_over == "full"

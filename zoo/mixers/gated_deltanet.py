@@ -107,7 +107,8 @@ class GatedDeltaNetLayer(StatefulLayer):
         self.k_heads = k_heads
         keys, _, values = spec.widths
         self.q, self.k = (Linear(d_model, keys, role="input") for _ in range(2))
-        self.v, self.gate = (Linear(d_model, values, role="input") for _ in range(2))
+        self.v = Linear(d_model, values, role="input", values=True)
+        self.gate = Linear(d_model, values, role="input")
         self.strength, self.forget = (Linear(d_model, self.heads, role="input") for _ in range(2))
         self.conv = ShortConv(sum(spec.widths), spec.conv)
         self.decay = Decay(self.heads)

@@ -97,9 +97,10 @@ class Mamba2Layer(StatefulLayer):
     def __init__(self, spec: Mamba2, d_model: int) -> None:
         super().__init__(spec)
         self.spec = spec
-        inner = spec.widths[0]
+        inner, states, _ = spec.widths
         self.gate = Linear(d_model, inner, bias=spec.bias, role="input")
-        self.xbc = Linear(d_model, sum(spec.widths), bias=spec.bias, role="input")
+        self.x = Linear(d_model, inner, bias=spec.bias, role="input", values=True)
+        self.b, self.c = (Linear(d_model, states, bias=spec.bias, role="input") for _ in range(2))
         self.forget = Linear(d_model, spec.heads, bias=spec.bias, role="input")
         self.conv = ShortConv(sum(spec.widths), spec.conv, spec.conv_bias)
         self.decay = Decay(spec.heads)
@@ -110,7 +111,8 @@ class Mamba2Layer(StatefulLayer):
 
     def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
         spec = self.spec
-        parts = on_text(F.silu(self.conv(self.xbc(x), step, cache)), step).split(spec.widths, dim=-1)
+        joined = torch.cat((self.x(x), self.b(x), self.c(x)), dim=-1)
+        parts = on_text(F.silu(self.conv(joined, step, cache)), step).split(spec.widths, dim=-1)
         values, k, q = (split(part, n) for part, n in zip(parts, (spec.heads, spec.groups, spec.groups), strict=True))
         delta, decay = self.decay(self.forget(x))
         mixed = scan(q, k, values * delta[..., None], decay, spec.chunk, cache)

@@ -145,7 +145,7 @@ class MLALayer(MixerLayer):
         self.kv_down = Linear(d_model, spec.kv_rank + spec.rope_dim, bias=spec.bias, role="input")
         self.kv_norm = spec.latent_norm.build(spec.kv_rank)
         self.k = Linear(spec.kv_rank, self.heads * spec.nope_dim, role="input")
-        self.v = Linear(spec.kv_rank, self.heads * spec.value_features, role="input")
+        self.v = Linear(spec.kv_rank, self.heads * spec.value_features, role="input", values=True)
         self.o = Linear(self.heads * spec.value_features, d_model, bias=spec.bias, role="output")
         self.position = spec.position.build(spec.rope_dim, self.heads)
 

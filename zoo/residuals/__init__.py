@@ -33,9 +33,14 @@ class Residual(Variant):
     """Multiplier of every branch's update (Granite's residual multiplier)."""
 
     @property
-    def streams(self) -> int:
-        """How many residual streams there are: (B, T, D) for one, (B, T, n, D) for n."""
-        return 1
+    def streams(self) -> int | None:
+        """n where the stream is (B, T, n, D), also for n = 1; None where it is (B, T, D)."""
+        return None
+
+    @property
+    def stream_shape(self) -> str:
+        """In words: `(B, T, D)`."""
+        return "(B, T, D)" if self.streams is None else f"(B, T, {self.streams}, D)"
 
     @property
     def norms(self) -> int:
@@ -53,6 +58,11 @@ class Residual(Variant):
     def init_gain(self, site: Site) -> float | None:
         """Standard deviation of the FFN's, V's and output projections, times √fan_in; None for the model's own rule."""
         return None
+
+    @property
+    def init_output_factor(self) -> float:
+        """What the initial standard deviation of projections that write to the stream is multiplied by."""
+        return 1.0
 
     def open(self, x: Tensor) -> Tensor:
         """(B, T, D) embedded tokens → the stream that the blocks read and write."""

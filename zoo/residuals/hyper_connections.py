@@ -21,7 +21,9 @@ class HyperConnections(Residual):
     A_m + s_α tanh(H̄ W_m), A_r + s_α tanh(H̄ W_r), B + s_β tanh(H̄ W_β)ᵀ; s_α = s_β = 0.01 and W = 0 at the start.
 
     The streams start as n copies of the embedded token and end as their sum. At the start A_r = 1, B = 1 and A_m picks
-    stream k mod n in the model's k-th branch, which is pre-norm.
+    stream k mod n in the model's k-th branch, which is pre-norm. Projections that write to the streams start with 1/√n
+    of their standard deviation: §4 scales it "by a factor of √n", so that the sum of the streams has the spread that
+    one has without hyper-connections. The text does not say which way; only a division serves that purpose.
     """
 
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({}, {"n": 3, "dynamic": False})
@@ -32,13 +34,17 @@ class HyperConnections(Residual):
     dynamic: bool = True
 
     @property
-    def streams(self) -> int:
+    def streams(self) -> int | None:
         return self.n
 
     @property
     def norms(self) -> int:
         """The branch's, and that of what the token asks for."""
         return 2 if self.dynamic else 1
+
+    @property
+    def init_output_factor(self) -> float:
+        return self.n**-0.5
 
     def build(self, norm: MakeNorm, site: Site) -> ResidualLayer:
         return HyperLayer(self, norm, site)
