@@ -187,11 +187,34 @@ def test_balance_loss_is_its_formula(over: Any) -> None:
         f = [sum(e in chosen[place].tolist() for place in group) / len(group) for e in range(4)]
         mean = [sum(p[place][e].item() for place in group) / len(group) for e in range(4)]
         values.append(4 / 2 * sum(a * b for a, b in zip(f, mean, strict=True)))
-    measured = balance_loss(Routing(p, p, chosen, p), over)
+    measured = balance_loss(Routing(p, p, chosen, p, counted=chosen), over)
     assert measured.item() == pytest.approx(sum(values) / len(values), rel=1e-5)
     even = torch.full((1, 4, 4), 0.25)
     ring = torch.tensor([[[0, 1], [1, 2], [2, 3], [3, 0]]])
-    assert balance_loss(Routing(even, even, ring, even), over).item() == pytest.approx(1.0)
+    assert balance_loss(Routing(even, even, ring, even, counted=ring), over).item() == pytest.approx(1.0)
+
+
+def test_the_sequence_loss_of_v3_counts_scores_without_bias_and_groups() -> None:
+    """Equations 17 to 20 of arXiv:2412.19437, one token and expert at a time; the bias and the groups choose others."""
+    layer, x = model_of({**V3, "balance_loss": 1.0}).blocks[0].ffn, inputs()
+    routing, spec = layer.router(x), layer.spec
+    losses = []
+    for row in range(2):
+        scores = (x[row] @ layer.router.weight.T).sigmoid().tolist()
+        f, p = [0.0] * spec.experts, [0.0] * spec.experts
+        for token in scores:
+            best = sorted(range(spec.experts), key=lambda e, token=token: -token[e])[: spec.top_k]
+            for expert in range(spec.experts):
+                f[expert] += spec.experts / (spec.top_k * len(scores)) * (expert in best)
+                p[expert] += token[expert] / sum(token) / len(scores)
+        losses.append(sum(one * other for one, other in zip(f, p, strict=True)))
+    assert balance_loss(routing, "sequence").item() == pytest.approx(sum(losses) / 2, rel=1e-5)
+    assert not torch.equal(routing.counted.sort(-1).values, routing.chosen.sort(-1).values)
+
+
+def test_the_balance_loss_of_v2_counts_who_was_chosen() -> None:
+    routing = model_of(V2).blocks[0].ffn.router(inputs())
+    assert torch.equal(routing.counted, routing.chosen)
 
 
 def test_auxiliary_losses_are_weighted_and_for_training_alone() -> None:

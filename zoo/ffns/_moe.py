@@ -144,13 +144,15 @@ class MoE(Ffn):
 class Routing:
     """Where tokens go.
 
-    logits, probabilities: (..., E), float32; probabilities sum to one. chosen, weights: (..., k).
+    logits, probabilities: (..., E), float32; probabilities sum to one. chosen, weights: (..., k). counted: (..., k), the
+    experts that the balance loss counts as having got the token.
     """
 
     logits: Tensor
     probabilities: Tensor
     chosen: Tensor
     weights: Tensor
+    counted: Tensor
 
 
 class Router(nn.Module, ABC):
@@ -226,7 +228,7 @@ def balance_loss(routing: Routing, over: Literal["batch", "sequence"]) -> Tensor
     """E/k · Σ_e f_e P_e, with f and P means over the batch, or over each sequence and then the mean of the results."""
     tokens = (0, 1) if over == "batch" else (1,)
     probabilities = routing.probabilities
-    sent = torch.zeros_like(probabilities).scatter(-1, routing.chosen, 1.0)
-    even = probabilities.shape[-1] / routing.chosen.shape[-1]
+    sent = torch.zeros_like(probabilities).scatter(-1, routing.counted, 1.0)
+    even = probabilities.shape[-1] / routing.counted.shape[-1]
     loss: Tensor = even * (sent.mean(tokens) * probabilities.mean(tokens)).sum(-1).mean()
     return loss

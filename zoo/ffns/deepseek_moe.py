@@ -21,7 +21,9 @@ class DeepSeekMoE(MoE):
     their two best, and in them the `top_k` experts; w is s over the chosen, normalised, times `scale`. b is no
     parameter: after each training step it moves by `bias_rate`·sign(mean load − load) (arXiv:2408.15664). V2
     (arXiv:2405.04434) is `score: softmax`, `group_score: max`, `normalise: false`, `bias_rate: null`. x: (B, T, D).
-    With the default widths a token costs what it costs in a SwiGLU layer of 8/3x, and the router.
+    The balance loss of V3 counts the k largest s of all experts, whatever b and the groups choose (eq. 18); V2's, which
+    has no b, counts who was chosen. With the default widths a token costs what it costs in a SwiGLU layer of 8/3x, and
+    the router.
     """
 
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
@@ -89,7 +91,8 @@ class DeepSeekRouter(Router):
         if self.spec.normalise:
             weights = weights / (weights.sum(dim=-1, keepdim=True) + 1e-20)
         probabilities = scores / scores.sum(dim=-1, keepdim=True)
-        return Routing(logits, probabilities, chosen, weights * self.spec.scale)
+        counted = chosen if self.selection_bias is None else scores.topk(self.spec.top_k, dim=-1).indices
+        return Routing(logits, probabilities, chosen, weights * self.spec.scale, counted)
 
     def _choose(self, scores: Tensor) -> Tensor:
         """scores: (..., E) → (..., k), the chosen experts."""

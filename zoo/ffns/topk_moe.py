@@ -50,4 +50,4 @@ class TopKRouter(Router):
         best, chosen = logits.topk(self.top_k, dim=-1)
         probabilities = logits.softmax(dim=-1)
         weights = best.softmax(dim=-1) if self.softmax_over == "chosen" else probabilities.gather(-1, chosen)
-        return Routing(logits, probabilities, chosen, weights)
+        return Routing(logits, probabilities, chosen, weights, counted=chosen)
