@@ -53,8 +53,8 @@ class Cache:
     memory: what is known of the encoder's output; its keys and values are in the layers' entries.
     """
 
-    def __init__(self, layers: list[LayerCache]) -> None:
-        self.layers = layers
+    def __init__(self, layers: list[LayerCache], batch: int) -> None:
+        self.layers, self.batch = layers, batch
         self.length = 0
         self.left_pad: Tensor | None = None
         self.memory: Memory | None = None
@@ -68,9 +68,11 @@ class Cache:
     def nbytes(self) -> int:
         return sum(layer.nbytes for layer in self.layers)
 
-    def admit(self, tokens: int, left_pad: Tensor | None, prefix: Tensor | None = None) -> None:
-        """Check that `tokens` more fit, and remember the padding, which only the first chunk may bring, as it alone may
-        have a prefix, whole."""
+    def admit(self, batch: int, tokens: int, left_pad: Tensor | None, prefix: Tensor | None = None) -> None:
+        """Check that `tokens` more of `batch` rows fit, and remember the padding, which only the first chunk may bring,
+        as it alone may have a prefix, whole."""
+        if batch != self.batch:
+            raise ValueError(f"the cache holds {self.batch} rows, and {batch} are given")
         if self.capacity is not None and self.length + tokens > self.capacity:
             raise ValueError(
                 f"the cache holds {self.capacity} tokens: {self.length} are in it and {tokens} more do not fit"
@@ -99,6 +101,7 @@ class Cache:
 
     def reorder(self, rows: Tensor) -> None:
         """Row i becomes what row `rows[i]` was."""
+        self.batch = rows.shape[0]
         for layer in self.layers:
             layer.reorder(rows)
         if self.left_pad is not None:

@@ -8,6 +8,7 @@ from typing import cast
 from zoo.block_spec import BlockSpec
 from zoo.caches import CacheKind, cache_kind
 from zoo.errors import SpecError
+from zoo.refusals import check_size
 from zoo.site import PartCost, matmul_cost
 from zoo.spec import ModelSpec
 
@@ -64,6 +65,7 @@ def cost(spec: ModelSpec, context: int = 1024, encoder_context: int | None = Non
     the decoder. prefix: for models that see all of one, the share of the pairs of tokens of which the first sees the
     second though it comes later: P(P − 1) / (T(T − 1)) for P tokens of T.
     """
+    check_size("context", context)
     memory = encoder_context or context
     tables = spec.vocab_size * spec.table_width + (spec.token_types or 0) * spec.d_model
     total = PartCost(tables, 0.0, 0.0) + _outside(spec) + _stack(spec, context, prefix, memory)

@@ -15,6 +15,7 @@ from zoo.head import HeadTransform
 from zoo.init import Linear, initialise
 from zoo.loss import chunks_for, next_token_loss
 from zoo.mtp import MtpModule, mtp_loss
+from zoo.refusals import check_size, check_given, check_tokens
 from zoo.site import Given, Memory, Site, Step, of_piece
 from zoo.spec import ModelSpec
 from zoo.stack import Leaving, Stack, ignored
@@ -61,10 +62,12 @@ class Decoder(Stack):
         self, tokens: Tensor, cache: Cache | None = None, left_pad: Tensor | None = None, **given: Unpack[Given]
     ) -> Tensor:
         """(B, T, D): what leaves the last layer."""
+        check_tokens(tokens)
         if cache is None:
             step = self._begin(tokens, left_pad, given)
             return self._run(self.embed(tokens, step), step, None)
-        cache.admit(tokens.shape[1], left_pad, given.get("prefix"))
+        check_given(tokens, left_pad, given, cache.capacity)
+        cache.admit(*tokens.shape, left_pad, given.get("prefix"))
         parts, start, length = [], 0, tokens.shape[1]
         while start < length:
             end = start + cache.readable(length - start)
@@ -93,7 +96,9 @@ class Decoder(Stack):
         """
         if self.encoder is None:
             raise ValueError("this model has no encoder: it reads tokens alone")
+        check_tokens(tokens, "encoder_tokens")
         given: Given = {} if right_pad is None else {"right_pad": right_pad}
+        check_given(tokens, left_pad, given, tokens.shape[1])
         step = self.encoder.step(tokens, 0, left_pad, given)
         step.prefix, step.recorder = "encoder.", self.recorder
         step.losses = step.losses if losses is None else losses
@@ -113,6 +118,7 @@ class Decoder(Stack):
 
     def _begin(self, tokens: Tensor, left_pad: Tensor | None, given: Given) -> Step:
         """A pass without a cache."""
+        check_given(tokens, left_pad, given, tokens.shape[1])
         step = self.step(tokens, 0, left_pad, given)
         step.memory = self._memory(given, None, step)
         return step
@@ -145,7 +151,11 @@ class Decoder(Stack):
 
     def lookup(self, tokens: Tensor) -> Tensor:
         """(B, T) → (B, T, D): embedded tokens, projected and scaled where the spec says so."""
-        x: Tensor = self.embedding(tokens)
+        try:
+            x: Tensor = self.embedding(tokens)
+        except IndexError:
+            known = f"the vocabulary has the tokens 0 to {self.spec.vocab_size - 1}"
+            raise ValueError(f"{known}, and these reach from {int(tokens.min())} to {int(tokens.max())}") from None
         if self.project_in is not None:
             x = self.project_in(x)
         return x if self.spec.embedding_factor == 1 else x * self.spec.embedding_factor
@@ -173,6 +183,7 @@ class Decoder(Stack):
 
     def loss(self, tokens: Tensor, targets: Tensor, **given: Unpack[Given]) -> tuple[Tensor, Tensor]:
         """(what training minimises, nats per target). tokens, targets: (B, T); targets of −100 are ignored."""
+        check_tokens(tokens)
         step = self._begin(tokens, None, given)
         embedded = self.embed(tokens, step)
         lower: list[Tensor] = []
@@ -205,13 +216,15 @@ class Decoder(Stack):
         """
         if self.spec.visible == "all":
             raise ValueError(NOTHING_TO_CACHE)
+        check_size("batch", batch)
+        check_size("capacity", capacity)
         number, memory = dtype or self.embedding.weight.dtype, encoder_capacity or capacity
         stored = cache_kind(kind)
         stored.check([layer.mixer for layer in self.spec.layers])
         blocks = [cast(Block, self.blocks[block]) for block in self.block_of_each]
         plain = (block.new_cache(batch, capacity, number, memory) for block in blocks)
         # One layer after the other: what is stored otherwise is not there as it is for all layers at once.
-        return Cache([stored.store(layer, block.mixer) for layer, block in zip(plain, blocks, strict=True)])
+        return Cache([stored.store(layer, block.mixer) for layer, block in zip(plain, blocks, strict=True)], batch)
 
 
 def build(spec: ModelSpec, seed: int = 0) -> Decoder:

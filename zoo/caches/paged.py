@@ -179,7 +179,7 @@ class PagedCache(TokenCache):
 
 def beside(cache: Cache, batch: int) -> Cache:
     """An empty cache for `batch` other rows, on the same pages."""
-    return Cache([PagedCache(layer.pool, batch) for layer in _paged(cache)])
+    return Cache([PagedCache(layer.pool, batch) for layer in _paged(cache)], batch)
 
 
 def join(cache: Cache, other: Cache) -> None:
@@ -190,7 +190,7 @@ def join(cache: Cache, other: Cache) -> None:
         added.shift(length - added.length)
         layer.tables, layer.pads = layer.tables + added.tables, layer.pads + added.pads
         added.tables, added.pads = [], []
-    cache.length = length
+    cache.length, cache.batch = length, cache.batch + other.batch
     pads = _paged(cache)[0].pads
     cache.left_pad = torch.tensor(pads, device=_paged(cache)[0].pool.buffers[0].device) if any(pads) else None
 

@@ -1,0 +1,52 @@
+"""What a pass over tokens cannot be given: one clear error for each, before torch says something less clear.
+
+Shapes and types are always checked. Counts such as `left_pad` are read only where they lie on the CPU and the pass is
+not compiled: elsewhere a read would halt the device, or cut the graph.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from zoo.site import Given
+
+INDICES = (torch.int64, torch.int32)
+
+
+def check_tokens(tokens: Tensor, what: str = "tokens") -> None:
+    """Raise ValueError for what is not (B, T) whole numbers with at least one token."""
+    if tokens.dim() != 2 or tokens.dtype not in INDICES:
+        found = f"{tuple(tokens.shape)} {str(tokens.dtype).removeprefix('torch.')}"
+        raise ValueError(f"{what} must be (batch, length) int64, not {found}")
+    if not tokens.numel():
+        raise ValueError(f"{what} of shape {tuple(tokens.shape)}: a pass needs at least one row and one token")
+
+
+def check_size(name: str, count: int) -> None:
+    """Raise ValueError for a size below one."""
+    if count < 1:
+        raise ValueError(f"{name} must be at least 1, not {count}")
+
+
+def check_given(tokens: Tensor, left_pad: Tensor | None, given: Given, room: int | None) -> None:
+    """Raise ValueError for padding or a prefix of more tokens than there is room for, or not one number per row.
+
+    room: tokens that a row can have; None for any number.
+    """
+    counts = {"left_pad": left_pad, "right_pad": given.get("right_pad"), "prefix": given.get("prefix")}
+    for name, count in counts.items():
+        if count is not None:
+            _check_count(name, count, tokens.shape[0], room)
+
+
+def _check_count(name: str, count: Tensor, batch: int, room: int | None) -> None:
+    if count.shape != (batch,) or count.dtype not in INDICES:
+        found = f"{tuple(count.shape)} {str(count.dtype).removeprefix('torch.')}"
+        raise ValueError(f"{name} must be ({batch},) int64, one number for each row, not {found}")
+    if count.is_cpu and not torch.compiler.is_compiling():
+        least, most = (int(end) for end in count.aminmax())
+        if least < 0:
+            raise ValueError(f"{name} counts tokens: it cannot be {least}")
+        if room is not None and most > room:
+            raise ValueError(f"{name} is {most}, and a row has {room} tokens")
