@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from zoo.conversion import convert
     from zoo.costs import Cost, cost
     from zoo.decode import generate
-    from zoo.errors import SpecError, UnsupportedError
+    from zoo.errors import SpecError, SpecWarning, UnsupportedError
     from zoo.hf import from_hf, to_hf
     from zoo.init import roles
     from zoo.model import Decoder, build
@@ -36,6 +36,7 @@ _HOME = {
     "Cost": "zoo.costs",
     "cost": "zoo.costs",
     "SpecError": "zoo.errors",
+    "SpecWarning": "zoo.errors",
     "UnsupportedError": "zoo.errors",
     "from_hf": "zoo.hf",
     "to_hf": "zoo.hf",
@@ -57,6 +58,7 @@ __all__ = [
     "Decoder",
     "ModelSpec",
     "SpecError",
+    "SpecWarning",
     "UnsupportedError",
     "attention_backend",
     "build",

@@ -19,6 +19,10 @@ class SpecError(ValueError):
         return SpecError(".".join(filter(None, (prefix, self.path))), self.reason)
 
 
+class SpecWarning(UserWarning):
+    """A model can be built as its spec says, and hardly anyone wants it so."""
+
+
 class UnsupportedError(SpecError):
     """A model, or an option of one, that cannot be converted: `path` names the option."""
 

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import NonNegativeInt

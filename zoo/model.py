@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, Unpack, cast
 
 import torch
@@ -11,11 +12,12 @@ from torch.nn import functional as F
 from zoo.block import Block
 from zoo.cache import NOTHING_TO_CACHE, Cache, LayerCache
 from zoo.caches import CacheKind, cache_kind
+from zoo.errors import SpecWarning
 from zoo.head import HeadTransform
 from zoo.init import Linear, initialise
 from zoo.loss import chunks_for, next_token_loss
 from zoo.mtp import MtpModule, mtp_loss
-from zoo.refusals import check_size, check_given, check_tokens
+from zoo.refusals import check_given, check_size, check_tokens
 from zoo.site import Given, Memory, Site, Step, of_piece
 from zoo.spec import ModelSpec
 from zoo.stack import Leaving, Stack, ignored
@@ -229,6 +231,8 @@ class Decoder(Stack):
 
 def build(spec: ModelSpec, seed: int = 0) -> Decoder:
     """A model with initial values drawn by role (see `zoo.init`); the same seed gives the same values."""
+    for caution in spec.cautions:
+        warnings.warn(caution, SpecWarning, stacklevel=2)
     model = Decoder(spec)
     initialise(model, spec.init, spec.n_layers, seed)
     if model.encoder is not None:

@@ -178,6 +178,12 @@ class ModelSpec(Spec):
         return {BASE if name == BASE else f"blocks.{name}": self.named(name) for name in names}
 
     @property
+    def cautions(self) -> tuple[str, ...]:
+        """What is legal about the model and hardly wanted, each with its path."""
+        found = {f"{where}.mixer": block.mixer.caution for where, block in self._used().items()}
+        return tuple(f"{where}: {reason}" for where, reason in found.items() if reason is not None)
+
+    @property
     def encoder_spec(self) -> ModelSpec | None:
         """The encoder as a model of its own, all that it shares with the decoder included."""
         return encoder_of(self)

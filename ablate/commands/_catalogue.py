@@ -189,9 +189,16 @@ def _show_preset(chosen: Preset, small: bool, as_json: bool) -> int:
 
     from ruamel.yaml import YAML
 
-    if not chosen.buildable:
-        raise OptionError(f"preset '{chosen.name}' cannot be built: {chosen.note}")
-    document = {**preset_row(chosen), "assumed": chosen.assumed, "note": chosen.note, "model": chosen.spec.dump()}
+    if small and not chosen.buildable:
+        raise OptionError(f"preset '{chosen.name}' cannot be built, at any size: {chosen.note}")
+    model = chosen.spec.dump() if chosen.buildable else chosen.parts
+    document = {
+        **preset_row(chosen),
+        "assumed": chosen.assumed,
+        "note": chosen.note,
+        "buildable": chosen.buildable,
+        "model": model,
+    }
     if small:
         spec = shrunk(chosen.name)
         document |= {"parameters": zoo.cost(spec).params, "model": spec.dump()}

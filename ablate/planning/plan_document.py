@@ -211,7 +211,9 @@ def matched_line(plan: Plan) -> str:
 
 
 def remarks(study: Study, tuned: bool) -> Iterator[str]:
-    """What the table of a plan does not show: rounds whose number depends on results."""
+    """What the table of a plan does not show: arms that hardly anyone wants so, and rounds whose number depends on
+    results."""
+    yield from (f"arm {arm.name}: {caution}" for arm in study.arms for caution in arm.model.cautions)
     tune, auto = study.tune, study.auto_seeds
     if tune is not None and not tuned:
         count = math.prod(len(axis.ends) for axis in tune.space.values()) if tune.is_grid else tune.count

@@ -91,8 +91,15 @@ def test_a_preset_that_cannot_be_built_is_listed_with_what_is_claimed_of_it(caps
     main(["zoo", "--json"])
     gpt4 = next(row for row in json.loads(capsys.readouterr().out)["presets"] if row["name"] == "gpt4")
     assert (gpt4["activation"], gpt4["norm"], gpt4["parameters"]) == ("swiglu", None, None)
-    assert main(["zoo", "gpt4"]) == 2
-    assert "gpt4' cannot be built" in capsys.readouterr().err
+    assert main(["zoo", "gpt4", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["year"], shown["source"], shown["buildable"]) == (2023, "arXiv:2303.08774", False)
+    assert (shown["assumed"], shown["model"]) == (["block.ffn"], {"block": {"ffn": "swiglu"}})
+    assert "unconfirmed claim" in shown["note"]
+    assert main(["zoo", "gpt4"]) == 0
+    assert "source: arXiv:2303.08774" in capsys.readouterr().out
+    assert main(["zoo", "gpt4", "--small"]) == 2
+    assert "gpt4' cannot be built, at any size" in capsys.readouterr().err
 
 
 def test_the_table_marks_what_is_assumed(capsys):

@@ -25,7 +25,11 @@ def of_rows(*counts: int) -> torch.Tensor:
 
 
 MISUSES: dict[str, tuple[dict[str, Any], Callable[[zoo.Decoder], object], str]] = {
-    "no tokens": ({}, lambda m: m(TOKENS[:, :0]), "tokens of shape (2, 0): a pass needs at least one row and one token"),
+    "no tokens": (
+        {},
+        lambda m: m(TOKENS[:, :0]),
+        "tokens of shape (2, 0): a pass needs at least one row and one token",
+    ),
     "no rows": ({}, lambda m: m(TOKENS[:0]), "tokens of shape (0, 4): a pass needs"),
     "no tokens in a cache": ({}, lambda m: m(TOKENS[:, :0], m.new_cache(2, 4)), "tokens of shape (2, 0): a pass needs"),
     "no tokens to learn from": ({}, lambda m: m.loss(TOKENS[:, :0], TOKENS[:, :0]), "tokens of shape (2, 0)"),
@@ -37,7 +41,11 @@ MISUSES: dict[str, tuple[dict[str, Any], Callable[[zoo.Decoder], object], str]] 
     "another batch": ({}, lambda m: m(TOKENS, m.new_cache(3, 4)), "the cache holds 3 rows, and 2 are given"),
     "no capacity": ({}, lambda m: m.new_cache(2, -1), "capacity must be at least 1, not -1"),
     "a cache of no rows": ({}, lambda m: m.new_cache(0, 4), "batch must be at least 1, not 0"),
-    "padding beyond the row": ({}, lambda m: m(TOKENS, left_pad=of_rows(0, 5)), "left_pad is 5, and a row has 4 tokens"),
+    "padding beyond the row": (
+        {},
+        lambda m: m(TOKENS, left_pad=of_rows(0, 5)),
+        "left_pad is 5, and a row has 4 tokens",
+    ),
     "padding beyond the cache": (
         {},
         lambda m: m(TOKENS, m.new_cache(2, 6), of_rows(0, 7)),

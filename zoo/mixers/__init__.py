@@ -67,6 +67,11 @@ class Mixer(Variant):
         """Raise SpecError where what comes after a token cannot be kept from it, as all but encoders ask."""
 
     @property
+    def caution(self) -> str | None:
+        """What is legal about the settings and hardly wanted; None for nothing."""
+        return None
+
+    @property
     def longest(self) -> int | None:
         """The most tokens that a text may have; None for any number."""
         return None
@@ -75,6 +80,9 @@ class Mixer(Variant):
     def shared_values(self) -> tuple[int, int] | None:
         """(heads, features) of the values that the layer mixes with other layers', which must have as many."""
         return None
+
+
+SELF_ALONE = "a window of 1 shows a token itself alone: queries and keys change nothing and get no gradient"
 
 
 class MixerLayer(nn.Module, ABC):

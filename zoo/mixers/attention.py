@@ -16,7 +16,7 @@ from zoo.conv import STATE as CONV
 from zoo.conv import ShortConv
 from zoo.errors import SpecError, UnsupportedError
 from zoo.init import Linear
-from zoo.mixers import Mixer, MixerLayer
+from zoo.mixers import SELF_ALONE, Mixer, MixerLayer
 from zoo.mixers._gate import Gate, OutputGate, gate_features
 from zoo.mixers._per_head import NormPerHead
 from zoo.mixers._projections import Biases
@@ -115,6 +115,11 @@ class MultiHead(Mixer):
     def _keys_scored(self, context: int) -> int:
         """In a row of the whole matrix of scores."""
         return context
+
+    @property
+    def caution(self) -> str | None:
+        # A sink takes its share of the one key's weight, which then depends on the score.
+        return SELF_ALONE if self.window == 1 and not self.sinks else None
 
     def slots(self, capacity: int) -> int:
         """How many tokens are cached, of texts of up to `capacity`."""

@@ -14,7 +14,7 @@ from zoo.axis import Choice
 from zoo.cache import LayerCache, TokenCache
 from zoo.errors import SpecError
 from zoo.init import Linear
-from zoo.mixers import Mixer, MixerLayer
+from zoo.mixers import SELF_ALONE, Mixer, MixerLayer
 from zoo.norms import Norm
 from zoo.norms.rmsnorm import RMSNorm
 from zoo.positions import Position, check_ahead
@@ -115,6 +115,10 @@ class MLA(Mixer):
     def _flops_per_key(self) -> float:
         """One score and one weighted value for each head, expanded."""
         return 2.0 * self.heads * (self.nope_dim + self.rope_dim + self.value_features)
+
+    @property
+    def caution(self) -> str | None:
+        return SELF_ALONE if self.window == 1 else None
 
     def cache_elements(self, capacity: int) -> int:
         return (self.kv_rank + self.rope_dim) * min(capacity, self.window or capacity)
