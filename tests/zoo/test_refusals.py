@@ -97,5 +97,5 @@ def test_paths_may_be_strings(tmp_path: Path) -> None:
     model = model_of()
     zoo.save(model, str(tmp_path / "model"))
     assert torch.equal(zoo.open(str(tmp_path / "model"))(TOKENS), model(TOKENS))
-    with pytest.raises(FileNotFoundError, match="nowhere holds no saved model: it has no spec.json"):
+    with pytest.raises(FileNotFoundError, match=r"nowhere holds no saved model: it has no spec\.json"):
         zoo.open(str(tmp_path / "nowhere"))

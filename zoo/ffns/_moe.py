@@ -144,8 +144,8 @@ class MoE(Ffn):
 class Routing:
     """Where tokens go.
 
-    logits, probabilities: (..., E), float32; probabilities sum to one. chosen, weights: (..., k). counted: (..., k), the
-    experts that the balance loss counts as having got the token.
+    logits, probabilities: (..., E), float32; probabilities sum to one. chosen, weights: (..., k).
+    counted: (..., k), the experts that the balance loss counts as having got the token.
     """
 
     logits: Tensor
