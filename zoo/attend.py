@@ -150,8 +150,19 @@ def fastest(q: Tensor, visible: Visible, scoring: Scoring) -> Backend:
         return plain
     if visible.pattern is not None:
         return sparse if visible.aligned and scoring.simple else fused
-    banded = visible.aligned and visible.window is not None and 2 * visible.window <= q.shape[2]
-    return band if banded and scoring.simple else fused
+    return band if visible.aligned and scoring.simple and is_banded(q.shape[2], visible.window) else fused
+
+
+def is_banded(length: int, window: int | None) -> bool:
+    """Whether a window is so much shorter than the text that blocks of it take less than the square."""
+    return window is not None and 2 * window <= length
+
+
+def scores_computed(length: int, window: int | None = None) -> int:
+    """How many scores of a head the fastest backend computes for a whole text with a window, or none."""
+    if window is None or not is_banded(length, window):
+        return length**2
+    return -(-length // window) * window * 2 * window
 
 
 @contextmanager

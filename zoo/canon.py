@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from zoo.axis import Spec
 from zoo.cache import LayerCache
-from zoo.conv import ShortConv
-from zoo.site import Step
+from zoo.conv import ShortConv, conv_cost
+from zoo.site import PartCost, Step
 
 Place = Literal["mixer", "ffn"]
 
@@ -39,8 +39,9 @@ class Canon(Spec):
         """A layer for each place."""
         return nn.ModuleDict({place: CanonLayer(d_model, self.width) for place in sorted(set(self.before))})
 
-    def parameters(self, d_model: int) -> int:
-        return self.width * d_model * len(set(self.before))
+    def cost(self, d_model: int) -> PartCost:
+        """Per token of a forward pass."""
+        return conv_cost(d_model * len(set(self.before)), self.width)
 
     def cache_elements(self, d_model: int) -> int:
         """Numbers kept per sequence: the tokens that the next one reaches back to."""

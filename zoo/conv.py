@@ -10,10 +10,17 @@ from torch.nn import functional as F
 
 from zoo.cache import LayerCache
 from zoo.cache_states import StateCache
-from zoo.site import Step
+from zoo.site import PartCost, Step
 
 STATE = "conv"
 """What a layer's cache calls the tokens that the next ones reach back to."""
+
+
+def conv_cost(channels: int, width: int | None, bias: bool = False) -> PartCost:
+    """Of a `ShortConv`; of none where there is no width."""
+    if width is None:
+        return PartCost(0)
+    return PartCost.of(channels * (width + bias), 2.0 * channels * width)
 
 
 class ShortConv(nn.Module):

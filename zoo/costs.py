@@ -23,9 +23,15 @@ class Cost:
     """Costs of a spec at a context length.
 
     params counts every parameter; params_active those that one token's forward pass uses (not all experts, and no
-    modules of multi-token prediction); params_embedding the token table and tables of positions. flops_per_token counts
-    training (forward and backward, what predicts only then too) and only the scores that the mask lets through;
-    flops_per_token_square counts whole T × T score matrices, as counters of matrix products do.
+    modules of multi-token prediction); params_embedding the token table and tables of positions.
+
+    FLOPs of training (forward and backward, with what predicts only then) are said three ways. flops_per_token is what
+    the architecture needs, however it is computed, and what budgets count: the scores that the mask lets through, and
+    recurrences as they are written, whatever their `chunk`. flops_per_token_square has whole T × T matrices of scores,
+    as a counter of matrix products has for full attention. flops_per_token_executed is what is computed here on whole,
+    unpadded texts: windows and patterns without the square, recurrences by chunks. What fused kernels skip above the
+    diagonal, or compute again in the backward pass, is not told apart, nor what a head in chunks computes again.
+    flops_per_token_forward is needed by a forward pass alone.
     """
 
     spec: ModelSpec
@@ -37,6 +43,7 @@ class Cost:
     flops_per_token_forward: float
     flops_per_token: float
     flops_per_token_square: float
+    flops_per_token_executed: float
 
     def cache_bytes(
         self,
@@ -68,14 +75,13 @@ def cost(spec: ModelSpec, context: int = 1024, encoder_context: int | None = Non
     check_size("context", context)
     memory = encoder_context or context
     tables = spec.vocab_size * spec.table_width + (spec.token_types or 0) * spec.d_model
-    total = PartCost(tables, 0.0, 0.0) + _outside(spec) + _stack(spec, context, prefix, memory)
+    total = PartCost(tables) + _outside(spec) + _stack(spec, context, prefix, memory)
     tables += _absolute(spec)
     if spec.encoder_spec is not None:
         read = _stack(spec.encoder_spec, memory, prefix) + matmul_cost(0, _factor(spec))
-        share = memory / context
-        total += PartCost(read.parameters, share * read.flops, share * read.flops_square, read.inactive)
+        total += read.for_share(memory / context)
         tables += _absolute(spec.encoder_spec)
-    trained = total + _mtp(spec, context) + _layer_losses(spec)
+    trained = total + _mtp(spec, context) + _layer_losses(spec) + _dropped(spec, memory / context)
     return Cost(
         spec=spec,
         context=context,
@@ -86,6 +92,7 @@ def cost(spec: ModelSpec, context: int = 1024, encoder_context: int | None = Non
         flops_per_token_forward=total.flops,
         flops_per_token=(1 + BACKWARD) * trained.flops,
         flops_per_token_square=(1 + BACKWARD) * trained.flops_square,
+        flops_per_token_executed=(1 + BACKWARD) * trained.flops_executed,
     )
 
 
@@ -93,7 +100,7 @@ def _stack(spec: ModelSpec, context: int, prefix: float, memory: int = 0) -> Par
     """Blocks, and what is around them but for the head and the token table."""
     norms = (spec.has_final_norm + spec.has_embedding_norm) * spec.block.norm.parameters(spec.d_model)
     schemes = sum(scheme.shared_parameters(spec.d_model, heads) for scheme, heads in spec.positions)
-    total = PartCost(norms + schemes, 0.0, 0.0)
+    total = PartCost(norms + schemes)
     ahead = {"causal": 0.0, "prefix": prefix, "all": 1.0}[spec.visible]
     met: set[int] = set()
     for block, layer in zip(spec.block_of_each, spec.layers, strict=True):
@@ -250,19 +257,27 @@ def _factor(spec: ModelSpec) -> int:
 def _mtp(spec: ModelSpec, context: int) -> PartCost:
     """What multi-token prediction adds in training."""
     if spec.mtp is None:
-        return PartCost(0, 0.0, 0.0)
+        return PartCost(0)
     last, norm = spec.layers[-1], spec.block.norm.parameters(spec.d_model)
+    dropped = PartCost.of(0, -last.ffn.dropped_flops(spec.d_model))
     return spec.mtp.cost(
-        spec.d_model, context, norm, lambda seen: block_cost(last, spec.d_model, seen), _read_out(spec)
+        spec.d_model, context, norm, lambda seen: block_cost(last, spec.d_model, seen) + dropped, _read_out(spec)
     )
 
 
 def _layer_losses(spec: ModelSpec) -> PartCost:
     """What predicting by every layer adds in training."""
     if not spec.layer_loss:
-        return PartCost(0, 0.0, 0.0)
-    work = (spec.n_layers - 1) * _read_out(spec).flops
-    return PartCost(0, work, work)
+        return PartCost(0)
+    return PartCost.of(0, (spec.n_layers - 1) * _read_out(spec).flops)
+
+
+def _dropped(spec: ModelSpec, share: float) -> PartCost:
+    """What training leaves out: less than nothing. share: tokens of the encoder's for each of the decoder's."""
+    dropped = sum(layer.ffn.dropped_flops(spec.d_model) for layer in spec.layers)
+    if spec.encoder_spec is not None:
+        dropped += share * sum(layer.ffn.dropped_flops(spec.d_model) for layer in spec.encoder_spec.layers)
+    return PartCost.of(0, -dropped)
 
 
 def block_cost(block: BlockSpec, d_model: int, context: int, memory: int = 0) -> PartCost:
@@ -272,5 +287,6 @@ def block_cost(block: BlockSpec, d_model: int, context: int, memory: int = 0) ->
         total += block.cross.cost(d_model, context, memory)
     for _ in range(block.branches):
         total += block.norm_placement.extra_cost(d_model)
-    near = 0 if block.canon is None else block.canon.parameters(d_model)
-    return total + PartCost(block.norms * block.norm.parameters(d_model) + near, 0.0, 0.0)
+    if block.canon is not None:
+        total += block.canon.cost(d_model)
+    return total + PartCost(block.norms * block.norm.parameters(d_model))

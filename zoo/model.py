@@ -69,7 +69,7 @@ class Decoder(Stack):
             step = self._begin(tokens, left_pad, given)
             return self._run(self.embed(tokens, step), step, None)
         check_given(tokens, left_pad, given, cache.capacity)
-        cache.admit(*tokens.shape, left_pad, given.get("prefix"))
+        cache.admit(tokens.shape[0], tokens.shape[1], left_pad, given.get("prefix"))
         parts, start, length = [], 0, tokens.shape[1]
         while start < length:
             end = start + cache.readable(length - start)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -37,14 +38,12 @@ class MultiTokenPrediction(Spec):
 
         norm: parameters of one. block(context): one block. head: the head's work; its parameters are the model's.
         """
-        total = PartCost(0, 0.0, 0.0)
+        total, matrix = PartCost(0), 2 * d_model * d_model
         for k in range(1, self.depth + 1):
             seen = max(0, context - k)
-            matrix = 2 * d_model * d_model
             part = block(max(1, seen)) + matmul_cost(matrix + 2 * norm, matrix)
-            share, parameters = seen / context, part.parameters
-            work, square = part.flops + head.flops, part.flops_square + head.flops_square
-            total += PartCost(parameters, share * work, share * square, inactive=parameters)
+            work = replace(part, inactive=part.parameters) + replace(head, parameters=0)
+            total += work.for_share(seen / context)
         return total
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal, TypedDict, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, NamedTuple, TypedDict, TypeVar
 
 import torch
 from torch import Tensor
@@ -31,31 +31,64 @@ class Site:
 
 @dataclass(frozen=True)
 class PartCost:
-    """What one part of a block costs, per token of the forward pass.
+    """What one part of a block costs, per token of a forward pass over whole texts.
 
-    `flops` counts only the scores that the mask lets through; `flops_square` counts the whole T × T matrix, which is
-    what a counter of matrix products sees. A multiplication and an addition are two FLOPs; elementwise work counts as
-    zero.
+    A multiplication and an addition are two FLOPs. Products of matrices and convolutions count; other elementwise work,
+    softmax and norms do not.
     """
 
     parameters: int
-    flops: float
-    flops_square: float
+    flops: float = 0.0
+    """What the architecture needs, however it is computed: the scores that the mask lets through, a recurrence as it
+    is written. Budgets count these."""
+    flops_square: float = 0.0
+    """The same with whole T × T matrices of scores."""
+    flops_executed: float = 0.0
+    """What is computed here: bands and gathered keys where there is no need of the square, chunks of a recurrence."""
     inactive: int = 0
     """Parameters that a token does not use: experts that it is not sent to."""
+
+    @staticmethod
+    def of(parameters: int, flops: float, inactive: int = 0) -> PartCost:
+        """A part that is computed as it is written."""
+        return PartCost(parameters, flops, flops, flops, inactive)
 
     def __add__(self, other: PartCost) -> PartCost:
         return PartCost(
             self.parameters + other.parameters,
             self.flops + other.flops,
             self.flops_square + other.flops_square,
+            self.flops_executed + other.flops_executed,
             self.inactive + other.inactive,
+        )
+
+    def for_share(self, share: float) -> PartCost:
+        """The same part, run for a share of the tokens."""
+        return replace(
+            self,
+            flops=share * self.flops,
+            flops_square=share * self.flops_square,
+            flops_executed=share * self.flops_executed,
         )
 
 
 def matmul_cost(parameters: int, matrix: int) -> PartCost:
     """A part whose work is `matrix` weights, each used once per token, out of `parameters` in all."""
-    return PartCost(parameters, 2.0 * matrix, 2.0 * matrix)
+    return PartCost.of(parameters, 2.0 * matrix)
+
+
+class Keys(NamedTuple):
+    """Keys for each query in the mean: those that it sees, those in a row of the square, those computed."""
+
+    seen: float
+    square: float
+    computed: float
+
+
+def attention_cost(parameters: int, matrix: int, flops_per_key: float, keys: Keys) -> PartCost:
+    """`matmul_cost`, and so many FLOPs for each key of a query."""
+    flops = [2.0 * matrix + flops_per_key * each for each in keys]
+    return PartCost(parameters, flops[0], flops[1], flops[2])
 
 
 def mean_keys(context: int, window: int | None = None) -> float:

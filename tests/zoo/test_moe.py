@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 import zoo
 from tests.zoo.combinations import random_model, random_tokens
+from tests.zoo.counting import counted
 from zoo.axis import variants
 from zoo.ffns._moe import Routing, balance_loss
 from zoo.site import Step
@@ -266,6 +267,23 @@ def test_capacity_drops_the_last_tokens_of_a_full_expert() -> None:
     step = Step.of(x[..., 0])
     torch.testing.assert_close(layer.train()(x, step), expected, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(layer.eval()(x, step), slow(layer, x), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("factor", [0.25, 0.5, None])
+def test_flops_leave_out_what_capacity_is_certain_to_drop(factor: float | None) -> None:
+    """An expert takes ⌈f·N·k/E⌉ tokens at most; a router that prefers none fills all of them."""
+    spec = zoo.load(
+        "small", d_model=8, n_layers=1, vocab_size=31, **{"block.ffn": {**MIXTRAL, "capacity_factor": factor}}
+    )
+    model, tokens = random_model(spec).train(), random_tokens(spec, 8, 37)
+    with zoo.attention_backend("plain"), counted(model, passes=3) as count:
+        model.loss(tokens[:, :-1], tokens[:, 1:])[0].backward()
+    declared = zoo.cost(spec, context=36)
+    assert count.total / (8 * 36) == pytest.approx(declared.flops_per_token_square, rel=1e-9)
+    assert (
+        declared.flops_per_token_forward
+        == zoo.cost(spec.edit({"block.ffn.capacity_factor": None}), 36).flops_per_token_forward
+    )
 
 
 def test_what_capacity_drops_does_not_depend_on_later_tokens() -> None:

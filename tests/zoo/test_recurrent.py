@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 import zoo
 from tests.zoo.combinations import random_model, random_tokens
+from tests.zoo.counting import counted
 from tests.zoo.slow import layer_of, maps, mix, project, random_stream, run, write
 from zoo.mixers import Mixer
 from zoo.mixers._delta import unit_inverse
@@ -182,6 +183,31 @@ def test_results_do_not_depend_on_the_chunk(spec: Mixer) -> None:
     outs = [run(layer_of(spec.model_copy(update={"chunk": chunk}), D), X) for chunk in (1, 2, 16, 32)]
     for out in outs[1:]:
         close(out, outs[0])
+
+
+@every_mixer
+def test_budgets_count_the_same_work_whatever_the_chunk(spec: Mixer) -> None:
+    """That of the recurrence; what is computed depends on the chunk."""
+    costs = [spec.model_copy(update={"chunk": chunk}).resolve(D).cost(D, 96) for chunk in (1, 8, 64, 128)]
+    assert len({cost.flops for cost in costs}) == len({cost.flops_square for cost in costs}) == 1
+    assert len({cost.flops_executed for cost in costs}) == len(costs)
+
+
+@every_mixer
+def test_the_recurrence_costs_the_same_at_every_length(spec: Mixer) -> None:
+    resolved = spec.resolve(D)
+    assert resolved.cost(D, 1).flops == resolved.cost(D, 7).flops == resolved.decode_flops(D, 1000)
+
+
+@pytest.mark.parametrize("kind", ["linear_attention", "retention", "gated_deltanet", "mamba2"])
+@pytest.mark.parametrize(("chunk", "length"), [(1, 1), (1, 6), (2, 1), (8, 1), (8, 2), (8, 21)])
+def test_the_products_of_chunks_are_those_counted(kind: str, chunk: int, length: int) -> None:
+    spec = zoo.load("small", d_model=24, n_layers=2, vocab_size=31, **{"block.mixer": {"kind": kind, "chunk": chunk}})
+    model, tokens = random_model(spec), random_tokens(spec, 2, length + 1)
+    with counted(model, passes=3) as count:
+        model.loss(tokens[:, :-1], tokens[:, 1:])[0].backward()
+    declared = zoo.cost(spec, context=length).flops_per_token_executed
+    assert count.total / (2 * length) == pytest.approx(declared, rel=1e-9)
 
 
 def test_a_state_that_forgets_at_once_overflows_nothing() -> None:

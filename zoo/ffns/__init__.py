@@ -31,6 +31,10 @@ class Ffn(Variant):
     def cost(self, d_model: int) -> PartCost:
         """Per token of a forward pass. Called on a resolved spec."""
 
+    def dropped_flops(self, d_model: int) -> float:
+        """Of those per token that `cost` declares, what a training pass leaves out. Called on a resolved spec."""
+        return 0.0
+
     @property
     def reaches_back(self) -> bool:
         """Whether it sees tokens before its own."""

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from zoo.axis import is_off
 from zoo.cache import LayerCache
-from zoo.conv import ShortConv
+from zoo.conv import ShortConv, conv_cost
 from zoo.ffns import Ffn, FfnLayer
 from zoo.ffns._activations import GATED, UNGATED, Activation
 from zoo.ffns._width import Width, features
@@ -60,8 +60,7 @@ class Dense(Ffn):
         return (1 + self.gated) * self.width
 
     def cost(self, d_model: int) -> PartCost:
-        conv = PartCost(self.channels * (self.conv or 0), 0.0, 0.0)
-        return dense_cost(d_model, self.width, self.gated, self.bias) + conv
+        return dense_cost(d_model, self.width, self.gated, self.bias) + conv_cost(self.channels, self.conv)
 
     @property
     def reaches_back(self) -> bool:

@@ -26,8 +26,8 @@ from zoo.site import PartCost, Site, Step, matmul_cost
 class MoE(Ffn):
     """y = Σ_{e chosen} w_e FFN_e(x) + FFN_shared(x). Shazeer et al. 2017, arXiv:1701.06538.
 
-    Declared FLOPs are those of the chosen and the shared experts and of the router; tokens that capacity drops are
-    counted as if they were not.
+    Declared FLOPs are those of the chosen and the shared experts and of the router, less what a capacity below an even
+    load is certain to drop in training; what uneven routing drops beyond that is counted as if it were not dropped.
     """
 
     experts: PositiveInt = 8
@@ -118,12 +118,7 @@ class MoE(Ffn):
     def cost(self, d_model: int) -> PartCost:
         expert = dense_cost(d_model, self.width, self.gated, self.bias)
         idle = self.experts - self.top_k
-        chosen = PartCost(
-            self.experts * expert.parameters,
-            self.top_k * expert.flops,
-            self.top_k * expert.flops_square,
-            idle * expert.parameters,
-        )
+        chosen = PartCost.of(self.experts * expert.parameters, self.top_k * expert.flops, idle * expert.parameters)
         matrix = self.experts * d_model
         total = chosen + matmul_cost(matrix + self.router_bias_parameters, matrix)
         if self.shared_experts:
@@ -131,6 +126,12 @@ class MoE(Ffn):
         if self.shared_gate:
             total += matmul_cost(d_model, d_model)
         return total
+
+    def dropped_flops(self, d_model: int) -> float:
+        """What capacity leaves out however tokens are routed: full experts take a share of `capacity_factor` of them.
+        What uneven routing drops beyond that is not known before."""
+        left_out = 1 - min(1.0, self.capacity_factor or 1.0)
+        return left_out * self.top_k * dense_cost(d_model, self.width, self.gated, self.bias).flops
 
     def parameters_read(self, d_model: int, tokens: int) -> float:
         """All but those of the E (1 − k/E)^tokens experts to which, in expectation, no token is sent, where each token

@@ -22,7 +22,7 @@ class NoFfn(Ffn):
         return NoFfnLayer()
 
     def cost(self, d_model: int) -> PartCost:
-        return PartCost(0, 0.0, 0.0)
+        return PartCost(0)
 
 
 class NoFfnLayer(FfnLayer):

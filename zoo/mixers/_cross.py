@@ -62,7 +62,7 @@ class CrossAttention(Spec):
         biases = heads * head_dim * ("q" in self.bias) + d_model * ("o" in self.bias)
         parameters = 2 * d_model * heads * head_dim + biases + self.memory_parameters(d_model)
         flops = self.decode_flops(d_model, memory) + self.memory_flops(d_model, memory) / context
-        return PartCost(parameters, flops, flops)
+        return PartCost.of(parameters, flops)
 
     def decode_flops(self, d_model: int, memory: int) -> float:
         """Of one token, with keys and values of `memory` tokens of the encoder's in the cache."""

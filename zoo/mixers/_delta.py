@@ -15,31 +15,25 @@ from zoo.precision import at_default_precision
 
 @dataclass(frozen=True)
 class DeltaCost(ScanCost):
-    """FLOPs of `delta_scan` over whole sequences."""
-
-    def masked(self, length: int) -> float:
-        chunks = Chunks.of(length, self.chunk)
-        first = Chunks.of(min(length, chunks.width), chunks.width)
-        carried = (chunks.count - 1) * chunks.width + 2 * max(0, length - chunks.width)
-        corrected = 2.0 * self.heads * self.key_features * (chunks.pairs - first.pairs)
-        return self._by_pairs(chunks.pairs) + corrected + self._solved(chunks) + 2.0 * self.state * carried
-
-    def square(self, length: int) -> float:
-        chunks = Chunks.of(length, self.chunk)
-        pairs, after = chunks.width**2, chunks.count - 1
-        corrected = 2.0 * self.heads * self.key_features * pairs * after
-        carried = 6.0 * self.state * chunks.width * after
-        return self._by_pairs(pairs * chunks.count) + corrected + self._solved(chunks) + carried
+    """FLOPs of `delta_scan`."""
 
     @property
     def token(self) -> float:
+        """What is predicted, added and read."""
         return 6.0 * self.state
 
-    def _by_pairs(self, pairs: int) -> float:
-        """k kᵀ and q kᵀ of a group, and for each head what its chunk predicts and reads."""
-        return 4.0 * pairs * (self.groups * self.key_features + self.heads * self.features)
+    def computed(self, length: int) -> float:
+        chunks = Chunks.of(length, self.chunk)
+        pairs, after = chunks.width**2, chunks.count - 1
+        read = pairs * chunks.count * self._per_pair  # q kᵀ, and what is read of a chunk by its own tokens
+        carried = 6.0 * self.state * chunks.width * after
+        if chunks.width == 1:
+            return read + carried
+        solved = pairs * chunks.count * self._per_pair  # k kᵀ, and the inverse times values
+        corrected = 2.0 * self.heads * self.key_features * pairs * after
+        return read + carried + solved + corrected + self._inverted(chunks)
 
-    def _solved(self, chunks: Chunks) -> float:
+    def _inverted(self, chunks: Chunks) -> float:
         """Products of `unit_inverse`: two of size b for each pair of blocks of b = 2, 4, … C/2."""
         return chunks.count * self.heads * max(0.0, 2.0 * chunks.width * (chunks.width**2 - 4) / 3)
 
@@ -95,10 +89,12 @@ def _chunked(
     """All (B, G, H/G or 1, N, C, …). → outputs, and the state after the last token where it is to be kept."""
     total = decay.cumsum(dim=-2)
     fading = pairwise(total)
-    inverse = unit_inverse((strength * (k @ k.transpose(-1, -2)) * fading).tril(-1))
-    wanted, weights = inverse @ (strength * v), (q @ k.transpose(-1, -2)) * fading
     count, known = q.shape[3], int(state is None)
-    reads = inverse[:, :, :, known:] @ (strength * total.exp() * k)[:, :, :, known:] if known < count else None
+    wanted, weights = strength * v, (q @ k.transpose(-1, -2)) * fading
+    reads = (strength * total.exp() * k)[:, :, :, known:] if known < count else None
+    if q.shape[-2] > 1:  # a token alone in its chunk corrects nothing there
+        inverse = unit_inverse((strength * (k @ k.transpose(-1, -2)) * fading).tril(-1))
+        wanted, reads = inverse @ wanted, reads if reads is None else inverse[:, :, :, known:] @ reads
     parts: list[Tensor] = []
     for i in range(count):
         c, new = total[:, :, :, i], wanted[:, :, :, i]

@@ -14,12 +14,12 @@ from torch import Tensor
 from zoo.cache import LayerCache
 from zoo.cache_states import StateCache
 from zoo.conv import STATE as CONV
-from zoo.conv import ShortConv
+from zoo.conv import ShortConv, conv_cost
 from zoo.errors import SpecError
 from zoo.init import Linear
 from zoo.mixers import Mixer, MixerLayer
 from zoo.mixers._scan import STATE, ScanCost
-from zoo.site import PartCost, Step
+from zoo.site import PartCost, Step, matmul_cost
 
 
 class Stateful(Mixer):
@@ -34,7 +34,11 @@ class Stateful(Mixer):
 
     @abstractmethod
     def vectors(self, d_model: int) -> int:
-        """All other parameters. Called on a resolved spec."""
+        """All other parameters, but for those of the convolution. Called on a resolved spec."""
+
+    @abstractmethod
+    def convolution(self) -> PartCost:
+        """Of the one before the scan. Called on a resolved spec."""
 
     @abstractmethod
     def scanning(self) -> ScanCost:
@@ -45,20 +49,10 @@ class Stateful(Mixer):
         """Shapes of what is kept of a sequence, by name. Called on a resolved spec."""
 
     def cost(self, d_model: int, context: int) -> PartCost:
+        """What is needed is the recurrence, which leaves its state behind, however many tokens make a chunk."""
         matrix, scanning = self.matrices(d_model), self.scanning()
-        return PartCost(
-            matrix + self.vectors(d_model),
-            2.0 * matrix + scanning.masked(context) / context,
-            2.0 * matrix + scanning.square(context) / context,
-        )
-
-    def state_flops(self, d_model: int, context: int) -> float:
-        return self.scanning().keep(context)
-
-    def decode_flops(self, d_model: int, context: int) -> float:
-        if context == 1:
-            return self.cost(d_model, 1).flops + self.state_flops(d_model, 1)
-        return 2.0 * self.matrices(d_model) + self.scanning().token
+        scan = PartCost(0, scanning.token, scanning.token, scanning.computed(context) / context)
+        return matmul_cost(matrix + self.vectors(d_model), matrix) + self.convolution() + scan
 
     def cache_elements(self, capacity: int) -> int:
         return sum(math.prod(shape) for shape in self.states().values())
@@ -113,7 +107,10 @@ class LinearHeads(Stateful):
         return d_model * (self.channels + self.heads * self.value_features)
 
     def vectors(self, d_model: int) -> int:
-        return self.channels * (self.conv or 0)
+        return 0
+
+    def convolution(self) -> PartCost:
+        return conv_cost(self.channels, self.conv)
 
     def states(self) -> Mapping[str, tuple[int, ...]]:
         scanning = self.scanning()

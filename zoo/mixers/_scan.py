@@ -53,7 +53,7 @@ class Chunks:
 
 @dataclass(frozen=True)
 class ScanCost:
-    """FLOPs of `scan` over whole sequences: G groups of n key features, H heads of p value features."""
+    """FLOPs of `scan`: G groups of n key features, H heads of p value features."""
 
     groups: int
     key_features: int
@@ -66,26 +66,16 @@ class ScanCost:
         """Numbers in the state."""
         return self.heads * self.key_features * self.features
 
-    def masked(self, length: int) -> float:
-        """Without what the mask hides and what is padding."""
-        chunks = Chunks.of(length, self.chunk)
-        carried = (chunks.count - 1) * chunks.width + max(0, length - chunks.width)
-        return chunks.pairs * self._per_pair + 2.0 * self.state * carried
+    @property
+    def token(self) -> float:
+        """Of one token of the recurrence: what it adds to the state, and what it reads of it."""
+        return 4.0 * self.state
 
-    def square(self, length: int) -> float:
-        """Of the products that are computed."""
+    def computed(self, length: int) -> float:
+        """Of the products of `_chunked`, over a text from its beginning that leaves no state behind."""
         chunks = Chunks.of(length, self.chunk)
         pairs = chunks.count * chunks.width**2
         return pairs * self._per_pair + 4.0 * self.state * (chunks.count - 1) * chunks.width
-
-    def keep(self, length: int) -> float:
-        """To have the state after the last token, too."""
-        return 2.0 * self.state * Chunks.of(length, self.chunk).width
-
-    @property
-    def token(self) -> float:
-        """Of one token with a state before it."""
-        return 4.0 * self.state
 
     @property
     def _per_pair(self) -> float:

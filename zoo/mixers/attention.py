@@ -8,12 +8,12 @@ import torch
 from pydantic import Field, PositiveFloat, PositiveInt
 from torch import Tensor, nn
 
-from zoo.attend import Scoring, Visible, attend
+from zoo.attend import Scoring, Visible, attend, scores_computed
 from zoo.axis import Choice, is_off
 from zoo.cache import LayerCache, TokenCache
 from zoo.cache_states import StateCache, TokenStateCache
 from zoo.conv import STATE as CONV
-from zoo.conv import ShortConv
+from zoo.conv import ShortConv, conv_cost
 from zoo.errors import SpecError, UnsupportedError
 from zoo.init import Linear
 from zoo.mixers import SELF_ALONE, Mixer, MixerLayer
@@ -24,7 +24,7 @@ from zoo.mixers._values import ValueResidual
 from zoo.norms import Norm
 from zoo.positions import Position, check_ahead
 from zoo.positions.rope import RoPE
-from zoo.site import PartCost, Site, Step, mean_keys
+from zoo.site import Keys, PartCost, Site, Step, attention_cost, mean_keys
 from zoo.sparsities import Sparsity
 
 
@@ -102,19 +102,21 @@ class MultiHead(Mixer):
         matrix = 2 * d_model * (heads + kv_heads) * head_dim + gate
         widths = {"q": heads * head_dim, "k": kv_heads * head_dim, "v": kv_heads * head_dim, "o": d_model}
         parameters = matrix + sum(widths[name] for name in self.bias) + self._norm_parameters()
-        parameters += heads * self.sinks + 2 * self.value_residual + self.channels * (self.conv or 0)
-        per_key = self._flops_per_key()
-        seen, scored = self._mean_keys(context), self._keys_scored(context)
-        return PartCost(parameters, 2.0 * matrix + per_key * seen, 2.0 * matrix + per_key * scored)
+        parameters += heads * self.sinks + 2 * self.value_residual
+        attending = attention_cost(parameters, matrix, self._flops_per_key(), self._keys(context))
+        return attending + conv_cost(self.channels, self.conv)
 
-    def _mean_keys(self, context: int) -> float:
+    def _keys(self, context: int) -> Keys:
         if self.sparsity is not None:
-            return self.sparsity.pairs(context) / context
-        return mean_keys(context, self.window)
+            computed = self.sparsity.computed(context) if self._plain_scores else context**2
+            return Keys(self.sparsity.pairs(context) / context, context, computed / context)
+        computed = scores_computed(context, self.window if self._plain_scores else None)
+        return Keys(mean_keys(context, self.window), context, computed / context)
 
-    def _keys_scored(self, context: int) -> int:
-        """In a row of the whole matrix of scores."""
-        return context
+    @property
+    def _plain_scores(self) -> bool:
+        """Whether scores are QKᵀ · scale and nothing else, as `zoo.attend.Scoring.simple` has it."""
+        return self.softcap is None and not self.sinks and not self.position.adds_to_scores
 
     @property
     def caution(self) -> str | None:

@@ -19,7 +19,6 @@ from zoo.mixers import MixerLayer
 from zoo.mixers._gated_unit import GatedUnit, GatedUnitLayer
 from zoo.mixers._layout import Layout
 from zoo.mixers._scan import Chunks
-from zoo.positions import PositionLayer
 from zoo.site import PartCost, Site, Step
 
 KEYS, VALUES, BEFORE, ALL = "keys", "values", "before", "all"
@@ -46,7 +45,7 @@ class FLASH(GatedUnit):
 
     def resolve(self, d_model: int) -> Self:
         spec = super().resolve(d_model)
-        if type(self.position.build(self.head_dim, 1)).bias is not PositionLayer.bias:
+        if self.position.adds_to_scores:
             reason = f"flash sums up what is before a chunk and has no scores to which {self.position.kind} could add"
             raise SpecError("position", reason)
         return spec
@@ -61,17 +60,15 @@ class FLASH(GatedUnit):
 
     def cost(self, d_model: int, context: int) -> PartCost:
         chunks = Chunks(context, min(self.chunk, context))
-        linear = 2.0 * self.state * (context - chunks.width)
+        # Σ k vᵀ takes up all chunks but the last, and is read by all tokens but those of the first; as it is computed,
+        # by what fills the last chunk up too.
         added = 2.0 * self.state * (chunks.count - 1) * chunks.width
+        read, read_padded = 2.0 * self.state * (context - chunks.width), added
         per_pair = 2.0 * (self.head_dim + self.value_features)
-        padded = 2.0 * self.state * (chunks.count - 1) * chunks.width
-        square = chunks.count * chunks.width**2
         matrix = self.matrices(d_model)
-        return PartCost(
-            matrix + self.vectors(),
-            2.0 * matrix + (per_pair * chunks.pairs + linear + added) / context,
-            2.0 * matrix + (per_pair * square + padded + added) / context,
-        )
+        needed = 2.0 * matrix + (per_pair * chunks.pairs + added + read) / context
+        square = 2.0 * matrix + (per_pair * chunks.count * chunks.width**2 + added + read_padded) / context
+        return PartCost(matrix + self.vectors(), needed, square, square)
 
     def state_flops(self, d_model: int, context: int) -> float:
         """The last chunk is summed up too."""

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from zoo.axis import Choice
 from zoo.cache import LayerCache
 from zoo.conv import STATE as CONV
-from zoo.conv import ShortConv, on_text
+from zoo.conv import ShortConv, conv_cost, on_text
 from zoo.errors import SpecError
 from zoo.init import Linear
 from zoo.mixers import MixerLayer
@@ -23,7 +23,7 @@ from zoo.mixers._linear import Stateful, StatefulLayer, split
 from zoo.mixers._scan import STATE
 from zoo.norms import Norm
 from zoo.norms.rmsnorm import RMSNorm
-from zoo.site import Site, Step
+from zoo.site import PartCost, Site, Step
 
 EPS = 1e-6
 """Of the lengths of queries and keys."""
@@ -86,7 +86,10 @@ class GatedDeltaNet(Stateful):
 
     def vectors(self, d_model: int) -> int:
         _, _, v_dim = self.sizes()
-        return sum(self.widths) * self.conv + 2 * self.heads + self.head_norm.parameters(v_dim)
+        return 2 * self.heads + self.head_norm.parameters(v_dim)
+
+    def convolution(self) -> PartCost:
+        return conv_cost(sum(self.widths), self.conv)
 
     def scanning(self) -> DeltaCost:
         k_heads, head_dim, v_dim = self.sizes()

@@ -14,7 +14,7 @@ from zoo.attend import Visible
 from zoo.cache import LayerCache, TokenCache
 from zoo.mixers import MixerLayer
 from zoo.mixers._gated_unit import GatedUnit, GatedUnitLayer
-from zoo.site import PartCost, Site, Step, mean_keys
+from zoo.site import Keys, PartCost, Site, Step, attention_cost, mean_keys
 
 
 class GAU(GatedUnit):
@@ -38,9 +38,8 @@ class GAU(GatedUnit):
 
     def cost(self, d_model: int, context: int) -> PartCost:
         matrix, per_key = self.matrices(d_model), 2.0 * (self.head_dim + self.value_features)
-        return PartCost(
-            matrix + self.vectors(), 2.0 * matrix + per_key * mean_keys(context), 2.0 * matrix + per_key * context
-        )
+        keys = Keys(mean_keys(context), context, context)
+        return attention_cost(matrix + self.vectors(), matrix, per_key, keys)
 
     def cache_elements(self, capacity: int) -> int:
         return (self.head_dim + self.value_features) * capacity

@@ -15,8 +15,7 @@ from zoo.cache import LayerCache
 from zoo.errors import SpecError, UnsupportedError
 from zoo.mixers import MixerLayer
 from zoo.mixers.attention import AttentionLayer, MultiHead
-from zoo.positions import PositionLayer
-from zoo.site import PartCost, Site
+from zoo.site import Keys, PartCost, Site
 
 
 class Linformer(MultiHead):
@@ -45,8 +44,7 @@ class Linformer(MultiHead):
 
     def resolve(self, d_model: int) -> Self:
         spec = super().resolve(d_model)
-        _, _, head_dim = spec.sizes()
-        if type(self.position.build(head_dim, 1)).bias is not PositionLayer.bias:
+        if self.position.adds_to_scores:
             reason = (
                 f"linformer scores mixtures of keys, which are at no place for which {self.position.kind} could add"
             )
@@ -72,13 +70,10 @@ class Linformer(MultiHead):
         _, kv_heads, head_dim = self.sizes()
         weights = (1 + (self.share != "key_value")) * self.matrices * self.rank * self.max_length
         mixing = 4.0 * self.rank * kv_heads * head_dim
-        return super().cost(d_model, context) + PartCost(weights, mixing, mixing)
+        return super().cost(d_model, context) + PartCost.of(weights, mixing)
 
-    def _mean_keys(self, context: int) -> float:
-        return self.rank
-
-    def _keys_scored(self, context: int) -> int:
-        return self.rank
+    def _keys(self, context: int) -> Keys:
+        return Keys(self.rank, self.rank, self.rank)
 
     def cache_elements(self, capacity: int) -> int:
         return 0

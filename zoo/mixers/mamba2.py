@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from zoo.axis import Choice
 from zoo.cache import LayerCache
 from zoo.conv import STATE as CONV
-from zoo.conv import ShortConv, on_text
+from zoo.conv import ShortConv, conv_cost, on_text
 from zoo.errors import SpecError
 from zoo.init import Linear
 from zoo.mixers import MixerLayer
@@ -23,7 +23,7 @@ from zoo.mixers._per_head import NormPerHead
 from zoo.mixers._scan import STATE, ScanCost, scan
 from zoo.norms import Norm
 from zoo.norms.rmsnorm import RMSNorm
-from zoo.site import Site, Step
+from zoo.site import PartCost, Site, Step
 
 
 class Mamba2(Stateful):
@@ -79,10 +79,12 @@ class Mamba2(Stateful):
         return d_model * (2 * self.widths[0] + sum(self.widths) + self.heads)
 
     def vectors(self, d_model: int) -> int:
-        inner, channels = self.widths[0], sum(self.widths)
-        biases = (inner + channels + self.heads + d_model) * self.bias + channels * self.conv_bias
-        norms = self.groups * self.head_norm.parameters(inner // self.groups)
-        return channels * self.conv + 3 * self.heads + norms + biases
+        inner = self.widths[0]
+        biases = (inner + sum(self.widths) + self.heads + d_model) * self.bias
+        return 3 * self.heads + self.groups * self.head_norm.parameters(inner // self.groups) + biases
+
+    def convolution(self) -> PartCost:
+        return conv_cost(sum(self.widths), self.conv, self.conv_bias)
 
     def scanning(self) -> ScanCost:
         return ScanCost(self.groups, self.state, self.heads, self.features, self.chunk)

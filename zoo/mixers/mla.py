@@ -9,7 +9,7 @@ import torch
 from pydantic import Field, PositiveFloat, PositiveInt
 from torch import Tensor
 
-from zoo.attend import Scoring, Visible, attend
+from zoo.attend import Scoring, Visible, attend, scores_computed
 from zoo.axis import Choice
 from zoo.cache import LayerCache, TokenCache
 from zoo.errors import SpecError
@@ -19,7 +19,7 @@ from zoo.norms import Norm
 from zoo.norms.rmsnorm import RMSNorm
 from zoo.positions import Position, check_ahead
 from zoo.positions.rope import RoPE
-from zoo.site import PartCost, Site, Step, mean_keys
+from zoo.site import Keys, PartCost, Site, Step, attention_cost, mean_keys
 
 
 class MLA(Mixer):
@@ -86,12 +86,9 @@ class MLA(Mixer):
         )
         biases = (self.q_rank or 0) + self.kv_rank + self.rope_dim + d_model if self.bias else 0
         norms = sum(self.latent_norm.parameters(rank) for rank in (self.q_rank, self.kv_rank) if rank)
-        per_key = self._flops_per_key()
-        return PartCost(
-            matrix + biases + norms,
-            2.0 * matrix + per_key * mean_keys(context, self.window),
-            2.0 * matrix + per_key * context,
-        )
+        window = None if self.position.adds_to_scores else self.window
+        keys = Keys(mean_keys(context, self.window), context, scores_computed(context, window) / context)
+        return attention_cost(matrix + biases + norms, matrix, self._flops_per_key(), keys)
 
     def decode_flops(self, d_model: int, context: int) -> float:
         """With W_k and W_v moved to the one query and its output, or applied to all of the cache where that is less."""

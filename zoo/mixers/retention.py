@@ -21,7 +21,7 @@ from zoo.mixers._per_head import NormPerHead
 from zoo.mixers._scan import scan
 from zoo.norms import Norm
 from zoo.norms.layernorm import LayerNorm
-from zoo.positions import Position, PositionLayer
+from zoo.positions import Position
 from zoo.positions.rope import RoPE
 from zoo.site import Site, Step
 
@@ -48,7 +48,7 @@ class Retention(LinearHeads):
             self.position.check(spec.key_features)
         except SpecError as error:
             raise error.under("position") from None
-        if type(self.position.build(spec.key_features, self.heads)).bias is not PositionLayer.bias:
+        if self.position.adds_to_scores:
             reason = f"retention keeps a state and has no scores to which {self.position.kind} could add"
             raise SpecError("position", reason)
         return spec.model_copy(update={"v_dim": self.v_dim or 2 * spec.key_features})

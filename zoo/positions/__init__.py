@@ -22,6 +22,9 @@ class Position(Variant):
     absolute: ClassVar[bool] = False
     """Whether the scheme is added to the embedded tokens, once for the model, if any layer asks for it."""
 
+    adds_to_scores: ClassVar[bool] = False
+    """Whether its layer has a `bias`, which mixers without scores of single keys cannot take."""
+
     takes_places: ClassVar[bool] = True
     """Whether tokens may be told where they are; otherwise they are where they stand in the stream."""
 

@@ -25,6 +25,7 @@ class ALiBi(Position):
 
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({}, {"rounded": True, "scaled": True})
     kind: Literal["alibi"] = "alibi"
+    adds_to_scores: ClassVar[bool] = True
     takes_places: ClassVar[bool] = False
     max_exponent: PositiveFloat = 8.0
     """The least slope is 2 to the minus this (MPT's alibi_bias_max)."""

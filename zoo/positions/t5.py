@@ -27,6 +27,7 @@ class T5(Position):
 
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"buckets": 6, "max_distance": 11},)
     kind: Literal["t5"] = "t5"
+    adds_to_scores: ClassVar[bool] = True
     takes_places: ClassVar[bool] = False
     buckets: Annotated[int, Field(ge=2)] = 32
     max_distance: PositiveInt = 128

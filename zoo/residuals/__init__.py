@@ -53,7 +53,7 @@ class Residual(Variant):
 
     def extra_cost(self, d_model: int) -> PartCost:
         """Per branch and token: what the residual costs beyond its norms."""
-        return PartCost(0, 0.0, 0.0)
+        return PartCost(0)
 
     def init_gain(self, site: Site) -> float | None:
         """Standard deviation of the FFN's, V's and output projections, times √fan_in; None for the model's own rule."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -44,7 +45,7 @@ class HyperConnections(Residual):
 
     @property
     def init_output_factor(self) -> float:
-        return self.n**-0.5
+        return 1 / math.sqrt(self.n)
 
     def build(self, norm: MakeNorm, site: Site) -> ResidualLayer:
         return HyperLayer(self, norm, site)
@@ -53,9 +54,9 @@ class HyperConnections(Residual):
         weights = self.n * (self.n + 2)
         mixing = 2.0 * self.n * (self.n + 1) * d_model
         if not self.dynamic:
-            return PartCost(weights, mixing, mixing)
+            return PartCost.of(weights, mixing)
         reading = 2.0 * self.n * (self.n + 2) * d_model
-        return PartCost(weights + (self.n + 2) * d_model + 2, mixing + reading, mixing + reading)
+        return PartCost.of(weights + (self.n + 2) * d_model + 2, mixing + reading)
 
     def open(self, x: Tensor) -> Tensor:
         return x[..., None, :].expand(*x.shape[:-1], self.n, x.shape[-1])

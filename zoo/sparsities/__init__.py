@@ -31,6 +31,10 @@ class Sparsity(Variant):
         """How many pairs of a query and a key it sees there are in a text of `context` tokens."""
 
     @abstractmethod
+    def computed(self, context: int) -> int:
+        """How many scores of a head `attend` computes for a text of `context` tokens, seen or not."""
+
+    @abstractmethod
     def attend(self, q: Tensor, k: Tensor, v: Tensor, scoring: Scoring) -> Tensor:
         """A whole unpadded text with plain scores. q: (B, H, T, d), k: (B, K, T, d), v: (B, K, T, e) → (B, H, T, e)."""
 

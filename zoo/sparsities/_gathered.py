@@ -25,6 +25,15 @@ class Gathered(Sparsity):
         """blocks: (N, 1), numbers of blocks of queries → (N, M), places of the keys that any query of the block sees,
         each once; what is negative stands for none, and what is later than a query is not seen."""
 
+    @property
+    @abstractmethod
+    def keys_at_once(self) -> int:
+        """M."""
+
+    def computed(self, context: int) -> int:
+        size = self.queries_at_once
+        return -(-context // size) * size * self.keys_at_once
+
     def attend(self, q: Tensor, k: Tensor, v: Tensor, scoring: Scoring) -> Tensor:
         length, size = q.shape[2], self.queries_at_once
         count = -(-length // size)

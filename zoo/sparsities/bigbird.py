@@ -63,6 +63,10 @@ class BigBird(Gathered):
     def queries_at_once(self) -> int:
         return self.block
 
+    @property
+    def keys_at_once(self) -> int:
+        return (self.window_blocks + self.global_blocks + self.random_blocks) * self.block
+
     def keys_of(self, blocks: Tensor) -> Tensor:
         oldest = blocks - (self.window_blocks - 1)
         near = oldest + torch.arange(self.window_blocks, device=blocks.device)

@@ -10,7 +10,7 @@ from pydantic import PositiveInt
 from torch import Tensor
 from torch.nn import functional as F
 
-from zoo.attend import Scoring, Visible, fastest
+from zoo.attend import Scoring, Visible, fastest, scores_computed
 from zoo.sparsities import Sparsity, counted
 
 
@@ -43,6 +43,9 @@ class Dilated(Sparsity):
     def pairs(self, context: int) -> int:
         each, more = divmod(context, self.dilation)
         return (self.dilation - more) * counted(each, self.window) + more * counted(each + 1, self.window)
+
+    def computed(self, context: int) -> int:
+        return self.dilation * scores_computed(-(-context // self.dilation), self.window)
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, scoring: Scoring) -> Tensor:
         batch, _, length, _ = q.shape

@@ -37,6 +37,10 @@ class Longformer(Gathered):
     def queries_at_once(self) -> int:
         return self.window
 
+    @property
+    def keys_at_once(self) -> int:
+        return 2 * self.window - 1 + self.global_tokens
+
     def keys_of(self, blocks: Tensor) -> Tensor:
         first = blocks * self.window - (self.window - 1)
         near = first + torch.arange(2 * self.window - 1, device=blocks.device)

@@ -35,6 +35,10 @@ class Strided(Sparsity):
         rows, rest = divmod(context, self.stride)
         return counted(context, self.stride) + self.stride * (rows * (rows - 1) // 2) + rest * rows
 
+    def computed(self, context: int) -> int:
+        rows = -(-context // self.stride)
+        return rows * self.stride * (2 * self.stride + rows)
+
     def attend(self, q: Tensor, k: Tensor, v: Tensor, scoring: Scoring) -> Tensor:
         """Rows of l tokens: a window is over a row and the one before it, a column over one token of each row."""
         length, stride, heads = q.shape[2], self.stride, k.shape[1]

@@ -56,4 +56,5 @@ def per_token(found: Cost, tokens: int, context: int) -> Cost:
         flops_per_token_forward=share * found.flops_per_token_forward,
         flops_per_token=share * found.flops_per_token,
         flops_per_token_square=share * found.flops_per_token_square,
+        flops_per_token_executed=share * found.flops_per_token_executed,
     )
