@@ -16,7 +16,7 @@ Holm and hold jointly say of a rejected arm no more than its sign, unless all ar
 2008, doi:10.1002/sim.3338; Guilbaud 2008, doi:10.1002/bimj.200710449). Here a rejected arm keeps its far end, and the
 joint coverage after the cut is at least 1 − α·(2 − 1/m).
 
-The tie interval without its cut is that of Bofinger 1985 and Hsu et al. 1994 (doi:10.2307/2532990).
+The tie interval without its cut is that of Bofinger 1985 and Hsu et al. 1994 (Biometrika 81:103).
 """
 
 from __future__ import annotations

@@ -1,0 +1,135 @@
+"""Two crossed sources of noise in one table, such as seeds × documents or initialisations × data orders. Pure.
+
+    y_rc = μ + A_r + B_c + E_rc        A ~ N(0, σ_A²), B ~ N(0, σ_B²), E ~ N(0, σ_E²), one value per cell
+
+A paired difference of losses for every seed and held-out document has both: other seeds would change it, and so would
+other documents. With mean squares MS_A = C·Σ(ȳ_r − ȳ)²/(R − 1), MS_B likewise, and MS_E of what is left,
+
+    σ_A² = (MS_A − MS_E) / C       σ_B² = (MS_B − MS_E) / R       σ_E² = MS_E
+    ȳ ± √[t²(R − 1)·MS_A + t²(C − 1)·max(MS_B − MS_E, 0)] / √(R·C)
+
+The first term alone is the t-interval over rows. That of the columns is added in quadrature, each with its own t (the
+method of variance estimates recovery, Zou and Donner 2008, doi:10.1002/sim.3095), so columns never make the interval
+shorter.
+Satterthwaite's degrees of freedom for MS_A + MS_B − MS_E cover 91 to 96 % at three rows; this covers 95 to 98 %.
+
+Components have the intervals of Ting et al. 1990 (Burdick and Graybill 1992, *Confidence Intervals on Variance
+Components*, section 3.3). An estimate below zero counts as zero.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import optimize, stats
+
+from reports.statistics.estimates import ALPHA, Floats
+from reports.statistics.interval import Interval
+
+LEAST_P = 1e-300
+
+
+@dataclass(frozen=True)
+class Crossed:
+    """The mean of a table and its mean squares."""
+
+    mean: float
+    shape: tuple[int, int]
+    row_square: float
+    column_square: float
+    residual_square: float
+
+    @property
+    def freedom(self) -> tuple[int, int, int]:
+        """Degrees of freedom of rows, columns and residual."""
+        rows, columns = self.shape
+        return rows - 1, columns - 1, (rows - 1) * (columns - 1)
+
+    def interval(self, alpha: float = ALPHA) -> Interval:
+        """Of the mean, over rows and columns that might have been others."""
+        row, column = (float(stats.t.isf(alpha / 2, freedom)) for freedom in self.freedom[:2])
+        squares = row**2 * self.row_square + column**2 * max(self.column_square - self.residual_square, 0.0)
+        half = math.sqrt(squares / math.prod(self.shape))
+        return Interval(self.mean, self.mean - half, self.mean + half)
+
+    def p(self) -> float:
+        """The level at which the interval of the mean ends at zero; NaN where all values are equal."""
+        if self.row_square == self.column_square == 0:
+            return math.nan
+        if self.interval(LEAST_P).excludes(0.0):
+            return LEAST_P
+
+        def inside(log_level: float) -> float:
+            return self.interval(math.exp(log_level)).half_width - abs(self.mean)
+
+        return math.exp(float(optimize.brentq(inside, math.log(LEAST_P), 0.0)))
+
+    def row_variance(self, alpha: float = ALPHA) -> Interval:
+        """σ_A², of rows beyond what the residual explains."""
+        return self._component(self.row_square, self.freedom[0], self.shape[1], alpha)
+
+    def column_variance(self, alpha: float = ALPHA) -> Interval:
+        """σ_B², of columns."""
+        return self._component(self.column_square, self.freedom[1], self.shape[0], alpha)
+
+    def residual_variance(self, alpha: float = ALPHA) -> Interval:
+        """σ_E², of cells: what rows and columns do only together, and all other noise."""
+        total, freedom = self.residual_square * self.freedom[2], self.freedom[2]
+        low, high = (total / float(stats.chi2.ppf(tail, freedom)) for tail in (1 - alpha / 2, alpha / 2))
+        return Interval(self.residual_square, low, high)
+
+    def _component(self, square: float, freedom: int, cells: int, alpha: float) -> Interval:
+        rest, other = self.residual_square, self.freedom[2]
+        difference = square - rest
+        low = difference - _distance(square, rest, freedom, other, alpha / 2)
+        high = difference + _distance(rest, square, other, freedom, alpha / 2)
+        return Interval(*(max(0.0, value) / cells for value in (difference, low, high)))
+
+
+def crossed(table: ArrayLike, weights: ArrayLike | None = None) -> Crossed:
+    """Of a full table (R, C), both at least 2. `weights` are of the columns: tokens, where cells are means over them.
+
+    Raises ValueError for a table with gaps.
+    """
+    values = np.asarray(table, dtype=np.float64)
+    if values.ndim != 2 or min(values.shape) < 2 or not np.isfinite(values).all():
+        raise ValueError(f"needs a full table of at least 2 × 2 numbers, not one of shape {values.shape}")
+    return _mean_squares(values if weights is None else _weighted(values, np.asarray(weights, dtype=np.float64)))
+
+
+def _weighted(values: Floats, weights: Floats) -> Floats:
+    """Values whose plain mean is the weighted one, and whose columns scatter as the ratio Σ w·y / Σ w does.
+
+    The delta method: y → ȳ + (w / w̄)·(y − ȳ), as long documents pull the ratio harder.
+    """
+    relative = weights / weights.mean()
+    mean = float((values * relative).mean())
+    return np.asarray(mean + relative * (values - mean))
+
+
+def _mean_squares(values: Floats) -> Crossed:
+    rows, columns = values.shape
+    mean, by_row, by_column = values.mean(), values.mean(axis=1), values.mean(axis=0)
+    left = values - by_row[:, None] - by_column + mean
+    return Crossed(
+        float(mean),
+        (rows, columns),
+        float(columns * by_row.var(ddof=1)),
+        float(rows * by_column.var(ddof=1)),
+        float(np.square(left).sum() / ((rows - 1) * (columns - 1))),
+    )
+
+
+def _distance(plus: float, minus: float, first: int, second: int, tail: float) -> float:
+    """How far below `plus` − `minus`, mean squares of these degrees of freedom, its lower bound lies.
+
+    g, h and `cross` are G, H and their joint coefficient in the book's notation.
+    """
+    g = 1 - first / float(stats.chi2.isf(tail, first))
+    h = second / float(stats.chi2.ppf(tail, second)) - 1
+    ratio = float(stats.f.isf(tail, first, second))
+    cross = ((ratio - 1) ** 2 - g**2 * ratio**2 - h**2) / ratio
+    return math.sqrt(max(0.0, g**2 * plus**2 + h**2 * minus**2 + cross * plus * minus))
