@@ -64,8 +64,15 @@ def _as_option(error: ArgumentError) -> str:
 
 
 class _Parser(argparse.ArgumentParser):
+    command: Command | None = None
+    """Whose options are still to be added."""
+
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """A command complains of what it does not know by itself: it knows its own options."""
+        """A command says which options it has only when it is given: to know them may take long. It complains itself of
+        what it does not know."""
+        if self.command is not None:
+            self.command.configure(self)
+            self.command = None
         found, unknown = super().parse_known_args(args, namespace)
         if unknown and self.prog != "ablate":
             from zoo.errors import did_you_mean  # noqa: PLC0415 (start-up is quick)
@@ -113,5 +120,5 @@ def _parser() -> argparse.ArgumentParser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         sub.set_defaults(command=module)
-        module.configure(sub)
+        sub.command = module
     return parser

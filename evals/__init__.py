@@ -11,23 +11,23 @@ if TYPE_CHECKING:
     from evals.costs.precision import use_fast_float32
     from evals.costs.spec import MeasureSpec
     from evals.costs.speed import measure
-    from evals.evaluations.positions import loss_by_position
-    from evals.evaluations.recall import loss_by_recall
-    from evals.harness.evaluate import Evaluation, evaluate
+    from evals.evaluate import Evaluation, evaluate
+    from evals.evaluations.positions import PositionsSpec, loss_by_position
+    from evals.evaluations.recall import RecallSpec, loss_by_recall
     from evals.harness.lm import ZooLM
     from evals.harness.loading import UnknownTaskError
-    from evals.spec import EvalSpec, PositionsSpec, RecallSpec
+    from evals.spec import EvalSpec
 
 # Lazy, so that `import evals` loads neither torch nor lm_eval.
 _HOME = {
     "EvalSpec": "evals.spec",
-    "Evaluation": "evals.harness.evaluate",
+    "Evaluation": "evals.evaluate",
     "MeasureSpec": "evals.costs.spec",
-    "PositionsSpec": "evals.spec",
-    "RecallSpec": "evals.spec",
+    "PositionsSpec": "evals.evaluations.positions",
+    "RecallSpec": "evals.evaluations.recall",
     "UnknownTaskError": "evals.harness.loading",
     "ZooLM": "evals.harness.lm",
-    "evaluate": "evals.harness.evaluate",
+    "evaluate": "evals.evaluate",
     "loss_by_position": "evals.evaluations.positions",
     "loss_by_recall": "evals.evaluations.recall",
     "measure": "evals.costs.speed",

@@ -44,16 +44,16 @@ def _lm_eval(arguments: list[str]) -> int:
 
 
 def _fetch(arguments: list[str]) -> int:
+    from evals.evaluations.tasks import TasksSpec  # noqa: PLC0415 (slow to load)
     from evals.harness.loading import UnknownTaskError, load_tasks  # noqa: PLC0415 (slow to load)
     from evals.harness.skipped import skipped_lines  # noqa: PLC0415
-    from evals.spec import EvalSpec  # noqa: PLC0415
 
     parser = argparse.ArgumentParser(prog="python -m evals fetch")
     parser.add_argument("tasks", nargs="+", metavar="NAME", help="tasks and groups of lm-eval, or paths of task files")
     parser.add_argument("--include", action="append", default=[], metavar="DIR", help="a folder with task files")
     given = parser.parse_args(arguments)
     try:
-        loaded = load_tasks(EvalSpec(tasks=given.tasks, include=given.include), [])
+        loaded = load_tasks(TasksSpec(tasks=given.tasks, include=given.include), [])
     except UnknownTaskError as error:
         print(f"evals: {error}", file=sys.stderr)
         return 2

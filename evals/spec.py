@@ -1,164 +1,140 @@
-"""What is evaluated of a trained model."""
+"""What is evaluated of a trained model: one key for each evaluation, assembled from `evals.evaluations`."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Field,
-    NonNegativeFloat,
-    NonNegativeInt,
-    PositiveInt,
-    ValidationInfo,
-    field_validator,
-)
-from pydantic_core import PydanticCustomError
+from pydantic import BeforeValidator, ConfigDict, Field, PositiveInt, create_model
 
-from zoo.axis import Spec, variants
-from zoo.errors import did_you_mean
+from evals.conditions import Conditions
+from evals.evaluations import EvaluationSpec, evaluations
+from evals.option import Option, rows
+from zoo.axis import Spec
+
+EMPTY: tuple[Any, ...] = (None, (), {})
+"""Values of a key that ask for nothing."""
 
 
-def _ascending(multiples: tuple[int, ...]) -> tuple[int, ...]:
-    """One spelling: each once, in order."""
-    return tuple(sorted(set(multiples)))
+class EvaluationError(ValueError):
+    """An evaluation that is asked for cannot be had. `path` is its key in the section."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path}: {reason}" if path else reason)
+        self.path, self.reason = path, reason
 
 
-Multiples = Annotated[
-    tuple[PositiveInt, ...], Field(min_length=1, max_length=16, strict=False), AfterValidator(_ascending)
-]
+class EvalSettings(Spec):
+    """What is evaluated of every trained model: evaluations by name, and what they share."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    batch: Annotated[PositiveInt | Literal["auto"], Option("N", rows)] = "auto"
+    """Rows that the model reads at once; `auto` fills passes with some thousand tokens, as far as memory allows."""
+    seed: int = 0
+    """Seed of everything that is drawn: items that are made of held-out text, stretches, prompts, examples."""
+
+    def asked(self) -> dict[str, EvaluationSpec]:
+        """The evaluations that are asked for, by name."""
+        return {name: self._evaluation(name, cls) for name, cls in evaluations().items() if getattr(self, name)}
+
+    def _evaluation(self, name: str, cls: type[EvaluationSpec]) -> EvaluationSpec:
+        if not cls.inline:
+            evaluation: EvaluationSpec = getattr(self, name)
+            return evaluation
+        return cls.model_validate({key: getattr(self, key) for key in cls.model_fields})
+
+    def content(self) -> dict[str, str]:
+        """Digests of the files that evaluations name, by evaluation."""
+        found = {name: evaluation.content() for name, evaluation in self.asked().items()}
+        return {name: digest for name, digest in found.items() if digest is not None}
+
+    def scored(self) -> tuple[str, ...]:
+        """The tasks that it gives scores of, as far as they are known before."""
+        return tuple(task for evaluation in self.asked().values() for task in evaluation.scored())
+
+    def under(self, conditions: Conditions) -> Self:
+        """What is asked for under these conditions, with absolute paths: what the section says, and what is evaluated
+        by default.
+
+        Raises EvaluationError where something cannot be had.
+        """
+        for name, cls in evaluations().items():
+            said = [key for key in keys_of(name, cls) if self._says(key)]
+            if said and (reason := cls.unmet(conditions)):
+                raise EvaluationError(said[0], reason)
+        spec = self.model_copy(update=self._defaults(conditions))
+        asked = {name: each.located(conditions.folder) for name, each in spec.asked().items()}
+        if not asked:
+            empty = (key for key in self.model_fields_set if getattr(self, key) in EMPTY)
+            raise EvaluationError(next(empty, ""), "is empty, and nothing else is asked for")
+        for name, each in asked.items():
+            _check(name, each, conditions)
+        return spec._with(asked)
+
+    def _with(self, asked: dict[str, EvaluationSpec]) -> Self:
+        update: dict[str, Any] = {}
+        for name, evaluation in asked.items():
+            update |= dict(evaluation) if evaluation.inline else {name: evaluation}
+        return self.model_copy(update=update)
+
+    def _says(self, key: str) -> bool:
+        return key in self.model_fields_set and getattr(self, key) not in EMPTY
+
+    def _defaults(self, conditions: Conditions) -> dict[str, Any]:
+        """The keys of evaluations that are made by default, as far as the section says nothing of them."""
+        silent = {n: cls for n, cls in evaluations().items() if cls.by_default and n not in self.model_fields_set}
+        return {
+            name: _default(name, cls) if cls.reads is conditions.data else nothing(cls) for name, cls in silent.items()
+        }
 
 
-def _scalings(names: tuple[str, ...]) -> tuple[str, ...]:
-    known = variants("zoo.positions.scalings")
-    for name in names:
-        if name not in known:
-            raise ValueError(
-                f"unknown scaling '{name}'" + (did_you_mean(name, known) or f": one of {', '.join(known)}")
-            )
-    return tuple(dict.fromkeys(names))
+def _check(name: str, evaluation: EvaluationSpec, conditions: Conditions) -> None:
+    """Raises EvaluationError, without a path where nobody asked for the evaluation."""
+    if reason := evaluation.unmet(conditions):
+        raise EvaluationError("", reason)
+    for key, reason in evaluation.problems(conditions):
+        raise EvaluationError(key if evaluation.inline else f"{name}.{key}", reason)
 
 
-class PositionsSpec(Spec):
-    """Loss by position in windows of several times the training context (see `evals.evaluations.positions`)."""
-
-    multiples: Multiples = (1, 2, 4)
-    """Lengths of the windows, as multiples of the training context."""
-    tokens: PositiveInt = 16_384
-    """About how many tokens of held-out text are read at each length; at least one window is."""
-    extensions: Annotated[tuple[str, ...], Field(strict=False), AfterValidator(_scalings)] = Field(
-        default=(), exclude_if=lambda value: not value
-    )
-    """Scalings of RoPE, such as `[linear, ntk, yarn]`: longer windows are read once more with each, by as many times as
-    they are longer than the training context."""
+def keys_of(name: str, cls: type[EvaluationSpec]) -> list[str]:
+    """The keys of an evaluation in the section."""
+    return list(cls.model_fields) if cls.inline else [name]
 
 
-class RecallSpec(Spec):
-    """Associative recall on held-out text: the loss of tokens that complete a bigram which the window holds already, by
-    distance (see `evals.evaluations.recall`)."""
-
-    multiples: Multiples = (1,)
-    """Lengths of the windows, as multiples of the training context."""
-    tokens: PositiveInt = 65_536
-    """About how many tokens of held-out text are read at each length; at least one window is."""
-    frequent: NonNegativeInt | None = 1250
-    """Bigrams that occur more often than this in the training text are no hits, since the weights alone may know them;
-    null for hits of all. Zoology's number, for ten billion tokens."""
+def _default(name: str, cls: type[EvaluationSpec]) -> Any:
+    return cls.model_fields[name].default if cls.inline else cls()
 
 
-class SamplesSpec(Spec):
-    """Text that the model writes after prompts from held-out text: the same prompts and draws for every arm."""
-
-    prompts: Annotated[int, Field(ge=1, le=16)] = 4
-    prompt_tokens: Annotated[int, Field(ge=1, le=512)] = 32
-    new_tokens: Annotated[int, Field(ge=1, le=512)] = 64
-    temperature: NonNegativeFloat = 0.8
-    """0 takes the likeliest token each time."""
-
-
-class TokenLossesSpec(Spec):
-    """The loss of every token of a few held-out passages, the same for every arm: which tokens make the difference?"""
-
-    passages: Annotated[int, Field(ge=2, le=256)] = 32
-    tokens: Annotated[int, Field(ge=2, le=1024)] = 128
-    """Per passage; no more than the training context."""
-
-
-class AttentionSpec(Spec):
-    """What each head attends to in one stretch of held-out text."""
-
-    tokens: Annotated[int, Field(ge=2, le=64)] = 32
-    layers: Annotated[int, Field(ge=1, le=8)] = 4
-    """At most so many, spread from the first to the last."""
-    heads: Annotated[int, Field(ge=1, le=16)] = 8
-    """At most so many of each layer, the first ones."""
-
-
-OF_TEXT = ("positions", "recall", "samples", "token_losses", "attention")
-"""What is asked of held-out text, beside tasks."""
+def nothing(cls: type[EvaluationSpec]) -> Any:
+    """The key of an evaluation's own name where it is not asked for."""
+    return () if cls.inline else None
 
 
 def _switched_on(value: Any) -> Any:
-    """`true` is a section with nothing else said, `false` is none."""
+    """`true` is an evaluation with nothing else said, `false` is none."""
     return ({} if value else None) if isinstance(value, bool) else value
 
 
-def _lists(given: Any) -> Any:
-    """One value may be written without brackets."""
-    return {k: v if isinstance(v, list) else [v] for k, v in given.items()} if isinstance(given, dict) else given
+def _fields(name: str, cls: type[EvaluationSpec]) -> dict[str, Any]:
+    """The keys of an evaluation, as fields of the section."""
+    if cls.inline:
+        return {key: (field.annotation, field) for key, field in cls.model_fields.items()}
+    given = BeforeValidator(_switched_on, json_schema_input_type=cls | bool | None)
+    description = f"`true`, or a map: {cls.__doc__}"
+    return {name: (Annotated[cls | None, given], Field(default=None, exclude_if=_is_none, description=description))}
 
 
-class DiagnosticsSpec(Spec):
-    """Accuracy by difficulty, for studies whose data are a task that is made (see `evals.evaluations.diagnostics`)."""
-
-    examples: PositiveInt = 256
-    """How many of each difficulty are asked."""
-    at: Annotated[dict[str, list[int]], BeforeValidator(_lists)] = Field(default={})
-    """Difficulties in place of those of training, by the setting of the data: `{pairs: [4, 64]}`."""
+def _is_none(value: Any) -> bool:
+    return value is None
 
 
-class EvalSpec(Spec):
-    """lm-eval tasks, loss by position and recall for text, accuracy by difficulty for tasks that are made."""
-
-    diagnostics: DiagnosticsSpec | None = Field(default=None, exclude_if=lambda value: value is None)
-    """What is asked where the data are a task that is made; there alone, and then nothing else is."""
-    samples: Annotated[
-        SamplesSpec | None, BeforeValidator(_switched_on, json_schema_input_type=SamplesSpec | bool | None)
-    ] = Field(default=None, exclude_if=lambda value: value is None)
-    """`true`, or a map: text that each arm writes after the same prompts."""
-    token_losses: Annotated[
-        TokenLossesSpec | None, BeforeValidator(_switched_on, json_schema_input_type=TokenLossesSpec | bool | None)
-    ] = Field(default=None, exclude_if=lambda value: value is None)
-    """`true`, or a map: the loss of every token of a few passages."""
-    attention: Annotated[
-        AttentionSpec | None, BeforeValidator(_switched_on, json_schema_input_type=AttentionSpec | bool | None)
-    ] = Field(default=None, exclude_if=lambda value: value is None)
-    """`true`, or a map: what each head attends to in one stretch of text."""
-    positions: PositionsSpec | None = Field(default=None, exclude_if=lambda value: value is None)
-    """`{multiples: [1, 2, 4]}`: loss by position up to four times the training context; null for none."""
-    recall: Annotated[
-        RecallSpec | None, BeforeValidator(_switched_on, json_schema_input_type=RecallSpec | bool | None)
-    ] = Field(default=None, exclude_if=lambda value: value is None)
-    """`true`, or a map: the loss of tokens that complete a bigram seen before, by how far back it is."""
-    tasks: tuple[str, ...] = Field(default=("heldout_pairs", "heldout_text"), strict=False)
-    """Names of tasks, or paths of task files; in a study relative to the study's file. Empty with `positions` alone."""
-    include: tuple[str, ...] = Field(default=(), strict=False)
-    """Folders with task files of your own; their names may then stand in `tasks`. Relative as `tasks` are."""
-    limit: PositiveInt | None = None
-    """At most so many items per task; null for all."""
-    fewshot: NonNegativeInt | None = Field(default=None, exclude_if=lambda value: value is None)
-    """Solved examples before each item, but for tasks that fix their number at 0; null leaves it to the tasks."""
-    data: dict[str, str] = Field(default={}, exclude_if=lambda value: not value)
-    """Files or folders (parquet, jsonl, json) in place of the data sets of tasks, by the name of a task or a group."""
-    batch: PositiveInt | Literal["auto"] = "auto"
-    """Rows that the model reads at once; `auto` fills passes with some thousand tokens, as far as memory allows."""
-    seed: int = 0
-    """Seed of the items that are made of held-out text, and of the stretches read for `positions` and `recall`."""
-
-    @field_validator("tasks")
-    @classmethod
-    def _something(cls, tasks: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
-        if not tasks and not any(info.data.get(name) for name in (*OF_TEXT, "diagnostics")):
-            raise PydanticCustomError("too_short", "needs at least one task, or positions")
-        return tasks
+if TYPE_CHECKING:
+    EvalSpec: TypeAlias = EvalSettings
+else:
+    EvalSpec = create_model(
+        "EvalSpec",
+        __base__=EvalSettings,
+        __doc__=EvalSettings.__doc__,
+        __module__=__name__,
+        **{key: field for name, cls in evaluations().items() for key, field in _fields(name, cls).items()},
+    )

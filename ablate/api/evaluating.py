@@ -11,26 +11,22 @@ import polars as pl
 from pydantic import ValidationError
 
 from ablate.api.runs import find_run
-from ablate.data import AnyCorpus, DataError, SyntheticCorpus, open_corpus
-from ablate.data.synthetic import regraded
+from ablate.data import AnyCorpus, SyntheticCorpus, open_corpus
 from ablate.errors import ArgumentError
 from ablate.machine.environment import cores
 from ablate.machine.numerics import restored
+from ablate.planning.checks import conditions
 from ablate.planning.identity import request_digest
 from ablate.running.engines import Options, load
 from ablate.running.request import Request
-from ablate.store import AblateError, Store, StoreError
+from ablate.store import Store, StoreError
 from ablate.store.documents import EvalsDocument
 from ablate.study.complaints import complaints
-from evals.harness.known import absent, located
-from evals.harness.loading import UnknownTaskError
+from evals.asking import named, section
 from evals.harness.skipped import skipped_lines
-from evals.reading.causal import NotCausalError, check_causal
-from evals.spec import OF_TEXT, EvalSpec
-from zoo.spec import parse
+from evals.spec import EvalSpec, EvaluationError
+from zoo.spec import ModelSpec, parse
 
-TEXT_ALONE = ("tasks", "include", "data", "fewshot", *OF_TEXT)
-"""Settings that need held-out text."""
 SCORES: dict[str, Any] = {
     "task": pl.String,
     "metric": pl.String,
@@ -110,13 +106,9 @@ def evaluate(
     identity = place.read_run(digest)
     if identity is None:
         raise StoreError(f"{digest}: the run has no run.json")
-    try:
-        check_causal(parse(identity["model"]))
-    except NotCausalError as error:
-        raise StoreError(f"{digest}: {error}") from error
     corpus = _corpus(place, digest, identity)
-    wanted = {name: value for name, value in {"tasks": tasks, **settings}.items() if value is not None}
-    spec = _of_task(corpus, wanted, limit, at) if isinstance(corpus, SyntheticCorpus) else _of_text(wanted, limit, at)
+    given = {"tasks": tasks, "limit": limit, "at": at, **settings}
+    spec = _asked(given, corpus, parse(identity["model"]))
     request = Request(
         store=str(place.root.resolve()),
         corpus=str(corpus.directory.resolve()),
@@ -128,14 +120,32 @@ def evaluate(
     return Scores(digest, _evaluated(place, request))
 
 
+def _asked(settings: dict[str, Any], corpus: AnyCorpus, model: ModelSpec) -> EvalSpec:
+    synthetic = corpus.source if isinstance(corpus, SyntheticCorpus) else None
+    source = synthetic.source if synthetic else "what this one was trained on"
+    found = conditions(synthetic, source, {"this one": model}, Path.cwd(), own_tokenizers=False)
+    given = {name: value for name, value in settings.items() if value is not None and value is not False}
+    try:
+        wanted = section(given, found)
+        return EvalSpec.model_validate(wanted).under(found)
+    except EvaluationError as error:
+        raise _argument_error(error.path, error.reason) from error
+    except ValidationError as error:
+        path, reason = next(complaints(error, wanted, EvalSpec.model_json_schema()))
+        raise _argument_error(".".join(path), reason) from error
+
+
+def _argument_error(path: str, reason: str) -> ArgumentError:
+    """`path` is a key of the section, or what is in it by a name; a place in a list is not named."""
+    argument, _, inside = named(path).partition(".")
+    return ArgumentError(argument or "run", reason, None if inside.isdigit() else inside or None)
+
+
 def _evaluated(store: Store, request: Request) -> EvalsDocument:
     wanted = str(request.evals_digest)
     store.drop_incomplete_evals(request.digest, wanted)
-    try:
-        for _ in load("inprocess", Options(request.identity["numerics"]["device"])).run([request]):
-            pass
-    except UnknownTaskError as error:
-        raise AblateError(str(error)) from error
+    for _ in load("inprocess", Options(request.identity["numerics"]["device"])).run([request]):
+        pass
     document = store.read_evals(request.digest, wanted)
     if document is None:
         raise RuntimeError(f"run {request.digest} has no evaluation after it was evaluated")
@@ -147,39 +157,3 @@ def _corpus(store: Store, digest: str, identity: dict[str, Any]) -> AnyCorpus:
     if not directory.is_dir():
         raise StoreError(f"{digest}: its corpus is not in {store.data_dir()}")
     return open_corpus(directory)
-
-
-def _of_task(
-    corpus: SyntheticCorpus, settings: dict[str, Any], limit: int | None, at: Mapping[str, Sequence[int]] | None
-) -> EvalSpec:
-    """What is asked of a run on a synthetic task: its own difficulties, or others."""
-    for name in TEXT_ALONE:
-        if settings.pop(name, False) is not False:
-            raise ArgumentError(name, f"needs held-out text, and {corpus.source.source} has none: see `at`")
-    difficulties = {name: list(values) for name, values in (at or {}).items()}
-    try:
-        regraded(corpus.source, difficulties)
-    except DataError as error:
-        raise ArgumentError("at", str(error)) from error
-    examples = {} if limit is None else {"examples": limit}
-    return _validated({**settings, "tasks": [], "diagnostics": {"at": difficulties, **examples}})
-
-
-def _of_text(settings: dict[str, Any], limit: int | None, at: object) -> EvalSpec:
-    if at is not None:
-        raise ArgumentError("at", "the run was trained on text, which has no difficulties")
-    given = {**settings, **({} if limit is None else {"limit": limit})}
-    if any(given.get(name) for name in OF_TEXT):
-        given.setdefault("tasks", [])
-    spec = located(_validated(given), Path.cwd())
-    for where, reason in absent(spec):
-        raise ArgumentError(where.partition(".")[0], reason)
-    return spec
-
-
-def _validated(settings: dict[str, Any]) -> EvalSpec:
-    try:
-        return EvalSpec.model_validate(settings)
-    except ValidationError as error:
-        path, reason = next(complaints(error, settings, EvalSpec.model_json_schema()))
-        raise ArgumentError(".".join(path), reason) from error

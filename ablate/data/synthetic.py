@@ -93,6 +93,15 @@ def regraded(source: SyntheticSource, at: Mapping[str, Sequence[int]]) -> Synthe
     return changed
 
 
+def misgraded(source: SyntheticSource, at: Mapping[str, Sequence[int]]) -> str | None:
+    """What is wrong with other difficulties; None where nothing is."""
+    try:
+        regraded(source, at)
+    except DataError as error:
+        return str(error)
+    return None
+
+
 def rows(examples: Sequence[Example], context: int) -> Examples:
     """Each example at the start of a row of `context` tokens."""
     tokens = np.full((len(examples), context), BLANK)

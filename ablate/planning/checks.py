@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from ablate.data import DataError
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+
 from ablate.data.sources._synthetic import SyntheticSource
-from ablate.data.synthetic import regraded
+from ablate.data.synthetic import misgraded
 from ablate.study.study import Study
+from evals.conditions import Conditions
 from evals.costs.spec import NO_CACHE
-from evals.harness.known import absent, located, near, stray_data, unknown_tasks
-from evals.reading.causal import obstacle
-from evals.spec import OF_TEXT, DiagnosticsSpec, EvalSpec
+from evals.spec import EvalSpec, EvaluationError
+from evals.subject import HeldOutText, SyntheticTask
+from zoo.spec import ModelSpec
 
 
 def check(study: Study) -> None:
@@ -44,11 +48,8 @@ def _check_tokenizers(study: Study) -> None:
 
 
 def _check_kinds(study: Study) -> None:
-    """What is evaluated reads and writes from left to right, and what has a cache writes."""
+    """What has a cache writes."""
     for arm in study.arms:
-        kind = obstacle(arm.model)
-        if kind is not None and study.evals is not None:
-            raise study.error("evals", f"is for models that only read on; arm {arm.name} {kind}: set evals to null")
         if arm.model.visible == "all" and study.measure is not None and len(study.measure.caches) > 1:
             raise study.error("measure.caches", f"are of none in arm {arm.name}: {NO_CACHE}")
 
@@ -57,37 +58,21 @@ def evaluated(study: Study) -> EvalSpec | None:
     """What is evaluated, with absolute paths: workers run elsewhere."""
     if study.evals is None:
         return None
-    if isinstance(study.data, SyntheticSource):
-        return _diagnostics(study, study.data, study.evals)
-    if study.evals.diagnostics is not None:
-        raise study.error("evals.diagnostics", "are for tasks that are made (data.source: mqar), and this is text")
-    if study.evals.recall is not None and study.own_tokenizers:
-        raise study.error(
-            "evals.recall", "arms with tokenizers of their own have other bigrams: no two recall the same"
-        )
-    spec = located(study.evals, study.folder)
-    for where, reason in absent(spec):
-        raise study.error(f"evals.{where}", reason)
-    for name in unknown_tasks(spec):
-        place = spec.tasks.index(name)
-        raise study.error(f"evals.tasks.{place}", f"unknown task '{name}'" + near(name))
-    for name in stray_data(spec):
-        raise study.error(f"evals.data.{name}", "no task of that name is evaluated, and no group of one")
-    return spec
-
-
-def _diagnostics(study: Study, data: SyntheticSource, spec: EvalSpec) -> EvalSpec:
-    """What is asked of a task that is made, in place of what is asked of text."""
-    given = [
-        name
-        for name in ("tasks", "include", "data", "fewshot", "limit", *OF_TEXT)
-        if name in spec.model_fields_set and getattr(spec, name) not in (None, ())
-    ]
-    for name in given:
-        raise study.error(f"evals.{name}", f"needs held-out text, and {data.source} has none: see evals.diagnostics")
-    asked = spec.diagnostics or DiagnosticsSpec()
+    synthetic = study.data if isinstance(study.data, SyntheticSource) else None
+    models = {f"arm {arm.name}": arm.model for arm in study.arms}
+    found = conditions(synthetic, study.data.source, models, study.folder, study.own_tokenizers)
     try:
-        regraded(data, asked.at)
-    except DataError as error:
-        raise study.error("evals.diagnostics.at", str(error)) from error
-    return spec.model_copy(update={"tasks": (), "diagnostics": asked})
+        return study.evals.under(found)
+    except EvaluationError as error:
+        if error.path:
+            raise study.error(f"evals.{error.path}", error.reason) from error
+        raise study.error("evals", f"{error.reason}: set evals to null") from error
+
+
+def conditions(
+    synthetic: SyntheticSource | None, name: str, models: Mapping[str, ModelSpec], folder: Path, own_tokenizers: bool
+) -> Conditions:
+    """What evaluations need to know of models and of their data, which are text unless they are `synthetic`."""
+    if synthetic is None:
+        return Conditions(HeldOutText, name, models, folder, own_tokenizers)
+    return Conditions(SyntheticTask, name, models, folder, own_tokenizers, partial(misgraded, synthetic))

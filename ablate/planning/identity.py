@@ -11,8 +11,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from ablate.training.spec import TrainSpec
-from evals.harness.known import content_of_tasks
-from evals.spec import EvalSpec
+from evals.spec import EvalSettings
 from zoo.spec import ModelSpec
 
 SCHEMA = 1
@@ -39,7 +38,7 @@ def request_digest(spec: BaseModel) -> str:
 
     An edited task file is another request.
     """
-    own = content_of_tasks(spec) if isinstance(spec, EvalSpec) else None
+    own = spec.content() if isinstance(spec, EvalSettings) else None
     return digest_of({"schema": SCHEMA, **spec.model_dump(mode="json"), **({"own": own} if own else {})})
 
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tokenizers import Tokenizer
 
 import zoo
 from ablate.data import Corpus, SyntheticCorpus, open_corpus
@@ -22,8 +21,7 @@ from ablate.machine.environment import describe
 from ablate.machine.numerics import Numerics, enforce
 from ablate.planning.budgets import training_cost
 from ablate.running.request import Request
-from ablate.store import SCHEMA, Store, StoreError
-from ablate.store.documents import Section
+from ablate.store import SCHEMA, Store
 from ablate.training.result import model_flop_utilisation, summarise_metrics, trained_tokens
 from ablate.training.schedule import warmup_steps
 from ablate.training.session import Ending, Session
@@ -34,14 +32,13 @@ from evals.costs.matmul import peak_flops_per_second
 from evals.costs.memory import PeakMemory, peak_memory
 from evals.costs.spec import MeasureSpec
 from evals.costs.speed import measure
-from evals.evaluations.closeups import attention_maps, token_losses, write_samples
-from evals.evaluations.diagnostics import accuracy_by_difficulty
-from evals.evaluations.positions import loss_by_position
-from evals.evaluations.recall import loss_by_recall
-from evals.harness.answers import AnswersError
-from evals.harness.evaluate import Evaluation, evaluate
+from evals.evaluate import evaluate_all
+from evals.evaluations import load_imports
 from evals.reading.windows import Text
-from evals.spec import DiagnosticsSpec, EvalSpec
+from evals.spec import EvalSpec
+from evals.subject import HeldOutText, Subject, SyntheticTask
+
+load_imports()
 
 
 class NumericsError(Exception):
@@ -140,56 +137,31 @@ def _measure(request: Request, numerics: Numerics) -> None:
 
 
 def _evaluate(request: Request, numerics: Numerics) -> None:
-    store, corpus = Store(request.store), open_corpus(Path(request.corpus))
-    model, spec = _trained_model(request, numerics), EvalSpec.model_validate(request.evals)
-    context = TrainSpec.model_validate(request.identity["train"]).context
+    store, spec = Store(request.store), EvalSpec.model_validate(request.evals)
+    subject = Subject(
+        _trained_model(request, numerics),
+        context=TrainSpec.model_validate(request.identity["train"]).context,
+        batch=spec.batch,
+        seed=spec.seed,
+        answers=store.answers_path(request.digest),
+    )
     with numerics.autocast():
-        if isinstance(corpus, Corpus):
-            tokenizer = trained_tokenizer(store, request.digest)
-            document, samples = _on_text(model, tokenizer, corpus, spec, context, store.answers_path(request.digest))
-            sections = document.sections | _closeups(model, tokenizer, corpus, spec, context)
-            document = document.model_copy(update={"sections": sections})
-        else:
-            document, samples = _on_task(model, corpus, spec)
+        document, samples = evaluate_all(spec, subject, _data(request))
     store.write_evals(request.digest, str(request.evals_digest), document, samples)
 
 
-def _closeups(model: Any, tokenizer: Tokenizer, corpus: Corpus, spec: EvalSpec, context: int) -> dict[str, Section]:
-    """What of a model is there to be looked at, as the spec asks."""
-    text, found = Text(*corpus.held_out_tokens()), {}
-    if spec.samples is not None:
-        found["samples"] = write_samples(model, tokenizer, text, spec.samples, eos=corpus.eos, seed=spec.seed)
-    placed: dict[str, Any] = {"context": context, "seed": spec.seed}
-    if spec.token_losses is not None:
-        found["token_losses"] = token_losses(model, tokenizer, text, spec.token_losses, **placed)
-    if spec.attention is not None:
-        found["attention"] = attention_maps(model, tokenizer, text, spec.attention, **placed)
-    return found
-
-
-def _on_text(
-    model: zoo.Decoder, tokenizer: Tokenizer, corpus: Corpus, spec: EvalSpec, context: int, answers: Path
-) -> Evaluation:
-    """Tasks, loss by position, and recall."""
-    documents = corpus.held_out()
-    try:
-        evaluation = evaluate(model, tokenizer, documents, spec, context=context, eos=corpus.eos, answers=answers)
-    except AnswersError as error:
-        raise StoreError(str(error)) from error
-    text = Text(*corpus.held_out_tokens())
-    placed: dict[str, Any] = {"context": context, "batch": spec.batch, "seed": spec.seed}
-    if spec.positions is not None:
-        evaluation = loss_by_position(model, text, spec.positions, **placed).beside(evaluation)
-    if spec.recall is not None:
-        evaluation = loss_by_recall(model, text, corpus.tokens("train"), spec.recall, **placed).beside(evaluation)
-    return evaluation
-
-
-def _on_task(model: zoo.Decoder, corpus: SyntheticCorpus, spec: EvalSpec) -> Evaluation:
-    """Accuracy by difficulty."""
-    asked = spec.diagnostics or DiagnosticsSpec()
-    questions = corpus.questions(asked.at, asked.examples, spec.seed)
-    return accuracy_by_difficulty(model, corpus.source.source, questions, spec)
+def _data(request: Request) -> HeldOutText | SyntheticTask:
+    """What a run is evaluated on."""
+    corpus = open_corpus(Path(request.corpus))
+    if isinstance(corpus, SyntheticCorpus):
+        return SyntheticTask(corpus.source.source, corpus.questions)
+    return HeldOutText(
+        tokenizer=trained_tokenizer(Store(request.store), request.digest),
+        eos=corpus.eos,
+        text=Text(*corpus.held_out_tokens()),
+        documents=corpus.held_out,
+        train=lambda: corpus.tokens("train"),
+    )
 
 
 def _trained_model(request: Request, numerics: Numerics) -> Any:

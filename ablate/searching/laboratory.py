@@ -196,7 +196,7 @@ class StudyLaboratory:
             )
 
     def _check_evals(self) -> None:
-        tasks = self.study.evals.tasks if self.study.evals else ()
+        tasks = self.study.evals.scored() if self.study.evals else ()
         for place, name in enumerate(self.spec.objectives):
             task = name.partition(".")[0]
             if name not in DIRECTIONS and task not in tasks:

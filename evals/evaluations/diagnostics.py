@@ -1,4 +1,4 @@
-"""Accuracy on tasks that are made, by difficulty.
+"""Accuracy on synthetic tasks, by difficulty.
 
 An example's score is the share of what it asks that the model gets right (its likeliest token is the right one). All
 models are asked the same examples, so that they can be compared in pairs; errors are over examples.
@@ -6,25 +6,75 @@ models are asked the same examples, so that they can be compared in pairs; error
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy import stats
+from pydantic import BeforeValidator, Field, PositiveInt
 
-from ablate.store.documents import EvalsDocument, JsonObject, SampleRecord, Score, Section
-from evals.harness.evaluate import Evaluation
+from ablate.store.documents import JsonObject, SampleRecord, Score
+from evals.conditions import Conditions
+from evals.evaluations import EvaluationSpec
+from evals.found import Found
+from evals.option import Option, named_numbers, once, whole
 from evals.reading.batches import Batches
 from evals.reading.mode import evaluating
 from evals.reading.question import Question
-from evals.spec import EvalSpec
+from evals.subject import Data, Subject, SyntheticTask
 from zoo.costs import longest_text
 from zoo.loss import IGNORED
 from zoo.model import Decoder
 
 Floats = NDArray[np.float64]
+
+
+def _lists(given: Any) -> Any:
+    """One value may be written without brackets."""
+    return {k: v if isinstance(v, list) else [v] for k, v in given.items()} if isinstance(given, dict) else given
+
+
+class DiagnosticsSpec(EvaluationSpec):
+    """Accuracy by difficulty, on a synthetic task."""
+
+    reads: ClassVar[type[Data]] = SyntheticTask
+    by_default: ClassVar[bool] = True
+
+    examples: Annotated[PositiveInt, Option("N", whole, name="limit")] = 256
+    """So many examples of each difficulty of a synthetic task (default: 256)."""
+    at: Annotated[dict[str, list[int]], BeforeValidator(_lists), Option("DIFFICULTY=N,N", named_numbers, once)] = Field(
+        default={}
+    )
+    """Other difficulties than those of training, longer ones too: `{pairs: [4, 64]}`."""
+
+    def problems(self, conditions: Conditions) -> Iterator[tuple[str, str]]:
+        if reason := conditions.misgraded(self.at):
+            yield "at", reason
+
+    def run(self, subject: Subject, data: SyntheticTask) -> Found:
+        """A row for each difficulty; one whose examples are longer than the model's positions has a reason.
+
+        Scores are over all examples, and over those of each value of each difficulty.
+        """
+        rows, found = list[JsonObject](), list[Answers]()
+        batches = Batches(subject.batch, subject.model.spec.vocab_size)
+        end = longest_text(subject.model.spec)
+        for question in data.questions(self.at, self.examples, subject.seed):
+            length = question.tokens.shape[1]
+            if end is not None and length > end:
+                rows.append({"level": dict(question.level), "length": length, "reason": f"positions end at {end}"})
+                continue
+            found.append(_answers(subject.model, question, batches.rows(length)))
+            rows.append(found[-1].row())
+        return Found(
+            scores={data.source: _scores(found)},
+            items=[item for each in found for item in _items(data.source, each, _metrics(each, found))],
+            about={"task": data.source},
+            rows=rows,
+        )
 
 
 @dataclass(frozen=True)
@@ -36,11 +86,9 @@ class Answers:
     nats: Floats
 
     def row(self) -> JsonObject:
-        question, (accuracy, stderr), (nats, nats_stderr) = (
-            self.question,
-            _with_error(self.right),
-            _with_error(self.nats),
-        )
+        question = self.question
+        accuracy, stderr = _with_error(self.right)
+        nats, nats_stderr = _with_error(self.nats)
         return {
             "level": dict(question.level),
             "length": question.tokens.shape[1],
@@ -51,30 +99,6 @@ class Answers:
             "nats_stderr": nats_stderr,
             "floor": question.floor,
         }
-
-
-def accuracy_by_difficulty(model: Decoder, task: str, questions: Iterable[Question], spec: EvalSpec) -> Evaluation:
-    """Ask each difficulty; `spec.batch` examples are read at once, or, `auto`, some thousand tokens.
-
-    The section `diagnostics` has one row for each; the task has scores over all examples, and over those of each value
-    of each difficulty. A difficulty whose examples are longer than the model's positions has a reason.
-    """
-    rows, found = list[JsonObject](), list[Answers]()
-    batches = Batches(spec.batch, model.spec.vocab_size)
-    end = longest_text(model.spec)
-    for question in questions:
-        length = question.tokens.shape[1]
-        if end is not None and length > end:
-            rows.append({"level": dict(question.level), "length": length, "reason": f"positions end at {end}"})
-            continue
-        found.append(_answers(model, question, batches.rows(length)))
-        rows.append(found[-1].row())
-    document = EvalsDocument(
-        request=spec.model_dump(mode="json"),
-        scores={task: _scores(found)} if found else {},
-        sections={"diagnostics": Section(about={"task": task}, rows=tuple(rows))},
-    )
-    return Evaluation(document, [sample for each in found for sample in _samples(task, each, _metrics(each, found))])
 
 
 def _answers(model: Decoder, question: Question, batch: int) -> Answers:
@@ -123,8 +147,8 @@ def _metrics(each: Answers, found: Sequence[Answers]) -> list[str]:
     return ["accuracy", *(f"accuracy ({name} {each.question.level[name]})" for name in varied)]
 
 
-def _samples(task: str, each: Answers, metrics: Sequence[str]) -> Iterable[SampleRecord]:
-    """Every example as an item, for paired tests."""
+def _items(task: str, each: Answers, metrics: Sequence[str]) -> Iterable[SampleRecord]:
+    """Every example, for paired tests."""
     level = ", ".join(f"{name} {value}" for name, value in each.question.level.items())
     for row, right in enumerate(each.right.tolist()):
         yield SampleRecord(task=task, doc_id=row, doc_hash=level, metrics=dict.fromkeys(metrics, right))
@@ -132,4 +156,4 @@ def _samples(task: str, each: Answers, metrics: Sequence[str]) -> Iterable[Sampl
 
 def _with_error(values: Floats) -> tuple[float, float | None]:
     """Mean and standard error over examples."""
-    return float(values.mean()), float(stats.sem(values)) if len(values) > 1 else None
+    return float(values.mean()), float(values.std(ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else None

@@ -13,11 +13,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 import numpy as np
+from pydantic import AfterValidator, Field, PositiveInt
 
-from ablate.store.documents import JsonObject, SampleRecord, Score, Section
-from evals.evaluations.extension import extended
+from ablate.store.documents import JsonObject, SampleRecord, Score
+from evals.evaluations import EvaluationSpec
+from evals.evaluations._extension import extended
+from evals.evaluations._multiples import Multiples
+from evals.found import Found
+from evals.option import Option, whole
 from evals.reading.batches import Rows
 from evals.reading.causal import check_causal
 from evals.reading.windows import (
@@ -25,30 +31,59 @@ from evals.reading.windows import (
     Ints,
     Reader,
     Reason,
+    Stretches,
     Text,
-    TextScores,
     bits_per_byte,
     buckets,
     finite,
     loss_score,
     mean,
     means,
-    sample,
     stderr,
     stretches,
     unless_out_of_memory,
 )
-from evals.spec import PositionsSpec
-from zoo.errors import SpecError
+from evals.subject import HeldOutText, Subject
+from zoo.axis import variants
+from zoo.errors import SpecError, did_you_mean
 from zoo.model import Decoder
 
 TASK = "positions"
 """Its scores stand among those of the tasks, under this name."""
 
 
-def loss_by_position(
-    model: Decoder, text: Text, spec: PositionsSpec, *, context: int, batch: Rows, seed: int
-) -> TextScores:
+def _scalings(names: tuple[str, ...]) -> tuple[str, ...]:
+    known = variants("zoo.positions.scalings")
+    for name in names:
+        if name not in known:
+            raise ValueError(
+                f"unknown scaling '{name}'" + (did_you_mean(name, known) or f": one of {', '.join(known)}")
+            )
+    return tuple(dict.fromkeys(names))
+
+
+class PositionsSpec(EvaluationSpec):
+    """Loss by position in windows of several times the training context."""
+
+    multiples: Annotated[Multiples, Option("N", whole, list, name="positions")] = (1, 2, 4)
+    """Loss by position in windows of N times the training context."""
+    tokens: PositiveInt = 16_384
+    """About how many tokens of held-out text are read at each length; at least one window is."""
+    extensions: Annotated[tuple[str, ...], Field(strict=False), AfterValidator(_scalings)] = Field(
+        default=(), exclude_if=lambda value: not value
+    )
+    """Scalings of RoPE, such as `[linear, ntk, yarn]`: longer windows are read once more with each, by as many times as
+    they are longer than the training context."""
+
+    def scored(self) -> tuple[str, ...]:
+        return (TASK,)
+
+    def run(self, subject: Subject, data: HeldOutText) -> Found:
+        model, text = subject.model, data.text
+        return loss_by_position(model, text, self, context=subject.context, batch=subject.batch, seed=subject.seed)
+
+
+def loss_by_position(model: Decoder, text: Text, spec: PositionsSpec, *, context: int, batch: Rows, seed: int) -> Found:
     """Read `text` at every multiple of `context`, the training context; `batch` windows of that length at a time.
 
     The same arguments give the same numbers. A length that the model or the text has no room for has a reason.
@@ -62,11 +97,13 @@ def loss_by_position(
         for name in spec.extensions
     }
     everything = [(name, m, value) for name, of in ((None, found), *stretched.items()) for m, value in of.items()]
-    rows = (row for name, m, value in everything for row in _rows(name, m, m * context, value))
     readings = [value for _, _, value in everything if isinstance(value, Reading)]
-    samples = [_sample(int(start), row, readings) for row, start in enumerate(within.starts)] if readings else []
-    scores = {metric: score for each in readings for metric, score in each.scores()}
-    return TextScores(TASK, Section(about=reader.about(within), rows=tuple(rows)), scores, samples)
+    return Found(
+        scores={TASK: {metric: score for each in readings for metric, score in each.scores()}},
+        items=[_item(reader, within, row, readings) for row in range(len(within.starts))] if readings else [],
+        about=reader.about(within),
+        rows=[row for name, m, value in everything for row in _rows(name, m, m * context, value)],
+    )
 
 
 def _rows(extension: str | None, multiple: int, length: int, found: Reading | Reason) -> Iterator[JsonObject]:
@@ -170,7 +207,7 @@ def _extended(reader: Reader, scaling: str, plain: Reading | Reason, starts: Int
     return replace(plain, nats=replace(reader, model=model).nats(starts, length, length), extension=scaling)
 
 
-def _sample(start: int, row: int, readings: Sequence[Reading]) -> SampleRecord:
-    """One stretch as an item, for paired tests."""
+def _item(reader: Reader, within: Stretches, row: int, readings: Sequence[Reading]) -> SampleRecord:
+    """One stretch, for paired tests."""
     values: JsonObject = {metric: finite(values[row]) for each in readings for metric, values in each.by_stretch()}
-    return sample(TASK, start, row, values)
+    return reader.item(TASK, within, row, values)

@@ -12,12 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import NonNegativeInt, PositiveInt
 
-from ablate.store.documents import JsonObject, JsonScalar, Score, Section
+from ablate.store.documents import JsonObject, JsonScalar, Score
+from evals.conditions import Need, causal_models, shared_tokenizer
+from evals.evaluations import EvaluationSpec
+from evals.evaluations._multiples import Multiples
+from evals.found import Found
 from evals.reading.batches import Rows
 from evals.reading.causal import check_causal
 from evals.reading.windows import (
@@ -26,17 +31,15 @@ from evals.reading.windows import (
     Reader,
     Reason,
     Text,
-    TextScores,
     bits_per_byte,
     buckets,
     finite,
     loss_score,
     ratio,
-    sample,
     stretches,
     unless_out_of_memory,
 )
-from evals.spec import RecallSpec
+from evals.subject import HeldOutText, Subject
 from zoo.model import Decoder
 
 TASK = "recall"
@@ -48,9 +51,37 @@ PIECE = 2**20
 Mask = NDArray[np.bool_]
 
 
+class RecallSpec(EvaluationSpec):
+    """Loss of tokens that complete a bigram which the window holds already, by how far back it is."""
+
+    needs: ClassVar[tuple[Need, ...]] = (causal_models, shared_tokenizer)
+
+    multiples: Multiples = (1,)
+    """Lengths of the windows, as multiples of the training context."""
+    tokens: PositiveInt = 65_536
+    """About how many tokens of held-out text are read at each length; at least one window is."""
+    frequent: NonNegativeInt | None = 1250
+    """Bigrams that occur more often than this in the training text are no hits, since the weights alone may know them;
+    null for hits of all. Zoology's number, for ten billion tokens."""
+
+    def scored(self) -> tuple[str, ...]:
+        return (TASK,)
+
+    def run(self, subject: Subject, data: HeldOutText) -> Found:
+        return loss_by_recall(
+            subject.model,
+            data.text,
+            data.train(),
+            self,
+            context=subject.context,
+            batch=subject.batch,
+            seed=subject.seed,
+        )
+
+
 def loss_by_recall(
     model: Decoder, text: Text, train: NDArray[Any], spec: RecallSpec, *, context: int, batch: Rows, seed: int
-) -> TextScores:
+) -> Found:
     """Read `text` in windows of multiples of `context`, the training context. train: the tokens of the training text,
     in which pairs are counted.
 
@@ -61,15 +92,17 @@ def loss_by_recall(
     within = stretches(len(text.tokens), [m * context for m in spec.multiples], spec.tokens, seed)
     found = {m: _read(reader, m, within.windows(m * context), train, spec) for m in spec.multiples}
     readings = [value for value in found.values() if isinstance(value, Reading)]
-    rows = (row for m, value in found.items() for row in _rows(m, m * context, value))
-    section = Section(about=reader.about(within) | {"frequent": spec.frequent}, rows=tuple(rows))
-    scores = {metric: score for each in readings for metric, score in each.scores()}
-    samples = [
-        sample(TASK, int(start), row, {metric: item for each in readings for metric, item in each.items(row)})
-        for row, start in enumerate(within.starts)
+    items = [
+        reader.item(TASK, within, row, {metric: item for each in readings for metric, item in each.items(row)})
+        for row in range(len(within.starts))
         if readings
     ]
-    return TextScores(TASK, section, scores, samples)
+    return Found(
+        scores={TASK: {metric: score for each in readings for metric, score in each.scores()}},
+        items=items,
+        about=reader.about(within) | {"frequent": spec.frequent},
+        rows=[row for m, value in found.items() for row in _rows(m, m * context, value)],
+    )
 
 
 def _rows(multiple: int, length: int, found: Reading | Reason) -> Iterator[JsonObject]:

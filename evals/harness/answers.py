@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from ablate.store import StoreError
 from zoo.model import Decoder
 
 _AT_ONCE = 500
@@ -28,7 +29,7 @@ def fingerprint(model: Decoder) -> str:
     return digest.hexdigest()
 
 
-class AnswersError(Exception):
+class AnswersError(StoreError):
     """A file of answers cannot be read."""
 
 

@@ -11,22 +11,20 @@ import random
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import lm_eval.api.task
 import numpy as np
 from lm_eval.api.metrics import mean
 from lm_eval.evaluator import evaluate as lm_evaluate
 from lm_eval.utils import handle_non_serializable
-from tokenizers import Tokenizer
 
-from ablate.store.documents import EvalsDocument, SampleRecord, Score
+from ablate.store.documents import SampleRecord, Score
+from evals.evaluations.tasks import TasksSpec
+from evals.found import Found
 from evals.harness.lm import ZooLM
 from evals.harness.loading import by_size, load_tasks
 from evals.harness.stderr import WEIGHTED_METRICS, jackknife_stderr, stderr_over_items
-from evals.spec import EvalSpec
-from zoo.model import Decoder
 
 Scores = dict[str, dict[str, Score]]
 """By task, or group of tasks, and metric."""
@@ -34,70 +32,39 @@ Scores = dict[str, dict[str, Score]]
 _ACCURACIES = {"acc", "acc_norm", "acc_bytes", "acc_mutual_info"}
 
 
-class Evaluation(NamedTuple):
-    """What the store keeps: scores, and one record per item and filter."""
-
-    document: EvalsDocument
-    samples: list[SampleRecord]
-
-
-def evaluate(
-    model: Decoder,
-    tokenizer: Tokenizer,
-    documents: Sequence[str],
-    spec: EvalSpec,
-    *,
-    context: int,
-    eos: int,
-    answers: Path | None = None,
-) -> Evaluation:
-    """Run `spec.tasks`, which may be none. The same arguments give the same scores.
+def evaluate_tasks(spec: TasksSpec, lm: ZooLM, documents: Sequence[str]) -> Found:
+    """Run tasks on a model. The same arguments give the same scores.
 
     documents: held-out texts, from which the tasks that ship with the project make their items.
-    context: the largest number of tokens that the model reads at once. eos: the token that ends a document.
-    answers: a file in which the model's answers are looked up and kept; models may share one.
     Raises UnknownTaskError for a name that neither the project, `spec.include` nor lm-eval knows.
     """
-    if not spec.tasks:
-        return Evaluation(_document(spec), [])
-    lm = ZooLM(model, tokenizer, eos=eos, context=context, batch=spec.batch, seed=spec.seed, answers=answers)
-    with _quiet(), _seeded(spec.seed):
-        loaded = load_tasks(spec, documents)
+    about = {"lm_eval": version("lm_eval")}
+    with _quiet(), _seeded(lm.seed):
+        loaded = load_tasks(spec, documents, lm.seed)
         if not loaded.tasks:
-            return Evaluation(_document(spec, groups=loaded.task_groups(), skipped=loaded.skipped), [])
+            return Found(about=about, groups=loaded.task_groups(), skipped=loaded.skipped)
         for task in loaded.tasks.values():
-            _set_fewshot(task, spec)
+            _set_fewshot(task, spec, lm.seed)
         wanted = {"tasks": loaded.tasks, "groups": loaded.groups}
         results = lm_evaluate(lm, wanted, limit=spec.limit, bootstrap_iters=0)
     tasks = {name: _scores(name, results, task) for name, task in loaded.tasks.items()}
     tasks |= {name: _group_scores(group, results, tasks) for name, group in loaded.groups.items()}
-    records = [_record(name, s) for name, rows in results["samples"].items() for s in rows]
-    document = _document(
-        spec,
-        scores={name: scores for name, scores in tasks.items() if scores},
+    return Found(
+        scores=tasks,
+        items=[_record(name, s) for name, rows in results["samples"].items() for s in rows],
+        about=about,
+        rows=[{"task": name, "fewshot": task.get_config("num_fewshot")} for name, task in loaded.tasks.items()],
         groups={name: each for name, each in loaded.task_groups().items() if tasks.get(name) or not each.tasks},
-        fewshot=_fewshot(loaded.tasks),
         skipped=loaded.skipped,
     )
-    return Evaluation(document, records)
 
 
-def _set_fewshot(task: Any, spec: EvalSpec) -> None:
+def _set_fewshot(task: Any, spec: TasksSpec, seed: int) -> None:
     """lm-eval's rule: a task that fixes the number at 0 keeps it, since its items make no sense after others."""
     own = task.get_config("num_fewshot")
     if own is None or (spec.fewshot is not None and own != 0):
         task.set_config(key="num_fewshot", value=spec.fewshot or 0)
-    task.set_fewshot_seed(seed=spec.seed)
-
-
-def _fewshot(tasks: Mapping[str, Any]) -> dict[str, int]:
-    """How many solved examples stood before each item, where any did."""
-    return {name: count for name, task in tasks.items() if (count := task.get_config("num_fewshot"))}
-
-
-def _document(spec: EvalSpec, scores: Scores | None = None, **rest: Any) -> EvalsDocument:
-    request = spec.model_dump(mode="json")
-    return EvalsDocument(request=request, lm_eval=version("lm_eval"), scores=scores or {}, **rest)
+    task.set_fewshot_seed(seed=seed)
 
 
 def _scores(name: str, results: Any, task: Any) -> dict[str, Score]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from evals.spec import EvalSpec
 from zoo.errors import did_you_mean
+
+if TYPE_CHECKING:
+    from evals.evaluations.tasks import TasksSpec
 
 TASK_SUFFIXES = {".yaml", ".yml", ".py", ".json", ".jsonl"}
 """What a task file may be made of."""
@@ -19,29 +21,7 @@ TASK_FOLDER = Path(__file__).parent / "tasks"
 SHIPPED = tuple(sorted(path.stem for path in TASK_FOLDER.glob("*.yaml")))
 
 
-def located(spec: EvalSpec, base: Path) -> EvalSpec:
-    """The same, with absolute paths: folders, data, and tasks that are files, are taken from `base`."""
-    tasks = (str((base / name).resolve()) if (base / name).is_file() else name for name in spec.tasks)
-    folders = (_absolute(name, base) for name in spec.include)
-    data = {name: _absolute(place, base) for name, place in spec.data.items()}
-    return spec.model_copy(update={"tasks": tuple(tasks), "include": tuple(folders), "data": data})
-
-
-def absent(spec: EvalSpec) -> Iterator[tuple[str, str]]:
-    """The settings of a located spec that name what is not there, each with what is wrong."""
-    for place, folder in enumerate(spec.include):
-        if not Path(folder).is_dir():
-            yield f"include.{place}", f"there is no folder {folder}"
-    for name, path in spec.data.items():
-        if not Path(path).exists():
-            yield f"data.{name}", f"there is no file or folder {path}"
-
-
-def _absolute(name: str, base: Path) -> str:
-    return str((base / Path(name).expanduser()).resolve())
-
-
-def content_of_tasks(spec: EvalSpec) -> str | None:
+def content_of_tasks(spec: TasksSpec) -> str | None:
     """sha256 over the files of the tasks that ship with the project, over task files of the user's with what lies
     beside them, and over local data; None where there are none.
 
@@ -66,7 +46,7 @@ def content_of_tasks(spec: EvalSpec) -> str | None:
     return digest.hexdigest()
 
 
-def unknown_tasks(spec: EvalSpec) -> list[str]:
+def unknown_tasks(spec: TasksSpec) -> list[str]:
     """The tasks of a spec that nothing defines. lm-eval is loaded only for a name that is not nearly one of ours."""
     others = [name for name in spec.tasks if name not in SHIPPED and not Path(name).is_file()]
     if not others or all(did_you_mean(name, SHIPPED) for name in others):
@@ -86,7 +66,7 @@ def near(name: str) -> str:
     return catalogue.near(name)
 
 
-def stray_data(spec: EvalSpec) -> list[str]:
+def stray_data(spec: TasksSpec) -> list[str]:
     """The names in `spec.data` that none of its tasks has, nor any of their groups."""
     left = set(spec.data) - set(spec.tasks)
     if not left:

@@ -15,10 +15,10 @@ from lm_eval.tasks._factory import TaskFactory
 from lm_eval.tasks._index import Entry, Kind, TaskIndex
 
 from ablate.store.documents import TaskGroup
+from evals.evaluations.tasks import TasksSpec
 from evals.harness import catalogue
 from evals.harness.datafiles import SPLITS, DataError, first_line, from_hub, local, offline_first
 from evals.harness.known import TASK_FOLDER, near, stray_data
-from evals.spec import EvalSpec
 
 
 class UnknownTaskError(ValueError):
@@ -54,10 +54,10 @@ def by_size(group: Group) -> set[str]:
     return {each.metric for each in group.aggregate_metric_list or () if each.weight_by_size}
 
 
-def load_tasks(spec: EvalSpec, documents: Sequence[str]) -> Loaded:
+def load_tasks(spec: TasksSpec, documents: Sequence[str], seed: int = 0) -> Loaded:
     """`spec.tasks`: names of tasks, groups and tags, or paths of task files. Raises UnknownTaskError.
 
-    documents: what the tasks that ship with the project make their items of.
+    documents: what the tasks that ship with the project make their items of, with the seed.
     """
     index = catalogue.index(spec.tasks, [TASK_FOLDER, *map(Path, spec.include)])
     entries = [index.get(name) or TaskIndex.entry_from_path(Path(name)) for name in spec.tasks]
@@ -65,7 +65,7 @@ def load_tasks(spec: EvalSpec, documents: Sequence[str]) -> Loaded:
         raise UnknownTaskError(f"unknown evaluation tasks: {', '.join(name + near(name) for name in missing)}")
     if stray := stray_data(spec):
         raise UnknownTaskError(f"data for what is not evaluated: {', '.join(stray)}")
-    given = {"documents": list(documents), "seed": spec.seed}
+    given = {"documents": list(documents), "seed": seed}
     places = _places(spec, index)
     loaded = Loaded()
     for name, entry in zip(spec.tasks, entries, strict=True):
@@ -82,7 +82,7 @@ def fetch_command(tasks: Sequence[str], include: Sequence[str]) -> str:
     return shlex.join(["python", "-m", "evals", "fetch", *tasks, *folders])
 
 
-def _places(spec: EvalSpec, index: Mapping[str, Entry]) -> dict[str, Path]:
+def _places(spec: TasksSpec, index: Mapping[str, Entry]) -> dict[str, Path]:
     """Where the data of each task lie. What is said of a task counts before what is said of its group."""
     inner_last = sorted(spec.data, key=lambda name: -len(list(catalogue.reached([name], index))))
     return {task: Path(spec.data[name]) for name in inner_last for task in catalogue.reached([name], index)}

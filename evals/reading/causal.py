@@ -1,4 +1,4 @@
-"""Which models can be evaluated: those that read a text on from left to right."""
+"""Which models are causal: those that read a text from left to right."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ class NotCausalError(ValueError):
 
 
 def obstacle(spec: ModelSpec) -> str | None:
-    """Why a model cannot be asked how likely a text is, or to go on with it; None where it can."""
+    """Why a model cannot say how likely a text is, nor continue it; None where it can."""
     if spec.visible == "all":
         return "sees all of a text"
     return None if spec.encoder is None else "has an encoder"
 
 
 def check_causal(spec: ModelSpec) -> None:
-    """Raise NotCausalError for a model that does not read on."""
+    """Raise NotCausalError for a model that is not causal."""
     found = obstacle(spec)
     if found is not None:
-        raise NotCausalError(f"evaluations are those of models that only read on; this one {found}")
+        raise NotCausalError(f"only causal models can be evaluated, and this one {found}")

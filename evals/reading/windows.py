@@ -9,18 +9,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy import stats
 from torch import Tensor
 from torch.nn import functional as F
 
-from ablate.store.documents import JsonObject, JsonScalar, SampleRecord, Score, Section
+from ablate.store.documents import JsonObject, JsonScalar, SampleRecord, Score
 from evals.costs.memory import is_out_of_memory
-from evals.harness.evaluate import Evaluation
 from evals.reading.batches import Batches, Rows
 from evals.reading.mode import evaluating
 from zoo.costs import longest_text
@@ -42,22 +40,6 @@ class Text:
     sizes: NDArray[Any]
 
 
-class TextScores(NamedTuple):
-    """`section` and `scores` stand in the evals document under the name of the `task`; `samples` are as any task's."""
-
-    task: str
-    section: Section
-    scores: dict[str, Score]
-    samples: list[SampleRecord]
-
-    def beside(self, evaluation: Evaluation) -> Evaluation:
-        """An evaluation, and this in it."""
-        found = evaluation.document
-        scores = found.scores | ({self.task: self.scores} if self.scores else {})
-        document = found.model_copy(update={"scores": scores, "sections": found.sections | {self.task: self.section}})
-        return Evaluation(document, [*evaluation.samples, *self.samples])
-
-
 @dataclass(frozen=True)
 class Reader:
     """Reads windows of a text; `batch` rows of `context` tokens at once, and of longer ones as many as take no more
@@ -75,6 +57,13 @@ class Reader:
     def about(self, stretches: Stretches) -> dict[str, JsonScalar]:
         """What holds for all that is read in these stretches."""
         return {"context": self.context, "stretches": len(stretches.starts), "stretch_tokens": stretches.length}
+
+    def item(self, task: str, stretches: Stretches, row: int, metrics: JsonObject) -> SampleRecord:
+        """One stretch, for paired tests. It is named by its bytes too, since other tokenizers cut at other places."""
+        first = int(stretches.starts[row])
+        start, end = (int(self.text.sizes[:place].sum()) for place in (first, first + stretches.length))
+        name = f"token {first}, bytes {start} to {end}"
+        return SampleRecord(task=task, doc_id=row, doc_hash=name, metrics=metrics)
 
     def reason(self, length: int) -> str | None:
         """Why windows of `length` cannot be read."""
@@ -163,11 +152,6 @@ def buckets(length: int, context: int) -> list[tuple[int, int]]:
     return list(zip([1, *(end + 1 for end in ends)], ends, strict=False))
 
 
-def sample(task: str, start: int, row: int, metrics: JsonObject) -> SampleRecord:
-    """One stretch as an item, for paired tests."""
-    return SampleRecord(task=task, doc_id=row, doc_hash=f"token {start}", metrics=metrics)
-
-
 def loss_score(value: float | None, stderr: float | None, stretches: int) -> Score:
     """A loss over stretches, which nobody can guess."""
     return Score(value=value, stderr=stderr, higher_is_better=False, chance=None, items=stretches)
@@ -189,7 +173,7 @@ def mean(values: Floats) -> float | None:
 
 
 def stderr(values: Floats) -> float | None:
-    return finite(stats.sem(values)) if len(values) > 1 else None
+    return finite(values.std(ddof=1) / math.sqrt(len(values))) if len(values) > 1 else None
 
 
 def ratio(values: Floats, weights: Floats | Ints) -> tuple[float | None, float | None]:

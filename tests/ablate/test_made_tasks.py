@@ -152,8 +152,8 @@ def test_a_stored_run_is_asked_other_difficulties(
     for wrong, reason in (
         (["--at", "pears=1"], "--at: pears is no difficulty of mqar (did you mean 'pairs'?)"),
         (["--at", "pairs=9"], "--at: 9 pairs need as many keys and values"),
-        (["--at", "pairs"], "--at pairs: expected whole numbers, as in pairs=4,64"),
-        (["--tasks", "heldout_text"], "--tasks: needs held-out text, and mqar has none: see `at`"),
+        (["--at", "pairs"], "--at: expected whole numbers, as in pairs=4,64, not 'pairs'"),
+        (["--tasks", "heldout_text"], "--tasks: needs held-out text, and mqar has none"),
         (["--samples"], "--samples: needs held-out text, and mqar has none"),
         (["--fewshot", "0"], "--fewshot: needs held-out text, and mqar has none"),
         (["--data", "mqar=."], "--data: needs held-out text, and mqar has none"),
@@ -182,7 +182,7 @@ def test_a_stored_run_is_asked_other_difficulties(
         (DATA.replace("source", "tokenizer: bytes, source"), "", "data.tokenizer: unknown key (a setting of files"),
         (DATA, SEARCH.format("bits_per_byte"), "search.objectives: mqar has no bytes: there is no bits_per_byte"),
         ("stdlib", SEARCH.format("accuracy"), "search.objectives: text has no answers: there is no accuracy"),
-        ("stdlib", "evals: {diagnostics: {}}", "evals.diagnostics: are for tasks that are made"),
+        ("stdlib", "evals: {diagnostics: {}}", "evals.diagnostics: needs a synthetic task, and stdlib is text"),
     ],
 )
 def test_what_does_not_go_together_is_said_in_a_line(data: str, more: str, line: str, tmp_path: Path) -> None:

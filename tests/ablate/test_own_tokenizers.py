@@ -71,5 +71,5 @@ def test_all_that_is_held_out_must_be_read(tmp_path: Path, capsys: pytest.Captur
 def test_recall_has_no_targets_in_common(tmp_path: Path) -> None:
     path = study_of(tmp_path)
     path.write_text(path.read_text().replace("evals:", "evals: {tasks: [], recall: true}  #"))
-    with pytest.raises(StudyError, match=r"evals\.recall: arms with tokenizers of their own have other bigrams"):
+    with pytest.raises(StudyError, match=r"evals\.recall: needs one tokenizer for all arms, and some have their own"):
         make_plan(load_study(path, "cpu"))

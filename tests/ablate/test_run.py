@@ -466,9 +466,10 @@ def test_eval_names_what_has_no_data_and_makes_it_again_when_it_has(copy, capsys
     tasks = json.loads(ablate(capsys, *command, "--json")[1])["scores"]
     assert set(tasks) == {"blimp_wh_island", "blimp_transitive"}
     status, _, err = ablate(capsys, *command[:4], "--tasks", "blimp", "--data", "blmp=.")
-    assert (status, err) == (2, "ablate: data for what is not evaluated: blmp\n")
+    reason = "no task of that name is evaluated, and no group of one"
+    assert (status, err) == (2, f"ablate: --data blmp: {reason}\n")
     status, _, err = ablate(capsys, *command[:4], "--data", "heldout_pairs=nowhere")
-    assert (status, err.startswith("ablate: --data: there is no file or folder ")) == (2, True)
+    assert (status, err.startswith("ablate: --data heldout_pairs: there is no file or folder ")) == (2, True)
 
 
 def test_a_study_names_what_it_could_not_evaluate(study, copy, capsys, monkeypatch):
@@ -495,7 +496,7 @@ def test_eval_reads_a_stored_run_by_position(copy, capsys):
     assert document["scores"]["positions"]["loss_2x"]["value"] is not None
     assert "first" not in rows[-1]
     status, _, err = ablate(capsys, *command[:-1], "0")
-    assert (status, err.startswith("ablate: positions.multiples.2: ")) == (2, True)
+    assert (status, err) == (2, "ablate: --positions: must be greater than 0, not 0\n")
 
 
 def test_eval_asks_a_stored_run_what_it_recalls(copy, capsys):

@@ -197,7 +197,6 @@ CASES = {
         HEAD + "evals: {positions: {multiples: [1, @0]}}\n",
         "evals.positions.multiples.1: must be greater than 0, not 0",
     ),
-    "no task": (HEAD + "evals: {tasks: @[]}\n", "evals.tasks: needs at least one"),
     "beta of 1": (HEAD + "train: {betas: [0.9, @1.0]}\n", "train.betas.1: must be less than 1, not 1.0"),
     "one beta": (HEAD + "train: {betas: @[0.9]}\n", "train.betas: expected two numbers, found 1"),
     "three betas": (
@@ -449,6 +448,7 @@ PLANNED = {
         "train.context: 128 tokens are more than data.validation_tokens (100)",
     ),
     "vocabulary": (HEAD.replace("d_model: 64", "vocab_size: @200"), "base.vocab_size: the tokenizer has 257 tokens"),
+    "no task": (HEAD + "evals: {tasks: @[]}\n", "evals.tasks: is empty, and nothing else is asked for"),
     "task folder": (HEAD + "evals: {include: [@nowhere]}\n", "evals.include.0: there is no folder"),
     "task": (HEAD + "evals: {tasks: [heldout_text, @heldout_pair]}\n", "did you mean 'heldout_pairs'?"),
 }

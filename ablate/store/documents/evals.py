@@ -47,14 +47,10 @@ class EvalsDocument(Document):
 
     request: JsonObject
     """The evaluation spec that this answers."""
-    lm_eval: str | None = None
-    """Version of lm-eval, where its tasks were asked for."""
     scores: dict[str, dict[str, Score]]
     """By task, or group of tasks, and metric."""
     groups: dict[str, TaskGroup] = Field(default={})
     """Groups of tasks by name."""
-    fewshot: dict[str, int] = Field(default={})
-    """Solved examples before each item, by task, where there were any."""
     skipped: dict[str, str] = Field(default={})
     """Tasks that could not be evaluated, with the reason. The next command that asks for them tries again."""
     sections: dict[str, Section] = Field(default={})

@@ -7,20 +7,28 @@ import torch
 from tokenizers import Tokenizer
 
 import zoo
-from ablate.store.documents import Section
-from evals.evaluations.closeups import attention_maps, token_losses, write_samples
+from evals.evaluations.attention import AttentionSpec
+from evals.evaluations.samples import SamplesSpec
+from evals.evaluations.token_losses import TokenLossesSpec
+from evals.found import Found
 from evals.reading.windows import Text
-from evals.spec import AttentionSpec, EvalSpec, SamplesSpec, TokenLossesSpec
+from evals.spec import EvalSpec
+from evals.subject import HeldOutText, Subject
 from zoo.model import Decoder
 
 TEXT = Text(np.random.default_rng(0).integers(97, 122, 400), np.ones(400, dtype=np.uint32))
+
+
+def data(tokenizer: Tokenizer, text: Text = TEXT, eos: int = 299) -> HeldOutText:
+    return HeldOutText(tokenizer, eos, text, documents=list, train=lambda: text.tokens)
+
 
 SMALL = SamplesSpec(prompts=3, prompt_tokens=8, new_tokens=5, temperature=0)
 
 
 def test_token_losses_are_those_of_reading_one_token_at_a_time(model: Decoder, byte_tokenizer: Tokenizer) -> None:
     spec = TokenLossesSpec(passages=3, tokens=12)
-    found = token_losses(model, byte_tokenizer, TEXT, spec, context=10, seed=0).rows
+    found = spec.run(Subject(model, context=10), data(byte_tokenizer)).rows
     assert len(found) == 3
     for passage in found:
         tokens = TEXT.tokens[passage["start"] : passage["start"] + 11].tolist()
@@ -32,8 +40,8 @@ def test_token_losses_are_those_of_reading_one_token_at_a_time(model: Decoder, b
 
 
 def test_samples_follow_the_prompts(model: Decoder, byte_tokenizer: Tokenizer) -> None:
-    found = write_samples(model, byte_tokenizer, TEXT, SMALL, eos=299, seed=0)
-    again = write_samples(model, byte_tokenizer, TEXT, SMALL, eos=299, seed=0)
+    found = SMALL.run(Subject(model, context=64), data(byte_tokenizer))
+    again = SMALL.run(Subject(model, context=64), data(byte_tokenizer))
     assert found == again
     whole = byte_tokenizer.decode(TEXT.tokens.tolist())
     for text in found.rows:
@@ -49,7 +57,7 @@ def test_attention_maps_are_softmax_weights_of_the_chosen_layers(byte_tokenizer:
     edits = {"d_model": 32, "n_layers": 5, "vocab_size": 300, "block.mixer.position": "nope"}
     model = zoo.build(zoo.load("small", **edits), seed=2).eval()
     spec = AttentionSpec(tokens=6, layers=3, heads=2)
-    found = attention_maps(model, byte_tokenizer, TEXT, spec, context=16, seed=0)
+    found = spec.run(Subject(model, context=16), data(byte_tokenizer))
     layers = found.rows
     assert [layer["layer"] for layer in layers] == [0, 2, 4]
     assert all(len(layer["heads"]) == 2 for layer in layers)
@@ -72,18 +80,18 @@ def test_attention_maps_are_softmax_weights_of_the_chosen_layers(byte_tokenizer:
 
 def test_a_model_without_attention_has_no_maps(byte_tokenizer: Tokenizer) -> None:
     model = zoo.build(zoo.load("small", d_model=32, n_layers=1, vocab_size=300, **{"block.mixer": "gated_deltanet"}))
-    found = attention_maps(model, byte_tokenizer, TEXT, AttentionSpec(), context=16, seed=0)
-    assert found == Section(rows=({"reason": "no layer has attention weights"},))
+    found = AttentionSpec().run(Subject(model, context=16), data(byte_tokenizer))
+    assert found == Found(rows=[{"reason": "no layer has attention weights"}])
 
 
 def test_where_there_is_no_room_it_says_so(byte_tokenizer: Tokenizer) -> None:
     edits = {"d_model": 16, "n_layers": 1, "vocab_size": 300, "block.mixer.position": {"kind": "learned", "length": 8}}
     model = zoo.build(zoo.load("small", **edits))
-    (row,) = write_samples(model, byte_tokenizer, TEXT, SMALL, eos=0, seed=0).rows
+    (row,) = SMALL.run(Subject(model, context=64), data(byte_tokenizer, eos=0)).rows
     assert "positions end at 8" in str(row["reason"])
     few = Text(TEXT.tokens[:6], TEXT.sizes[:6])
     spec = TokenLossesSpec(tokens=8)
-    (row,) = token_losses(model, byte_tokenizer, few, spec, context=8, seed=0).rows
+    (row,) = spec.run(Subject(model, context=8), data(byte_tokenizer, few)).rows
     assert "held-out text has 6" in str(row["reason"])
 
 

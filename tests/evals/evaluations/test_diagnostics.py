@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
+
 import numpy as np
 import pytest
 import torch
 
 import zoo
-from evals.evaluations.diagnostics import accuracy_by_difficulty
+from evals.evaluations.diagnostics import DiagnosticsSpec
+from evals.found import Found
 from evals.reading.question import Question
-from evals.spec import EvalSpec
+from evals.subject import Subject, SyntheticTask
 from zoo.loss import IGNORED
 from zoo.model import Decoder
 
@@ -20,7 +23,15 @@ def model() -> Decoder:
 
 
 LEARNED = {"kind": "learned", "length": 8}
-SPEC = EvalSpec.model_validate({"tasks": [], "diagnostics": {}, "batch": 2})
+
+
+def ask(model: Decoder, *questions: Question) -> Found:
+    def drawn(at: Mapping[str, Sequence[int]], examples: int, seed: int) -> Iterable[Question]:
+        assert (at, examples, seed) == ({"length": [4]}, 4, 7)
+        return questions
+
+    subject = Subject(model, context=8, batch=2, seed=7)
+    return DiagnosticsSpec(examples=4, at={"length": [4]}).run(subject, SyntheticTask("toy", drawn))
 
 
 def question(model: Decoder, length: int, wrong: int) -> Question:
@@ -35,23 +46,22 @@ def question(model: Decoder, length: int, wrong: int) -> Question:
 
 
 def test_an_examples_score_is_its_share_of_right_answers(model: Decoder) -> None:
-    asked = [question(model, 4, wrong=3), question(model, 6, wrong=0)]
-    found = accuracy_by_difficulty(model, "toy", asked, SPEC)
-    first, second = found.document.sections["diagnostics"].rows
+    found = ask(model, question(model, 4, wrong=3), question(model, 6, wrong=0))
+    first, second = found.rows
     shares = np.array([0.0, 0.5, 1.0, 1.0])
     assert (first["accuracy"], first["stderr"]) == pytest.approx((shares.mean(), shares.std(ddof=1) / 2))
     assert second["accuracy"] == 1
-    scores = found.document.scores["toy"]
+    scores = found.scores["toy"]
     assert set(scores) == {"accuracy", "accuracy (length 4)", "accuracy (length 6)"}
     assert scores["accuracy"].value == pytest.approx((shares.mean() + 1) / 2)
     assert scores["accuracy"].chance == pytest.approx((1 / 4 + 1 / 6) / 2)
-    assert [sample.metrics["accuracy"] for sample in found.samples] == [*shares, 1, 1, 1, 1]
-    assert len({(sample.doc_id, sample.doc_hash) for sample in found.samples}) == 8
+    assert [sample.metrics["accuracy"] for sample in found.items] == [*shares, 1, 1, 1, 1]
+    assert len({(sample.doc_id, sample.doc_hash) for sample in found.items}) == 8
 
 
 def test_longer_than_the_positions_is_a_reason(model: Decoder) -> None:
-    found = accuracy_by_difficulty(model, "toy", [question(model, 6, 0), question(model, 12, 0)], SPEC)
-    fits, long = found.document.sections["diagnostics"].rows
+    found = ask(model, question(model, 6, 0), question(model, 12, 0))
+    fits, long = found.rows
     assert fits["accuracy"] == 1
     assert long == {"level": {"length": 12, "same": 1}, "length": 12, "reason": "positions end at 8"}
-    assert set(found.document.scores["toy"]) == {"accuracy"}
+    assert set(found.scores["toy"]) == {"accuracy"}

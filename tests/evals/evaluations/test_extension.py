@@ -10,10 +10,9 @@ import torch
 from pydantic import ValidationError
 
 import zoo
-from evals.evaluations.extension import extended
-from evals.evaluations.positions import loss_by_position
+from evals.evaluations._extension import extended
+from evals.evaluations.positions import PositionsSpec, loss_by_position
 from evals.reading.windows import Text
-from evals.spec import PositionsSpec
 from zoo.errors import SpecError
 from zoo.model import Decoder
 
@@ -54,15 +53,15 @@ def test_longer_windows_are_read_once_more() -> None:
     model, spec = built(), PositionsSpec(multiples=(1, 4), tokens=256, extensions=("ntk", "longrope"))
     found = loss_by_position(model, TEXT, spec, context=16, batch=4, seed=0)
     by_extension: dict[Any, list[Any]] = {}
-    for row in found.section.rows:
+    for row in found.rows:
         by_extension.setdefault(row["extension"], []).append(row)
     assert {row["multiple"] for row in by_extension[None]} == {1, 4}
     assert {row["multiple"] for row in by_extension["ntk"]} == {4}
     (longrope,) = by_extension["longrope"]
     assert longrope["reason"] == "block.mixer.position.scaling.short_factor: is missing"
     stretched, nats = built(**{"block.mixer.position.scaling": {"kind": "ntk", "factor": 4.0}}), []
-    for sample in found.samples:
-        start = int(sample.doc_hash.removeprefix("token "))
+    for sample in found.items:
+        start = int(sample.doc_hash.split()[1].rstrip(","))
         tokens = torch.from_numpy(TEXT.tokens[start : start + 65])
         with torch.no_grad():
             log_p = stretched(tokens[None, :-1])[0].log_softmax(-1)
@@ -70,8 +69,10 @@ def test_longer_windows_are_read_once_more() -> None:
     buckets = by_extension["ntk"]
     mean = sum(row["nats_per_token"] * row["tokens"] for row in buckets) / sum(row["tokens"] for row in buckets)
     assert mean == pytest.approx(float(torch.stack(nats).mean()), rel=1e-4)
-    assert found.scores["loss_4x_ntk"].value == pytest.approx(float(torch.stack(nats)[:, -16:].mean()), rel=1e-4)
-    assert {"loss_4x", "extrapolation_gap_4x", "extrapolation_gap_4x_ntk"} < set(found.scores)
+    assert found.scores["positions"]["loss_4x_ntk"].value == pytest.approx(
+        float(torch.stack(nats)[:, -16:].mean()), rel=1e-4
+    )
+    assert {"loss_4x", "extrapolation_gap_4x", "extrapolation_gap_4x_ntk"} < set(found.scores["positions"])
 
 
 def test_requests_without_extensions_are_as_they_were() -> None:

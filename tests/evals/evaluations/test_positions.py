@@ -13,9 +13,12 @@ import torch
 from scipy import stats
 
 import zoo
-from evals.evaluations.positions import loss_by_position
-from evals.reading.windows import Text, TextScores
-from evals.spec import EvalSpec, PositionsSpec
+from evals.conditions import Conditions
+from evals.evaluations.positions import PositionsSpec, loss_by_position
+from evals.found import Found
+from evals.reading.windows import Text
+from evals.spec import EvalSpec, EvaluationError
+from evals.subject import HeldOutText
 from zoo.model import Decoder
 
 CONTEXT = 8
@@ -38,7 +41,7 @@ def text_of(tokens: int = 400) -> Text:
     return Text(draw.integers(VOCABULARY, size=tokens).astype("<u2"), sizes)
 
 
-def read(model: Decoder, text: Text | None = None, context: int = CONTEXT, **spec: Any) -> TextScores:
+def read(model: Decoder, text: Text | None = None, context: int = CONTEXT, **spec: Any) -> Found:
     given = PositionsSpec(**({"tokens": 100} | spec))
     return loss_by_position(model, text or text_of(), given, context=context, batch=4, seed=0)
 
@@ -50,12 +53,12 @@ def nats(model: Decoder, text: Text, start: int, target: int) -> float:
         return -float(model(tokens)[0, -1].log_softmax(-1)[int(text.tokens[target])])
 
 
-def starts_of(found: TextScores) -> list[int]:
-    return [int(sample.doc_hash.removeprefix("token ")) for sample in found.samples]
+def starts_of(found: Found) -> list[int]:
+    return [int(sample.doc_hash.split()[1].rstrip(",")) for sample in found.items]
 
 
-def rows_of(found: TextScores, multiple: int) -> list[dict[str, Any]]:
-    return [row for row in found.section.rows if row["multiple"] == multiple]
+def rows_of(found: Found, multiple: int) -> list[dict[str, Any]]:
+    return [row for row in found.rows if row["multiple"] == multiple]
 
 
 @pytest.mark.parametrize("position", ["alibi", "rope", "sinusoidal"])
@@ -93,12 +96,12 @@ def test_the_gap_is_of_the_same_tokens(context: int, quarter: int) -> None:
                 shorter.append(nats(model, text, end - context, target))
         losses.append(np.mean(longer))
         gaps.append(np.mean(longer) - np.mean(shorter))
-    score = found.scores["extrapolation_gap_4x"]
+    score = found.scores["positions"]["extrapolation_gap_4x"]
     assert score.value == pytest.approx(np.mean(gaps), rel=1e-7)
     assert score.stderr == pytest.approx(stats.sem(gaps), rel=1e-6)
     assert score.items == len(gaps)
-    assert [sample.metrics["extrapolation_gap_4x"] for sample in found.samples] == pytest.approx(gaps, rel=1e-7)
-    assert found.scores["loss_4x"].value == pytest.approx(np.mean(losses), rel=1e-9)
+    assert [sample.metrics["extrapolation_gap_4x"] for sample in found.items] == pytest.approx(gaps, rel=1e-7)
+    assert found.scores["positions"]["loss_4x"].value == pytest.approx(np.mean(losses), rel=1e-9)
 
 
 def test_buckets_make_up_the_whole() -> None:
@@ -109,7 +112,7 @@ def test_buckets_make_up_the_whole() -> None:
         ends = [bucket["last"] for bucket in buckets]
         assert [bucket["first"] for bucket in buckets] == [1, *(end + 1 for end in ends[:-1])]
         assert ends == [1, 2, 4, 8, 12, *expected]
-        assert sum(bucket["tokens"] for bucket in buckets) == 48 * found.section.about["stretches"]
+        assert sum(bucket["tokens"] for bucket in buckets) == 48 * found.about["stretches"]
 
 
 WINDOWED = {"block.mixer.window": 5}
@@ -130,28 +133,34 @@ WINDOWED = {"block.mixer.window": 5}
 )
 def test_positions_without_an_end_are_read(position: str, edits: dict[str, Any]) -> None:
     found = read(model_of(position, **edits))
-    assert {(row["multiple"], row.get("reason")) for row in found.section.rows} == {(1, None), (2, None), (4, None)}
-    assert all(score.value is not None for score in found.scores.values())
-    assert list(found.scores) == ["loss_1x", "loss_2x", "extrapolation_gap_2x", "loss_4x", "extrapolation_gap_4x"]
+    assert {(row["multiple"], row.get("reason")) for row in found.rows} == {(1, None), (2, None), (4, None)}
+    assert all(score.value is not None for score in found.scores["positions"].values())
+    assert list(found.scores["positions"]) == [
+        "loss_1x",
+        "loss_2x",
+        "extrapolation_gap_2x",
+        "loss_4x",
+        "extrapolation_gap_4x",
+    ]
 
 
 def test_a_window_bounds_what_is_read() -> None:
     """Two layers of windows of 3 without positions: a token is predicted from the last five, wherever they are."""
     found = read(model_of("nope", **{"block.mixer.window": 3}))
-    assert found.scores["extrapolation_gap_4x"].value == pytest.approx(0, abs=1e-12)
-    assert read(model_of("nope")).scores["extrapolation_gap_4x"].value != pytest.approx(0, abs=1e-6)
+    assert found.scores["positions"]["extrapolation_gap_4x"].value == pytest.approx(0, abs=1e-12)
+    assert read(model_of("nope")).scores["positions"]["extrapolation_gap_4x"].value != pytest.approx(0, abs=1e-6)
 
 
 def test_learned_positions_end() -> None:
     learned = {"kind": "learned", "length": 2 * CONTEXT}
     found, others = read(model_of(learned)), read(model_of("rope"))
     assert rows_of(found, 4) == [{"extension": None, "multiple": 4, "length": 32, "reason": "positions end at 16"}]
-    assert list(found.scores) == ["loss_1x", "loss_2x", "extrapolation_gap_2x"]
+    assert list(found.scores["positions"]) == ["loss_1x", "loss_2x", "extrapolation_gap_2x"]
     # It was asked for the same text as models that read on.
     assert starts_of(found) == starts_of(others)
-    assert len(found.samples) == found.section.about["stretches"]
+    assert len(found.items) == found.about["stretches"]
     none = read(model_of({"kind": "learned", "length": 4}))
-    assert (none.scores, none.samples) == ({}, [])
+    assert (none.scores["positions"], none.items) == ({}, [])
 
 
 def test_text_that_is_too_short_is_a_reason() -> None:
@@ -160,7 +169,7 @@ def test_text_that_is_too_short_is_a_reason() -> None:
     assert rows_of(found, 2)[-1]["stderr"] is None  # one stretch says nothing of others
     assert rows_of(found, 4)[0]["reason"] == "held-out text has 20 tokens, and a window takes 33"
     nothing = read(model_of(), text_of(CONTEXT))
-    assert (nothing.section.about["stretches"], nothing.scores, nothing.samples) == (0, {}, [])
+    assert (nothing.about["stretches"], nothing.scores["positions"], nothing.items) == (0, {}, [])
 
 
 def test_it_is_repeatable_and_json_also_where_a_model_is_broken() -> None:
@@ -169,9 +178,9 @@ def test_it_is_repeatable_and_json_also_where_a_model_is_broken() -> None:
     with torch.no_grad():
         broken.embedding.weight.fill_(float("nan"))
     found = read(broken)
-    json.dumps(found.section.model_dump(), allow_nan=False)
-    assert found.scores["loss_4x"].value is None
-    assert {row["nats_per_token"] for row in found.section.rows} == {None}
+    json.dumps(found.rows, allow_nan=False)
+    assert found.scores["positions"]["loss_4x"].value is None
+    assert {row["nats_per_token"] for row in found.rows} == {None}
 
 
 def test_a_request_without_it_is_as_it_was() -> None:
@@ -180,8 +189,8 @@ def test_a_request_without_it_is_as_it_was() -> None:
     spec = EvalSpec(tasks=(), positions=PositionsSpec(multiples=(4, 1, 4)))
     assert spec.model_dump(mode="json")["positions"] == {"multiples": [1, 4], "tokens": 16384}
     assert EvalSpec.model_validate(spec.model_dump(mode="json")) == spec
-    with pytest.raises(ValueError, match="at least one task, or positions"):
-        EvalSpec(tasks=())
+    with pytest.raises(EvaluationError, match=r"^tasks: is empty, and nothing else is asked for$"):
+        EvalSpec(tasks=()).under(Conditions(HeldOutText, "stdlib", {}, Path()))
 
 
 @pytest.fixture(scope="module")
@@ -211,6 +220,6 @@ def test_alibi_extrapolates_and_sinusoids_do_not(sources: tuple[torch.Tensor, Te
             loss.backward()
             optimizer.step()
         found = loss_by_position(model, text, PositionsSpec(tokens=8192), context=32, batch=64, seed=0)
-        gaps[position] = found.scores["extrapolation_gap_4x"]
+        gaps[position] = found.scores["positions"]["extrapolation_gap_4x"]
     assert abs(gaps["alibi"].value) < 0.1
     assert gaps["sinusoidal"].value - 3 * gaps["sinusoidal"].stderr > 3 * abs(gaps["alibi"].value)

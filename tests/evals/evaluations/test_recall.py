@@ -14,9 +14,10 @@ from scipy import stats
 
 import evals.evaluations.recall
 import zoo
-from evals.evaluations.recall import distances, loss_by_recall, occurrences
-from evals.reading.windows import Text, TextScores, ratio
-from evals.spec import EvalSpec, RecallSpec
+from evals.evaluations.recall import RecallSpec, distances, loss_by_recall, occurrences
+from evals.found import Found
+from evals.reading.windows import Text, ratio
+from evals.spec import EvalSpec
 from zoo.model import Decoder
 
 CONTEXT = 12
@@ -39,13 +40,13 @@ def draw(tokens: int, seed: int = 1) -> Text:
 TRAIN = draw(600, seed=2).tokens
 
 
-def read(model: Decoder, text: Text, context: int = CONTEXT, train: Any = TRAIN, **spec: Any) -> TextScores:
+def read(model: Decoder, text: Text, context: int = CONTEXT, train: Any = TRAIN, **spec: Any) -> Found:
     given = RecallSpec(**({"tokens": 600, "frequent": None} | spec))
     return loss_by_recall(model, text, train, given, context=context, batch=4, seed=0)
 
 
-def rows_of(found: TextScores, part: str) -> list[dict[str, Any]]:
-    return [row for row in found.section.rows if row["part"] == part]
+def rows_of(found: Found, part: str) -> list[dict[str, Any]]:
+    return [row for row in found.rows if row["part"] == part]
 
 
 Target = tuple[int, int, int, float, int]
@@ -79,7 +80,7 @@ def jackknifed(values: list[Target], count: int, weight: Any) -> tuple[float, fl
 def test_every_part_is_the_plain_mean(frequent: int | None) -> None:
     model, text = model_of(), draw(800)
     found = read(model, text, frequent=frequent)
-    starts = [int(sample.doc_hash.removeprefix("token ")) for sample in found.samples]
+    starts = [int(sample.doc_hash.split()[1].rstrip(",")) for sample in found.items]
     assert len(starts) == 600 // CONTEXT
     counted = Counter(zip(TRAIN[:-1].tolist(), TRAIN[1:].tolist(), strict=True))
     targets = by_hand(model, text, starts, CONTEXT)
@@ -113,9 +114,9 @@ def test_every_part_is_the_plain_mean(frequent: int | None) -> None:
             assert stored["bits_per_byte"] == pytest.approx(bits, rel=1e-9)
             assert stored["bits_per_byte_stderr"] == pytest.approx(error, rel=1e-6)
     for name in ("ar_hits", "unseen"):
-        score = found.scores[f"loss_{name}_1x"]
+        score = found.scores["recall"][f"loss_{name}_1x"]
         assert score.value == rows_of(found, name)[0]["nats_per_token"]
-        metrics: list[Any] = [sample.metrics for sample in found.samples]
+        metrics: list[Any] = [sample.metrics for sample in found.items]
         items = [of[f"loss_{name}_1x"] for of in metrics if f"loss_{name}_1x" in of]
         mean = sum(item["sum"] for item in items) / sum(item["weight"] for item in items)
         assert mean == pytest.approx(score.value)
@@ -147,7 +148,7 @@ def test_a_model_that_copies_knows_what_it_has_seen_at_every_distance() -> None:
     found = read(model, text, 32, train=tokens[:2], tokens=len(tokens))
     assert [bucket["last"] for bucket in rows_of(found, "distance")] == [1, 2, 4, 8, 16]
     assert all(bucket["nats_per_token"] < 1e-9 for bucket in rows_of(found, "distance"))
-    hits, unseen = (found.scores[f"loss_{part}_1x"].value for part in ("ar_hits", "unseen"))
+    hits, unseen = (found.scores["recall"][f"loss_{part}_1x"].value for part in ("ar_hits", "unseen"))
     assert hits is not None and hits < 1e-9
     assert unseen is not None and unseen >= math.log(vocabulary)
 
@@ -191,9 +192,9 @@ def test_longer_windows_hold_more_that_was_seen() -> None:
     assert len(set(shares)) == 3
     parts = (rows_of(found, part) for part in ("ar_hits", "frequent", "unseen"))
     assert len({sum(row["tokens"] for row in rows) for rows in zip(*parts, strict=True)}) == 1
-    assert list(found.scores) == [f"loss_{part}_{m}x" for m in (1, 2, 4) for part in ("ar_hits", "unseen")]
+    assert list(found.scores["recall"]) == [f"loss_{part}_{m}x" for m in (1, 2, 4) for part in ("ar_hits", "unseen")]
     learned = model_of(**{"block.mixer.position": {"kind": "learned", "length": 2 * CONTEXT}})
-    (row,) = read(learned, draw(800), multiples=(4,)).section.rows
+    (row,) = read(learned, draw(800), multiples=(4,)).rows
     assert row["reason"] == "positions end at 24"
 
 
@@ -201,18 +202,18 @@ def test_where_all_is_frequent_there_are_no_hits() -> None:
     found = read(model_of(), draw(800), frequent=0, train=np.tile(TRAIN, 3))
     assert [row["tokens"] for row in rows_of(found, "ar_hits")] == [0]
     assert rows_of(found, "distance") == []
-    assert list(found.scores) == ["loss_unseen_1x"]
+    assert list(found.scores["recall"]) == ["loss_unseen_1x"]
 
 
 def test_it_is_json_also_where_there_is_no_text_or_a_model_is_broken() -> None:
-    (row,) = read(model_of(), draw(CONTEXT)).section.rows
+    (row,) = read(model_of(), draw(CONTEXT)).rows
     assert str(row["reason"]).startswith("held-out text has 12 tokens")
     broken = model_of()
     with torch.no_grad():
         broken.embedding.weight.fill_(float("nan"))
     found = read(broken, draw(800))
-    json.dumps(found.section.model_dump(), allow_nan=False)
-    assert found.scores["loss_ar_hits_1x"].value is None
+    json.dumps(found.rows, allow_nan=False)
+    assert found.scores["recall"]["loss_ar_hits_1x"].value is None
 
 
 def test_a_request_without_it_is_as_it_was() -> None:

@@ -20,7 +20,7 @@ from lm_eval.tasks.manager import TaskManager
 from tokenizers import Tokenizer
 
 import zoo
-from evals.harness.evaluate import Evaluation, evaluate
+from evals.evaluate import Evaluation, evaluate
 from evals.harness.known import TASK_FOLDER
 from evals.harness.lm import ZooLM
 from evals.harness.loading import UnknownTaskError, load_tasks

@@ -1,0 +1,147 @@
+"""What is asked of one run, in Python and on the command line: settings by name.
+
+A name is a key of the section `evals:` of a study, or an option of a field (see `evals.option`) such as `at` of
+diagnostics. Options of several evaluations may share a name: it sets the one that reads the data at hand. Where an
+evaluation is asked for by its name, those that are made by default are not.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic.fields import FieldInfo
+
+from evals.conditions import Conditions
+from evals.evaluations import EvaluationSpec, evaluations
+from evals.option import Option
+from evals.spec import EvalSettings, EvaluationError, nothing
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a name sets: a field of an evaluation, or of what all share where that is None; without a field the whole
+    evaluation. `option` is how it is given on the command line."""
+
+    evaluation: str | None
+    field: str | None
+    option: Option | None
+    help: str
+
+    @property
+    def cls(self) -> type[EvaluationSpec] | None:
+        return evaluations()[self.evaluation] if self.evaluation else None
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """Of the key in the section."""
+        around = () if self.cls is None or self.cls.inline else (self.evaluation,)
+        return tuple(filter(None, (*around, self.field)))
+
+
+def named(path: str) -> str:
+    """A path in the section, by the name of the setting that is there: `diagnostics.at` is `at`."""
+    keys = tuple(path.split("."))
+    known = {setting.path: name for name, setting in _settings()}
+    for length in range(len(keys), 0, -1):
+        if keys[:length] in known:
+            return ".".join((known[keys[:length]], *keys[length:]))
+    return path
+
+
+def section(settings: Mapping[str, Any], conditions: Conditions) -> dict[str, Any]:
+    """The settings as a study would write them, with what they leave out. Raises EvaluationError."""
+    found: dict[str, Any] = {}
+    known = _by_name()
+    for name, value in settings.items():
+        *around, last = _path(name, known.get(name, []), conditions)
+        inner = found
+        for key in around:
+            inner[key] = inner.get(key) if isinstance(inner.get(key), dict) else {}  # `true` says nothing more
+            inner = inner[key]
+        inner[last] = value
+    if any(name in settings for name in evaluations()):
+        default = {n: cls for n, cls in evaluations().items() if cls.by_default and cls.reads is conditions.data}
+        found |= {name: nothing(cls) for name, cls in default.items() if name not in found}
+    return found
+
+
+def _path(name: str, settings: list[Setting], conditions: Conditions) -> tuple[str, ...]:
+    """Where a setting stands in the section. An unknown one is left for the section to refuse."""
+    reading = [each for each in settings if each.cls is None or each.cls.reads is conditions.data]
+    if settings and not reading:
+        raise EvaluationError(name, str(settings[0].cls and settings[0].cls.unmet(conditions)))
+    return (name,) if name in evaluations() or not reading else reading[0].path
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """An option for each name that the command line has. Words are kept as they are: `given` reads them."""
+    for name, settings in _by_name().items():
+        option, text = settings[0].option, "; ".join(dict.fromkeys(each.help for each in settings))
+        flag = f"--{name.replace('_', '-')}"
+        if option is None:
+            parser.add_argument(flag, action="store_true", help=text)
+        elif option.join is None:
+            parser.add_argument(flag, metavar=option.metavar, help=text)
+        else:
+            parser.add_argument(flag, nargs="+", action="extend", metavar=option.metavar, help=text)
+
+
+def given(options: argparse.Namespace) -> dict[str, Any]:
+    """The settings that options give. Raises EvaluationError for a word that cannot be read."""
+    words = {name: getattr(options, name) for name in _by_name()}
+    return {name: _value(name, words[name], settings[0]) for name, settings in _by_name().items() if words[name]}
+
+
+def _value(name: str, words: Any, setting: Setting) -> Any:
+    if setting.option is None:
+        return True
+    value = _read(name, words, setting.option) if isinstance(words, str) else _joined(name, words, setting.option)
+    return {setting.field: value} if name == setting.evaluation != setting.field else value
+
+
+def _joined(name: str, words: list[str], option: Option) -> Any:
+    assert option.join is not None  # several words were taken
+    values = [_read(name, word, option) for word in words]
+    try:
+        return option.join(values)
+    except ValueError as error:
+        raise EvaluationError(name, str(error)) from error
+
+
+def _read(name: str, word: str, option: Option) -> Any:
+    try:
+        return option.read(word)
+    except ValueError as error:
+        raise EvaluationError(name, f"{error}, not {word!r}") from error
+
+
+def _by_name() -> dict[str, list[Setting]]:
+    found: dict[str, list[Setting]] = {}
+    for name, setting in _settings():
+        found.setdefault(name, []).append(setting)
+    return found
+
+
+def _settings() -> Iterator[tuple[str, Setting]]:
+    for name, cls in evaluations().items():
+        fields = dict(_of_fields(name, cls.model_fields))
+        if name not in fields:
+            yield name, Setting(name, None, None, _sentence(cls.__doc__))
+        yield from fields.items()
+    yield from _of_fields(None, EvalSettings.model_fields)
+
+
+def _of_fields(evaluation: str | None, fields: Mapping[str, FieldInfo]) -> Iterator[tuple[str, Setting]]:
+    for name, field in fields.items():
+        for option in field.metadata:
+            if isinstance(option, Option):
+                yield option.name or name, Setting(evaluation, name, option, _sentence(field.description))
+
+
+def _sentence(text: str | None) -> str:
+    """The first one, as help is written."""
+    first = " ".join((text or "").split()).partition(". ")[0].rstrip(".")
+    return first[:1].lower() + first[1:]

@@ -1,0 +1,38 @@
+"""Passages of held-out text, drawn with a seed, so that all arms of a study are given the same."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+from evals.found import Found
+from evals.reading.windows import Text
+from zoo.costs import longest_text
+from zoo.model import Decoder
+
+
+def starts_of(text: Text, length: int, wanted: int, seed: int) -> NDArray[np.int64]:
+    """Where up to `wanted` passages of `length` tokens begin, none overlapping another."""
+    slots = len(text.tokens) // length
+    chosen = np.random.default_rng(seed).choice(slots, min(wanted, slots), replace=False)
+    return np.sort(chosen) * length
+
+
+def obstacle(model: Decoder, text: Text, length: int, targets: int = 0) -> str | None:
+    """Why the model cannot read passages of `length` tokens, with so many `targets` after them; None where it can."""
+    end = longest_text(model.spec)
+    if end is not None and length > end:
+        return f"positions end at {end}, and this takes {length}"
+    if length + targets > len(text.tokens):
+        return f"held-out text has {len(text.tokens)} tokens, and this takes {length + targets}"
+    return None
+
+
+def nothing(reason: str) -> Found:
+    return Found(rows=[{"reason": reason}])
+
+
+def plain(tokenizer: Tokenizer, tokens: list[int]) -> str:
+    """A token may be part of a character: it is shown as a replacement character."""
+    return str(tokenizer.decode(tokens, skip_special_tokens=False))

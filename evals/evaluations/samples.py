@@ -1,0 +1,50 @@
+"""Text that a model writes after prompts from held-out text."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field, NonNegativeFloat
+
+from ablate.store.documents import JsonObject
+from evals.evaluations import EvaluationSpec
+from evals.evaluations._passages import nothing, obstacle, plain, starts_of
+from evals.found import Found
+from evals.harness.decode import Request, decode
+from evals.reading.mode import evaluating
+from evals.subject import HeldOutText, Subject
+from zoo.decode import Sampling
+
+
+class SamplesSpec(EvaluationSpec):
+    """Text that the model writes after prompts from held-out text. Prompts and draws are the same for every arm."""
+
+    prompts: Annotated[int, Field(ge=1, le=16)] = 4
+    prompt_tokens: Annotated[int, Field(ge=1, le=512)] = 32
+    new_tokens: Annotated[int, Field(ge=1, le=512)] = 64
+    temperature: NonNegativeFloat = 0.8
+    """0 takes the likeliest token each time."""
+
+    def run(self, subject: Subject, data: HeldOutText) -> Found:
+        """A row for each prompt: the prompt, what follows it in the text, and what the model writes."""
+        length = self.prompt_tokens + self.new_tokens
+        if reason := obstacle(subject.model, data.text, length):
+            return nothing(reason)
+        starts = starts_of(data.text, length, self.prompts, subject.seed)
+        real = [data.text.tokens[start : start + length].tolist() for start in starts]
+        written = self._written(subject, data, [tokens[: self.prompt_tokens] for tokens in real])
+        rows: list[JsonObject] = [
+            {
+                "prompt": plain(data.tokenizer, tokens[: self.prompt_tokens]),
+                "held_out": plain(data.tokenizer, tokens[self.prompt_tokens :]),
+                "sample": sample,
+            }
+            for tokens, sample in zip(real, written, strict=True)
+        ]
+        return Found(about={"temperature": self.temperature}, rows=rows)
+
+    def _written(self, subject: Subject, data: HeldOutText, prompts: list[list[int]]) -> list[str]:
+        sampling = Sampling(temperature=self.temperature)
+        requests = [Request(place, prompt, (), self.new_tokens, sampling) for place, prompt in enumerate(prompts)]
+        with evaluating(subject.model):
+            return decode(subject.model, data.tokenizer, requests, eos=data.eos, seed=subject.seed)
