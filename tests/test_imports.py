@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from collections.abc import Collection, Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -43,6 +45,44 @@ def test_imports_go_one_way(folder: str) -> None:
         for name in imports_of(path):
             fits = any(name == package or name.startswith(f"{package}.") for package in allowed)
             assert fits, f"{path.relative_to(ROOT)} may not import {name}"
+
+
+def module_of(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def nodes_at_run_time(tree: ast.AST) -> Iterator[ast.AST]:
+    """All but what is under TYPE_CHECKING."""
+    for node in ast.iter_child_nodes(tree):
+        typing_only = isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        if not typing_only:
+            yield node
+            yield from nodes_at_run_time(node)
+
+
+def taken_at_run_time(path: Path, modules: Collection[str]) -> set[str]:
+    """Modules that a file imports at any depth, those included that importlib loads by a name made of a package's."""
+    found: set[str] = set()
+    for node in nodes_at_run_time(ast.parse(path.read_text(encoding="utf-8"))):
+        match node:
+            case ast.Import(names=names):
+                found |= {alias.name for alias in names}
+            case ast.ImportFrom(module=str(package), names=names):
+                found |= {whole if (whole := f"{package}.{alias.name}") in modules else package for alias in names}
+            case ast.JoinedStr(values=[ast.Constant(value=str(start)), _]) if start.endswith("."):
+                found |= {name for name in modules if name.startswith(start)}
+    return found & set(modules)
+
+
+def test_no_modules_import_each_other() -> None:
+    """A package that loads its own modules by name knows none of them: a folder of variants is no circle."""
+    files = {module_of(path): path for package in PACKAGES for path in (ROOT / package).rglob("*.py")}
+    graph = {name: taken_at_run_time(path, files) - {name} for name, path in files.items()}
+    for name, path in files.items():
+        if path.name == "__init__.py":
+            graph[name] = {taken for taken in graph[name] if not taken.startswith(f"{name}.")}
+    TopologicalSorter(graph).prepare()  # raises CycleError, which names the modules
 
 
 def loaded_after(statement: str) -> set[str]:

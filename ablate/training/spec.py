@@ -11,10 +11,20 @@ from ablate.training.objectives import Objective
 from ablate.training.objectives.next_token import NextToken
 from ablate.training.optimizers import Betas, Optimizer
 from ablate.training.optimizers.adamw import AdamW
-from ablate.training.transfer import WidthTransfer
 from zoo.axis import Choice, Spec
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
+
+
+class WidthTransfer(Spec):
+    """`lr` is as tuned at d_model = base_width, and follows the width from there by parameter role (μP; see
+    `ablate.training.transfer`)."""
+
+    base_width: PositiveInt
+
+    def ratio(self, d_model: int) -> float:
+        """How many times as wide a model is."""
+        return d_model / self.base_width
 
 
 class TrainSpec(Spec):

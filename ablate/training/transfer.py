@@ -41,34 +41,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-from pydantic import PositiveInt
-
-from zoo.axis import Spec
+from ablate.training.spec import TrainSpec
 from zoo.block_spec import BlockSpec
 from zoo.ffns._dense import Dense
 from zoo.mixers.attention import Attention
 from zoo.residuals._plain import Placed
 from zoo.spec import ModelSpec
 
-if TYPE_CHECKING:
-    from ablate.training.spec import TrainSpec
-
 NORMS = ("rmsnorm", "layernorm")
 POSITIONS = ("rope", "nope", "alibi")
 """Without parameters, and not added to the stream."""
 TOLERANCE = 0.01
-
-
-class WidthTransfer(Spec):
-    """`lr` is as tuned at d_model = base_width, and follows the width from there by parameter role (μP)."""
-
-    base_width: PositiveInt
-
-    def ratio(self, d_model: int) -> float:
-        """n."""
-        return d_model / self.base_width
 
 
 def refusals(model: ModelSpec, train: TrainSpec) -> list[str]:
