@@ -44,6 +44,7 @@ class StudyPlan:
 
     @property
     def study(self) -> Study:
+        """As it was read, with the settings that tuning chose."""
         return self.outcome.plan.study
 
     @property
@@ -56,8 +57,8 @@ class StudyPlan:
         """A row for each arm of each size: parameters, FLOPs, tokens, steps, cache bytes, estimated time of a run."""
         rows = [
             {
-                "size": size.plan.study.rung,
                 "arm": arm.name,
+                "size": size.plan.study.rung,
                 "parameters": arm.parameters,
                 "parameters_embedding": arm.parameters_embedding,
                 "flops_per_token": float(arm.flops_per_token),

@@ -18,7 +18,14 @@ Schema = dict[str, Any]
 
 
 def study_schema() -> Schema:
-    """JSON Schema (2020-12) of a study file."""
+    """The JSON Schema (2020-12) of study files, with every variant and setting of this installation.
+
+    Returns:
+        A document that editors take, given `# yaml-language-server: $schema=FILE` as the first line of a study.
+
+    Example:
+        >>> Path("study.schema.json").write_text(json.dumps(ablate.study_schema()))
+    """
     sections, model = StudySections.model_json_schema(), ModelSpec.model_json_schema()
     definitions = {**sections["$defs"], **model.pop("$defs"), "ModelSpec": model}
     beside = {

@@ -42,6 +42,7 @@ class Study:
 
     @property
     def name(self) -> str:
+        """What the store calls it."""
         return self.written.name
 
     @property
@@ -51,22 +52,27 @@ class Study:
 
     @property
     def text(self) -> str:
+        """As it was written."""
         return self.written.text
 
     @property
     def question(self) -> str:
+        """What it asks, in a sentence."""
         return self.sections.question
 
     @property
     def source(self) -> str | None:
+        """Where the question or the claim comes from."""
         return self.sections.source
 
     @property
     def baseline(self) -> str:
+        """The name of the arm that the others are compared with."""
         return self.sections.baseline
 
     @property
     def budget(self) -> Budget:
+        """What every arm may spend on training."""
         return self.sections.budget
 
     @property
@@ -83,10 +89,12 @@ class Study:
 
     @property
     def tune(self) -> TuneSpec | None:
+        """What each arm tunes for itself first; None for nothing."""
         return self.sections.tune
 
     @property
     def search(self) -> SearchSpec | None:
+        """What `ablate search` varies, and what for; None for nothing."""
         return self.sections.search
 
     @property
@@ -96,6 +104,7 @@ class Study:
 
     @property
     def data(self) -> DataSource:
+        """What models are trained on."""
         return self.sections.data
 
     @property
@@ -105,18 +114,22 @@ class Study:
 
     @property
     def train(self) -> TrainSpec:
+        """How the base is trained."""
         return self.sections.train
 
     @property
     def measure(self) -> MeasureSpec | None:
+        """What is measured of trained models; None for nothing."""
         return self.sections.measure
 
     @property
     def evals(self) -> EvalSpec | None:
+        """What is evaluated; None for nothing."""
         return self.sections.evals
 
     @property
     def probes(self) -> ProbeSpec | None:
+        """What is watched while training; None for nothing."""
         return self.sections.probes
 
     @property

@@ -1,0 +1,335 @@
+"""Studies from Python: every way to name one, what comes back, and what a caller's process keeps."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import plotly.graph_objects as go
+import pytest
+import torch
+from ruamel.yaml import YAML
+
+import ablate
+from ablate.running.engines import Event
+
+QUIET: dict[str, Any] = {"engine": "inprocess", "progress": False}
+
+
+@pytest.fixture(scope="module")
+def trained(study: Path, tmp_path_factory: pytest.TempPathFactory) -> ablate.StudyResult:
+    """The tiny study, trained."""
+    return ablate.run(study, scale="cpu", store=tmp_path_factory.mktemp("api") / "runs", **QUIET)
+
+
+@pytest.fixture
+def store(trained: ablate.StudyResult, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(trained.store.root, tmp_path / "runs"))
+
+
+@pytest.fixture
+def question(study: Path) -> dict[str, Any]:
+    """The same study as a map, with what YAML has no word for: a path and a tuple."""
+    data: dict[str, Any] = YAML(typ="safe", pure=True).load(study)
+    data["data"]["paths"] = [study.parent / "texts" / "*.txt"]
+    data["train"]["betas"] = (0.9, 0.95)
+    return data
+
+
+def digests(plan: ablate.StudyPlan) -> list[str]:
+    return list(plan.runs["digest"])
+
+
+def test_a_map_plans_the_runs_that_its_file_would(study: Path, question: dict[str, Any], tmp_path: Path) -> None:
+    mapped = ablate.plan(question, scale="cpu", store=tmp_path)
+    written = ablate.plan(study, scale="cpu", store=tmp_path, sets=["train.betas=[0.9, 0.95]"])
+    assert digests(mapped) == digests(written)
+    assert len(set(digests(mapped))) == 4
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_map_is_named_by_its_content_unless_it_is_given_a_name(question: dict[str, Any]) -> None:
+    names = [ablate.load_study(each, "cpu").name for each in (question, dict(question), question | {"seeds": 3})]
+    assert names[0] == names[1] != names[2]
+    assert ablate.load_study(question, "cpu", name="mine").name == "mine"
+
+
+def test_edits_are_a_map_or_words(study: Path) -> None:
+    for sets in ({"seeds": 1, "train.lr": 1e-3}, ["seeds=1", "train.lr=1e-3"]):
+        found = ablate.load_study(study, "cpu", sets)
+        assert (found.seeds, found.train.lr) == ((0,), 1e-3)
+
+
+def test_a_study_that_was_read_keeps_its_edits(study: Path) -> None:
+    first = ablate.load_study(study, "cpu", {"seeds": 1})
+    assert ablate.load_study(first) is first
+    second = ablate.load_study(first, sets={"train.lr": 1e-3})
+    assert (second.scale, second.seeds, second.train.lr) == ("cpu", (0,), 1e-3)
+
+
+def test_a_word_is_the_name_of_a_study_that_ships(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert [arm.name for arm in ablate.load_study("norm_placement", "smoke").arms] == ["pre", "post", "double"]
+    with pytest.raises(ablate.StudyError, match=r"no study of that name ships \(did you mean 'norm_placement'\?\)"):
+        ablate.load_study("norm_placment", "smoke")
+
+
+@pytest.mark.parametrize(
+    ("edits", "sets", "message"),
+    [
+        (
+            {"arms": {"post": {"block.norm_placment": "post"}}},
+            (),
+            "arms.post.block.norm_placment: unknown key (did you",
+        ),
+        ({"train": {"lr": -1.0}}, (), "train.lr: must be greater than 0, not -1.0"),
+        ({"seeds": {1, 2}}, (), "seeds: expected plain data (text, numbers, lists and maps), not set"),
+        ({"train": {1: 2}}, (), "train.1: a key must be text, not int"),
+        ({}, {"train.lrr": 1}, "sets: train.lrr: unknown key (did you mean 'lr'?)"),
+        ({}, {"train.": 1}, "sets: expected a dotted path such as train.lr, not 'train.'"),
+        ({}, ["train.lrr=1"], "--set train.lrr=1: train.lrr: unknown key (did you mean 'lr'?)"),
+    ],
+)
+def test_a_mistake_is_one_line_with_its_path(
+    question: dict[str, Any], edits: dict[str, Any], sets: Any, message: str
+) -> None:
+    with pytest.raises(ablate.StudyError) as error:
+        ablate.load_study(question | edits, "cpu", sets)
+    assert str(error.value).startswith(message)
+    assert len(error.value.problems) == 1
+
+
+def test_one_text_is_no_list_of_edits(study: Path) -> None:
+    with pytest.raises(TypeError, match="sets is a list of edits"):
+        ablate.load_study(study, "cpu", "seeds=1")
+
+
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        ({"device": "tpu"}, "device tpu: runs are on cpu or cuda"),
+        ({"workers": 0}, "workers: expected a whole number from 1, not 0"),
+        ({"checkpoint_seconds": -1.0}, "checkpoint_seconds: expected a time in seconds, not -1.0"),
+        ({"engine": "ryay"}, "unknown engine 'ryay': one of inprocess, local"),
+    ],
+)
+def test_an_argument_that_cannot_be_used_is_named(study: Path, argument: dict[str, Any], message: str) -> None:
+    with pytest.raises(ablate.AblateError) as error:
+        ablate.run(study, **argument)
+    assert str(error.value) == message
+
+
+def test_what_is_planned_is_what_is_trained(trained: ablate.StudyResult, study: Path) -> None:
+    plan = ablate.plan(study, scale="cpu", store=trained.store.root)
+    assert set(digests(plan)) == set(trained.runs["digest"])
+    assert plan.runs["reused"].all()
+    assert plan.arms.select("arm", "parameters", "steps", "tokens").equals(
+        trained.arms.select("arm", "parameters", "steps", "tokens")
+    )
+    assert plan.document()["runs"][0]["reused"] is True
+    assert "<td>post</td>" in plan._repr_html_()
+
+
+def test_frames_have_the_numbers_of_the_store(trained: ablate.StudyResult) -> None:
+    losses: dict[str, list[float]] = {}
+    for row in trained.runs.sort("seed").iter_rows(named=True):
+        result = json.loads((trained.store.root / row["digest"] / "result.json").read_text())
+        assert (row["status"], row["loss"]) == (result["status"], result["loss"])
+        losses.setdefault(row["arm"], []).append(result["loss"])
+    means = {arm: sum(of) / len(of) for arm, of in losses.items()}
+    assert dict(trained.arms.select("arm", "loss").iter_rows()) == pytest.approx(means)
+    (contrast,) = trained.contrasts.iter_rows(named=True)
+    assert (contrast["arm"], contrast["baseline"], contrast["pairs"]) == ("post", "pre", 2)
+    assert contrast["difference"] == pytest.approx(means["post"] - means["pre"])
+    assert contrast["low"] < contrast["difference"] < contrast["high"]
+    assert trained.verdicts["post"].difference == contrast["difference"]
+    assert trained.verdicts["post"].interval == (contrast["low"], contrast["high"])
+    assert [verdict.word for verdict in trained.verdicts.values()] == list(trained.arms["verdict"])
+    assert list(trained.arms.to_pandas()["arm"]) == ["pre", "post"]
+
+
+def test_figures_are_those_of_the_page(trained: ablate.StudyResult) -> None:
+    page = trained.document()["report"]
+    assert [name for name in trained.figures() if f'id="{name}"' not in Path(page).read_text()] == []
+    for name in ("trade-off", "tradeoff", "Trade_off"):
+        assert isinstance(trained.figure(name), go.Figure)
+    trained.figure("tradeoff").update_layout(title="mine")
+    assert trained.figure("tradeoff").layout.title.text is None
+    with pytest.raises(ablate.ArgumentError, match=r"there is no figure 'trade' \(did you mean|one of differences, "):
+        trained.figure("trade")
+
+
+def test_a_notebook_shows_answer_table_and_figure_without_the_network(trained: ablate.StudyResult) -> None:
+    html = trained._repr_html_()
+    assert html.startswith("<p><strong>")
+    assert "<td>post</td>" in html
+    assert html.count("<iframe") == 1
+    assert "<script src" not in html and "&lt;script src" not in html and "&lt;link" not in html
+
+
+def test_the_second_time_says_nothing_and_trains_nothing(
+    study: Path, store: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    result = ablate.run(study, scale="cpu", store=str(store), **QUIET)
+    assert (result.trained, result.reused, result.failed, result.skipped) == (0, 4, (), ())
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_caller_is_given_each_line(study: Path, store: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    lines: list[str] = []
+    ablate.run(study, scale="cpu", sets={"seeds": 3}, store=store, engine="inprocess", progress=lines.append)
+    assert lines[0] == "seeds: 6 runs, 2 to train, 4 in the store already"
+    assert [line.partition(":")[0] for line in lines[1:]] == ["[1/2] pre seed 2", "[2/2] post seed 2"]
+    assert capfd.readouterr() == ("", "")
+
+
+def test_settings_of_torch_are_the_callers_again(study: Path, tmp_path: Path) -> None:
+    """One thread, flushed denormals and a fast matmul are for training; the caller has work of their own."""
+
+    def settings() -> tuple[int, str, float]:
+        return torch.get_num_threads(), torch.get_float32_matmul_precision(), float(torch.tensor([1e-40]) * 1)
+
+    torch.set_num_threads(2)
+    torch.set_float32_matmul_precision("highest")
+    before = settings()
+    assert before[2] > 0
+    ablate.run(study, scale="cpu", sets={"seeds": 1, "budget.tokens": 256}, store=tmp_path, **QUIET)
+    assert settings() == before
+
+
+class Failing:
+    """An engine whose every run fails."""
+
+    slots = ({},)
+
+    def run(self, requests: Any) -> Any:
+        for request in requests:
+            yield Event("started", request.digest)
+            yield Event("failed", request.digest, "it was out of luck")
+
+
+def failing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ablate.running.workshop.load", lambda *_: Failing())
+
+
+def test_runs_that_fail_are_named_and_raise_nothing(
+    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing(monkeypatch)
+    result = ablate.run(study, scale="cpu", store=tmp_path, progress=False)
+    assert [str(failure) for failure in result.failed] == [
+        f"{arm}, seed {seed}: it was out of luck" for seed in (0, 1) for arm in ("pre", "post")
+    ]
+    assert list(result.runs["status"].unique()) == ["absent"]
+    assert "failed: pre, seed 0" in result._repr_html_()
+
+
+def test_without_an_arm_that_was_trained_there_are_no_numbers(
+    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing(monkeypatch)
+    tune = {"tune": {"space": {"train.lr": [1e-3, 1e-2]}}}
+    result = ablate.run(study, scale="cpu", sets=tune, store=tmp_path, progress=False)
+    frames = (result.arms, result.runs, result.contrasts, result.scores)
+    assert [frame.height for frame in frames] == [0] * 4
+    assert (result.report, result.verdicts, result.figures(), result.table()) == (None, {}, [], ())
+    assert "No arm has been trained." in result._repr_html_()
+
+
+def test_another_study_of_the_same_name_is_refused(study: Path, store: Path, question: dict[str, Any]) -> None:
+    named = ablate.load_study(question, "cpu", name="tiny")
+    with pytest.raises(ablate.StudyError, match=r"holds the report of .*tiny\.yaml, a study of the same name"):
+        ablate.run(named, store=store, **QUIET)
+
+
+def test_a_map_may_be_edited_and_run_again(question: dict[str, Any], store: Path) -> None:
+    """A notebook's cell has no file that could be another's."""
+    for seeds in (1, 2):
+        read = ablate.load_study(question | {"seeds": seeds, "budget": {"tokens": 256}}, "cpu", name="cell")
+        result = ablate.run(read, store=store, **QUIET)
+    assert (result.trained, result.reused) == (2, 2)
+    (document,) = store.glob("studies/cell-cpu/study.json")
+    assert json.loads(document.read_text())["path"] is None
+
+
+def test_a_store_is_browsed(trained: ablate.StudyResult, store: Path) -> None:
+    runs = ablate.open(str(store))
+    (row,) = runs.studies.iter_rows(named=True)
+    assert {name: row[name] for name in ("name", "scale", "arms", "runs", "ended")} == {
+        "name": "tiny",
+        "scale": "cpu",
+        "arms": 2,
+        "runs": 4,
+        "ended": 4,
+    }
+    assert set(runs.runs["digest"]) == set(trained.runs["digest"])
+    again = runs.result("tiny")
+    assert again.contrasts.equals(trained.contrasts)
+    assert again.report == store / "studies" / "tiny-cpu" / "report.html"
+    first = runs.runs.row(0, named=True)
+    assert sum(p.numel() for p in runs.model(first["digest"][:8]).parameters()) == first["parameters"]
+    assert runs.searches.height == 0
+
+
+@pytest.mark.parametrize(
+    ("ask", "message"),
+    [
+        (lambda runs: runs.result("tinny"), r"there is no study 'tinny' in .*/ \(did you mean 'tiny'\?\)"),
+        (lambda runs: runs.result("tiny", "gpu"), "scale: the store has the study at cpu: name one of them"),
+        (lambda runs: runs.model("0000"), "0000: there is no such run in "),
+        (lambda runs: ablate.open(runs.store.root / "nowhere"), "nowhere is not a folder"),
+        (lambda runs: ablate.report(runs.store.root / "nowhere"), "nowhere is no study, search or store"),
+    ],
+)
+def test_what_a_store_lacks_is_one_line(
+    trained: ablate.StudyResult, ask: Callable[[ablate.Runs], Any], message: str
+) -> None:
+    with pytest.raises(ablate.AblateError, match=message) as error:
+        ask(ablate.open(trained.store.root))
+    assert len(str(error.value).splitlines()) == 1
+
+
+def test_what_ended_a_worker_is_found_in_the_store(store: Path) -> None:
+    digest = ablate.open(store).runs["digest"][0]
+    (store / digest / "result.json").unlink()
+    (store / digest / "error.txt").write_text("ValueError: no luck\n\nTraceback")
+    (failure,) = ablate.open(store).result("tiny").failed
+    assert (failure.digest, failure.error) == (digest, "ValueError: no luck")
+
+
+def test_pages_are_rendered_again(store: Path) -> None:
+    folder = store / "studies" / "tiny-cpu"
+    (folder / "report.html").unlink()
+    assert ablate.report(str(folder)) == folder / "report.html"
+    assert ablate.report(str(store)) == store / "index.html"
+
+
+def test_an_evaluation_is_a_frame(store: Path) -> None:
+    digest = ablate.open(store).runs["digest"][0]
+    found = ablate.evaluate(store / digest, tasks=["heldout_text"], limit=2)
+    (document,) = (store / digest).glob("evals-*.json")
+    stored = json.loads(document.read_text())["scores"]["heldout_text"]
+    values = {metric: score["value"] for metric, score in stored.items()}
+    assert dict(found.frame.filter(task="heldout_text").select("metric", "value").iter_rows()) == values
+    assert found.frame.height == len(values) > 1
+    for settings, message in (
+        ({"taskz": ["heldout_text"]}, "taskz: unknown key (did you mean 'tasks'?)"),
+        ({"at": {"pairs": [4]}}, "at: the run was trained on text, which has no difficulties"),
+        ({"limit": 0}, "limit: must be greater than 0, not 0"),
+    ):
+        with pytest.raises(ablate.ArgumentError) as error:
+            ablate.evaluate(digest, store=store, **settings)  # type: ignore[arg-type]
+        assert str(error.value) == message
+
+
+def test_a_stored_run_goes_on_with_a_text(store: Path) -> None:
+    digest = ablate.open(store).runs["digest"][0]
+    (found,) = ablate.generate(digest, "norm ", tokens=4, store=store)
+    assert found.text == "norm " + found.new[0]
+    again = ablate.generate(digest, ["norm ", "scale "], tokens=4, store=store)
+    assert again[0] == found
+    with pytest.raises(ablate.ArgumentError, match=r"^top_p: "):
+        ablate.generate(digest, "norm ", top_p=2.0, store=store)
