@@ -11,7 +11,7 @@ import random
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import lm_eval.api.task
 import numpy as np
@@ -20,11 +20,13 @@ from lm_eval.evaluator import evaluate as lm_evaluate
 from lm_eval.utils import handle_non_serializable
 
 from ablate.store.documents import SampleRecord, Score
-from evals.evaluations.tasks import TasksSpec
 from evals.found import Found
 from evals.harness.lm import ZooLM
 from evals.harness.loading import by_size, load_tasks
 from evals.harness.stderr import WEIGHTED_METRICS, jackknife_stderr, stderr_over_items
+
+if TYPE_CHECKING:  # the spec knows the harness
+    from evals.evaluations.tasks import TasksSpec
 
 Scores = dict[str, dict[str, Score]]
 """By task, or group of tasks, and metric."""

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jinja2 import UndefinedError
 from lm_eval.api.group import Group
@@ -15,10 +15,12 @@ from lm_eval.tasks._factory import TaskFactory
 from lm_eval.tasks._index import Entry, Kind, TaskIndex
 
 from ablate.store.documents import TaskGroup
-from evals.evaluations.tasks import TasksSpec
 from evals.harness import catalogue
 from evals.harness.datafiles import SPLITS, DataError, first_line, from_hub, local, offline_first
 from evals.harness.known import TASK_FOLDER, near, stray_data
+
+if TYPE_CHECKING:  # the spec knows the harness
+    from evals.evaluations.tasks import TasksSpec
 
 
 class UnknownTaskError(ValueError):
