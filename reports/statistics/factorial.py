@@ -1,0 +1,146 @@
+"""Two-level designs: which runs tell k choices apart, and what each run cannot tell apart. Pure.
+
+A full design has all 2^k combinations of the levels −1 and 1. A fraction of 2^(k−p) runs sets p of the choices to
+products of others, its generators (D = ABC). Products of generators are the words of the defining relation (I = ABCD),
+and an effect is aliased with its product with every word: their sum is all that the runs show. The resolution is the
+length of the shortest word:
+
+    III  main effects are aliased with two-factor interactions
+    IV   main effects are clear of them; two-factor interactions are aliased with each other
+    V    both are clear of each other
+
+Of all generators those with the fewest short words are taken (minimum aberration, Fries and Hunter 1980). Box, Hunter
+and Hunter 2005, *Statistics for Experimenters*, chapter 6; Montgomery, *Design and Analysis of Experiments*, chapter 8.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+from math import comb
+
+import numpy as np
+
+from reports.statistics.estimates import Floats
+
+MOST_FRACTIONS = 300_000
+
+Generators = tuple[int, ...]
+"""Words as bit masks over the factors."""
+Effect = tuple[str, ...]
+"""Factors whose product it is, in the order of the design: one for a main effect, two for an interaction."""
+
+
+@dataclass(frozen=True)
+class Design:
+    """`basic` factors have all combinations; every generator sets one more factor."""
+
+    factors: tuple[str, ...]
+    basic: int
+    generators: Generators
+
+    @cached_property
+    def words(self) -> tuple[int, ...]:
+        """The defining relation without the identity, the shortest first."""
+        return tuple(sorted(_closure(self.generators) - {0}, key=lambda word: (word.bit_count(), word)))
+
+    @property
+    def resolution(self) -> int | None:
+        """None for a full design, whose effects are all clear."""
+        return self.words[0].bit_count() if self.words else None
+
+    @cached_property
+    def levels(self) -> Floats:
+        """(runs, factors) of −1 and 1; the first factor changes from run to run."""
+        runs = 2**self.basic
+        table = np.ones((runs, len(self.factors)))
+        for column in range(self.basic):
+            table[:, column] = np.where(np.arange(runs) >> column & 1, 1.0, -1.0)
+        for column, word in enumerate(self.generators, start=self.basic):
+            table[:, column] = table[:, [i for i in range(self.basic) if word >> i & 1]].prod(axis=1)
+        return table
+
+    def contrast(self, effect: Effect) -> Floats:
+        """(runs,) of −1 and 1: the product of the factors' levels."""
+        return np.asarray(self.levels[:, [self.factors.index(name) for name in effect]].prod(axis=1))
+
+    def aliases(self, effect: Effect, longest: int = 2) -> tuple[Effect, ...]:
+        """Other effects of at most `longest` factors that no run tells from this one."""
+        own = sum(1 << self.factors.index(name) for name in effect)
+        masks = sorted((own ^ word for word in self.words), key=lambda mask: (mask.bit_count(), mask))
+        return tuple(self._named(mask) for mask in masks if 0 < mask.bit_count() <= longest)
+
+    def alias_text(self, longest: int = 2) -> tuple[str, ...]:
+        """A line for each set of aliased effects of at most `longest` factors: `A×B = C×D`."""
+        lines: list[str] = []
+        seen: set[Effect] = set()
+        for size in range(1, longest + 1):
+            for effect in combinations(self.factors, size):
+                chain = (effect, *self.aliases(effect, longest))
+                if len(chain) > 1 and effect not in seen:
+                    lines.append(" = ".join("×".join(each) for each in chain))
+                seen.update(chain)
+        return tuple(lines)
+
+    def _named(self, mask: int) -> Effect:
+        return tuple(name for i, name in enumerate(self.factors) if mask >> i & 1)
+
+
+def design(factors: Sequence[str], runs: int) -> Design:
+    """The best regular design of so many runs, a power of two; a full one where there are as many as combinations.
+
+    Raises ValueError where there is none, or too many to search.
+    """
+    basic = runs.bit_length() - 1
+    added = len(factors) - basic
+    candidates = [mask for mask in range(2**basic) if mask.bit_count() >= 2]
+    if not factors or runs != 2**basic or not 0 <= added <= len(candidates):
+        raise ValueError(f"no two-level design of {len(factors)} factors has {runs} runs: {_possible(len(factors))}")
+    if comb(len(candidates), added) > MOST_FRACTIONS:
+        raise ValueError(f"too many designs of {len(factors)} factors in {runs} runs to search: take fewer factors")
+    products = sorted(candidates, key=int.bit_count, reverse=True)
+    return Design(tuple(factors), basic, _least_aberration(products, basic, added))
+
+
+def _possible(factors: int) -> str:
+    sizes = [2**basic for basic in range(1, factors + 1) if 2**basic > factors]
+    return "possible are " + ", ".join(map(str, sizes))
+
+
+def _least_aberration(products: Sequence[int], basic: int, added: int) -> Generators:
+    """Of all choices of so many products, by depth-first search.
+
+    A further generator only adds words, so a start that has more short ones than the best design is not completed.
+    """
+    best: tuple[tuple[int, ...], Generators] | None = None
+    starts: list[tuple[int, Generators]] = [(0, ())]
+    while starts:
+        first, chosen = starts.pop()
+        rated = (_aberration(chosen), chosen)
+        if best is not None and rated[0] >= best[0]:
+            continue
+        if len(chosen) == added:
+            best = rated
+            continue
+        # A generator's word is its product of basic factors and the factor that is set to it.
+        last = len(products) - added + len(chosen) + 1
+        own = 1 << basic + len(chosen)
+        starts += [(i + 1, (*chosen, products[i] | own)) for i in reversed(range(first, last))]
+    assert best is not None
+    return best[1]
+
+
+def _aberration(generators: Generators) -> tuple[int, ...]:
+    """How many words there are of each length, the shortest first: the smaller, the better."""
+    lengths = Counter(word.bit_count() for word in _closure(generators))
+    return tuple(lengths[length] for length in range(1, max(lengths) + 1))
+
+
+def _closure(generators: Generators) -> set[int]:
+    words = {0}
+    for generator in generators:
+        words |= {word ^ generator for word in words}
+    return words
