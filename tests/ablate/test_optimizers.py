@@ -2,14 +2,12 @@
 
 import math
 from dataclasses import replace
-from typing import Annotated
 
 import pytest
 import torch
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 from torch import Tensor, nn
 
-import ablate.training.optimizers as axis
 from ablate.store import Store
 from ablate.training.optimizers import Trained
 from ablate.training.optimizers.adamw import AdamW
@@ -20,7 +18,6 @@ from ablate.training.session import Session
 from ablate.training.spec import TrainSpec
 from ablate.training.stop import Interrupted
 from tests.ablate.conftest import metrics_without_clock
-from zoo.axis import variants
 
 LR, DECAY, STEPS = 0.1, 0.2, 4
 KINDS = ("adamw", "lion", "muon", "sgd")
@@ -167,29 +164,6 @@ WRONG = (
 def test_a_setting_that_is_not_used_is_an_error(wrong):
     with pytest.raises(ValidationError):
         TrainSpec.model_validate({"optimizer": wrong})
-
-
-EXAMPLE = """
-from typing import Literal
-import torch
-from ablate.training.optimizers import Optimizer, groups
-
-class Adagrad(Optimizer):
-    kind: Literal["adagrad"] = "adagrad"
-
-    def build(self, trained, lr):
-        return torch.optim.Adagrad(groups(trained, lr))
-"""
-
-
-def test_a_dropped_file_is_an_optimizer(tmp_path, monkeypatch):
-    (tmp_path / "adagrad.py").write_text(EXAMPLE, encoding="utf-8")
-    monkeypatch.setattr(axis, "__path__", [*axis.__path__, str(tmp_path)])
-    assert set(variants(axis.__name__)) == {*KINDS, "adagrad"}
-    choice = TrainSpec.model_fields["optimizer"].metadata[0]
-    adapter: TypeAdapter = TypeAdapter(Annotated[axis.Optimizer, choice])
-    each = parameter(3, 4)
-    assert adapter.validate_python("adagrad").build([each], LR).param_groups[0]["params"] == [each.parameter]
 
 
 @pytest.mark.parametrize("kind", KINDS)
