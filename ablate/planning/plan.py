@@ -117,6 +117,13 @@ class Plan:
         names = {arm.start.arm for arm in self.study.arms if arm.start}
         return replace(self, arms=tuple(arm for arm in self.arms if arm.name in names))
 
+    def measures(self, digest: str) -> bool:
+        """Whether this run is measured. Speed and bytes are the same for every seed, so the first one of each arm is;
+        what other kinds of cache do to the loss is not."""
+        if self.measure is None:
+            return False
+        return len(self.measure.caches) > 1 or any(arm.runs[0].digest == digest for arm in self.arms if arm.runs)
+
     @property
     def measure_digest(self) -> str | None:
         return None if self.measure is None else request_digest(self.measure)

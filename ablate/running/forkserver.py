@@ -11,7 +11,12 @@ import os
 import signal
 import sys
 
-import ablate.running.phases  # noqa: F401 (what takes long to load)
+# What takes long to load. Each worker would load the last two by itself: they are first needed when its training
+# begins, and when it ends.
+import polars  # noqa: F401
+import torch._dynamo  # noqa: F401
+
+import ablate.running.phases  # noqa: F401
 from ablate.running import worker
 
 

@@ -34,12 +34,13 @@ class Request:
     @classmethod
     def of(cls, plan: Plan, identity: dict[str, Any], store: Store, checkpoint_seconds: float) -> Request:
         """All that a plan asks of one of its runs."""
+        measure = plan.measure if plan.measures(identity["digest"]) else None
         return cls(
             store=str(store.root.resolve()),
             corpus=str((store.data_dir() / identity["data"]["digest"]).resolve()),
             identity=identity,
-            measure=plan.measure.model_dump(mode="json") if plan.measure else None,
-            measure_digest=plan.measure_digest,
+            measure=measure.model_dump(mode="json") if measure else None,
+            measure_digest=plan.measure_digest if measure else None,
             evals=plan.evals.model_dump(mode="json") if plan.evals else None,
             evals_digest=plan.evals_digest,
             checkpoint_seconds=checkpoint_seconds,

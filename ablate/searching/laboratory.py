@@ -127,18 +127,23 @@ class StudyLaboratory:
             raise RuntimeError(f"run {request.digest} has no result after it ended")
         if result["status"] == "diverged":
             return tuple(math.inf if way == "minimize" else -math.inf for way in self.spec.objectives.values())
-        return tuple(self._score(name, request, result, job.plan) for name in self.spec.objectives)
+        return tuple(
+            self._speed(name, job.requests[0]) if name in MEASURED else self._score(name, request, result, job.plan)
+            for name in self.spec.objectives
+        )
+
+    def _speed(self, name: str, measured: Request) -> float:
+        """At the longest context and smallest batch."""
+        document = self.store.read_measure(measured.digest, str(measured.measure_digest)) or {}
+        points = [point for point in document[name.partition("_")[0]] if "tokens_per_second" in point]
+        point = max(points, key=lambda point: (point["context"], -point["batch"]))
+        return float(point["tokens_per_second"]["median"])
 
     def _score(self, name: str, request: Request, result: Document, plan: ArmPlan) -> float:
         if name == "tokens_per_second":
             return float(result[name]["median"])
         if name == "kv_bytes_per_token":
             return float(quantity(plan, name) or 0)
-        if name in MEASURED:
-            document = self.store.read_measure(request.digest, str(request.measure_digest)) or {}
-            points = [point for point in document[name.partition("_")[0]] if "tokens_per_second" in point]
-            point = max(points, key=lambda point: (point["context"], -point["batch"]))
-            return float(point["tokens_per_second"]["median"])
         if name in DIRECTIONS:
             return float(result[name])
         task, _, metric = name.partition(".")

@@ -44,18 +44,22 @@ class Batch:
         """The same in memory that a GPU can read by itself."""
         return self._each(Tensor.pin_memory)
 
-    def rows(self, start: int, end: int) -> Batch:
+    def __len__(self) -> int:
+        """B."""
+        return len(self.tokens)
+
+    def rows(self, some: slice) -> Batch:
         """Some of its rows."""
-        return self._each(lambda tensor: tensor[start:end])
+        return self._each(lambda tensor: tensor[some])
 
     def equal_parts(self, parts: int) -> list[Batch]:
         """Cut into so many batches of one shape. Rows that the last ones lack are copies in which nothing is scored."""
-        rows = ceil(len(self.tokens) / parts)
-        return [self.rows(start, start + rows)._padded(rows) for start in range(0, len(self.tokens), rows)]
+        rows = ceil(len(self) / parts)
+        return [self.rows(slice(start, start + rows))._padded(rows) for start in range(0, len(self), rows)]
 
     def _padded(self, rows: int) -> Batch:
         """With copies of the last row, in which nothing is scored, up to so many rows."""
-        missing = rows - len(self.tokens)
+        missing = rows - len(self)
         if not missing:
             return self
         longer = self._each(lambda tensor: torch.cat((tensor, tensor[-1:].expand(missing, *tensor.shape[1:]))))

@@ -24,7 +24,6 @@ class Place:
     steps_above_start: int = 0
     start_validation_loss: float | None = None
     validation_loss: float | None = None
-    accuracy: float | None = None
 
 
 def save_state(store: Store, digest: str, place: Place, model: nn.Module, optimizer: Updates) -> None:

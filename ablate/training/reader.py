@@ -25,6 +25,10 @@ class Corpus(Protocol):
     def validation_rows(self, context: int) -> Sequence[tuple[Rows, NDArray[np.uint32] | None]]: ...
 
 
+ON_THE_WAY = 8
+"""Of so many held-out rows one is read when training is validated on the way; all are when it has ended."""
+FEWEST_ROWS = 32
+"""No fewer are read on the way, where there are as many."""
 VALIDATION = 2**64
 """In place of a seed, beyond all of them, where an objective draws what to ask about held-out text."""
 
@@ -56,22 +60,23 @@ class Reader:
         batch = self._asked(rows, (self.seed, step))
         return batch.pinned() if self.device == "cuda" else batch
 
-    def held_out(self) -> HeldOut:
-        """Everything held out, on the device, in batches no larger than those of training.
+    def held_out(self, whole: bool = True) -> HeldOut:
+        """What is held out, on the device, in batches no larger than those of training: all of it, or rows spread
+        evenly over it.
 
-        Those of one width have one shape, the last one padded with rows that are not scored: a compiled loss has no
-        more than one graph for each width.
+        Batches of one width have one shape, the last one padded with rows that are not scored: a compiled loss has no
+        more than one program for each width.
         """
         batches: list[Batch] = []
-        tokens, n_bytes = 0, 0
-        text = True
+        tokens, n_bytes, text = 0, 0, True
         for rows, sizes in self.corpus.validation_rows(self.spec.context):
-            whole = self._asked(rows, (VALIDATION,))
-            parts = ceil(len(rows) / max(1, self.spec.tokens // width(rows)))
-            batches += [part.to(self.device) for part in whole.equal_parts(parts)]
-            tokens += whole.scored
+            every = 1 if whole else max(1, min(ON_THE_WAY, len(rows) // FEWEST_ROWS))
+            asked = self._asked(rows, (VALIDATION,)).rows(slice(None, None, every))
+            parts = ceil(len(asked) / max(1, self.spec.tokens // width(rows)))
+            batches += [part.to(self.device) for part in asked.equal_parts(parts)]
+            tokens += asked.scored
             text = text and sizes is not None
-            n_bytes += 0 if sizes is None else whole.bytes_of(sizes)
+            n_bytes += 0 if sizes is None else asked.bytes_of(sizes[::every])
         return HeldOut(batches, tokens, n_bytes if text else None)
 
     def _asked(self, rows: Rows, key: tuple[int, ...]) -> Batch:

@@ -26,12 +26,16 @@ from ablate.training.schedule import warmup_steps
 from ablate.training.spec import TrainSpec
 from ablate.training.stop import Interrupted
 from ablate.training.trained import trained_model
-from ablate.training.validation import accuracy, bits_per_byte, validate
+from ablate.training.validation import Scores, score
+
+SAVING = 0.01
+"""Saving the state takes at most this share of the time."""
 
 
 @dataclass(frozen=True)
 class Ending:
-    """How training ended. A run that diverged has a `reason`, and none of the numbers.
+    """How training ended. A run that diverged has a `reason`, and none of the numbers, which are over all that is held
+    out.
 
     Only text has bits per byte, only tasks that are made have an `accuracy`: the share of what is asked that is right.
     """
@@ -56,7 +60,8 @@ class Session:
     """One run in this process: model, optimiser, data, and how far it has got.
 
     `identity` is run.json. Steps are taken in stretches of `rest_seconds`. After each, metrics are logged, the state is
-    saved if that is due, and `stop` is asked; when it says so, the state is saved and Interrupted raised.
+    saved if that is due, and `stop` is asked; when it says so, the state is saved and Interrupted raised. Saving is due
+    every `checkpoint_seconds`, or less often where it would take a larger share of the time than `SAVING`.
     """
 
     def __init__(
@@ -84,7 +89,8 @@ class Session:
         self.learner = Learner(loss, optimizer, self.spec, numerics, self.seed)
         self.reader = Reader(corpus, self.spec, self.model.spec.vocab_size, self.seed, numerics.device)
         self.prober = self._prober(identity.get("probes"))
-        self._began = self._saved = self._rested = time.perf_counter()
+        self._began = self._rested = time.perf_counter()
+        self._save_at = self._began + checkpoint_seconds
         self.place = load_state(store, self.digest, self.model, optimizer)
         if "start" in identity and self.place.start_loss is None:
             # It starts below where it may pass through, so divergence is to end above knowing nothing.
@@ -107,7 +113,7 @@ class Session:
                     self._validate()
                 self._save_when_due()
                 self._rested = time.perf_counter()
-        return self._ending(self._final_reason())
+        return self._ending(None)
 
     def rehearse(self) -> Iterator[list[Step]]:
         """The run's training steps with nothing validated, logged or saved: for timing them."""
@@ -140,59 +146,57 @@ class Session:
         write = partial(self.store.append_probes, self.digest)
         return Prober(self.model, ProbeSpec.model_validate(probes), self.steps, self.numerics.autocast, write)
 
-    @cached_property
-    def _held_out(self) -> HeldOut:
-        return self.reader.held_out()
-
     def _validation_is_due(self, step: int) -> bool:
-        every = max(1, round(self.spec.validate_every * self.steps))
-        return step == self.steps or step % every == 0
+        every = max(1.0, self.spec.validate_every * self.steps)
+        return step == self.steps or step // every > (step - 1) // every
+
+    @cached_property
+    def _on_the_way(self) -> HeldOut:
+        return self.reader.held_out(whole=False)
 
     def _validate(self) -> float:
-        """Measure and log the validation loss, and the accuracy where there are answers."""
-        held_out, autocast = self._held_out, self.numerics.autocast
-        self.model.eval()  # no dropout, no capacity limits
-        nats = validate(self.learner.loss, held_out.batches, autocast)
-        if held_out.n_bytes is None:
-            self.place.accuracy = accuracy(self.model, held_out.batches, autocast)
-        self.model.train()
-        self.place.validation_loss = nats
+        """Score a part of what is held out, and log it."""
+        found = self._score(self._on_the_way)
+        self.place.validation_loss = found.nats
         record = {
             "step": self.place.step,
             "tokens": self.place.step * self.spec.tokens,
             "seconds": self.place.seconds,
-            "validation_loss": nats,
-            "bits_per_byte": self._bits_per_byte(nats),
-            "accuracy": self.place.accuracy,
+            "validation_loss": found.nats,
+            "bits_per_byte": found.bits_per_byte,
+            "accuracy": found.accuracy,
         }
         self.store.append_metrics(self.digest, record)
-        return nats
+        return found.nats
 
-    def _bits_per_byte(self, nats: float) -> float | None:
-        held_out = self._held_out
-        return None if held_out.n_bytes is None else bits_per_byte(nats, held_out.tokens, held_out.n_bytes)
+    def _score(self, held_out: HeldOut) -> Scores:
+        return score(self.model, self.learner.loss, held_out, self.numerics.autocast)
 
     def _save_when_due(self) -> None:
-        stop = self.stop()
-        if stop or time.perf_counter() - self._saved >= self.checkpoint_seconds:
+        stop, now = self.stop(), time.perf_counter()
+        if stop or now >= self._save_at:
             self._tick()
             save_state(self.store, self.digest, self.place, self.model, self.learner.optimizer)
-            self._saved = time.perf_counter()
+            saved = time.perf_counter()
+            self._save_at = saved + max(self.checkpoint_seconds, (saved - now) / SAVING)
         if stop:
             raise Interrupted(f"run {self.digest} stopped at step {self.place.step}")
 
     def _tick(self) -> None:
         self.place.wall_seconds = self._wall_seconds_before + time.perf_counter() - self._began
 
-    def _final_reason(self) -> str | None:
+    def _ending(self, reason: str | None) -> Ending:
+        """reason: why the run has diverged already; None after its last step."""
+        if reason is None:
+            scores = self._score(self.reader.held_out())
+            reason = self._final_reason(scores.nats)
+        self._tick()
+        if reason is not None:
+            return Ending("diverged", reason, self.place)
+        return Ending("finished", None, self.place, scores.nats, scores.bits_per_byte, scores.accuracy)
+
+    def _final_reason(self, nats: float) -> str | None:
         start, end = self.place.start_validation_loss, self.place.validation_loss
         if start is None or end is None:
             raise RuntimeError(f"run {self.digest} ended without a validation loss")
-        return final_reason(start, end)
-
-    def _ending(self, reason: str | None) -> Ending:
-        self._tick()
-        nats = self.place.validation_loss
-        if reason is not None or nats is None:
-            return Ending("diverged", reason, self.place)
-        return Ending("finished", None, self.place, nats, self._bits_per_byte(nats), self.place.accuracy)
+        return final_reason(start, end if math.isfinite(nats) else nats)  # the two were measured on the same rows

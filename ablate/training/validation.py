@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ablate.training.batch import Batch
 from ablate.training.learner import Loss
+from ablate.training.reader import HeldOut
 
 Autocast = Callable[[], AbstractContextManager[object]]
 
@@ -39,6 +41,25 @@ def accuracy(model: Callable[[Tensor], Tensor], batches: Iterable[Batch], autoca
         right.append((said == batch.targets).sum())  # no token is −100
         counts.append(batch.counts.sum())
     return int(torch.stack(right).sum()) / int(torch.stack(counts).sum())
+
+
+@dataclass(frozen=True)
+class Scores:
+    """nats: mean loss per scored target. bits_per_byte: of text alone. accuracy: of synthetic tasks alone."""
+
+    nats: float
+    bits_per_byte: float | None
+    accuracy: float | None
+
+
+def score(model: nn.Module, loss: Loss, held_out: HeldOut, autocast: Autocast) -> Scores:
+    """What a model scores, without dropout or limits of capacity. loss: the model's, which may be compiled."""
+    batches, n_bytes = held_out.batches, held_out.n_bytes
+    model.eval()
+    nats = validate(loss, batches, autocast)
+    right = accuracy(model, batches, autocast) if n_bytes is None else None
+    model.train()
+    return Scores(nats, None if n_bytes is None else bits_per_byte(nats, held_out.tokens, n_bytes), right)
 
 
 def bits_per_byte(nats_per_token: float, tokens: int, n_bytes: int) -> float:

@@ -10,12 +10,14 @@ import torch
 
 import zoo
 from ablate.machine.numerics import enforce
+from ablate.store import Store
 from ablate.training.ahead import ahead
 from ablate.training.batch import Batch
 from ablate.training.learner import Learner
 from ablate.training.loop import train
 from ablate.training.optim import build_optimizer
 from ablate.training.reader import Reader
+from ablate.training.session import Session
 from ablate.training.spec import TrainSpec
 from ablate.training.validation import accuracy, validate
 from tests.ablate.conftest import TinyCorpus
@@ -60,7 +62,7 @@ def test_held_out_text_in_batches_of_one_shape_scores_as_it_is(batch, numerics):
     reader = Reader(TinyCorpus(), TrainSpec(context=16, batch=batch), 16, 0, "cpu")
     held_out, whole = reader.held_out(), Batch.next_token(TinyCorpus().validation_rows(16)[0][0])
     assert len({tuple(part.tokens.shape) for part in held_out.batches}) == 1
-    assert all(part.scored and len(part.tokens) <= batch for part in held_out.batches)
+    assert all(part.scored and len(part) <= batch for part in held_out.batches)
     assert (held_out.tokens, held_out.n_bytes) == (6 * 16, 6 * 16)
     model = zoo.build(zoo.load("small", vocab_size=16, d_model=16, n_layers=1)).eval()
     nats = validate(model.loss, held_out.batches, numerics.autocast)
@@ -94,3 +96,34 @@ def test_a_training_step_never_waits_for_the_gpu():
             learner.learn(step, 1e-3, reader.batch(step))
     finally:
         torch.cuda.set_sync_debug_mode("default")
+
+
+class LongCorpus(TinyCorpus):
+    def validation_rows(self, context):
+        windows = (np.arange(320)[:, None] + np.arange(context + 1)) % self.vocab_size
+        return [(windows, np.full_like(windows, 2))]
+
+
+def test_on_the_way_a_part_is_scored_and_everything_at_the_end():
+    reader = Reader(LongCorpus(), TrainSpec(context=16, batch=16), 16, 0, "cpu")
+    part, whole = reader.held_out(whole=False), reader.held_out()
+    assert (whole.tokens, whole.n_bytes) == (320 * 16, 320 * 32)
+    assert (part.tokens, part.n_bytes) == (40 * 16, 40 * 32)
+    every_eighth = torch.cat([b.tokens for b in whole.batches])[::8]
+    assert torch.equal(torch.cat([b.tokens for b in part.batches])[:40], every_eighth)
+    few = Reader(TinyCorpus(), TrainSpec(context=16, batch=16), 16, 0, "cpu")
+    assert few.held_out(whole=False).tokens == few.held_out().tokens
+
+
+def test_a_run_ends_with_the_loss_over_everything(tmp_path, identity, numerics):
+    document = identity(steps=12)
+    session = Session(Store(tmp_path), document, LongCorpus(), numerics)
+    ending = session.run()
+    tokens = torch.from_numpy(LongCorpus().validation_rows(16)[0][0])
+    with torch.no_grad():
+        nats = session.model.eval().loss(tokens[:, :-1], tokens[:, 1:])[1].item()
+    assert ending.loss == pytest.approx(nats, rel=1e-5)
+    logged = Store(tmp_path).read_metrics(document["digest"])["validation_loss"].drop_nulls()
+    with torch.no_grad():
+        nats = session.model.loss(tokens[::8, :-1], tokens[::8, 1:])[1].item()
+    assert logged[-1] == pytest.approx(nats, rel=1e-5)

@@ -40,7 +40,7 @@ def test_the_loss_falls_from_that_of_guessing(store, identity, corpus, numerics)
     assert losses[0] == pytest.approx(math.log(16), abs=1e-6)  # an untied head starts at zero
     assert losses[-1] < 0.5 * losses[0]
     assert ending.status == "finished"
-    assert metrics["validation_loss"].drop_nulls()[-1] == ending.place.validation_loss
+    assert metrics["validation_loss"].drop_nulls()[-1] == ending.place.validation_loss == ending.loss
 
 
 def test_every_step_is_logged_once_with_its_rate(store, identity, corpus, numerics):
@@ -290,3 +290,24 @@ def test_a_run_that_diverges_within_a_stretch_ends_at_that_step(tmp_path, identi
         endings.append((ending.reason, ending.place.step, store.read_metrics(document["digest"])["step"].max()))
     assert endings[0] == endings[1]
     assert endings[0][1] == endings[0][2] < 60
+
+
+def test_saving_takes_no_more_than_a_hundredth_of_the_time(tmp_path, identity, corpus, numerics, monkeypatch):
+    """A state that takes two seconds to save, with steps of one second each, by a clock of our own."""
+    clock = {"now": 0.0}
+    saves = []
+
+    def save(_store, _digest, place, *_rest):
+        clock["now"] += 2.0
+        saves.append(place.step)
+
+    def stop():
+        clock["now"] += 1.0
+        return False
+
+    monkeypatch.setattr("ablate.training.session.save_state", save)
+    monkeypatch.setattr("ablate.training.session.time.perf_counter", lambda: clock["now"])
+    monkeypatch.setattr("ablate.training.session.train", lambda *_, **__: ([step(n, 2.0)] for n in range(1, 901)))
+    run(Store(tmp_path), identity(steps=900), corpus, numerics, checkpoint_seconds=10.0, stop=stop)
+    assert saves[:2] == [10, 210]
+    assert 2.0 * len(saves) <= 0.01 * clock["now"] + 2.0
