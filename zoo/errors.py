@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import Literal
+
+Kind = Literal["unknown_key", "unknown_choice", "illegal"]
+"""What is wrong, for programs: there is no such setting, it has no such variant, or anything else."""
 
 
 class SpecError(ValueError):
-    """What is wrong with a spec: `path` is where (dotted), `reason` is why."""
+    """What is wrong with a spec: `path` is where (dotted), `reason` is why, in words, and `kind` for programs."""
 
-    def __init__(self, path: str, reason: str) -> None:
+    def __init__(self, path: str, reason: str, kind: Kind = "illegal") -> None:
         self.path = path
         self.reason = reason
+        self.kind = kind
         super().__init__(f"{path}: {reason}" if path else reason)
 
     def under(self, prefix: str) -> SpecError:
         """The same error seen from outside `prefix`."""
-        return SpecError(".".join(filter(None, (prefix, self.path))), self.reason)
+        return SpecError(".".join(filter(None, (prefix, self.path))), self.reason, self.kind)
 
 
 class SpecWarning(UserWarning):

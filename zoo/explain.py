@@ -12,7 +12,14 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from zoo.axis import Choice, kind_of, variants
-from zoo.errors import SpecError, did_you_mean
+from zoo.errors import Kind, SpecError, did_you_mean
+
+KINDS: dict[str, Kind] = {
+    "extra_forbidden": "unknown_key",
+    "union_tag_invalid": "unknown_choice",
+    "literal_error": "unknown_choice",
+}
+"""What pydantic's types of errors are."""
 
 Checked = TypeVar("Checked", bound=BaseModel)
 
@@ -36,7 +43,7 @@ def _explain(details: ErrorDetails, model: type[BaseModel]) -> SpecError:
     cause = details.get("ctx", {}).get("error")
     if isinstance(cause, SpecError):
         return cause.under(path)
-    return SpecError(path, _reason(details, keys, owner))
+    return SpecError(path, _reason(details, keys, owner), KINDS.get(details["type"], "illegal"))
 
 
 def _reason(details: ErrorDetails, keys: list[str], owner: type[BaseModel] | None) -> str:

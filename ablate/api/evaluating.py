@@ -131,7 +131,7 @@ def _asked(settings: dict[str, Any], corpus: AnyCorpus, model: ModelSpec) -> Eva
     except EvaluationError as error:
         raise _argument_error(error.path, error.reason) from error
     except ValidationError as error:
-        path, reason = next(complaints(error, wanted, EvalSpec.model_json_schema()))
+        path, reason, _ = next(complaints(error, wanted, EvalSpec.model_json_schema()))
         raise _argument_error(".".join(path), reason) from error
 
 

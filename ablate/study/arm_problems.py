@@ -44,9 +44,9 @@ def _never_tuned(path: str) -> str | None:
 
 def _at_path(problem: Problem, path: str, builder: ArmBuilder) -> Problem:
     """An unknown path is to blame itself, not its values."""
-    if not problem.reason.startswith("unknown key"):
+    if problem.kind != "unknown_key":
         return problem
-    return builder.origins.problem(tuning_edit(path, None).target, problem.reason, at_key=True)
+    return builder.origins.problem(tuning_edit(path, None).target, problem.reason, kind=problem.kind)
 
 
 def start_problems(builder: ArmBuilder, arms: Sequence[Arm], tuned: bool) -> Iterator[Problem]:

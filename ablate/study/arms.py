@@ -224,15 +224,14 @@ class ArmBuilder:
         for error in self._model_errors([*self.base, *own]):
             path, why = tuple(error.path.split(".")), plain(error.reason)
             blamed = self._blamed(error, path, own or list(self.base))
-            at_key = error.reason.startswith("unknown key")
             if blamed is None:
-                yield self.origins.problem(target, f"{error.path}: {why}")
+                yield self.origins.problem(target, f"{error.path}: {why}", kind=error.kind)
                 continue
             inside = path[len(blamed.path) :] if path[: len(blamed.path)] == blamed.path else None
             place = (*blamed.target, *(inside or ()))
             near = blamed.path[: len(path)] == path or inside is not None
             reason = why if near else f"{error.path}: {why}"
-            yield self.origins.problem(place, reason, at_key=at_key)
+            yield self.origins.problem(place, reason, kind=error.kind)
 
     def _blamed(self, error: SpecError, path: Target, own: list[Edit]) -> Edit | None:
         """The edit without which the error would not be: in the last layer that has one, the nearest by path."""
@@ -253,11 +252,11 @@ class ArmBuilder:
         try:
             spec.model_validate(data)
         except ValidationError as error:
-            for path, reason in complaints(error, data, spec.model_json_schema()):
+            for path, reason, kind in complaints(error, data, spec.model_json_schema()):
                 here = (section, *path)
                 found = [e for e in edits if common_length(e.path, here) == min(len(e.path), len(here))]
                 target = (*found[-1].target, *path[len(found[-1].path) - 1 :]) if found else _beside(edits[-1], here)
-                yield self.origins.problem(target, reason, at_key=reason.startswith("unknown key"))
+                yield self.origins.problem(target, reason, kind=kind)
 
 
 def _beside(edit: Edit, path: Target) -> Target:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from zoo.errors import did_you_mean
+from zoo.errors import Kind, did_you_mean
+from zoo.explain import KINDS
 
 Schema = dict[str, Any]
 
@@ -25,18 +26,26 @@ WORDING = (
 )
 
 
-def complaints(error: ValidationError, data: Any, schema: Schema) -> Iterator[tuple[tuple[str, ...], str]]:
-    """The path and the reason of each complaint about `data`, whose JSON Schema is `schema`."""
-    found: dict[tuple[str, ...], list[str]] = {}
+class Complaint(NamedTuple):
+    """What is wrong at a path, in words, and for programs."""
+
+    path: tuple[str, ...]
+    reason: str
+    kind: Kind
+
+
+def complaints(error: ValidationError, data: Any, schema: Schema) -> Iterator[Complaint]:
+    """Each complaint about `data`, whose JSON Schema is `schema`."""
+    found: dict[tuple[tuple[str, ...], Kind], list[str]] = {}
     for details in error.errors(include_url=False):
         path = user_path(details["loc"], data, missing=details["type"] == "missing")
         if details["type"] in ("union_tag_invalid", "union_tag_not_found"):
             path, reason = _choice(details, path)
         else:
             reason = _reason(details, path, data, schema)
-        found.setdefault(path, []).append(reason)
-    for path, reasons in found.items():
-        yield from ((path, reason) for reason in _alternatives(reasons))
+        found.setdefault((path, KINDS.get(details["type"], "illegal")), []).append(reason)
+    for (path, kind), reasons in found.items():
+        yield from (Complaint(path, reason, kind) for reason in _alternatives(reasons))
 
 
 def _alternatives(reasons: Sequence[str]) -> Sequence[str]:

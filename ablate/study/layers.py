@@ -13,6 +13,7 @@ from typing import Any
 from ablate.study.problems import Place, Problem, StudyError
 from ablate.study.yamlfile import Document, Keys, parse_yaml
 from zoo.edits import expand
+from zoo.errors import Kind
 
 Target = tuple[str, ...]
 """A setting's path in the study, one key each: `("train", "lr")`, `("arms", "post", "block")`."""
@@ -32,11 +33,11 @@ class Origin:
         """The path in the user's words."""
         return ".".join(map(str, self.path))
 
-    def problem(self, target: Target, reason: str, *, at_key: bool = False) -> Problem:
+    def problem(self, target: Target, reason: str, *, at_key: bool = False, kind: Kind = "illegal") -> Problem:
         """A problem with `target`: this setting itself, or one inside it or beside it."""
         inside = target[len(self.target) :] if target[: len(self.target)] == self.target else ()
         path = ".".join(filter(None, (self.written, *inside)))
-        return Problem(self.key if at_key else self.value, path, reason)
+        return Problem(self.key if at_key or kind == "unknown_key" else self.value, path, reason, kind)
 
 
 @dataclass(frozen=True)
@@ -117,14 +118,15 @@ class Origins:
         self.known.extend(origin for origin, _ in settings)
         return [problem for origin, is_leaf in settings for problem in _twice(origin, is_leaf, leaves)]
 
-    def problem(self, target: Target, reason: str, *, at_key: bool = False) -> Problem:
-        """A problem with a setting, placed where it was last written, or else inside it, or around it."""
+    def problem(self, target: Target, reason: str, *, at_key: bool = False, kind: Kind = "illegal") -> Problem:
+        """A problem with a setting, placed where it was last written, or else inside it, or around it: at the value,
+        or at the key where that is what is wrong."""
         inside = [o for o in self.known if o.target[: len(target)] == target]
         exact = [o for o in inside if o.target == target]
         around = [o for o in self.known if target[: len(o.target)] == o.target]
         nearest = max(reversed(around), key=lambda o: len(o.target), default=self.file)
         origin = (exact or inside or [nearest])[-1]
-        return origin.problem(target, reason, at_key=at_key)
+        return origin.problem(target, reason, at_key=at_key, kind=kind)
 
 
 def _twice(origin: Origin, is_leaf: bool, leaves: Mapping[Target, Origin]) -> Iterator[Problem]:

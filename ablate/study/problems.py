@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ablate.store import AblateError
+from zoo.errors import Kind
 
 
 @dataclass(frozen=True)
@@ -22,11 +23,12 @@ class Place:
 
 @dataclass(frozen=True)
 class Problem:
-    """`path` is the dotted path as the user wrote it, empty for the file as a whole."""
+    """`path` is the dotted path as the user wrote it, empty for the file as a whole; `kind` is for programs."""
 
     place: Place
     path: str
     reason: str
+    kind: Kind = "illegal"
 
     def __str__(self) -> str:
         return ": ".join(part for part in (str(self.place), self.path, self.reason) if part)

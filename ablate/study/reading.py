@@ -18,27 +18,17 @@ from ablate.study.arm_problems import start_problems, tuning_problems
 from ablate.study.arms import TRAIN, Arm, ArmBuilder, edits_in
 from ablate.study.complaints import complaints
 from ablate.study.grid import cells
+from ablate.study.layering import together
 from ablate.study.layers import Origins, Target
 from ablate.study.problems import Problem, StudyError
 from ablate.study.scales import NAMING, by_size, ladder_problems, layers, other_scales, rungs, scale_problems
 from ablate.study.search_space import space_problems
-from ablate.study.sections import NAME, StudySections
-from ablate.study.space import axes
+from ablate.study.sections import DEFAULT_TRAIN, NAME, StudySections
 from ablate.study.study import Study
 from ablate.study.written import Sets, Written, read_study
-from ablate.training.probes import short
 from ablate.training.spec import TrainSpec
-from zoo.axis import variants
-from zoo.edits import flatten, merge
 from zoo.errors import SpecError, did_you_mean
 from zoo.presets import preset
-
-DEFAULT_TRAIN = {"optimizer": {"kind": TrainSpec().optimizer.kind}}
-"""What edits such as `train.optimizer.momentum` merge into: the kind, without which no setting has a meaning."""
-SPACES = ("tune", "search")
-"""Sections with a space, by path."""
-REPLACED = ("budget", "grid", "ladder")
-"""Sections of which a later layer keeps nothing: a scale that budgets tokens has no budget in FLOPs."""
 
 
 def default_scale() -> str:
@@ -120,7 +110,7 @@ class _Reader:
             self.problems += self.origins.add(layer)
 
     def study(self) -> Study:
-        tree = self._tree()
+        tree = together(self.layers, StudySections.model_fields)
         self.problems += self._name_problems(tree)
         if tree.get("ladder") and (self.rung is None or any("ladder" in layer.nested for layer in self.layers[2:])):
             reason = "a ladder is written in the file or in a scale, as a map of maps"
@@ -145,35 +135,13 @@ class _Reader:
             rung=self.rung,
         )
 
-    def _tree(self) -> dict[str, Any]:
-        """The sections of all layers together, nested."""
-        tree: dict[str, Any] = {TRAIN: DEFAULT_TRAIN}
-        for layer in self.layers:
-            for key, value in layer.nested.items():
-                old = _source_changed(tree.get(key), value) if key == "data" else tree.get(key)
-                if key == "probes":
-                    old, value = short(old), short(value)  # noqa: PLW2901 (so that edits by path find its parts)
-                if key == "budget" and layer.is_size and isinstance(old, Mapping) and "parameters" in old:
-                    value = {"parameters": old["parameters"], **value}  # noqa: PLW2901 (sizes match alike)
-                if key == "tune" and isinstance(value, Mapping) and "space" in value:
-                    old = {k: v for k, v in old.items() if k != "space"} if isinstance(old, Mapping) else None
-                tree[key] = value if key in REPLACED else merge(old, value)
-        if isinstance(tree.get("grid"), Mapping):
-            tree["grid"] = dict(flatten(tree["grid"]))
-        for key in SPACES:
-            section = tree.get(key)
-            if isinstance(section, Mapping) and isinstance(section.get("space"), Mapping):
-                tree[key] = {**section, "space": dict(axes(section["space"]))}
-        return tree
-
     def _sections(self, tree: Mapping[str, Any]) -> StudySections | None:
         try:
             return StudySections.model_validate(tree)
         except ValidationError as error:
-            for path, reason in complaints(error, tree, StudySections.model_json_schema()):
+            for path, reason, kind in complaints(error, tree, StudySections.model_json_schema()):
                 target = tuple(key for part in path for key in part.split("."))
-                at_key = reason.startswith("unknown key")
-                self.problems.append(self.origins.problem(target, reason, at_key=at_key))
+                self.problems.append(self.origins.problem(target, reason, kind=kind))
         return None
 
     def _name_problems(self, tree: Mapping[str, Any]) -> Iterator[Problem]:
@@ -249,14 +217,3 @@ class _Reader:
             if isinstance(here, Mapping):
                 found += list(edits_in(here, root, number))
         return found
-
-
-def _source_changed(old: Any, new: Any) -> Any:
-    """What is left of the settings of data when `new` names another source: those that both have."""
-    name = new.get("source") if isinstance(new, Mapping) else new
-    if not isinstance(old, Mapping) or name in (None, old.get("source")):
-        return old
-    known = variants("ablate.data.sources", "source")
-    both = [known[each] for each in (old.get("source"), name) if each in known]
-    shared = set.intersection(*(set(each.model_fields) for each in both)) if both else set()
-    return {key: value for key, value in old.items() if key in shared - {"source"}}

@@ -84,7 +84,7 @@ def scale_problems(document: Document, scale: str | None) -> Iterator[Problem]:
             head = key.partition(".")[0]
             if head not in StudySections.model_fields:
                 reason = "unknown key" + did_you_mean(head, StudySections.model_fields)
-                yield Problem(document.keys[*place, key], f"scales.{name}.{key}", reason)
+                yield Problem(document.keys[*place, key], f"scales.{name}.{key}", reason, "unknown_key")
     known = list(dict.fromkeys([*(scales or {}), *DEFAULT_SCALES]))
     if scale is not None and scale not in known:
         reason = f"unknown scale '{scale}'" + (did_you_mean(scale, known) or f": one of {', '.join(known)}")

@@ -42,7 +42,8 @@ class SearchSpace:
         key = (path, *around.items())
         if key not in self._known:
             edit = edit_of(path, self.axes[path].ends[0])
-            self._known[key] = not any(map(_is_absent, self._problems([*self.edits(around), edit])))
+            problems = self._problems([*self.edits(around), edit])
+            self._known[key] = not any(problem.kind == "unknown_key" for problem in problems)
         return self._known[key]
 
     def _around(self, path: str) -> list[str]:
@@ -105,18 +106,13 @@ class SearchSpace:
             edits = self.edits(around)
             found.append([self._problems([*edits, edit_of(path, value)]) for value in axis.ends])
         for of_value in zip(*found, strict=True):
-            if all(any(_is_absent(p) or p.reason.startswith("unknown") for p in problems) for problems in of_value):
+            if all(any(p.kind in ("unknown_key", "unknown_choice") for p in problems) for problems in of_value):
                 yield from of_value[0]
 
 
 def space_problems(builder: ArmBuilder, space: Mapping[str, AnyAxis]) -> Iterator[Problem]:
     """What is wrong with a search's space."""
     return SearchSpace(builder, space).problems()
-
-
-def _is_absent(problem: Problem) -> bool:
-    """Whether a model lacks the setting, rather than refusing the value."""
-    return problem.reason.startswith("unknown key") or "has no such setting" in problem.reason
 
 
 def edit_of(path: str, value: Any) -> Edit:

@@ -21,6 +21,16 @@ from pydantic import (
 from ablate.data.sources.stdlib import StdlibSource
 from ablate.data.spec import DataSpec
 from ablate.study.complaints import yaml
+from ablate.study.layering import (
+    Layered,
+    by_path,
+    merged_but_for_space,
+    merged_in_long,
+    merged_within_source,
+    replaced,
+    replaced_but_for_matching,
+    space_by_path,
+)
 from ablate.study.search_spec import SearchSpec
 from ablate.study.space import TuneSpec
 from ablate.training.probes import Probes
@@ -179,6 +189,9 @@ class StartSpec(Spec):
     which compute the same; null where there are as many and as wide."""
 
 
+DEFAULT_TRAIN = {"optimizer": {"kind": TrainSpec().optimizer.kind}}
+"""What edits such as `train.optimizer.momentum` merge into: the kind, without which no setting has a meaning."""
+
 Scalar = str | int | float | bool | None
 
 
@@ -194,22 +207,24 @@ class StudySections(Spec):
     """A preset of the zoo, and edits by path."""
     arms: dict[str, dict[str, Any]] = Field(default={})
     """Edits of the base by path, per arm; `train.…` edits the training."""
-    grid: dict[str, Annotated[list[Scalar], Field(min_length=1)]] = Field(default={})
+    grid: Annotated[dict[str, Annotated[list[Scalar], Field(min_length=1)]], Layered(replaced, spelled=by_path)] = (
+        Field(default={})
+    )
     """Values per path: every arm is trained with every combination."""
     seeds: Seeds = (0, 1, 2)
     """How many, or which, or `auto`: as many as it takes to settle every arm."""
-    tune: TuneSpec | None = None
+    tune: Annotated[TuneSpec | None, Layered(merged_but_for_space, spelled=space_by_path)] = None
     """What each arm tunes for itself before it is compared."""
-    search: SearchSpec | None = None
+    search: Annotated[SearchSpec | None, Layered(spelled=space_by_path)] = None
     """What `ablate search` varies in the base, and what for."""
-    ladder: dict[str, dict[str, Any]] = Field(default={})
+    ladder: Annotated[dict[str, dict[str, Any]], Layered(replaced)] = Field(default={})
     """Sizes, the smallest first, each by edits of base, budget and train. The last is the one that is compared."""
-    data: DataSpec = StdlibSource()
-    train: TrainSpec = TrainSpec()
-    budget: Budget
+    data: Annotated[DataSpec, Layered(merged_within_source)] = StdlibSource()
+    train: Annotated[TrainSpec, Layered(first=DEFAULT_TRAIN)] = TrainSpec()
+    budget: Annotated[Budget, Layered(replaced_but_for_matching)]
     margin: PositiveFloat | None = None
     """A difference in loss too small to matter, in nats per token: one shown to be smaller is *no difference*."""
     measure: MeasureSpec | None = MeasureSpec()
     evals: EvalSpec | None = EvalSpec()
-    probes: Probes = None
+    probes: Annotated[Probes, Layered(merged_in_long)] = None
     """What is watched while training: `all`, a list of probes, or a map with `which` and `every`."""

@@ -187,6 +187,10 @@ def test_a_search_of_encoders_has_no_objective_of_caches(objective: str, tmp_pat
         ),
         ("space={block.mixer.headss: [1, 2]}", "search.space.block.mixer.headss: unknown key (did you mean 'heads'?)"),
         ("space={block.ffn: [swiglo, gelu]}", "search.space.block.ffn: unknown kind 'swiglo' (did you mean 'swiglu'?)"),
+        (
+            "space={train.schedule: [cosine, cosin]}",
+            "search.space.train.schedule: unknown schedule 'cosin' (did you mean 'cosine'?)",
+        ),
         ("constraints=[heads | 4]", "'heads | 4' is not a constraint"),
         ("objectives=[los]", "unknown objective 'los' (did you mean 'loss'?)"),
         ("objectives=[task.acc]", "task.acc: say which way is better"),

@@ -397,6 +397,29 @@ def test_a_wrong_setting_on_the_command_line_is_quoted(setting: str, message: st
     assert len(str(caught.value).splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    ("setting", "kind"),
+    [
+        ("trian.lr=3", "unknown_key"),
+        ("base.d_modl=3", "unknown_key"),
+        ("arms.post.block.mixer.kv_headss=3", "unknown_key"),
+        ("base.block.ffn={kind: relu, experts: 3}", "unknown_key"),
+        ("scales.cpu.seeds=3", "unknown_key"),
+        ("train.optimizer=adamm", "unknown_choice"),
+        ("train.schedule=cosin", "unknown_choice"),
+        ("arms.post.block.norm=layernrom", "unknown_choice"),
+        ("train.lr=fast", "illegal"),
+        ("base.d_model=30", "illegal"),
+    ],
+)
+def test_a_program_is_told_the_kind_of_a_problem(setting: str, kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text(HEAD, encoding="utf-8")
+    with pytest.raises(StudyError) as caught:
+        load_study(path, scale="cpu", sets=[setting])
+    assert [problem.kind for problem in caught.value.problems] == [kind]
+
+
 def test_an_unknown_scale_is_placed_at_the_scales(tmp_path: Path) -> None:
     path = tmp_path / "x.yaml"
     path.write_text(HEAD + "scales: {smoke: {}}\n", encoding="utf-8")

@@ -1,0 +1,97 @@
+"""How the layers of a study (file, scale, size, edits) become one. Each section says how, at its field."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic.fields import FieldInfo
+
+from ablate.study.layers import Layer
+from ablate.study.space import axes
+from ablate.training.probes import short
+from zoo.axis import variants
+from zoo.edits import flatten, merge
+
+Rule = Callable[[Any, Any, Layer], Any]
+"""(what earlier layers say, what this layer says, this layer) → what they say together."""
+
+
+def merged(old: Any, new: Any, _layer: Layer) -> Any:
+    """Maps merge key by key, and a part of another kind replaces (`zoo.edits.merge`)."""
+    return merge(old, new)
+
+
+def replaced(_old: Any, new: Any, _layer: Layer) -> Any:
+    """A later layer keeps nothing: a scale that budgets tokens has no budget in FLOPs."""
+    return new
+
+
+def replaced_but_for_matching(old: Any, new: Any, layer: Layer) -> Any:
+    """A budget is replaced whole, but sizes of a ladder match parameters alike."""
+    if layer.is_size and isinstance(old, Mapping) and isinstance(new, Mapping) and "parameters" in old:
+        return {"parameters": old["parameters"], **new}
+    return new
+
+
+def merged_in_long(old: Any, new: Any, _layer: Layer) -> Any:
+    """Short forms are spelled out first, so that edits by path find their parts."""
+    return merge(short(old), short(new))
+
+
+def merged_but_for_space(old: Any, new: Any, _layer: Layer) -> Any:
+    """Another space replaces the whole space."""
+    if isinstance(new, Mapping) and "space" in new:
+        old = {key: value for key, value in old.items() if key != "space"} if isinstance(old, Mapping) else None
+    return merge(old, new)
+
+
+def merged_within_source(old: Any, new: Any, _layer: Layer) -> Any:
+    """Another source keeps those settings of the old one that both have."""
+    name = new.get("source") if isinstance(new, Mapping) else new
+    if isinstance(old, Mapping) and name not in (None, old.get("source")):
+        known = variants("ablate.data.sources", "source")
+        both = [known[each] for each in (old.get("source"), name) if each in known]
+        shared = set.intersection(*(set(each.model_fields) for each in both)) if both else set()
+        old = {key: value for key, value in old.items() if key in shared - {"source"}}
+    return merge(old, new)
+
+
+def as_written(value: Any) -> Any:
+    return value
+
+
+def by_path(value: Any) -> Any:
+    """A map of values by dotted path, however it was nested."""
+    return dict(flatten(value)) if isinstance(value, Mapping) else value
+
+
+def space_by_path(value: Any) -> Any:
+    """A section whose `space` is a map of axes by dotted path."""
+    if isinstance(value, Mapping) and isinstance(value.get("space"), Mapping):
+        return {**value, "space": dict(axes(value["space"]))}
+    return value
+
+
+@dataclass(frozen=True)
+class Layered:
+    """Field annotation: how the layers of a section become one, what they begin with, and how the whole is spelled."""
+
+    rule: Rule = merged
+    first: Any = None
+    spelled: Callable[[Any], Any] = as_written
+
+
+def together(layers: Iterable[Layer], fields: Mapping[str, FieldInfo]) -> dict[str, Any]:
+    """The sections of all layers, nested. What is no section is merged too: it is refused later, with its place."""
+    how = {name: _layered(field) for name, field in fields.items()}
+    tree = {name: each.first for name, each in how.items() if each.first is not None}
+    for layer in layers:
+        for key, value in layer.nested.items():
+            tree[key] = how.get(key, Layered()).rule(tree.get(key), value, layer)
+    return {key: how.get(key, Layered()).spelled(value) for key, value in tree.items()}
+
+
+def _layered(field: FieldInfo) -> Layered:
+    return next((each for each in field.metadata if isinstance(each, Layered)), Layered())
