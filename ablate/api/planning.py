@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from ablate.api.questions import StudyLike
+from ablate.api.questions import StudyLike, read
 from ablate.machine.numerics import Numerics, restored
 from ablate.planning.campaign import Outcome
 from ablate.planning.plan import ArmPlan
@@ -18,7 +18,6 @@ from ablate.planning.plan_document import matched_line, plan_json, plan_rows, re
 from ablate.running.progress import Wanted
 from ablate.running.workshop import open_workshop
 from ablate.store import Store
-from ablate.study.reading import load_study
 from ablate.study.study import Study
 from ablate.study.written import Sets
 from evals.costs.matmul import peak_flops_per_second
@@ -155,7 +154,7 @@ def plan(
         >>> plan.arms.select("arm", "parameters", "kv_bytes_per_token", "seconds")
     """
     workshop = open_workshop(store, device, engine, workers, progress=progress)
-    planner = workshop.planner(load_study(study, scale, sets))
+    planner = workshop.planner(read(study, scale, sets, workshop.device))
     outcome, tuned = planner.foreseen()
     numerics = Numerics(**outcome.plan.runs[0].identity["numerics"])
     peak = peak_flops_per_second(numerics.device, numerics.torch_dtype)

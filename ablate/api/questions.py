@@ -8,10 +8,19 @@ from typing import Any
 
 from ablate.store import Store
 from ablate.study.problems import Place, Problem, StudyError
+from ablate.study.reading import load_study
 from ablate.study.study import Study
+from ablate.study.written import Sets
 
 StudyLike = str | Path | Mapping[str, Any] | Study
 """A path, the name of a study that ships, a map with the keys of a study file, or a study that was read."""
+
+
+def read(study: StudyLike, scale: str | None, sets: Sets, device: str) -> Study:
+    """The study, at the scale that suits the device unless one is given. Raises StudyError."""
+    if scale is None and not isinstance(study, Study):
+        scale = "gpu" if device == "cuda" else "cpu"
+    return load_study(study, scale, sets)
 
 
 def refuse_namesake(study: Study, document: Mapping[str, Any] | None, store: Store) -> None:

@@ -72,7 +72,7 @@ class StudyResult:
     @classmethod
     def of(cls, runner: StudyRunner, summary: StudySummary | None, report: Path | None) -> StudyResult:
         """What a runner did. `summary` and `report` are None where it did not get as far as the study's arms."""
-        study, store = runner.planner.study, runner.store
+        study, store = runner.study, runner.store
         return cls(
             name=study.name,
             scale=study.scale,

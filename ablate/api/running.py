@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import reports
-from ablate.api.questions import StudyLike, refuse_namesake
+from ablate.api.questions import StudyLike, read, refuse_namesake
 from ablate.api.result import StudyResult
 from ablate.machine.numerics import restored
 from ablate.running.progress import Wanted
 from ablate.running.stages import StudyRunner
 from ablate.running.workshop import open_workshop
-from ablate.study.reading import load_study
 from ablate.study.study import Study
 from ablate.study.written import Sets
 
@@ -35,7 +34,7 @@ def run(
 
     Args:
         study: a path, the name of a study that ships, a map with the keys of a study file, or a study that was read.
-        scale: one of the study's scales; None: `gpu` where torch finds a GPU, else `cpu`.
+        scale: one of the study's scales; None: `gpu` on a GPU, else `cpu`.
         sets: edits of the study by dotted path: `{"train.lr": 1e-3}` or `["train.lr=1e-3"]`.
         store: the folder of runs; made where it is missing.
         device: `cpu` or `cuda`; None: `cuda` where there is a GPU.
@@ -57,11 +56,11 @@ def run(
         >>> result.contrasts.select("arm", "difference", "low", "high", "verdict")
     """
     workshop = open_workshop(store, device, engine, workers, checkpoint_seconds, progress)
-    chosen = load_study(study, scale, sets)
+    chosen = read(study, scale, sets, workshop.device)
     _check_arms(chosen)
     refuse_namesake(chosen, workshop.store.read_study(chosen.name, chosen.scale), workshop.store)
     folder = workshop.store.study_dir(chosen.name, chosen.scale)
-    runner = StudyRunner(workshop.planner(chosen), workshop, lambda: reports.open_arms(reports.summarise(folder)))
+    runner = StudyRunner(chosen, workshop, lambda: reports.open_arms(reports.summarise(folder)))
     runner.run()
     if runner.outcome is None:
         return StudyResult.of(runner, None, None)

@@ -15,7 +15,7 @@ import polars as pl
 from optuna.storages import BaseStorage
 
 import reports
-from ablate.api.questions import StudyLike, refuse_namesake
+from ablate.api.questions import StudyLike, read, refuse_namesake
 from ablate.machine.numerics import restored
 from ablate.running.corpora import prepare_corpora
 from ablate.running.engines import Engine
@@ -29,7 +29,6 @@ from ablate.searching.search_document import search_digest, search_document, wri
 from ablate.searching.storage import Owner, close_storage, open_storage
 from ablate.store import read_json
 from ablate.study.problems import Place, Problem, StudyError
-from ablate.study.reading import load_study
 from ablate.study.search_spec import SearchSpec
 from ablate.study.study import Study
 from ablate.study.written import Sets
@@ -134,7 +133,7 @@ def search(
         >>> ablate.search("search_small_lm", scale="smoke", sets={"search.trials": 8}).best
     """
     workshop = open_workshop(store, device, engine, workers, checkpoint_seconds, progress)
-    chosen = load_study(study, scale, sets)
+    chosen = read(study, scale, sets, workshop.device)
     if chosen.search is None:
         place = Place(chosen.written.place)
         raise StudyError([Problem(place, "", "has no search: nothing says what may vary")])

@@ -31,7 +31,7 @@ class OptionError(AblateError):
 def add_study(parser: argparse.ArgumentParser, device: bool = True) -> None:
     """What every command that reads a study takes. device: whether it says where it runs."""
     parser.add_argument("study", metavar="STUDY.yaml")
-    parser.add_argument("--scale", help="a scale of the study; by default gpu with a GPU, cpu without")
+    parser.add_argument("--scale", help="a scale of the study (default: gpu on a GPU, else cpu)")
     parser.add_argument(
         "--set",
         dest="sets",

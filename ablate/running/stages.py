@@ -13,12 +13,12 @@ from ablate.planning.campaign import Outcome, Stage
 from ablate.planning.identity import RunPlan
 from ablate.planning.plan import Plan
 from ablate.planning.plan_document import judged_before, study_document
-from ablate.planning.planner import Planner
 from ablate.running.corpora import prepare_corpora
 from ablate.running.engines import Event
 from ablate.running.progress import Progress
 from ablate.running.workshop import Workshop
 from ablate.store import Store
+from ablate.study.study import Study
 from evals.harness.skipped import skipped_lines
 
 
@@ -51,9 +51,9 @@ class StudyRunner:
     `open_arms` says, after a stage that trained seeds, which arms more seeds could settle.
     """
 
-    def __init__(self, planner: Planner, workshop: Workshop, open_arms: Callable[[], Sequence[str]]) -> None:
-        self.planner, self.workshop, self.store = planner, workshop, workshop.store
-        self._open_arms = open_arms
+    def __init__(self, study: Study, workshop: Workshop, open_arms: Callable[[], Sequence[str]]) -> None:
+        self.study, self.workshop, self.store = study, workshop, workshop.store
+        self.planner, self._open_arms = workshop.planner(study), open_arms
         self.to_train: dict[str, bool] = {}
         """Every run met so far, and whether it was still to be trained then."""
         self.labels: dict[str, tuple[str, int]] = {}
@@ -68,8 +68,8 @@ class StudyRunner:
         stages = self.planner.stages()
         try:
             stage = next(stages)
-            with self.workshop.follow(self.planner.study, self.labels) as progress:
-                prepare_corpora(self.planner.study, self.store, progress.data)
+            with self.workshop.follow(self.study, self.labels) as progress:
+                prepare_corpora(self.study, self.store, progress.data)
                 self._carry_out(stage, progress)
                 while not self.failures:
                     stage = stages.send(self._unsettled())
@@ -115,7 +115,7 @@ class StudyRunner:
         return Failure(event.digest, arm, seed, event.error or "failed", details if details.exists() else None)
 
     def _write_study(self, outcome: Outcome) -> None:
-        study = self.planner.study
+        study = self.study
         document, old = study_document(outcome), self.store.read_study(study.name, study.scale)
         done = old and all(self.planner.loss(run["digest"]) is not None for arm in old["arms"] for run in arm["runs"])
         document["judged"] = judged_before(old if done else None, document)

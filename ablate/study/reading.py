@@ -5,7 +5,8 @@ Every mistake is a `StudyError` whose lines say where the user wrote it and why 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,11 +22,11 @@ from ablate.study.grid import cells
 from ablate.study.layering import together
 from ablate.study.layers import Origins, Target
 from ablate.study.problems import Problem, StudyError
-from ablate.study.scales import NAMING, by_size, ladder_problems, layers, other_scales, rungs, scale_problems
+from ablate.study.scales import NAMING, Layers, Sizes, sizes_by_scale
 from ablate.study.search_space import space_problems
 from ablate.study.sections import DEFAULT_TRAIN, NAME, StudySections
 from ablate.study.study import Study
-from ablate.study.written import Sets, Written, read_study
+from ablate.study.written import Sets, edit_layers, read_study
 from ablate.training.spec import TrainSpec
 from zoo.errors import SpecError, did_you_mean
 from zoo.presets import preset
@@ -70,42 +71,45 @@ def load_study(
             return source
         written, scale = source.written, scale or source.scale
     else:
-        written = read_study(source, name)
-    return _read(replace(written, name=name or written.name).edited(sets), scale)
-
-
-def _read(written: Written, scale: str | None) -> Study:
-    document, scale_found = written.document, scale or default_scale()
-    sizes, found = _sizes(written, scale_found)
-    problems = [*scale_problems(document, scale), *found]
-    for other in other_scales(document, scale_found):
-        problems += _sizes(replace(written, sets=()), other)[1]
+        written = read_study(source)
+    named = replace(written, name=name or written.name, sets=(*written.sets, *edit_layers(sets)))
+    asked, *others = sizes_by_scale(named, scale or default_scale())
+    studies, problems = _studies(asked)
+    for other in others:
+        problems += _studies(other)[1]
     if problems:
         raise StudyError({(problem.place, problem.path): problem for problem in reversed(problems)}.values())
-    return replace(sizes[-1], smaller=tuple(sizes[:-1]))
+    return replace(studies[-1], smaller=tuple(studies[:-1]))
 
 
-def _sizes(written: Written, scale: str) -> tuple[list[Study], list[Problem]]:
-    """The study at every size of its ladder, and what is wrong with it; one size without a ladder."""
-    document = written.document
-    names: list[str | None] = [*rungs(document, scale)]
-    sizes, refused = [], dict[str | None, list[Problem]]()
-    for rung in names or [None]:
+def _studies(sizes: Sizes) -> tuple[list[Study], list[Problem]]:
+    """The study at every size, and what is wrong with it."""
+    studies, refused = [], dict[str | None, list[Problem]]()
+    for size in sizes.every:
         try:
-            sizes.append(_Reader(written, scale, rung).study())
+            studies.append(_Reader(size).study())
         except StudyError as error:
-            refused[rung] = list(error.problems)
-    return sizes, [*ladder_problems(document, scale), *by_size(refused, len(names))]
+            refused[size.rung] = list(error.problems)
+    return studies, [*sizes.problems, *_by_size(refused, len(sizes.every))]
+
+
+def _by_size(refused: Mapping[str | None, Sequence[Problem]], count: int) -> Iterator[Problem]:
+    """Problems of one size say so where they do not stand in it."""
+    times = Counter(problem for problems in refused.values() for problem in set(problems))
+    for rung, problems in refused.items():
+        for problem in problems:
+            said = times[problem] == count or rung is None or f"ladder.{rung}" in problem.path
+            yield problem if said else replace(problem, reason=f"{problem.reason} (at size {rung})")
 
 
 class _Reader:
     """One pass over the layers of a study, which collects problems until nothing more can be checked."""
 
-    def __init__(self, written: Written, scale: str, rung: str | None) -> None:
-        self.written, self.document, self.scale, self.rung = written, written.document, scale, rung
+    def __init__(self, size: Layers) -> None:
+        self.written, self.document = size.written, size.written.document
+        self.scale, self.rung, self.layers = size.scale, size.rung, size.layers
         self.origins = Origins(self.document.values[()])
         self.problems: list[Problem] = []
-        self.layers = layers(written, scale, rung)
         for layer in self.layers:
             self.problems += self.origins.add(layer)
 

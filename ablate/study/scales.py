@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ablate.study.layers import Layer
@@ -20,18 +19,52 @@ RUNG_SECTIONS = ("base", "budget", "train")
 """What may differ between the sizes of a ladder: losses on other text, or of other arms, would not be one curve."""
 
 
-def layers(written: Written, scale: str, rung: str | None) -> list[Layer]:
-    """Later layers win."""
+@dataclass(frozen=True)
+class Layers:
+    """What a study says at one scale and one size of its ladder, where it has one. Later layers win."""
+
+    written: Written
+    scale: str
+    rung: str | None
+    layers: tuple[Layer, ...]
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """A study at one scale: its layers at every size, the smallest first, and what is wrong with the ladder itself."""
+
+    every: tuple[Layers, ...]
+    problems: tuple[Problem, ...]
+
+
+def sizes_by_scale(written: Written, scale: str) -> list[Sizes]:
+    """The study at the scale that is asked for, with its edits, then at each of its other scales, without.
+
+    Mistakes in other scales are better found now than on the machine that they are for.
+    """
+    document = written.document
+    found = _sizes(written, scale)
+    asked = replace(found, problems=(*_scale_problems(document, scale), *found.problems))
+    return [asked, *(_sizes(replace(written, sets=()), other) for other in _other_scales(document, scale))]
+
+
+def _sizes(written: Written, scale: str) -> Sizes:
+    rungs: list[str | None] = [*_rungs(written.document, scale)]
+    every = (Layers(written, scale, rung, _layers(written, scale, rung)) for rung in rungs or [None])
+    return Sizes(tuple(every), tuple(_ladder_problems(written.document, scale)))
+
+
+def _layers(written: Written, scale: str, rung: str | None) -> tuple[Layer, ...]:
     document = written.document
     found = [Layer(document, without=frozenset({"scales"}))]
     if isinstance(_at(document, ("scales", scale)), Mapping):
         found.append(Layer(document, ("scales", scale)))
     if rung is not None:
         found.append(Layer(document, (*_ladder_root(document, scale), rung)))
-    return [*found, *written.sets]
+    return (*found, *written.sets)
 
 
-def rungs(document: Document, scale: str) -> list[str]:
+def _rungs(document: Document, scale: str) -> list[str]:
     """Names of the ladder's sizes at a scale, the smallest first; none where it has no ladder."""
     root = _ladder_root(document, scale)
     ladder = _at(document, root) if root else None
@@ -51,7 +84,7 @@ def _at(document: Document, root: Keys) -> Any:
     return here
 
 
-def ladder_problems(document: Document, scale: str) -> Iterator[Problem]:
+def _ladder_problems(document: Document, scale: str) -> Iterator[Problem]:
     """What is wrong with the ladder itself. Its edits are checked with the sections that they edit."""
     root = _ladder_root(document, scale)
     ladder = _at(document, root) if root else None
@@ -67,7 +100,7 @@ def ladder_problems(document: Document, scale: str) -> Iterator[Problem]:
         yield Problem(document.values[root], ".".join(map(str, root)), "one size is no ladder: give two or more")
 
 
-def scale_problems(document: Document, scale: str | None) -> Iterator[Problem]:
+def _scale_problems(document: Document, scale: str) -> Iterator[Problem]:
     """What is wrong with `scales` itself, the scales that are not asked for included."""
     scales = document.data.get("scales")
     if scales is not None and not isinstance(scales, Mapping):
@@ -86,22 +119,12 @@ def scale_problems(document: Document, scale: str | None) -> Iterator[Problem]:
                 reason = "unknown key" + did_you_mean(head, StudySections.model_fields)
                 yield Problem(document.keys[*place, key], f"scales.{name}.{key}", reason, "unknown_key")
     known = list(dict.fromkeys([*(scales or {}), *DEFAULT_SCALES]))
-    if scale is not None and scale not in known:
+    if scale not in known:
         reason = f"unknown scale '{scale}'" + (did_you_mean(scale, known) or f": one of {', '.join(known)}")
         yield Problem(document.keys.get(("scales",), document.values[()]), "scales", reason)
 
 
-def other_scales(document: Document, scale: str) -> list[str]:
-    """The scales that are not asked for: their mistakes are better found now than on the machine that they are for."""
+def _other_scales(document: Document, scale: str) -> list[str]:
     scales = document.data.get("scales")
     written = scales.items() if isinstance(scales, Mapping) else ()
     return [name for name, edits in written if name != scale and isinstance(edits, Mapping)]
-
-
-def by_size(refused: Mapping[str | None, Sequence[Problem]], count: int) -> Iterator[Problem]:
-    """Problems of one size say so where they do not stand in it."""
-    times = Counter(problem for problems in refused.values() for problem in set(problems))
-    for rung, problems in refused.items():
-        for problem in problems:
-            said = times[problem] == count or rung is None or f"ladder.{rung}" in problem.path
-            yield problem if said else replace(problem, reason=f"{problem.reason} (at size {rung})")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -38,31 +38,27 @@ class Written:
     sets: tuple[Layer, ...] = ()
     """Edits over the file and its scale, the last one wins."""
 
-    def edited(self, sets: Sets) -> Written:
-        """With more edits. Raises StudyError."""
-        return replace(self, sets=(*self.sets, *edit_layers(sets)))
-
     @property
     def place(self) -> str:
         """What messages call it."""
         return self.name if self.path is None else str(self.path)
 
 
-def read_study(source: str | Path | Mapping[str, Any], name: str | None = None) -> Written:
+def read_study(source: str | Path | Mapping[str, Any]) -> Written:
     """The study at a path, the shipped one of that name, or a map with the keys of a study file.
 
     Raises:
         StudyError: there is no such study, or it is not a map of plain data.
     """
     if isinstance(source, Mapping):
-        return _from_map(source, name)
+        return _from_map(source)
     path = _located(source)
     text = read_text(path)
     document = parse_yaml(text, str(path))
     if not isinstance(document.data, Mapping):
         reason = "the file is empty" if document.data is None else "expected a map, with a question, a base and arms"
         raise StudyError([Problem(document.values[()], "", reason)])
-    return Written(name or path.stem, text, document, path.resolve().parent, path)
+    return Written(path.stem, text, document, path.resolve().parent, path)
 
 
 def shipped() -> list[str]:
@@ -81,13 +77,13 @@ def _located(source: str | Path) -> Path:
     raise StudyError([Problem(Place(str(source)), "", reason)])
 
 
-def _from_map(source: Mapping[str, Any], name: str | None) -> Written:
+def _from_map(source: Mapping[str, Any]) -> Written:
+    """Named by its content: the same map is the same study."""
     document = _document(source, NOWHERE)
     stream = io.StringIO()
     YAML().dump(document.data, stream)
     text = stream.getvalue()
-    given = name or f"study-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
-    return Written(given, text, document, Path.cwd())
+    return Written(f"study-{hashlib.sha256(text.encode()).hexdigest()[:8]}", text, document, Path.cwd())
 
 
 def edit_layers(sets: Sets) -> list[Layer]:

@@ -14,7 +14,9 @@ import torch
 from ruamel.yaml import YAML
 
 import ablate
+from ablate.api.questions import read
 from ablate.running.engines import Event
+from ablate.running.workshop import open_workshop
 
 QUIET: dict[str, Any] = {"engine": "inprocess", "progress": False}
 
@@ -68,6 +70,15 @@ def test_a_study_that_was_read_keeps_its_edits(study: Path) -> None:
     assert ablate.load_study(first) is first
     second = ablate.load_study(first, sets={"train.lr": 1e-3})
     assert (second.scale, second.seeds, second.train.lr) == ("cpu", (0,), 1e-3)
+
+
+@pytest.mark.parametrize(("device", "scale"), [("cpu", "cpu"), ("cuda", "gpu")])
+def test_the_scale_follows_the_device(study: Path, monkeypatch: pytest.MonkeyPatch, device: str, scale: str) -> None:
+    """A machine with a GPU that is asked to use its CPU."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    workshop = open_workshop("runs", device, "inprocess", None)
+    assert read(study, None, (), workshop.device).scale == scale
+    assert read(study, "gpu", (), workshop.device).scale == "gpu"
 
 
 def test_a_word_is_the_name_of_a_study_that_ships(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
