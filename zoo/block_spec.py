@@ -11,6 +11,7 @@ from pydantic import (
 from zoo.axis import Choice, Spec, is_off
 from zoo.canon import Canon
 from zoo.errors import SpecError
+from zoo.facts import Dropout, Fact, Tried
 from zoo.ffns import Ffn
 from zoo.ffns.swiglu import SwiGLU
 from zoo.mixers import Mixer
@@ -36,11 +37,11 @@ class BlockSpec(Spec):
     mixer: Annotated[Mixer, Choice("zoo.mixers")] = Attention()
     ffn: Annotated[Ffn, Choice("zoo.ffns")] = SwiGLU()
     topology: Literal["serial", "parallel", "parallel_two_norms"] = "serial"
-    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    stochastic_depth: Annotated[float, Field(ge=0, lt=1, exclude_if=is_off)] = 0.0
+    dropout: Dropout = 0.0
+    stochastic_depth: Annotated[float, Field(ge=0, lt=1, exclude_if=is_off), Fact.TRAINING, Tried(0.001)] = 0.0
     """Probability that a branch of the last layer is left out of a row while training, in layer l of L (l + 1)/L times
     that (Huang et al. 2016, arXiv:1603.09382)."""
-    canon: Canon | None = Field(default=None, exclude_if=is_off)
+    canon: Annotated[Canon | None, Tried({"width": 3}, {"before": ["mixer"]})] = Field(default=None, exclude_if=is_off)
     """Convolutions over near tokens on what the branches read (Allen-Zhu 2025, arXiv:2512.17351)."""
     cross: CrossAttention | None = Field(default=None, exclude_if=is_off)
     """Attention to the encoder, between mixer and FFN; null for its defaults where there is an encoder."""

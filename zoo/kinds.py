@@ -11,6 +11,7 @@ from zoo.axis import Spec
 from zoo.edits import expand, merge
 from zoo.errors import SpecError
 from zoo.explain import explain
+from zoo.facts import Fact, names_with
 
 if TYPE_CHECKING:
     from zoo.block_spec import BlockSpec
@@ -19,12 +20,6 @@ if TYPE_CHECKING:
 MAX_LAYERS = 10_000
 
 Names = Annotated[tuple[str, ...], Field(strict=False)]
-
-OWN = frozenset(
-    {"n_layers", "block", "blocks", "first", "pattern", "final_norm", "visible", "encoder", "mtp", "token_types"}
-    | {"head_transform", "sharing", "layer_loss"}
-)
-"""Fields of a model that its encoder has for itself, or not at all."""
 
 
 class EncoderSpec(Spec):
@@ -52,7 +47,8 @@ def encoder_of(model: ModelSpec) -> ModelSpec | None:
     if model.encoder is None:
         return None
     cls = type(model)
-    shared = {name: getattr(model, name) for name in cls.model_fields if name not in OWN}
+    own = {*EncoderSpec.model_fields, *names_with(cls, Fact.DECODER)}
+    shared = {name: getattr(model, name) for name in cls.model_fields if name not in own}
     block = merge(model.block.model_copy(update={"cross": None}).model_dump(), model.encoder.block)
     try:
         return cls.model_validate({**shared, **dict(model.encoder), "block": block, "visible": "all"})

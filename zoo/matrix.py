@@ -23,6 +23,7 @@ from zoo.caches import cache_kind
 from zoo.edits import merge
 from zoo.errors import SpecError, UnsupportedError
 from zoo.explain import choice_of
+from zoo.facts import Fact, Tried, facts_of, said_of
 from zoo.spec import ModelSpec, parse
 
 SMALL = {"vocab_size": 61, "d_model": 24, "n_layers": 3, "block.mixer.heads": 4, "block.ffn.d_ff": 40}
@@ -30,12 +31,6 @@ SMALL = {"vocab_size": 61, "d_model": 24, "n_layers": 3, "block.mixer.heads": 4,
 
 CACHES = "zoo.caches"
 """The kinds of cache, which are no part of a spec."""
-
-SIZES = {"vocab_size", "d_model", "n_layers", "heads", "d_ff", "multiple_of", "eps", "base", "kind", "init"}
-"""Settings that say how large a part is, and not what it does."""
-
-LAYERS = {"blocks", "first", "pattern"}
-"""Settings that name layers; `PATTERNS` has choices for them."""
 
 PATTERNS: dict[str, dict[str, Any]] = {
     "window, full without positions": {
@@ -48,31 +43,7 @@ PATTERNS: dict[str, dict[str, Any]] = {
     },
     "another first layer": {"blocks": {"opening": {"ffn": {"kind": "relu", "d_ff": 16}}}, "first": ["opening"]},
 }
-
-SAMPLES: dict[str, tuple[Any, ...]] = {
-    "mixer.kv_heads": (2, 1),
-    "mixer.head_dim": (12,),
-    "mixer.window": (5,),
-    "mixer.conv": (3,),
-    "mixer.bias": (True, ("q", "v")),
-    "mixer.position.fraction": (0.34,),
-    "embedding_dim": (14,),
-    "mixer.softcap": (3.0,),
-    "final_softcap": (200.0,),
-    "z_loss": (0.01,),
-    "norm_placement.stream_scale": (1.25,),
-    "norm_placement.branch_scale": (0.5,),
-    "dropout": (0.1,),
-    "stochastic_depth": (0.001,),
-    "sharing": ({"blocks": 1}, {"blocks": 2, "order": "sequence"}),
-    "layer_loss": (0.3,),
-    "mtp": ({"depth": 2},),
-    "canon": ({"width": 3}, {"before": ["mixer"]}),
-    "embedding_dropout": (0.1,),
-    "head_transform": ("gelu",),
-    "encoder": ({"n_layers": 2},),
-}
-"""Values of settings whose type does not say what is worth trying, by axis or by the setting's own name."""
+"""Choices of layers, which are several settings at once."""
 
 
 @dataclass(frozen=True)
@@ -154,26 +125,34 @@ def _small() -> dict[str, Any]:
 def _options(owner: type[BaseModel], prefix: str) -> Iterator[Option]:
     """The choices of a spec's settings, and of the settings of its default parts."""
     for name, setting in owner.model_fields.items():
-        if name in SIZES | LAYERS:
-            continue
         path = f"{prefix}{name}"
         axis = path.removeprefix("block.")
-        default = setting.get_default(call_default_factory=True)
-        for label, value, others in _values(axis, setting, default):
+        default, tried = setting.get_default(call_default_factory=True), _tried(owner, name)
+        for label, value, others in _values(setting, default, tried):
             yield Option(axis, label, {path: value, **others})
-        if isinstance(default, Spec):
+        if isinstance(default, Spec) and tried is None:
             yield from _options(type(default), f"{path}.")
 
 
-def _values(axis: str, setting: FieldInfo, default: Any) -> Iterator[tuple[str, Any, Mapping[str, Any]]]:
+def _tried(owner: type[BaseModel], name: str) -> tuple[Any, ...] | None:
+    """The values with which a setting is tried, where its class says so, none of a size; None where they follow from
+    its type."""
+    tried = said_of(owner, name, Tried)
+    if tried is not None:
+        return tried.values
+    return () if Fact.SIZE in facts_of(owner, name) else None
+
+
+def _values(
+    setting: FieldInfo, default: Any, tried: tuple[Any, ...] | None
+) -> Iterator[tuple[str, Any, Mapping[str, Any]]]:
     """What a setting can be, with a name and the edits of the model that it takes: but for its default, unless it is a
     part of the model."""
     choice = choice_of(setting)
     if choice is not None:
         yield from _kinds(choice)
     elif not isinstance(default, Spec):
-        known = SAMPLES.get(axis) or SAMPLES.get(axis.rpartition(".")[2])
-        for value in known or _samples(setting.annotation):
+        for value in _samples(setting.annotation) if tried is None else tried:
             if value != default:
                 yield _said(value), value, {}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import torch
 from pydantic import NonNegativeFloat, PositiveInt
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from zoo.axis import Spec
 from zoo.cache import LayerCache
+from zoo.facts import Fact
 from zoo.init import Linear
 from zoo.loss import IGNORED, ReadOut, summed_loss
 from zoo.residuals import MakeNorm, Residual
@@ -31,7 +32,7 @@ class MultiTokenPrediction(Spec):
     """
 
     depth: PositiveInt = 1
-    weight: NonNegativeFloat = 0.3
+    weight: Annotated[NonNegativeFloat, Fact.TRAINING] = 0.3
 
     def cost(self, d_model: int, context: int, norm: int, block: Callable[[int], PartCost], head: PartCost) -> PartCost:
         """Per token of a sequence of `context`: module k sees `context` − k of them.

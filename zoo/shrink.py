@@ -5,27 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from zoo.axis import Spec
 from zoo.block_spec import BlockSpec
+from zoo.facts import AtMost, Fact, facts_of, names_with, said_of
+from zoo.mixers import Mixer
 from zoo.spec import BASE, ModelSpec, parse
 
 D_MODEL, HEADS, VOCABULARY = 64, 4, 256
-
-MOST = {
-    "window": 8,
-    "length": 512,
-    "original_length": 64,
-    "experts": 8,
-    "shared_experts": 1,
-    "top_k": 2,
-    "groups": 4,
-    "top_groups": 2,
-    "state": 16,
-}
-"""Settings that are cut to this where they are larger."""
-WIDTHS = {"d_ff", "q_rank", "kv_rank"}
-"""Settings that keep their ratio to d_model, up to 8."""
-HEAD_WIDTHS = {"head_dim", "nope_dim", "rope_dim", "v_dim"}
-"""Settings that keep their ratio to d_model / heads, up to 4."""
 
 
 def shrink(spec: ModelSpec) -> ModelSpec:
@@ -66,44 +52,61 @@ def _block(block: BlockSpec, d_model: int) -> dict[str, Any]:
     """A resolved block as plain data for d_model 64."""
     heads = getattr(block.mixer, "heads", HEADS)
     stream = D_MODEL / d_model
-    data: dict[str, Any] = _small(_with_default_scale(block, d_model), _Ratio(stream, stream * heads / HEADS))
-    return data
-
-
-def _with_default_scale(block: BlockSpec, d_model: int) -> dict[str, Any]:
-    """Plain data that leaves the score's scale to the size of the heads where the block does."""
-    data = block.model_dump(mode="json")
-    if "scale" in data["mixer"] and block.mixer.model_copy(update={"scale": None}).resolve(d_model) == block.mixer:
+    data = _small(block, _Ratio(stream, stream * heads / HEADS))
+    if _has_default_scale(block.mixer, d_model):
         data["mixer"]["scale"] = None
     return data
 
 
-def _small(data: Any, ratio: _Ratio) -> Any:
-    if not isinstance(data, dict):
-        return data
-    small = {key: _small(value, ratio) for key, value in data.items()}
-    for key, value in data.items():
-        if value is None or isinstance(value, dict):
-            continue
-        if key in MOST:
-            small[key] = min(value, MOST[key])
-        elif key in WIDTHS:
-            small[key] = _eights(min(value * ratio.stream, 8 * D_MODEL))
-        elif key in HEAD_WIDTHS:
-            small[key] = _eights(min(value * ratio.head, 4 * D_MODEL / HEADS))
-    if "heads" in data:
-        small |= _heads(data)
-    if data.get("scale") and "head_dim" in small:
-        # Gemma's 1/√168 at d = 128 is 1/√21 at d = 16, to the last bit.
-        small["scale"] = round(data["scale"] ** -2 * small["head_dim"] / data["head_dim"], 9) ** -0.5
-    return small
+def _has_default_scale(mixer: Mixer, d_model: int) -> bool:
+    """Whether the factor on scores is the one that follows from the width of the heads."""
+    scales = names_with(type(mixer), Fact.SCORE_SCALE)
+    return bool(scales) and mixer.model_copy(update=dict.fromkeys(scales)).resolve(d_model) == mixer
 
 
-def _heads(data: dict[str, Any]) -> dict[str, int]:
-    small = {"heads": HEADS}
-    for name in {"kv_heads", "k_heads"} & data.keys():
-        small[name] = {data["heads"]: HEADS, 1: 1}.get(data[name], HEADS // 2)
-    return small
+def _small(part: Spec, ratio: _Ratio) -> dict[str, Any]:
+    """A part of a block as plain data."""
+    data = part.model_dump(mode="json")
+    for name in data.keys() & type(part).model_fields.keys():
+        value = getattr(part, name)
+        if isinstance(value, Spec):
+            data[name] = _small(value, ratio)
+        elif value is not None:
+            data[name] = _cut(data[name], type(part), name, ratio)
+    return data | _heads(part) | _score_scale(part, data)
+
+
+def _cut(value: Any, owner: type[Spec], name: str, ratio: _Ratio) -> Any:
+    """A setting's plain value: features keep their ratio to d_model, up to 8, or to d_model / heads, up to 4."""
+    facts, most = facts_of(owner, name), said_of(owner, name, AtMost)
+    if most is not None:
+        return min(value, most.number)
+    if Fact.WIDTH in facts:
+        return _eights(min(value * ratio.stream, 8 * D_MODEL))
+    if Fact.HEAD_WIDTH in facts:
+        return _eights(min(value * ratio.head, 4 * D_MODEL / HEADS))
+    return value
+
+
+def _heads(part: Spec) -> dict[str, int]:
+    """Four heads; of what they share as many, one, or two."""
+    names, shared = (names_with(type(part), fact) for fact in (Fact.HEADS, Fact.SHARED_HEADS))
+    many = next((getattr(part, name) for name in names), None)
+    if many is None:
+        return {}
+    fewer = {many: HEADS, 1: 1}
+    return dict.fromkeys(names, HEADS) | {name: fewer.get(getattr(part, name), HEADS // 2) for name in shared}
+
+
+def _score_scale(part: Spec, small: dict[str, Any]) -> dict[str, float]:
+    """Gemma's 1/√168 at d = 128 is 1/√21 at d = 16, to the last bit."""
+    width = getattr(part, "head_dim", None)
+    given = {name: getattr(part, name) for name in names_with(type(part), Fact.SCORE_SCALE)}
+    return {
+        name: round(scale**-2 * small["head_dim"] / width, 9) ** -0.5
+        for name, scale in given.items()
+        if scale and width
+    }
 
 
 def _eights(features: float) -> int:

@@ -6,7 +6,7 @@ import hashlib
 import itertools
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -24,6 +24,7 @@ from zoo.block_spec import BlockSpec
 from zoo.edits import expand, merge
 from zoo.errors import SpecError
 from zoo.explain import explain
+from zoo.facts import Dropout, Fact, Features, Tried, names_with, what_computes
 from zoo.head import HeadActivation
 from zoo.init import InitSpec
 from zoo.kinds import MAX_LAYERS, EncoderSpec, Names, check_kind, encoder_of
@@ -43,48 +44,54 @@ class ModelSpec(Spec):
     the base block; every other name is in `blocks`, as edits of the base block.
     """
 
-    vocab_size: PositiveInt = 256
-    d_model: PositiveInt = 128
-    n_layers: Annotated[PositiveInt, Field(le=MAX_LAYERS)] = 4
-    block: BlockSpec = BlockSpec()
-    blocks: dict[str, dict[str, Any]] = Field(default={})
-    first: Names = ()
-    pattern: Annotated[Names, Field(min_length=1)] = (BASE,)
-    sharing: Sharing | None = Field(default=None, exclude_if=is_off)
+    vocab_size: Annotated[PositiveInt, Fact.SIZE] = 256
+    d_model: Features = 128
+    n_layers: Annotated[PositiveInt, Field(le=MAX_LAYERS), Fact.SIZE] = 4
+    block: Annotated[BlockSpec, Fact.LAYERS] = BlockSpec()
+    blocks: Annotated[dict[str, dict[str, Any]], Fact.LAYERS, Tried()] = Field(default={})
+    first: Annotated[Names, Fact.LAYERS, Tried()] = ()
+    pattern: Annotated[Names, Field(min_length=1), Fact.LAYERS, Tried()] = (BASE,)
+    sharing: Annotated[Sharing | None, Fact.DECODER, Tried({"blocks": 1}, {"blocks": 2, "order": "sequence"})] = Field(
+        default=None, exclude_if=is_off
+    )
     """Layers that have their weights in common; null for none."""
     final_norm: bool | None = None
     """A norm before the head; null means: unless the last block leaves the stream normalised, as post-norm does."""
     tie_embeddings: bool = True
     head_bias: bool = False
-    embedding_dim: PositiveInt | None = None
+    embedding_dim: Annotated[PositiveInt | None, Fact.WIDTH, Tried(14)] = None
     """Width of the token table, with a projection to d_model (ALBERT, arXiv:1909.11942); null for d_model."""
-    embedding_scale: PositiveFloat | Literal["sqrt_d_model"] = 1.0
+    embedding_scale: Annotated[PositiveFloat | Literal["sqrt_d_model"], Fact.SCALE] = 1.0
     """Factor on the embedded tokens; √d_model as in Vaswani et al. 2017 §3.4 and Gemma."""
     embedding_norm: bool = False
     """A norm after the embedding (BLOOM, arXiv:2211.05100)."""
-    embedding_dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    embedding_dropout: Dropout = 0.0
     """On what enters the first block, while training."""
-    logit_scale: PositiveFloat = 1.0
+    logit_scale: Annotated[PositiveFloat, Fact.SCALE] = 1.0
     """Factor on the logits (Cohere; Granite divides by its logits_scaling)."""
-    final_softcap: PositiveFloat | None = None
+    final_softcap: Annotated[PositiveFloat | None, Tried(200.0)] = None
     """c · tanh(logits / c) (Gemma 2, arXiv:2408.00118)."""
-    z_loss: NonNegativeFloat = 0.0
+    z_loss: Annotated[NonNegativeFloat, Fact.TRAINING, Tried(0.01)] = 0.0
     """Weight of mean(logsumexp(logits)²) in the training objective (PaLM, arXiv:2204.02311, uses 1e-4)."""
-    layer_loss: Annotated[NonNegativeFloat, Field(exclude_if=is_off)] = 0.0
+    layer_loss: Annotated[NonNegativeFloat, Field(exclude_if=is_off), Fact.TRAINING, Fact.DECODER, Tried(0.3)] = 0.0
     """Weight, in the training objective, of the mean loss of all layers but the last, each of which predicts by the
     model's own final norm and head (Al-Rfou et al. 2018, arXiv:1808.04444, who drop the lower ones with time)."""
-    mtp: MultiTokenPrediction | None = None
+    mtp: Annotated[MultiTokenPrediction | None, Fact.DECODER, Tried({"depth": 2})] = None
     """Modules that predict further tokens while training."""
-    init: InitSpec = InitSpec()
-    visible: Sight = Field(default="causal", exclude_if=lambda sight: sight == "causal")
+    init: Annotated[InitSpec, Fact.TRAINING, Tried()] = InitSpec()
+    visible: Annotated[Sight, Fact.DECODER] = Field(default="causal", exclude_if=lambda sight: sight == "causal")
     """What a token sees: itself and what comes before it (`causal`); all of the text (`all`, an encoder, BERT,
     arXiv:1810.04805); or what comes before it and all of a prefix, whose length each pass is told (`prefix`, Raffel et
     al. 2019, arXiv:1910.10683 §3.2.1)."""
-    encoder: EncoderSpec | None = Field(default=None, exclude_if=is_off)
+    encoder: Annotated[EncoderSpec | None, Fact.DECODER, Tried({"n_layers": 2})] = Field(
+        default=None, exclude_if=is_off
+    )
     """An encoder, of another text than the model's own (Vaswani et al. 2017, arXiv:1706.03762)."""
-    token_types: PositiveInt | None = Field(default=None, exclude_if=is_off)
+    token_types: Annotated[PositiveInt | None, Fact.DECODER] = Field(default=None, exclude_if=is_off)
     """A learned vector for each of so many types of tokens is added to the embedding (BERT's segments)."""
-    head_transform: HeadActivation | None = Field(default=None, exclude_if=is_off)
+    head_transform: Annotated[HeadActivation | None, Fact.DECODER, Tried("gelu")] = Field(
+        default=None, exclude_if=is_off
+    )
     """A dense layer, this activation and a norm before the head (BERT)."""
 
     @field_validator("blocks")
@@ -221,15 +228,21 @@ class ModelSpec(Spec):
 
     def resolve(self) -> dict[str, Any]:
         """Plain data that says the architecture alone: every layer spelled out, every default a number."""
-        spelled = {"block", "blocks", "first", "pattern", "n_layers", "final_norm", "embedding_scale", "embedding_dim"}
-        norm = self.block.norm.model_dump(mode="json")
+        return self._spelled_out(lambda part: part.model_dump(mode="json"))
+
+    def computation(self) -> dict[str, Any]:
+        """As `resolve`, without what shows in training alone: equal for models that compute the same once trained."""
+        return self._spelled_out(what_computes)
+
+    def _spelled_out(self, dump: Callable[[Spec], dict[str, Any]]) -> dict[str, Any]:
         has_norms = self.has_final_norm or self.has_embedding_norm or self.mtp is not None
         has_norms = has_norms or self.head_transform is not None
-        encoder = {} if self.encoder_spec is None else {"encoder": self.encoder_spec.resolve()}
+        spelled = {"n_layers", *names_with(type(self), Fact.LAYERS)}
+        encoder = {} if self.encoder_spec is None else {"encoder": self.encoder_spec._spelled_out(dump)}
         return {
-            **self.model_dump(mode="json", exclude=spelled),
-            "layers": [layer.model_dump(mode="json") for layer in self.layers],
-            "norm": norm if has_norms else None,
+            **{name: value for name, value in dump(self).items() if name not in spelled},
+            "layers": [dump(layer) for layer in self.layers],
+            "norm": dump(self.block.norm) if has_norms else None,
             "final_norm": self.has_final_norm,
             "embedding_norm": self.has_embedding_norm,
             "embedding_scale": self.embedding_factor,

@@ -8,6 +8,7 @@ from typing import Any
 
 import zoo
 from zoo.axis import Spec
+from zoo.facts import Fact, names_with
 from zoo.presets import Preset
 
 PATHS = {
@@ -18,9 +19,6 @@ PATHS = {
     "activation": "block.ffn.kind",
 }
 """The columns of a row that name a part, and where that part is in a spec."""
-SIZES = {"kind", "heads", "head_dim", "d_ff", "position", "nope_dim", "rope_dim", "v_dim", "q_rank", "kv_rank"}
-"""Settings of a part that say how large it is, or that have columns of their own."""
-MODEL_SIZES = {"vocab_size", "d_model", "n_layers", "block", "blocks", "first", "pattern"}
 
 
 def preset_row(preset: Preset) -> dict[str, Any]:
@@ -88,7 +86,7 @@ def _activation(ffn: Any) -> str:
 
 def _tricks(spec: zoo.ModelSpec) -> list[str]:
     """Settings that are not the default, but for sizes; where only some layers have one, in how many."""
-    model = [_trick(name, value) for name, value in _changed(spec, MODEL_SIZES)]
+    model = [_trick(*setting) for setting in _chosen(spec)]
     blocks = [spec.written(name) for name in spec.layer_names]
     counts = Counter(trick for block in blocks for trick in dict.fromkeys(_block_tricks(block)))
     return model + [
@@ -98,22 +96,30 @@ def _tricks(spec: zoo.ModelSpec) -> list[str]:
 
 
 def _block_tricks(block: Any) -> Iterator[str]:
-    for part in (block.norm_placement, block.mixer, block.ffn):
-        for name, value in _changed(part, SIZES):
-            yield _trick(name, value)
+    for where in ("norm_placement", "mixer", "ffn"):
+        for name, value in _chosen(getattr(block, where)):
+            if f"block.{where}.{name}.kind" not in PATHS.values():
+                yield _trick(name, value)
 
 
 def _trick(name: str, value: Any) -> str:
     """`kv_heads=8`; `encoder(n_layers=6)` for a part without a kind."""
     if isinstance(value, Spec) and not hasattr(value, "kind"):
-        return f"{name}({', '.join(_trick(*setting) for setting in _changed(value, set()))})"
+        return f"{name}({', '.join(_trick(*setting) for setting in _changed(value))})"
     return f"{name}={'none' if value is None else text(value)}"
 
 
-def _changed(part: Spec, but: set[str]) -> Iterator[tuple[str, Any]]:
+def _chosen(part: Spec) -> Iterator[tuple[str, Any]]:
+    """Settings that are not the default and say what a part does: not how large it is, nor which layers there are."""
+    sizes = names_with(type(part), Fact.SIZE, Fact.LAYERS)
+    return ((name, value) for name, value in _changed(part) if name not in sizes)
+
+
+def _changed(part: Spec) -> Iterator[tuple[str, Any]]:
+    """Settings that are not the default."""
     for name, field in type(part).model_fields.items():
         value = getattr(part, name)
-        if name not in but and value != field.get_default(call_default_factory=True):
+        if value != field.get_default(call_default_factory=True):
             yield name, value
 
 

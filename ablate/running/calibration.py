@@ -31,9 +31,8 @@ from ablate.running.engines.local import environment_of_worker
 from ablate.running.rehearsal import Effort, Rehearsal
 from ablate.store import AblateError, Store
 from ablate.training.result import quartiles
+from ablate.training.spec import timeless
 
-TIMELESS = {"lr", "warmup", "schedule", "final_lr", "decay", "betas", "weight_decay", "validate_every"}
-"""Settings of training that do not change the time of a step: arms that differ in these alone have one time."""
 UNSTEADY = 0.25
 """Quartiles that lie further apart than this share of the median are worth a word."""
 ENDLESS = 10**9
@@ -74,7 +73,7 @@ class Calibration:
 
     def question(self, workload: Workload) -> dict[str, Any]:
         """What names a measurement: model, training, numerics, device and workers at once."""
-        train = workload.train.model_dump(mode="json", exclude=TIMELESS)
+        train = workload.train.model_dump(mode="json", exclude=timeless())
         return {
             "schema": SCHEMA,
             "model": workload.spec.resolve(),

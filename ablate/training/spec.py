@@ -27,6 +27,11 @@ class WidthTransfer(Spec):
         return d_model / self.base_width
 
 
+class Timeless:
+    """Said of a setting that does not change the time of a step: arms that differ in such settings alone have one
+    time."""
+
+
 class TrainSpec(Spec):
     """Optimizer, schedule and batch. Learning rates are peaks; steps come from the budget."""
 
@@ -34,20 +39,20 @@ class TrainSpec(Spec):
 
     context: PositiveInt = 256
     batch: PositiveInt = 8
-    lr: PositiveFloat = 3e-3
+    lr: Annotated[PositiveFloat, Timeless] = 3e-3
     """The peak. Optimizers differ in what is a good one: tune it for each."""
-    warmup: Fraction = 0.05
+    warmup: Annotated[Fraction, Timeless] = 0.05
     """Share of the steps over which the learning rate rises linearly from 0; 0 is allowed."""
-    schedule: Literal["constant", "cosine", "linear", "wsd"] = "cosine"
-    final_lr: Fraction = 0.1
+    schedule: Annotated[Literal["constant", "cosine", "linear", "wsd"], Timeless] = "cosine"
+    final_lr: Annotated[Fraction, Timeless] = 0.1
     """Learning rate after the last step, as a share of the peak (cosine, linear and wsd)."""
-    decay: Fraction = 0.2
+    decay: Annotated[Fraction, Timeless] = 0.2
     """Share of the steps that wsd spends decaying."""
     optimizer: Annotated[Optimizer, Choice("ablate.training.optimizers")] = AdamW()
     """`adamw`, `lion`, `muon` or `sgd`, or a map with the kind and its own settings: `{kind: sgd, momentum: 0.95}`."""
     betas: Betas | None = Field(default=None, exclude=True)
     """Short for the optimizer's own setting `betas`."""
-    weight_decay: WeightDecay = WeightDecay.of_matrices(0.1)
+    weight_decay: Annotated[WeightDecay, Timeless] = WeightDecay.of_matrices(0.1)
     """Decoupled. A number, for matrices only; or a map by parameter role, `{embedding: 0, input: 0.1, output: 0.1,
     head: 0.1}`."""
     width_transfer: WidthTransfer | None = None
@@ -56,7 +61,7 @@ class TrainSpec(Spec):
     """Largest global gradient norm; null for no clipping."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """bfloat16 means autocast: weights and optimizer state stay float32."""
-    validate_every: Fraction = 0.2
+    validate_every: Annotated[Fraction, Timeless] = 0.2
     """Validation loss is measured each such share of the steps, and always after the last."""
     compile: bool = False
     """Model and loss become one compiled program; compiling takes a minute or so, and is kept for later runs."""
@@ -88,3 +93,8 @@ class TrainSpec(Spec):
             optimizer = self.optimizer.model_copy(update={"betas": self.betas})
             self.__dict__.update(optimizer=optimizer, betas=None)  # frozen from here on
         return self
+
+
+def timeless() -> set[str]:
+    """The settings that do not change the time of a step."""
+    return {name for name, setting in TrainSpec.model_fields.items() if Timeless in setting.metadata}

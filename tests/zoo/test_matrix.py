@@ -98,7 +98,7 @@ def test_the_axes_are_those_of_the_zoo() -> None:
     }.items():  # fmt: skip
         kinds = [option.name.partition(" ")[0] for option in axes[axis]]
         assert list(dict.fromkeys(kinds)) == list(variants(f"zoo.{package}"))
-    settings = {name for name in Attention.model_fields if name not in matrix.SIZES}
+    settings = Attention.model_fields.keys() - {"kind", "heads"}
     assert {axis.split(".")[1] for axis in axes if axis.startswith("mixer.")} == settings
     assert {"topology", "final_norm", "tie_embeddings", "embedding_dim", "final_softcap", "pattern"} <= set(axes)
 

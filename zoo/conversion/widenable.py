@@ -8,15 +8,15 @@ from typing import Any
 
 from zoo.block_spec import BlockSpec
 from zoo.errors import SpecError
+from zoo.facts import Fact, names_with
 from zoo.ffns._dense import Dense
 from zoo.ffns.none import NoFfn
 from zoo.mixers.attention import Attention
 from zoo.spec import ModelSpec
 
-SIZES = ("d_model", "heads", "kv_heads", "d_ff", "embedding_dim", "embedding_scale", "logit_scale")
+GROWING = (Fact.WIDTH, Fact.HEADS, Fact.SHARED_HEADS, Fact.SCALE)
+SIZES = tuple(name for part in (ModelSpec, Attention, Dense) for name in names_with(part, *GROWING))
 """Settings in which the two specs may differ, and which then say what is copied or scaled."""
-TRAINING = ("init", "dropout", "embedding_dropout", "stochastic_depth", "z_loss", "layer_loss")
-"""Settings that an evaluated model does not show."""
 NORMS = ("rmsnorm", "layernorm", "l2norm", "dyt", "none")
 POSITIONS = ("rope", "xpos", "nope", "learned", "two_dimensional")
 
@@ -27,7 +27,7 @@ def check_specs(source: ModelSpec, target: ModelSpec) -> None:
     if source.n_layers != target.n_layers:
         reason = f"{source.n_layers} layers do not become {target.n_layers}: growth: width has as many"
         raise SpecError("n_layers", reason)
-    for path, ours, theirs in _differences(target.resolve(), source.resolve()):
+    for path, ours, theirs in _differences(target.computation(), source.computation()):
         raise SpecError(path, f"is {theirs} and would be {ours}: growth: width changes {', '.join(SIZES)} alone")
     if (source.embedding_dim is None) != (target.embedding_dim is None):
         raise SpecError("embedding_dim", "growth: width needs a factorised table on both sides, or on neither")
@@ -89,9 +89,9 @@ def _check_head(source: ModelSpec, target: ModelSpec) -> None:
 
 
 def _differences(ours: Any, theirs: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Settings that differ beside sizes and what is of training alone, each with both values."""
+    """Settings that differ beside sizes, each with both values."""
     if isinstance(ours, dict) and isinstance(theirs, dict):
-        for key in sorted((ours.keys() | theirs.keys()).difference(SIZES, TRAINING), key=_kind_first):
+        for key in sorted((ours.keys() | theirs.keys()).difference(SIZES), key=_kind_first):
             yield from _differences(ours.get(key), theirs.get(key), f"{path}.{key}".lstrip("."))
     elif isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
         for number, pair in enumerate(zip(ours, theirs, strict=True)):

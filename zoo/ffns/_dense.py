@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from zoo.axis import is_off
 from zoo.cache import LayerCache
 from zoo.conv import ShortConv, conv_cost
+from zoo.facts import Dropout, Fact, Tried
 from zoo.ffns import Ffn, FfnLayer
 from zoo.ffns._activations import GATED, UNGATED, Activation
 from zoo.ffns._width import Width, features
@@ -22,12 +23,12 @@ class Dense(Ffn):
     """y = W_down act(W_up x)."""
 
     gated: ClassVar[bool] = False
-    d_ff: Width = "4x"
+    d_ff: Annotated[Width, Fact.SIZE, Fact.WIDTH] = "4x"
     """Hidden features: a number, or a ratio to d_model."""
-    multiple_of: PositiveInt = 8
+    multiple_of: Annotated[PositiveInt, Tried()] = 8
     """A ratio is rounded to the nearest multiple of this."""
     bias: bool = False
-    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    dropout: Dropout = 0.0
     """On the hidden features, while training."""
     conv: PositiveInt | None = Field(default=None, exclude_if=is_off)
     """Tokens that a causal convolution of each hidden feature sees, before the activation (place D of Canon layers,

@@ -8,12 +8,13 @@ from functools import partial
 from typing import Annotated, Literal, Self
 
 import torch
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from zoo.cache import LayerCache
 from zoo.errors import SpecError
+from zoo.facts import AtMost, Dropout, Fact
 from zoo.ffns import Ffn, FfnLayer
 from zoo.ffns._activations import GATED, UNGATED, Activation
 from zoo.ffns._dense import DenseLayer, dense_cost
@@ -30,10 +31,10 @@ class MoE(Ffn):
     load is certain to drop in training; what uneven routing drops beyond that is counted as if it were not dropped.
     """
 
-    experts: PositiveInt = 8
-    top_k: PositiveInt = 2
+    experts: Annotated[PositiveInt, AtMost(8)] = 8
+    top_k: Annotated[PositiveInt, AtMost(2)] = 2
     """Experts that a token is sent to."""
-    d_ff: Width = "4/3x"
+    d_ff: Annotated[Width, Fact.SIZE, Fact.WIDTH] = "4/3x"
     """Hidden features of one expert: a number, or a ratio to d_model."""
     multiple_of: PositiveInt = 8
     """A ratio is rounded to the nearest multiple of this."""
@@ -48,19 +49,19 @@ class MoE(Ffn):
     """Of clamped_swiglu, whose null is gpt-oss's 7."""
     bias: bool = False
     """Of the experts."""
-    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    dropout: Dropout = 0.0
     """On the hidden features, while training."""
-    shared_experts: NonNegativeInt = 0
+    shared_experts: Annotated[NonNegativeInt, AtMost(1)] = 0
     """Experts that every token uses, built as one layer of that many times d_ff (DeepSeekMoE, arXiv:2401.06066)."""
     shared_bias: bool = False
     shared_gate: bool = False
     """What the shared experts give is multiplied by σ(w·x) (Qwen2-MoE, arXiv:2407.10671)."""
-    balance_loss: NonNegativeFloat = 0.0
+    balance_loss: Annotated[NonNegativeFloat, Fact.TRAINING] = 0.0
     """Weight of E/k · Σ_e f_e P_e in the training objective, for each layer: f_e is the share of tokens sent to e, P_e
     the mean probability of e; 1 where both are even (Switch Transformer, arXiv:2101.03961 §2.2)."""
-    router_z_loss: NonNegativeFloat = 0.0
+    router_z_loss: Annotated[NonNegativeFloat, Fact.TRAINING] = 0.0
     """Weight of mean(logsumexp(router logits)²), for each layer (ST-MoE, arXiv:2202.08906, uses 1e-3)."""
-    capacity_factor: PositiveFloat | None = None
+    capacity_factor: Annotated[PositiveFloat | None, Fact.TRAINING] = None
     """While training, an expert takes the first ⌈factor·N·k/E⌉ of the batch's N tokens sent to it; the others lose its
     share. Null for no limit."""
 

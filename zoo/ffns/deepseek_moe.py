@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import torch
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 from torch import Tensor
 
 from zoo.errors import SpecError
+from zoo.facts import AtMost, Fact
 from zoo.ffns._moe import MoE, Router, Routing
 from zoo.ffns._width import Width
 
@@ -36,17 +37,17 @@ class DeepSeekMoE(MoE):
     d_ff: Width = "2/3x"
     shared_experts: NonNegativeInt = 1
     score: Literal["sigmoid", "softmax"] = "sigmoid"
-    groups: PositiveInt = 1
-    top_groups: PositiveInt = 1
+    groups: Annotated[PositiveInt, AtMost(4)] = 1
+    top_groups: Annotated[PositiveInt, AtMost(2)] = 1
     group_score: Literal["top2", "max"] = "top2"
     """A group's score: the sum of its two best experts', or its best one's."""
     normalise: bool = True
     """Whether the chosen experts' weights are divided by their sum: with one chosen, only losses teach the router."""
     scale: PositiveFloat = 1.0
-    bias_rate: NonNegativeFloat | None = 1e-3
+    bias_rate: Annotated[NonNegativeFloat | None, Fact.TRAINING_UNLESS_NULL] = 1e-3
     """γ; null for no bias."""
     balance_loss: NonNegativeFloat = 1e-4
-    loss_over: Literal["sequence", "batch"] = "sequence"
+    loss_over: Annotated[Literal["sequence", "batch"], Fact.TRAINING] = "sequence"
     """What the balance loss takes its means over."""
 
     def resolve(self, d_model: int) -> Self:

@@ -31,11 +31,6 @@ from zoo.spec import ModelSpec, parse
 NO_TOKENS = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
 """A model knows nothing of the meaning of its tokens, and a config's defaults are those of one tokenizer."""
 
-OBJECTIVE = frozenset(
-    {"z_loss", "layer_loss", "stochastic_depth", "balance_loss", "loss_over", "router_z_loss", "capacity_factor"}
-)
-"""Fields of a spec that only say how a model is trained: no config has them all, and `to_hf` asks for none."""
-
 
 def from_hf(hf_model: Any) -> Decoder:
     """The same model, with weights of its own in the same types and on the same device, in evaluation mode.
@@ -191,12 +186,8 @@ def _differences(candidate: ModelSpec, wanted: ModelSpec) -> list[str]:
 
 def _leaves(spec: ModelSpec) -> Iterator[tuple[str, Any]]:
     """What says how the model computes, by path."""
-    resolved = spec.resolve()
-    for stack in (resolved, resolved.get("encoder", {})):
+    computation = spec.computation()
+    for stack in (computation, computation.get("encoder", {})):
         if "layers" in stack:
             stack["layers"] = {str(i): layer for i, layer in enumerate(stack["layers"])}
-    for path, value in flatten(resolved):
-        *parents, key = path.split(".")
-        if key not in OBJECTIVE and parents[-1:] != ["init"]:
-            # A bias that balances is there or not; how fast it moves is how the model is trained.
-            yield path, (value is not None if key == "bias_rate" else value)
+    return flatten(computation)

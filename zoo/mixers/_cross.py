@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Self
 
 import torch
-from pydantic import Field, PositiveFloat, PositiveInt
+from pydantic import PositiveFloat, PositiveInt
 from torch import Tensor, nn
 
 from zoo.attend import Scoring, Visible, attend
 from zoo.axis import Spec
 from zoo.cache_parts import MemoryCache
 from zoo.errors import SpecError
+from zoo.facts import Dropout, Fact, HeadFeatures, Heads
 from zoo.init import Linear
 from zoo.mixers._projections import Biases
 from zoo.site import PartCost, Step
@@ -22,17 +23,17 @@ class CrossAttention(Spec):
     """softmax(QKᵀ · scale) V: queries from the decoder's stream, keys and values from the encoder's output, without
     positions. Vaswani et al. 2017, arXiv:1706.03762 §3.2.3."""
 
-    heads: PositiveInt | None = None
+    heads: Heads | None = None
     """null for as many as the block's mixer has."""
-    kv_heads: PositiveInt | None = None
+    kv_heads: Annotated[PositiveInt | None, Fact.SHARED_HEADS] = None
     """Heads of keys and values; null for as many as `heads`."""
-    head_dim: PositiveInt | None = None
+    head_dim: HeadFeatures | None = None
     """Features per head; null for those of the block's mixer, or else d_model / heads."""
     bias: Biases = ()
     """true, false, or those of the projections q, k, v and o that have a bias."""
-    scale: PositiveFloat | None = None
+    scale: Annotated[PositiveFloat | None, Fact.SCORE_SCALE] = None
     """Factor on QKᵀ; null for 1/√d."""
-    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    dropout: Dropout = 0.0
     """Of attention weights, while training."""
 
     def resolve(self, d_model: int, mixer: Any) -> Self:

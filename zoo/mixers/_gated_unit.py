@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Annotated, ClassVar, Self
 
 import torch
-from pydantic import PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from zoo.axis import Choice
 from zoo.errors import SpecError
+from zoo.facts import HeadFeatures
 from zoo.init import Linear
 from zoo.mixers import Mixer, MixerLayer
 from zoo.positions import Position
@@ -26,9 +26,9 @@ class GatedUnit(Mixer):
     readings: ClassVar[int]
     """How many queries and keys are made of Z."""
 
-    head_dim: PositiveInt = 128
+    head_dim: HeadFeatures = 128
     """s: features of the one head of queries and keys."""
-    v_dim: PositiveInt | None = None
+    v_dim: HeadFeatures | None = None
     """e: features of values and gates; null for 2 d_model."""
     position: Annotated[Position, Choice("zoo.positions")] = RoPE()
 

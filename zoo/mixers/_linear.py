@@ -16,6 +16,7 @@ from zoo.cache_states import StateCache
 from zoo.conv import STATE as CONV
 from zoo.conv import ShortConv, conv_cost
 from zoo.errors import SpecError
+from zoo.facts import HeadFeatures, Heads
 from zoo.init import Linear
 from zoo.mixers import Mixer, MixerLayer
 from zoo.mixers._scan import STATE, ScanCost
@@ -74,8 +75,8 @@ class StatefulLayer(MixerLayer):
 class LinearHeads(Stateful):
     """Heads of queries, keys and values."""
 
-    heads: PositiveInt = 4
-    head_dim: PositiveInt | None = None
+    heads: Heads = 4
+    head_dim: HeadFeatures | None = None
     """Features of a query and a key head; null for d_model / heads."""
     conv: PositiveInt | None = None
     """Tokens that a causal convolution of queries, keys and values sees (Primer, arXiv:2109.08668); null for none."""

@@ -15,6 +15,7 @@ from zoo.cache_states import StateCache, TokenStateCache
 from zoo.conv import STATE as CONV
 from zoo.conv import ShortConv, conv_cost
 from zoo.errors import SpecError, UnsupportedError
+from zoo.facts import AtMost, Dropout, Fact, HeadFeatures, Heads, Tried
 from zoo.init import Linear
 from zoo.mixers import SELF_ALONE, Mixer, MixerLayer
 from zoo.mixers._gate import Gate, OutputGate, gate_features
@@ -36,13 +37,13 @@ class MultiHead(Mixer):
     (Mistral 7B, arXiv:2310.06825).
     """
 
-    heads: PositiveInt = 4
-    kv_heads: PositiveInt | None = None
+    heads: Heads = 4
+    kv_heads: Annotated[PositiveInt | None, Fact.SHARED_HEADS, Tried(2, 1)] = None
     """Heads of keys and values; null for as many as `heads`."""
-    head_dim: PositiveInt | None = None
+    head_dim: Annotated[HeadFeatures | None, Tried(12)] = None
     """Features per head; null for d_model / heads."""
     position: Annotated[Position, Choice("zoo.positions")] = RoPE()
-    window: PositiveInt | None = None
+    window: Annotated[PositiveInt | None, AtMost(8), Tried(5)] = None
     sparsity: Annotated[Sparsity, Choice("zoo.sparsities")] | None = Field(default=None, exclude_if=is_off)
     """Which keys are seen where that is neither all nor a window; it has its own window."""
     qk_norm: Annotated[Norm, Choice("zoo.norms")] | None = None
@@ -50,24 +51,24 @@ class MultiHead(Mixer):
     qk_norm_over: Literal["head", "heads", "full"] = "head"
     """Each head by itself, with one gain for all heads (`head`, Qwen 3) or one each (`heads`, Cohere and StableLM), or
     the full width before the head split (`full`, OLMo 2)."""
-    bias: Biases = ()
+    bias: Annotated[Biases, Tried(True, ("q", "v"))] = ()
     """true, false, or those of the projections q, k, v and o that have a bias."""
-    scale: PositiveFloat | None = None
+    scale: Annotated[PositiveFloat | None, Fact.SCORE_SCALE] = None
     """Factor on QKᵀ; null for 1/√d, times YaRN's mscale² where it has `scale_scores`."""
-    softcap: PositiveFloat | None = None
+    softcap: Annotated[PositiveFloat | None, Tried(3.0)] = None
     """c · tanh(score / c) (Gemma 2, arXiv:2408.00118)."""
     sinks: bool = False
     """A learned logit per head that takes a share of the softmax and gives nothing (gpt-oss, arXiv:2508.10925)."""
     gate: Gate | None = None
     """The heads' output times σ(W x), per feature or per head (Qiu et al. 2025, arXiv:2505.06708)."""
-    conv: PositiveInt | None = None
+    conv: Annotated[PositiveInt | None, Tried(3)] = None
     """Tokens that a causal convolution of each feature of queries, keys and values sees, right after their projections
     (Primer, So et al. 2021, arXiv:2109.08668); null for none."""
     clip_qkv: PositiveFloat | None = None
     """Queries, keys and values are clamped to ± this after projection (MPT; OLMo, arXiv:2402.00838)."""
     value_residual: bool = False
     """Values are mixed with the first layer's (ResFormer, Zhou et al. 2024, arXiv:2410.17897)."""
-    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    dropout: Dropout = 0.0
     """Of attention weights, while training."""
 
     def resolve(self, d_model: int) -> Self:

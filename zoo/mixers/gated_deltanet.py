@@ -15,6 +15,7 @@ from zoo.cache import LayerCache
 from zoo.conv import STATE as CONV
 from zoo.conv import ShortConv, conv_cost, on_text
 from zoo.errors import SpecError
+from zoo.facts import Fact, HeadFeatures, Heads
 from zoo.init import Linear
 from zoo.mixers import MixerLayer
 from zoo.mixers._decay import Decay
@@ -40,13 +41,13 @@ class GatedDeltaNet(Stateful):
 
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"chunk": 8, "k_heads": 2, "head_dim": 5, "v_dim": 7},)
     kind: Literal["gated_deltanet"] = "gated_deltanet"
-    heads: PositiveInt = 4
+    heads: Heads = 4
     """Of values."""
-    k_heads: PositiveInt | None = None
+    k_heads: Annotated[PositiveInt | None, Fact.SHARED_HEADS] = None
     """Of queries and keys; null for as many as `heads`."""
-    head_dim: PositiveInt | None = None
+    head_dim: HeadFeatures | None = None
     """Features of a query and a key head; null for d_model / k_heads."""
-    v_dim: PositiveInt | None = None
+    v_dim: HeadFeatures | None = None
     """Features of a value head; null for 2 d_model / heads."""
     conv: PositiveInt = 4
     """Tokens that the convolution of queries, keys and values sees."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from pydantic import PositiveInt
@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from zoo.attend import Visible
 from zoo.cache import LayerCache, TokenCache
+from zoo.facts import AtMost
 from zoo.mixers import MixerLayer
 from zoo.mixers._gated_unit import GatedUnit, GatedUnitLayer
 from zoo.site import Keys, PartCost, Site, Step, attention_cost, mean_keys
@@ -29,7 +30,7 @@ class GAU(GatedUnit):
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"head_dim": 6, "length": 8},)
     readings: ClassVar[int] = 2
     kind: Literal["gau"] = "gau"
-    length: PositiveInt = 512
+    length: Annotated[PositiveInt, AtMost(512)] = 512
     """n: the paper's is the length of its training texts. A constant here, so that a token reads the same whatever
     follows it."""
 

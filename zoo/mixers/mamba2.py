@@ -15,6 +15,7 @@ from zoo.cache import LayerCache
 from zoo.conv import STATE as CONV
 from zoo.conv import ShortConv, conv_cost, on_text
 from zoo.errors import SpecError
+from zoo.facts import AtMost, HeadFeatures, Heads
 from zoo.init import Linear
 from zoo.mixers import MixerLayer
 from zoo.mixers._decay import Decay
@@ -37,13 +38,13 @@ class Mamba2(Stateful):
 
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"head_dim": 12, "state": 5, "groups": 2, "chunk": 8},)
     kind: Literal["mamba2"] = "mamba2"
-    heads: PositiveInt = 4
+    heads: Heads = 4
     """H."""
-    head_dim: PositiveInt | None = None
+    head_dim: HeadFeatures | None = None
     """P; null for 2 d_model / heads."""
-    state: PositiveInt = 128
+    state: Annotated[PositiveInt, AtMost(16)] = 128
     """N."""
-    groups: PositiveInt = 1
+    groups: Annotated[PositiveInt, AtMost(4)] = 1
     """Of heads that share b and c."""
     conv: PositiveInt = 4
     """Tokens that the convolution of x, b and c sees."""

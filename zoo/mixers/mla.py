@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import torch
-from pydantic import Field, PositiveFloat, PositiveInt
+from pydantic import PositiveFloat, PositiveInt
 from torch import Tensor
 
 from zoo.attend import Scoring, Visible, attend, scores_computed
 from zoo.axis import Choice
 from zoo.cache import LayerCache, TokenCache
 from zoo.errors import SpecError
+from zoo.facts import AtMost, Dropout, Fact, Features, HeadFeatures, Heads
 from zoo.init import Linear
 from zoo.mixers import SELF_ALONE, Mixer, MixerLayer
 from zoo.norms import Norm
@@ -39,24 +40,24 @@ class MLA(Mixer):
         {"kv_rank": 10, "nope_dim": 7, "rope_dim": 6, "q_rank": 9},
     )
     kind: Literal["mla"] = "mla"
-    heads: PositiveInt = 4
-    q_rank: PositiveInt | None = None
+    heads: Heads = 4
+    q_rank: Features | None = None
     """Features of the queries' latent; null for queries read from the stream (DeepSeek-V2-Lite)."""
-    kv_rank: PositiveInt = 32
-    nope_dim: PositiveInt = 16
+    kv_rank: Features = 32
+    nope_dim: HeadFeatures = 16
     """Features of a query and a key head that carry no position."""
-    rope_dim: PositiveInt = 8
+    rope_dim: HeadFeatures = 8
     """Features of a query head, and of the key that all heads share, that do."""
-    v_dim: PositiveInt | None = None
+    v_dim: HeadFeatures | None = None
     """Features of a value head; null for nope_dim."""
     position: Annotated[Position, Choice("zoo.positions")] = RoPE(layout="interleaved")
     latent_norm: Annotated[Norm, Choice("zoo.norms")] = RMSNorm()
-    window: PositiveInt | None = None
+    window: Annotated[PositiveInt | None, AtMost(8)] = None
     bias: bool = False
     """On the projections that read the stream down to a latent, and on the output."""
-    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    dropout: Dropout = 0.0
     """Of attention weights, while training."""
-    scale: PositiveFloat | None = None
+    scale: Annotated[PositiveFloat | None, Fact.SCORE_SCALE] = None
     """Factor on q kᵀ; null for 1/√(nope_dim + rope_dim), times YaRN's mscale² where it has `scale_scores`."""
 
     def resolve(self, d_model: int) -> Self:

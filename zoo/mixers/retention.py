@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import torch
-from pydantic import PositiveInt
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -14,6 +13,7 @@ from zoo.axis import Choice
 from zoo.cache import LayerCache
 from zoo.conv import on_text
 from zoo.errors import SpecError
+from zoo.facts import HeadFeatures
 from zoo.init import Linear
 from zoo.mixers import MixerLayer
 from zoo.mixers._linear import LinearHeads, LinearHeadsLayer, split
@@ -37,7 +37,7 @@ class Retention(LinearHeads):
 
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"chunk": 8},)
     kind: Literal["retention"] = "retention"
-    v_dim: PositiveInt | None = None
+    v_dim: HeadFeatures | None = None
     """Features of a value head; null for twice those of a key."""
     position: Annotated[Position, Choice("zoo.positions")] = RoPE(layout="interleaved")
     head_norm: Annotated[Norm, Choice("zoo.norms")] = LayerNorm()

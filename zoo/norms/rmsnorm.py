@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from pydantic import PositiveFloat
 from torch import Tensor, nn
 
+from zoo.facts import Tried
 from zoo.norms import Norm
 
 
@@ -17,7 +18,7 @@ class RMSNorm(Norm):
 
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({}, {"unit_offset": True})
     kind: Literal["rmsnorm"] = "rmsnorm"
-    eps: PositiveFloat = 1e-6
+    eps: Annotated[PositiveFloat, Tried()] = 1e-6
     unit_offset: bool = False
     """The gain is 1 + w with w from zero (Gemma, arXiv:2403.08295)."""
 

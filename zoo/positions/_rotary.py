@@ -11,6 +11,7 @@ from torch import Tensor
 
 from zoo.axis import Choice
 from zoo.errors import SpecError, UnsupportedError
+from zoo.facts import Tried
 from zoo.positions import Position, PositionLayer
 from zoo.positions.scalings import Scaling, rotation
 from zoo.site import Step
@@ -24,9 +25,9 @@ class Rotary(Position):
     whole pairs, but d in θ is the odd number, as in transformers.
     """
 
-    base: Annotated[float, Field(gt=1)] = 10_000.0
+    base: Annotated[float, Field(gt=1), Tried()] = 10_000.0
     layout: Literal["half", "interleaved"] = "half"
-    fraction: Annotated[float, Field(gt=0, le=1)] = 1.0
+    fraction: Annotated[float, Field(gt=0, le=1), Tried(0.34)] = 1.0
     scaling: Annotated[Scaling, Choice("zoo.positions.scalings")] | None = None
     """How frequencies are changed for longer texts; null for not at all."""
 

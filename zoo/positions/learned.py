@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import NonNegativeInt, PositiveInt
 from torch import Tensor, nn
 
+from zoo.facts import AtMost
 from zoo.init import Embedding
 from zoo.positions import Position, PositionLayer
 from zoo.site import Step
@@ -23,7 +24,7 @@ class Learned(Position):
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"length": 23, "offset": 2},)
     kind: Literal["learned"] = "learned"
     absolute: ClassVar[bool] = True
-    length: PositiveInt = 1024
+    length: Annotated[PositiveInt, AtMost(512)] = 1024
     offset: NonNegativeInt = 0
 
     @property

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from pydantic import PositiveInt
 from torch import Tensor, nn
 
+from zoo.facts import AtMost
 from zoo.init import Embedding
 from zoo.positions import Position, PositionLayer
 from zoo.positions.learned import longest_of
@@ -26,7 +27,7 @@ class TwoDimensional(Position):
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"length": 23},)
     kind: Literal["two_dimensional"] = "two_dimensional"
     absolute: ClassVar[bool] = True
-    length: PositiveInt = 1024
+    length: Annotated[PositiveInt, AtMost(512)] = 1024
 
     @property
     def longest(self) -> int | None:

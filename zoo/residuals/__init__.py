@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from pydantic import PositiveFloat
 from torch import Tensor, nn
 
 from zoo.axis import Variant
+from zoo.facts import Tried
 from zoo.site import PartCost, Site
 
 Branch = Callable[[Tensor], Tensor]
@@ -27,9 +28,9 @@ class Residual(Variant):
     additive: ClassVar[bool] = True
     """Whether the branch's update is added to the stream and nothing follows, so that two updates can be summed."""
 
-    stream_scale: PositiveFloat = 1.0
+    stream_scale: Annotated[PositiveFloat, Tried(1.25)] = 1.0
     """Multiplier of the stream at every shortcut."""
-    branch_scale: PositiveFloat = 1.0
+    branch_scale: Annotated[PositiveFloat, Tried(0.5)] = 1.0
     """Multiplier of every branch's update (Granite's residual multiplier)."""
 
     @property

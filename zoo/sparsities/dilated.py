@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from pydantic import PositiveInt
@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from zoo.attend import Scoring, Visible, fastest, scores_computed
+from zoo.facts import AtMost
 from zoo.sparsities import Sparsity, counted
 
 
@@ -26,7 +27,7 @@ class Dilated(Sparsity):
         {"window": None, "dilation": 4},
     )
     kind: Literal["dilated"] = "dilated"
-    window: PositiveInt | None = 64
+    window: Annotated[PositiveInt | None, AtMost(8)] = 64
     """W, the token itself counted; null for no end."""
     dilation: PositiveInt = 4
     """r."""

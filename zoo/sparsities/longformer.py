@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from pydantic import NonNegativeInt, PositiveInt
 from torch import Tensor
 
+from zoo.facts import AtMost
 from zoo.sparsities import counted
 from zoo.sparsities._gathered import Gathered
 
@@ -22,7 +23,7 @@ class Longformer(Gathered):
 
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"window": 3, "global_tokens": 2},)
     kind: Literal["longformer"] = "longformer"
-    window: PositiveInt = 64
+    window: Annotated[PositiveInt, AtMost(8)] = 64
     """W: a token sees itself and the W − 1 before it."""
     global_tokens: NonNegativeInt = 1
     """g."""

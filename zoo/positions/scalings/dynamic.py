@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import PositiveFloat, PositiveInt
 from torch import Tensor
 
 from zoo.errors import SpecError
+from zoo.facts import AtMost
 from zoo.positions.scalings import Scaling, rotation
 
 
@@ -25,7 +26,7 @@ class Dynamic(Scaling):
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"factor": 4.0, "original_length": 32},)
     kind: Literal["dynamic"] = "dynamic"
     factor: PositiveFloat
-    original_length: PositiveInt
+    original_length: Annotated[PositiveInt, AtMost(64)]
 
     def check(self, dim: int) -> None:
         if dim <= 2:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import PositiveFloat, PositiveInt, model_validator
 from torch import Tensor
 
 from zoo.errors import SpecError
+from zoo.facts import AtMost
 from zoo.positions.scalings import Scaling, rotation
 
 
@@ -25,7 +26,7 @@ class Llama3(Scaling):
     factor: PositiveFloat = 8.0
     low_freq_factor: PositiveFloat = 1.0
     high_freq_factor: PositiveFloat = 4.0
-    original_length: PositiveInt = 8192
+    original_length: Annotated[PositiveInt, AtMost(64)] = 8192
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:

@@ -11,6 +11,7 @@ from pydantic import Field, PositiveFloat, PositiveInt
 from torch import Tensor
 
 from zoo.errors import SpecError
+from zoo.facts import AtMost
 from zoo.positions.scalings import Scaling, rotation
 
 Factors = Annotated[tuple[PositiveFloat, ...], Field(strict=False)]
@@ -36,7 +37,7 @@ class LongRoPE(Scaling):
     kind: Literal["longrope"] = "longrope"
     short_factor: Factors
     long_factor: Factors
-    original_length: PositiveInt
+    original_length: Annotated[PositiveInt, AtMost(64)]
     factor: PositiveFloat
     attention_factor: PositiveFloat | None = None
     """Factor on rotated queries and keys; null for √(1 + ln factor / ln L)."""

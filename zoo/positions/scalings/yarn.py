@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import torch
 from pydantic import PositiveFloat, PositiveInt, model_validator
 from torch import Tensor
 
 from zoo.errors import SpecError
+from zoo.facts import AtMost
 from zoo.positions.scalings import Scaling, rotation
 
 
@@ -30,7 +31,7 @@ class YaRN(Scaling):
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"factor": 4.0, "original_length": 8, "truncate": False},)
     kind: Literal["yarn"] = "yarn"
     factor: PositiveFloat
-    original_length: PositiveInt
+    original_length: Annotated[PositiveInt, AtMost(64)]
     beta_fast: PositiveFloat = 32.0
     beta_slow: PositiveFloat = 1.0
     truncate: bool = True

@@ -1,0 +1,109 @@
+"""What is known of a setting beside its type, said at the field.
+
+heads: Annotated[PositiveInt, Fact.SIZE, Fact.HEADS] = 4
+
+Whoever needs such a list asks here, so that a new setting is in all of them from its own file. A field that a subclass
+declares again keeps what its base class says of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from functools import cache
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, Field, PositiveInt
+
+from zoo.axis import Spec
+
+
+class Fact(Enum):
+    """What a setting is."""
+
+    SIZE = auto()
+    """It says how large something is, and not what it does."""
+    WIDTH = auto()
+    """Features that grow with d_model."""
+    HEAD_WIDTH = auto()
+    """Features of a head."""
+    HEADS = auto()
+    """How many heads there are."""
+    SHARED_HEADS = auto()
+    """How many heads there are of what several of the `HEADS` share."""
+    SCALE = auto()
+    """A factor that goes with a width."""
+    SCORE_SCALE = auto()
+    """The factor on scores, which goes with the width of a head."""
+    LAYERS = auto()
+    """It says which blocks the layers are made of."""
+    DECODER = auto()
+    """The decoder's alone, where there is an encoder beside it."""
+    TRAINING = auto()
+    """It shows in training alone: a trained model computes the same with another value."""
+    TRAINING_UNLESS_NULL = auto()
+    """The same, but for whether it is null."""
+
+
+@dataclass(frozen=True)
+class AtMost:
+    """A model that trains in seconds has this number where the setting is larger."""
+
+    number: int
+
+
+@dataclass(frozen=True, init=False, eq=False)
+class Tried:
+    """Values with which the setting is tried in combination with all others; none where it is not tried."""
+
+    values: tuple[Any, ...]
+
+    def __init__(self, *values: Any) -> None:
+        object.__setattr__(self, "values", values)
+
+
+Dropout = Annotated[float, Field(ge=0, lt=1), Fact.TRAINING, Tried(0.1)]
+"""A probability that something is left out while training."""
+Features = Annotated[PositiveInt, Fact.SIZE, Fact.WIDTH]
+HeadFeatures = Annotated[PositiveInt, Fact.SIZE, Fact.HEAD_WIDTH]
+Heads = Annotated[PositiveInt, Fact.SIZE, Fact.HEADS]
+
+T = TypeVar("T")
+
+
+@cache
+def facts_of(owner: type[BaseModel], name: str) -> frozenset[Any]:
+    """All that is said of a setting by its class and the classes that it extends."""
+    fields = (getattr(cls, "model_fields", {}).get(name) for cls in owner.__mro__)
+    return frozenset(said for field in fields if field is not None for said in _said(field))
+
+
+def _said(field: Any) -> list[Any]:
+    """Also of `Annotated[int, …] | None`."""
+    members = getattr(field.annotation, "__args__", ())
+    inside = [said for member in members for said in getattr(member, "__metadata__", ())]
+    return [said for said in (*field.metadata, *inside) if isinstance(said, Fact | AtMost | Tried)]
+
+
+def names_with(owner: type[BaseModel], *facts: Fact) -> tuple[str, ...]:
+    """The settings of a class of which one of these is said, in its order."""
+    return tuple(name for name in owner.model_fields if facts_of(owner, name) & set(facts))
+
+
+def said_of(owner: type[BaseModel], name: str, kind: type[T]) -> T | None:
+    """What of this kind is said of a setting; None for nothing."""
+    return next((said for said in facts_of(owner, name) if isinstance(said, kind)), None)
+
+
+def what_computes(spec: Spec) -> dict[str, Any]:
+    """A spec as plain data without what shows in training alone."""
+    data = spec.model_dump(mode="json")
+    for name in data.keys() & type(spec).model_fields.keys():
+        facts, value = facts_of(type(spec), name), getattr(spec, name)
+        if Fact.TRAINING in facts:
+            del data[name]
+        elif Fact.TRAINING_UNLESS_NULL in facts:
+            data[name] = value is not None
+        elif isinstance(value, Spec):
+            data[name] = what_computes(value)
+    return data
