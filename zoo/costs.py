@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 from zoo.block_spec import BlockSpec
-from zoo.caches import CacheKind, cache_kind
+from zoo.cache_kinds import cache_kind
+from zoo.caches import CacheKind
 from zoo.errors import SpecError
 from zoo.refusals import check_size
 from zoo.site import PartCost, matmul_cost

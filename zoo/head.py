@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from torch import Tensor, nn
 
 from zoo.ffns._activations import UNGATED
 from zoo.init import Linear
-
-if TYPE_CHECKING:
-    from zoo.spec import ModelSpec
 
 HeadActivation = Literal["relu", "relu2", "silu", "gelu", "gelu_tanh", "gelu_sigmoid"]
 
@@ -18,11 +15,11 @@ HeadActivation = Literal["relu", "relu2", "silu", "gelu", "gelu_tanh", "gelu_sig
 class HeadTransform(nn.Module):
     """norm(act(W x + b)), of the width of the stream. BERT's, Devlin et al. 2018, arXiv:1810.04805. x: (..., D)."""
 
-    def __init__(self, spec: ModelSpec) -> None:
+    def __init__(self, d_model: int, activation: HeadActivation, norm: nn.Module) -> None:
         super().__init__()
-        self.activation = UNGATED[str(spec.head_transform)]
-        self.dense = Linear(spec.d_model, spec.d_model, bias=True, role="input")
-        self.norm = spec.block.norm.build(spec.d_model)
+        self.activation = UNGATED[activation]
+        self.dense = Linear(d_model, d_model, bias=True, role="input")
+        self.norm = norm
 
     def forward(self, x: Tensor) -> Tensor:
         out: Tensor = self.norm(self.activation(self.dense(x)))

@@ -19,7 +19,7 @@ from pydantic.fields import FieldInfo
 
 from zoo.axis import Choice, Spec, Variant, variants
 from zoo.cache import NOTHING_TO_CACHE
-from zoo.caches import cache_kind
+from zoo.cache_kinds import cache_kind
 from zoo.edits import merge
 from zoo.errors import SpecError, UnsupportedError
 from zoo.explain import choice_of

@@ -11,7 +11,8 @@ from torch.nn import functional as F
 
 from zoo.block import Block
 from zoo.cache import NOTHING_TO_CACHE, Cache, LayerCache
-from zoo.caches import CacheKind, cache_kind
+from zoo.cache_kinds import cache_kind
+from zoo.caches import CacheKind
 from zoo.errors import SpecWarning
 from zoo.head import HeadTransform
 from zoo.init import Linear, initialise
@@ -31,7 +32,9 @@ class Decoder(Stack):
         self.origin: dict[str, Any] | None = None
         """Plain data that says which other library's model this was converted from (see `zoo.hf`)."""
         self.mtp = nn.ModuleList(self._mtp_module(k) for k in range(spec.mtp.depth if spec.mtp else 0))
-        self.transform = HeadTransform(spec) if spec.head_transform else None
+        self.transform = None
+        if spec.head_transform is not None:
+            self.transform = HeadTransform(spec.d_model, spec.head_transform, spec.block.norm.build(spec.d_model))
         self.head = Linear(spec.table_width, spec.vocab_size, role="head") if not spec.tie_embeddings else None
         self.head_bias = nn.Parameter(torch.zeros(spec.vocab_size)) if spec.head_bias else None
         self.encoder = Stack(spec.encoder_spec, encodes_for=spec.n_layers) if spec.encoder_spec is not None else None

@@ -23,7 +23,7 @@ from tests.zoo.combinations import (
 )
 from tests.zoo.counting import counted, fused_kernels_as_products
 from zoo.cache import Cache
-from zoo.caches import cache_kind
+from zoo.cache_kinds import cache_kind
 from zoo.matrix import combine
 from zoo.mixers._linear import Stateful
 from zoo.residuals.normed import NormedLayer

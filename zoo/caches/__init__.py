@@ -8,17 +8,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, create_model
-
-from zoo.axis import Choice, Variant
+from zoo.axis import Variant
 from zoo.cache import LayerCache, TokenCache
 from zoo.cache_parts import PartsCache
 from zoo.cache_states import TokenStateCache
 from zoo.errors import UnsupportedError
-from zoo.explain import checked
 
 if TYPE_CHECKING:
     from zoo.mixers import Mixer, MixerLayer
@@ -68,19 +64,3 @@ class CacheKind(Variant):
     def token_bytes(self, shapes: Sequence[tuple[int, int]], slots: int, rolling: bool, size: int) -> int:
         """Bytes per sequence, for a buffer of each (heads, features) that would plainly have so many slots, which are
         a window where they are rolling."""
-
-
-def cache_kind(value: CacheKind | str | dict[str, Any]) -> CacheKind:
-    """A kind, given as a spec, as a map with `kind`, or as the bare kind. Raises SpecError."""
-    if isinstance(value, CacheKind):
-        return value
-    asked = checked(_asked(), {"cache": value})
-    kind: CacheKind = asked.cache  # type: ignore[attr-defined]
-    return kind
-
-
-@cache
-def _asked() -> type[BaseModel]:
-    """Made when it is first asked for: the kinds' files import this one."""
-    field: Any = Annotated[CacheKind, Choice("zoo.caches")]
-    return create_model("Asked", cache=(field, ...))

@@ -9,7 +9,7 @@ from typing import TypeVar
 from zoo.block_spec import BlockSpec
 from zoo.errors import UnsupportedError
 from zoo.ffns._dense import Dense
-from zoo.hf._weights import Pair, both, same
+from zoo.hf._pairs import Pair, both, same
 from zoo.mixers.attention import Attention
 from zoo.spec import ModelSpec
 

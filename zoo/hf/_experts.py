@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 import torch
 
 from zoo.hf._ffn import GATED
+from zoo.hf._pairs import Pair, Tensors, fused, same, stacked
 from zoo.hf._version import MAJOR
-from zoo.hf._weights import Pair, Tensors, fused, same, stacked
 
 MODULES = ("gate_proj", "up_proj", "down_proj")
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, ClassVar, Literal
 
 from zoo.hf._config import Config
-from zoo.hf._weights import Pair
+from zoo.hf._pairs import Pair
 from zoo.spec import ModelSpec
 
 Task = Literal["causal", "masked", "sequence to sequence"]

@@ -7,7 +7,7 @@ from typing import Any
 
 from zoo.hf._common import attention, norm_eps
 from zoo.hf._config import Config
-from zoo.hf._weights import Pair, Tensors, both, fused, same
+from zoo.hf._pairs import Pair, Tensors, both, fused, same
 from zoo.mixers.attention import Attention
 from zoo.spec import ModelSpec
 

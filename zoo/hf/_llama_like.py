@@ -10,8 +10,8 @@ from zoo.hf._common import attention, attention_weights, dense, gated_weights, n
 from zoo.hf._config import Config
 from zoo.hf._family import Family
 from zoo.hf._ffn import activation, ffn
+from zoo.hf._pairs import Pair, same
 from zoo.hf._rope import partial_rope_config, rope, rope_config
-from zoo.hf._weights import Pair, same
 from zoo.spec import ModelSpec
 
 

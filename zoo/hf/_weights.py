@@ -1,87 +1,16 @@
-"""Which tensors of two models correspond, and how each side's become the other's, bit for bit."""
+"""How the weights of a model of a family become ours and back, each tensor once."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from fnmatch import fnmatch
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from zoo.errors import UnsupportedError
-
-if TYPE_CHECKING:
-    from zoo.hf._family import Family
-    from zoo.spec import ModelSpec
-
-Tensors = Sequence[Tensor]
-
-
-@dataclass(frozen=True)
-class Pair:
-    """Tensors of ours that hold the same numbers as tensors of theirs. `read` takes theirs to ours, `write` back."""
-
-    ours: tuple[str, ...]
-    theirs: tuple[str, ...]
-    read: Callable[[Tensors], Tensors]
-    write: Callable[[Tensors], Tensors]
-
-
-def same(ours: str, theirs: str) -> Pair:
-    """Equal tensors."""
-    return Pair((ours,), (theirs,), lambda x: x, lambda x: x)
-
-
-def both(ours: str, theirs: str, *, bias: bool) -> Iterable[Pair]:
-    """Equal weights, and equal biases where there are any, of modules with these names."""
-    names = ["weight", "bias"] if bias else ["weight"]
-    return [same(f"{ours}.{name}", f"{theirs}.{name}") for name in names]
-
-
-def layernorm(ours: str, theirs: str, *, bias: bool = True) -> Iterator[Pair]:
-    """A norm's gain, and its bias where it has one."""
-    yield same(f"{ours}.gain", f"{theirs}.weight")
-    if bias:
-        yield same(f"{ours}.bias", f"{theirs}.bias")
-
-
-def transposed(ours: str, theirs: str) -> Pair:
-    """Matrices with their two last dimensions exchanged, as those of GPT-2's Conv1D are."""
-
-    def swap(x: Tensors) -> Tensors:
-        return [x[0].transpose(-1, -2)]
-
-    return Pair((ours,), (theirs,), swap, swap)
-
-
-def reshaped(ours: str, theirs: str, our_shape: Sequence[int], their_shape: Sequence[int]) -> Pair:
-    """The same numbers in the same order under another shape."""
-    return Pair((ours,), (theirs,), lambda x: [x[0].reshape(our_shape)], lambda x: [x[0].reshape(their_shape)])
-
-
-def fused(ours: Sequence[str], theirs: str, sizes: Sequence[int], groups: int = 1, dim: int = 0) -> Pair:
-    """Several tensors of ours side by side in one of theirs, along `dim`.
-
-    With groups, theirs is `groups` stretches, each with sizes[0] rows of the first, sizes[1] of the second, … : heads
-    whose queries, keys and values lie together.
-    """
-
-    def split(x: Tensors) -> Tensors:
-        parts = x[0].unflatten(dim, (groups, sum(sizes))).split(list(sizes), dim=dim + 1)
-        return [part.flatten(dim, dim + 1) for part in parts]
-
-    def join(x: Tensors) -> Tensors:
-        parts = [part.unflatten(dim, (groups, size)) for part, size in zip(x, sizes, strict=True)]
-        return [torch.cat(parts, dim=dim + 1).flatten(dim, dim + 1)]
-
-    return Pair(tuple(ours), (theirs,), split, join)
-
-
-def stacked(ours: str, theirs: Sequence[str]) -> Pair:
-    """One tensor of ours whose first dimension counts several of theirs."""
-    return Pair((ours,), tuple(theirs), lambda x: [torch.stack(list(x))], lambda x: list(x[0].unbind(0)))
+from zoo.hf._family import Family
+from zoo.spec import ModelSpec
 
 
 def to_ours(family: Family, spec: ModelSpec, theirs: Mapping[str, Tensor]) -> dict[str, Tensor]:

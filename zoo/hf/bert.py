@@ -10,7 +10,7 @@ from zoo.hf._common import attention, dense, expect, norm_eps
 from zoo.hf._config import Config
 from zoo.hf._family import Family, Task
 from zoo.hf._ffn import activation, ffn
-from zoo.hf._weights import Pair, both, layernorm, same
+from zoo.hf._pairs import Pair, both, layernorm, same
 from zoo.positions.learned import Learned
 from zoo.spec import ModelSpec
 

@@ -10,7 +10,7 @@ from zoo.hf._common import attention, norm_eps
 from zoo.hf._config import Config
 from zoo.hf._family import Family
 from zoo.hf._gpt import fused_qkv, linears
-from zoo.hf._weights import Pair, layernorm, same
+from zoo.hf._pairs import Pair, layernorm, same
 from zoo.spec import ModelSpec
 
 UNREAD = (

@@ -11,7 +11,7 @@ from zoo.block_spec import BlockSpec
 from zoo.hf._common import attention, norm_eps
 from zoo.hf._config import Config
 from zoo.hf._llama_like import LlamaLike
-from zoo.hf._weights import Pair, same
+from zoo.hf._pairs import Pair, same
 from zoo.spec import ModelSpec
 
 

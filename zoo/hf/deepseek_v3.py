@@ -12,8 +12,8 @@ from zoo.hf._common import expect
 from zoo.hf._config import Config
 from zoo.hf._experts import expert_activation, expert_names, gated_experts
 from zoo.hf._llama_like import LlamaLike
+from zoo.hf._pairs import Pair, Tensors, both, fused, same
 from zoo.hf._rope import rope, rope_config
-from zoo.hf._weights import Pair, Tensors, both, fused, same
 from zoo.mixers.mla import MLA
 from zoo.spec import ModelSpec
 

@@ -11,8 +11,8 @@ from zoo.hf._config import Config
 from zoo.hf._family import Family
 from zoo.hf._ffn import activation, ffn
 from zoo.hf._gpt import fused_qkv, linears
+from zoo.hf._pairs import Pair, layernorm, same
 from zoo.hf._rope import rope, rope_config
-from zoo.hf._weights import Pair, layernorm, same
 from zoo.positions.alibi import ALiBi
 from zoo.spec import ModelSpec
 

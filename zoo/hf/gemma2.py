@@ -9,7 +9,7 @@ from zoo.block_spec import BlockSpec
 from zoo.hf._common import attention
 from zoo.hf._config import Config
 from zoo.hf._layers import window_config, windows
-from zoo.hf._weights import Pair, same
+from zoo.hf._pairs import Pair, same
 from zoo.hf.gemma import Gemma
 from zoo.spec import ModelSpec
 

@@ -10,7 +10,7 @@ from zoo.hf._common import attention, dense
 from zoo.hf._config import Config
 from zoo.hf._gpt import QKV
 from zoo.hf._llama_like import LlamaLike
-from zoo.hf._weights import Pair, fused, same
+from zoo.hf._pairs import Pair, fused, same
 from zoo.spec import ModelSpec
 
 OUTPUT_NORMS = {

@@ -10,7 +10,7 @@ from zoo.hf._config import Config
 from zoo.hf._family import Family
 from zoo.hf._ffn import activation, ffn
 from zoo.hf._gpt import UNREAD, conv_weights, inner, sizes
-from zoo.hf._weights import Pair, layernorm, same
+from zoo.hf._pairs import Pair, layernorm, same
 from zoo.positions.learned import Learned
 from zoo.spec import ModelSpec
 

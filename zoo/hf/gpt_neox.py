@@ -10,8 +10,8 @@ from zoo.hf._config import Config
 from zoo.hf._family import Family
 from zoo.hf._ffn import activation, ffn
 from zoo.hf._gpt import fused_qkv, linears
+from zoo.hf._pairs import Pair, layernorm, same
 from zoo.hf._rope import partial_rope_config, rope
-from zoo.hf._weights import Pair, layernorm, same
 from zoo.spec import ModelSpec
 
 

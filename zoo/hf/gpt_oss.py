@@ -12,7 +12,7 @@ from zoo.hf._config import Config
 from zoo.hf._experts import alternating
 from zoo.hf._layers import window_config, windows
 from zoo.hf._llama_like import LlamaLike
-from zoo.hf._weights import Pair, both, same, transposed
+from zoo.hf._pairs import Pair, both, same, transposed
 from zoo.hf.mixtral import routing, routing_config
 from zoo.spec import ModelSpec
 

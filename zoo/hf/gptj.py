@@ -12,7 +12,7 @@ from zoo.hf._config import Config
 from zoo.hf._family import Family
 from zoo.hf._ffn import activation, ffn
 from zoo.hf._gpt import UNREAD, inner, linears, sizes
-from zoo.hf._weights import Pair, layernorm, same
+from zoo.hf._pairs import Pair, layernorm, same
 from zoo.positions.rope import RoPE
 from zoo.spec import ModelSpec
 

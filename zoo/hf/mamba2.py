@@ -9,7 +9,7 @@ from zoo.errors import UnsupportedError
 from zoo.hf._common import expect, norm_eps
 from zoo.hf._config import Config
 from zoo.hf._family import Family
-from zoo.hf._weights import Pair, both, fused, reshaped, same
+from zoo.hf._pairs import Pair, both, fused, reshaped, same
 from zoo.mixers.mamba2 import Mamba2 as Mixer
 from zoo.spec import ModelSpec
 

@@ -11,8 +11,8 @@ from zoo.ffns.topk_moe import TopKMoE
 from zoo.hf._common import expect
 from zoo.hf._config import Config
 from zoo.hf._experts import expert_activation, expert_names, gated_experts
+from zoo.hf._pairs import Pair, same
 from zoo.hf._version import MAJOR
-from zoo.hf._weights import Pair, same
 from zoo.hf.mistral import Mistral
 
 

@@ -11,7 +11,7 @@ from zoo.hf._config import Config
 from zoo.hf._ffn import activation, ffn
 from zoo.hf._gpt import linears
 from zoo.hf._llama_like import LlamaLike
-from zoo.hf._weights import Pair, layernorm
+from zoo.hf._pairs import Pair, layernorm
 from zoo.spec import ModelSpec
 
 

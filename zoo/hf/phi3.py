@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from zoo.block_spec import BlockSpec
 from zoo.hf._common import attention, dense
 from zoo.hf._config import Config
-from zoo.hf._weights import Pair, fused, same
+from zoo.hf._pairs import Pair, fused, same
 from zoo.hf.mistral import Mistral
 
 

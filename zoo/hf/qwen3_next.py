@@ -13,7 +13,7 @@ from zoo.hf._config import Config
 from zoo.hf._experts import gated_experts
 from zoo.hf._layers import FULL, pattern
 from zoo.hf._llama_like import LlamaLike
-from zoo.hf._weights import Pair, fused, reshaped, same
+from zoo.hf._pairs import Pair, fused, reshaped, same
 from zoo.mixers.attention import Attention
 from zoo.mixers.gated_deltanet import GatedDeltaNet
 from zoo.spec import BASE, ModelSpec

@@ -11,8 +11,8 @@ from zoo.hf._common import attention, norm_eps
 from zoo.hf._config import Config
 from zoo.hf._gpt import QKV
 from zoo.hf._llama_like import LlamaLike
+from zoo.hf._pairs import Pair, layernorm, same
 from zoo.hf._rope import FRACTION
-from zoo.hf._weights import Pair, layernorm, same
 from zoo.spec import ModelSpec
 
 

@@ -9,7 +9,7 @@ from zoo.block_spec import BlockSpec
 from zoo.hf._common import attention, dense, norm_eps
 from zoo.hf._config import Config
 from zoo.hf._ffn import activation, ffn
-from zoo.hf._weights import Pair, both, layernorm
+from zoo.hf._pairs import Pair, both, layernorm
 from zoo.hf.mistral import Mistral
 from zoo.spec import ModelSpec
 

@@ -11,7 +11,7 @@ from zoo.hf._common import attention, dense, expect, norm_eps
 from zoo.hf._config import Config
 from zoo.hf._family import Family, Task
 from zoo.hf._ffn import activation, ffn
-from zoo.hf._weights import Pair, same
+from zoo.hf._pairs import Pair, same
 from zoo.positions import t5
 from zoo.spec import ModelSpec
 

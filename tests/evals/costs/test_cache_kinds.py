@@ -17,7 +17,7 @@ from evals.costs.spec import MeasureSpec
 from evals.costs.speed import Point, Turn, measure
 from evals.reading.windows import Text
 from zoo.cache import Cache
-from zoo.caches import cache_kind
+from zoo.cache_kinds import cache_kind
 from zoo.caches.sink import SinkCache
 from zoo.model import Decoder
 

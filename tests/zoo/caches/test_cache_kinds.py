@@ -11,7 +11,8 @@ import zoo
 from tests.zoo.combinations import held_by, random_model, random_tokens
 from zoo.axis import variants
 from zoo.cache import TokenCache
-from zoo.caches import CacheKind, cache_kind
+from zoo.cache_kinds import cache_kind
+from zoo.caches import CacheKind
 from zoo.caches._quantised import QuantisedCache
 
 LENGTH = 19

@@ -32,7 +32,7 @@ from tests.zoo.combinations import random_model
 from tests.zoo.hf.parity import assert_near, draw, eager, hf_model, tokens_for
 from zoo.hf import families
 from zoo.hf._experts import alternating
-from zoo.hf._weights import Pair, fused, reshaped, stacked, transposed
+from zoo.hf._pairs import Pair, fused, reshaped, stacked, transposed
 
 TINY = {
     "vocab_size": 40,

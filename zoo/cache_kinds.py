@@ -1,0 +1,18 @@
+"""A kind of cache by its name or its settings."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from zoo.axis import Choice, Spec
+from zoo.caches import CacheKind
+from zoo.explain import checked
+
+
+class _Asked(Spec):
+    cache: Annotated[CacheKind, Choice("zoo.caches")]
+
+
+def cache_kind(value: CacheKind | str | dict[str, Any]) -> CacheKind:
+    """A kind, given as a spec, as a map with `kind`, or as the bare kind. Raises SpecError."""
+    return value if isinstance(value, CacheKind) else checked(_Asked, {"cache": value}).cache
