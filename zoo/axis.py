@@ -11,7 +11,7 @@ import pkgutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Annotated, Any, ClassVar, Union, get_args
+from typing import Annotated, Any, ClassVar, TypeVar, Union, get_args
 
 from pydantic import (
     BaseModel,
@@ -24,6 +24,8 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema
 
+Number = TypeVar("Number", int, float)
+
 
 class Spec(BaseModel):
     """A frozen value that refuses unknown keys and wrong types (`4` is a float, `"4"` is not an int)."""
@@ -35,6 +37,13 @@ def is_off(value: Any) -> bool:
     """Whether a setting does nothing: null, zero, false or empty. `Field(exclude_if=is_off)` leaves it out of plain
     data then, so that a spec from before there was such a setting keeps its digest."""
     return not value
+
+
+def number(setting: Number | None) -> Number:
+    """A setting that may be null until the spec is resolved. Raises TypeError before that."""
+    if setting is None:
+        raise TypeError("the spec is not resolved: `resolve(d_model)` turns its defaults into numbers")
+    return setting
 
 
 class Variant(Spec):

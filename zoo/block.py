@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import cast
 
@@ -9,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from zoo.block_spec import BlockSpec
-from zoo.cache import LayerCache
+from zoo.cache import LayerCache, kept_by
 from zoo.cache_parts import PartsCache
 from zoo.canon import CanonLayer
 from zoo.depth import StochasticDepth
@@ -58,7 +59,7 @@ class Block(nn.Module):
                     module.init_gain = gain
 
     def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
-        parts = cache.parts if isinstance(cache, PartsCache) else {} if cache is None else {MIXER: cache}
+        parts = self._parts(cache)
 
         def run(name: str, part: nn.Module, h: Tensor) -> Tensor:
             if name in self.canon:
@@ -79,6 +80,13 @@ class Block(nn.Module):
         out = self._join(x, mix, look, feed)
         step.tap("stream", lambda: out)
         return out
+
+    def _parts(self, cache: LayerCache | None) -> Mapping[str, LayerCache]:
+        """The caches of the parts, by name: the mixer's alone where no other part keeps anything."""
+        if not (self.canon or self.cross is not None or self.ffn.conv is not None):
+            return {} if cache is None else {MIXER: cache}
+        kept = kept_by(self, cache, PartsCache)
+        return {} if kept is None else kept.parts
 
     def _join(self, x: Tensor, mix: Branch, look: Branch, feed: Branch) -> Tensor:
         if self.topology == "parallel":

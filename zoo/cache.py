@@ -7,7 +7,7 @@ by `zoo.cost` are the bytes allocated here.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, Self
+from typing import Protocol, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -16,6 +16,8 @@ from zoo.site import Memory
 
 TakeBack = Callable[[int], None]
 """Forgets the tokens read since, but for so many of the first of them."""
+ASK_THE_MODEL = "take the cache from this model's own new_cache"
+K = TypeVar("K")
 NOTHING_TO_CACHE = "a model that sees all of a text reads it at once: there is nothing to cache"
 
 
@@ -45,6 +47,15 @@ class LayerCache(Protocol):
 
     def mark(self, tokens: int) -> TakeBack:
         """How to take back what is read from here on, at most `tokens`, as speculative decoding needs."""
+
+
+def kept_by(reader: object, cache: LayerCache | None, kind: type[K]) -> K | None:
+    """A layer's cache, of the kind that the reader keeps. Raises TypeError for a cache of something else."""
+    if cache is None or isinstance(cache, kind):
+        return cache
+    found, wanted = type(cache).__name__, kind.__name__
+    who = reader if isinstance(reader, str) else type(reader).__name__
+    raise TypeError(f"{who} keeps a {wanted} and was given a {found}: {ASK_THE_MODEL}")
 
 
 class Cache:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from zoo.cache import TakeBack, TokenCache
+from zoo.cache import ASK_THE_MODEL, TakeBack, TokenCache
 
 
 class StateCache:
@@ -39,12 +39,19 @@ class StateCache:
 
     def read(self, name: str, dtype: torch.dtype) -> Tensor | None:
         """The state that the last pass left; None before the first."""
-        return self.states[name].to(dtype) if name in self._written else None
+        state = self._known(name)
+        return state.to(dtype) if name in self._written else None
 
     def write(self, name: str, value: Tensor) -> None:
         """value: (B, …), of the state's size."""
-        self.states[name].copy_(value.detach())
+        self._known(name).copy_(value.detach())
         self._written.add(name)
+
+    def _known(self, name: str) -> Tensor:
+        if name not in self.states:
+            known = ", ".join(self.states)
+            raise TypeError(f"the layer keeps a state '{name}' and the cache has only {known}: {ASK_THE_MODEL}")
+        return self.states[name]
 
     def reorder(self, rows: Tensor) -> None:
         self.states = {name: state[rows] for name, state in self.states.items()}

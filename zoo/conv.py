@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from zoo.cache import LayerCache
+from zoo.cache import LayerCache, kept_by
 from zoo.cache_states import StateCache
 from zoo.site import PartCost, Step
 
@@ -46,7 +46,7 @@ class ShortConv(nn.Module):
     def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
         x = on_text(x, step)
         width, length = self.weight.shape[1], x.shape[1]
-        states = cache if isinstance(cache, StateCache) else None
+        states = kept_by(self, cache, StateCache)
         before = states.read(STATE, x.dtype) if states is not None else None
         x = F.pad(x, (0, 0, width - 1, 0)) if before is None else torch.cat((before, x), dim=1)
         if states is not None:

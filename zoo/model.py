@@ -71,6 +71,8 @@ class Decoder(Stack):
         if cache is None:
             step = self._begin(tokens, left_pad, given)
             return self._run(self.embed(tokens, step), step, None)
+        if len(cache.layers) != self.spec.n_layers:
+            raise ValueError(f"the cache is of {len(cache.layers)} layers, and the model has {self.spec.n_layers}")
         check_given(tokens, left_pad, given, cache.capacity)
         cache.admit(tokens.shape[0], tokens.shape[1], left_pad, given.get("prefix"))
         parts, start, length = [], 0, tokens.shape[1]

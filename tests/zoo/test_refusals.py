@@ -85,6 +85,47 @@ def test_a_misuse_says_what_is_wrong(
         misuse(model_of(**edits))
 
 
+KEEPING: dict[str, dict[str, Any]] = {
+    "AttentionLayer": {},
+    "MLALayer": {"block.mixer": "mla"},
+    "GAULayer": {"block.mixer": {"kind": "gau", "head_dim": 4}},
+    "a recurrent layer": {"block.mixer": "linear_attention"},
+    "a recurrent layer of deltas": {"block.mixer": "gated_deltanet"},
+    "FLASHLayer": {"block.mixer": {"kind": "flash", "head_dim": 4}},
+    "ShortConv": {"block.mixer": {"kind": "attention", "heads": 2, "conv": 3}},
+    "Block": {"block.canon": {}},
+    "CrossAttentionLayer": {"encoder": {"n_layers": 1}},
+}
+
+
+@pytest.mark.parametrize("edits", KEEPING.values(), ids=KEEPING)
+def test_another_models_cache_is_refused(edits: dict[str, Any]) -> None:
+    """It was left out in silence, so that a model decoded without its past."""
+    spec = zoo.load("small", **SHAPE).edit(edits)
+    model, given = zoo.build(spec).eval(), {"encoder_tokens": TOKENS} if spec.encoder else {}
+    others = [zoo.build(zoo.load("small", **SHAPE).edit(other)).new_cache(2, 8) for other in KEEPING.values()]
+    own = model.new_cache(2, 8)
+    model(TOKENS, own, **given)
+    assert own.length == 4
+    kinds = [kind_of_cache(cache) for cache in others]
+    strangers = [cache for cache, kind in zip(others, kinds, strict=True) if not issubclass(kind, kind_of_cache(own))]
+    for cache in strangers:
+        with pytest.raises(TypeError, match="take the cache from this model's own new_cache"):
+            model(TOKENS, cache, **given)
+    assert strangers
+
+
+def kind_of_cache(cache: Any) -> type:
+    kind: type = type(cache.layers[0])
+    return kind
+
+
+def test_a_cache_of_other_layers_is_refused() -> None:
+    model, other = model_of(), zoo.build(zoo.load("small", **{**SHAPE, "n_layers": 2}))
+    with pytest.raises(ValueError, match="the cache is of 2 layers, and the model has 1"):
+        model(TOKENS, other.new_cache(2, 4))
+
+
 def test_a_cache_counts_its_rows_as_they_change() -> None:
     model = model_of()
     cache = model.new_cache(2, 8)

@@ -8,7 +8,7 @@ import torch
 from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
-from zoo.axis import is_off
+from zoo.axis import is_off, number
 from zoo.cache import LayerCache
 from zoo.conv import ShortConv, conv_cost
 from zoo.facts import Dropout, Fact, Tried
@@ -51,9 +51,7 @@ class Dense(Ffn):
     @property
     def width(self) -> int:
         """F of a resolved spec."""
-        if not isinstance(self.d_ff, int):
-            raise TypeError("the spec is not resolved")
-        return self.d_ff
+        return number(self.d_ff if isinstance(self.d_ff, int) else None)
 
     @property
     def channels(self) -> int:

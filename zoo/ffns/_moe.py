@@ -12,6 +12,7 @@ from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveIn
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from zoo.axis import number
 from zoo.cache import LayerCache
 from zoo.errors import SpecError
 from zoo.facts import AtMost, Dropout, Fact
@@ -103,9 +104,7 @@ class MoE(Ffn):
     @property
     def width(self) -> int:
         """F of a resolved spec."""
-        if not isinstance(self.d_ff, int):
-            raise TypeError("the spec is not resolved")
-        return self.d_ff
+        return number(self.d_ff if isinstance(self.d_ff, int) else None)
 
     def hidden(self) -> Activation:
         """The activation of a resolved spec."""

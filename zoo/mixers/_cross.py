@@ -10,7 +10,8 @@ from pydantic import PositiveFloat, PositiveInt
 from torch import Tensor, nn
 
 from zoo.attend import Scoring, Visible, attend
-from zoo.axis import Spec
+from zoo.axis import Spec, number
+from zoo.cache import LayerCache, kept_by
 from zoo.cache_parts import MemoryCache
 from zoo.errors import SpecError
 from zoo.facts import Dropout, Fact, HeadFeatures, Heads
@@ -53,9 +54,7 @@ class CrossAttention(Spec):
 
     def sizes(self) -> tuple[int, int, int]:
         """H, K, d of a resolved spec."""
-        if self.heads is None or self.kv_heads is None or self.head_dim is None:
-            raise TypeError("the spec is not resolved")
-        return self.heads, self.kv_heads, self.head_dim
+        return number(self.heads), number(self.kv_heads), number(self.head_dim)
 
     def cost(self, d_model: int, context: int, memory: int) -> PartCost:
         """Per token of a pass over `context` tokens that see `memory` of the encoder's."""
@@ -118,12 +117,11 @@ class CrossAttentionLayer(nn.Module):
         self.v = Linear(d_model, kv_heads * self.head_dim, bias="v" in spec.bias, role="input", values=True)
         self.o = Linear(heads * self.head_dim, d_model, bias="o" in spec.bias, role="output")
 
-    def forward(self, x: Tensor, step: Step, cache: MemoryCache | None = None) -> Tensor:
-        k, v = self._remembered(step, cache)
+    def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
+        k, v = self._remembered(step, kept_by(self, cache, MemoryCache))
         q, places = self._split(self.q(x)), torch.arange(k.shape[2], device=x.device)
         visible = OfMemory(step.index, places, sight="all", text=step.memory.text if step.memory else None)
-        scale = self.spec.scale or self.head_dim**-0.5
-        scoring = Scoring(scale, dropout=self.spec.dropout if self.training else 0.0)
+        scoring = Scoring(number(self.spec.scale), dropout=self.spec.dropout if self.training else 0.0)
         out: Tensor = self.o(attend(q, k.to(q.dtype), v.to(q.dtype), visible, scoring).transpose(1, 2).flatten(2))
         return out
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from zoo.cache import LayerCache
+from zoo.cache import LayerCache, kept_by
 from zoo.cache_states import StateCache
 from zoo.mixers._scan import STATE, Chunks, ScanCost, by_group, pairwise
 from zoo.precision import at_default_precision
@@ -51,7 +51,7 @@ def delta_scan(
     state before it, c the decay summed up and L_ij = β_i (k_i·k_j) exp(c_i − c_j) for j < i (Yang et al. 2024,
     arXiv:2406.06484, §3.2; arXiv:2412.06464, §3.3).
     """
-    states = cache if isinstance(cache, StateCache) else None
+    states = kept_by("a recurrent layer", cache, StateCache)
     kind = torch.promote_types(v.dtype, torch.float32)
     length = v.shape[2]
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from zoo.axis import Choice
+from zoo.axis import Choice, number
 from zoo.errors import SpecError
 from zoo.facts import HeadFeatures
 from zoo.init import Linear
@@ -42,9 +42,7 @@ class GatedUnit(Mixer):
     @property
     def value_features(self) -> int:
         """e of a resolved spec."""
-        if self.v_dim is None:
-            raise TypeError("the spec is not resolved")
-        return self.v_dim
+        return number(self.v_dim)
 
     def matrices(self, d_model: int) -> int:
         """Weights that are used once per token."""

@@ -11,6 +11,7 @@ import torch
 from pydantic import PositiveInt
 from torch import Tensor
 
+from zoo.axis import number
 from zoo.cache import LayerCache
 from zoo.cache_states import StateCache
 from zoo.conv import STATE as CONV
@@ -90,9 +91,7 @@ class LinearHeads(Stateful):
     @property
     def key_features(self) -> int:
         """Of a head of a resolved spec."""
-        if self.head_dim is None:
-            raise TypeError("the spec is not resolved")
-        return self.head_dim
+        return number(self.head_dim)
 
     @property
     def value_features(self) -> int:

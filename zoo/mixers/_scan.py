@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from zoo.cache import LayerCache
+from zoo.cache import LayerCache, kept_by
 from zoo.cache_states import StateCache
 from zoo.precision import at_default_precision
 
@@ -89,7 +89,7 @@ def scan(q: Tensor, k: Tensor, v: Tensor, decay: Tensor | None, chunk: int, cach
     keys of group i are read by its H/G heads. Within a chunk, o = (q kᵀ ⊙ D) v with D_ij = exp(g_{j+1} + … + g_i) for
     j ≤ i and 0 beyond. Computed in float32 or more.
     """
-    states = cache if isinstance(cache, StateCache) else None
+    states = kept_by("a recurrent layer", cache, StateCache)
     kind = torch.promote_types(v.dtype, torch.float32)
     heads, length = v.shape[1], v.shape[2]
     decay = torch.zeros(1, 1, 1, device=v.device) if decay is None else decay

@@ -9,8 +9,8 @@ from pydantic import Field, PositiveFloat, PositiveInt
 from torch import Tensor, nn
 
 from zoo.attend import Scoring, Visible, attend, scores_computed
-from zoo.axis import Choice, is_off
-from zoo.cache import LayerCache, TokenCache
+from zoo.axis import Choice, is_off, number
+from zoo.cache import LayerCache, TokenCache, kept_by
 from zoo.cache_states import StateCache, TokenStateCache
 from zoo.conv import STATE as CONV
 from zoo.conv import ShortConv, conv_cost
@@ -93,9 +93,7 @@ class MultiHead(Mixer):
 
     def sizes(self) -> tuple[int, int, int]:
         """H, K, d of a resolved spec: what is projected to q: (H, d), k and v: (K, d), and what o reads: (H, d)."""
-        if self.kv_heads is None or self.head_dim is None:
-            raise TypeError("the spec is not resolved")
-        return self.heads, self.kv_heads, self.head_dim
+        return self.heads, number(self.kv_heads), number(self.head_dim)
 
     def cost(self, d_model: int, context: int) -> PartCost:
         heads, kv_heads, head_dim = self.sizes()
@@ -220,10 +218,10 @@ class AttentionLayer(MixerLayer):
         return norm.build(heads * self.head_dim if self._full_norm else self.head_dim)
 
     def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
+        tokens, k_places = kept_by(self, cache, TokenCache), step.index
         q, k, v = self._project(x, step, cache)
-        k_places = step.index
-        if isinstance(cache, TokenCache):
-            (k, v), k_places = cache.extend((k, v), step.index)
+        if tokens is not None:
+            (k, v), k_places = tokens.extend((k, v), step.index)
         visible = Visible.to(step, k_places, self.spec.window, self.spec.sparsity)
         if visible.pattern is not None and visible.everything:
             seen = visible.places_seen()
@@ -257,10 +255,9 @@ class AttentionLayer(MixerLayer):
         return attend(q, k, v, visible, scoring)
 
     def _scoring(self, step: Step, k_places: Tensor) -> Scoring:
-        scale = self.spec.scale or self.head_dim**-0.5
         dropout = self.spec.dropout if self.training else 0.0
         bias = self.position.bias(step, k_places)
-        return Scoring(scale, self.spec.softcap, bias, self.sinks, dropout, step.tap)
+        return Scoring(number(self.spec.scale), self.spec.softcap, bias, self.sinks, dropout, step.tap)
 
     def _split(self, x: Tensor) -> Tensor:
         """(B, T, heads·d) → (B, heads, T, d)."""

@@ -11,7 +11,7 @@ from pydantic import PositiveInt
 from torch import Tensor
 from torch.nn import functional as F
 
-from zoo.cache import LayerCache
+from zoo.cache import LayerCache, kept_by
 from zoo.cache_states import StateCache
 from zoo.conv import on_text
 from zoo.errors import SpecError
@@ -115,7 +115,7 @@ class FLASHLayer(GatedUnitLayer):
         kind = torch.promote_types(x.dtype, torch.float32)
         readings = [reading[:, 0] for reading in self._queries_and_keys(x, step)]
         tokens = Tokens(*(each.to(kind) for each in (*readings, on_text(F.silu(self.v(x)), step))))
-        states = cache if isinstance(cache, StateCache) else None
+        states = kept_by(self, cache, StateCache)
         known = None if states is None else _read(states, kind)
         with torch.autocast(x.device.type, enabled=False):
             if known is not None and x.shape[1] == 1:

@@ -10,7 +10,7 @@ from pydantic import PositiveInt
 from torch import Tensor
 from torch.nn import functional as F
 
-from zoo.axis import Choice
+from zoo.axis import Choice, number
 from zoo.cache import LayerCache
 from zoo.conv import STATE as CONV
 from zoo.conv import ShortConv, conv_cost, on_text
@@ -68,9 +68,7 @@ class GatedDeltaNet(Stateful):
 
     def sizes(self) -> tuple[int, int, int]:
         """Heads of keys, features of a key head and of a value head, of a resolved spec."""
-        if self.k_heads is None or self.head_dim is None or self.v_dim is None:
-            raise TypeError("the spec is not resolved")
-        return self.k_heads, self.head_dim, self.v_dim
+        return number(self.k_heads), number(self.head_dim), number(self.v_dim)
 
     @property
     def widths(self) -> tuple[int, int, int]:

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from zoo.attend import Visible
-from zoo.cache import LayerCache, TokenCache
+from zoo.cache import LayerCache, TokenCache, kept_by
 from zoo.facts import AtMost
 from zoo.mixers import MixerLayer
 from zoo.mixers._gated_unit import GatedUnit, GatedUnitLayer
@@ -59,8 +59,9 @@ class GAULayer(GatedUnitLayer):
     def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
         q, k = self._queries_and_keys(x, step)
         v, places = F.silu(self.v(x))[:, None], step.index
-        if isinstance(cache, TokenCache):
-            (k, v), places = cache.extend((k, v), step.index)
+        tokens = kept_by(self, cache, TokenCache)
+        if tokens is not None:
+            (k, v), places = tokens.extend((k, v), step.index)
         scores = (q @ k.transpose(-1, -2)).float() * (self.spec.position.score_factor / self.spec.length)
         bias = self.position.bias(step, places)
         if bias is not None:

@@ -10,7 +10,7 @@ from pydantic import PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from zoo.axis import Choice
+from zoo.axis import Choice, number
 from zoo.cache import LayerCache
 from zoo.conv import STATE as CONV
 from zoo.conv import ShortConv, conv_cost, on_text
@@ -64,9 +64,7 @@ class Mamba2(Stateful):
     @property
     def features(self) -> int:
         """P of a resolved spec."""
-        if self.head_dim is None:
-            raise TypeError("the spec is not resolved")
-        return self.head_dim
+        return number(self.head_dim)
 
     @property
     def widths(self) -> tuple[int, int, int]:

@@ -10,8 +10,8 @@ from pydantic import PositiveFloat, PositiveInt
 from torch import Tensor
 
 from zoo.attend import Scoring, Visible, attend, scores_computed
-from zoo.axis import Choice
-from zoo.cache import LayerCache, TokenCache
+from zoo.axis import Choice, number
+from zoo.cache import LayerCache, TokenCache, kept_by
 from zoo.errors import SpecError
 from zoo.facts import AtMost, Dropout, Fact, Features, HeadFeatures, Heads
 from zoo.init import Linear
@@ -75,9 +75,7 @@ class MLA(Mixer):
     @property
     def value_features(self) -> int:
         """v of a resolved spec."""
-        if self.v_dim is None:
-            raise TypeError("the spec is not resolved")
-        return self.v_dim
+        return number(self.v_dim)
 
     def cost(self, d_model: int, context: int) -> PartCost:
         q, v = self.heads * (self.nope_dim + self.rope_dim), self.heads * self.value_features
@@ -155,19 +153,16 @@ class MLALayer(MixerLayer):
         q_nope, q_rope = self._queries(x, step)
         latent, k_rope = self._latents(x, step)
         places = step.index
-        if isinstance(cache, TokenCache):
-            (latent, k_rope), places = cache.extend((latent, k_rope), step.index)
+        tokens = kept_by(self, cache, TokenCache)
+        if tokens is not None:
+            (latent, k_rope), places = tokens.extend((latent, k_rope), step.index)
         visible = Visible.to(step, places, self.spec.window)
         dropout = self.spec.dropout if self.training else 0.0
-        scoring = Scoring(self._scale, bias=self.position.bias(step, places), dropout=dropout, tap=step.tap)
+        scoring = Scoring(number(self.spec.scale), bias=self.position.bias(step, places), dropout=dropout, tap=step.tap)
         mix = self._absorbed if self._absorbs(x.shape[1], places.shape[0]) else self._expanded
         heads = mix(q_nope, q_rope, latent, k_rope, visible, scoring)
         out: Tensor = self.o(heads.transpose(1, 2).flatten(2))
         return out
-
-    @property
-    def _scale(self) -> float:
-        return self.spec.scale or (self.spec.nope_dim + self.spec.rope_dim) ** -0.5
 
     def _queries(self, x: Tensor, step: Step) -> tuple[Tensor, Tensor]:
         """(B, H, T, n) and, with positions applied, (B, H, T, ρ)."""

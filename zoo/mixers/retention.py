@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from zoo.axis import Choice
+from zoo.axis import Choice, number
 from zoo.cache import LayerCache
 from zoo.conv import on_text
 from zoo.errors import SpecError
@@ -55,9 +55,7 @@ class Retention(LinearHeads):
 
     @property
     def value_features(self) -> int:
-        if self.v_dim is None:
-            raise TypeError("the spec is not resolved")
-        return self.v_dim
+        return number(self.v_dim)
 
     def build(self, site: Site) -> MixerLayer:
         return RetentionLayer(self, site.d_model)
