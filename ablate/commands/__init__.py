@@ -30,7 +30,7 @@ class OptionError(AblateError):
 
 def add_study(parser: argparse.ArgumentParser, device: bool = True) -> None:
     """What every command that reads a study takes. device: whether it says where it runs."""
-    parser.add_argument("study", metavar="STUDY.yaml")
+    parser.add_argument("study", metavar="STUDY.yaml", help="a study's file, or the name of one that ships")
     parser.add_argument("--scale", help="a scale of the study (default: gpu on a GPU, else cpu)")
     parser.add_argument(
         "--set",
