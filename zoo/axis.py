@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Annotated, Any, ClassVar, TypeVar, Union, get_args
@@ -31,6 +31,13 @@ class Spec(BaseModel):
     """A frozen value that refuses unknown keys and wrong types (`4` is a float, `"4"` is not an int)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        """What differs from the defaults: the rest is in the class's documentation."""
+        for name, value in super().__repr_args__():
+            field = type(self).model_fields.get(str(name))
+            if field is None or field.is_required() or value != field.get_default(call_default_factory=True):
+                yield name, value
 
 
 def is_off(value: Any) -> bool:

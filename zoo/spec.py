@@ -7,6 +7,7 @@ import itertools
 import json
 import math
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -30,6 +31,7 @@ from zoo.init import InitSpec
 from zoo.kinds import MAX_LAYERS, EncoderSpec, Names, check_kind, encoder_of
 from zoo.mixers._cross import CrossAttention
 from zoo.mtp import MultiTokenPrediction
+from zoo.origin import Origin, edits_between
 from zoo.positions import Position
 from zoo.sharing import Sharing
 from zoo.site import Sight
@@ -220,7 +222,31 @@ class ModelSpec(Spec):
 
     def edit(self, edits: Mapping[str, Any]) -> ModelSpec:
         """This spec with edits by path. Raises SpecError."""
-        return parse(merge(self.dump(), edits))
+        return parse(merge(self.dump(), edits)).from_preset(self.origin)
+
+    @cached_property
+    def origin(self) -> Origin | None:
+        """The preset that it was loaded as, edited since or not; None for one that was not loaded."""
+        return None
+
+    def from_preset(self, origin: Origin | None) -> Self:
+        vars(self)["origin"] = origin  # as a cached property keeps it
+        return self
+
+    def model_copy(self, **changes: Any) -> Self:
+        return super().model_copy(**changes).from_preset(None)
+
+    def __repr__(self) -> str:
+        """`zoo.load('llama3', d_model=256, **{'block.mixer.kv_heads': 2})`"""
+        if self.origin is None:
+            return super().__repr__()
+        edits = dict(edits_between(parse(self.origin.model), self))
+        named = [f"{path}={value!r}" for path, value in edits.items() if "." not in path]
+        inside = {path: value for path, value in edits.items() if "." in path}
+        return f"zoo.load({', '.join([repr(self.origin.preset), *named, *([f'**{inside}'] if inside else [])])})"
+
+    def __str__(self) -> str:
+        return repr(self)
 
     def dump(self) -> dict[str, Any]:
         """Plain data: `parse(spec.dump()) == spec`."""

@@ -152,3 +152,28 @@ def test_presets_are_told_apart_by_their_files_alone() -> None:
     data = {name: presets.preset(name) for name in presets.names()}
     assert all(isinstance(preset, Preset) and preset.name == name for name, preset in data.items())
     assert len({preset.spec.digest for preset in data.values() if preset.buildable}) == len(NAMES)
+
+
+@every_preset
+@pytest.mark.parametrize(
+    "edits", [{}, {"block.dropout": 0.25}, {"block.norm": {"kind": "layernorm", "eps": 0.5}, "z_loss": 0.1}]
+)
+def test_a_loaded_model_is_shown_as_its_edits(name: str, edits: dict[str, Any]) -> None:
+    """As the call that makes it, however it was edited; and what is shown is no part of what it is."""
+    spec = zoo.load(name).edit({"vocab_size": 77, **edits}) if edits else zoo.load(name)
+    assert len(repr(spec)) < 120
+    assert eval(repr(spec)) == spec
+    plain = zoo.parse(spec.dump())
+    assert plain == spec
+    assert (plain.dump(), plain.digest) == (spec.dump(), spec.digest)
+    assert repr(plain).startswith("ModelSpec(")
+
+
+def test_a_copy_with_other_values_is_not_shown_as_its_preset() -> None:
+    copied = zoo.load("llama3").model_copy(update={"d_model": 64})
+    assert repr(copied).startswith("ModelSpec(") and "d_model=64" in repr(copied)
+
+
+def test_a_spec_shows_what_differs_from_the_defaults() -> None:
+    spec = zoo.parse({"vocab_size": 16, "d_model": 16, "n_layers": 1, "block.norm": {"kind": "layernorm", "eps": 0.5}})
+    assert str(spec) == "ModelSpec(vocab_size=16, d_model=16, n_layers=1, block=BlockSpec(norm=LayerNorm(eps=0.5)))"

@@ -15,6 +15,7 @@ from ruamel.yaml import YAML
 from zoo.axis import Spec
 from zoo.edits import merge
 from zoo.errors import SpecError, did_you_mean
+from zoo.origin import Origin
 from zoo.shrink import shrink
 from zoo.spec import ModelSpec, parse
 
@@ -103,7 +104,8 @@ def _read(name: str) -> Preset:
 
 def load(name: str, **edits: Any) -> ModelSpec:
     """A preset with edits by path: `load("llama3", **{"d_model": 256, "block.mixer.kv_heads": 2})`."""
-    return parse(merge(preset(name).model, edits))
+    model = preset(name).model
+    return parse(merge(model, edits)).from_preset(Origin(name, model))
 
 
 def shrunk(name: str) -> ModelSpec:
