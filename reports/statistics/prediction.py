@@ -1,0 +1,92 @@
+"""Does a small scale predict a large one? Agreement of the order of arms at two sizes, with intervals. Pure.
+
+    decision accuracy   share of the pairs of arms that both sizes put in the same order (DataDecide, arXiv:2504.11393)
+    Kendall's τ         (concordant − discordant) / pairs
+    Spearman's ρ        correlation of the ranks
+
+of mean losses over the seeds that each size has. Intervals are percentiles of a bootstrap over arms and, within each
+size, over seeds, which all arms share; two copies of one arm are not a pair. They are about other arms of the same kind
+with as many seeds. Resampling seeds as well as arms counts seed noise twice, so that most intervals are conservative
+(93 to 100 % coverage with 8 to 16 arms of 3 seeds). Resampling arms alone covers 70 % where hardly a pair disagrees.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+from reports.statistics.estimates import ALPHA, Floats
+from reports.statistics.interval import Interval
+
+FEWEST_ARMS = 4
+RESAMPLES = 2_000
+SEED = 0
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """How well the order of `arms` at a small size foretells that at a large one."""
+
+    arms: int
+    accuracy: Interval
+    kendall: Interval
+    spearman: Interval
+
+
+def prediction(small: ArrayLike, large: ArrayLike, alpha: float = ALPHA) -> Prediction:
+    """From losses (arms, seeds) of the same arms in the same order; sizes may have unlike numbers of seeds.
+
+    Raises ValueError with fewer than four arms.
+    """
+    sizes = [np.asarray(losses, dtype=np.float64) for losses in (small, large)]
+    arms = len(sizes[0])
+    if arms < FEWEST_ARMS or len(sizes[1]) != arms:
+        raise ValueError(f"needs the same {FEWEST_ARMS} arms or more at both sizes, not {arms} and {len(sizes[1])}")
+    draw = np.random.default_rng(SEED)
+    chosen = draw.integers(0, arms, (RESAMPLES, arms))
+    means = [_resampled(losses, chosen, draw) for losses in sizes]
+    observed = [losses.mean(axis=1)[None] for losses in sizes]
+    everyone = np.arange(arms)[None]
+    tau = _kendall(observed[0], observed[1], everyone), _kendall(means[0], means[1], chosen)
+    rho = _spearman(observed[0], observed[1]), _spearman(means[0], means[1])
+    return Prediction(
+        arms,
+        _interval((tau[0] + 1) / 2, (tau[1] + 1) / 2, alpha),
+        _interval(*tau, alpha),
+        _interval(*rho, alpha),
+    )
+
+
+def _resampled(losses: Floats, chosen: NDArray[np.int_], draw: np.random.Generator) -> Floats:
+    """Mean losses (resamples, arms) of the chosen arms over seeds drawn anew, the same for all arms."""
+    seeds = losses.shape[1]
+    weights = draw.multinomial(seeds, np.full(seeds, 1 / seeds), len(chosen)) / seeds
+    return np.asarray(np.take_along_axis(weights @ losses.T, chosen, axis=1))
+
+
+def _kendall(small: Floats, large: Floats, arms: NDArray[np.int_]) -> Floats:
+    """τ of each row over its pairs of unlike arms. A tied pair counts as half right."""
+
+    def order(values: Floats) -> Floats:
+        return np.sign(values[:, :, None] - values[:, None, :])
+
+    pairs = arms[:, :, None] != arms[:, None, :]
+    agreement = np.where(pairs, order(small) * order(large), 0.0).sum(axis=(1, 2))
+    return np.asarray(agreement / np.maximum(pairs.sum(axis=(1, 2)), 1))
+
+
+def _spearman(small: Floats, large: Floats) -> Floats:
+    """ρ of each row, 0 where all of one size are equal."""
+    ranks = [stats.rankdata(values, axis=1) for values in (small, large)]
+    centred = [each - each.mean(axis=1, keepdims=True) for each in ranks]
+    products = (centred[0] * centred[1]).sum(axis=1)
+    norms = np.sqrt((centred[0] ** 2).sum(axis=1) * (centred[1] ** 2).sum(axis=1))
+    return np.asarray(np.divide(products, norms, out=np.zeros_like(products), where=norms > 0))
+
+
+def _interval(observed: Floats, resampled: Floats, alpha: float) -> Interval:
+    low, high = np.quantile(resampled, [alpha / 2, 1 - alpha / 2])
+    return Interval(float(observed[0]), float(low), float(high))
