@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
@@ -12,7 +11,8 @@ import zoo
 from ablate.api.result import StudyResult
 from ablate.api.runs import find_run
 from ablate.errors import ArgumentError
-from ablate.store import Store, StoreError, read_json
+from ablate.store import Store, StoreError
+from ablate.store.documents import JsonObject, SearchDocument, StudyDocument
 from ablate.training.trained import trained_model
 from zoo.errors import did_you_mean
 
@@ -59,7 +59,7 @@ class Runs:
     @property
     def searches(self) -> pl.DataFrame:
         """A row for each search: name, scale, question, number of trials, how many of them are the best."""
-        documents = [read_json(folder / "search.json") for folder in self.store.searches()]
+        documents = [folder.read() for folder in self.store.searches()]
         return pl.DataFrame([_search_row(document) for document in documents if document], schema=SEARCHES)
 
     @property
@@ -81,12 +81,12 @@ class Runs:
         Example:
             >>> ablate.open("runs").result("norm_placement").contrasts
         """
-        named = [document for document in self._documents() if document["name"] == name]
+        named = [document for document in self._documents() if document.name == name]
         if not named:
-            known = [document["name"] for document in self._documents()]
+            known = [document.name for document in self._documents()]
             raise ArgumentError("name", f"there is no study '{name}' in {self.store.root}/" + did_you_mean(name, known))
-        scales = [document["scale"] for document in named]
-        return StudyResult.stored(self.store.study_dir(name, _one(scales, scale)))
+        scales = [document.scale for document in named]
+        return StudyResult.stored(self.store.study(name, _one(scales, scale)).path)
 
     def model(self, run: str) -> zoo.Decoder:
         """The trained model of a run, by its digest or the beginning of it, on the CPU.
@@ -98,29 +98,29 @@ class Runs:
             >>> runs = ablate.open("runs")
             >>> runs.model(runs.runs["digest"][0]).spec
         """
-        store, digest = find_run(run, self.store.root)
-        model: zoo.Decoder = trained_model(store, digest).eval()
+        store, found = find_run(run, self.store.root)
+        model: zoo.Decoder = trained_model(store, found.digest).eval()
         return model
 
-    def _documents(self) -> list[dict[str, Any]]:
-        found = (read_json(folder / "study.json") for folder in self.store.studies())
+    def _documents(self) -> list[StudyDocument]:
+        found = (folder.read() for folder in self.store.studies())
         return [document for document in found if document is not None]
 
-    def _study_row(self, document: dict[str, Any]) -> dict[str, Any]:
-        digests = [run["digest"] for arm in document["arms"] for run in arm["runs"]]
+    def _study_row(self, document: StudyDocument) -> JsonObject:
+        digests = [run.digest for arm in document.arms for run in arm.runs]
         return {
-            **{name: document[name] for name in ("name", "scale", "question", "created", "baseline")},
-            "arms": len(document["arms"]),
+            **document.model_dump(include={"name", "scale", "question", "created", "baseline"}),
+            "arms": len(document.arms),
             "runs": len(digests),
             "ended": sum(self.store.status(digest) in ("finished", "diverged") for digest in digests),
         }
 
-    def _run_row(self, digest: str) -> dict[str, Any]:
-        identity, result = self.store.read_run(digest) or {}, self.store.read_result(digest) or {}
-        known = {name: result.get(name) for name in RUNS}
-        speed = result.get("tokens_per_second", {}).get("median")
-        return {**known, "digest": digest, "status": self.store.status(digest), "seed": identity.get("seed"),
-                "tokens_per_second": speed}  # fmt: skip
+    def _run_row(self, digest: str) -> JsonObject:
+        run, result = self.store.read_run(digest), self.store.read_result(digest)
+        known = result.model_dump(include=set(RUNS)) if result else {}
+        speed = result.tokens_per_second.median if result else None
+        seed, status = run.seed if run else None, self.store.status(digest)
+        return {**known, "digest": digest, "status": status, "seed": seed, "tokens_per_second": speed}
 
     def __repr__(self) -> str:
         studies, runs = len(self.store.studies()), len(self.store.runs())
@@ -151,12 +151,11 @@ def open_store(store: str | Path = "runs") -> Runs:
     return Runs(Store(store))
 
 
-def _search_row(document: dict[str, Any]) -> dict[str, Any]:
-    trials = document["trials"]
+def _search_row(document: SearchDocument) -> JsonObject:
     return {
-        **{name: document[name] for name in ("name", "scale", "question", "created")},
-        "trials": len(trials),
-        "best": sum(trial["best"] for trial in trials),
+        **document.model_dump(include={"name", "scale", "question", "created"}),
+        "trials": len(document.trials),
+        "best": sum(trial.best for trial in document.trials),
     }
 
 

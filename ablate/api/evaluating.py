@@ -20,7 +20,7 @@ from ablate.planning.identity import request_digest
 from ablate.running.engines import Options, load
 from ablate.running.request import Request
 from ablate.store import Store, StoreError
-from ablate.store.documents import EvalsDocument
+from ablate.store.documents import EvalsDocument, RunDocument
 from ablate.study.complaints import complaints
 from evals.asking import named, section
 from evals.harness.skipped import skipped_lines
@@ -102,13 +102,10 @@ def evaluate(
     Example:
         >>> ablate.evaluate("3f2a", tasks=["heldout_pairs", "code_names"], limit=100).frame
     """
-    place, digest = find_run(run, store)
-    identity = place.read_run(digest)
-    if identity is None:
-        raise StoreError(f"{digest}: the run has no run.json")
-    corpus = _corpus(place, digest, identity)
+    place, identity = find_run(run, store)
+    corpus = _corpus(place, identity)
     given = {"tasks": tasks, "limit": limit, "at": at, **settings}
-    spec = _asked(given, corpus, parse(identity["model"]))
+    spec = _asked(given, corpus, parse(identity.model))
     request = Request(
         store=str(place.root.resolve()),
         corpus=str(corpus.directory.resolve()),
@@ -117,7 +114,7 @@ def evaluate(
         evals_digest=request_digest(spec),
         threads=cores(),
     )
-    return Scores(digest, _evaluated(place, request))
+    return Scores(identity.digest, _evaluated(place, request))
 
 
 def _asked(settings: dict[str, Any], corpus: AnyCorpus, model: ModelSpec) -> EvalSpec:
@@ -144,7 +141,7 @@ def _argument_error(path: str, reason: str) -> ArgumentError:
 def _evaluated(store: Store, request: Request) -> EvalsDocument:
     wanted = str(request.evals_digest)
     store.drop_incomplete_evals(request.digest, wanted)
-    for _ in load("inprocess", Options(request.identity["numerics"]["device"])).run([request]):
+    for _ in load("inprocess", Options(request.identity.numerics.device)).run([request]):
         pass
     document = store.read_evals(request.digest, wanted)
     if document is None:
@@ -152,8 +149,8 @@ def _evaluated(store: Store, request: Request) -> EvalsDocument:
     return document
 
 
-def _corpus(store: Store, digest: str, identity: dict[str, Any]) -> AnyCorpus:
-    directory = store.data_dir() / identity["data"]["digest"]
+def _corpus(store: Store, run: RunDocument) -> AnyCorpus:
+    directory = store.data(run.data.digest).path
     if not directory.is_dir():
-        raise StoreError(f"{digest}: its corpus is not in {store.data_dir()}")
+        raise StoreError(f"{run.digest}: its corpus is not in {store.data_dir}")
     return open_corpus(directory)

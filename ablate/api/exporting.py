@@ -9,6 +9,7 @@ import zoo
 from ablate.api.runs import end_token, find_run
 from ablate.errors import ArgumentError
 from ablate.store import Store, StoreError
+from ablate.store.documents import RunDocument
 from ablate.training.trained import trained_model
 from zoo.errors import UnsupportedError
 
@@ -35,17 +36,18 @@ def export(
         >>> ablate.export("3f2a", "checkpoint")["model_type"]
         'llama'
     """
-    found, digest = find_run(run, store)
+    place, found = find_run(run, store)
+    digest = found.digest
     target = Path(directory)
     if target.exists() and any(target.iterdir()):
         raise ArgumentError("directory", f"{target} is not empty")
     try:
-        theirs = zoo.to_hf(trained_model(found, digest), family)
+        theirs = zoo.to_hf(trained_model(place, digest), family)
     except (UnsupportedError, ImportError) as error:
         raise StoreError(f"{digest}: {error}") from error
     _hide_progress_bars()
-    if (found.model_dir(digest) / "tokenizer.json").is_file():  # a synthetic task has none
-        tokenizer = _tokenizer(found, digest)
+    if place.tokenizer_path(digest).is_file():  # a synthetic task has none
+        tokenizer = _tokenizer(place, found)
         theirs.config.bos_token_id = theirs.config.eos_token_id = tokenizer.eos_token_id
         tokenizer.save_pretrained(target)
     theirs.save_pretrained(target)
@@ -58,12 +60,11 @@ def _hide_progress_bars() -> None:
     logging.disable_progress_bar()
 
 
-def _tokenizer(store: Store, digest: str) -> Any:
+def _tokenizer(store: Store, run: RunDocument) -> Any:
     """The run's tokenizer. A document begins and ends with the same token, as in training."""
     from transformers import PreTrainedTokenizerFast  # noqa: PLC0415 (slow to load)
 
-    path = store.model_dir(digest) / "tokenizer.json"
-    tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(path))
-    eos = tokenizer.convert_ids_to_tokens(end_token(store, digest))
+    tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(store.tokenizer_path(run.digest)))
+    eos = tokenizer.convert_ids_to_tokens(end_token(store, run))
     tokenizer.add_special_tokens({"bos_token": eos, "eos_token": eos, "pad_token": eos})
     return tokenizer

@@ -115,11 +115,12 @@ def generate(
 
 
 def _trained(run: str | Path, root: str | Path) -> _Trained:
-    store, digest = find_run(run, root)
-    if not (store.model_dir(digest) / "tokenizer.json").is_file():
+    store, found = find_run(run, root)
+    digest = found.digest
+    if not store.tokenizer_path(digest).is_file():
         raise StoreError(f"{digest}: its data are made and not read from text, so there is no tokenizer for a prompt")
-    eos, tokenizer = end_token(store, digest), trained_tokenizer(store, digest)
-    train = TrainSpec.model_validate((store.read_run(digest) or {}).get("train", {}))
+    eos, tokenizer = end_token(store, found), trained_tokenizer(store, digest)
+    train = TrainSpec.model_validate(found.train)
     return _Trained(digest, trained_model(store, digest).eval(), tokenizer, train, eos)
 
 

@@ -92,10 +92,7 @@ class StudyPlan:
 
     def document(self) -> dict[str, Any]:
         """What `ablate plan --json` prints."""
-        document = plan_json(self.outcome, self.flops_per_second) | {"tuned": self.tuned}
-        for row in document["runs"]:
-            row["reused"] = self.done[row["digest"]]
-        return document
+        return {**plan_json(self.outcome, self.flops_per_second, done=self.done), "tuned": self.tuned}
 
     def tables(self) -> list[tuple[str | None, list[tuple[str, ...]]]]:
         """A table of text for each size, the header first, with the size's name; None without a ladder."""
@@ -156,7 +153,7 @@ def plan(
     workshop = open_workshop(store, device, engine, workers, progress=progress)
     planner = workshop.planner(read(study, scale, sets, workshop.device))
     outcome, tuned = planner.foreseen()
-    numerics = Numerics(**outcome.plan.runs[0].identity["numerics"])
+    numerics = Numerics(**outcome.plan.runs[0].identity.numerics.model_dump())
     peak = peak_flops_per_second(numerics.device, numerics.torch_dtype)
     done = {run.digest: planner.loss(run.digest) is not None for size in outcome.sizes for run in size.plan.runs}
     return StudyPlan(outcome, tuned, peak, done, workshop.store)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ablate.store import Store
+from ablate.store.documents import SearchDocument, StudyDocument
 from ablate.study.problems import Place, Problem, StudyError
 from ablate.study.reading import load_study
 from ablate.study.study import Study
@@ -23,15 +24,15 @@ def read(study: StudyLike, scale: str | None, sets: Sets, device: str) -> Study:
     return load_study(study, scale, sets)
 
 
-def refuse_namesake(study: Study, document: Mapping[str, Any] | None, store: Store) -> None:
-    """Raise StudyError where `document`, which holds the place of `study` in the store, is that of another study.
+def refuse_namesake(study: Study, found: StudyDocument | SearchDocument | None, store: Store) -> None:
+    """Raise StudyError where what holds the place of `study` in the store is of another study.
 
     A file that was moved or copied as it is remains the same study, and so does one that was edited. What was written
     in Python has no place: of those every study of one name is the same.
     """
-    if document is None or document["source"] == study.text or _same_place(document["path"], study.path):
+    if found is None or found.source == study.text or _same_place(found.path, study.path):
         return
-    other = document["path"] or "what was written in Python"
+    other = found.path or "what was written in Python"
     reason = (
         f"the store {store.root} holds the report of {other}, a study of the same name: rename one of the two, or give"
         " another store"

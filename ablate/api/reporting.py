@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 import reports
-from ablate.store import AblateError
+from ablate.store import AblateError, SearchFolder, Store, StudyFolder
 
 Kind = Literal["study", "search", "store"]
 
@@ -60,7 +60,7 @@ def export_report(path: str | Path, directory: str | Path) -> Exported:
     """
     folder, kind = reported(path)
     if kind != "study":
-        example = "STORE/studies/NAME-cpu" if kind == "search" else folder / "studies" / "NAME-cpu"
+        example = (Store("STORE") if kind == "search" else Store(folder)).study("NAME", "cpu").path
         raise AblateError(f"{path} is a {kind}: an export takes a study, such as {example}")
     return Exported(*reports.export_study(folder, directory))
 
@@ -68,10 +68,10 @@ def export_report(path: str | Path, directory: str | Path) -> Exported:
 def reported(path: str | Path) -> tuple[Path, Kind]:
     """The folder at a path, or around a file there, and what it holds. Raises AblateError."""
     folder = Path(path).parent if Path(path).is_file() else Path(path)
-    if (folder / "search.json").is_file():
+    if SearchFolder(folder).exists:
         return folder, "search"
-    if (folder / "studies").is_dir():
+    if Store(folder).exists:
         return folder, "store"
-    if (folder / "study.json").is_file():
+    if StudyFolder(folder).exists:
         return folder, "study"
     raise AblateError(f"{path} is no study, search or store: it has no study.json, no search.json and no studies/")

@@ -15,7 +15,7 @@ import reports
 from ablate.api.frames import arms_frame, contrasts_frame, runs_frame, scores_frame
 from ablate.errors import ArgumentError
 from ablate.running.stages import Failure, StudyRunner
-from ablate.store import Store
+from ablate.store import Store, StudyFolder
 from reports.findings.shapes import ArmSummary, StudySummary
 from zoo.errors import did_you_mean
 
@@ -90,7 +90,7 @@ class StudyResult:
     def stored(cls, folder: Path) -> StudyResult:
         """What a study's folder in a store has. Raises ReportError where it cannot be reported."""
         summary, store = reports.summarise(folder), Store.of_study(folder)
-        page = folder / "report.html"
+        page = StudyFolder(folder).report_path
         rows = summary.runs.select("digest", "arm", "seed", "status").rows(named=True)
         failed = [Failure.stored(store, row["digest"], row["arm"], row["seed"]) for row in rows]
         return cls(

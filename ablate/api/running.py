@@ -58,8 +58,9 @@ def run(
     workshop = open_workshop(store, device, engine, workers, checkpoint_seconds, progress)
     chosen = read(study, scale, sets, workshop.device)
     _check_arms(chosen)
-    refuse_namesake(chosen, workshop.store.read_study(chosen.name, chosen.scale), workshop.store)
-    folder = workshop.store.study_dir(chosen.name, chosen.scale)
+    place = workshop.store.study(chosen.name, chosen.scale)
+    refuse_namesake(chosen, place.read(), workshop.store)
+    folder = place.path
     runner = StudyRunner(chosen, workshop, lambda: reports.open_arms(reports.summarise(folder)))
     runner.run()
     if runner.outcome is None:

@@ -27,13 +27,13 @@ from ablate.searching.samplers import ended, make_pruner, make_sampler
 from ablate.searching.search import Search
 from ablate.searching.search_document import search_digest, search_document, write_tables
 from ablate.searching.storage import Owner, close_storage, open_storage
-from ablate.store import read_json
+from ablate.store.documents import JsonObject, SearchDocument, TrialRecord
 from ablate.study.problems import Place, Problem, StudyError
 from ablate.study.search_spec import SearchSpec
 from ablate.study.study import Study
 from ablate.study.written import Sets
 
-BEST = ("number", "settings", "values", "runs")
+BEST = {"number", "settings", "values", "runs"}
 """What `ablate search --json` says of the best trials."""
 
 
@@ -42,13 +42,13 @@ class SearchResult:
     """What a search found.
 
     Attributes:
-        found: the document of the store (search.json).
+        found: the document of the store.
         report: the page, one self-contained HTML file.
         promoted: the study that trains the best with fresh seeds, where one was written.
         failed: trials that failed, and why, a line for each.
     """
 
-    found: dict[str, Any]
+    found: SearchDocument
     report: Path
     promoted: Path | None = None
     failed: tuple[str, ...] = ()
@@ -56,7 +56,7 @@ class SearchResult:
     @cached_property
     def trials(self) -> pl.DataFrame:
         """A row for each trial: number, state, whether it is among the best, its objectives, its settings by path."""
-        rows = [_trial_row(trial, list(self.found["objectives"])) for trial in self.found["trials"]]
+        rows = [_trial_row(trial, list(self.found.objectives)) for trial in self.found.trials]
         return pl.DataFrame(rows, infer_schema_length=None)
 
     @property
@@ -70,29 +70,29 @@ class SearchResult:
 
     def document(self) -> dict[str, Any]:
         """What `ablate search --json` prints."""
-        states = [trial["state"] for trial in self.found["trials"]]
+        states = [trial.state for trial in self.found.trials]
         return {
-            "study": self.found["name"],
-            "scale": self.found["scale"],
+            "study": self.found.name,
+            "scale": self.found.scale,
             "report": str(self.report),
             "promoted": str(self.promoted) if self.promoted else None,
             "trials": {state: states.count(state) for state in sorted(set(states))},
-            "illegal": self.found["illegal"],
-            "best": [{key: trial[key] for key in BEST} for trial in self.found["trials"] if trial["best"]],
+            "illegal": self.found.illegal,
+            "best": [trial.model_dump(include=BEST) for trial in self.found.trials if trial.best],
         }
 
     def __repr__(self) -> str:
-        name, scale = self.found["name"], self.found["scale"]
-        return f"<SearchResult {name} at {scale}: {len(self.found['trials'])} trials, {self.best.height} best>"
+        name, scale = self.found.name, self.found.scale
+        return f"<SearchResult {name} at {scale}: {len(self.found.trials)} trials, {self.best.height} best>"
 
     def _repr_html_(self) -> str:
         return self.best._repr_html_()
 
 
-def _trial_row(trial: dict[str, Any], objectives: Sequence[str]) -> dict[str, Any]:
-    values = trial["values"] or [None] * len(objectives)
-    plain = {path: value if isinstance(value, int | float) else str(value) for path, value in trial["settings"].items()}
-    named = {"number": trial["number"], "state": trial["state"], "best": trial["best"]}
+def _trial_row(trial: TrialRecord, objectives: Sequence[str]) -> JsonObject:
+    values = trial.values or (None,) * len(objectives)
+    plain = {path: value if isinstance(value, int | float) else str(value) for path, value in trial.settings.items()}
+    named = {"number": trial.number, "state": trial.state, "best": trial.best}
     return {**named, **dict(zip(objectives, values, strict=True)), **plain}
 
 
@@ -150,8 +150,8 @@ class _StudySearch:
         self.lab = StudyLaboratory(study, workshop.planner(study).plan, self.store, workshop.request)
         self.lab.check()
         self.failures: list[str] = []
-        self.folder = self.store.search_dir(study.name, study.scale)
-        refuse_namesake(study, read_json(self.folder / "search.json"), self.store)
+        self.folder = self.store.search(study.name, study.scale)
+        refuse_namesake(study, self.folder.read(), self.store)
 
     def run(self, url: str | None) -> SearchResult:
         storage = open_storage(url, self.folder)
@@ -195,10 +195,10 @@ class _StudySearch:
     def _close(self, trials: optuna.Study, search: Search) -> SearchResult:
         promoted = write_promoted(self.lab, search, self.promote) if self.promote else None
         document = search_document(self.lab, trials, search.done)
-        self.store.write_json(self.folder / "search.json", document)
+        self.folder.write(document)
         write_tables(document, self.folder)
         failures = [*self.failures, *(f"trial {number}: {error}" for number, error in search.failed.items())]
-        return SearchResult(document, reports.render_search(self.folder), promoted, tuple(failures))
+        return SearchResult(document, reports.render_search(self.folder.path), promoted, tuple(failures))
 
 
 def _count_ended(trials: optuna.Study) -> int:

@@ -64,5 +64,5 @@ def run(options: argparse.Namespace) -> int:
 
 def _next_command(options: argparse.Namespace, result: SearchResult) -> str:
     sets = [f" --set '{text}'" for text in options.sets if not text.startswith("search.")]
-    scale = result.found["scale"]
+    scale = result.found.scale
     return f"ablate run {result.promoted} --scale {scale} --store {options.store}" + "".join(sets)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,8 @@ from numpy.typing import NDArray
 from ablate.data.error import DataError
 from ablate.data.examples import Windows
 from ablate.data.shuffle import offset, permuted
+from ablate.store import DataFolder
+from ablate.store.documents import TextMeta
 
 
 class Corpus:
@@ -22,14 +23,11 @@ class Corpus:
     something, and a window may cross from one document into the next over the `eos` between them.
     """
 
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self.meta = read_meta(directory)
-        self.digest: str = self.meta["digest"]
-        self.vocab_size: int = self.meta["vocab_size"]
-        self.eos: int = self.meta["eos"]
-        self.train_tokens: int = self.meta["tokens"]["train"]
-        self.tokenizer_path = directory / "tokenizer.json"
+    def __init__(self, folder: DataFolder, meta: TextMeta) -> None:
+        self.directory, self.meta, self._folder = folder.path, meta, folder
+        self.digest, self.vocab_size, self.eos = meta.digest, meta.vocab_size, meta.eos
+        self.train_tokens = meta.tokens.train
+        self.tokenizer_path = folder.tokenizer_path
 
     def batch(self, step: int, *, batch: int, context: int, seed: int) -> Windows:
         """(batch, context + 1) training tokens: inputs are [:, :-1], targets [:, 1:].
@@ -63,7 +61,7 @@ class Corpus:
         """
         tokens, sizes = self._validation, self._validation_bytes
         available = (len(tokens) - 1) // context
-        count = min(available, max(1, self.meta["validation_tokens"] // context))
+        count = min(available, max(1, self.meta.validation_tokens // context))
         if count == 0:
             raise DataError(
                 f"validation needs {context + 1} tokens for one window of context {context}, and held-out text has"
@@ -87,7 +85,7 @@ class Corpus:
 
     def held_out(self) -> list[str]:
         """The validation documents."""
-        with (self.directory / "validation.jsonl").open("rb") as lines:
+        with self._folder.texts_path("validation").open("rb") as lines:
             return [json.loads(line)["text"] for line in lines]
 
     def floor(self) -> None:
@@ -95,12 +93,12 @@ class Corpus:
 
     def document_offsets(self, split: str) -> NDArray[np.int64]:
         """(documents + 1,) indices: document i is tokens[offsets[i] : offsets[i + 1] − 1], then comes its `eos`."""
-        offsets: NDArray[np.int64] = np.load(self.directory / f"{split}.offsets.npy")
+        offsets: NDArray[np.int64] = np.load(self._folder.offsets_path(split))
         return offsets
 
     def tokens(self, split: str) -> NDArray[Any]:
         """The tokens of a split, memory-mapped (as a plain array: slicing `np.memmap` costs ten times as much)."""
-        return np.asarray(np.memmap(self.directory / f"{split}.bin", dtype=self.meta["dtype"], mode="r"))
+        return np.asarray(np.memmap(self._folder.tokens_path(split), dtype=self.meta.dtype, mode="r"))
 
     def _windows_per_epoch(self, context: int) -> int:
         windows = (self.train_tokens - context) // context
@@ -120,17 +118,8 @@ class Corpus:
 
     @cached_property
     def _validation_bytes(self) -> NDArray[np.uint32]:
-        sizes: NDArray[np.uint32] = np.load(self.directory / "validation.bytes.npy")
+        sizes: NDArray[np.uint32] = np.load(self._folder.bytes_path("validation"))
         return sizes
-
-
-def read_meta(directory: Path) -> dict[str, Any]:
-    """What is said of a prepared corpus. Raises DataError where there is none."""
-    try:
-        meta: dict[str, Any] = json.loads((directory / "meta.json").read_bytes())
-    except FileNotFoundError as error:
-        raise DataError(f"{directory} holds no prepared corpus") from error
-    return meta
 
 
 def window_starts(first: int, count: int, windows: int, context: int, key: tuple[int, int]) -> list[int]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ablate.data.sources import TextSource
 from ablate.data.splitting import survey
+from ablate.store.documents import TextSplit
 
 SCHEMA = 1
 
@@ -20,8 +21,8 @@ class DataIdentity:
 
     digest: str
     vocab_size: int
-    describe: dict[str, Any]
-    """What a reader of the report wants to know: source, content hash, documents and bytes per split."""
+    content: str
+    """Hash of what it holds."""
 
 
 def identify_text(spec: TextSource, base: Path = Path()) -> DataIdentity:
@@ -30,30 +31,22 @@ def identify_text(spec: TextSource, base: Path = Path()) -> DataIdentity:
     Raises:
         DataError: the text or the tokenizer cannot be read, or a split would be empty.
     """
-    content, found = _content(spec, base)
+    found = None if spec.fingerprint() else survey(spec, base)
+    content = found.content if found else str(spec.fingerprint())
+    split = split_of(spec, base, found.documents.validation if found else 0)
     tokenizer = spec.tokenizer.identity(base)
-    split: dict[str, Any] = {"fraction": spec.validation_fraction, "tokens": spec.validation_tokens}
-    if spec.held_out(base) is not None:
-        split["fraction"] = None
-        split["given"] = found["documents"]["validation"]
-    identity = {"schema": SCHEMA, "content": content, "tokenizer": tokenizer, "split": split}
-    return DataIdentity(
-        digest=digest_of(identity),
-        vocab_size=spec.tokenizer.vocabulary(base),
-        describe={"spec": spec.model_dump(mode="json"), **identity, **found},
-    )
+    digest = digest_of({"schema": SCHEMA, "content": content, "tokenizer": tokenizer, "split": split.model_dump()})
+    return DataIdentity(digest, spec.tokenizer.vocabulary(base), content)
 
 
-def digest_of(identity: dict[str, Any]) -> str:
+def split_of(spec: TextSource, base: Path, held_out: int) -> TextSplit:
+    """How documents are split. held_out: how many of them are."""
+    if spec.held_out(base) is None:
+        return TextSplit(fraction=spec.validation_fraction, tokens=spec.validation_tokens)
+    return TextSplit(fraction=None, tokens=spec.validation_tokens, given=held_out)
+
+
+def digest_of(identity: Mapping[str, object]) -> str:
     """32 hex digits of the sha256 of canonical JSON."""
     canonical = json.dumps(identity, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:32]
-
-
-def _content(spec: TextSource, base: Path) -> tuple[str, dict[str, Any]]:
-    fingerprint = spec.fingerprint()
-    if fingerprint is not None:
-        return fingerprint, {}
-    found = survey(spec, base)
-    counts = {"unit": found.unit, "documents": found.documents, "bytes": found.bytes}
-    return found.content, counts

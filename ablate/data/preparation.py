@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import tokenizers
 
 from ablate.data.error import DataError
-from ablate.data.identity import DataIdentity
+from ablate.data.identity import DataIdentity, split_of
 from ablate.data.sources import TextSource
 from ablate.data.splitting import Document, Survey, documents, pieces, survey
 from ablate.data.tokenizers._encoder import Encoder
 from ablate.data.writing import SplitWriter
+from ablate.store import DataFolder
+from ablate.store.documents import PerSplit, TextMeta
 
 Progress = Callable[[str, float], None]
 """Told the stage (`train tokenizer`, `tokenise`) and the share of it that is done."""
@@ -25,8 +25,8 @@ TOKENIZER_BYTES = 16_000_000
 BATCH_BYTES = 1_000_000
 
 
-def write_corpus(spec: TextSource, identity: DataIdentity, folder: Path, base: Path, progress: Progress) -> None:
-    """Read, tokenise and write both splits, the tokenizer and meta.json into an empty folder.
+def write_corpus(spec: TextSource, identity: DataIdentity, folder: DataFolder, base: Path, progress: Progress) -> None:
+    """Read, tokenise and write both splits, the tokenizer and what the corpus is into an empty folder.
 
     Raises:
         DataError: the text or the tokenizer cannot be read, a split would be empty, or the text changed meanwhile.
@@ -34,9 +34,8 @@ def write_corpus(spec: TextSource, identity: DataIdentity, folder: Path, base: P
     found = survey(spec, base)
     encoder = _encoder(spec, found, base, progress)
     tokens = _write_tokens(spec, identity, found, encoder, folder, base, progress)
-    encoder.tokenizer.save(str(folder / "tokenizer.json"))
-    meta = _meta(spec, identity, found, encoder, tokens)
-    (folder / "meta.json").write_text(json.dumps(meta, indent=1))
+    encoder.tokenizer.save(str(folder.tokenizer_path))
+    folder.write(_meta(spec, identity, base, found, encoder, tokens))
 
 
 def _encoder(spec: TextSource, found: Survey, base: Path, progress: Progress) -> Encoder:
@@ -48,7 +47,7 @@ def _encoder(spec: TextSource, found: Survey, base: Path, progress: Progress) ->
 
 def _sample(spec: TextSource, found: Survey, base: Path) -> Iterator[str]:
     """Train text for a tokenizer to learn from: every k-th piece, so that every part of the corpus is in it."""
-    every = -(-found.bytes["train"] // TOKENIZER_BYTES)
+    every = -(-found.bytes.train // TOKENIZER_BYTES)
     train = (d for d in documents(spec, base) if found.split_of(d) == "train")
     every_piece = (piece for document in train for piece in pieces(document.utf8))
     return (piece.decode() for piece in islice(every_piece, 0, None, every))
@@ -59,12 +58,12 @@ def _write_tokens(
     identity: DataIdentity,
     found: Survey,
     encoder: Encoder,
-    work: Path,
+    work: DataFolder,
     base: Path,
     progress: Progress,
-) -> dict[str, int]:
+) -> PerSplit:
     """Writes both splits; returns their lengths in tokens."""
-    total, done = sum(found.bytes.values()), 0
+    total, done = found.bytes.total, 0
     with (
         SplitWriter(work, "train", encoder, identity.vocab_size) as train,
         SplitWriter(work, "validation", encoder, identity.vocab_size, held_out=True) as validation,
@@ -74,10 +73,9 @@ def _write_tokens(
                 writer.add([d.utf8 for d in batch if found.split_of(d) == writer.split])
             done += sum(len(document.utf8) for document in batch)
             progress("tokenise", min(done / total, 1.0))
-    written = {w.split: w.bytes for w in (train, validation)}
-    if written != found.bytes:
+    if PerSplit(train=train.bytes, validation=validation.bytes) != found.bytes:
         raise DataError("the data changed while it was read: run again")
-    return {w.split: w.tokens for w in (train, validation)}
+    return PerSplit(train=train.tokens, validation=validation.tokens)
 
 
 def _batches(stream: Iterator[Document]) -> Iterator[list[Document]]:
@@ -95,24 +93,23 @@ def _batches(stream: Iterator[Document]) -> Iterator[list[Document]]:
 
 
 def _meta(
-    spec: TextSource,
-    identity: DataIdentity,
-    found: Survey,
-    encoder: Encoder,
-    tokens: dict[str, int],
-) -> dict[str, Any]:
-    return {
-        **identity.describe,
-        "digest": identity.digest,
-        "content_read": found.content,
-        "unit": found.unit,
-        "documents": found.documents,
-        "bytes": found.bytes,
-        "tokens": tokens,
-        "vocab_size": identity.vocab_size,
-        "vocab_learnt": encoder.tokenizer.get_vocab_size(with_added_tokens=True),
-        "eos": encoder.eos,
-        "dtype": SplitWriter.dtype_of(identity.vocab_size),
-        "validation_tokens": spec.validation_tokens,
-        "tokenizers": tokenizers.__version__,
-    }
+    spec: TextSource, identity: DataIdentity, base: Path, found: Survey, encoder: Encoder, tokens: PerSplit
+) -> TextMeta:
+    return TextMeta(
+        digest=identity.digest,
+        spec=spec.model_dump(mode="json"),
+        content=identity.content,
+        vocab_size=identity.vocab_size,
+        tokenizer=spec.tokenizer.identity(base),
+        split=split_of(spec, base, found.documents.validation),
+        content_read=found.content,
+        unit=found.unit,
+        documents=found.documents,
+        bytes=found.bytes,
+        tokens=tokens,
+        vocab_learnt=encoder.tokenizer.get_vocab_size(with_added_tokens=True),
+        eos=encoder.eos,
+        dtype=SplitWriter.dtype_of(identity.vocab_size),
+        validation_tokens=spec.validation_tokens,
+        tokenizers=tokenizers.__version__,
+    )

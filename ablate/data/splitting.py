@@ -7,13 +7,17 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from ablate.data.error import DataError
 from ablate.data.sources import TextSource
+from ablate.store.documents import PerSplit
 
 FEWEST_DOCUMENTS = 20
 PIECE_BYTES = 8192
+
+Unit = Literal["document", "piece"]
+Split = Literal["train", "validation"]
 
 
 class Document(NamedTuple):
@@ -32,13 +36,13 @@ class Survey:
     """sha256 over the hashes of the documents, in order."""
     validation: frozenset[bytes]
     """Hashes of the documents that are held out."""
-    unit: str
+    unit: Unit
     """`document`, or `piece` where there were too few documents to split."""
-    documents: dict[str, int]
-    """How many, per split."""
-    bytes: dict[str, int]
+    documents: PerSplit
+    """How many."""
+    bytes: PerSplit
 
-    def split_of(self, document: Document) -> str:
+    def split_of(self, document: Document) -> Split:
         return "validation" if document.hash in self.validation else "train"
 
 
@@ -50,7 +54,7 @@ def survey(source: TextSource, base: Path) -> Survey:
     """
     sizes: dict[bytes, int] = {}
     given: set[bytes] = set()
-    unit = "document"
+    unit: Unit = "document"
     for unit, document in _units(source, base):  # noqa: B007 (the last one is as good as any)
         sizes[document.hash] = len(document.utf8)
         if document.given:
@@ -62,8 +66,8 @@ def survey(source: TextSource, base: Path) -> Survey:
     return Survey(
         content=hashlib.sha256(b"".join(sizes)).hexdigest(),
         unit=unit,
-        documents={"train": len(sizes) - len(validation), "validation": len(validation)},
-        bytes={"train": sum(sizes.values()) - held_bytes, "validation": held_bytes},
+        documents=PerSplit(train=len(sizes) - len(validation), validation=len(validation)),
+        bytes=PerSplit(train=sum(sizes.values()) - held_bytes, validation=held_bytes),
         validation=validation,
     )
 
@@ -97,7 +101,7 @@ def _check(documents: int, held_out: int) -> None:
         )
 
 
-def _units(source: TextSource, base: Path) -> Iterator[tuple[str, Document]]:
+def _units(source: TextSource, base: Path) -> Iterator[tuple[Unit, Document]]:
     held_out = source.held_out(base)
     texts = map(_utf8, source.documents(base))
     if held_out is None:
@@ -113,7 +117,7 @@ def _both(held_out: Iterable[bytes], texts: Iterable[bytes]) -> Iterator[Documen
     yield from (d for d in _unique(texts, given=False) if d.hash not in seen)
 
 
-def _split_or_cut(whole: Iterator[Document]) -> Iterator[tuple[str, Document]]:
+def _split_or_cut(whole: Iterator[Document]) -> Iterator[tuple[Unit, Document]]:
     """The documents, or pieces of them where they are too few to be split."""
     first = list(islice(whole, FEWEST_DOCUMENTS))
     if len(first) == FEWEST_DOCUMENTS:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 from pydantic import ValidationError
 
-from ablate.data.corpus import read_meta
 from ablate.data.error import DataError
 from ablate.data.examples import Examples
 from ablate.data.identity import DataIdentity, digest_of
 from ablate.data.sources._synthetic import BLANK, IGNORED, Example, Level, SyntheticSource
 from ablate.data.spec import parse
+from ablate.store import DataFolder
+from ablate.store.documents import SyntheticMeta
 from evals.reading.question import Question
 from zoo.errors import did_you_mean
 
@@ -28,14 +27,12 @@ class SyntheticCorpus:
 
     tokenizer_path = None
 
-    def __init__(self, directory: Path) -> None:
-        meta = read_meta(directory)
-        source = parse(meta["spec"])
+    def __init__(self, folder: DataFolder, meta: SyntheticMeta) -> None:
+        source = parse(meta.spec)
         if not isinstance(source, SyntheticSource):
-            raise TypeError(f"{directory} is no synthetic corpus")
-        self.directory, self.source = directory, source
-        self.digest: str = meta["digest"]
-        self.vocab_size = source.vocab_size
+            raise TypeError(f"{folder.path} is no synthetic corpus")
+        self.directory, self.source = folder.path, source
+        self.digest, self.vocab_size = meta.digest, source.vocab_size
 
     def batch(self, step: int, *, batch: int, context: int, seed: int) -> Examples:
         """batch · context tokens of one difficulty, the same for every arm."""
@@ -117,15 +114,18 @@ def identify_synthetic(source: SyntheticSource) -> DataIdentity:
     for _, examples in _validation(source):
         for part in (part for example in examples for part in example):
             made.update(part.astype("<i8").tobytes())
-    settings = source.model_dump(mode="json")
-    digest = digest_of({"synthetic": settings, "content": made.hexdigest()})
-    return DataIdentity(digest, source.vocab_size, {"spec": settings, "content": made.hexdigest()})
+    digest = digest_of({"synthetic": source.model_dump(mode="json"), "content": made.hexdigest()})
+    return DataIdentity(digest, source.vocab_size, made.hexdigest())
 
 
-def synthetic_meta(source: SyntheticSource, identity: DataIdentity) -> dict[str, Any]:
-    """meta.json."""
-    described = {**identity.describe, "digest": identity.digest, "vocab_size": identity.vocab_size}
-    return {**described, "synthetic": source.source}
+def synthetic_meta(source: SyntheticSource, identity: DataIdentity) -> SyntheticMeta:
+    return SyntheticMeta(
+        digest=identity.digest,
+        spec=source.model_dump(mode="json"),
+        content=identity.content,
+        vocab_size=identity.vocab_size,
+        synthetic=source.source,
+    )
 
 
 Asked = list[tuple[Level, list[Example]]]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from contextlib import ExitStack
-from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -12,15 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ablate.data.tokenizers._encoder import Encoder
+from ablate.store import DataFolder
 
 
 class SplitWriter:
-    """Appends documents to `<split>.bin` as `eos d₁ eos d₂ … eos`, and at the end their offsets.
+    """Appends documents to the tokens of a split as `eos d₁ eos d₂ … eos`, and at the end their offsets.
 
     Of held-out documents it also keeps the text, and for each token the bytes that it stands for.
     """
 
-    def __init__(self, folder: Path, split: str, encoder: Encoder, vocab_size: int, held_out: bool = False) -> None:
+    def __init__(
+        self, folder: DataFolder, split: str, encoder: Encoder, vocab_size: int, held_out: bool = False
+    ) -> None:
         self.split = split
         self.tokens = 0
         self.bytes = 0
@@ -37,9 +39,9 @@ class SplitWriter:
         return "<u2" if vocab_size <= 1 << 16 else "<u4"
 
     def __enter__(self) -> Self:
-        self._bin = self._files.enter_context((self._folder / f"{self.split}.bin").open("wb"))
+        self._bin = self._files.enter_context(self._folder.tokens_path(self.split).open("wb"))
         if self._held_out:
-            path = self._folder / f"{self.split}.jsonl"
+            path = self._folder.texts_path(self.split)
             self._texts = self._files.enter_context(path.open("w", encoding="utf-8"))
         self._append(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.uint32))
         return self
@@ -53,9 +55,9 @@ class SplitWriter:
         self._files.close()
         if kind is None:
             offsets = np.array([*self._starts, self.tokens], dtype=np.int64)
-            np.save(self._folder / f"{self.split}.offsets.npy", offsets)
+            np.save(self._folder.offsets_path(self.split), offsets)
             if self._held_out:
-                np.save(self._folder / f"{self.split}.bytes.npy", np.concatenate(self._sizes))
+                np.save(self._folder.bytes_path(self.split), np.concatenate(self._sizes))
 
     def add(self, texts: list[bytes]) -> None:
         """Appends documents, each given as UTF-8."""

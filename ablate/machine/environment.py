@@ -8,24 +8,31 @@ import subprocess
 import tomllib
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from ablate.store.documents import Environment
 
 PROJECT = Path(__file__).resolve().parent.parent.parent
 
 
-def describe(device: str, threads: int) -> dict[str, Any]:
-    """The `environment` of a result document."""
+def describe(device: str, threads: int) -> Environment:
+    """Where a document is made."""
     import torch  # noqa: PLC0415 (the rest of this module is for commands that do without)
 
-    return {
-        "python": platform.python_version(),
-        "torch": str(torch.__version__),
-        "ablate": project_version(),
-        **git_state(PROJECT),
-        "device": torch.cuda.get_device_name() if device == "cuda" else cpu_name(),
-        "threads": threads,
-        "platform": platform.platform(),
-    }
+    from ablate.store.documents import Environment  # noqa: PLC0415 (as above)
+
+    git = git_state(PROJECT)
+    return Environment(
+        python=platform.python_version(),
+        torch=str(torch.__version__),
+        ablate=project_version(),
+        git_commit=git.commit,
+        git_dirty=git.dirty,
+        device=torch.cuda.get_device_name() if device == "cuda" else cpu_name(),
+        threads=threads,
+        platform=platform.platform(),
+    )
 
 
 def project_version() -> str:
@@ -37,18 +44,21 @@ def project_version() -> str:
     return metadata.version("ablate")
 
 
-def git_state(checkout: Path) -> dict[str, str | bool | None]:
-    """Commit and dirty flag of the checkout whose root is `checkout`; nulls where there is none.
+class GitState(NamedTuple):
+    """Commit of a checkout, and whether it has uncommitted changes; None where there is no telling."""
 
-    Files that git does not know yet count as dirty: a new file may be a new variant.
+    commit: str | None
+    dirty: bool | None
+
+
+def git_state(checkout: Path) -> GitState:
+    """Of the checkout whose root is `checkout`. Files that git does not know yet count as changes: a new file may be a
+    new variant.
     """
     if not (checkout / ".git").exists():
-        return {"git_commit": None, "git_dirty": None}
+        return GitState(None, None)
     commit, changes = _git(checkout, "rev-parse", "HEAD"), _git(checkout, "status", "--porcelain")
-    return {
-        "git_commit": commit.strip() if commit else None,
-        "git_dirty": None if changes is None else bool(changes.strip()),
-    }
+    return GitState(commit.strip() if commit else None, None if changes is None else bool(changes.strip()))
 
 
 def _git(checkout: Path, *arguments: str) -> str | None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import torch
 
+from ablate.store.documents import RunNumerics
 from evals.costs.precision import use_fast_float32
 
 
@@ -23,9 +24,9 @@ class Numerics:
     dtype: str
     matmul: str
 
-    def identity(self) -> dict[str, str]:
-        """The `numerics` of run.json."""
-        return asdict(self)
+    def identity(self) -> RunNumerics:
+        """As the identity of a run has them."""
+        return RunNumerics(device=self.device, dtype=self.dtype, matmul=self.matmul)
 
     @property
     def torch_dtype(self) -> torch.dtype:

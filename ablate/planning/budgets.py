@@ -10,6 +10,7 @@ from functools import cache
 from itertools import islice
 from statistics import fmean
 
+from ablate.store.documents import RunNumerics
 from ablate.study.sections import Budget, ParameterMatch
 from ablate.training.spec import TrainSpec
 from zoo.costs import Cost, cost
@@ -29,11 +30,11 @@ Count = Callable[[int], int | None]
 
 @dataclass(frozen=True)
 class Workload:
-    """What a training step computes. `numerics` is that of run.json."""
+    """What a training step computes."""
 
     spec: ModelSpec
     train: TrainSpec
-    numerics: dict[str, str]
+    numerics: RunNumerics
 
 
 Clock = Callable[[Sequence[Workload]], Sequence[float]]

@@ -6,11 +6,10 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from pydantic import BaseModel
 
-from ablate.training.spec import TrainSpec
+from ablate.store.documents import JsonObject, RunDocument, RunStart
 from evals.spec import EvalSettings
 from zoo.spec import ModelSpec
 
@@ -19,15 +18,22 @@ SCHEMA = 1
 
 @dataclass(frozen=True)
 class RunPlan:
-    """One training run. `identity` is its run.json; `digest` names its folder."""
+    """One training run of an arm."""
 
-    digest: str
     arm: str
-    seed: int
-    identity: dict[str, Any]
+    identity: RunDocument
+
+    @property
+    def digest(self) -> str:
+        """Names the run's folder."""
+        return self.identity.digest
+
+    @property
+    def seed(self) -> int:
+        return self.identity.seed
 
 
-def digest_of(data: Mapping[str, Any]) -> str:
+def digest_of(data: Mapping[str, object]) -> str:
     """16 hex digits of the sha256 of canonical JSON."""
     text = json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -42,7 +48,7 @@ def request_digest(spec: BaseModel) -> str:
     return digest_of({"schema": SCHEMA, **spec.model_dump(mode="json"), **({"own": own} if own else {})})
 
 
-def canonical_model(spec: ModelSpec) -> dict[str, Any]:
+def canonical_model(spec: ModelSpec) -> JsonObject:
     """Plain data that `zoo.parse` reads, the same for every spelling of an architecture: one name per layer."""
     names = {json.dumps(spec.named("block").model_dump(mode="json"), sort_keys=True): "block"}
     pattern = []
@@ -55,19 +61,13 @@ def canonical_model(spec: ModelSpec) -> dict[str, Any]:
     return {**spec.dump(), **fixed}
 
 
-def run_plan(arm: str, seed: int, spec: ModelSpec, train: TrainSpec, rest: Mapping[str, Any]) -> RunPlan:
-    """One run. `rest` is what else its identity has: steps, data, numerics, and probes where it has any.
-
-    Probes change no other number, but a run without has nothing to show.
-    """
-    model, settings = canonical_model(spec), train.model_dump(mode="json")
-    identity = {"schema": SCHEMA, "seed": seed, "model": model, "train": settings, **rest}
-    digest = digest_of({**identity, "model": spec.resolve()})
-    return RunPlan(digest, arm, seed, {"digest": digest, **identity})
+def identified(run: RunDocument, spec: ModelSpec) -> RunDocument:
+    """The run with its digest: that of everything else, with the model resolved."""
+    plain = run.model_dump(by_alias=True, exclude={"digest"})
+    return run.model_copy(update={"digest": digest_of({**plain, "model": spec.resolve()})})
 
 
-def starting(run: RunPlan, start: dict[str, str]) -> RunPlan:
-    """The run when it starts from the weights of another: `run` is the digest of that, `pooling` how heads are made and
-    `growth` how layers are, where there are more of them or wider ones."""
-    digest = digest_of({"run": run.digest, "start": start})
-    return replace(run, digest=digest, identity={**run.identity, "digest": digest, "start": start})
+def starting(run: RunPlan, start: RunStart) -> RunPlan:
+    """The run when it starts from the weights of another."""
+    digest = digest_of({"run": run.digest, "start": start.model_dump()})
+    return replace(run, identity=run.identity.model_copy(update={"digest": digest, "start": start}))

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
-from typing import Any
 
 from ablate.data import DataError, DataIdentity, DataSource, identify
 from ablate.planning.budgets import Clock, Workload, price_of_step, step_times, training_cost
 from ablate.planning.checks import check, evaluated
-from ablate.planning.identity import RunPlan, request_digest, run_plan, starting
+from ablate.planning.identity import RunPlan, canonical_model, identified, request_digest, starting
 from ablate.planning.matching import Matched, match_parameters
+from ablate.store.documents import JsonObject, RunData, RunDocument, RunNumerics, RunProbes, RunStart
 from ablate.study.arms import Arm
 from ablate.study.study import Study, StudyError
 from ablate.training.spec import TrainSpec
@@ -32,7 +32,7 @@ class ArmPlan:
     """One arm: what is trained, for how long, and what that costs."""
 
     name: str
-    edits: dict[str, Any]
+    edits: JsonObject
     spec: ModelSpec
     train: TrainSpec
     steps: int
@@ -46,7 +46,7 @@ class ArmPlan:
     data: DataSource
     identity: DataIdentity
     """Of the corpus: its text, and its tokenizer, which may be the arm's own."""
-    tuned: dict[str, Any] = field(default_factory=dict)
+    tuned: JsonObject = field(default_factory=dict)
     """Settings that tuning chose, by path."""
     matching: dict[str, int] = field(default_factory=dict)
     """The edit that matched the parameters, beside the arm's own `edits`."""
@@ -102,11 +102,6 @@ class Plan:
     evals: EvalSpec | None
 
     @property
-    def corpora(self) -> dict[str, DataSource]:
-        """Every corpus that is read, by its digest: one, unless arms have tokenizers of their own."""
-        return {arm.identity.digest: arm.data for arm in self.arms}
-
-    @property
     def runs(self) -> tuple[RunPlan, ...]:
         """Every run, seed by seed, so that a study that is stopped early has whole seeds."""
         by_seed = zip_longest(*(arm.runs for arm in self.arms))
@@ -160,7 +155,7 @@ def make_plan(
     specs = [_with_vocabulary(study, arm, data) for arm, data in zip(study.arms, identities, strict=True)]
     matched = match_parameters(study, specs)
     work = [
-        Workload(each.spec, each.arm.train, {"device": device, "dtype": each.arm.train.dtype, "matmul": matmul})
+        Workload(each.spec, each.arm.train, RunNumerics(device=device, dtype=each.arm.train.dtype, matmul=matmul))
         for each in matched
     ]
     times = step_times(study.budget, work, clock)
@@ -214,10 +209,7 @@ def _plan_arm(
     if seconds_per_step is not None:
         spent["seconds"] = steps * seconds_per_step
     seeds = study.seeds if arm.seeds is None else arm.seeds
-    rest: dict[str, Any] = {"steps": steps, "data": {"digest": data.digest}, "numerics": workload.numerics}
-    if study.probes:
-        rest["probes"] = study.probes.model_dump(mode="json")
-    runs = tuple(run_plan(arm.name, seed, spec, arm.train, rest) for seed in seeds)
+    runs = tuple(RunPlan(arm.name, _identity(study, spec, workload, data, seed, steps)) for seed in seeds)
     return ArmPlan(
         name=arm.name,
         edits=arm.edits,
@@ -235,6 +227,23 @@ def _plan_arm(
         matching=matched.matching,
         seconds_per_step=seconds_per_step,
     )
+
+
+def _identity(
+    study: Study, spec: ModelSpec, workload: Workload, data: DataIdentity, seed: int, steps: int
+) -> RunDocument:
+    probes = study.probes
+    run = RunDocument(
+        digest="",
+        seed=seed,
+        model=canonical_model(spec),
+        train=workload.train.model_dump(mode="json"),
+        steps=steps,
+        data=RunData(digest=data.digest),
+        numerics=workload.numerics,
+        probes=RunProbes(every=probes.every, which=probes.which) if probes else None,
+    )
+    return identified(run, spec)
 
 
 def _check_width_transfer(study: Study, arm: Arm, spec: ModelSpec) -> None:
@@ -258,8 +267,9 @@ def _started(arm: Arm, planned: ArmPlan, plans: Sequence[ArmPlan]) -> ArmPlan:
         return planned
     source = next(plan for plan in plans if plan.name == arm.start.arm)
     digests = {run.seed: run.digest for run in source.runs}
-    weights = arm.start.model_dump(include={"pooling", "growth"})
-    runs = [starting(run, {"run": digests[run.seed], **weights}) for run in planned.runs]
+    pooling, growth = arm.start.pooling, arm.start.growth
+    starts = [RunStart(run=digests[run.seed], pooling=pooling, growth=growth) for run in planned.runs]
+    runs = [starting(run, start) for run, start in zip(planned.runs, starts, strict=True)]
     return replace(planned, runs=tuple(runs))
 
 

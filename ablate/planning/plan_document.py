@@ -1,154 +1,174 @@
-"""A plan as documents: study.json, `ablate plan --json`, and rows for a table."""
+"""A plan as the study's document, as `ablate plan --json`, and as rows for a table."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Any
+from typing import Literal
+
+from pydantic_core import to_jsonable_python
 
 from ablate.planning.campaign import Outcome, Size, Tuning
-from ablate.planning.identity import SCHEMA
 from ablate.planning.plan import UTILISATION, ArmPlan, Plan
+from ablate.store.documents import (
+    CacheBytes,
+    JsonObject,
+    ParameterBudget,
+    SpentBudget,
+    StudyArm,
+    StudyDocument,
+    StudyLook,
+    StudyObjective,
+    StudyRun,
+    StudySize,
+    StudyTrial,
+    StudyTuning,
+)
+from ablate.study.sections import Budget
 from ablate.study.study import Study
 from ablate.training.objectives import Objective
 from ablate.training.objectives.next_token import NextToken
 from evals.costs.prompts import convention
 
 
-def study_document(outcome: Outcome, created: datetime | None = None) -> dict[str, Any]:
-    """study.json of what a study planned (docs/architecture.md)."""
+def study_document(outcome: Outcome, created: datetime | None = None) -> StudyDocument:
+    """What a study planned. Whether it was judged before is for `judged_before` to say."""
     plan = outcome.plan
     study = plan.study
-    return {
-        "schema": SCHEMA,
-        "name": study.name,
-        "scale": study.scale,
-        "path": str(study.path.resolve()) if study.path else None,
-        "question": study.question,
-        "citation": study.source,
-        "source": study.text,
-        "baseline": study.baseline,
-        "budget": study.budget.model_dump(exclude_none=True),
-        "matched": study.budget.matched,
-        "margin": study.sections.margin,
-        "per": _per(study),
-        "objective": _objective(study.train.objective),
-        "conventions": _conventions(plan),
-        "created": (created or datetime.now(UTC)).isoformat(timespec="seconds"),
-        "arms": [_arm_document(arm) for arm in plan.arms],
-        "measure": plan.measure_digest,
-        "evals": plan.evals_digest,
-        "looks": [asdict(look) for look in outcome.looks] or None,
-        "tuning": _tuning_documents(outcome.sizes[-1]),
-        "ladder": [_size_document(size) for size in outcome.sizes] if len(outcome.sizes) > 1 else [],
-    }
+    return StudyDocument(
+        name=study.name,
+        scale=study.scale,
+        path=str(study.path.resolve()) if study.path else None,
+        question=study.question,
+        citation=study.source,
+        source=study.text,
+        baseline=study.baseline,
+        budget=spent_budget(study.budget),
+        matched=study.budget.matched,
+        margin=study.sections.margin,
+        per=_per(study),
+        objective=_objective(study.train.objective),
+        conventions=_conventions(plan),
+        created=(created or datetime.now(UTC)).isoformat(timespec="seconds"),
+        arms=tuple(map(_arm, plan.arms)),
+        measure=plan.measure_digest,
+        evals=plan.evals_digest,
+        looks=tuple(StudyLook(seeds=look.seeds, alpha=look.alpha) for look in outcome.looks),
+        tuning=_tunings(outcome.sizes[-1]),
+        ladder=tuple(map(_size, outcome.sizes)) if len(outcome.sizes) > 1 else (),
+    )
 
 
-def _per(study: Study) -> str:
+def spent_budget(budget: Budget) -> SpentBudget:
+    matched = budget.parameters
+    parameters = ParameterBudget(knob=matched.knob, step=matched.step, count=matched.count) if matched else None
+    return SpentBudget(flops=budget.flops, tokens=budget.tokens, seconds=budget.seconds, parameters=parameters)
+
+
+def _per(study: Study) -> Literal["token", "target", "byte"]:
     """What losses are compared per."""
     if study.own_tokenizers:
         return "byte"
     return "token" if study.train.objective == NextToken() else "target"
 
 
-def _conventions(plan: Plan) -> list[str]:
+def _conventions(plan: Plan) -> tuple[str, ...]:
     """What a context is for arms that are not causal decoders."""
     found = (convention(arm.spec) for arm in plan.arms)
-    return list(dict.fromkeys(sentence for sentence in found if sentence is not None))
+    return tuple(dict.fromkeys(sentence for sentence in found if sentence is not None))
 
 
-def _objective(objective: Objective) -> dict[str, str] | None:
+def _objective(objective: Objective) -> StudyObjective | None:
     """What the loss counts, where it is not every token."""
     if objective == NextToken():
         return None
-    return {"kind": objective.kind, "counts": objective.counts}
+    return StudyObjective(kind=objective.kind, counts=objective.counts)
 
 
-def judged_before(old: Mapping[str, Any] | None, new: Mapping[str, Any]) -> list[int]:
+def judged_before(old: StudyDocument | None, new: StudyDocument) -> list[int]:
     """Numbers of seeds at which a study, now `new`, was judged before, but for the looks that it plans.
 
-    `old` is the study.json that stood there, all of its runs done. Another baseline is another study.
+    `old` is the document that stood there, all of its runs done. Another baseline is another study.
     """
     if old is None:
         return []
-    before, now = (_baseline_runs(document) for document in (old, new))
+    before, now = ({run.digest for run in document.arms[0].runs} for document in (old, new))
     if not (before <= now or now <= before):
         return []
-    known = set(old.get("judged", ()))
-    if old.get("looks") != new["looks"]:
-        known |= {look["seeds"] for look in old.get("looks") or () if look["seeds"] <= len(before)}
-    if not old.get("looks"):
+    known = set(old.judged)
+    if old.looks != new.looks:
+        known |= {look.seeds for look in old.looks if look.seeds <= len(before)}
+    if not old.looks:
         known.add(len(before))
     return sorted(known)
 
 
-def _baseline_runs(document: Mapping[str, Any]) -> set[str]:
-    return {run["digest"] for run in document["arms"][0]["runs"]}
+def _size(size: Size) -> StudySize:
+    return StudySize(name=str(size.plan.study.rung), arms=tuple(map(_arm, size.plan.arms)), tuning=_tunings(size))
 
 
-def _size_document(size: Size) -> dict[str, Any]:
-    arms = [_arm_document(arm) for arm in size.plan.arms]
-    return {"name": size.plan.study.rung, "arms": arms, "tuning": _tuning_documents(size)}
-
-
-def _tuning_documents(size: Size) -> list[dict[str, Any]]:
+def _tunings(size: Size) -> tuple[StudyTuning, ...]:
     tune = size.plan.study.tune
-    fraction = tune.fraction if tune else None
-    return [{**_tuning_document(tuning), "fraction": fraction} for tuning in size.tunings]
+    return tuple(_tuning(tuning, tune.fraction) for tuning in size.tunings) if tune else ()
 
 
-def _tuning_document(tuning: Tuning) -> dict[str, Any]:
-    trials = [
-        {"settings": trial.settings, "loss": trial.loss if math.isfinite(trial.loss) else None, "runs": list(runs)}
+def _tuning(tuning: Tuning, fraction: float) -> StudyTuning:
+    trials = (
+        StudyTrial(
+            settings=to_jsonable_python(trial.settings),
+            loss=trial.loss if math.isfinite(trial.loss) else None,
+            runs=runs,
+        )
         for trial, runs in zip(tuning.tuned.trials, tuning.runs, strict=True)
-    ]
-    return {"arm": tuning.arm, "chosen": tuning.tuned.chosen, "edges": list(tuning.tuned.edges), "trials": trials}
+    )
+    chosen = to_jsonable_python(tuning.tuned.chosen)
+    return StudyTuning(arm=tuning.arm, chosen=chosen, edges=tuning.tuned.edges, fraction=fraction, trials=tuple(trials))
 
 
-def _arm_document(arm: ArmPlan) -> dict[str, Any]:
-    return {
-        **_costs(arm),
-        "data": arm.identity.digest,
-        "cache_bytes": [{"context": context, "bytes": size} for context, size in arm.cache_bytes],
-        "differs": arm.differs,
-        "runs": [{"digest": run.digest, "seed": run.seed} for run in arm.runs],
-    }
+def _arm(arm: ArmPlan) -> StudyArm:
+    return StudyArm(
+        name=arm.name,
+        edits=to_jsonable_python(arm.edits),
+        tuned=to_jsonable_python(arm.tuned),
+        matching=arm.matching,
+        parameters=arm.parameters,
+        parameters_embedding=arm.parameters_embedding,
+        flops_per_token=arm.flops_per_token,
+        tokens=arm.tokens,
+        steps=arm.steps,
+        kv_bytes_per_token=arm.kv_bytes_per_token,
+        seconds=arm.seconds,
+        data=arm.identity.digest,
+        cache_bytes=tuple(CacheBytes(context=context, bytes=size) for context, size in arm.cache_bytes),
+        differs=arm.differs,
+        runs=tuple(StudyRun(digest=run.digest, seed=run.seed) for run in arm.runs),
+    )
 
 
-def _costs(arm: ArmPlan) -> dict[str, Any]:
-    return {
-        "name": arm.name,
-        "edits": arm.edits,
-        "tuned": arm.tuned,
-        "matching": arm.matching,
-        "parameters": arm.parameters,
-        "parameters_embedding": arm.parameters_embedding,
-        "flops_per_token": arm.flops_per_token,
-        "tokens": arm.tokens,
-        "steps": arm.steps,
-        "kv_bytes_per_token": arm.kv_bytes_per_token,
-        "seconds": arm.seconds,
-    }
+PLANNED = {"data", "cache_bytes", "runs"}
+"""What `ablate plan --json` leaves out of an arm."""
 
 
 def plan_json(
-    outcome: Outcome, flops_per_second: float | None = None, utilisation: float = UTILISATION
-) -> dict[str, Any]:
+    outcome: Outcome,
+    flops_per_second: float | None = None,
+    utilisation: float = UTILISATION,
+    done: Mapping[str, bool] | None = None,
+) -> JsonObject:
     """The document of `ablate plan --json`; `runs` are those of all sizes of a ladder, `arms` those of the largest.
 
     `estimated_seconds` is the training time of one run at a share `utilisation` of the device's matmul peak; null where
     `flops_per_second` is not given. Where the time of a step was measured it is that time, and `seconds` says it too.
+    done: by digest, whether the store has a run already.
     """
 
-    def planned(arm: ArmPlan) -> dict[str, Any]:
+    def planned(arm: ArmPlan) -> JsonObject:
         return {
-            **_costs(arm),
+            **_arm(arm).model_dump(exclude=PLANNED),
             "flops": arm.flops,
             "estimated_seconds": _seconds(arm, flops_per_second, utilisation),
             "matched": arm.matched,
-            "differs": arm.differs,
         }
 
     study = outcome.plan.study
@@ -160,7 +180,9 @@ def plan_json(
         "budget": study.budget.model_dump(exclude_none=True),
         "utilisation": utilisation,
         "runs": [
-            {"digest": run.digest, "arm": run.arm, "seed": run.seed} for size in outcome.sizes for run in size.plan.runs
+            {"digest": run.digest, "arm": run.arm, "seed": run.seed, "reused": bool(done and done[run.digest])}
+            for size in outcome.sizes
+            for run in size.plan.runs
         ],
         "arms": [planned(arm) for arm in outcome.plan.arms],
         "ladder": [

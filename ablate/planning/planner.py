@@ -34,7 +34,7 @@ class Planner:
         result = self.store.read_result(digest)
         if result is None:
             return None
-        return math.inf if result["status"] == "diverged" else float(result["loss"])
+        return math.inf if result.loss is None else result.loss
 
     def foreseen(self) -> tuple[Outcome, bool]:
         """What would be planned with the results that the store has, and whether all tuning is done.

@@ -17,10 +17,9 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import polars as pl
 
@@ -30,6 +29,7 @@ from ablate.planning.identity import SCHEMA, canonical_model, digest_of
 from ablate.running.engines.local import environment_of_worker
 from ablate.running.rehearsal import Effort, Rehearsal
 from ablate.store import AblateError, Store
+from ablate.store.documents import CalibrationDocument, JsonObject, RunData, RunDocument
 from ablate.training.result import quartiles
 from ablate.training.spec import timeless
 
@@ -60,26 +60,24 @@ class Calibration:
 
     def __call__(self, work: Sequence[Workload]) -> list[float]:
         """Median seconds per step of each workload. Raises CalibrationError."""
-        questions = [self.question(workload) for workload in work]
-        digests = [digest_of(question) for question in questions]
+        digests = [digest_of(self.question(workload)) for workload in work]
         missing = {
-            digest: (workload, question)
-            for digest, workload, question in zip(digests, work, questions, strict=True)
+            digest: workload
+            for digest, workload in zip(digests, work, strict=True)
             if self.store.read_calibration(digest) is None
         }
         if missing:
             self._measure(missing)
         return [self._known(digest) for digest in digests]
 
-    def question(self, workload: Workload) -> dict[str, Any]:
+    def question(self, workload: Workload) -> JsonObject:
         """What names a measurement: model, training, numerics, device and workers at once."""
-        train = workload.train.model_dump(mode="json", exclude=timeless())
         return {
             "schema": SCHEMA,
             "model": workload.spec.resolve(),
-            "train": train,
-            "numerics": workload.numerics,
-            "device": describe(workload.numerics["device"], threads=1)["device"],
+            "train": workload.train.model_dump(mode="json", exclude=timeless()),
+            "numerics": workload.numerics.model_dump(),
+            "device": describe(workload.numerics.device, threads=1).device,
             "workers": len(self.slots),
         }
 
@@ -87,42 +85,53 @@ class Calibration:
         document = self.store.read_calibration(digest)
         if document is None:
             raise CalibrationError(f"{self.store.calibration_path(digest)} has just been removed")
-        seconds: float = document["seconds_per_step"]["median"]
-        return seconds
+        return document.seconds_per_step.median
 
-    def _measure(self, missing: Mapping[str, tuple[Workload, dict[str, Any]]]) -> None:
+    def _measure(self, missing: Mapping[str, Workload]) -> None:
         models, workers = len(missing), len(self.slots)
         self.say(f"Measuring the time of a training step: {_of(models, 'model')}, {_of(workers, 'worker')} at once.")
-        identities = [_identity(digest, workload) for digest, (workload, _) in missing.items()]
-        times = self._rehearse(identities)
-        for (digest, (workload, question)), seconds in zip(missing.items(), times, strict=True):
+        corpus = self.corpus().resolve()
+        identities = tuple(_identity(digest, workload, corpus.name) for digest, workload in missing.items())
+        times = self._rehearse(identities, str(corpus))
+        for (digest, workload), seconds in zip(missing.items(), times, strict=True):
             if self.store.read_calibration(digest) is not None:
                 continue  # another process was quicker: its time may be in use already
-            found = quartiles(pl.Series(seconds))
-            self._doubt(digest, found)
-            document = {
-                **question,
-                "digest": digest,
-                "seconds_per_step": found,
-                "steps": len(seconds),
-                "environment": describe(workload.numerics["device"], threads=1),
-                "measured": datetime.now(UTC).isoformat(timespec="seconds"),
-            }
-            self.store.write_json(self.store.calibration_path(digest), document)
+            found = self.timed(digest, workload, seconds)
+            self._doubt(found)
+            self.store.write_calibration(found)
 
-    def _doubt(self, digest: str, found: Mapping[str, float | None]) -> None:
+    def timed(self, digest: str, workload: Workload, seconds: Sequence[float]) -> CalibrationDocument:
+        """The document of steps that took these seconds."""
+        environment = describe(workload.numerics.device, threads=1)
+        return CalibrationDocument(
+            digest=digest,
+            model=workload.spec.resolve(),
+            train=workload.train.model_dump(mode="json", exclude=timeless()),
+            numerics=workload.numerics,
+            device=environment.device,
+            workers=len(self.slots),
+            seconds_per_step=quartiles(pl.Series(seconds)),
+            steps=len(seconds),
+            environment=environment,
+            measured=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+
+    def _doubt(self, found: CalibrationDocument) -> None:
         """Say so where steps took unlike times: the machine may have been busy, and what was measured stays."""
-        low, middle, high = (found[name] or 0.0 for name in ("q25", "median", "q75"))
-        if high - low > UNSTEADY * middle:
-            path = self.store.calibration_path(digest)
-            self.say(f"Half of the steps took {low:.3g} to {high:.3g} s. If the machine was busy, remove {path}.")
+        steps = found.seconds_per_step
+        if steps.q75 - steps.q25 > UNSTEADY * steps.median:
+            path = self.store.calibration_path(found.digest)
+            self.say(
+                f"Half of the steps took {steps.q25:.3g} to {steps.q75:.3g} s. If the machine was busy, remove {path}."
+            )
 
-    def _rehearse(self, identities: list[dict[str, Any]]) -> list[list[float]]:
+    def _rehearse(self, identities: tuple[RunDocument, ...], corpus: str) -> list[list[float]]:
         """The times of all slots together, for each identity."""
-        corpus = str(self.corpus().resolve())
         with tempfile.TemporaryDirectory(prefix="ablate-") as name:
             requests = [
-                Rehearsal(identities, corpus, f"{name}/{place}", first=place, effort=asdict(self.effort))
+                Rehearsal(
+                    identities=identities, corpus=corpus, scratch=f"{name}/{place}", first=place, effort=self.effort
+                )
                 for place in range(len(self.slots))
             ]
             with _processes(Path(name), requests, self.slots) as processes:
@@ -187,17 +196,17 @@ def _pipe(pipe: IO[str] | None) -> IO[str]:
     return pipe
 
 
-def _identity(digest: str, workload: Workload) -> dict[str, Any]:
-    """A run.json of a run that will never be."""
-    return {
-        "schema": SCHEMA,
-        "digest": digest,
-        "seed": 0,
-        "model": canonical_model(workload.spec),
-        "train": workload.train.model_dump(mode="json"),
-        "steps": ENDLESS,
-        "numerics": workload.numerics,
-    }
+def _identity(digest: str, workload: Workload, corpus: str) -> RunDocument:
+    """Of a run that will never be."""
+    return RunDocument(
+        digest=digest,
+        seed=0,
+        model=canonical_model(workload.spec),
+        train=workload.train.model_dump(mode="json"),
+        steps=ENDLESS,
+        data=RunData(digest=corpus),
+        numerics=workload.numerics,
+    )
 
 
 def _of(count: int, noun: str) -> str:

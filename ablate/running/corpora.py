@@ -15,7 +15,7 @@ def prepare_corpora(study: Study, store: Store, progress: Progress) -> None:
     readers = {arm.data.model_dump_json(): arm for arm in study.arms}  # one arm of each corpus: reading it takes time
     for arm in readers.values():
         try:
-            corpus = prepare(arm.data, store.data_dir(), study.folder, progress)
+            corpus = prepare(arm.data, store.data_dir, study.folder, progress)
         except DataError as error:
             raise study.error("data", str(error)) from error
         if study.own_tokenizers:
@@ -26,7 +26,7 @@ def _check_validation(study: Study, arm: Arm, corpus: AnyCorpus) -> None:
     """Bits per byte compare on one text: all that is held out."""
     if not (isinstance(arm.data, TextSource) and isinstance(corpus, Corpus)):
         return
-    held_out = corpus.meta["tokens"]["validation"]
+    held_out = corpus.meta.tokens.validation
     if held_out > arm.data.validation_tokens:
         reason = (
             f"arms with tokenizers of their own are validated on all that is held out, and that is {held_out:,} tokens"

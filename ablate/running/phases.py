@@ -21,7 +21,8 @@ from ablate.machine.environment import describe
 from ablate.machine.numerics import Numerics, enforce
 from ablate.planning.budgets import training_cost
 from ablate.running.request import Request
-from ablate.store import SCHEMA, Store
+from ablate.store import Store, tokenizer_in
+from ablate.store.documents import ResultDocument
 from ablate.training.result import model_flop_utilisation, summarise_metrics, trained_tokens
 from ablate.training.schedule import warmup_steps
 from ablate.training.session import Ending, Session
@@ -59,17 +60,18 @@ def run_phases(request: Request, stop: Stop) -> None:
 
 def _numerics(request: Request) -> Numerics:
     """Put the numerics of the run's identity in force, or refuse."""
-    wanted = request.identity["numerics"]
-    found = enforce(wanted["device"], wanted["dtype"], request.threads)
+    wanted = request.identity.numerics
+    found = enforce(wanted.device, wanted.dtype, request.threads)
     if found.identity() != wanted:
-        raise NumericsError(f"the run asks for {wanted}, but this machine gives {found.identity()}")
+        asked, given = wanted.model_dump(), found.identity().model_dump()
+        raise NumericsError(f"the run asks for {asked}, but this machine gives {given}")
     return found
 
 
 def _train(request: Request, numerics: Numerics, stop: Stop) -> None:
     store, corpus = Store(request.store), open_corpus(Path(request.corpus))
     if store.read_run(request.digest) is None:
-        store.write_json(store.run_path(request.digest), request.identity)
+        store.write_run(request.identity)
     started = _now()
     with peak_memory(numerics.device) as memory:
         session = Session(
@@ -86,44 +88,44 @@ def _train(request: Request, numerics: Numerics, stop: Stop) -> None:
         with store.replacing(store.model_dir(request.digest)) as folder:
             zoo.save(session.model, folder)
             if corpus.tokenizer_path is not None:
-                shutil.copyfile(corpus.tokenizer_path, folder / "tokenizer.json")
-    result = _result(session, ending, request, memory)
-    document = result | {"floor": corpus.floor(), "started": started, "finished": _now()}
-    store.write_json(store.result_path(request.digest), document)
+                shutil.copyfile(corpus.tokenizer_path, tokenizer_in(folder))
+    store.write_result(_result(session, ending, request, memory, corpus.floor(), started))
     store.drop_state(request.digest)
 
 
-def _result(session: Session, ending: Ending, request: Request, memory: PeakMemory) -> dict[str, Any]:
-    """result.json, but for its times of day."""
+def _result(
+    session: Session, ending: Ending, request: Request, memory: PeakMemory, floor: float | None, started: str
+) -> ResultDocument:
     place, spec, numerics = ending.place, session.spec, session.numerics
     cost = training_cost(spec, session.model.spec, session.corpus.widths(spec.context))
     summary = summarise_metrics(session.store.read_metrics(session.digest), warmup_steps(session.steps, spec))
     peak = peak_flops_per_second(numerics.device, numerics.torch_dtype)
-    speed = summary["tokens_per_second"]["median"]
     tokens = trained_tokens(spec, place.step)
-    return {
-        "schema": SCHEMA,
-        "digest": session.digest,
-        "status": ending.status,
-        "reason": ending.reason,
-        "steps": place.step,
-        "tokens": tokens,
-        "train_seconds": place.seconds,
-        "wall_seconds": place.wall_seconds,
-        "loss": ending.loss,
-        "bits_per_byte": ending.bits_per_byte,
-        "accuracy": ending.accuracy,
-        **summary,
-        "mfu": model_flop_utilisation(cost.flops_per_token, speed, peak),
-        "matmul_flops_per_second": peak,
-        "peak_memory_bytes": memory.bytes,
-        "peak_memory_source": memory.source,
-        "parameters": cost.params,
-        "parameters_embedding": cost.params_embedding,
-        "flops_per_token": cost.flops_per_token,
-        "flops": cost.flops_per_token * tokens,
-        "environment": describe(numerics.device, request.threads),
-    }
+    return ResultDocument(
+        digest=session.digest,
+        status=ending.status,
+        reason=ending.reason,
+        steps=place.step,
+        tokens=tokens,
+        train_seconds=place.seconds,
+        wall_seconds=place.wall_seconds,
+        loss=ending.loss,
+        bits_per_byte=ending.bits_per_byte,
+        accuracy=ending.accuracy,
+        floor=floor,
+        **summary._asdict(),
+        mfu=model_flop_utilisation(cost.flops_per_token, summary.tokens_per_second.median, peak),
+        matmul_flops_per_second=peak,
+        peak_memory_bytes=memory.bytes,
+        peak_memory_source=memory.source,
+        parameters=cost.params,
+        parameters_embedding=cost.params_embedding,
+        flops_per_token=cost.flops_per_token,
+        flops=cost.flops_per_token * tokens,
+        environment=describe(numerics.device, request.threads),
+        started=started,
+        finished=_now(),
+    )
 
 
 def _measure(request: Request, numerics: Numerics) -> None:
@@ -132,15 +134,15 @@ def _measure(request: Request, numerics: Numerics) -> None:
     # What is read through other kinds of cache than a plain one.
     corpus = open_corpus(Path(request.corpus)) if len(spec.caches) > 1 else None
     text = Text(*corpus.held_out_tokens()) if isinstance(corpus, Corpus) else None
-    document = measure(model.to(numerics.torch_dtype), spec, text)
-    store.write_json(store.measure_path(request.digest, str(request.measure_digest)), document)
+    found = measure(model.to(numerics.torch_dtype), spec, text)
+    store.write_measure(request.digest, str(request.measure_digest), found)
 
 
 def _evaluate(request: Request, numerics: Numerics) -> None:
     store, spec = Store(request.store), EvalSpec.model_validate(request.evals)
     subject = Subject(
         _trained_model(request, numerics),
-        context=TrainSpec.model_validate(request.identity["train"]).context,
+        context=TrainSpec.model_validate(request.identity.train).context,
         batch=spec.batch,
         seed=spec.seed,
         answers=store.answers_path(request.digest),

@@ -10,7 +10,6 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from rich.console import Console
 from rich.live import Live
@@ -20,6 +19,7 @@ from rich.text import Text
 from ablate.running.engines import Event
 from ablate.running.request import Request
 from ablate.store import Store
+from ablate.store.documents import MetricsRecord, ResultDocument
 
 Tell = Callable[[str], None]
 """Takes one line of text."""
@@ -45,7 +45,7 @@ class Run:
     def look(self, store: Store) -> None:
         missing = self.request.missing()
         last = store.last_step(self.request.digest)
-        self.step = int(last["step"]) if last else 0
+        self.step = last.step if last else 0
         if last and missing[:1] == ["train"]:
             self.doing = step_text(last, self.steps)
         elif missing:
@@ -56,10 +56,10 @@ def to_standard_error(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def step_text(record: Mapping[str, Any], steps: int) -> str:
+def step_text(record: MetricsRecord, steps: int) -> str:
     """`step 120/400  loss 3.214  5.2k tokens/s`"""
-    loss = "not finite" if record["loss"] is None else f"{record['loss']:.3f}"
-    return f"step {record['step']}/{steps}  loss {loss}  {short(record['tokens_per_second'])} tokens/s"
+    loss = "not finite" if record.loss is None else f"{record.loss:.3f}"
+    return f"step {record.step}/{steps}  loss {loss}  {short(record.tokens_per_second or 0.0)} tokens/s"
 
 
 def short(value: float) -> str:
@@ -105,7 +105,7 @@ class Progress:
         """These runs come next."""
         for request in requests:
             arm, seed = self.labels[request.digest]
-            steps = request.identity["steps"]
+            steps = request.identity.steps
             run = Run(f"{arm} seed {seed}", request, steps, work=float(steps))
             run.look(self.store)
             self.runs[request.digest] = run
@@ -134,11 +134,12 @@ class Progress:
             self.say(f"[{self.finished + self.failed}/{len(self.runs)}] {run.label}: {self._outcome(event)}")
 
     def _outcome(self, event: Event) -> str:
-        result = self.store.read_result(event.digest) or {}
-        if result.get("status") == "diverged":
-            return f"diverged: {result['reason']}"
-        speed = result["tokens_per_second"]["median"]
-        return f"loss {result['loss']:.4f}  {_score(result)}  {short(speed)} tokens/s"
+        result = self.store.read_result(event.digest)
+        if result is None:
+            raise RuntimeError(f"run {event.digest} has no result after it ended")
+        if result.status == "diverged":
+            return f"diverged: {result.reason}"
+        return f"loss {result.loss:.4f}  {_score(result)}  {short(result.tokens_per_second.median)} tokens/s"
 
     def _work_done(self) -> float:
         return sum(run.work * run.step / run.steps for run in self.runs.values())
@@ -245,8 +246,8 @@ def teller(wanted: Wanted) -> Tell:
     return to_standard_error if wanted else lambda line: None
 
 
-def _score(result: Mapping[str, Any]) -> str:
-    """What is said beside the loss: of text, of a task that is made."""
-    if result["bits_per_byte"] is None:
-        return f"accuracy {result['accuracy']:.4f}"
-    return f"{result['bits_per_byte']:.4f} bits/byte"
+def _score(result: ResultDocument) -> str:
+    """What is said beside the loss: of text, of a synthetic task."""
+    if result.bits_per_byte is None:
+        return f"accuracy {result.accuracy:.4f}"
+    return f"{result.bits_per_byte:.4f} bits/byte"

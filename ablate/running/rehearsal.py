@@ -10,14 +10,13 @@ import json
 import sys
 import threading
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from ablate.data import open_corpus
 from ablate.machine.numerics import Numerics, enforce
 from ablate.running.worker import end_with_parent
 from ablate.store import Store
+from ablate.store.documents import Part, RunDocument
 from ablate.training.loop import Step
 from ablate.training.session import Session
 
@@ -25,8 +24,7 @@ SETTLING_STEPS = 2
 """Steps at the start of a turn that do not count: the caches still hold another run's numbers."""
 
 
-@dataclass(frozen=True)
-class Effort:
+class Effort(Part):
     """How long is measured: `turns` per run after one that does not count, each of at least `steps` and `seconds`."""
 
     turns: int = 4
@@ -34,38 +32,37 @@ class Effort:
     seconds: float = 0.5
 
 
-@dataclass(frozen=True)
-class Rehearsal:
-    """Runs to time, by turns from the one at `first` on: `identities` are as in run.json, `scratch` an empty store."""
+class Rehearsal(Part):
+    """Runs to time, by turns from the one at `first` on. `scratch` is an empty store."""
 
-    identities: list[dict[str, Any]]
+    identities: tuple[RunDocument, ...]
     corpus: str
     scratch: str
     first: int
-    effort: dict[str, Any]
+    effort: Effort
 
     def to_json(self) -> str:
-        return json.dumps(asdict(self))
+        return self.model_dump_json(by_alias=True)
 
 
 def main(arguments: list[str]) -> int:
-    request = Rehearsal(**json.loads(Path(arguments[0]).read_text(encoding="utf-8")))
-    effort = Effort(**request.effort)
-    runs = [_steps(identity, request, effort) for identity in request.identities]
+    request = Rehearsal.model_validate_json(Path(arguments[0]).read_bytes())
+    runs = [_steps(identity, request) for identity in request.identities]
     print("ready", flush=True)
     if not sys.stdin.readline():
         return 1
     threading.Thread(target=end_with_parent, daemon=True).start()
-    print(json.dumps(by_turns(runs, request.first, effort)), flush=True)
+    print(json.dumps(by_turns(runs, request.first, request.effort)), flush=True)
     return 0
 
 
-def _steps(identity: dict[str, Any], request: Rehearsal, effort: Effort) -> Iterator[list[Step]]:
+def _steps(identity: RunDocument, request: Rehearsal) -> Iterator[list[Step]]:
     """The training steps of a run, in stretches."""
-    wanted = identity["numerics"]
-    enforce(wanted["device"], wanted["dtype"])
+    wanted = identity.numerics
+    enforce(wanted.device, wanted.dtype)
     store, corpus = Store(request.scratch), open_corpus(Path(request.corpus))
-    return Session(store, identity, corpus, Numerics(**wanted), rest_seconds=effort.seconds / 2).rehearse()
+    numerics = Numerics(wanted.device, wanted.dtype, wanted.matmul)
+    return Session(store, identity, corpus, numerics, rest_seconds=request.effort.seconds / 2).rehearse()
 
 
 def by_turns(runs: list[Iterator[list[Step]]], first: int, effort: Effort) -> list[list[float]]:

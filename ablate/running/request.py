@@ -2,42 +2,40 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ablate.store import Store
+from ablate.store.documents import JsonObject, Part, RunDocument
 
 if TYPE_CHECKING:  # a worker with nothing to do needs no torch
     from ablate.planning.plan import Plan
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(Part):
     """Bring one run to the point where its result, its measurement and its evaluation are in the store.
 
-    `identity` is run.json. `measure` and `evals` are the specs asked for, with the digests that name their documents;
-    None asks for none. `checkpoint_seconds` is how often resumable state is saved.
+    `measure` and `evals` are the specs asked for, with the digests that name their documents; None asks for none.
+    `checkpoint_seconds` is how often resumable state is saved.
     """
 
     store: str
     corpus: str
-    identity: dict[str, Any]
-    measure: dict[str, Any] | None = None
+    identity: RunDocument
+    measure: JsonObject | None = None
     measure_digest: str | None = None
-    evals: dict[str, Any] | None = None
+    evals: JsonObject | None = None
     evals_digest: str | None = None
     checkpoint_seconds: float = 60.0
     threads: int = 1
 
     @classmethod
-    def of(cls, plan: Plan, identity: dict[str, Any], store: Store, checkpoint_seconds: float) -> Request:
+    def of(cls, plan: Plan, identity: RunDocument, store: Store, checkpoint_seconds: float) -> Request:
         """All that a plan asks of one of its runs."""
-        measure = plan.measure if plan.measures(identity["digest"]) else None
+        measure = plan.measure if plan.measures(identity.digest) else None
         return cls(
             store=str(store.root.resolve()),
-            corpus=str((store.data_dir() / identity["data"]["digest"]).resolve()),
+            corpus=str(store.data(identity.data.digest).path.resolve()),
             identity=identity,
             measure=measure.model_dump(mode="json") if measure else None,
             measure_digest=plan.measure_digest if measure else None,
@@ -48,8 +46,7 @@ class Request:
 
     @property
     def digest(self) -> str:
-        digest: str = self.identity["digest"]
-        return digest
+        return self.identity.digest
 
     def missing(self) -> list[str]:
         """What is still to do: some of "train", "measure" and "evals", in that order.
@@ -68,8 +65,8 @@ class Request:
         return phases
 
     def to_json(self) -> str:
-        return json.dumps(asdict(self))
+        return self.model_dump_json(by_alias=True)
 
     @classmethod
     def read(cls, path: Path) -> Request:
-        return cls(**json.loads(path.read_text(encoding="utf-8")))
+        return cls.model_validate_json(path.read_bytes())

@@ -115,11 +115,11 @@ class StudyRunner:
         return Failure(event.digest, arm, seed, event.error or "failed", details if details.exists() else None)
 
     def _write_study(self, outcome: Outcome) -> None:
-        study = self.study
-        document, old = study_document(outcome), self.store.read_study(study.name, study.scale)
-        done = old and all(self.planner.loss(run["digest"]) is not None for arm in old["arms"] for run in arm["runs"])
-        document["judged"] = judged_before(old if done else None, document)
-        self.store.write_json(self.store.study_path(study.name, study.scale), document)
+        folder = self.store.study(self.study.name, self.study.scale)
+        document, old = study_document(outcome), folder.read()
+        done = old and all(self.planner.loss(run.digest) is not None for arm in old.arms for run in arm.runs)
+        judged = judged_before(old if done else None, document)
+        folder.write(document.model_copy(update={"judged": tuple(judged)}))
 
     def statuses(self) -> list[dict[str, Any]]:
         """What became of every run met."""

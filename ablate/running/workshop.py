@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ablate.data import DataError, prepare
 from ablate.errors import ArgumentError
@@ -18,6 +17,7 @@ from ablate.running.engines import Engine, Options, load
 from ablate.running.progress import Progress, Wanted, open_progress, teller
 from ablate.running.request import Request
 from ablate.store import Store
+from ablate.store.documents import RunDocument
 from ablate.study.study import Study
 
 
@@ -43,13 +43,13 @@ class Workshop:
 
         def corpus() -> Path:
             try:
-                return prepare(study.data, self.store.data_dir(), study.folder).directory
+                return prepare(study.data, self.store.data_dir, study.folder).directory
             except DataError as error:
                 raise study.error("data", str(error)) from error
 
         return Calibration(self.store, self.engine.slots, corpus, say=teller(self.progress))
 
-    def request(self, plan: Plan, identity: dict[str, Any]) -> Request:
+    def request(self, plan: Plan, identity: RunDocument) -> Request:
         return Request.of(plan, identity, self.store, self.checkpoint_seconds)
 
     def follow(self, study: Study, labels: Mapping[str, tuple[str, int]]) -> Progress:

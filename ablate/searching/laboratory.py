@@ -13,7 +13,8 @@ import numpy as np
 
 from ablate.planning.plan import ArmPlan, Plan
 from ablate.running.request import Request
-from ablate.store import Document, Store
+from ablate.store import Store
+from ablate.store.documents import MeasureDocument, ResultDocument, RunDocument, SpeedPoint
 from ablate.study.arms import TRAIN, Arm
 from ablate.study.problems import StudyError
 from ablate.study.search_constraints import CACHE, COSTS, rule
@@ -69,7 +70,7 @@ class StudyLaboratory:
     """Trials are ordinary runs of a study's base with other settings."""
 
     def __init__(
-        self, study: Study, plan: Callable[[Study], Plan], store: Store, request: Callable[[Plan, Document], Request]
+        self, study: Study, plan: Callable[[Study], Plan], store: Store, request: Callable[[Plan, RunDocument], Request]
     ) -> None:
         if study.search is None:
             raise ValueError("the study has no search")
@@ -125,7 +126,7 @@ class StudyLaboratory:
         result = self.store.read_result(request.digest)
         if result is None or job.plan is None:
             raise RuntimeError(f"run {request.digest} has no result after it ended")
-        if result["status"] == "diverged":
+        if result.status == "diverged":
             return tuple(math.inf if way == "minimize" else -math.inf for way in self.spec.objectives.values())
         return tuple(
             self._speed(name, job.requests[0]) if name in MEASURED else self._score(name, request, result, job.plan)
@@ -133,25 +134,20 @@ class StudyLaboratory:
         )
 
     def _speed(self, name: str, measured: Request) -> float:
-        """At the longest context and smallest batch."""
-        document = self.store.read_measure(measured.digest, str(measured.measure_digest)) or {}
-        points = [point for point in document[name.partition("_")[0]] if "tokens_per_second" in point]
-        point = max(points, key=lambda point: (point["context"], -point["batch"]))
-        return float(point["tokens_per_second"]["median"])
+        found = self.store.read_measure(measured.digest, str(measured.measure_digest))
+        return _known(_speed(found, name.partition("_")[0]) if found else None, measured, name)
 
-    def _score(self, name: str, request: Request, result: Document, plan: ArmPlan) -> float:
+    def _score(self, name: str, request: Request, result: ResultDocument, plan: ArmPlan) -> float:
         if name == "tokens_per_second":
-            return float(result[name]["median"])
+            return result.tokens_per_second.median
         if name == "kv_bytes_per_token":
             return float(quantity(plan, name) or 0)
         if name in DIRECTIONS:
-            return float(result[name])
+            return float(getattr(result, name))
         task, _, metric = name.partition(".")
-        found = self.store.read_evals(request.digest, str(request.evals_digest))
-        score = found.scores.get(task, {}).get(metric) if found else None
-        if score is None or score.value is None:
-            raise RuntimeError(f"run {request.digest} has no score {name} after it was evaluated")
-        return score.value
+        evals = self.store.read_evals(request.digest, str(request.evals_digest))
+        score = evals.scores.get(task, {}).get(metric) if evals else None
+        return _known(score.value if score else None, request, name)
 
     def curve(self, job: Job) -> list[float]:
         path = self.store.metrics_path(job.digests[0])
@@ -212,6 +208,23 @@ class StudyLaboratory:
                 raise self.study.error(f"search.objectives.{place}", f"{name}: the study has `measure: null`")
             if name in OF_CACHES and self.base.kv_bytes_per_token is None:
                 raise self.study.error(f"search.objectives.{place}", f"{name}: {NO_CACHE}")
+
+
+def _speed(measured: MeasureDocument, phase: str) -> float | None:
+    """Median tokens per second at the largest context that could be had, and its smallest batch."""
+    points: tuple[SpeedPoint, ...] = getattr(measured, phase)
+    last = max(
+        (point for point in points if point.tokens_per_second),
+        key=lambda point: (point.context, -point.batch),
+        default=None,
+    )
+    return last.tokens_per_second.median if last and last.tokens_per_second else None
+
+
+def _known(value: float | None, request: Request, name: str) -> float:
+    if value is None:
+        raise RuntimeError(f"run {request.digest} has no {name} after it ended")
+    return value
 
 
 def quantity(plan: ArmPlan, name: str) -> float | None:

@@ -11,7 +11,7 @@ from ruamel.yaml import YAML
 from ablate.searching.laboratory import StudyLaboratory
 from ablate.searching.ranks import best_first
 from ablate.searching.search import Search
-from ablate.store.files import replacing
+from ablate.store import replacing
 
 SEEDS = 3
 DROPPED = ("search", "arms", "tune", "grid", "ladder", "seeds", "question", "baseline")

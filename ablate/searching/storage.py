@@ -24,7 +24,7 @@ from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 from optuna.trial import TrialState
 
 from ablate.searching.samplers import MissingPackageError, need
-from ablate.store import AblateError
+from ablate.store import AblateError, SearchFolder
 
 OWNER = "owner"
 JOINED = "commands"
@@ -50,16 +50,16 @@ class _SystemLock(JournalFileOpenLock):
         self._lock.release()
 
 
-def open_storage(url: str | None, folder: Path) -> BaseStorage:
+def open_storage(url: str | None, folder: SearchFolder) -> BaseStorage:
     """The journal in a search's folder, or what a URL names: `grpc://host:port`, else a database of SQLAlchemy's.
 
     Raises:
         StorageError: the URL leads nowhere.
         MissingPackageError: its driver is not installed.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.path.mkdir(parents=True, exist_ok=True)
     if url is None:
-        return JournalStorage(JournalFileBackend(str(folder / "journal.log"), _SystemLock(folder / "journal.lock")))
+        return JournalStorage(JournalFileBackend(str(folder.journal_path), _SystemLock(folder.journal_lock_path)))
     if url.startswith("grpc://"):
         need("grpc", "--storage grpc://…")
         host, _, port = url.removeprefix("grpc://").partition(":")
@@ -88,24 +88,24 @@ def close_storage(storage: BaseStorage) -> None:
         storage.engine.dispose()
 
 
-def _asking(folder: Path) -> UnixFileLock:
+def _asking(folder: SearchFolder) -> UnixFileLock:
     """What one command does alone among the commands here."""
-    return UnixFileLock(folder / "asking.lock")
+    return UnixFileLock(folder.asking_lock_path)
 
 
 class Owner:
     """This command, alive for as long as the context lasts."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: SearchFolder) -> None:
         self.name = f"{os.getpid()}-{secrets.token_hex(4)}"
-        self._folder = folder / "owners"
+        self._owners = folder.owners_dir
         self._asking = _asking(folder)
 
     @contextmanager
     def alive(self) -> Iterator[None]:
         """The lock's file stays, so that what is still running can be taken over."""
-        self._folder.mkdir(parents=True, exist_ok=True)
-        with _held(self._folder / self.name):
+        self._owners.mkdir(parents=True, exist_ok=True)
+        with _held(self._owners / self.name):
             yield
 
     @contextmanager
@@ -118,13 +118,13 @@ class Owner:
         """The running trials that nobody works on, which are ours from now on."""
         with self.asking():
             found = [t for t in study.get_trials(deepcopy=False) if t.state == TrialState.RUNNING]
-            gone = {path.name for path in self._folder.iterdir() if _is_free(path)}
+            gone = {path.name for path in self._owners.iterdir() if _is_free(path)}
             ours = [trial for trial in found if trial.user_attrs.get(OWNER) in {None, *gone}]
             trials = [optuna.Trial(study, trial._trial_id) for trial in ours]
             for trial in trials:
                 self.sign(trial)
             for name in gone:
-                (self._folder / name).unlink()
+                (self._owners / name).unlink()
         return trials
 
     def seed(self, study: optuna.Study) -> int:

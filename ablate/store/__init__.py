@@ -7,21 +7,37 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ablate.store.errors import AblateError
-    from ablate.store.files import StoreError
-    from ablate.store.store import SCHEMA, Document, LockedError, Store, read_json
+    from ablate.store.files import StoreError, replacing, write_text
+    from ablate.store.folders import DataFolder, SearchFolder, StudyFolder
+    from ablate.store.paths import tokenizer_in
+    from ablate.store.store import LockedError, Store
 
 # Lazy, so that the command line starts without pydantic.
 _HOME = {
     "AblateError": "ablate.store.errors",
-    "Document": "ablate.store.store",
+    "DataFolder": "ablate.store.folders",
     "LockedError": "ablate.store.store",
-    "SCHEMA": "ablate.store.store",
+    "SearchFolder": "ablate.store.folders",
     "Store": "ablate.store.store",
     "StoreError": "ablate.store.files",
-    "read_json": "ablate.store.store",
+    "StudyFolder": "ablate.store.folders",
+    "replacing": "ablate.store.files",
+    "tokenizer_in": "ablate.store.paths",
+    "write_text": "ablate.store.files",
 }
 
-__all__ = ["SCHEMA", "AblateError", "Document", "LockedError", "Store", "StoreError", "read_json"]
+__all__ = [
+    "AblateError",
+    "DataFolder",
+    "LockedError",
+    "SearchFolder",
+    "Store",
+    "StoreError",
+    "StudyFolder",
+    "replacing",
+    "tokenizer_in",
+    "write_text",
+]
 
 
 def __getattr__(name: str) -> Any:

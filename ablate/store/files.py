@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from ablate.store.errors import AblateError
 
@@ -19,14 +17,17 @@ class StoreError(AblateError):
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
+def replacing(path: Path, temporary: Path | None = None) -> Iterator[Path]:
     """Yield a temporary path for a file or a folder; on success it takes the place of `path`.
 
     A file replaces another atomically. A folder takes the place of one that is removed just
     before, so a folder counts only once a document written after it says so.
+
+    temporary: the path itself, where nobody else uses it; what a killed process left there is removed.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.parent / f".{path.name}.{secrets.token_hex(4)}.tmp"
+    temporary = temporary or path.parent / f".{path.name}.{secrets.token_hex(4)}.tmp"
+    remove(temporary)
     try:
         yield temporary
         _sync_tree(temporary)
@@ -39,16 +40,11 @@ def replacing(path: Path) -> Iterator[Path]:
         raise
 
 
-def parsed(content: bytes) -> Any:
-    """The JSON value, or None for what is not strict JSON (a half-written file, zeroed blocks)."""
-    try:
-        return json.loads(content, parse_constant=_refuse)
-    except ValueError:
-        return None
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is not strict JSON")
+def write_text(path: Path, text: str) -> Path:
+    """Write a whole text, and return its path."""
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+    return path
 
 
 def remove(path: Path) -> None:

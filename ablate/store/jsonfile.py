@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails, PydanticSerializationError, from_json
 
 from ablate.store.documents import Document, Part
-from ablate.store.files import StoreError, replacing
+from ablate.store.files import StoreError, write_text
 
 AnyDocument = TypeVar("AnyDocument", bound=Document)
 AnyPart = TypeVar("AnyPart", bound=Part)
@@ -50,31 +50,42 @@ def read(path: Path, model: type[AnyDocument], remedy: str) -> AnyDocument | Non
         found = error.errors(include_url=False)
         if any(not each["loc"] for each in found):  # no JSON, or no map: half-written
             return None
-        raise StoreError(f"{path}: {_reason(found)}: {remedy}") from error
+        raise StoreError(f"{path}: {_version_reason(found) or _reason(found)}: {remedy}") from error
     if "version" not in document.model_fields_set:
         raise StoreError(f"{path}: {_unknown_version(None)}: {remedy}")
     return document
 
 
 def records(path: Path, model: type[AnyPart], remedy: str) -> Iterator[AnyPart]:
-    """The lines of a file. Raises StoreError on one that does not fit, with its number."""
+    """The lines of a file, all of them whole. Raises StoreError on one that does not fit."""
     for number, line in enumerate(path.read_bytes().splitlines(), start=1):
-        try:
-            yield model.model_validate_json(line)
-        except ValidationError as error:
-            raise StoreError(f"{path}:{number}: {_reason(error.errors(include_url=False))}: {remedy}") from error
+        yield record(line, model, f"{path}:{number}", remedy)
+
+
+def record(line: bytes, model: type[AnyPart], where: str, remedy: str) -> AnyPart:
+    """One line of a log. Raises StoreError where it does not fit, and names it as `where`."""
+    try:
+        return model.model_validate_json(line)
+    except ValidationError as error:
+        raise StoreError(f"{where}: {_reason(error.errors(include_url=False))}: {remedy}") from error
+
+
+def is_object(line: bytes) -> bool:
+    """Whether a line is whole: a JSON object."""
+    try:
+        return isinstance(from_json(line, allow_inf_nan=False), dict)
+    except ValueError:
+        return False
 
 
 def write(path: Path, document: Document) -> None:
     """Write one strict JSON document; NaN, infinities and foreign types raise StoreError."""
-    with replacing(path) as temporary:
-        temporary.write_text(_text(path, document, indent=1), encoding="utf-8")
+    write_text(path, _text(path, document, indent=1))
 
 
 def write_lines(path: Path, records: Sequence[Part]) -> None:
     """Write one line of strict JSON for each record."""
-    with replacing(path) as temporary:
-        temporary.write_text("".join(_text(path, each) for each in records), encoding="utf-8")
+    write_text(path, "".join(_text(path, each) for each in records))
 
 
 def _text(path: Path, document: Part, indent: int | None = None) -> str:
@@ -96,11 +107,18 @@ def _is_strict(content: bytes) -> bool:
     return True
 
 
+def _version_reason(found: Sequence[ErrorDetails]) -> str | None:
+    """What is wrong with a document's version, where that is: the rest follows from it."""
+    for each in found:
+        if each["loc"] == ("schema",):
+            return _unknown_version(each["input"])
+        if each["type"] == "missing" and len(each["loc"]) == 1 and "schema" not in each["input"]:
+            return _unknown_version(None)
+    return None
+
+
 def _reason(found: Sequence[ErrorDetails]) -> str:
-    """What is wrong, in one line: the version where that is, else the first complaint."""
-    version = next((each for each in found if each["loc"] == ("schema",)), None)
-    if version is not None:
-        return _unknown_version(version["input"])
+    """The first complaint, in one line."""
     first = found[0]
     place = ".".join(map(str, first["loc"]))
     return f"{place}: {_complaint(first)}" if place else _complaint(first)
@@ -113,6 +131,8 @@ def _unknown_version(given: object) -> str:
 def _complaint(error: ErrorDetails) -> str:
     if error["type"] == "missing":
         return "is missing"
+    if error["type"] == "json_invalid" or not error["loc"]:
+        return "expected a JSON object"
     if error["type"] == "extra_forbidden":
         return "unknown field"
     expected = EXPECTED.get(error["type"]) or error.get("ctx", {}).get("expected")

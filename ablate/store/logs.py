@@ -5,101 +5,112 @@ A kill can tear the last line: it is cut on reading, and before anything is appe
 
 from __future__ import annotations
 
-import json
-import math
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from types import NoneType
+from typing import IO, TYPE_CHECKING, Generic, TypeVar, get_args
 
-from ablate.store.files import StoreError, parsed, replacing
+from pydantic import ValidationError
+
+from ablate.store import jsonfile
+from ablate.store.documents import MetricsRecord, ProbeRecord
+from ablate.store.files import replacing
 
 if TYPE_CHECKING:
     import polars
 
-Record = Mapping[str, float | str | None]
+Record = TypeVar("Record", MetricsRecord, ProbeRecord)
 
 TAIL_BYTES = 4096
 """Enough of the end of a log to hold its last record of each kind."""
 
 
-def append(path: Path, records: Iterable[Record]) -> None:
-    """Append a line for each record, all in one write, after cutting a torn one. Numbers that are not finite become
-    null."""
-    lines = b"".join(json.dumps(_strict(record), allow_nan=False).encode() + b"\n" for record in records)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a+b", buffering=0) as file:
-        _cut_torn_line(file)
-        file.write(lines)
+@dataclass(frozen=True)
+class Log(Generic[Record]):
+    """A log and the model of its lines. `remedy` says what to do about a line that does not fit: StoreError has it."""
+
+    path: Path
+    model: type[Record]
+    remedy: str
+
+    def append(self, records: Iterable[Record]) -> None:
+        """Append a line for each record, all in one write, after cutting a torn one."""
+        lines = b"".join(record.model_dump_json(exclude_unset=True).encode() + b"\n" for record in records)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("a+b", buffering=0) as file:
+            _cut_torn_line(file)
+            file.write(lines)
+
+    def frame(self, only: Collection[str] = ()) -> polars.DataFrame:
+        """The records in the order written, with nulls for what one lacks. `only` these columns, much faster."""
+        import polars as pl  # noqa: PLC0415 (slow to import; most users only write)
+
+        known = _columns(self.model)
+        types = {name: known[name] for name in only or known}
+        if not self.path.exists():
+            return pl.DataFrame(schema=types)
+        content = self.path.read_bytes()
+        try:
+            # A log is parsed at once, far faster than line by line.
+            found = pl.read_ndjson(content[: content.rfind(b"\n") + 1], schema=pl.Schema(types))
+        except pl.exceptions.PolarsError:
+            return self._slowly(types)
+        whole = not any(found[name].null_count() for name in _required(self.model) & types.keys())
+        return found if whole else self._slowly(types)
+
+    def _slowly(self, types: dict[str, type]) -> polars.DataFrame:
+        """Line by line: the last may be torn; any other that does not fit is a StoreError."""
+        import polars as pl  # noqa: PLC0415 (as above)
+
+        records = [record.model_dump() for record in self._records()]
+        return pl.DataFrame(records, schema=types, orient="row")
+
+    def last(self, wanted: Callable[[Record], bool]) -> Record | None:
+        """The last record that is wanted, from the end of the file alone; None where there is none."""
+        if not self.path.exists():
+            return None
+        with self.path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - TAIL_BYTES))
+            lines = file.read().split(b"\n")[:-1]
+        records = (self._record_or_none(line) for line in reversed(lines))
+        return next((record for record in records if record is not None and wanted(record)), None)
+
+    def truncate(self, step: int) -> None:
+        """Drop the records after `step`."""
+        kept = [record for record in self._records() if record.step <= step]
+        with replacing(self.path) as temporary:
+            temporary.touch()
+            Log(temporary, self.model, self.remedy).append(kept)
+
+    def _records(self) -> Iterator[Record]:
+        lines = self.path.read_bytes().split(b"\n")[:-1] if self.path.exists() else []
+        if lines and not jsonfile.is_object(lines[-1]):
+            lines.pop()
+        for number, line in enumerate(lines, start=1):
+            yield jsonfile.record(line, self.model, f"{self.path}:{number}", self.remedy)
+
+    def _record_or_none(self, line: bytes) -> Record | None:
+        """None for the end of a line that is cut off."""
+        try:
+            return self.model.model_validate_json(line)
+        except ValidationError:
+            return None
 
 
-def read(path: Path) -> list[dict[str, Any]]:
-    """All records in the order written; none where there is no log. StoreError for a broken line in the middle."""
-    return [json.loads(line) for line in _lines(path)]
-
-
-def frame(path: Path, types: Mapping[str, type], whole: bool) -> polars.DataFrame:
-    """Columns of these types first; for the `whole` log then those that are not known, which are numbers.
-
-    A log is parsed at once, far faster than line by line; `read` is for what is not all whole lines.
-    """
-    import polars as pl  # noqa: PLC0415 (slow to import; most users only write)
-
-    if not path.exists():
-        return pl.DataFrame(schema=dict(types))
-    content = path.read_bytes()
-    lines = content[: content.rfind(b"\n") + 1]
-    try:
-        if not whole:
-            return pl.read_ndjson(lines, schema=pl.Schema(types))
-        found = pl.read_ndjson(lines, infer_schema_length=None)
-    except pl.exceptions.PolarsError:
-        records = read(path)
-        extra = sorted({key for record in records for key in record} - types.keys()) if whole else []
-        return pl.DataFrame(records, schema={**types, **dict.fromkeys(extra, float)}, orient="row", strict=False)
-    extra = sorted(set(found.columns) - types.keys())
-    present = set(found.columns)
-    return found.select(
-        (pl.col(name) if name in present else pl.lit(None).alias(name)).cast(types.get(name, float), strict=False)
-        for name in (*types, *extra)
-    )
-
-
-def last(path: Path, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any] | None:
-    """The last record that is wanted, from the end of the file alone; None where there is none."""
-    if not path.exists():
-        return None
-    with path.open("rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - TAIL_BYTES))
-        lines = file.read().split(b"\n")[:-1]
-    records = (parsed(line) for line in reversed(lines))
-    return next((r for r in records if isinstance(r, dict) and wanted(r)), None)
-
-
-def truncate(path: Path, step: int) -> None:
-    """Drop the records after `step`."""
-    kept = [line for line in _lines(path) if json.loads(line)["step"] <= step]
-    with replacing(path) as temporary:
-        temporary.write_bytes(b"".join(line + b"\n" for line in kept))
-
-
-def _lines(path: Path) -> list[bytes]:
-    if not path.exists():
-        return []
-    lines = path.read_bytes().split(b"\n")[:-1]
-    for number, line in enumerate(lines, start=1):
-        if not isinstance(parsed(line), dict):
-            if number == len(lines):
-                return lines[:-1]
-            raise StoreError(f"{path}:{number}: not a record of a log")
-    return lines
-
-
-def _strict(record: Record) -> dict[str, float | str | None]:
+def _columns(model: type[MetricsRecord] | type[ProbeRecord]) -> dict[str, type]:
     return {
-        key: None if isinstance(value, float) and not math.isfinite(value) else value for key, value in record.items()
+        name: next(kind for kind in (int, float, str) if kind in (field.annotation, *get_args(field.annotation)))
+        for name, field in model.model_fields.items()
     }
+
+
+def _required(model: type[MetricsRecord] | type[ProbeRecord]) -> set[str]:
+    """Columns without nulls."""
+    fields = model.model_fields.items()
+    return {name for name, each in fields if each.is_required() and NoneType not in get_args(each.annotation)}
 
 
 def _cut_torn_line(file: IO[bytes]) -> None:

@@ -1,156 +1,104 @@
-"""Every path and every write of a store of runs, studies, corpora and step times (docs/architecture.md).
+"""Every write of a store of runs, studies, searches, corpora and step times (docs/store.md).
 
-A document appears whole or not at all: it is written to a temporary file in the same folder,
-flushed to the disk and renamed (`ablate.store.files`). Metrics and probes are appended line by line; a last
-line that a kill tore is cut on reading (`ablate.store.logs`).
+A document appears whole or not at all: it is written to a temporary file in the same folder, flushed to the disk and
+renamed (`ablate.store.files`). Metrics and probes are appended line by line; a last line that a kill tore is cut on
+reading (`ablate.store.logs`).
 """
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
-from urllib.parse import quote
+from typing import TYPE_CHECKING, Literal, TypeVar
 
-from ablate.store import jsonfile, logs
-from ablate.store.documents import EvalsDocument, SampleRecord
-from ablate.store.files import StoreError, parsed, remove, replacing
+from ablate.store import jsonfile
+from ablate.store.documents import (
+    CalibrationDocument,
+    EvalsDocument,
+    MeasureDocument,
+    MetricsRecord,
+    ProbeRecord,
+    ResultDocument,
+    RunDocument,
+    SampleRecord,
+)
+from ablate.store.files import StoreError, remove, replacing, write_text
+from ablate.store.folders import SearchFolder, StudyFolder
+from ablate.store.logs import Log
+from ablate.store.paths import Paths
 
 if TYPE_CHECKING:
     import polars
 
-SCHEMA = 1
 Status = Literal["absent", "partial", "finished", "diverged"]
-Document = dict[str, Any]
-
-METRIC_TYPES = {
-    "step": int,
-    "tokens": int,
-    "seconds": float,
-    "loss": float,
-    "lr": float,
-    "grad_norm": float,
-    "tokens_per_second": float,
-    "validation_loss": float,
-    "bits_per_byte": float,
-    "accuracy": float,
-}
-PROBE_TYPES = {"step": int, "probe": str, "layer": int, "name": str, "value": float}
-
-EVALUATE_AGAIN = "remove it, and the run is evaluated again"
-
-__all__ = ["SCHEMA", "LockedError", "Store", "StoreError", "read_json"]
+Owned = TypeVar("Owned", RunDocument, ResultDocument, CalibrationDocument)
 
 
 class LockedError(StoreError):
     """Another process holds the run."""
 
 
-class Store:
+class Store(Paths):
     """A folder of runs, studies and corpora; `root` need not exist yet."""
-
-    def __init__(self, root: Path | str) -> None:
-        self.root = Path(root)
 
     @classmethod
     def of_study(cls, study_dir: Path | str) -> Store:
-        """The store that a study's folder lies in."""
+        """The store that a study's or a search's folder lies in."""
         return cls(Path(study_dir).resolve().parent.parent)
 
-    # Paths
-
-    def run_dir(self, digest: str) -> Path:
-        return self.root / _checked(digest)
-
-    def run_path(self, digest: str) -> Path:
-        return self.run_dir(digest) / "run.json"
-
-    def metrics_path(self, digest: str) -> Path:
-        return self.run_dir(digest) / "metrics.ndjson"
-
-    def probes_path(self, digest: str) -> Path:
-        return self.run_dir(digest) / "probes.ndjson"
-
-    def state_path(self, digest: str) -> Path:
-        return self.run_dir(digest) / "state.pt"
-
-    def model_dir(self, digest: str) -> Path:
-        return self.run_dir(digest) / "model"
-
-    def result_path(self, digest: str) -> Path:
-        return self.run_dir(digest) / "result.json"
-
-    def measure_path(self, digest: str, request: str) -> Path:
-        return self.run_dir(digest) / f"measure-{_checked(request)}.json"
-
-    def evals_path(self, digest: str, request: str) -> Path:
-        return self.run_dir(digest) / f"evals-{_checked(request)}.json"
-
-    def samples_path(self, digest: str, request: str) -> Path:
-        return self.run_dir(digest) / f"evals-{_checked(request)}.samples.ndjson"
-
-    def answers_path(self, digest: str) -> Path:
-        return self.run_dir(digest) / "answers.db"
-
-    def study_dir(self, name: str, scale: str) -> Path:
-        """Any name is one safe folder name: what is not `[A-Za-z0-9_.~-]` is percent-encoded."""
-        return self.root / "studies" / f"{quote(name, safe='')}-{quote(scale, safe='')}"
-
-    def study_path(self, name: str, scale: str) -> Path:
-        return self.study_dir(name, scale) / "study.json"
-
-    def report_path(self, name: str, scale: str) -> Path:
-        return self.study_dir(name, scale) / "report.html"
-
-    def search_dir(self, name: str, scale: str) -> Path:
-        return self.root / "searches" / self.study_dir(name, scale).name
-
-    def data_dir(self) -> Path:
-        return self.root / "data"
-
-    def calibration_path(self, digest: str) -> Path:
-        return self.root / "calibration" / f"{_checked(digest)}.json"
-
     # Listings
+
+    @property
+    def exists(self) -> bool:
+        """Whether this is the folder of a store that has planned a study."""
+        return (self.root / "studies").is_dir()
 
     def runs(self) -> list[str]:
         """Digests of the runs whose identity is written, sorted."""
         return sorted(path.parent.name for path in self.root.glob("*/run.json"))
 
-    def studies(self) -> list[Path]:
-        """Folders of the studies that have been asked, sorted."""
-        return sorted(path.parent for path in self.root.glob("studies/*/study.json"))
+    def studies(self) -> list[StudyFolder]:
+        """The studies that have been planned, sorted."""
+        return [folder for path in sorted(self.root.glob("studies/*")) if (folder := StudyFolder(path)).exists]
 
-    def searches(self) -> list[Path]:
-        """Folders of the searches that have found anything, sorted."""
-        return sorted(path.parent for path in self.root.glob("searches/*/search.json"))
+    def searches(self) -> list[SearchFolder]:
+        """The searches that have found anything, sorted."""
+        return [folder for path in sorted(self.root.glob("searches/*")) if (folder := SearchFolder(path)).exists]
 
     def status(self, digest: str) -> Status:
         """`partial` means begun and not ended: it can be resumed, or begun again."""
         result = self.read_result(digest)
         if result is not None:
-            return "diverged" if result["status"] == "diverged" else "finished"
+            return result.status
         return "absent" if self.read_run(digest) is None else "partial"
 
     # Documents: None where there is no whole document, StoreError where it is not what it should be
 
-    def read_run(self, digest: str) -> Document | None:
-        return _owned(read_json(self.run_path(digest)), digest)
+    def read_run(self, digest: str) -> RunDocument | None:
+        path, remedy = self.run_path(digest), self._train_again(digest)
+        return _owned(path, jsonfile.read(path, RunDocument, remedy), digest, remedy)
 
-    def read_result(self, digest: str) -> Document | None:
-        document = _owned(read_json(self.result_path(digest)), digest)
-        if document is not None and document.get("status") not in {"finished", "diverged"}:
-            raise StoreError(f"{self.result_path(digest)}: unknown status {document.get('status')!r}")
-        return document
+    def write_run(self, run: RunDocument) -> None:
+        jsonfile.write(self.run_path(run.digest), run)
 
-    def read_measure(self, digest: str, request: str) -> Document | None:
-        return read_json(self.measure_path(digest, request))
+    def read_result(self, digest: str) -> ResultDocument | None:
+        path, remedy = self.result_path(digest), self._train_again(digest)
+        return _owned(path, jsonfile.read(path, ResultDocument, remedy), digest, remedy)
+
+    def write_result(self, result: ResultDocument) -> None:
+        jsonfile.write(self.result_path(result.digest), result)
+
+    def read_measure(self, digest: str, request: str) -> MeasureDocument | None:
+        remedy = "remove it, and the run is measured again"
+        return jsonfile.read(self.measure_path(digest, request), MeasureDocument, remedy)
+
+    def write_measure(self, digest: str, request: str, found: MeasureDocument) -> None:
+        jsonfile.write(self.measure_path(digest, request), found)
 
     def read_evals(self, digest: str, request: str) -> EvalsDocument | None:
-        return jsonfile.read(self.evals_path(digest, request), EvalsDocument, EVALUATE_AGAIN)
+        remedy = "remove it, and the run is evaluated again"
+        return jsonfile.read(self.evals_path(digest, request), EvalsDocument, remedy)
 
     def write_evals(self, digest: str, request: str, found: EvalsDocument, samples: Sequence[SampleRecord]) -> None:
         jsonfile.write_lines(self.samples_path(digest, request), samples)
@@ -170,20 +118,15 @@ class Store:
         remedy = f"remove {self.evals_path(digest, request)}, and the run is evaluated again"
         return list(jsonfile.records(path, SampleRecord, remedy))
 
-    def read_study(self, name: str, scale: str) -> Document | None:
-        return read_json(self.study_path(name, scale))
+    def read_calibration(self, digest: str) -> CalibrationDocument | None:
+        path, remedy = self.calibration_path(digest), "remove it, and the time of a step is measured again"
+        return _owned(path, jsonfile.read(path, CalibrationDocument, remedy), digest, remedy)
 
-    def read_calibration(self, digest: str) -> Document | None:
-        return _owned(read_json(self.calibration_path(digest)), digest)
+    def write_calibration(self, found: CalibrationDocument) -> None:
+        jsonfile.write(self.calibration_path(found.digest), found)
 
-    def write_json(self, path: Path, document: Mapping[str, Any]) -> None:
-        """Write one strict JSON document; NaN, infinities and foreign types raise StoreError."""
-        try:
-            text = json.dumps(document, allow_nan=False, ensure_ascii=False, indent=1)
-        except (TypeError, ValueError) as error:
-            raise StoreError(f"{path}: not strict JSON: {error}") from error
-        with self.replacing(path) as temporary:
-            temporary.write_text(text + "\n", encoding="utf-8")
+    def write_index(self, html: str) -> Path:
+        return write_text(self.index_path, html)
 
     def replacing(self, path: Path) -> AbstractContextManager[Path]:
         """A temporary path that takes the place of `path` on success (see `ablate.store.files`)."""
@@ -195,13 +138,9 @@ class Store:
 
     # The error that ended a worker
 
-    def error_path(self, digest: str) -> Path:
-        return self.run_dir(digest) / "error.txt"
-
     def write_error(self, digest: str, summary: str, details: str) -> None:
         """Keep a one-line summary and the details of what ended a worker."""
-        with self.replacing(self.error_path(digest)) as temporary:
-            temporary.write_text(f"{summary}\n\n{details}", encoding="utf-8")
+        write_text(self.error_path(digest), f"{summary}\n\n{details}")
 
     def read_error(self, digest: str) -> str | None:
         """The summary of what ended the last worker on this run, or None when nothing did."""
@@ -214,32 +153,40 @@ class Store:
 
     # Logs
 
-    def append_metrics(self, digest: str, *records: logs.Record) -> None:
-        """Append a line for each in one write, after cutting a torn one. Non-finite becomes null."""
-        logs.append(self.metrics_path(digest), records)
+    def append_metrics(self, digest: str, *records: MetricsRecord) -> None:
+        """Append a line for each in one write, after cutting a torn one."""
+        self._metrics(digest).append(records)
 
-    def append_probes(self, digest: str, records: Iterable[logs.Record]) -> None:
-        """Append what was read at one step, in one write. Non-finite becomes null."""
-        logs.append(self.probes_path(digest), records)
+    def append_probes(self, digest: str, records: Iterable[ProbeRecord]) -> None:
+        """Append what was read at one step, in one write."""
+        self._probes(digest).append(records)
 
     def read_metrics(self, digest: str, only: Collection[str] = ()) -> polars.DataFrame:
         """Metrics in the order written, with nulls where a record lacks a column. `only` these columns, much faster."""
-        types = {name: METRIC_TYPES[name] for name in only}
-        return logs.frame(self.metrics_path(digest), types or METRIC_TYPES, whole=not only)
+        return self._metrics(digest).frame(only)
 
     def read_probes(self, digest: str) -> polars.DataFrame:
-        """What probes read, in the order written: step, probe, layer (or null), name, value (or null)."""
-        return logs.frame(self.probes_path(digest), PROBE_TYPES, whole=False)
+        """What probes read, in the order written."""
+        return self._probes(digest).frame()
 
-    def last_step(self, digest: str) -> Document | None:
+    def last_step(self, digest: str) -> MetricsRecord | None:
         """The last training record, from the end of the file alone; None where there is none."""
-        return logs.last(self.metrics_path(digest), lambda record: "lr" in record)
+        return self._metrics(digest).last(lambda record: "lr" in record.model_fields_set)
 
     def truncate_logs(self, digest: str, step: int) -> None:
         """Drop what metrics and probes say after `step`: training resumed from its checkpoint writes it anew."""
-        logs.truncate(self.metrics_path(digest), step)
+        self._metrics(digest).truncate(step)
         if self.probes_path(digest).exists():
-            logs.truncate(self.probes_path(digest), step)
+            self._probes(digest).truncate(step)
+
+    def _metrics(self, digest: str) -> Log[MetricsRecord]:
+        return Log(self.metrics_path(digest), MetricsRecord, self._train_again(digest))
+
+    def _probes(self, digest: str) -> Log[ProbeRecord]:
+        return Log(self.probes_path(digest), ProbeRecord, self._train_again(digest))
+
+    def _train_again(self, digest: str) -> str:
+        return f"remove {self.run_dir(digest)}, and the run is trained again"
 
     # Locks
 
@@ -267,36 +214,7 @@ class Store:
             lock.release()
 
 
-def read_json(path: Path) -> Document | None:
-    """The document at `path`; None when it is missing, empty or half-written.
-
-    Raises StoreError on a whole document whose schema version is not known.
-    """
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        return None
-    document = parsed(content)
-    if not isinstance(document, dict):
-        return None
-    if document.get("schema") != SCHEMA:
-        found = document.get("schema")
-        raise StoreError(f"{path}: schema version {found!r}, but this ablate reads version {SCHEMA}")
+def _owned(path: Path, document: Owned | None, digest: str, remedy: str) -> Owned | None:
+    if document is not None and document.digest != digest:
+        raise StoreError(f"{path}: digest: expected {digest!r}, not {document.digest!r}: {remedy}")
     return document
-
-
-def _owned(document: Document | None, digest: str) -> Document | None:
-    if document is not None and document.get("digest") != digest:
-        raise StoreError(f"{digest} holds a document of {document.get('digest')!r}")
-    return document
-
-
-def _checked(digest: str) -> str:
-    if not re.fullmatch(r"[0-9A-Za-z_]+(-[0-9A-Za-z_]+)*", digest) or digest in {
-        "studies",
-        "searches",
-        "data",
-        "calibration",
-    }:
-        raise StoreError(f"{digest!r} cannot be a digest")
-    return digest

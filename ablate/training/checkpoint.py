@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from torch import nn
 
 from ablate.store import Store, StoreError
 from ablate.training.optimizers import Updates
+from evals.costs.memory import is_out_of_memory
 
 
 @dataclass
@@ -43,18 +45,25 @@ def load_state(store: Store, digest: str, model: nn.Module, optimizer: Updates) 
     if not path.exists():
         store.truncate_logs(digest, step=-1)
         return Place()
-    device = next(model.parameters()).device
-    state = _read(path, device)
-    model.load_state_dict(state["model"])
-    optimizer.load_state_dict(state["optimizer"])
-    place = Place(**state["place"])
+    place = _restored(path, _read(path, next(model.parameters()).device), model, optimizer)
     store.truncate_logs(digest, place.step)
     return place
 
 
-def _read(path: Path, device: torch.device) -> dict[str, Any]:
+def _read(path: Path, device: torch.device) -> Any:
     try:
-        state: dict[str, Any] = torch.load(path, map_location=device, weights_only=True)
+        return torch.load(path, map_location=device, weights_only=True)
     except Exception as error:  # what the unpickler raises depends on the damage
         raise StoreError(f"{path} is damaged: remove it, and the run begins again") from error
-    return state
+
+
+def _restored(path: Path, state: Any, model: nn.Module, optimizer: Updates) -> Place:
+    try:
+        model.load_state_dict(state["model"])
+        optimizer.load_state_dict(state["optimizer"])
+        return Place(**state["place"])
+    except (RuntimeError, LookupError, TypeError, ValueError, AttributeError) as error:
+        if isinstance(error, RuntimeError) and is_out_of_memory(error):
+            raise
+        reason = shorten(str(error), 160, placeholder=" …")
+        raise StoreError(f"{path}: is not of this run ({reason}): remove it, and the run begins again") from error

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import torch
 
+from ablate.store.documents import MetricsRecord
 from ablate.training.ahead import ahead
 from ablate.training.batch import Batch
 from ablate.training.laps import laps_of
@@ -42,8 +43,8 @@ class Step:
     grad_norm: float
     tokens_per_second: float
 
-    def record(self) -> dict[str, float]:
-        return asdict(self)
+    def record(self) -> MetricsRecord:
+        return MetricsRecord(**asdict(self))
 
 
 class Taken(NamedTuple):

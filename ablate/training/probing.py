@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import zoo
-from ablate.store.logs import Record
+from ablate.store.documents import ProbeRecord
 from ablate.training.batch import Batch
 from ablate.training.probes import ProbeSpec, load
 from ablate.training.probes._kinds import GradientProbe, Parameter, Place, Reading, TapProbe, UpdateProbe
@@ -32,7 +32,7 @@ class Prober:
         spec: ProbeSpec,
         steps: int,
         autocast: Callable[[], AbstractContextManager[object]],
-        write: Callable[[list[Record]], None],
+        write: Callable[[list[ProbeRecord]], None],
     ) -> None:
         self.model, self.spec, self.steps, self.autocast, self.write = model, spec, steps, autocast, write
         self.probes = {name: load(name) for name in spec.which}
@@ -114,9 +114,9 @@ def _evaluating(model: nn.Module) -> Iterator[None]:
         model.train(training)
 
 
-def _records(step: int, found: list[Named]) -> list[Record]:
+def _records(step: int, found: list[Named]) -> list[ProbeRecord]:
     values = torch.stack([reading.value.float() for _, reading in found]).tolist() if found else []
     return [
-        {"step": step, "probe": probe, "layer": reading.layer, "name": reading.name, "value": value}
+        ProbeRecord(step=step, probe=probe, layer=reading.layer, name=reading.name, value=value)
         for (probe, reading), value in zip(found, values, strict=True)
     ]

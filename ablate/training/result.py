@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple, cast
 
+from ablate.store.documents import GradNorm, Quartiles
 from ablate.training.spec import TrainSpec
 from ablate.training.spikes import loss_spikes
 
@@ -20,44 +21,54 @@ LAST = 0.1
 """The training loss of a run is the mean over this share of its last steps."""
 
 
-def summarise_metrics(metrics: polars.DataFrame, warmup: int) -> dict[str, Any]:
+class MetricsSummary(NamedTuple):
+    """What a result has of the training steps, under the same names."""
+
+    start_loss: float | None
+    train_loss: float | None
+    tokens_per_second: Quartiles
+    loss_spikes: int | None
+    loss_spike_steps: tuple[int, ...]
+    grad_norm: GradNorm
+
+
+def summarise_metrics(metrics: polars.DataFrame, warmup: int) -> MetricsSummary:
     """Losses, speed and gradient norms over the training steps of a run."""
     steps = metrics.filter(metrics["lr"].is_not_null())
     losses, settled = steps["loss"], steps.filter(steps["step"] > warmup)
-    return {
-        "start_loss": losses[0],
-        "train_loss": losses.tail(max(1, round(LAST * len(losses)))).mean(),
-        "tokens_per_second": quartiles(_measured(steps["tokens_per_second"])),
-        **_spikes(steps.drop_nulls("loss")),
-        "grad_norm": _grad_norm(settled["grad_norm"] if len(settled) else steps["grad_norm"]),
-    }
+    return MetricsSummary(
+        losses[0],
+        cast(float | None, losses.tail(max(1, round(LAST * len(losses)))).mean()),
+        quartiles(_measured(steps["tokens_per_second"])),
+        *_spikes(steps.drop_nulls("loss")),
+        _grad_norm(settled["grad_norm"] if len(settled) else steps["grad_norm"]),
+    )
 
 
-def _spikes(steps: polars.DataFrame) -> dict[str, Any]:
+def _spikes(steps: polars.DataFrame) -> tuple[int | None, tuple[int, ...]]:
+    """How many loss spikes there are, and the steps of the first."""
     found = loss_spikes(steps["loss"].to_numpy())
     if found is None:
-        return {"loss_spikes": None, "loss_spike_steps": []}
-    return {"loss_spikes": len(found), "loss_spike_steps": steps["step"].gather(found[:NAMED_SPIKES]).to_list()}
+        return None, ()
+    return len(found), tuple(steps["step"].gather(found[:NAMED_SPIKES]))
 
 
-def quartiles(values: polars.Series) -> dict[str, float | None]:
+def quartiles(values: polars.Series) -> Quartiles:
     """Median and quartiles, with linear interpolation."""
-    return {
-        name: values.quantile(share, interpolation="linear")
-        for name, share in (("median", 0.5), ("q25", 0.25), ("q75", 0.75))
-    }
+    q25, median, q75 = (cast(float, values.quantile(share, interpolation="linear")) for share in (0.25, 0.5, 0.75))
+    return Quartiles(median=median, q25=q25, q75=q75)
 
 
 def _measured(speeds: polars.Series) -> polars.Series:
     return speeds.slice(min(UNMEASURED_STEPS, len(speeds) // 2))
 
 
-def _grad_norm(norms: polars.Series) -> dict[str, Any]:
+def _grad_norm(norms: polars.Series) -> GradNorm:
     """Before clipping, after warm-up. A norm that was not finite is null in the metrics, and not counted."""
     finite = norms.drop_nulls()
     median = finite.quantile(0.5, interpolation="linear")
     spikes = 0 if median is None else int((finite > SPIKE * median).sum())
-    return {"median": median, "max": finite.max(), "spikes": spikes}
+    return GradNorm(median=median, max=cast(float | None, finite.max()), spikes=spikes)
 
 
 def model_flop_utilisation(

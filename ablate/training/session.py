@@ -8,11 +8,12 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
+from typing import Literal
 
 import zoo
 from ablate.machine.numerics import Numerics
 from ablate.store import Store
+from ablate.store.documents import MetricsRecord, RunDocument, RunProbes
 from ablate.training.checkpoint import Place, load_state, save_state
 from ablate.training.compiling import compiled
 from ablate.training.divergence import Watch, final_reason
@@ -40,7 +41,7 @@ class Ending:
     Only text has bits per byte, only tasks that are made have an `accuracy`: the share of what is asked that is right.
     """
 
-    status: str
+    status: Literal["finished", "diverged"]
     reason: str | None
     place: Place
     loss: float | None = None
@@ -48,26 +49,26 @@ class Ending:
     accuracy: float | None = None
 
 
-def _initial_model(store: Store, identity: dict[str, Any]) -> zoo.Decoder:
+def _initial_model(store: Store, identity: RunDocument) -> zoo.Decoder:
     """Initial values by the seed, or the weights of the trained run that this one starts from."""
-    spec, seed, start = zoo.parse(identity["model"]), identity["seed"], identity.get("start")
+    spec, start = zoo.parse(identity.model), identity.start
     if start is None:
-        return zoo.build(spec, seed=seed)
-    return zoo.convert(trained_model(store, start["run"]), spec, start["pooling"], seed, start.get("growth"))
+        return zoo.build(spec, seed=identity.seed)
+    return zoo.convert(trained_model(store, start.run), spec, start.pooling, identity.seed, start.growth)
 
 
 class Session:
     """One run in this process: model, optimiser, data, and how far it has got.
 
-    `identity` is run.json. Steps are taken in stretches of `rest_seconds`. After each, metrics are logged, the state is
-    saved if that is due, and `stop` is asked; when it says so, the state is saved and Interrupted raised. Saving is due
-    every `checkpoint_seconds`, or less often where it would take a larger share of the time than `SAVING`.
+    Steps are taken in stretches of `rest_seconds`. After each, metrics are logged, the state is saved if that is due,
+    and `stop` is asked; when it says so, the state is saved and Interrupted raised. Saving is due every
+    `checkpoint_seconds`, or less often where it would take a larger share of the time than `SAVING`.
     """
 
     def __init__(
         self,
         store: Store,
-        identity: dict[str, Any],
+        identity: RunDocument,
         corpus: Corpus,
         numerics: Numerics,
         *,
@@ -76,10 +77,8 @@ class Session:
         stop: Callable[[], bool] = lambda: False,
     ) -> None:
         self.store, self.corpus, self.numerics = store, corpus, numerics
-        self.digest: str = identity["digest"]
-        self.seed: int = identity["seed"]
-        self.steps: int = identity["steps"]
-        self.spec = TrainSpec.model_validate(identity["train"])
+        self.digest, self.seed, self.steps = identity.digest, identity.seed, identity.steps
+        self.spec = TrainSpec.model_validate(identity.train)
         self.checkpoint_seconds, self.stop = checkpoint_seconds, stop
         self.rest_seconds = min(rest_seconds, checkpoint_seconds)
         self.model = _initial_model(store, identity).to(numerics.device)
@@ -88,11 +87,11 @@ class Session:
         loss = compiled(self.model.loss) if self.spec.compile else self.model.loss
         self.learner = Learner(loss, optimizer, self.spec, numerics, self.seed)
         self.reader = Reader(corpus, self.spec, self.model.spec.vocab_size, self.seed, numerics.device)
-        self.prober = self._prober(identity.get("probes"))
+        self.prober = self._prober(identity.probes)
         self._began = self._rested = time.perf_counter()
         self._save_at = self._began + checkpoint_seconds
         self.place = load_state(store, self.digest, self.model, optimizer)
-        if "start" in identity and self.place.start_loss is None:
+        if identity.start is not None and self.place.start_loss is None:
             # It starts below where it may pass through, so divergence is to end above knowing nothing.
             self.place.start_loss = self.place.start_validation_loss = math.log(self.model.spec.vocab_size)
         self._wall_seconds_before = self.place.wall_seconds
@@ -140,11 +139,12 @@ class Session:
         self.place.start_loss, self.place.steps_above_start = watch.start_loss, watch.above
         return reason
 
-    def _prober(self, probes: dict[str, Any] | None) -> Prober | None:
+    def _prober(self, probes: RunProbes | None) -> Prober | None:
         if probes is None:
             return None
         write = partial(self.store.append_probes, self.digest)
-        return Prober(self.model, ProbeSpec.model_validate(probes), self.steps, self.numerics.autocast, write)
+        spec = ProbeSpec(every=probes.every, which=probes.which)
+        return Prober(self.model, spec, self.steps, self.numerics.autocast, write)
 
     def _validation_is_due(self, step: int) -> bool:
         every = max(1.0, self.spec.validate_every * self.steps)
@@ -158,14 +158,14 @@ class Session:
         """Score a part of what is held out, and log it."""
         found = self._score(self._on_the_way)
         self.place.validation_loss = found.nats
-        record = {
-            "step": self.place.step,
-            "tokens": self.place.step * self.spec.tokens,
-            "seconds": self.place.seconds,
-            "validation_loss": found.nats,
-            "bits_per_byte": found.bits_per_byte,
-            "accuracy": found.accuracy,
-        }
+        record = MetricsRecord(
+            step=self.place.step,
+            tokens=self.place.step * self.spec.tokens,
+            seconds=self.place.seconds,
+            validation_loss=found.nats,
+            bits_per_byte=found.bits_per_byte,
+            accuracy=found.accuracy,
+        )
         self.store.append_metrics(self.digest, record)
         return found.nats
 

@@ -24,7 +24,7 @@ def trained_model(store: Store, digest: str, device: str = "cpu") -> Any:
 
 def trained_tokenizer(store: Store, digest: str) -> Tokenizer:
     with _whole(store, digest):
-        return Tokenizer.from_str((store.model_dir(digest) / "tokenizer.json").read_text(encoding="utf-8"))
+        return Tokenizer.from_str(store.tokenizer_path(digest).read_text(encoding="utf-8"))
 
 
 @contextmanager

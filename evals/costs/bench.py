@@ -152,16 +152,17 @@ def _phase(name: str, model: Decoder, sides: tuple[Work, Work], setting: Setting
             if number:
                 seconds[side].append(taken)
                 memory[side] = max((m for m in (memory.get(side), grown) if m is not None), default=None)
+    ratios = [theirs / ours for ours, theirs in zip(seconds[OURS], seconds[THEIRS], strict=True)]
     count = setting.batch * (DECODED if name == "decode" else setting.context)
     return {
         **{
             side: {
-                "tokens_per_second": quartiles([count / each for each in taken]),
+                "tokens_per_second": quartiles([count / each for each in taken]).model_dump(),
                 "peak_growth_bytes": memory[side],
             }
             for side, taken in seconds.items()
         },
-        "ratio": quartiles([theirs / ours for ours, theirs in zip(seconds[OURS], seconds[THEIRS], strict=True)]),
+        "ratio": quartiles(ratios).model_dump(),
     }
 
 

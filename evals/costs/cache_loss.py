@@ -7,12 +7,12 @@ Nothing is sampled: every kind reads the same tokens. Errors are over windows.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from ablate.store.documents import CacheLoss, LossThroughCache, MeanNats
 from evals.reading.batches import Batches
 from evals.reading.mode import evaluating
 from evals.reading.windows import (
@@ -20,11 +20,12 @@ from evals.reading.windows import (
     Reader,
     Reason,
     Text,
+    mean,
     means,
+    stderr,
     stretches,
     target_nats,
     unless_out_of_memory,
-    with_error,
 )
 from zoo.caches import CacheKind
 from zoo.caches.paged import OutOfPagesError
@@ -35,35 +36,34 @@ CHUNK = 64
 TOKENS = 16_384
 
 
-def loss_by_cache(model: Decoder, text: Text, kinds: Sequence[CacheKind], length: int) -> dict[str, Any]:
-    """The `cache_loss` of a measure document, in windows of `length` tokens: nats per token through each kind, and for
-    all but the first what it adds to the first.
+def loss_by_cache(model: Decoder, text: Text, kinds: Sequence[CacheKind], length: int) -> CacheLoss:
+    """In windows of `length` tokens: nats per token through each kind, and for all but the first what it adds to the
+    first.
 
     A kind that the model cannot have has a reason, and so has a length for which model or text have no room.
     """
     reader = Reader.of(model, text, length, "auto")
     if reason := reader.reason(length):
-        return {"length": length, "reason": reason}
+        return CacheLoss(length=length, reason=reason)
     starts = stretches(len(text.tokens), [length], TOKENS, seed=0).starts
     windows = torch.from_numpy(reader.tokens(starts, length))
     rows = Batches("auto", model.spec.vocab_size).rows(length)
     with evaluating(model):
         found = {kind.label: _through(model, windows, kind, rows) for kind in kinds}
-    return {
-        "length": length,
-        "windows": len(starts),
-        "kinds": {name: _document(value, found[kinds[0].label]) for name, value in found.items()},
-    }
+    losses = {name: _loss(value, found[kinds[0].label]) for name, value in found.items()}
+    return CacheLoss(length=length, windows=len(starts), kinds=losses)
 
 
-def _document(found: Floats | Reason, first: Floats | Reason) -> dict[str, Any]:
+def _loss(found: Floats | Reason, first: Floats | Reason) -> LossThroughCache:
     """Of (windows, length) nats, or the reason why there are none."""
     if isinstance(found, str):
-        return {"reason": found}
-    document: dict[str, Any] = {"nats_per_token": with_error(means(found))}
-    if found is not first and not isinstance(first, str):
-        document["added"] = with_error(means(found - first))
-    return document
+        return LossThroughCache(reason=found)
+    added = None if found is first or isinstance(first, str) else _mean(found - first)
+    return LossThroughCache(nats_per_token=_mean(found), added=added)
+
+
+def _mean(nats: Floats) -> MeanNats:
+    return MeanNats(value=mean(means(nats)), stderr=stderr(means(nats)))
 
 
 def _through(model: Decoder, windows: Tensor, kind: CacheKind, rows: int) -> Floats | Reason:

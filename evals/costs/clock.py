@@ -7,6 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
+from ablate.store.documents import Quartiles
+
 Clock = Callable[[], float]
 """Seconds since some moment: `time.perf_counter`, or `time.process_time`, which stands still while others work."""
 
@@ -17,7 +19,7 @@ def synchronise(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def quartiles(values: list[float]) -> dict[str, float]:
-    """{"median", "q25", "q75"}, linearly interpolated."""
+def quartiles(values: list[float]) -> Quartiles:
+    """Median and quartiles, linearly interpolated."""
     q25, median, q75 = np.quantile(values, (0.25, 0.5, 0.75)).tolist()
-    return {"median": median, "q25": q25, "q75": q75}
+    return Quartiles(median=median, q25=q25, q75=q75)

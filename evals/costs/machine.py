@@ -12,7 +12,7 @@ from evals.costs.bandwidth import copy_bytes_per_second, matvec_bytes_per_second
 from evals.costs.clock import Clock
 from evals.costs.devices import THIS, Device
 from evals.costs.matmul import peak_flops_per_second
-from evals.costs.speed import Point
+from evals.costs.speed import Point, rate
 from evals.reading.mode import evaluating
 
 _LAYERS = 8
@@ -48,8 +48,8 @@ def overhead_seconds_per_layer(dtype: torch.dtype, device: str = "cpu", clock: C
     spec = zoo.load("small", d_model=32, n_layers=_LAYERS, vocab_size=64)
     model = zoo.build(spec).to(device=device, dtype=dtype)
     with evaluating(model):
-        rate = Point(model, context=16, batch=1, seconds=_SECONDS, clock=clock).decode()["tokens_per_second"]["median"]
-    return float(1 / rate / _LAYERS)
+        found = rate(Point(model, context=16, batch=1, seconds=_SECONDS, clock=clock).decode())
+    return 1 / found / _LAYERS
 
 
 def _memory_bytes(device: str) -> int:

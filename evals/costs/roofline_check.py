@@ -25,7 +25,7 @@ from evals.costs.devices import Device
 from evals.costs.machine import this_device
 from evals.costs.precision import use_fast_float32
 from evals.costs.roofline import Phase, predict
-from evals.costs.speed import Point
+from evals.costs.speed import Point, rate
 from evals.reading.mode import evaluating
 from zoo.model import Decoder
 from zoo.spec import ModelSpec
@@ -79,8 +79,8 @@ def _timed(model: Decoder, name: str, seconds: float) -> Iterator[tuple[tuple[st
     with evaluating(model):
         for context, batch in POINTS:
             point = Point(model, context, batch, seconds, time.process_time)
-            yield (name, context, batch, "prefill"), batch * context / point.prefill()["tokens_per_second"]["median"]
-            yield (name, context, batch, "decode"), batch / point.decode()["tokens_per_second"]["median"]
+            yield (name, context, batch, "prefill"), batch * context / rate(point.prefill())
+            yield (name, context, batch, "decode"), batch / rate(point.decode())
 
 
 def _fastest(devices: list[Device]) -> Device:
@@ -115,7 +115,7 @@ def summary(found: list[Sample]) -> Iterator[str]:
     """The error of each phase."""
     for phase in ("prefill", "decode"):
         ratios = [sample.ratio for sample in found if sample.phase == phase]
-        median = quartiles(ratios)["median"]
+        median = quartiles(ratios).median
         yield f"- {phase}: measured / predicted {median:.2f} (median), {min(ratios):.2f} to {max(ratios):.2f}"
 
 

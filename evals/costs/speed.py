@@ -6,13 +6,13 @@ import copy
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
-from typing import Any, NamedTuple, Unpack
+from typing import Literal, NamedTuple, TypeAlias, TypeVar, Unpack
 
 import torch
 from torch import Tensor
 
 import zoo
+from ablate.store.documents import CachePoint, DecodePoint, Measured, MeasureDocument, PrefillPoint, SpeedPoint
 from evals.costs.bandwidth import copy_bytes_per_second
 from evals.costs.cache_loss import loss_by_cache
 from evals.costs.clock import Clock, quartiles, synchronise
@@ -21,7 +21,7 @@ from evals.costs.prompts import beyond_positions, prompt
 from evals.costs.spec import NO_CACHE, PLAIN, MeasureSpec
 from evals.reading.causal import obstacle
 from evals.reading.mode import evaluating
-from evals.reading.windows import Text
+from evals.reading.windows import Reason, Text
 from zoo.cache import Cache
 from zoo.caches import CacheKind
 from zoo.caches.paged import OutOfPagesError
@@ -30,15 +30,18 @@ from zoo.errors import SpecError, UnsupportedError
 from zoo.model import Decoder
 from zoo.site import Given
 
+Phase = Literal["prefill", "decode"]
+Found = TypeVar("Found")
+
 _FEWEST_REPEATS = 3
 _TURNS = 3
 """Of each kind of cache, where there are several."""
 _DECODED_PER_REPEAT = 16
 
 
-def measure(model: Decoder, spec: MeasureSpec, text: Text | None = None) -> dict[str, Any]:
-    """The measure document: cache bytes, and how fast and in what memory prompts are read and tokens are written, at
-    each context × batch, with a plain cache and with each other kind that is asked for.
+def measure(model: Decoder, spec: MeasureSpec, text: Text | None = None) -> MeasureDocument:
+    """Cache bytes, and how fast and in what memory prompts are read and tokens are written, at each context × batch,
+    with a plain cache and with each other kind that is asked for.
 
     The model is measured as it is: its device, its type. Tokens per second count all rows of the batch; seconds are
     those that each row waits. A point that does not fit in memory, or of a kind of cache that the model cannot have,
@@ -54,23 +57,21 @@ def measure(model: Decoder, spec: MeasureSpec, text: Text | None = None) -> dict
     largest = max(spec.contexts)
     with evaluating(model):
         plain, *others = _points(model, spec, bandwidth)
-        document = {
-            "schema": 1,
-            "request": spec.model_dump(mode="json"),
-            "kv_bytes_per_token": Point(model, largest, 1, spec.seconds).declared_bytes / largest or None,
-            "kv_context": largest,
-            "bandwidth_bytes_per_second": bandwidth,
-            **plain,
-        }
-        if others:
-            labels = (kind.label for kind in spec.caches[1:])
-            document["caches"] = dict(zip(labels, others, strict=True))
-        if others and text is not None and obstacle(model.spec) is None:
-            document["cache_loss"] = loss_by_cache(model, text, spec.caches, largest)
-        return document
+        compared = others and text is not None and obstacle(model.spec) is None
+        return MeasureDocument(
+            cache=plain.cache,
+            prefill=plain.prefill,
+            decode=plain.decode,
+            request=spec.model_dump(mode="json"),
+            kv_bytes_per_token=Point(model, largest, 1, spec.seconds).declared_bytes / largest or None,
+            kv_context=largest,
+            bandwidth_bytes_per_second=bandwidth,
+            caches={kind.label: found for kind, found in zip(spec.caches[1:], others, strict=True)},
+            cache_loss=loss_by_cache(model, text, spec.caches, largest) if compared and text else None,
+        )
 
 
-def _points(model: Decoder, spec: MeasureSpec, bandwidth: float) -> list[dict[str, list[dict[str, Any]]]]:
+def _points(model: Decoder, spec: MeasureSpec, bandwidth: float) -> list[Measured]:
     """All that is measured with each kind of cache."""
     turns = _TURNS if len(spec.caches) > 1 else 1
     places = [(context, batch) for context in sorted(spec.contexts) for batch in sorted(spec.batches)]
@@ -78,30 +79,35 @@ def _points(model: Decoder, spec: MeasureSpec, bandwidth: float) -> list[dict[st
         [Point(model, *place, spec.seconds, bandwidth=bandwidth, kind=kind, turns=turns) for kind in spec.caches]
         for place in places
     ]
-    found = {phase: [_by_turns(points, phase) for points in by_place] for phase in ("prefill", "decode")}
-    found["cache"] = [[point.report(point.cache) for point in points] for points in by_place]
-    return [
-        {part: [rows[kind] for rows in measured] for part, measured in found.items()}
-        for kind in range(len(spec.caches))
-    ]
+    reads = zip(*(_by_turns(points, "prefill") for points in by_place), strict=True)
+    writes = zip(*(_by_turns(points, "decode") for points in by_place), strict=True)
+    by_kind = zip(*by_place, strict=True)
+    return [_measured(*found) for found in zip(by_kind, reads, writes, strict=True)]
 
 
-def _by_turns(points: list[Point], phase: str) -> list[dict[str, Any]]:
+def _measured(points: Sequence[Point], reads: Sequence[Turns], writes: Sequence[Turns]) -> Measured:
+    """All points of one kind of cache."""
+    return Measured(
+        cache=tuple(point.cache() for point in points),
+        prefill=tuple(point.prefilled(turns) for point, turns in zip(points, reads, strict=True)),
+        decode=tuple(point.decoded(turns) for point, turns in zip(points, writes, strict=True)),
+    )
+
+
+def _by_turns(points: list[Point], phase: Phase) -> list[Turns]:
     """What is measured at each point, or the reason why it cannot be had. The points are of one context × batch, and
     take turns, so that what else the machine does falls on all kinds of cache alike. No two are in memory at once."""
     turns: list[list[Turn]] = [[] for _ in points]
-    refused: dict[int, dict[str, Any]] = {}
+    refused: dict[int, Reason] = {}
     for number in range(points[0].turns):
         for place, point in enumerate(points):
             if place not in refused:
-                found = point.report(partial(point.attempt, phase, number))
-                if "reason" in found:
+                found = point.turn(phase, number)
+                if isinstance(found, str):
                     refused[place] = found
                 else:
-                    turns[place].append(found["turn"])
-    return [
-        refused.get(place) or point.place | point.document(phase, turns[place]) for place, point in enumerate(points)
-    ]
+                    turns[place].append(found)
+    return [refused.get(place) or turns[place] for place in range(len(points))]
 
 
 class Turn(NamedTuple):
@@ -109,6 +115,20 @@ class Turn(NamedTuple):
 
     seconds: list[float]
     peak_memory_bytes: int
+
+
+Turns: TypeAlias = list[Turn] | Reason
+
+
+def _most(turns: Sequence[Turn]) -> int:
+    return max(turn.peak_memory_bytes for turn in turns)
+
+
+def rate(point: SpeedPoint) -> float:
+    """Median tokens per second. Raises RuntimeError with the reason where the point could not be had."""
+    if point.tokens_per_second is None:
+        raise RuntimeError(f"context {point.context}, batch {point.batch}: {point.reason}")
+    return point.tokens_per_second.median
 
 
 class Point:
@@ -142,10 +162,6 @@ class Point:
         self.device = model.embedding.weight.device
 
     @property
-    def place(self) -> dict[str, Any]:
-        return {"context": self.context, "batch": self.batch}
-
-    @property
     def declared_bytes(self) -> int:
         """Of a full cache. Raises SpecError where the model cannot have one of this kind."""
         return self._bytes(self.context)
@@ -162,18 +178,16 @@ class Point:
     def _cache(self, capacity: int) -> Cache:
         return self.model.new_cache(self.batch, capacity, encoder_capacity=self.context, kind=self.kind)
 
-    def report(self, measurement: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    def _tried(self, measurement: Callable[[], Found]) -> Found | Reason:
         """What `measurement` finds, or the reason why it cannot be had."""
         try:
-            if reason := beyond_positions(self.model.spec, self.context) or self._shortage():
-                return self.place | {"reason": reason}
-            return self.place | measurement()
+            return beyond_positions(self.model.spec, self.context) or self._shortage() or measurement()
         except (SpecError, OutOfPagesError) as error:
-            return self.place | {"reason": str(error)}
+            return str(error)
         except RuntimeError as error:
             if not is_out_of_memory(error):
                 raise
-            return self.place | {"reason": f"out of memory: {str(error).splitlines()[0]}"}
+            return f"out of memory: {str(error).splitlines()[0]}"
 
     def _shortage(self) -> str | None:
         """A CPU's kernel grants memory that it does not have and kills whoever uses it, so ask first."""
@@ -183,71 +197,92 @@ class Point:
             return None
         return f"out of memory: two caches take {needed} bytes and {free} are available"
 
-    def cache(self) -> dict[str, Any]:
+    def cache(self) -> CachePoint:
         """Bytes that the specification declares, and bytes that a full cache has allocated: pages are as it reads."""
+        found = self._tried(self._allocated)
+        if isinstance(found, str):
+            return CachePoint(context=self.context, batch=self.batch, reason=found)
+        return CachePoint(
+            context=self.context, batch=self.batch, declared_bytes=self.declared_bytes, allocated_bytes=found
+        )
+
+    def _allocated(self) -> int | Reason:
         if self.encodes:
-            return {"reason": NO_CACHE}
+            return NO_CACHE
         cache = self._cache(self.context)
         self._read(next(self._inputs()), cache, written=self.context)
-        return {"declared_bytes": self.declared_bytes, "allocated_bytes": cache.nbytes}
+        return cache.nbytes
 
-    def prefill(self) -> dict[str, Any]:
+    def prefill(self) -> PrefillPoint:
         """Read `context` new random tokens per row into an empty cache, up to the logits that choose the next token:
         the time to the first token; of an encoder, the time to read."""
-        return self._measured("prefill")
+        return self.prefilled(self._once("prefill"))
 
-    def decode(self) -> dict[str, Any]:
+    def decode(self) -> DecodePoint:
         """From a cache that holds `context` tokens, write greedily, one token per row at a time."""
-        return self._measured("decode")
+        return self.decoded(self._once("decode"))
 
-    def _measured(self, phase: str) -> dict[str, Any]:
-        found = self.attempt(phase, 0)
-        return self.document(phase, [found["turn"]]) if "turn" in found else found
+    def _once(self, phase: Phase) -> Turns:
+        found = self.turn(phase, 0)
+        return found if isinstance(found, str) else [found]
 
-    def attempt(self, phase: str, number: int) -> dict[str, Any]:
-        """`turn`: the one of this number, or the `reason` why there is none. Each turn has inputs of its own."""
+    def turn(self, phase: Phase, number: int) -> Turn | Reason:
+        """The turn of this number, or the reason why there is none. Each turn has inputs of its own."""
+        return self._tried(lambda: self.attempt(phase, number))
+
+    def attempt(self, phase: Phase, number: int) -> Turn | Reason:
+        """The same, where nothing raises."""
         if phase == "decode" and (reason := NO_CACHE if self.encodes else self._too_long()):
-            return {"reason": reason}
+            return reason
         timings = {"prefill": self._prefill_seconds, "decode": self._decode_seconds}[phase]
         with peak_memory(self.device) as memory:
             seconds = self._repeated(timings(number))
-        return {"turn": Turn(seconds, memory.bytes)}
+        return Turn(seconds, memory.bytes)
 
-    def document(self, phase: str, turns: Sequence[Turn]) -> dict[str, Any]:
+    def prefilled(self, turns: Turns) -> PrefillPoint:
         """The numbers of all turns together."""
+        if isinstance(turns, str):
+            return PrefillPoint(context=self.context, batch=self.batch, reason=turns)
         seconds = [each for turn in turns for each in turn.seconds]
-        peak = {"peak_memory_bytes": max(turn.peak_memory_bytes for turn in turns)}
-        if phase == "prefill":
-            rates = quartiles([self.batch * self.context / each for each in seconds])
-            waited = "seconds_to_read" if self.encodes else "seconds_to_first_token"
-            return {"tokens_per_second": rates, waited: quartiles(seconds), **peak}
-        seconds = [each / _DECODED_PER_REPEAT for each in seconds]
-        return {
-            "tokens_per_second": quartiles([self.batch / each for each in seconds]),
-            "seconds_per_output_token": quartiles(seconds),
-            **self._bandwidth_utilisation(seconds),
-            **peak,
-        }
+        waited = quartiles(seconds)
+        return PrefillPoint(
+            context=self.context,
+            batch=self.batch,
+            tokens_per_second=quartiles([self.batch * self.context / each for each in seconds]),
+            seconds_to_first_token=None if self.encodes else waited,
+            seconds_to_read=waited if self.encodes else None,
+            peak_memory_bytes=_most(turns),
+        )
+
+    def decoded(self, turns: Turns) -> DecodePoint:
+        """The numbers of all turns together."""
+        if isinstance(turns, str):
+            return DecodePoint(context=self.context, batch=self.batch, reason=turns)
+        seconds = [each / _DECODED_PER_REPEAT for turn in turns for each in turn.seconds]
+        read, bandwidth = self._bytes_per_step(), self.bandwidth
+        return DecodePoint(
+            context=self.context,
+            batch=self.batch,
+            tokens_per_second=quartiles([self.batch / each for each in seconds]),
+            seconds_per_output_token=quartiles(seconds),
+            bytes_read_per_step=read if bandwidth else None,
+            # Above 1 where what is read lies in the processor's own caches.
+            bandwidth_utilisation=quartiles([read / (each * bandwidth) for each in seconds]) if bandwidth else None,
+            peak_memory_bytes=_most(turns),
+        )
 
     def _too_long(self) -> str | None:
         reason = beyond_positions(self.model.spec, self.context, _DECODED_PER_REPEAT)
         return reason and f"{reason}, and decoding writes {_DECODED_PER_REPEAT} more tokens"
 
-    def _bandwidth_utilisation(self, seconds: list[float]) -> dict[str, Any]:
-        """MBU = (bytes of parameters + bytes of the cache) read per step / (seconds per step · bandwidth).
-
-        Bytes of the cache are those in which it keeps numbers: that they are unpacked to more is not counted. Above 1
-        where what is read lies in the processor's own caches.
+    def _bytes_per_step(self) -> float:
+        """Bytes of parameters and of the cache that a step reads: over its seconds and the bandwidth, the model
+        bandwidth utilisation (MBU). Bytes of the cache are those in which it keeps numbers: that they are unpacked to
+        more is not counted.
         """
-        if self.bandwidth is None:
-            return {}
         middle = self.context + _DECODED_PER_REPEAT // 2
         weights = replace(decode_cost(self.model.spec, self.batch, middle), cache_elements=0)
-        read = weights.bytes(self.dtype) + self._bytes(middle)
-        return {
-            "bytes_read_per_step": read,
-            "bandwidth_utilisation": quartiles([read / (each * self.bandwidth) for each in seconds]),
-        }
+        return weights.bytes(self.dtype) + self._bytes(middle)
 
     def _repeated(self, timings: Iterator[float]) -> list[float]:
         """Seconds of repeats of the measurement, without its first, which warms up."""

@@ -163,11 +163,6 @@ def means(nats: Floats) -> Floats:
     return out
 
 
-def with_error(values: Floats) -> dict[str, float | None]:
-    """Mean over stretches, with its standard error."""
-    return {"value": mean(values), "stderr": stderr(values)}
-
-
 def mean(values: Floats) -> float | None:
     return finite(values.mean())
 

@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator, Sequence
 import optuna
 import plotly.graph_objects as go
 
+from ablate.store.documents import TrialRecord
 from reports.figures.base import Figure
 from reports.figures.style import GRID, PALETTE, blank
 from reports.findings.importance import Importance, frozen, in_memory
-from reports.findings.searches import SearchSummary, SearchTrial
+from reports.findings.searches import SearchSummary
 from reports.wording.tables import Table
 
 FEWEST = 3
@@ -50,7 +51,7 @@ def _whole(search: SearchSummary) -> Iterator[Figure]:
 
 def _of_objective(search: SearchSummary, place: int, name: str, found: Sequence[Importance]) -> Iterator[Figure]:
     study = _study(search, [place])
-    varied = [path for path in search.document["space"] if any(path in t.params for t in search.scored)]
+    varied = [path for path in search.document.space if any(path in t.params for t in search.scored)]
     parallel = optuna.visualization.plot_parallel_coordinate(study, params=varied, target_name=name)
     note = "One line per trial, by the value of every setting; darker lines are better."
     yield _figure(search, f"parallel-{place}", f"Parallel coordinates: {name}", note, _styled(parallel, 460))
@@ -100,7 +101,7 @@ def _study(search: SearchSummary, places: Sequence[int]) -> optuna.Study:
     return study
 
 
-def _numbered(trial: SearchTrial, places: Sequence[int]) -> optuna.trial.FrozenTrial:
+def _numbered(trial: TrialRecord, places: Sequence[int]) -> optuna.trial.FrozenTrial:
     values = trial.values or ()
     return frozen(trial, [value for place in places if (value := values[place]) is not None])
 

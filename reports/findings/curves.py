@@ -63,11 +63,11 @@ def difference_curves(data: Collected) -> tuple[Curve, ...]:
     Arms may take different numbers of steps, so the baseline's curve is read off (linearly) at the
     same share of its own training.
     """
-    baseline = dict(_lines(data, data.study["baseline"], "validation_loss"))
+    baseline = dict(_lines(data, data.study.baseline, "validation_loss"))
     return tuple(
         Curve(arm, "difference", _average(_differences(data, arm, baseline)))
         for arm in _arms(data)
-        if arm != data.study["baseline"]
+        if arm != data.study.baseline
     )
 
 
@@ -121,7 +121,7 @@ def over_seeds(x: float, values: list[float]) -> Point:
 
 
 def _arms(data: Collected) -> list[str]:
-    return [arm["name"] for arm in data.study["arms"]]
+    return [arm.name for arm in data.study.arms]
 
 
 def _lines(data: Collected, arm: str, column: str, bins: int | None = None) -> Iterator[tuple[int, Line]]:

@@ -48,7 +48,7 @@ def accuracy_curves(data: Collected) -> tuple[AccuracyCurve, ...]:
     levels = [json.loads(level) for level in rows["level"].unique()]
     names = sorted({name for level in levels for name in level})
     varied = [name for name in names if len({level[name] for level in levels}) > 1]
-    arms = [arm["name"] for arm in data.study["arms"]]
+    arms = [arm.name for arm in data.study.arms]
     return tuple(
         _curve(arm, name, own) for name in varied or names[:1] for arm in arms if (own := rows.filter(arm=arm)).height
     )

@@ -9,14 +9,13 @@ that only matter together with another may be missed. tests/ablate/test_search_h
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import f, rankdata
 
-from reports.findings.searches import SearchTrial
+from ablate.store.documents import Choices, JsonScalar, TrialRecord
 
 FEWEST_LEFT = 5
 """Residual degrees of freedom below which nothing is said."""
@@ -26,7 +25,7 @@ LEVELS = 3
 Floats = NDArray[np.float64]
 
 
-def effect_ps(trials: Sequence[SearchTrial], values: Floats, paths: Sequence[str]) -> dict[str, float]:
+def effect_ps(trials: Sequence[TrialRecord], values: Floats, paths: Sequence[str]) -> dict[str, float]:
     """Uncorrected p by path; without settings that cannot be told from the others, and empty with too few trials."""
     columns = {path: _columns(trials, path) for path in paths}
     ranks = rankdata(values)
@@ -52,26 +51,27 @@ def _fit(ranks: Floats, columns: Sequence[Floats]) -> tuple[float, int]:
     return float(np.sum((ranks - design @ weights) ** 2)), len(ranks) - int(rank)
 
 
-def _columns(trials: Sequence[SearchTrial], path: str) -> Floats:
+def _columns(trials: Sequence[TrialRecord], path: str) -> Floats:
     """(trials, degrees of freedom). Trials without the setting are a level of their own."""
     has = np.array([path in trial.params for trial in trials])
     known = [trial.params[path] for trial in trials if path in trial.params]
     spread = next((trial.distributions[path] for trial in trials if path in trial.distributions), None)
     if spread is None:
         return np.empty((len(trials), 0))
-    levels = sorted(set(known), key=str)
-    if spread["name"] == "CategoricalDistribution" or len(levels) <= LEVELS:
+    levels, drawn_from = sorted(set(known), key=str), spread.attributes
+    if isinstance(drawn_from, Choices) or len(levels) <= LEVELS:
         own = np.array([[value == level for level in levels[1:]] for value in known], dtype=float)
     else:
-        own = _curve(known, spread["attributes"])
+        own = _curve(known, drawn_from.log)
     columns = np.zeros((len(trials), own.shape[1] + 1))
     columns[has, :-1] = own
     columns[~has, -1] = 1
     return columns
 
 
-def _curve(known: Sequence[float], attributes: Mapping[str, Any]) -> Floats:
+def _curve(known: Sequence[JsonScalar], log: bool) -> Floats:
     """Slope and curvature of a number, on a logarithmic scale where it was drawn on one."""
-    numbers = np.log(known) if attributes.get("log") else np.asarray(known, dtype=float)
+    plain = np.array(known, dtype=float)
+    numbers = np.log(plain) if log else plain
     scaled = (numbers - numbers.mean()) / numbers.std()
     return np.column_stack([scaled, scaled**2])

@@ -43,11 +43,11 @@ class Fresh:
 
 def read_fresh(store: Store, name: str, scale: str, searched: Searched, objectives: Iterable[str]) -> tuple[Fresh, ...]:
     """Every objective of every arm of the promoted study; none before it has been run."""
-    folder = store.study_dir(f"{name}_promoted", scale)
-    if not (folder / "study.json").exists():
+    folder = store.study(f"{name}_promoted", scale)
+    if not folder.exists:
         return ()
-    data = collect(folder)
-    seeds = {arm["name"]: len(arm["runs"]) for arm in data.study["arms"] if arm["name"] in searched}
+    data = collect(folder.path)
+    seeds = {arm.name: len(arm.runs) for arm in data.study.arms if arm.name in searched}
     found = []
     for objective in objectives:
         scores = _scores(data, objective)
@@ -62,7 +62,7 @@ def _scores(data: Collected, objective: str) -> dict[str, list[float]]:
     """One score per seed that has one, by arm: the same numbers that the search reads of its own runs."""
     if objective in DECLARED:
         finished = data.runs.filter(status="finished")
-        known = pl.DataFrame([{"arm": arm["name"], "value": float(arm[objective])} for arm in data.study["arms"]])
+        known = pl.DataFrame([{"arm": arm.name, "value": getattr(arm, objective)} for arm in data.study.arms])
         rows = finished.select("arm").join(known, on="arm")
     elif objective.partition("_")[0] in MEASURED:
         points = data.measures.filter(kind=objective.partition("_")[0]).drop_nulls("median")

@@ -17,12 +17,13 @@ from typing import Any
 
 import numpy as np
 import optuna
-from optuna.distributions import CategoricalDistribution, json_to_distribution
+from optuna.distributions import BaseDistribution, CategoricalDistribution, json_to_distribution
 from optuna.importance import FanovaImportanceEvaluator
 from optuna.study import StudyDirection
 
+from ablate.store.documents import TrialRecord
 from reports.findings.effects import effect_ps
-from reports.findings.searches import SearchSummary, SearchTrial
+from reports.findings.searches import SearchSummary
 from reports.statistics.estimates import holm
 
 ALPHA = 0.05
@@ -53,7 +54,7 @@ def importances(search: SearchSummary, place: int) -> tuple[Importance, ...]:
     if len(trials) < FEWEST:
         return ()
     values = np.array([_value(trial, place) for trial in trials])
-    paths = list(search.document["space"])
+    paths = list(search.document.space)
     raw = effect_ps(trials, values, paths)
     corrected = dict(zip(raw, holm(list(raw.values())), strict=True))
     shares = _shares(trials, values)
@@ -61,14 +62,14 @@ def importances(search: SearchSummary, place: int) -> tuple[Importance, ...]:
     return tuple(sorted(found, key=lambda each: (-(each.share or 0), each.path)))
 
 
-def _value(trial: SearchTrial, place: int) -> float:
+def _value(trial: TrialRecord, place: int) -> float:
     value = (trial.values or ())[place]
     if value is None:
         raise ValueError(f"trial {trial.number} has no score")
     return value
 
 
-def _shares(trials: Sequence[SearchTrial], values: Any) -> dict[str, tuple[float, float, float]]:
+def _shares(trials: Sequence[TrialRecord], values: Any) -> dict[str, tuple[float, float, float]]:
     """fANOVA's share, with the middle 90 % of resamples, of the settings that every trial has."""
     rng = np.random.default_rng(0)
     whole = _fanova(trials, values)
@@ -83,7 +84,7 @@ def _shares(trials: Sequence[SearchTrial], values: Any) -> dict[str, tuple[float
     return found
 
 
-def _fanova(trials: Sequence[SearchTrial], values: Any) -> dict[str, float]:
+def _fanova(trials: Sequence[TrialRecord], values: Any) -> dict[str, float]:
     if np.ptp(values) == 0:
         return {}
     study = in_memory(["minimize"])
@@ -102,9 +103,11 @@ def in_memory(directions: Sequence[str]) -> optuna.Study:
         optuna.logging.set_verbosity(level)
 
 
-def frozen(trial: SearchTrial, values: Sequence[float]) -> optuna.trial.FrozenTrial:
+def frozen(trial: TrialRecord, values: Sequence[float]) -> optuna.trial.FrozenTrial:
     """The trial as optuna has it, so that its own analyses and figures can be used."""
-    spread: dict[str, Any] = {p: json_to_distribution(json.dumps(d)) for p, d in trial.distributions.items()}
+    spread: dict[str, BaseDistribution] = {
+        path: json_to_distribution(each.model_dump_json()) for path, each in trial.distributions.items()
+    }
     params = dict(trial.params)
     for path, each in spread.items():
         if isinstance(each, CategoricalDistribution):

@@ -61,8 +61,8 @@ class ItemDifference:
 
 def item_differences(data: Collected, levels: Mapping[str, float]) -> dict[str, tuple[ItemDifference, ...]]:
     """By arm. `levels`: α of the look at which an arm stands, 0.05 where there is one look."""
-    baseline = data.study["baseline"]
-    arms = [arm["name"] for arm in data.study["arms"] if arm["name"] != baseline]
+    baseline = data.study.baseline
+    arms = [arm.name for arm in data.study.arms if arm.name != baseline]
     found: dict[str, list[ItemDifference]] = {arm: [] for arm in arms}
     for task, metric in _metrics(data):
         here = {arm: _compare(data, arm, task, metric, levels[arm]) for arm in arms}
@@ -92,13 +92,13 @@ def _metrics(data: Collected) -> list[tuple[str, str]]:
 def _compare(data: Collected, arm: str, task: str, metric: str, alpha: float) -> ItemDifference | None:
     """None where no seed was evaluated in both, for which other warnings stand."""
     scores = data.evals.filter(task=task, metric=metric)
-    own, theirs = (scores.filter(arm=name) for name in (arm, data.study["baseline"]))
+    own, theirs = (scores.filter(arm=name) for name in (arm, data.study.baseline))
     seeds = sorted(set(own["seed"]) & set(theirs["seed"]))
     if not seeds:
         return None
     empty = ItemDifference(task, metric, own["higher_is_better"][0])
     samples = data.samples.filter(pl.col("seed").is_in(seeds), task=task, metric=metric)
-    pairs, reason = _paired(samples, arm, data.study["baseline"], seeds)
+    pairs, reason = _paired(samples, arm, data.study.baseline, seeds)
     reason = reason or _not_a_mean(pairs, own.join(theirs, on="seed", suffix="_base"))
     if reason is not None:
         return replace(empty, reason=reason)

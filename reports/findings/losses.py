@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from ablate.store.documents import StudyArm
 from reports.findings.curves import bin_starts
 from reports.reading.collect import Collected
 
@@ -93,12 +94,12 @@ def keep_extremes(values: Floats, points: int) -> NDArray[np.int64]:
 
 def clocks(data: Collected) -> tuple[Clock, ...]:
     """One for each arm of which anything was logged."""
-    found = (_clock(data, arm) for arm in data.study["arms"])
+    found = (_clock(data, arm) for arm in data.study.arms)
     return tuple(clock for clock in found if clock is not None)
 
 
-def _clock(data: Collected, arm: dict[str, Any]) -> Clock | None:
-    logs = [data.curve_of[key] for run in arm["runs"] if (key := (arm["name"], run["digest"])) in data.curve_of]
+def _clock(data: Collected, arm: StudyArm) -> Clock | None:
+    logs = [data.curve_of[key] for run in arm.runs if (key := (arm.name, run.digest)) in data.curve_of]
     if not logs:
         return None
     last = max(int(log["step"].to_numpy().max()) for log in logs)
@@ -107,7 +108,7 @@ def _clock(data: Collected, arm: dict[str, Any]) -> Clock | None:
     tokens, seconds = (
         np.mean([_read(log, column, grid) for log in longest], axis=0) for column in ("tokens", "seconds")
     )
-    return Clock(arm["name"], grid, tokens, tokens * arm["flops_per_token"], seconds)
+    return Clock(arm.name, grid, tokens, tokens * arm.flops_per_token, seconds)
 
 
 def _read(log: pl.DataFrame, column: str, grid: Floats) -> Floats:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import polars as pl
 
@@ -55,7 +55,7 @@ def run_measures(data: Collected) -> tuple[Measure, ...]:
 def _of_runs(data: Collected) -> Iterator[Measure]:
     finished = data.runs.filter(status="finished")
     yield Measure(
-        "loss", f"validation loss (nats/{data.per})", "low", _values(finished.select("arm", "seed", value="loss"))
+        "loss", f"validation loss (nats/{data.study.per})", "low", _values(finished.select("arm", "seed", value="loss"))
     )
     for key, label, better, value in RUN_MEASURES:
         yield Measure(key, label, better, _values(finished.select("arm", "seed", value.alias("value"))))
@@ -70,18 +70,18 @@ def _values(rows: pl.DataFrame) -> Values:
 
 
 def _declared(data: Collected) -> Iterator[Measure]:
-    arms = data.study["arms"]
-    yield _same(data, "parameters", "parameters", {arm["name"]: arm["parameters"] for arm in arms})
-    yield _same(data, "flops-per-token", "FLOPs per token", {arm["name"]: arm["flops_per_token"] for arm in arms})
+    arms = data.study.arms
+    yield _same(data, "parameters", "parameters", {arm.name: arm.parameters for arm in arms})
+    yield _same(data, "flops-per-token", "FLOPs per token", {arm.name: arm.flops_per_token for arm in arms})
     caches: dict[int, dict[str, float]] = {}
     for arm in arms:
-        for point in arm.get("cache_bytes", ()):
-            caches.setdefault(point["context"], {})[arm["name"]] = point["bytes"] / MIB
+        for point in arm.cache_bytes:
+            caches.setdefault(point.context, {})[arm.name] = point.bytes / MIB
     for context, sizes in sorted(caches.items()):
         yield _same(data, f"kv-{context}", f"KV cache at {context:,} tokens (MiB)", sizes)
 
 
-def _same(data: Collected, key: str, label: str, by_arm: dict[str, Any]) -> Measure:
+def _same(data: Collected, key: str, label: str, by_arm: Mapping[str, float]) -> Measure:
     finished = data.runs.filter(status="finished").select("arm", "seed").sort("seed")
     values: Values = {}
     for arm, seed in finished.iter_rows():

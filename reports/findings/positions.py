@@ -52,7 +52,7 @@ class PositionCurve:
 
 def position_curves(data: Collected) -> tuple[PositionCurve, ...]:
     """One per arm that was asked, and one more for each extension."""
-    arms = (arm["name"] for arm in data.study["arms"])
+    arms = (arm.name for arm in data.study.arms)
     return tuple(
         _curve(arm, extension, rows)
         for arm in arms

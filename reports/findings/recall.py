@@ -59,9 +59,9 @@ def recall_curves(data: Collected) -> tuple[RecallCurve, ...]:
     common = set.intersection(*map(set, read)) if read else set()
     chosen = rows.filter(pl.col("multiple") == max(common, default=0))
     return tuple(
-        _curve(arm["name"], asked, chosen, data.study["baseline"])
-        for arm in data.study["arms"]
-        if (asked := rows.filter(arm=arm["name"])).height
+        _curve(arm.name, asked, chosen, data.study.baseline)
+        for arm in data.study.arms
+        if (asked := rows.filter(arm=arm.name)).height
     )
 
 

@@ -10,50 +10,36 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ablate.store import Store, read_json
+from ablate.store import SearchFolder, Store
+from ablate.store.documents import SearchDocument, TrialRecord
 from reports.findings.fresh import Fresh, read_fresh
 from reports.reading.collect import ReportError
 from reports.wording.tables import Rows, Table
 
 
 @dataclass(frozen=True)
-class SearchTrial:
-    """`values` are the objectives at the whole budget, None in it where training diverged; else there are none."""
-
-    number: int
-    state: str
-    best: bool
-    settings: Mapping[str, Any]
-    params: Mapping[str, Any]
-    distributions: Mapping[str, Any]
-    values: tuple[float | None, ...] | None
-    curve: Mapping[str, float]
-
-    @property
-    def is_scored(self) -> bool:
-        return self.values is not None and None not in self.values
-
-
-@dataclass(frozen=True)
 class SearchSummary:
-    """A search, read from its search.json."""
+    """A search, and how the best of it did on fresh seeds."""
 
-    document: Mapping[str, Any]
-    trials: tuple[SearchTrial, ...]
+    document: SearchDocument
     fresh: tuple[Fresh, ...]
 
     @property
-    def objectives(self) -> dict[str, str]:
+    def objectives(self) -> Mapping[str, str]:
         """Direction by name."""
-        return dict(self.document["objectives"])
+        return self.document.objectives
+
+    @property
+    def trials(self) -> tuple[TrialRecord, ...]:
+        return self.document.trials
 
     @cached_property
-    def scored(self) -> tuple[SearchTrial, ...]:
+    def scored(self) -> tuple[TrialRecord, ...]:
         """Trials that reached the whole budget without diverging."""
         return tuple(trial for trial in self.trials if trial.is_scored)
 
     @property
-    def best(self) -> tuple[SearchTrial, ...]:
+    def best(self) -> tuple[TrialRecord, ...]:
         return tuple(trial for trial in self.trials if trial.best)
 
     @property
@@ -67,22 +53,19 @@ class SearchSummary:
 
 def read_search(folder: Path) -> SearchSummary:
     """Raises ReportError where there is no search."""
-    document = read_json(folder / "search.json")
+    document = SearchFolder(folder).read()
     if document is None:
         raise ReportError(f"{folder} is not the folder of a search: it has no search.json")
-    trials = tuple(_trial(trial) for trial in document["trials"])
-    objectives, base = list(document["objectives"]), document["base"]
-    searched = {f"trial_{trial.number}": trial.values for trial in trials if trial.values}
-    searched |= {base["name"]: base["values"]} if base["values"] else {}
-    scores = {arm: dict(zip(objectives, values, strict=True)) for arm, values in searched.items() if None not in values}
-    fresh = read_fresh(Store.of_study(folder), document["name"], document["scale"], scores, objectives)
-    return SearchSummary(document, trials, fresh)
-
-
-def _trial(trial: Mapping[str, Any]) -> SearchTrial:
-    names = ("number", "state", "best", "settings", "params", "distributions", "curve")
-    values = None if trial["values"] is None else tuple(trial["values"])
-    return SearchTrial(**{name: trial[name] for name in names}, values=values)
+    objectives, base = list(document.objectives), document.base
+    searched = {f"trial_{trial.number}": trial.values for trial in document.trials}
+    searched[base.name] = base.values
+    scores = {
+        arm: {name: value for name, value in zip(objectives, values, strict=True) if value is not None}
+        for arm, values in searched.items()
+        if values and None not in values
+    }
+    fresh = read_fresh(Store.of_study(folder), document.name, document.scale, scores, objectives)
+    return SearchSummary(document, fresh)
 
 
 def best_table(search: SearchSummary) -> Rows:
@@ -94,7 +77,7 @@ def trials_table(search: SearchSummary) -> Table:
     """Every trial, the best first."""
     signs = [1 if way == "minimize" else -1 for way in search.objectives.values()]
 
-    def key(trial: SearchTrial) -> tuple[bool, float, int]:
+    def key(trial: TrialRecord) -> tuple[bool, float, int]:
         first = trial.values[0] if trial.values and trial.values[0] is not None else math.inf
         return not trial.best, first * signs[0], trial.number
 
@@ -103,12 +86,12 @@ def trials_table(search: SearchSummary) -> Table:
 
 
 def _header(search: SearchSummary) -> tuple[str, ...]:
-    return ("trial", "state", *search.objectives, *search.document["space"])
+    return ("trial", "state", *search.objectives, *search.document.space)
 
 
-def _row(search: SearchSummary, trial: SearchTrial) -> tuple[str, ...]:
+def _row(search: SearchSummary, trial: TrialRecord) -> tuple[str, ...]:
     values = trial.values or (None,) * len(search.objectives)
-    settings = (trial.settings.get(path, "–") for path in search.document["space"])
+    settings = (trial.settings.get(path, "–") for path in search.document.space)
     state = "diverged" if trial.values is not None and not trial.is_scored else trial.state
     return (str(trial.number), state, *map(_number, values), *(_text(value) for value in settings))
 

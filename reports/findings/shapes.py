@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import polars as pl
 
+from ablate.store.documents import StudyObjective
 from reports.findings.caches import Caches
 from reports.findings.closeups import Closeups
 from reports.findings.curves import Curve
@@ -192,8 +193,8 @@ class StudySummary:
     per: str
     """Losses are in nats per one of these: `token`; `target` where an objective asks for some tokens only; `byte` where
     arms have tokenizers of their own."""
-    objective: dict[str, str] | None
-    """`kind` and `counts` of what was predicted, where the loss is not over every token."""
+    objective: StudyObjective | None
+    """What was predicted, where the loss is not over every token."""
     conventions: tuple[str, ...]
     """What a context is where speed and bytes are those of one; a sentence for each kind of model but the causal."""
     looks: tuple[int, ...]

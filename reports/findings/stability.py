@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import polars as pl
 from scipy import stats
 
+from ablate.store.documents import StudyArm
 from reports.findings.curves import Curve, Point
 from reports.reading.collect import Collected
 from reports.statistics.estimates import Estimate, estimate
@@ -82,7 +83,7 @@ def _curves(data: Collected, shown: Shown) -> ProbeCurves:
 
 
 def _per_arm(data: Collected, rows: pl.DataFrame, x: str, kind: str) -> tuple[Curve, ...]:
-    arms = (arm["name"] for arm in data.study["arms"])
+    arms = (arm.name for arm in data.study.arms)
     curves = (Curve(arm, kind, _points(rows.filter(arm=arm), x)) for arm in arms)
     return tuple(curve for curve in curves if curve.points)
 
@@ -105,12 +106,12 @@ def gradient_scaling(data: Collected) -> tuple[Scaling, ...]:
 
 def _families(data: Collected) -> Iterator[tuple[str, list[str]]]:
     """Arms that differ in their number of layers only, under the first one's name."""
-    found: dict[str, list[dict[str, Any]]] = {}
-    for arm in data.study["arms"]:
-        others = {path: value for path, value in arm["edits"].items() if path != "n_layers"}
+    found: dict[str, list[StudyArm]] = {}
+    for arm in data.study.arms:
+        others = {path: value for path, value in arm.edits.items() if path != "n_layers"}
         found.setdefault(json.dumps(others, sort_keys=True), []).append(arm)
     for arms in found.values():
-        yield arms[0]["name"], [arm["name"] for arm in arms]
+        yield arms[0].name, [arm.name for arm in arms]
 
 
 def _scaling(name: str, rows: pl.DataFrame) -> Scaling | None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
+from ablate.store.documents import StudyArm, StudyDocument
 from reports.findings import curves, stability, warnings
 from reports.findings.caches import caches
 from reports.findings.closeups import closeups
@@ -39,18 +40,18 @@ def summarise(data: Collected) -> StudySummary:
     arms = _arms(data)
     study = data.study
     return StudySummary(
-        name=study["name"],
-        scale=study["scale"],
-        question=study["question"],
-        source=study["source"],
-        created=study["created"],
-        baseline=study["baseline"],
-        matched=study["matched"],
-        margin=study.get("margin"),
-        per=data.per,
-        objective=study.get("objective"),
-        conventions=tuple(study.get("conventions", ())),
-        looks=tuple(look["seeds"] for look in study.get("looks") or ()),
+        name=study.name,
+        scale=study.scale,
+        question=study.question,
+        source=study.source,
+        created=study.created,
+        baseline=study.baseline,
+        matched=study.matched,
+        margin=study.margin,
+        per=study.per,
+        objective=study.objective,
+        conventions=study.conventions,
+        looks=tuple(look.seeds for look in study.looks),
         arms=arms,
         noise=_noise(arms),
         warnings=(*warnings.find(data), *unpaired({arm.name: arm.items for arm in arms})),
@@ -65,9 +66,9 @@ def summarise(data: Collected) -> StudySummary:
         positions=position_curves(data),
         recall=recall_curves(data),
         accuracies=accuracy_curves(data),
-        closeups=closeups(data.closeups, study["baseline"]),
+        closeups=closeups(data.closeups, study.baseline),
         tunings=tunings(study),
-        ladder=summarise_ladder(data.ladder, study["baseline"]),
+        ladder=summarise_ladder(data.ladder, study.baseline),
         probes=stability.probe_curves(data),
         scaling=stability.gradient_scaling(data),
         environment=warnings.environment(data),
@@ -78,7 +79,7 @@ def summarise(data: Collected) -> StudySummary:
 
 def _check_data(data: Collected) -> None:
     """Runs read one corpus, or each that of its arm where arms have tokenizers of their own."""
-    planned = {arm["name"]: arm["data"] for arm in data.study["arms"]} if data.per == "byte" else {}
+    planned = {arm.name: arm.data for arm in data.study.arms} if data.study.per == "byte" else {}
     found = data.runs.drop_nulls("data").select("arm", "data").rows()
     digests = sorted({digest for arm, digest in found if digest != planned.get(arm)})
     if len(digests) > (0 if planned else 1):
@@ -101,25 +102,23 @@ def open_arms(summary: StudySummary) -> tuple[str, ...]:
 
 def _arms(data: Collected) -> tuple[ArmSummary, ...]:
     comparisons = compare(data.study, data.runs.filter(status="finished"))
-    levels = {arm["name"]: level(data.study, arm) for arm in data.study["arms"]}
+    levels = {arm.name: level(data.study, arm) for arm in data.study.arms}
     items = item_differences(data, levels)
-    return tuple(
-        _arm(data, arm, comparisons.get(arm["name"]), items.get(arm["name"], ())) for arm in data.study["arms"]
-    )
+    return tuple(_arm(data, arm, comparisons.get(arm.name), items.get(arm.name, ())) for arm in data.study.arms)
 
 
 def _arm(
-    data: Collected, arm: dict[str, Any], comparison: Comparison | None, items: tuple[ItemDifference, ...]
+    data: Collected, arm: StudyArm, comparison: Comparison | None, items: tuple[ItemDifference, ...]
 ) -> ArmSummary:
-    name = arm["name"]
+    name = arm.name
     runs = data.runs.filter(arm=name)
     finished = _finished(data, name)
     diverged = tuple(runs.filter(status="diverged")["seed"])
     return ArmSummary(
         name=name,
-        edits=_edits(arm["edits"]),
-        tuned=_edits(arm.get("tuned", {})),
-        matching=_edits(arm.get("matching", {})),
+        edits=_edits(arm.edits),
+        tuned=_edits(arm.tuned),
+        matching=_edits(arm.matching),
         seeds=tuple(finished["seed"]),
         diverged=diverged,
         missing=tuple(runs.filter(pl.col("status").is_in(["absent", "partial"]))["seed"]),
@@ -130,15 +129,15 @@ def _arm(
         tokens_per_second=_over_seeds(finished, "tokens_per_second"),
         mfu=_over_seeds(finished, "mfu"),
         peak_memory_bytes=_over_seeds(finished, "peak_memory_bytes"),
-        kv_bytes_per_token=arm.get("kv_bytes_per_token"),
-        cache_bytes=tuple((c["context"], c["bytes"]) for c in arm.get("cache_bytes", ())),
-        parameters_embedding=arm["parameters_embedding"],
-        flops_per_token=arm["flops_per_token"],
+        kv_bytes_per_token=arm.kv_bytes_per_token,
+        cache_bytes=tuple((each.context, each.bytes) for each in arm.cache_bytes),
+        parameters_embedding=arm.parameters_embedding,
+        flops_per_token=arm.flops_per_token,
         budget=_budget(data.study, arm, finished),
         scores=_scores(data, name),
         items=items,
         comparison=comparison,
-        verdict=decide(comparison, len(diverged), len(finished), _diverged(data, data.study["baseline"])),
+        verdict=decide(comparison, len(diverged), len(finished), _diverged(data, data.study.baseline)),
     )
 
 
@@ -154,19 +153,19 @@ def _over_seeds(runs: pl.DataFrame, column: str) -> Estimate | None:
     return estimate(runs[column].drop_nulls().to_list())
 
 
-def _edits(edits: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+def _edits(edits: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
     return tuple((path, json.dumps(value)) for path, value in edits.items())
 
 
-def _budget(study: dict[str, Any], arm: dict[str, Any], finished: pl.DataFrame) -> Budget:
+def _budget(study: StudyDocument, arm: StudyArm, finished: pl.DataFrame) -> Budget:
     seconds = finished["train_seconds"].drop_nulls().to_list()
     return Budget(
-        tokens=arm["tokens"],
-        steps=arm["steps"],
-        flops=arm["tokens"] * arm["flops_per_token"],
-        parameters=arm["parameters"],
+        tokens=arm.tokens,
+        steps=arm.steps,
+        flops=arm.flops,
+        parameters=arm.parameters,
         train_seconds=sum(seconds) / len(seconds) if seconds else None,
-        allowed_seconds=study["budget"].get("seconds"),
+        allowed_seconds=study.budget.seconds,
     )
 
 

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from ablate.store.documents import StudyDocument, StudyTuning
+
 
 @dataclass(frozen=True)
 class Trial:
@@ -48,20 +50,19 @@ class ArmTuning:
         return tuple((value, lowest[value]) for value in values)
 
 
-def tunings(study: dict[str, Any]) -> tuple[ArmTuning, ...]:
+def tunings(study: StudyDocument) -> tuple[ArmTuning, ...]:
     """Of the study, or of every size of its ladder."""
-    return tuple(_tunings(study))
+    if not study.ladder:
+        return tuple(_tuning(each, None) for each in study.tuning)
+    return tuple(_tuning(each, size.name) for size in study.ladder for each in size.tuning)
 
 
-def _tunings(study: dict[str, Any]) -> Iterator[ArmTuning]:
-    for size in study.get("ladder") or [{"name": None, "tuning": study.get("tuning", ())}]:
-        for each in size["tuning"]:
-            trials = tuple(Trial(tuple(trial["settings"].items()), trial["loss"]) for trial in each["trials"])
-            chosen = tuple(each["chosen"].items())
-            yield ArmTuning(each["arm"], size["name"], each["fraction"], trials, chosen, tuple(each["edges"]))
+def _tuning(found: StudyTuning, size: str | None) -> ArmTuning:
+    trials = tuple(Trial(tuple(trial.settings.items()), trial.loss) for trial in found.trials)
+    return ArmTuning(found.arm, size, found.fraction, trials, tuple(found.chosen.items()), found.edges)
 
 
-def edge_warnings(study: dict[str, Any]) -> Iterator[str]:
+def edge_warnings(study: StudyDocument) -> Iterator[str]:
     """Arms whose best setting is the last one tried in a direction: they may be better than they look."""
     for tuning in tunings(study):
         for path in tuning.edges:

@@ -16,53 +16,46 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import polars as pl
 
+from ablate.store.documents import StudyArm, StudyDocument
 from reports.findings.shapes import Comparison, Verdict
 from reports.statistics.estimates import ALPHA, Estimate, equivalence_p, estimate, geometric, holm_by_name, paired_p
 from reports.statistics.power import seeds_needed, smallest_detectable
 
 
-def level(study: Mapping[str, Any], arm: Mapping[str, Any]) -> float:
+def level(study: StudyDocument, arm: StudyArm) -> float:
     """α of the look at which an arm stands: that of its number of seeds, or the next. 0.05 where seeds are fixed.
 
     Seeds are those that the study asks of both the arm and the baseline, whether or not their runs have ended.
     """
-    looks = study.get("looks")
-    if not looks:
+    if not study.looks:
         return ALPHA
-    base = baseline_of(study)
-    seeds = len({run["seed"] for run in arm["runs"]} & {run["seed"] for run in base["runs"]})
-    return float(next((look["alpha"] for look in looks if look["seeds"] >= seeds), looks[-1]["alpha"]))
+    seeds = len({run.seed for run in arm.runs} & {run.seed for run in study.baseline_arm.runs})
+    return next((look.alpha for look in study.looks if look.seeds >= seeds), study.looks[-1].alpha)
 
 
-def last_level(study: Mapping[str, Any]) -> float:
+def last_level(study: StudyDocument) -> float:
     """α of the last look: what more seeds are judged by."""
-    looks = study.get("looks")
-    return float(looks[-1]["alpha"]) if looks else ALPHA
+    return study.looks[-1].alpha if study.looks else ALPHA
 
 
-def baseline_of(study: Mapping[str, Any]) -> Mapping[str, Any]:
-    return next(arm for arm in study["arms"] if arm["name"] == study["baseline"])
-
-
-def compare(study: Mapping[str, Any], finished: pl.DataFrame) -> dict[str, Comparison]:
+def compare(study: StudyDocument, finished: pl.DataFrame) -> dict[str, Comparison]:
     """Every arm but the baseline against it, over the seeds that finished in both. `finished`: the runs that did."""
-    others = [arm for arm in study["arms"] if arm["name"] != study["baseline"]]
-    return _corrected({arm["name"]: _compare(study, arm, finished) for arm in others})
+    others = [arm for arm in study.arms if arm.name != study.baseline]
+    return _corrected({arm.name: _compare(study, arm, finished) for arm in others})
 
 
-def _compare(study: Mapping[str, Any], arm: Mapping[str, Any], finished: pl.DataFrame) -> Comparison:
-    base, alpha, margin = baseline_of(study), level(study, arm), study.get("margin")
-    own, theirs = (finished.filter(arm=name["name"]) for name in (arm, base))
+def _compare(study: StudyDocument, arm: StudyArm, finished: pl.DataFrame) -> Comparison:
+    base, alpha, margin = study.baseline_arm, level(study, arm), study.margin
+    own, theirs = (finished.filter(arm=each.name) for each in (arm, base))
     pairs = own.join(theirs, on="seed", suffix="_base").sort("seed")
     difference = estimate((pairs["loss"] - pairs["loss_base"]).to_list(), alpha)
     tested = difference is not None and bool(difference.sd)
     values = difference.values if difference is not None else ()
-    comparisons, looked = len(study["arms"]) - 1, ALPHA / alpha
-    kv, base_kv = arm.get("kv_bytes_per_token"), base.get("kv_bytes_per_token")
+    comparisons, looked = len(study.arms) - 1, ALPHA / alpha
+    kv, base_kv = arm.kv_bytes_per_token, base.kv_bytes_per_token
     return Comparison(
         difference=difference,
         seeds=tuple(pairs["seed"]),

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import polars as pl
 
+from ablate.store.documents import StudyArm
 from reports.findings.tunings import edge_warnings
 from reports.reading.collect import PLAIN, Collected
 
@@ -40,7 +40,7 @@ def environment(data: Collected) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Each key of the runs' environments and numerics, with its distinct values."""
     seen: dict[str, dict[str, None]] = {}
     for found in data.environments.values():
-        for key, value in found.items():
+        for key, value in found:
             seen.setdefault(key, {})["unknown" if value is None else str(value)] = None
     for key in ("dtype", "matmul", "data"):
         seen[key] = dict.fromkeys(data.runs[key].drop_nulls().unique(maintain_order=True))
@@ -79,8 +79,8 @@ def _few_seeds(data: Collected) -> Iterator[str]:
 
 def _judged(data: Collected) -> Iterator[str]:
     """Seeds that were added because of what fewer of them showed."""
-    now = max(len(arm["runs"]) for arm in data.study["arms"])
-    fewer = [str(seeds) for seeds in data.study.get("judged", ()) if 1 < seeds < now]
+    now = max(len(arm.runs) for arm in data.study.arms)
+    fewer = [str(seeds) for seeds in data.study.judged if 1 < seeds < now]
     if fewer:
         yield (
             f"This study was judged at {' and '.join(fewer)} seeds before. Who adds seeds until a difference "
@@ -105,28 +105,28 @@ def _unlike(data: Collected) -> Iterator[str]:
 
 
 def _unmatched(data: Collected) -> Iterator[str]:
-    for matched in data.study["matched"].split(" and "):
-        used = {arm["name"]: _used(arm, matched) for arm in data.study["arms"] if "start.arm" not in arm["edits"]}
-        base = used.get(data.study["baseline"])
+    for matched in data.study.matched.split(" and "):
+        used = {arm.name: _used(arm, matched) for arm in data.study.arms if "start.arm" not in arm.edits}
+        base = used.get(data.study.baseline)
         for name, amount in used.items():
             if amount and base and abs(amount / base - 1) > BUDGET_TOLERANCE:
                 yield f"{name}: {matched} differ from the baseline's by {100 * (amount / base - 1):+.1f} %."
 
 
-def _used(arm: dict[str, Any], matched: str) -> float | None:
+def _used(arm: StudyArm, matched: str) -> float | None:
     amounts = {
-        "flops": arm["tokens"] * arm["flops_per_token"],
-        "tokens": arm["tokens"],
-        "parameters": arm["parameters"],
-        "non-embedding parameters": arm["parameters"] - arm["parameters_embedding"],
-        "seconds": arm.get("seconds"),
+        "flops": arm.flops,
+        "tokens": arm.tokens,
+        "parameters": arm.parameters,
+        "non-embedding parameters": arm.parameters - arm.parameters_embedding,
+        "seconds": arm.seconds,
     }
     return amounts.get(matched)
 
 
 def _off_time(data: Collected) -> Iterator[str]:
     """Runs that took another time than the budget: what step times were when they were measured has changed."""
-    allowed = data.study["budget"].get("seconds")
+    allowed = data.study.budget.seconds
     if allowed is None:
         return
     for arm, runs in _by_arm(data):
@@ -137,7 +137,7 @@ def _off_time(data: Collected) -> Iterator[str]:
 
 
 def _dirty(data: Collected) -> Iterator[str]:
-    if any(found.get("git_dirty") for found in data.environments.values()):
+    if any(found.git_dirty for found in data.environments.values()):
         yield "Some runs were trained from a working tree with uncommitted changes."
 
 
@@ -168,7 +168,7 @@ def _without_hits(data: Collected) -> Iterator[str]:
 
 def _unmeasured(data: Collected) -> Iterator[str]:
     """Not of what an arm cannot have: an encoder reads, and that is all."""
-    reading = [arm["name"] for arm in data.study["arms"] if arm.get("kv_bytes_per_token", 0) is None]
+    reading = [arm.name for arm in data.study.arms if arm.kv_bytes_per_token is None]
     found = data.measures.filter(~pl.col("arm").is_in(reading) | (pl.col("kind") == "prefill"))
     gone = found.drop_nulls("reason").unique(["arm", "kind", "context", "batch"], maintain_order=True)
     for (arm, kind), points in gone.group_by("arm", "kind", maintain_order=True):
@@ -196,8 +196,8 @@ def _edges(data: Collected) -> Iterator[str]:
 
 
 def _by_arm(data: Collected) -> Iterator[tuple[str, pl.DataFrame]]:
-    for arm in data.study["arms"]:
-        yield arm["name"], data.runs.filter(arm=arm["name"])
+    for arm in data.study.arms:
+        yield arm.name, data.runs.filter(arm=arm.name)
 
 
 def _seeds(runs: pl.DataFrame) -> str:

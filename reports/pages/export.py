@@ -10,7 +10,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote
 
-from ablate.store import AblateError, Store
+from ablate.store import AblateError, write_text
 from reports.figures import Figure, draw, draw_stability
 from reports.findings.shapes import StudySummary
 from reports.findings.summary import summarise_study
@@ -50,8 +50,7 @@ def export_study(study_dir: Path | str, target: Path | str) -> tuple[list[Path],
         files |= {f"{name}.md": markdown(table), f"{name}.tex": latex(table)}
     folder = Path(target)
     for name, text in files.items():
-        with Store.of_study(study_dir).replacing(folder / name) as temporary:
-            temporary.write_text(text, encoding="utf-8")
+        write_text(folder / name, text)
     left_out = [figure.key for figure in figures if figure.key not in drawn]
     return [folder / name for name in files], left_out
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ablate.store import Store
+from ablate.store import StudyFolder
 from reports.figures import CONFIG, Figure, draw, draw_stability
 from reports.figures.style import looks
 from reports.findings.closeups import shade
@@ -19,12 +19,8 @@ SCRIPTS = ("figures.js", "choice.js", "tables.js")
 
 
 def render_study(study_dir: Path | str, summary: StudySummary | None = None) -> Path:
-    """Draw a study, summarised unless a `summary` is given, into `report.html` in its folder."""
-    path = Path(study_dir) / "report.html"
-    html = render_page(summary or summarise_study(study_dir))
-    with Store.of_study(study_dir).replacing(path) as temporary:
-        temporary.write_text(html, encoding="utf-8")
-    return path
+    """Draw a study, summarised unless a `summary` is given, into its folder."""
+    return StudyFolder(Path(study_dir)).write_report(render_page(summary or summarise_study(study_dir)))
 
 
 def render_page(summary: StudySummary, progress: Progress | None = None) -> str:

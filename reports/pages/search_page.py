@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ablate.store import Store
+from ablate.store import SearchFolder
 from reports.figures import CONFIG
 from reports.figures.search import draw_search
 from reports.findings.fresh import fresh_table
@@ -16,12 +16,8 @@ from reports.wording import search_words
 
 
 def render(folder: Path) -> Path:
-    """Write `report.html` into a search's folder."""
-    html = render_page(read_search(folder))
-    path = folder / "report.html"
-    with Store.of_study(folder).replacing(path) as temporary:
-        temporary.write_text(html, encoding="utf-8")
-    return path
+    """Write a search's page into its folder."""
+    return SearchFolder(folder).write_report(render_page(read_search(folder)))
 
 
 def render_page(search: SearchSummary) -> str:

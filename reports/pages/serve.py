@@ -7,14 +7,15 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
-from ablate.store import Store, StoreError, read_json
+from ablate.store import SearchFolder, Store, StoreError, StudyFolder
+from ablate.store.documents import StudyDocument
 from reports.findings.searches import SearchSummary, read_search
 from reports.findings.shapes import StudySummary
 from reports.findings.summary import summarise_study
 from reports.pages.page import render_page
-from reports.pages.site import Entry, entry_of, render_index, search_entry
+from reports.pages.site import Entry, entry_of, link_to, render_index, search_entry
 from reports.reading.collect import ReportError
 from reports.reading.progress import Progress, study_progress
 
@@ -39,25 +40,31 @@ class Site:
 
     def __init__(self, root: Path | str) -> None:
         self.store = Store(root)
-        self._studies: dict[Path, _Study] = {}
-        self._searches: dict[Path, tuple[SearchSummary, str]] = {}
+        self._studies: dict[StudyFolder, _Study] = {}
+        self._searches: dict[SearchFolder, tuple[SearchSummary, str]] = {}
         self._lock = threading.Lock()
 
     def page(self, path: str) -> str | None:
         """The page at a path of the address; None where there is none."""
         with self._lock:
-            folders = self.store.studies()
-            if path in ("/", "/index.html"):
-                entries = [self._study(folder).entry for folder in folders]
-                running = any(entry.progress and entry.progress.is_running for entry in entries)
-                return render_index([*entries, *map(search_entry, self.store.searches())], refresh=running)
-            searches = {f"/searches/{folder.name}/report.html": folder for folder in self.store.searches()}
-            if unquote(path) in searches:
-                return self._search(searches[unquote(path)])
-            found = {f"/studies/{folder.name}/report.html": folder for folder in folders}.get(unquote(path))
-            return None if found is None else self._report(found)
+            asked = path.removeprefix("/")
+            if asked in ("", link_to(self.store, self.store.index_path)):
+                return self._index()
+            for search in self.store.searches():
+                if link_to(self.store, search.report_path) == quote(unquote(asked)):
+                    return self._search(search)
+            for study in self.store.studies():
+                if link_to(self.store, study.report_path) == quote(unquote(asked)):
+                    return self._report(study)
+            return None
 
-    def _report(self, folder: Path) -> str | None:
+    def _index(self) -> str:
+        entries = [self._study(folder).entry for folder in self.store.studies()]
+        searches = [search_entry(self.store, folder) for folder in self.store.searches()]
+        running = any(entry.progress and entry.progress.is_running for entry in entries)
+        return render_index([*entries, *searches], refresh=running)
+
+    def _report(self, folder: StudyFolder) -> str | None:
         study = self._study(folder)
         if study.summary is None:
             return None
@@ -67,9 +74,9 @@ class Site:
             study.pages = {progress: render_page(study.summary, progress)}
         return study.pages[progress]
 
-    def _search(self, folder: Path) -> str | None:
+    def _search(self, folder: SearchFolder) -> str | None:
         try:
-            summary = read_search(folder)
+            summary = read_search(folder.path)
         except (ReportError, StoreError):  # the entry says which
             return None
         if folder not in self._searches or self._searches[folder][0] != summary:
@@ -78,30 +85,32 @@ class Site:
             self._searches[folder] = (summary, render_search(summary))
         return self._searches[folder][1]
 
-    def _study(self, folder: Path) -> _Study:
-        written = _written(self.store, folder)
+    def _study(self, folder: StudyFolder) -> _Study:
         known = self._studies.get(folder)
-        document = read_json(folder / "study.json")
-        progress = study_progress(self.store, document) if document else None
+        try:
+            document = folder.read()
+            progress = study_progress(self.store, document) if document else None
+        except StoreError:  # the entry says which
+            document, progress = None, None
+        written = _written(self.store, folder, document)
         if known is None or known.written != written or known.entry.progress != progress:
             known = self._studies[folder] = self._read(folder, written)
         return known
 
-    def _read(self, folder: Path, written: Written) -> _Study:
+    def _read(self, folder: StudyFolder, written: Written) -> _Study:
         try:
-            summary = summarise_study(folder)
+            summary = summarise_study(folder.path)
         except (ReportError, StoreError):  # the entry says which
             summary = None
         number = self.store.studies().index(folder)
         return _Study(written, entry_of(self.store, folder, number, summary), summary)
 
 
-def _written(store: Store, folder: Path) -> Written:
+def _written(store: Store, folder: StudyFolder, study: StudyDocument | None) -> Written:
     """Path, time and size of every document and log that the study's page is made of."""
-    study = read_json(folder / "study.json") or {"arms": []}
-    sizes = [size["arms"] for size in study.get("ladder", ())]
-    digests = {run["digest"] for arms in (study["arms"], *sizes) for arm in arms for run in arm["runs"]}
-    files = [folder / "study.json", *(path for digest in digests for path in store.run_dir(digest).glob("*.*json"))]
+    arms = [*study.arms, *(arm for size in study.ladder for arm in size.arms)] if study else []
+    digests = {run.digest for arm in arms for run in arm.runs}
+    files = [folder.document_path, *(path for digest in digests for path in store.written_paths(digest))]
     return frozenset((str(path), found.st_mtime_ns, found.st_size) for path in files for found in [path.stat()])
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import plotly.graph_objects as go
 
-from ablate.store import Store, StoreError, read_json
+from ablate.store import SearchFolder, Store, StoreError, StudyFolder
+from ablate.store.documents import SearchDocument, StudyDocument
 from reports.figures import CONFIG
 from reports.figures.small import small_differences
 from reports.findings.searches import read_search
@@ -29,14 +30,14 @@ RANKS = ("better", "worse", "no difference", "inconclusive", "cannot tell", "div
 @dataclass(frozen=True)
 class Entry:
     """A study of the index, or a search, whose `progress` is not known. One that cannot be reported has an `error` and
-    nothing after it."""
+    nothing after it; one that cannot be read has the name of its folder."""
 
     key: str
     link: str
     name: str
-    scale: str
-    question: str
-    created: str
+    scale: str = ""
+    question: str = ""
+    created: str = ""
     progress: Progress | None = None
     error: str = ""
     headline: str = ""
@@ -52,20 +53,17 @@ class Entry:
 
 
 def render_site(root: Path | str) -> Path:
-    """Write `index.html` in a store, and the report of each of its studies and searches."""
+    """Write a store's index, and the report of each of its studies and searches."""
     store = Store(root)
     entries = [entry_of(store, folder, number) for number, folder in enumerate(store.studies())]
     for folder, entry in zip(store.studies(), entries, strict=True):
         if not entry.error:
-            render_study(folder)
-    searches = [search_entry(folder) for folder in store.searches()]
-    for folder, entry in zip(store.searches(), searches, strict=True):
+            render_study(folder.path)
+    searches = [search_entry(store, folder) for folder in store.searches()]
+    for search, entry in zip(store.searches(), searches, strict=True):
         if not entry.error:
-            _render_search(folder)
-    path = store.root / "index.html"
-    with store.replacing(path) as temporary:
-        temporary.write_text(render_index([*entries, *searches]), encoding="utf-8")
-    return path
+            _render_search(search.path)
+    return store.write_index(render_index([*entries, *searches]))
 
 
 def render_index(entries: list[Entry], refresh: bool = False) -> str:
@@ -76,23 +74,19 @@ def render_index(entries: list[Entry], refresh: bool = False) -> str:
     return render("index.html.j2", SCRIPTS, data, entries=newest, words=words, refresh=refresh)
 
 
-def entry_of(store: Store, folder: Path, number: int, summary: StudySummary | None = None) -> Entry:
+def entry_of(store: Store, folder: StudyFolder, number: int, summary: StudySummary | None = None) -> Entry:
     """A study as the index shows it. `summary` where it is already known."""
-    study = read_json(folder / "study.json")
-    if study is None:
-        raise ReportError(f"{folder} holds no study.json")
-    common: dict[str, Any] = {
-        "key": f"study-{number}",
-        "link": f"studies/{quote(folder.name)}/report.html",
-        **{name: study[name] for name in ("name", "scale", "question", "created")},
-        "progress": study_progress(store, study),
-    }
+    entry = Entry(f"study-{number}", link_to(store, folder.report_path), folder.path.name)
     try:
-        summary = summary or summarise_study(folder)
+        study = folder.read()
+        if study is None:
+            raise ReportError(f"{folder.path} holds no study.json")
+        entry = replace(_said(entry, study), progress=study_progress(store, study))
+        summary = summary or summarise_study(folder.path)
     except (ReportError, StoreError) as error:
-        return Entry(**common, error=str(error))
-    return Entry(
-        **common,
+        return replace(entry, error=str(error))
+    return replace(
+        entry,
         headline=words.headline(summary),
         statuses=tables.statuses(summary.runs),
         verdicts=tuple(
@@ -103,18 +97,31 @@ def entry_of(store: Store, folder: Path, number: int, summary: StudySummary | No
     )
 
 
-def search_entry(folder: Path) -> Entry:
+def _said(entry: Entry, document: StudyDocument | SearchDocument) -> Entry:
+    """The entry with what the document says of itself."""
+    return replace(
+        entry,
+        name=document.name,
+        scale=document.scale,
+        question=document.question,
+        created=document.created,
+    )
+
+
+def link_to(store: Store, page: Path) -> str:
+    """A page's address, from the index."""
+    return quote(page.relative_to(store.root).as_posix())
+
+
+def search_entry(store: Store, folder: SearchFolder) -> Entry:
     """A search as the index shows it."""
-    link = f"searches/{quote(folder.name)}/report.html"
+    entry = Entry("", link_to(store, folder.report_path), folder.path.name)
     try:
-        search = read_search(folder)
+        search = read_search(folder.path)
     except (ReportError, StoreError) as error:
-        return Entry("", link, folder.name, "", "", "", error=str(error))
-    document = search.document
-    return Entry(
-        key="",
-        link=link,
-        **{name: document[name] for name in ("name", "scale", "question", "created")},
+        return replace(entry, error=str(error))
+    return replace(
+        _said(entry, search.document),
         headline=search_words.headline(search),
         statuses=", ".join(f"{count} trials {state}" for state, count in search.states.most_common()),
     )

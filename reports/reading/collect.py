@@ -6,16 +6,26 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
-from ablate.store import AblateError, Store, read_json
-from ablate.store.documents import Section
+from ablate.store import AblateError, Store, StudyFolder
+from ablate.store.documents import (
+    Environment,
+    LossThroughCache,
+    Measured,
+    MeasureDocument,
+    MeasuredPoint,
+    Quartiles,
+    ResultDocument,
+    Section,
+    SpeedPoint,
+    StudyDocument,
+)
 from reports.reading import evaluations
-from reports.reading.evaluations import KEYS
+from reports.reading.keys import KEYS, Row, RunKey, Schema, keys_of
 
-RUNS: dict[str, Any] = KEYS | {
+RUNS: Schema = KEYS | {
     "status": pl.String,
     "reason": pl.String,
     "loss": pl.Float64,
@@ -40,6 +50,12 @@ RUNS: dict[str, Any] = KEYS | {
     "dtype": pl.String,
     "matmul": pl.String,
 }
+OF_RESULT = tuple(
+    name
+    for name in RUNS
+    if name in ResultDocument.model_fields and name not in (*KEYS, "tokens_per_second", "grad_norm")
+)
+"""Columns that are fields of a result as they are."""
 CURVES = KEYS | {
     "step": pl.Int64,
     "tokens": pl.Int64,
@@ -102,7 +118,7 @@ class ReportError(AblateError):
 class Collected:
     """A study and its runs. `environments` maps a run's digest to what it ran on."""
 
-    study: dict[str, Any]
+    study: StudyDocument
     runs: pl.DataFrame
     curves: pl.DataFrame
     measures: pl.DataFrame
@@ -119,31 +135,26 @@ class Collected:
     probes: pl.DataFrame
     closeups: dict[str, dict[int, dict[str, Section]]]
     """What there is to be looked at: sections of the evals documents by arm, seed and name."""
-    environments: dict[str, dict[str, Any]]
-
-    @property
-    def per(self) -> str:
-        """What losses are compared per: `token`, or `byte`, as study.json says."""
-        return str(self.study.get("per", "token"))
+    environments: dict[str, Environment]
 
     @cached_property
-    def curve_of(self) -> dict[tuple[Any, ...], pl.DataFrame]:
+    def curve_of(self) -> dict[tuple[object, ...], pl.DataFrame]:
         """The curve of each run by (arm, digest): two arms may share a run."""
         return self.curves.partition_by("arm", "digest", as_dict=True)
 
 
 def collect(study_dir: Path | str) -> Collected:
     """Read a study's folder and the runs it names. Raises ReportError without a study there."""
-    study = read_json(Path(study_dir) / "study.json")
+    study = StudyFolder(Path(study_dir)).read()
     if study is None:
         raise ReportError(f"{study_dir} holds no study.json")
-    store = Store.of_study(study_dir)
-    keys = list(_keys(study))
+    store, keys = Store.of_study(study_dir), keys_of(study)
     evaluated = list(evaluations.read(store, study, keys))
     measured = list(_measured(store, study, keys))
+    results = {key.digest: store.read_result(key.digest) for key in keys}
     return Collected(
         study=study,
-        runs=pl.DataFrame([_run_row(store, key) for key in keys], schema=RUNS),
+        runs=pl.DataFrame([_run_row(store, key, results[key.digest]) for key in keys], schema=RUNS),
         curves=pl.concat([pl.DataFrame(schema=CURVES), *(_curve(store, key) for key in keys)]),
         measures=pl.DataFrame([row for key, found in measured for row in _measure_rows(key, found)], schema=MEASURES),
         caches=pl.DataFrame([row for key, found in measured for row in _cache_rows(key, found)], schema=CACHES),
@@ -158,132 +169,114 @@ def collect(study_dir: Path | str) -> Collected:
         samples=evaluations.samples(evaluated),
         skipped=evaluations.skipped(evaluated),
         grouped=evaluations.grouped(evaluated),
-        probes=pl.concat([pl.DataFrame(schema=PROBES), *(_probes(store, key) for key in keys)]),
+        probes=pl.concat([pl.DataFrame(schema=PROBES), *(_probes(store, key) for key in keys if results[key.digest])]),
         closeups=evaluations.closeups(study, evaluated),
-        environments={key["digest"]: _environment(store, key["digest"]) for key in keys},
+        environments={digest: result.environment for digest, result in results.items() if result},
     )
 
 
-def _keys(study: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    for arm in study["arms"]:
-        for run in arm["runs"]:
-            yield {"arm": arm["name"], "seed": run["seed"], "digest": run["digest"]}
+def _run_row(store: Store, key: RunKey, result: ResultDocument | None) -> Row:
+    run = store.read_run(key.digest)
+    known = {name: getattr(result, name) for name in OF_RESULT} if result else {}
+    if result:
+        speed, norm = result.tokens_per_second.median, result.grad_norm
+        known |= {"tokens_per_second": speed, "grad_norm": norm.median, "grad_norm_spikes": norm.spikes}
+    else:
+        known["status"] = "absent" if run is None else "partial"
+    if run:
+        known |= {"data": run.data.digest, "dtype": run.numerics.dtype, "matmul": run.numerics.matmul}
+    return key.row(known)
 
 
-def _run_row(store: Store, key: dict[str, Any]) -> dict[str, Any]:
-    digest = key["digest"]
-    identity = store.read_run(digest) or {}
-    result = store.read_result(digest) or {}
-    numerics = identity.get("numerics", {})
-    return key | {
-        "status": store.status(digest),
-        **{name: result.get(name) for name in RUNS if name in result and name not in key},
-        "tokens_per_second": result.get("tokens_per_second", {}).get("median"),
-        "grad_norm": result.get("grad_norm", {}).get("median"),
-        "grad_norm_spikes": result.get("grad_norm", {}).get("spikes"),
-        "data": identity.get("data", {}).get("digest"),
-        "dtype": numerics.get("dtype"),
-        "matmul": numerics.get("matmul"),
-    }
-
-
-def _ladder_rows(store: Store, study: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _ladder_rows(store: Store, study: StudyDocument) -> Iterator[Row]:
     """The runs of every size. The loss of one that diverged or is absent is null."""
-    for size in study.get("ladder", ()):
-        for arm in size["arms"]:
-            per_token = arm["flops_per_token"]
-            for run in arm["runs"]:
-                result = store.read_result(run["digest"]) or {}
-                speed = result.get("tokens_per_second", {}).get("median")
+    for size in study.ladder:
+        for arm in size.arms:
+            for run in arm.runs:
+                result = store.read_result(run.digest)
+                speed = result.tokens_per_second.median if result else None
                 yield {
-                    "size": size["name"],
-                    "arm": arm["name"],
-                    "seed": run["seed"],
-                    "digest": run["digest"],
-                    "parameters": arm["parameters"],
-                    "flops": arm["tokens"] * per_token,
-                    "loss": result.get("loss"),
-                    "flops_per_second": None if speed is None else speed * per_token,
+                    "size": size.name,
+                    **RunKey(arm.name, run.seed, run.digest)._asdict(),
+                    "parameters": arm.parameters,
+                    "flops": arm.flops,
+                    "loss": result.loss if result else None,
+                    "flops_per_second": None if speed is None else speed * arm.flops_per_token,
                 }
 
 
-def _environment(store: Store, digest: str) -> dict[str, Any]:
-    result = store.read_result(digest) or {}
-    return dict(result.get("environment", {}))
+def _curve(store: Store, key: RunKey) -> pl.DataFrame:
+    return _keyed(store.read_metrics(key.digest, [name for name in CURVES if name not in KEYS]), key, CURVES)
 
 
-def _curve(store: Store, key: dict[str, Any]) -> pl.DataFrame:
-    return _keyed(store.read_metrics(key["digest"], [name for name in CURVES if name not in KEYS]), key, CURVES)
-
-
-def _probes(store: Store, key: dict[str, Any]) -> pl.DataFrame:
+def _probes(store: Store, key: RunKey) -> pl.DataFrame:
     """Of a run that has ended: one that is under way has not seen its end."""
-    ended = store.status(key["digest"]) in ("finished", "diverged")
-    return _keyed(store.read_probes(key["digest"]), key, PROBES) if ended else pl.DataFrame(schema=PROBES)
+    return _keyed(store.read_probes(key.digest), key, PROBES)
 
 
-def _keyed(frame: pl.DataFrame, key: dict[str, Any], schema: dict[str, Any]) -> pl.DataFrame:
+def _keyed(frame: pl.DataFrame, key: RunKey, schema: Schema) -> pl.DataFrame:
+    known = key._asdict()
     return frame.select(
-        pl.repeat(key[name], pl.len(), dtype=kind).alias(name) if name in key else pl.col(name).cast(kind)
+        pl.repeat(known[name], pl.len(), dtype=kind).alias(name) if name in known else pl.col(name).cast(kind)
         for name, kind in schema.items()
     )
 
 
-def _measured(
-    store: Store, study: dict[str, Any], keys: list[dict[str, Any]]
-) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """The measure document of each run that has one."""
-    if study.get("measure") is None:
+def _measured(store: Store, study: StudyDocument, keys: list[RunKey]) -> Iterator[tuple[RunKey, MeasureDocument]]:
+    """The measurement of each run that has one."""
+    if study.measure is None:
         return
     for key in keys:
-        if (document := store.read_measure(key["digest"], study["measure"])) is not None:
-            yield key, document
+        if (found := store.read_measure(key.digest, study.measure)) is not None:
+            yield key, found
 
 
-def _measure_rows(key: dict[str, Any], document: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    for kind, point, values in _points(document):
-        yield key | {"kind": kind, **{name: point.get(name) for name in ("context", "batch", "reason")}, **values}
+def _measure_rows(key: RunKey, found: Measured) -> Iterator[Row]:
+    for kind, point, values in _points(found):
+        yield key.row({"kind": kind, "context": point.context, "batch": point.batch, "reason": point.reason, **values})
 
 
-def _cache_rows(key: dict[str, Any], document: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    if document.get("caches"):
-        for cache, points in {PLAIN: document, **document["caches"]}.items():
-            for row in _measure_rows(key, points):
-                yield row | {"cache": cache}
+def _cache_rows(key: RunKey, found: MeasureDocument) -> Iterator[Row]:
+    kinds: dict[str, Measured] = {PLAIN: found, **found.caches} if found.caches else {}
+    for cache, measured in kinds.items():
+        for row in _measure_rows(key, measured):
+            yield {**row, "cache": cache}
 
 
-def _cache_loss_rows(key: dict[str, Any], document: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    found = document.get("cache_loss", {})
-    for cache, loss in found.get("kinds", {PLAIN: found} if found else {}).items():
-        added = loss.get("added", {})
-        yield key | {
-            "cache": cache,
-            "length": found["length"],
-            "reason": loss.get("reason"),
-            "nats_per_token": loss.get("nats_per_token", {}).get("value"),
-            "added": added.get("value"),
-            "stderr": added.get("stderr"),
-        }
+def _cache_loss_rows(key: RunKey, found: MeasureDocument) -> Iterator[Row]:
+    losses = found.cache_loss
+    if losses is None:
+        return
+    for cache, loss in (losses.kinds or {PLAIN: LossThroughCache(reason=losses.reason)}).items():
+        yield key.row(
+            {
+                "cache": cache,
+                "length": losses.length,
+                "reason": loss.reason,
+                "nats_per_token": loss.nats_per_token.value if loss.nats_per_token else None,
+                "added": loss.added.value if loss.added else None,
+                "stderr": loss.added.stderr if loss.added else None,
+            }
+        )
 
 
-def _points(
-    document: dict[str, Any],
-) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
-    """A point that did not fit in memory has a reason, and none of the numbers. Older documents have speeds alone."""
-    for point in document.get("cache", ()):
-        yield "cache", point, {k: point.get(k) for k in ("declared_bytes", "allocated_bytes")}
-    for kind in ("prefill", "decode"):
-        for point in document.get(kind, ()):
-            yield kind, point, dict(point.get("tokens_per_second", {})) | _serving(point)
+def _points(found: Measured) -> Iterator[tuple[str, MeasuredPoint, Row]]:
+    """A point that did not fit in memory has a reason, and none of the numbers."""
+    for cache in found.cache:
+        yield "cache", cache, {"declared_bytes": cache.declared_bytes, "allocated_bytes": cache.allocated_bytes}
+    for prefill in found.prefill:
+        read = {"seconds": _median(prefill.seconds_to_first_token), "seconds_to_read": _median(prefill.seconds_to_read)}
+        yield "prefill", prefill, {**_speed(prefill), **read}
+    for decode in found.decode:
+        seconds, utilisation = decode.seconds_per_output_token, decode.bandwidth_utilisation
+        written = {"seconds": _median(seconds), "bandwidth_utilisation": _median(utilisation)}
+        yield "decode", decode, {**_speed(decode), **written}
 
 
-def _serving(point: dict[str, Any]) -> dict[str, Any]:
-    """Medians. `seconds` are those that each row waits: for its first token, or for one more; `seconds_to_read` those
-    of an encoder, which writes none."""
-    waited = point.get("seconds_to_first_token") or point.get("seconds_per_output_token") or {}
-    return {
-        "seconds": waited.get("median"),
-        "seconds_to_read": point.get("seconds_to_read", {}).get("median"),
-        "bandwidth_utilisation": point.get("bandwidth_utilisation", {}).get("median"),
-        "peak_memory_bytes": point.get("peak_memory_bytes"),
-    }
+def _speed(point: SpeedPoint) -> Row:
+    rate = point.tokens_per_second.model_dump() if point.tokens_per_second else {}
+    return {**rate, "peak_memory_bytes": point.peak_memory_bytes}
+
+
+def _median(quartiles: Quartiles | None) -> float | None:
+    return None if quartiles is None else quartiles.median

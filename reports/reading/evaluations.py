@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import polars as pl
 
 from ablate.store import Store
-from ablate.store.documents import EvalsDocument, JsonObject, SampleRecord, Section, TaskGroup
+from ablate.store.documents import EvalsDocument, JsonObject, SampleRecord, Section, StudyDocument, TaskGroup
+from reports.reading.keys import KEYS, Row, RunKey
 
-KEYS = {"arm": pl.String, "seed": pl.Int64, "digest": pl.String}
-"""What every frame begins with."""
 EVALS = KEYS | {
     "task": pl.String,
     "metric": pl.String,
@@ -76,9 +75,9 @@ CLOSEUPS = ("samples", "token_losses", "attention")
 
 
 class Evaluated(NamedTuple):
-    """A run that was evaluated: its arm, seed and digest, what was found, and the items' records."""
+    """A run that was evaluated, what was found, and the items' records."""
 
-    key: dict[str, Any]
+    key: RunKey
     document: EvalsDocument
     records: list[SampleRecord]
 
@@ -88,20 +87,19 @@ class Evaluated(NamedTuple):
         yield from ((section, row) for row in section.rows)
 
 
-def read(store: Store, study: dict[str, Any], keys: Iterable[dict[str, Any]]) -> Iterator[Evaluated]:
+def read(store: Store, study: StudyDocument, keys: Iterable[RunKey]) -> Iterator[Evaluated]:
     """What the store has of the study's evaluation."""
-    if study.get("evals") is None:
+    if study.evals is None:
         return
-    request = str(study["evals"])
     for key in keys:
-        document = store.read_evals(key["digest"], request)
+        document = store.read_evals(key.digest, study.evals)
         if document is not None:
-            yield Evaluated(key, document, store.read_samples(key["digest"], request) or [])
+            yield Evaluated(key, document, store.read_samples(key.digest, study.evals) or [])
 
 
 def scores(evaluated: list[Evaluated]) -> pl.DataFrame:
     rows = [
-        run.key | {"task": task, "metric": metric} | score.model_dump(exclude={"items"})
+        run.key.row({"task": task, "metric": metric, **score.model_dump(exclude={"items"})})
         for run in evaluated
         for task, metrics in run.document.scores.items()
         for metric, score in metrics.items()
@@ -112,7 +110,7 @@ def scores(evaluated: list[Evaluated]) -> pl.DataFrame:
 def skipped(evaluated: list[Evaluated]) -> pl.DataFrame:
     """One row per task that had no data; `group` is the largest whose score is without it, null where there is none."""
     rows = [
-        run.key | {"task": task, "group": _lacking(run.document, task), "reason": reason}
+        run.key.row({"task": task, "group": _lacking(run.document, task), "reason": reason})
         for run in evaluated
         for task, reason in run.document.skipped.items()
     ]
@@ -126,7 +124,7 @@ def _lacking(document: EvalsDocument, task: str) -> str | None:
 
 def samples(evaluated: list[Evaluated]) -> pl.DataFrame:
     """The items, and again as those of the groups that their tasks are in."""
-    rows = [run.key | row for run in evaluated for record in run.records for row in _sample_values(record)]
+    rows = [run.key.row(row) for run in evaluated for record in run.records for row in _sample_values(record)]
     return with_groups(pl.DataFrame(rows, schema=SAMPLES), _groups(evaluated))
 
 
@@ -159,7 +157,7 @@ def with_groups(samples: pl.DataFrame, groups: dict[str, TaskGroup]) -> pl.DataF
 def positions(evaluated: list[Evaluated]) -> pl.DataFrame:
     """One row per bucket of positions. Windows that could not be read are one row, with the reason."""
     rows = [
-        run.key | {"context": section.about["context"]} | {name: row[name] for name in POSITIONS if name in row}
+        run.key.row({"context": section.about["context"], **_picked(row, POSITIONS)})
         for run in evaluated
         for section, row in run.rows("positions")
     ]
@@ -169,9 +167,7 @@ def positions(evaluated: list[Evaluated]) -> pl.DataFrame:
 def recall(evaluated: list[Evaluated]) -> pl.DataFrame:
     """One row per distance and per part of the targets. Windows that could not be read are one row, with the reason."""
     rows = [
-        run.key
-        | {name: section.about[name] for name in ("context", "frequent")}
-        | {name: row[name] for name in RECALL if name in row}
+        run.key.row({**_picked(section.about, ("context", "frequent")), **_picked(row, RECALL)})
         for run in evaluated
         for section, row in run.rows("recall")
         if "reason" in row or row["tokens"]
@@ -182,26 +178,34 @@ def recall(evaluated: list[Evaluated]) -> pl.DataFrame:
 def diagnostics(evaluated: list[Evaluated]) -> pl.DataFrame:
     """One row per difficulty. One that could not be asked has a reason, and no accuracy."""
     rows = [
-        run.key
-        | {"task": section.about["task"], "level": json.dumps(row["level"], sort_keys=True)}
-        | {name: row.get(name) for name in ("length", "reason", "chance", "accuracy", "stderr")}
+        run.key.row(
+            {
+                "task": section.about["task"],
+                "level": json.dumps(row["level"], sort_keys=True),
+                **_picked(row, ("length", "reason", "chance", "accuracy", "stderr")),
+            }
+        )
         for run in evaluated
         for section, row in run.rows("diagnostics")
     ]
     return pl.DataFrame(rows, schema=DIAGNOSTICS)
 
 
-def closeups(study: dict[str, Any], evaluated: list[Evaluated]) -> dict[str, dict[int, dict[str, Section]]]:
+def _picked(row: Mapping[str, object], names: Iterable[str]) -> Row:
+    return {name: row[name] for name in names if name in row}
+
+
+def closeups(study: StudyDocument, evaluated: list[Evaluated]) -> dict[str, dict[int, dict[str, Section]]]:
     """By arm and seed."""
-    found: dict[str, dict[int, dict[str, Section]]] = {arm["name"]: {} for arm in study["arms"]}
+    found: dict[str, dict[int, dict[str, Section]]] = {arm.name: {} for arm in study.arms}
     for run in evaluated:
         kept = {kind: section for kind, section in run.document.sections.items() if kind in CLOSEUPS}
         if kept:
-            found[run.key["arm"]][run.key["seed"]] = kept
+            found[run.key.arm][run.key.seed] = kept
     return found
 
 
-def _sample_values(sample: SampleRecord) -> Iterator[dict[str, Any]]:
+def _sample_values(sample: SampleRecord) -> Iterator[Row]:
     """What one item says of each metric that is a sum over items. Named as in the evals document."""
     item = f"{sample.doc_id} {sample.doc_hash}"
     cluster = item if sample.document is None else f"document {sample.document}"
@@ -209,7 +213,7 @@ def _sample_values(sample: SampleRecord) -> Iterator[dict[str, Any]]:
     for metric in sample.metrics.keys() - set(PERPLEXITIES):
         name = metric if sample.filter == "none" else f"{metric},{sample.filter}"
         value, weight = _value_and_weight(metric, sample.metrics[metric])
-        yield shared | {"metric": name, "value": value, "weight": weight}
+        yield {**shared, "metric": name, "value": value, "weight": weight}
 
 
 def _value_and_weight(metric: str, score: Any) -> tuple[float | None, float | None]:

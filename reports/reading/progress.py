@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Any
 
 from ablate.store import Store
+from ablate.store.documents import StudyArm, StudyDocument, StudyRun
 
 STALLED_SECONDS = 120.0
 """A study of which nothing was written for so long is not running."""
@@ -39,25 +39,24 @@ class Progress:
         return (self.ended + begun) / self.total if self.total else 0.0
 
 
-def study_progress(store: Store, study: dict[str, Any]) -> Progress:
-    keys = [(arm, run) for arm in study["arms"] for run in arm["runs"]]
-    statuses = {run["digest"]: store.status(run["digest"]) for _, run in keys}
-    begun = [(arm, run) for arm, run in keys if statuses[run["digest"]] == "partial"]
+def study_progress(store: Store, study: StudyDocument) -> Progress:
+    keys = [(arm, run) for arm in study.arms for run in arm.runs]
+    statuses = {run.digest: store.status(run.digest) for _, run in keys}
+    begun = [(arm, run) for arm, run in keys if statuses[run.digest] == "partial"]
     written = max((_written(store, digest) for digest in statuses), default=0.0)
     return Progress(
-        ended=sum(statuses[run["digest"]] in ("finished", "diverged") for _, run in keys),
+        ended=sum(statuses[run.digest] in ("finished", "diverged") for _, run in keys),
         total=len(keys),
         runs=tuple(_running(store, arm, run) for arm, run in begun),
         is_running=bool(begun) and time.time() - written < STALLED_SECONDS,
     )
 
 
-def _running(store: Store, arm: dict[str, Any], run: dict[str, Any]) -> Running:
-    last = store.last_step(run["digest"]) or {"step": 0, "loss": None}
-    return Running(arm["name"], run["seed"], last["step"], arm["steps"], last["loss"])
+def _running(store: Store, arm: StudyArm, run: StudyRun) -> Running:
+    last = store.last_step(run.digest)
+    return Running(arm.name, run.seed, last.step if last else 0, arm.steps, last.loss if last else None)
 
 
 def _written(store: Store, digest: str) -> float:
     """When a run was last written to, in seconds since 1970; 0 where it was not begun."""
-    folder = store.run_dir(digest)
-    return max((path.stat().st_mtime for path in folder.glob("*.*json")), default=0.0)
+    return max((path.stat().st_mtime for path in store.written_paths(digest)), default=0.0)

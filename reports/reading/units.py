@@ -19,7 +19,7 @@ def comparable(data: Collected) -> Collected:
     nats per byte = nats per token · held-out tokens / held-out bytes = bits per byte · ln 2. The factor is the
     tokenizer's, so that an arm's runs share it; training losses are scaled by it too, though they are of other text.
     """
-    if data.per != "byte":
+    if data.study.per != "byte":
         return data
     finished = data.runs.filter(status="finished")
     factor = (pl.col("bits_per_byte") * math.log(2) / pl.col("loss")).mean()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from ablate.store.documents import Range
 from reports.findings.fresh import DECLARED, flattered, signed
 from reports.findings.importance import ALPHA, FEWEST, Importance
 from reports.findings.searches import SearchSummary
@@ -33,13 +34,13 @@ def edges(search: SearchSummary) -> list[str]:
 
 
 def _edges(search: SearchSummary) -> Iterator[tuple[str, float]]:
-    for path in search.document["space"]:
+    for path in search.document.space:
         if not all(path in trial.distributions for trial in search.best):
             continue
         values = [trial.params[path] for trial in search.best]
-        ends = [trial.distributions[path]["attributes"] for trial in search.best]
-        if len(set(values)) == 1 and "low" in ends[0] and values[0] in (ends[0]["low"], ends[0]["high"]):
-            yield path, float(values[0])
+        ends = search.best[0].distributions[path].attributes if search.best else None
+        if len(set(values)) == 1 and isinstance(ends, Range) and values[0] in (ends.low, ends.high):
+            yield path, ends.low if values[0] == ends.low else ends.high
 
 
 def matters(search: SearchSummary, found: Mapping[str, Sequence[Importance]]) -> list[str]:
@@ -82,12 +83,12 @@ def _flattered(search: SearchSummary, name: str) -> str:
 
 
 def how(search: SearchSummary) -> str:
-    document, seeds = search.document, search.document["seeds"]
-    text = f"Sampler {document['sampler']}; seeds of every trial: {', '.join(map(str, seeds))}."
-    if document["pruner"]:
-        text += f" Pruner {document['pruner']}."
-    if len(document["shares"]) > 1:
-        text += f" Trials began with {document['shares'][0]:.0%} of the budget; only those with all of it are compared."
+    document = search.document
+    text = f"Sampler {document.sampler}; seeds of every trial: {', '.join(map(str, document.seeds))}."
+    if document.pruner:
+        text += f" Pruner {document.pruner}."
+    if len(document.shares) > 1:
+        text += f" Trials began with {document.shares[0]:.0%} of the budget; only those with all of it are compared."
     return text
 
 
@@ -99,12 +100,12 @@ def counts(search: SearchSummary) -> str:
     parts = [f"{count} {state} ({count / total:.0%})" for state, count in search.states.most_common()]
     if search.diverged:
         parts.append(f"{search.diverged} of those that finished diverged")
-    refused = sum(search.document["illegal"].values())
+    refused = sum(search.document.illegal.values())
     return f"{total} trials: {', '.join(parts)}. {refused} proposals were refused before any compute."
 
 
 def illegal_table(search: SearchSummary) -> Table:
-    illegal = search.document["illegal"].items()
+    illegal = search.document.illegal.items()
     return Table(("reason", "proposals"), tuple((reason, str(count)) for reason, count in illegal))
 
 

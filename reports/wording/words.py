@@ -287,7 +287,7 @@ def method(summary: StudySummary) -> str:
             "margin, at 5 % after a Holm correction of their own."
         )
     if summary.objective is not None:
-        kind, counts = summary.objective["kind"], summary.objective["counts"]
+        kind, counts = summary.objective.kind, summary.objective.counts
         bytes_ = "bits per byte are over the bytes that these stand for"
         parts.insert(0, f"The loss is that of the objective {kind}, a mean over {counts}; {bytes_}.")
     if summary.looks:

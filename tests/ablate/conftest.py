@@ -13,6 +13,7 @@ import torch
 
 import zoo
 from ablate.machine.numerics import enforce
+from ablate.store.documents import RunData, RunDocument
 from ablate.training.spec import TrainSpec
 
 
@@ -52,21 +53,21 @@ def numerics():
     return enforce("cpu", "float32")
 
 
-def identity_of(*, steps: int = 20, seed: int = 0, model: dict | None = None, **train: Any) -> dict:
-    """A run.json of a tiny model."""
+def identity_of(*, steps: int = 20, seed: int = 0, model: dict | None = None, **train: Any) -> RunDocument:
+    """The identity of a run of a tiny model."""
     spec = zoo.parse({"vocab_size": 16, "d_model": 16, "n_layers": 1, **(model or {})})
     settings = TrainSpec.model_validate({"context": 16, "batch": 4, "lr": 0.01, **train})
-    body = {
-        "schema": 1,
-        "seed": seed,
-        "model": spec.dump(),
-        "train": settings.model_dump(mode="json"),
-        "steps": steps,
-        "data": {"digest": "tiny"},
-        "numerics": enforce("cpu", settings.dtype).identity(),
-    }
-    digest = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()[:16]
-    return {**body, "digest": digest}
+    run = RunDocument(
+        digest="",
+        seed=seed,
+        model=spec.dump(),
+        train=settings.model_dump(mode="json"),
+        steps=steps,
+        data=RunData(digest="tiny"),
+        numerics=enforce("cpu", settings.dtype).identity(),
+    )
+    digest = hashlib.sha256(run.model_dump_json().encode()).hexdigest()[:16]
+    return run.model_copy(update={"digest": digest})
 
 
 @pytest.fixture

@@ -17,10 +17,12 @@ from ablate.searching.laboratory import IllegalError, Job
 from ablate.searching.samplers import make_pruner, make_sampler
 from ablate.searching.search import Search
 from ablate.searching.storage import Owner
+from ablate.store import SearchFolder
 from ablate.study.reading import load_study
 from ablate.study.search_space import Params, SearchSpace
 from ablate.study.search_spec import SearchSpec
 from ablate.study.study import Study
+from tests.documents import run_of
 
 STUDY = """
 question: Which?
@@ -54,7 +56,7 @@ class Known:
             raise IllegalError("not legal")
         digest = f"{len(self.jobs)}"
         self.jobs[digest] = params, share
-        return Job((Request("/nowhere", "/nowhere", {"digest": digest}),))
+        return Job((Request(store="/nowhere", corpus="/nowhere", identity=run_of(digest)),))
 
     def values(self, job: Job) -> tuple[float, ...]:
         return self.score(self.jobs[job.digests[0]][0])
@@ -111,7 +113,7 @@ def search(
         study_name="known",
         load_if_exists=True,
     )
-    one = Search(study, spec, lab, Owner(folder), seed, say=lambda _: None)
+    one = Search(study, spec, lab, Owner(SearchFolder(folder)), seed, say=lambda _: None)
     one.run(engine or Instant())
     return study, one
 

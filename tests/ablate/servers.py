@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from ablate.searching.storage import open_storage
+from ablate.store import SearchFolder
 
 PROXY = """
 import sys
@@ -66,7 +67,7 @@ def grpc_proxy(url: str, folder: Path) -> Iterator[str]:
     command = [sys.executable, "-W", "ignore", "-c", PROXY, url, str(port)]
     server = subprocess.Popen(command, stderr=subprocess.DEVNULL)
     try:
-        storage = open_storage(f"grpc://localhost:{port}", folder)
+        storage = open_storage(f"grpc://localhost:{port}", SearchFolder(folder))
         storage.wait_server_ready(timeout=60)  # type: ignore[attr-defined]
         yield f"grpc://localhost:{port}"
     finally:

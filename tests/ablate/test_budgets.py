@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,13 +16,14 @@ from ablate.planning.budgets import MatchError, Workload, nearest, solve
 from ablate.planning.campaign import Outcome, Size
 from ablate.planning.plan import Plan, make_plan
 from ablate.planning.plan_document import matched_line, plan_json, plan_rows, study_document
+from ablate.store.documents import SpentBudget
 from ablate.study.reading import load_study
 from ablate.study.schema import study_schema
 from ablate.study.sections import ParameterMatch
 from ablate.study.study import StudyError
 from zoo.errors import SpecError
 
-DATA = DataIdentity("d" * 32, 257, {})
+DATA = DataIdentity("d" * 32, 257, "")
 STUDY = """question: Which width?
 baseline: mha
 base: {preset: small, d_model: 32, n_layers: 2}
@@ -120,7 +120,7 @@ def test_arms_get_the_baselines_parameters_and_equal_flops(tmp_path: Path) -> No
     assert relu.edits == {"block.ffn": {"kind": "relu", "d_ff": "8/3x"}}
     assert relu.spec.block.ffn.d_ff == relu.matching["block.ffn.d_ff"]  # type: ignore[attr-defined]
     for arm in plan.arms:
-        assert built_parameters(arm.spec) == arm.parameters == zoo.cost(zoo.parse(arm.runs[0].identity["model"])).params
+        assert built_parameters(arm.spec) == arm.parameters == zoo.cost(zoo.parse(arm.runs[0].identity.model)).params
         assert arm.differs["parameters"] == pytest.approx(100 * (arm.parameters / mha.parameters - 1))
         assert abs(arm.differs["parameters"]) <= 0.5
         assert arm.flops == pytest.approx(1e9, rel=0.5 / arm.steps)
@@ -146,9 +146,9 @@ def test_plans_and_study_documents_show_what_matching_edited(tmp_path: Path) -> 
     plan = plan_of(tmp_path)
     document, table = plan_json(outcome_of(plan)), plan_rows(plan)
     stored = study_document(outcome_of(plan))
-    assert document["arms"][1]["matching"] == stored["arms"][1]["matching"] == plan.arms[1].matching
+    assert document["arms"][1]["matching"] == stored.arms[1].matching == plan.arms[1].matching
     assert document["arms"][1]["edits"] == {"block.mixer.kv_heads": 1}
-    assert (stored["matched"], document["arms"][0]["matched"]) == ("flops and parameters", "flops and parameters")
+    assert (stored.matched, document["arms"][0]["matched"]) == ("flops and parameters", "flops and parameters")
     assert set(document["arms"][1]["differs"]) == {"tokens", "flops", "parameters"}
     assert table[0][-1] == "solved to match"
     assert [row[-1] for row in table[1:3]] == ["", f"block.ffn.d_ff={plan.arms[1].matching['block.ffn.d_ff']}"]
@@ -244,10 +244,10 @@ def test_seconds_give_steps_by_the_time_of_a_step(tmp_path: Path) -> None:
     assert [arm.steps for arm in plan.arms] == [240, 120, 240, 240]
     assert [arm.matched for arm in plan.arms] == ["seconds"] * 4
     assert (mqa.differs["tokens"], mqa.differs["seconds"]) == (-50, 0)
-    assert mha.runs[0].identity["steps"] == 240
+    assert mha.runs[0].identity.steps == 240
     assert plan_json(outcome_of(plan), flops_per_second=1.0)["arms"][1]["estimated_seconds"] == 60
-    assert study_document(outcome_of(plan))["budget"] == {"seconds": 60}
-    assert json.dumps(study_document(outcome_of(plan))["arms"][1]["seconds"]) == "60.0"
+    assert study_document(outcome_of(plan)).budget == SpentBudget(seconds=60)
+    assert study_document(outcome_of(plan)).arms[1].seconds == 60.0
     assert [row[8] for row in plan_rows(plan)[1:3]] == ["60", "60"]
 
 

@@ -19,12 +19,13 @@ from ablate.planning.identity import digest_of
 from ablate.running.calibration import Calibration, CalibrationError
 from ablate.running.rehearsal import SETTLING_STEPS, Effort, by_turns
 from ablate.store import Store
+from ablate.store.documents import RunNumerics
 from ablate.study.reading import load_study
 from ablate.training.loop import Step
 from ablate.training.spec import TrainSpec
 
 QUICK = Effort(turns=2, steps=SETTLING_STEPS + 3, seconds=0)
-NUMERICS = {"device": "cpu", "dtype": "float32", "matmul": "medium"}
+NUMERICS = RunNumerics(device="cpu", dtype="float32", matmul="medium")
 
 
 def workload(d_model: int = 16, **train: Any) -> Workload:
@@ -43,8 +44,7 @@ def calibration(root: Path, workers: int = 1, corpus: Any = no_corpus, said: lis
 def keep(clock: Calibration, work: Workload, seconds: float) -> str:
     """Store a step time as if it had been measured."""
     digest = digest_of(clock.question(work))
-    document = {"schema": 1, "digest": digest, "seconds_per_step": {"median": seconds, "q25": seconds, "q75": seconds}}
-    clock.store.write_json(clock.store.calibration_path(digest), document)
+    clock.store.write_calibration(clock.timed(digest, work, [seconds]))
     return digest
 
 
@@ -63,9 +63,8 @@ def test_what_changes_the_time_of_a_step_names_another_measurement(tmp_path: Pat
     others = [workload(32), workload(grad_clip=None), workload(dtype="bfloat16"), workload(compile=True)]
     digests = {digest_of(clock.question(work)) for work in others}
     digests.add(digest_of(calibration(tmp_path, workers=2).question(workload())))
-    digests.add(
-        digest_of(clock.question(Workload(workload().spec, workload().train, {**NUMERICS, "matmul": "highest"})))
-    )
+    exact = Workload(workload().spec, workload().train, NUMERICS.model_copy(update={"matmul": "highest"}))
+    digests.add(digest_of(clock.question(exact)))
     assert len(digests - {base}) == 6
 
 
@@ -74,7 +73,7 @@ def test_unsteady_times_are_said_and_steady_ones_are_not(tmp_path: Path, monkeyp
     clock = calibration(tmp_path, corpus=Path, said=said)
     times = {16: [0.10, 0.11, 0.12], 32: [0.10, 0.11, 0.20]}
     for d_model, seconds in times.items():
-        monkeypatch.setattr(clock, "_rehearse", lambda _, seconds=seconds: [seconds])
+        monkeypatch.setattr(clock, "_rehearse", lambda *_, seconds=seconds: [seconds])
         assert clock([workload(d_model)]) == [0.11]
     path = clock.store.calibration_path(digest_of(clock.question(workload(32))))
     assert [text for text in said if "Measuring" not in text] == [
@@ -152,7 +151,7 @@ def test_runs_are_those_that_were_planned_and_are_reused(
     root = tmp_path / "runs"
     given = (timed, "--store", root, "--device", "cpu", "--scale", "cpu", "--set", "seeds=1")
     study = load_study(timed, "cpu", ["seeds=1"])
-    corpus = prepare(study.data, Store(root).data_dir(), study.folder)
+    corpus = prepare(study.data, Store(root).data_dir, study.folder)
     clock = calibration(root)
     for arm, seconds in zip(study.arms, (0.05, 0.025), strict=True):
         keep(clock, Workload(arm.model.edit({"vocab_size": corpus.vocab_size}), arm.train, _numerics()), seconds)
@@ -163,11 +162,11 @@ def test_runs_are_those_that_were_planned_and_are_reused(
     digests = [[run["digest"] for run in document["runs"]] for document in (plan, first, second)]
     assert digests[0] == digests[1] == digests[2]
     assert [(document["trained"], document["reused"]) for document in (first, second)] == [(2, 0), (0, 2)]
-    results = [Store(root).read_result(digest) or {} for digest in digests[0]]
-    assert [result["steps"] for result in results] == [10, 20]
+    results = [Store(root).read_result(digest) for digest in digests[0]]
+    assert [result and result.steps for result in results] == [10, 20]
 
 
-def _numerics() -> dict[str, str]:
+def _numerics() -> RunNumerics:
     return enforce("cpu", "float32").identity()
 
 

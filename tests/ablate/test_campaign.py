@@ -16,7 +16,7 @@ from ablate.planning.plan_document import study_document
 from ablate.study.reading import load_study
 from ablate.study.study import Study, StudyError
 
-DATA = DataIdentity("d" * 32, 257, {})
+DATA = DataIdentity("d" * 32, 257, "")
 STUDY = """question: Which?
 baseline: pre
 base: {preset: small, d_model: 8, n_layers: 1, block.mixer.heads: 2, block.ffn.d_ff: 16}
@@ -58,7 +58,7 @@ def gone_through(
 
 
 def lr(run: RunPlan) -> float:
-    value = run.identity["train"]["lr"]
+    value = run.identity.train["lr"]
     assert isinstance(value, float)
     return value
 
@@ -83,7 +83,7 @@ def test_every_arm_goes_on_with_its_own_best(tmp_path: Path) -> None:
     first, second, last = (stage.plans[0] for stage in stages)
     assert len(first.runs) == 3 * 3 * 2
     assert {run.seed for run in first.runs} == {1000, 1001}
-    assert {run.identity["steps"] for run in first.runs} == {50}
+    assert {run.identity.steps for run in first.runs} == {50}
     assert {(run.arm.split()[0], lr(run)) for run in second.runs} == {("post", 1e-4), ("double", 1.0)}
     assert {run.arm: lr(run) for run in last.runs} == best
     assert [arm.tuned for arm in last.arms] == [{"train.lr": value} for value in best.values()]
@@ -93,9 +93,9 @@ def test_every_arm_goes_on_with_its_own_best(tmp_path: Path) -> None:
         {"block.norm_placement": "double"},
     ]
     document = study_document(outcome)
-    assert [each["chosen"] for each in document["tuning"]] == [{"train.lr": value} for value in best.values()]
-    assert [len(each["trials"]) for each in document["tuning"]] == [3, 4, 4]
-    assert all(len(trial["runs"]) == 2 for each in document["tuning"] for trial in each["trials"])
+    assert [each.chosen for each in document.tuning] == [{"train.lr": value} for value in best.values()]
+    assert [len(each.trials) for each in document.tuning] == [3, 4, 4]
+    assert all(len(trial.runs) == 2 for each in document.tuning for trial in each.trials)
 
 
 def test_a_tuned_arm_is_the_same_run_as_one_that_is_written_so(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_the_mean_over_the_tuning_seeds_decides_and_a_diverged_seed_loses(tmp_pa
     losses = {1e-3: (1.0, 3.0), 1e-2: (1.8, 1.8), 1e-1: (0.1, math.inf)}
     _, outcome = gone_through(tmp_path, STUDY + TUNE, lambda run: losses[lr(run)][run.seed % 2])
     assert {lr(run) for run in outcome.plan.runs} == {1e-2}
-    assert [trial["loss"] for trial in study_document(outcome)["tuning"][0]["trials"]] == [2.0, 1.8, None]
+    assert [trial.loss for trial in study_document(outcome).tuning[0].trials] == [2.0, 1.8, None]
 
 
 def test_a_tuning_run_without_a_result_stops_the_study(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_a_ladder_runs_every_size_and_tunes_each(tmp_path: Path) -> None:
     best = {4: 1e-2, 8: 1e-1}
 
     def score(run: RunPlan) -> float:
-        return abs(math.log(lr(run) / best[run.identity["model"]["d_model"]]))
+        return abs(math.log(lr(run) / best[run.identity.model["d_model"]]))
 
     stages, outcome = gone_through(tmp_path, STUDY + LADDER + TUNE.replace("seeds: 2", "extend: 0"), score)
     assert [stage.name for stage in stages] == ["tuning, round 1", "seeds"]
@@ -130,8 +130,8 @@ def test_a_ladder_runs_every_size_and_tunes_each(tmp_path: Path) -> None:
     assert ({arm.steps for arm in small.arms}, {arm.steps for arm in large.arms}) == ({50}, {100})
     assert [{lr(run) for run in each.runs} for each in (small, large)] == [{1e-2}, {1e-1}]
     document = study_document(outcome)
-    assert [size["name"] for size in document["ladder"]] == ["s", "l"]
-    assert document["arms"] == document["ladder"][1]["arms"]
+    assert [size.name for size in document.ladder] == ["s", "l"]
+    assert document.arms == document.ladder[1].arms
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_seeds_are_added_for_the_baseline_and_the_arms_that_are_open(tmp_path: P
     assert seen == [[2, 2, 2], [counts[1]] * 3, [counts[2], counts[1], counts[2]]]
     assert sum(look.alpha for look in outcome.looks) == pytest.approx(0.05)
     document = study_document(outcome)
-    assert [look["seeds"] for look in document["looks"]] == counts
+    assert [look.seeds for look in document.looks] == counts
 
 
 def test_no_more_seeds_than_the_cap_and_none_when_all_is_settled(tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ def test_what_an_arm_starts_from_is_trained_first(tmp_path: Path) -> None:
     ]
     _, post, more = outcome.plan.arms
     assert (post.steps, more.steps) == (100, 10)
-    assert [run.identity["start"]["run"] for run in more.runs] == [run.digest for run in post.runs]
+    assert [run.identity.start and run.identity.start.run for run in more.runs] == [run.digest for run in post.runs]
 
 
 def test_a_run_is_another_when_it_starts_from_another(tmp_path: Path) -> None:
@@ -199,7 +199,7 @@ def test_a_run_is_another_when_it_starts_from_another(tmp_path: Path) -> None:
     _, longer = gone_through(tmp_path, text.replace("tokens: 800", "tokens: 880"), lambda _: 1.0)
     digests = [{run.digest for run in each.plan.arms[2].runs} for each in (plain, first, longer)]
     assert len(set().union(*digests)) == 6
-    assert all(run.identity["digest"] == run.digest for run in plain.plan.runs)
+    assert all(run.identity.digest == run.digest for run in plain.plan.runs)
 
 
 def test_a_source_has_the_seeds_of_what_starts_from_it(tmp_path: Path) -> None:

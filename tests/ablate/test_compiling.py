@@ -90,7 +90,7 @@ def test_a_compiled_run_has_two_programs_and_the_losses_of_an_eager_one(
     for compile_ in (False, True):
         document = identity(steps=6, compile=compile_, validate_every=0.5)
         Session(Store(tmp_path), document, corpus, numerics).run()
-        metrics = Store(tmp_path).read_metrics(document["digest"])
+        metrics = Store(tmp_path).read_metrics(document.digest)
         losses.append([*metrics["loss"].drop_nulls(), *metrics["validation_loss"].drop_nulls()])
     assert backend.compiled == 2
     assert backend.ran == 6 + 3 * 2
@@ -119,5 +119,5 @@ def test_a_run_compiled_in_earnest_resumes_to_the_same_bits(tmp_path, identity, 
     with pytest.raises(Interrupted):
         Session(stopped, document, corpus, numerics, rest_seconds=0.0, stop=lambda: next(stops)).run()
     Session(stopped, document, corpus, numerics).run()
-    first, second = (metrics_without_clock(store.metrics_path(document["digest"])) for store in (whole, stopped))
+    first, second = (metrics_without_clock(store.metrics_path(document.digest)) for store in (whole, stopped))
     assert first == second

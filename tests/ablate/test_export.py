@@ -13,6 +13,8 @@ import zoo
 from ablate.cli import main
 from ablate.data.tokenizers.bytes import byte_tokenizer
 from ablate.store import Store
+from ablate.store.documents import RunData
+from tests.documents import result_of, run_of
 
 DIGEST = "0123456789abcdef"
 
@@ -26,9 +28,9 @@ def store(tmp_path: Path) -> Store:
 def with_run(store: Store, edits: dict[str, object]) -> Store:
     spec = zoo.load("small", d_model=16, n_layers=2, vocab_size=257, **edits)
     zoo.save(zoo.build(spec, seed=1), store.model_dir(DIGEST))
-    (store.model_dir(DIGEST) / "tokenizer.json").write_text(byte_tokenizer().to_str())
-    store.write_json(store.run_path(DIGEST), {"schema": 1, "digest": DIGEST, "data": {"digest": "gone"}})
-    store.write_json(store.result_path(DIGEST), {"schema": 1, "digest": DIGEST, "status": "finished"})
+    store.tokenizer_path(DIGEST).write_text(byte_tokenizer().to_str())
+    store.write_run(run_of(DIGEST, data=RunData(digest="gone")))
+    store.write_result(result_of(DIGEST))
     return store
 
 

@@ -191,9 +191,10 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, dict[str, st
         path = folder / f"{kind}.yaml"
         path.write_text(STUDY.format(kind=kind, edits=edits, tokens=16 * 24 * STEPS[kind]))
         plan = make_plan(load_study(path, "cpu", ["seeds=[0]"]), matmul=enforce("cpu", "float32").matmul)
-        prepare(plan.arms[0].data, store.data_dir(), folder)
+        prepare(plan.arms[0].data, store.data_dir, folder)
         run = plan.arms[0].runs[0]
-        carry_out(Request(str(store.root), str(store.data_dir() / run.identity["data"]["digest"]), run.identity))
+        corpus = str(store.data(run.identity.data.digest).path)
+        carry_out(Request(store=str(store.root), corpus=corpus, identity=run.identity))
         digests[kind] = run.digest
     return store, digests
 

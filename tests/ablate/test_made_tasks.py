@@ -67,8 +67,8 @@ def test_a_run_has_an_accuracy_and_no_bytes(ran: tuple[Path, dict[str, Any]]) ->
     for run in document["runs"]:
         result = Store.of_study(folder).read_result(run["digest"])
         assert result is not None
-        assert (result["bits_per_byte"], result["floor"]) == (None, None)
-        assert 0 <= result["accuracy"] <= 1
+        assert (result.bits_per_byte, result.floor) == (None, None)
+        assert result.accuracy is not None and 0 <= result.accuracy <= 1
     arm = document["arms"][0]
     assert arm["bits_per_byte"] is None
     assert 0 <= arm["accuracy"] <= 1
@@ -80,13 +80,13 @@ def test_the_stored_accuracy_is_that_of_asking_one_example_at_a_time(ran: tuple[
     folder, document = ran
     store = Store.of_study(folder)
     digest = document["runs"][0]["digest"]
-    identity, study = store.read_run(digest), store.read_study("recall", "cpu")
+    identity, study = store.read_run(digest), store.study("recall", "cpu").read()
     assert identity is not None
     assert study is not None
     model = zoo.open(store.model_dir(digest)).eval()
-    corpus = open_corpus(store.data_dir() / identity["data"]["digest"])
+    corpus = open_corpus(store.data(identity.data.digest).path)
     assert isinstance(corpus, SyntheticCorpus)
-    evals = store.read_evals(digest, study["evals"])
+    evals = store.read_evals(digest, str(study.evals))
     assert evals is not None
     rows = evals.sections["diagnostics"].rows
     for asked_of, level in zip(corpus.questions({"pairs": [2, 4]}, 20, 0), rows, strict=True):

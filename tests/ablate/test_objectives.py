@@ -16,6 +16,7 @@ from ablate.planning.campaign import Outcome, Size
 from ablate.planning.plan import make_plan
 from ablate.planning.plan_document import study_document
 from ablate.store import Store
+from ablate.store.documents import StudyObjective
 from ablate.study.reading import load_study
 from ablate.study.study import StudyError
 from ablate.training.batch import Batch
@@ -30,6 +31,7 @@ from ablate.training.spec import TrainSpec
 from reports.wording.words import method
 from tests.ablate.conftest import TinyCorpus
 from tests.ablate.toy import plan_toy, run_toy, toy_study
+from tests.documents import run_of
 from zoo.axis import variants
 from zoo.loss import IGNORED
 
@@ -211,13 +213,13 @@ def test_a_masked_study_counts_what_it_predicts(tmp_path: Path) -> None:
     store = Store(tmp_path / "runs")
     summary = run_toy(path, store, [0, 1])
     assert summary.per == "target"
-    assert summary.objective == {"kind": "masked", "counts": Masked.counts}
+    assert summary.objective == StudyObjective(kind="masked", counts=Masked.counts)
     assert "The loss is that of the objective masked, a mean over the tokens drawn to be predicted" in method(summary)
     run = plan_toy(path, [0, 1]).runs[0]
     result = store.read_result(run.digest)
-    assert run.identity["model"]["vocab_size"] == 258
-    assert result is not None and result["loss"] < math.log(257)
-    assert result["bits_per_byte"] == pytest.approx(result["loss"] / math.log(2), rel=0.05)
+    assert run.identity.model["vocab_size"] == 258
+    assert result is not None and result.loss is not None and result.loss < math.log(257)
+    assert result.bits_per_byte == pytest.approx(result.loss / math.log(2), rel=0.05)
 
 
 REFUSED = {
@@ -270,11 +272,8 @@ def test_an_encoder_has_no_cache_to_compare(tmp_path: Path) -> None:
 def test_a_study_says_what_a_context_is(edits: list[str], sentence: str | None, kv: int | None, tmp_path: Path) -> None:
     plan = make_plan(load_study(toy_study(tmp_path, "{slow: {train.lr: 1e-3}}"), "cpu", edits))
     document = study_document(Outcome((Size(plan),)))
-    said = document["conventions"]
-    assert [sentence in each for each in said] == [True] * (sentence is not None)
-    assert [(arm["kv_bytes_per_token"], bool(arm["cache_bytes"])) for arm in document["arms"]] == [
-        (kv, kv is not None)
-    ] * 2
+    assert [sentence in each for each in document.conventions] == [True] * (sentence is not None)
+    assert [(arm.kv_bytes_per_token, bool(arm.cache_bytes)) for arm in document.arms] == [(kv, kv is not None)] * 2
 
 
 def test_what_is_held_out_is_asked_the_same_whatever_the_batch(tmp_path: Path) -> None:
@@ -283,7 +282,7 @@ def test_what_is_held_out_is_asked_the_same_whatever_the_batch(tmp_path: Path) -
     for batch, seed in ((2, 0), (4, 1)):
         train = TrainSpec(context=12, batch=batch, objective="masked").model_dump(mode="json")
         model = zoo.load("small", d_model=16, n_layers=1, vocab_size=17, visible="all").dump()
-        identity = {"digest": f"{seed}", "seed": seed, "steps": 1, "train": train, "model": model}
+        identity = run_of(f"{seed}", seed=seed, steps=1, train=train, model=model)
         session = Session(Store(tmp_path / "runs"), identity, TinyCorpus(), enforce("cpu", "float32", 1))
         held_out = session.reader.held_out()
         columns = zip(*((b.tokens, b.targets) for b in held_out.batches), strict=True)

@@ -188,7 +188,7 @@ def test_a_run_stopped_at_any_step_ends_with_the_same_bits(tmp_path, kind, ident
         except Interrupted:
             continue
         break
-    paths = (each.store.metrics_path(document["digest"]) for each in (whole, session))
+    paths = (each.store.metrics_path(document.digest) for each in (whole, session))
     first, second = map(metrics_without_clock, paths)
     assert first == second
     for a, b in zip(whole.model.parameters(), session.model.parameters(), strict=True):

@@ -28,8 +28,8 @@ def study_of(folder: Path, budget: str = "flops: 1e8", more: str = "") -> Path:
 def test_each_arm_has_the_vocabulary_and_the_corpus_of_its_tokenizer(tmp_path: Path) -> None:
     base, bpe = make_plan(load_study(study_of(tmp_path), "cpu")).arms
     assert (base.spec.vocab_size, bpe.spec.vocab_size) == (257, 300)
-    assert base.runs[0].identity["data"] != bpe.runs[0].identity["data"]
-    assert base.identity.describe["content"] == bpe.identity.describe["content"]
+    assert base.runs[0].identity.data != bpe.runs[0].identity.data
+    assert base.identity.content == bpe.identity.content
 
 
 def test_losses_compare_per_byte(tmp_path: Path) -> None:
@@ -41,17 +41,17 @@ def test_losses_compare_per_byte(tmp_path: Path) -> None:
     for arm in (base, bpe):
         runs = summary.runs.filter(arm=arm.name).sort("seed")
         stored[arm.name] = [store.read_result(digest) for digest in runs["digest"]]
-        nats = [result["bits_per_byte"] * math.log(2) for result in stored[arm.name]]
+        nats = [result.bits_per_byte * math.log(2) for result in stored[arm.name]]
         assert arm.loss.values == pytest.approx(nats)
-    per_token = [result["loss"] for result in stored["bpe"]]
+    per_token = [result.loss for result in stored["bpe"]]
     assert bpe.loss.values != pytest.approx(per_token, rel=0.01)
     expected = [
-        (one["bits_per_byte"] - other["bits_per_byte"]) * math.log(2)
+        (one.bits_per_byte - other.bits_per_byte) * math.log(2)
         for one, other in zip(stored["bpe"], stored[base.name], strict=True)
     ]
     assert bpe.comparison.difference.values == pytest.approx(expected)
     assert summary.training[-1].points[-1].mean == pytest.approx(bpe.loss.mean)
-    page = reports.render(store.study_dir(summary.name, summary.scale), summary).read_text()
+    page = reports.render(store.study(summary.name, summary.scale).path, summary).read_text()
     assert "nats/byte" in page
     assert "nats/token" not in page
 

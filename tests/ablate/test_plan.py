@@ -16,9 +16,11 @@ from ablate.planning.campaign import Outcome, Size
 from ablate.planning.identity import canonical_model
 from ablate.planning.plan import Plan, make_plan
 from ablate.planning.plan_document import plan_json, plan_rows, study_document
+from ablate.store import Store
+from ablate.store.documents import CacheBytes, RunProbes, SpentBudget
 from ablate.study.reading import load_study
 
-DATA = DataIdentity("d" * 32, 257, {})
+DATA = DataIdentity("d" * 32, 257, "")
 
 # D 8, one layer, H 2 of d 4, F 16, V 257 tied, T 4, batch 2.
 STUDY = """question: Fewer kv heads?
@@ -86,13 +88,14 @@ def test_runs_come_seed_by_seed(tmp_path: Path) -> None:
 def test_an_identity_is_run_json_and_its_digest_that_of_the_resolved_model(tmp_path: Path) -> None:
     plan = plan_of(tmp_path)
     run, arm = plan.runs[0], plan.arms[0]
-    assert set(run.identity) == {"schema", "digest", "seed", "model", "train", "steps", "data", "numerics"}
-    assert run.identity["numerics"] == {"device": "cpu", "dtype": "float32", "matmul": "medium"}
-    assert run.identity["data"] == {"digest": DATA.digest}
-    assert zoo.parse(run.identity["model"]).digest == arm.spec.digest
-    hashed = {key: value for key, value in run.identity.items() if key != "digest"} | {"model": arm.spec.resolve()}
+    stored = json.loads(run.identity.model_dump_json(by_alias=True))
+    assert set(stored) == {"schema", "digest", "seed", "model", "train", "steps", "data", "numerics"}
+    assert stored["numerics"] == {"device": "cpu", "dtype": "float32", "matmul": "medium"}
+    assert stored["data"] == {"digest": DATA.digest}
+    assert zoo.parse(stored["model"]).digest == arm.spec.digest
+    hashed = {key: value for key, value in stored.items() if key != "digest"} | {"model": arm.spec.resolve()}
     text = json.dumps(hashed, sort_keys=True, separators=(",", ":"))
-    assert run.digest == run.identity["digest"] == hashlib.sha256(text.encode()).hexdigest()[:16]
+    assert run.digest == stored["digest"] == hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 @pytest.mark.parametrize(
@@ -105,7 +108,7 @@ def test_what_changes_a_result_changes_the_digest(change: str, tmp_path: Path) -
 
 
 def test_data_and_numerics_change_the_digest(tmp_path: Path) -> None:
-    other = DataIdentity("e" * 32, 257, {})
+    other = DataIdentity("e" * 32, 257, "")
     changes = ({}, {"identify": lambda _: other}, {"device": "cuda"}, {"matmul": "highest"})
     digests = {plan_of(tmp_path, STUDY, **given).runs[0].digest for given in changes}
     assert len(digests) == 4
@@ -142,7 +145,7 @@ def test_probes_are_part_of_a_run_only_when_there_are_some(tmp_path: Path) -> No
             "{which: [log_z], every: 0.1}",
         )
     )
-    assert some.identity["probes"] == {"every": 0.1, "which": ["expert_load", "log_z"]}
+    assert some.identity.probes == RunProbes(every=0.1, which=("expert_load", "log_z"))
     assert some == same
     assert len({before.runs[0].digest, some.digest, other.digest}) == 3
 
@@ -169,20 +172,22 @@ def test_the_vocabulary_follows_the_data(tmp_path: Path) -> None:
 def test_the_study_document_is_the_store_s(tmp_path: Path) -> None:
     plan = plan_of(tmp_path)
     document = study_document(Outcome((Size(plan),)), datetime(2026, 1, 2, tzinfo=UTC))
-    assert json.loads(json.dumps(document)) == document
-    assert document["created"] == "2026-01-02T00:00:00+00:00"
-    assert (document["name"], document["scale"], document["source"]) == ("by_hand", "cpu", STUDY)
-    assert (document["baseline"], document["budget"], document["matched"]) == ("mha", {"flops": 1e6}, "flops")
-    assert [arm["name"] for arm in document["arms"]] == ["mha", "mqa"]
-    assert document["arms"][1]["edits"] == {"block.mixer.kv_heads": 1}
-    assert document["arms"][0]["runs"] == [{"digest": run.digest, "seed": run.seed} for run in plan.arms[0].runs]
-    assert document["arms"][0]["cache_bytes"][0] == {"context": 2, "bytes": 128}
-    assert (document["measure"], document["evals"]) == (plan.measure_digest, plan.evals_digest)
-    assert document["margin"] is None
+    folder = Store(tmp_path / "runs").study("by_hand", "cpu")
+    folder.write(document)
+    assert folder.read() == document
+    assert document.created == "2026-01-02T00:00:00+00:00"
+    assert (document.name, document.scale, document.source) == ("by_hand", "cpu", STUDY)
+    assert (document.baseline, document.budget, document.matched) == ("mha", SpentBudget(flops=1e6), "flops")
+    assert [arm.name for arm in document.arms] == ["mha", "mqa"]
+    assert document.arms[1].edits == {"block.mixer.kv_heads": 1}
+    assert [(run.digest, run.seed) for run in document.arms[0].runs] == [(r.digest, r.seed) for r in plan.arms[0].runs]
+    assert document.arms[0].cache_bytes[0] == CacheBytes(context=2, bytes=128)
+    assert (document.measure, document.evals) == (plan.measure_digest, plan.evals_digest)
+    assert document.margin is None
     within = study_document(Outcome((Size(plan_of(tmp_path, STUDY, "margin=0.01")),)))
     nothing = study_document(Outcome((Size(plan_of(tmp_path, STUDY, "measure=null", "evals=null")),)))
-    assert within["margin"] == 0.01
-    assert (nothing["measure"], nothing["evals"]) == (None, None)
+    assert within.margin == 0.01
+    assert (nothing.measure, nothing.evals) == (None, None)
 
 
 def test_plan_json_has_what_is_promised_and_time_only_from_a_speed(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -13,6 +12,7 @@ import torch
 import zoo
 from ablate.machine.numerics import enforce
 from ablate.store import Store
+from ablate.store.documents import ProbeRecord, RunDocument, RunProbes
 from ablate.training.loop import Done, train
 from ablate.training.probes import ProbeSpec, load, names
 from ablate.training.session import Session
@@ -24,13 +24,13 @@ MODEL = {"n_layers": 2, "vocab_size": 16, "d_model": 16}
 MOE = {"kind": "deepseek_moe", "experts": 4, "top_k": 2, "d_ff": 8}
 
 
-def watched(document: dict[str, Any], *which: str, every: float = 0.3) -> dict[str, Any]:
-    return {**document, "probes": {"every": every, "which": list(which or names())}}
+def watched(document: RunDocument, *which: str, every: float = 0.3) -> RunDocument:
+    return document.model_copy(update={"probes": RunProbes(every=every, which=tuple(which or names()))})
 
 
-def readings(store: Store, document: dict[str, Any], probe: str, step: int = 1) -> dict[tuple[int | None, str], float]:
+def readings(store: Store, document: RunDocument, probe: str, step: int = 1) -> dict[tuple[int | None, str], float]:
     """Values by layer and name."""
-    frame = store.read_probes(document["digest"]).filter(probe=probe, step=step)
+    frame = store.read_probes(document.digest).filter(probe=probe, step=step)
     return {(layer, name): value for layer, name, value in frame.select("layer", "name", "value").iter_rows()}
 
 
@@ -41,10 +41,10 @@ def train_watched(root, document, numerics, **options) -> tuple[Store, Session]:
     return store, session
 
 
-def at_start(document: dict[str, Any]) -> tuple[zoo.Decoder, torch.Tensor]:
+def at_start(document: RunDocument) -> tuple[zoo.Decoder, torch.Tensor]:
     """The model before its first step, and the tokens of that step, its targets the last column's."""
-    model = zoo.build(zoo.parse(document["model"]), seed=document["seed"])
-    batch = TinyCorpus().batch(0, batch=4, context=16, seed=document["seed"])
+    model = zoo.build(zoo.parse(document.model), seed=document.seed)
+    batch = TinyCorpus().batch(0, batch=4, context=16, seed=document.seed)
     return model, torch.from_numpy(batch)
 
 
@@ -64,9 +64,9 @@ def test_training_is_the_same_to_the_bit_with_and_without(tmp_path, identity, mo
     for name, asked in (("without", document), ("with", watched(document, every=0.1))):
         torch.manual_seed(0)
         store, session = train_watched(tmp_path / name, asked, enforce("cpu", dtype))
-        assert store.probes_path(document["digest"]).exists() is (name == "with")
+        assert store.probes_path(document.digest).exists() is (name == "with")
         sessions.append(session)
-    plain, probed = (metrics_without_clock(s.store.metrics_path(document["digest"])) for s in sessions)
+    plain, probed = (metrics_without_clock(s.store.metrics_path(document.digest)) for s in sessions)
     assert plain == probed
     for a, b in zip(*(s.model.state_dict().values() for s in sessions), strict=True):
         assert torch.equal(a, b)
@@ -94,7 +94,7 @@ def test_gradient_norms_are_those_of_autograd(tmp_path, identity, numerics):
     assert found[None, "embedding"] == pytest.approx(norm("embedding.weight"), rel=1e-4)
     assert found[None, "output"] == pytest.approx(norm("down.weight", "o.weight"), rel=1e-4)
     assert found[None, "all"] == pytest.approx(norm(""), rel=1e-4)
-    metrics = store.read_metrics(document["digest"])
+    metrics = store.read_metrics(document.digest)
     assert found[None, "all"] == pytest.approx(metrics["grad_norm"].drop_nulls()[0], rel=1e-5)
 
 
@@ -180,7 +180,7 @@ def test_the_first_and_the_last_step_are_always_probed(tmp_path, identity, numer
     for steps, every, expected in ((10, 0.3, [1, 3, 6, 9, 10]), (7, 1.0, [1, 7]), (1, 0.1, [1]), (3, 0.01, [1, 2, 3])):
         document = watched(identity(steps=steps), "log_z", every=every)
         store, _ = train_watched(tmp_path / str(steps), document, numerics)
-        assert sorted(store.read_probes(document["digest"])["step"].unique()) == expected
+        assert sorted(store.read_probes(document.digest)["step"].unique()) == expected
 
 
 def test_a_run_stopped_at_any_step_has_the_same_readings_once(tmp_path, identity, numerics):
@@ -189,16 +189,16 @@ def test_a_run_stopped_at_any_step_has_the_same_readings_once(tmp_path, identity
     store = Store(tmp_path / "stopped")
     stops = iter([False, True] * 9)
     interruptions = 0
-    while store.status(document["digest"]) != "finished" and interruptions < 9:
+    while store.status(document.digest) != "finished" and interruptions < 9:
         try:
             train_watched(store.root, document, numerics, stop=lambda: next(stops))
             break
         except Interrupted:
             interruptions += 1
-            stray = {"step": 9, "probe": "log_z", "layer": None, "name": "mean", "value": math.nan}
-            store.append_probes(document["digest"], [stray])  # as after a kill: later than the saved state
+            stray = ProbeRecord(step=9, probe="log_z", layer=None, name="mean", value=math.nan)
+            store.append_probes(document.digest, [stray])  # as after a kill: later than the saved state
     assert interruptions == 4
-    assert whole.read_probes(document["digest"]).equals(store.read_probes(document["digest"]))
+    assert whole.read_probes(document.digest).equals(store.read_probes(document.digest))
 
 
 def test_time_spent_looking_is_not_training(identity, numerics, tmp_path):
@@ -235,8 +235,8 @@ def test_every_probe_says_what_it_is_of():
 def test_polars_reads_back_what_was_written(tmp_path):
     store = Store(tmp_path)
     assert store.read_probes("d").height == 0
-    record = {"step": 1, "probe": "log_z", "layer": None, "name": "mean", "value": math.inf}
-    store.append_probes("d", [record, {**record, "layer": 3, "value": 1.5}])
+    record = ProbeRecord(step=1, probe="log_z", layer=None, name="mean", value=math.inf)
+    store.append_probes("d", [record, record.model_copy(update={"layer": 3, "value": 1.5})])
     frame = store.read_probes("d")
     assert frame.schema == pl.Schema(
         {"step": pl.Int64, "probe": pl.String, "layer": pl.Int64, "name": pl.String, "value": pl.Float64}

@@ -123,7 +123,7 @@ def test_a_run_ends_with_the_loss_over_everything(tmp_path, identity, numerics):
     with torch.no_grad():
         nats = session.model.eval().loss(tokens[:, :-1], tokens[:, 1:])[1].item()
     assert ending.loss == pytest.approx(nats, rel=1e-5)
-    logged = Store(tmp_path).read_metrics(document["digest"])["validation_loss"].drop_nulls()
+    logged = Store(tmp_path).read_metrics(document.digest)["validation_loss"].drop_nulls()
     with torch.no_grad():
         nats = session.model.loss(tokens[::8, :-1], tokens[::8, 1:])[1].item()
     assert logged[-1] == pytest.approx(nats, rel=1e-5)

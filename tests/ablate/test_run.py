@@ -49,23 +49,23 @@ def result_times(store):
 
 def test_a_study_ends_with_results_and_a_report(trained):
     store = Store(trained)
-    document = store.read_study("tiny", "cpu") or store.read_study("tiny", "gpu")
-    runs = [run for arm in document["arms"] for run in arm["runs"]]
+    document = store.study("tiny", "cpu").read() or store.study("tiny", "gpu").read()
+    runs = [run for arm in document.arms for run in arm.runs]
     assert len(runs) == 4
     for run in runs:
-        result = store.read_result(run["digest"])
-        assert result["status"] == "finished"
-        assert (result["steps"], result["tokens"]) == (20, 2560)
-        assert result["flops"] == result["flops_per_token"] * 2560
-        assert result["bits_per_byte"] < 8
-        assert result["peak_memory_bytes"] > 10_000_000
-        assert 0 < result["mfu"] < 1
-        assert {f.name for f in store.model_dir(run["digest"]).iterdir()} == {
+        result = store.read_result(run.digest)
+        assert result.status == "finished"
+        assert (result.steps, result.tokens) == (20, 2560)
+        assert result.flops == result.flops_per_token * 2560
+        assert result.bits_per_byte < 8
+        assert result.peak_memory_bytes > 10_000_000
+        assert 0 < result.mfu < 1
+        assert {f.name for f in store.model_dir(run.digest).iterdir()} == {
             "spec.json",
             "weights.safetensors",
             "tokenizer.json",
         }
-        assert not store.state_path(run["digest"]).exists()
+        assert not store.state_path(run.digest).exists()
     assert len(list(trained.glob("studies/tiny-*/report.html"))) == 1
 
 

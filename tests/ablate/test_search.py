@@ -16,7 +16,7 @@ from ablate.searching.laboratory import StudyLaboratory
 from ablate.searching.ranks import best_first, fronts
 from ablate.searching.samplers import ended
 from ablate.searching.storage import Owner, open_storage
-from ablate.store import Store
+from ablate.store import SearchFolder, Store
 from ablate.study.search_constraints import rule
 from ablate.study.search_space import Params, SearchSpace
 from ablate.study.study import StudyError
@@ -50,9 +50,9 @@ def test_an_interrupted_search_goes_on_and_repeats_nothing(storage: str, tmp_pat
     url = None if storage == "journal" else f"sqlite:///{tmp_path}/trials.db"
     lab = Known(study, bowl)
     with pytest.raises(KeyboardInterrupt):
-        search(lab, spec, tmp_path, engine=engine, storage=open_storage(url, tmp_path))
+        search(lab, spec, tmp_path, engine=engine, storage=open_storage(url, SearchFolder(tmp_path)))
     later = Instant()
-    found, _ = search(lab, spec, tmp_path, seed=1, engine=later, storage=open_storage(url, tmp_path))
+    found, _ = search(lab, spec, tmp_path, seed=1, engine=later, storage=open_storage(url, SearchFolder(tmp_path)))
     assert [trial.state.name for trial in found.trials] == ["COMPLETE"] * 12
     assert len(later.ran) == 7
     first = [lab.jobs[digest][0] for digest in engine.ran]
@@ -60,9 +60,9 @@ def test_an_interrupted_search_goes_on_and_repeats_nothing(storage: str, tmp_pat
 
 
 def test_a_trial_of_a_command_that_lives_is_left_alone(tmp_path: Path) -> None:
-    storage = open_storage(None, tmp_path)
+    storage = open_storage(None, SearchFolder(tmp_path))
     study = optuna.create_study(storage=storage)
-    theirs, ours = Owner(tmp_path), Owner(tmp_path)
+    theirs, ours = Owner(SearchFolder(tmp_path)), Owner(SearchFolder(tmp_path))
     theirs.sign(study.ask())
     with theirs.alive(), ours.alive():
         assert ours.take_over(study) == []
@@ -72,8 +72,8 @@ def test_a_trial_of_a_command_that_lives_is_left_alone(tmp_path: Path) -> None:
 
 def test_every_command_of_a_search_draws_other_settings(tmp_path: Path) -> None:
     """Also those that start at once, when no trial is there yet."""
-    study = optuna.create_study(storage=open_storage(None, tmp_path))
-    assert len({Owner(tmp_path).seed(study) for _ in range(3)}) == 3
+    study = optuna.create_study(storage=open_storage(None, SearchFolder(tmp_path)))
+    assert len({Owner(SearchFolder(tmp_path)).seed(study) for _ in range(3)}) == 3
 
 
 def test_the_pruner_ends_bad_trials_and_keeps_the_best(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,9 +160,9 @@ def test_a_search_of_encoders_has_no_objective_of_caches(objective: str, tmp_pat
     def laboratory(*sets: str) -> StudyLaboratory:
         return StudyLaboratory(
             study_of(tmp_path, NUMBERS, *encoder, *sets),
-            lambda asked: make_plan(asked, identify=lambda _: DataIdentity("0" * 32, 257, {})),
+            lambda asked: make_plan(asked, identify=lambda _: DataIdentity("0" * 32, 257, "")),
             Store(tmp_path),
-            lambda _, run: Request(str(tmp_path), str(tmp_path), run),
+            lambda _, run: Request(store=str(tmp_path), corpus=str(tmp_path), identity=run),
         )
 
     laboratory("search.constraints=[kv_bytes_per_token <= 1, cache_bytes(8192) <= 1 B]").check()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -11,14 +10,14 @@ from pathlib import Path
 import numpy as np
 import optuna
 import pytest
-from optuna.distributions import distribution_to_json
 from scipy.stats import binom, mannwhitneyu
 
 from ablate.study.study import Study
 from reports.findings.importance import importances
-from reports.findings.searches import SearchSummary, SearchTrial
+from reports.findings.searches import SearchSummary
 from reports.wording import search_words
 from tests.ablate.known import NUMBERS, Known, Score, bowl, noise, partly, search, spec_of, study_of, trade
+from tests.reports.searching import search_of, trials_of
 
 LEVEL = 0.01
 """Of the rank test that a sampler's searches end better than random ones."""
@@ -133,18 +132,5 @@ def test_what_moves_along_with_what_matters_is_not_said_to(tmp_path: Path) -> No
 
 def summary_of(study: optuna.Study) -> SearchSummary:
     """What a report reads of a search for one objective."""
-    trials = tuple(
-        SearchTrial(
-            number=trial.number,
-            state="finished",
-            best=trial.number == study.best_trial.number,
-            settings=trial.params,
-            params=trial.params,
-            distributions={path: json.loads(distribution_to_json(d)) for path, d in trial.distributions.items()},
-            values=(trial.value,),
-            curve={},
-        )
-        for trial in study.trials
-    )
     space = dict.fromkeys(path for trial in study.trials for path in trial.params)
-    return SearchSummary({"objectives": {"loss": "minimize"}, "space": space}, trials, ())
+    return SearchSummary(search_of(trials_of(study), space), ())

@@ -161,14 +161,14 @@ def test_a_promoted_study_trains_the_best_with_fresh_seeds(study: Path, capfd: p
     assert main(arguments(study, *quick, "--promote", "2")) == 0
     document = json.loads(capfd.readouterr().out)
     promoted, store = document["promoted"], Store(study.parent / "runs")
-    searched = {store.read_run(d)["model"]["block"]["ffn"]["d_ff"] for b in document["best"] for d in b["runs"]}  # type: ignore[index]
+    searched = {store.read_run(d).model["block"]["ffn"]["d_ff"] for b in document["best"] for d in b["runs"]}  # type: ignore[union-attr, index]
     assert (
         main(["run", promoted, "--scale", "cpu", "--store", str(store.root), *quick, "--set", "seeds=2", "--json"]) == 0
     )
     arms = json.loads(capfd.readouterr().out)["runs"]
     assert {run["arm"] for run in arms} >= {f"trial_{best['number']}" for best in document["best"]}
-    assert {store.read_run(run["digest"])["seed"] for run in arms} == {0, 1}  # type: ignore[index]
-    sizes = {store.read_run(run["digest"])["model"]["block"]["ffn"]["d_ff"] for run in arms}  # type: ignore[index]
+    assert {store.read_run(run["digest"]).seed for run in arms} == {0, 1}  # type: ignore[union-attr, index]
+    sizes = {store.read_run(run["digest"]).model["block"]["ffn"]["d_ff"] for run in arms}  # type: ignore[union-attr, index]
     assert searched <= sizes
     folder = store.root / "searches" / "toy-cpu"
     assert main(["report", str(folder)]) == 0
@@ -176,7 +176,7 @@ def test_a_promoted_study_trains_the_best_with_fresh_seeds(study: Path, capfd: p
     page = (folder / "report.html").read_text()
     (found,) = (trial for trial in document["best"])  # one objective, one best
     fresh = [run["digest"] for run in arms if run["arm"] == f"trial_{found['number']}"]
-    losses = {store.read_result(digest)["loss"] for digest in fresh}  # type: ignore[index]
+    losses = {store.read_result(digest).loss for digest in fresh}  # type: ignore[union-attr, index]
     assert f"{statistics.fmean(losses):.4f}".rstrip("0") in page
     assert "loss: with fresh seeds 2 promoted trials differ by" in page
     assert "The base, which was not chosen, differs by" in page

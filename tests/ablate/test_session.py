@@ -8,7 +8,8 @@ import torch
 
 import zoo
 from ablate.machine.numerics import enforce
-from ablate.store import Store
+from ablate.store import Store, StoreError
+from ablate.store.documents import RunNumerics, RunStart
 from ablate.training.batch import Batch
 from ablate.training.checkpoint import Place
 from ablate.training.divergence import Watch, final_reason
@@ -18,6 +19,7 @@ from ablate.training.session import Session
 from ablate.training.stop import Interrupted
 from ablate.training.validation import bits_per_byte, validate
 from tests.ablate.conftest import metrics_without_clock
+from tests.documents import metrics_of
 from zoo.loss import IGNORED
 
 
@@ -35,7 +37,7 @@ def run(store, identity, corpus, numerics, **options):
 def test_the_loss_falls_from_that_of_guessing(store, identity, corpus, numerics):
     document = identity(steps=40, lr=0.03, model={"tie_embeddings": False})
     _, ending = run(store, document, corpus, numerics)
-    metrics = store.read_metrics(document["digest"])
+    metrics = store.read_metrics(document.digest)
     losses = metrics["loss"].drop_nulls()
     assert losses[0] == pytest.approx(math.log(16), abs=1e-6)  # an untied head starts at zero
     assert losses[-1] < 0.5 * losses[0]
@@ -46,7 +48,7 @@ def test_the_loss_falls_from_that_of_guessing(store, identity, corpus, numerics)
 def test_every_step_is_logged_once_with_its_rate(store, identity, corpus, numerics):
     document = identity(steps=10, warmup=0.0, schedule="constant", validate_every=0.5)
     run(store, document, corpus, numerics)
-    records = metrics_without_clock(store.metrics_path(document["digest"]))
+    records = metrics_without_clock(store.metrics_path(document.digest))
     assert [r["step"] for r in records if "loss" in r] == list(range(1, 11))
     assert [r["step"] for r in records if "validation_loss" in r] == [0, 5, 10]
     assert {r["lr"] for r in records if "lr" in r} == {0.01}
@@ -56,7 +58,7 @@ def test_every_step_is_logged_once_with_its_rate(store, identity, corpus, numeri
 def test_the_same_seed_gives_the_same_bits(tmp_path, identity, corpus, numerics):
     document = identity(steps=12)
     sessions = [run(Store(tmp_path / name), document, corpus, numerics)[0] for name in "ab"]
-    first, second = (metrics_without_clock(s.store.metrics_path(document["digest"])) for s in sessions)
+    first, second = (metrics_without_clock(s.store.metrics_path(document.digest)) for s in sessions)
     assert first == second
     for a, b in zip(*(s.model.parameters() for s in sessions), strict=True):
         assert torch.equal(a, b)
@@ -86,7 +88,7 @@ def test_a_run_stopped_at_any_step_ends_with_the_same_bits(tmp_path, identity, c
         break
     assert interruptions == 4
     assert ending.status == "finished"
-    paths = (s.metrics_path(document["digest"]) for s in (whole.store, store))
+    paths = (s.metrics_path(document.digest) for s in (whole.store, store))
     first, second = map(metrics_without_clock, paths)
     assert first == second
     for a, b in zip(whole.model.parameters(), session.model.parameters(), strict=True):
@@ -100,11 +102,38 @@ def test_metrics_after_the_saved_state_are_written_once(tmp_path, identity, corp
     with pytest.raises(Interrupted):
         run(store, document, corpus, numerics, stop=lambda: next(stops))
     for step in (3, 4):
-        store.append_metrics(document["digest"], {"step": step, "loss": 99.0, "lr": 1.0})
+        store.append_metrics(document.digest, metrics_of(step, loss=99.0, lr=1.0))
     run(store, document, corpus, numerics)
-    metrics = store.read_metrics(document["digest"])
+    metrics = store.read_metrics(document.digest)
     assert metrics["loss"].drop_nulls().max() < 5
     assert metrics.filter(metrics["lr"].is_not_null())["step"].to_list() == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda state: {**state, "model": {}}, "Missing key"),
+        (
+            lambda state: {**state, "model": {name: value[:1] for name, value in state["model"].items()}},
+            "size mismatch",
+        ),
+        (lambda state: {**state, "optimizer": {"state": {}, "param_groups": []}}, "param"),
+        (lambda state: {**state, "place": {"steps": 1}}, "steps"),
+        (lambda state: {}, "model"),
+        (lambda state: [1], "indices"),
+    ],
+)
+def test_a_state_of_another_run_is_one_line_with_the_remedy(tmp_path, identity, corpus, numerics, change, said):
+    document, store = identity(steps=4), Store(tmp_path)
+    with pytest.raises(Interrupted):
+        run(store, document, corpus, numerics, stop=lambda: True)
+    path = store.state_path(document.digest)
+    torch.save(change(torch.load(path, weights_only=True)), path)
+    with pytest.raises(StoreError) as raised:
+        run(store, document, corpus, numerics)
+    line = str(raised.value)
+    assert line.startswith(f"{path}: is not of this run (") and said in line and "\n" not in line
+    assert line.endswith("): remove it, and the run begins again")
 
 
 def test_state_is_saved_as_often_as_asked(tmp_path, identity, corpus, numerics):
@@ -112,7 +141,7 @@ def test_state_is_saved_as_often_as_asked(tmp_path, identity, corpus, numerics):
     for seconds, saved in ((3600.0, False), (0.0, True)):
         store = Store(tmp_path / str(saved))
         run(store, document, corpus, numerics, checkpoint_seconds=seconds)
-        assert store.state_path(document["digest"]).exists() is saved
+        assert store.state_path(document.digest).exists() is saved
 
 
 def test_a_far_too_large_learning_rate_is_a_result(store, identity, corpus, numerics):
@@ -178,14 +207,14 @@ def trained(store, identity, corpus, numerics, **model):
     """The document of a run that is finished and whose model is stored."""
     document = identity(steps=30, lr=0.03, model=model)
     session, ending = run(store, document, corpus, numerics)
-    zoo.save(session.model, store.model_dir(document["digest"]))
+    zoo.save(session.model, store.model_dir(document.digest))
     return document, ending
 
 
 def test_a_run_that_starts_from_another_begins_where_that_ended(store, identity, corpus, numerics):
     source, ended = trained(store, identity, corpus, numerics)
-    start = {"run": source["digest"], "pooling": "mean"}
-    document = {**identity(steps=5, lr=1e-6, model={}), "start": start, "digest": "started"}
+    start = RunStart(run=source.digest, pooling="mean")
+    document = identity(steps=5, lr=1e-6, model={}).model_copy(update={"start": start, "digest": "started"})
     _, ending = run(store, document, corpus, numerics)
     assert store.read_metrics("started")["validation_loss"].drop_nulls()[0] == ended.loss
     assert ending.loss == pytest.approx(ended.loss, abs=1e-3)
@@ -194,9 +223,9 @@ def test_a_run_that_starts_from_another_begins_where_that_ended(store, identity,
 def test_a_start_of_a_wider_model_begins_where_the_narrow_one_ended(store, identity, corpus, numerics):
     narrow = {"d_model": 16, "block": {"mixer": {"kind": "attention", "heads": 2}}}
     source, ended = trained(store, identity, corpus, numerics, **narrow)
-    start = {"run": source["digest"], "pooling": "mean", "growth": "width"}
+    start = RunStart(run=source.digest, pooling="mean", growth="width")
     wide = {"d_model": 32, "block": {"mixer": {"kind": "attention", "heads": 4}}}
-    document = {**identity(steps=5, model=wide), "start": start, "digest": "wide"}
+    document = identity(steps=5, model=wide).model_copy(update={"start": start, "digest": "wide"})
     session, ending = run(store, document, corpus, numerics)
     assert session.model.spec.d_model == 32
     assert store.read_metrics("wide")["validation_loss"].drop_nulls()[0] == pytest.approx(ended.loss, abs=1e-5)
@@ -206,8 +235,8 @@ def test_a_start_of_a_wider_model_begins_where_the_narrow_one_ended(store, ident
 def test_a_start_that_is_good_does_not_make_a_rise_a_divergence(store, identity, corpus, numerics):
     """A learning rate that first undoes what was learnt is not divergence while it beats guessing."""
     source, ended = trained(store, identity, corpus, numerics)
-    start = {"run": source["digest"], "pooling": "mean"}
-    document = {**identity(steps=2, lr=0.1, warmup=0.0), "start": start, "digest": "worse"}
+    start = RunStart(run=source.digest, pooling="mean")
+    document = identity(steps=2, lr=0.1, warmup=0.0).model_copy(update={"start": start, "digest": "worse"})
     _, ending = run(store, document, corpus, numerics)
     assert ended.loss < ending.loss < math.log(16)
     assert ending.status == "finished"
@@ -216,10 +245,10 @@ def test_a_start_that_is_good_does_not_make_a_rise_a_divergence(store, identity,
 def test_a_start_with_fewer_kv_heads_is_pooled_and_resumes_to_the_same_bits(store, identity, corpus, numerics):
     source, _ = trained(store, identity, corpus, numerics, **{"block": {"mixer": {"kind": "attention", "kv_heads": 4}}})
     grouped = {"block": {"mixer": {"kind": "attention", "kv_heads": 2}}}
-    start = {"run": source["digest"], "pooling": "mean"}
+    start = RunStart(run=source.digest, pooling="mean")
     endings = []
     for name, stops in (("whole", []), ("stopped", [3])):
-        document = {**identity(steps=6, model=grouped), "start": start, "digest": name}
+        document = identity(steps=6, model=grouped).model_copy(update={"start": start, "digest": name})
         steps = iter(range(100))
         try:
             session, ending = run(store, document, corpus, numerics, stop=lambda: next(steps) in stops)  # noqa: B023
@@ -239,7 +268,8 @@ def test_a_run_with_dropout_and_stochastic_depth_resumes_to_the_same_bits(tmp_pa
 
 @pytest.mark.gpu
 def test_a_run_with_dropout_and_stochastic_depth_resumes_to_the_same_bits_on_a_gpu(tmp_path, identity, corpus):
-    document = {**identity(steps=8, model=CHANCE), "numerics": {"device": "cuda", "dtype": "float32", "matmul": "high"}}
+    numerics = RunNumerics(device="cuda", dtype="float32", matmul="high")
+    document = identity(steps=8, model=CHANCE).model_copy(update={"numerics": numerics})
     _resumes_to_the_same_bits(tmp_path, document, corpus, enforce("cuda", "float32"))
 
 
@@ -250,7 +280,7 @@ def _resumes_to_the_same_bits(folder, document, corpus, numerics):
         run(store, document, corpus, numerics, stop=lambda: next(stops))
     torch.manual_seed(12345)  # another process: its generators are elsewhere
     resumed, _ = run(store, document, corpus, numerics)
-    first, second = (metrics_without_clock(s.metrics_path(document["digest"])) for s in (whole.store, store))
+    first, second = (metrics_without_clock(s.metrics_path(document.digest)) for s in (whole.store, store))
     assert first == second
     for a, b in zip(whole.model.parameters(), resumed.model.parameters(), strict=True):
         assert torch.equal(a, b)
@@ -277,7 +307,7 @@ def test_stretches_change_neither_losses_nor_what_is_validated(tmp_path, identit
     for name, seconds in (("each", 0.0), ("long", 3600.0)):
         store = Store(tmp_path / name)
         run(store, document, corpus, numerics, rest_seconds=seconds)
-        logs.append(metrics_without_clock(store.metrics_path(document["digest"])))
+        logs.append(metrics_without_clock(store.metrics_path(document.digest)))
     assert logs[0] == logs[1]
 
 
@@ -287,7 +317,7 @@ def test_a_run_that_diverges_within_a_stretch_ends_at_that_step(tmp_path, identi
     for name, seconds in (("each", 0.0), ("long", 3600.0)):
         store = Store(tmp_path / name)
         _, ending = run(store, document, corpus, numerics, rest_seconds=seconds)
-        endings.append((ending.reason, ending.place.step, store.read_metrics(document["digest"])["step"].max()))
+        endings.append((ending.reason, ending.place.step, store.read_metrics(document.digest)["step"].max()))
     assert endings[0] == endings[1]
     assert endings[0][1] == endings[0][2] < 60
 

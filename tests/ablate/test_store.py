@@ -10,13 +10,17 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from ablate.store import LockedError, Store, StoreError
+from tests.documents import metrics_of, result_of, run_of
 
 DIGEST = "a1b2c3"
-RESULT = {"schema": 1, "digest": DIGEST, "status": "finished", "loss": 2.5}
+RESULT = result_of(DIGEST)
+PLAIN = RESULT.model_dump(mode="json", by_alias=True)
 
 
 @pytest.fixture
@@ -30,17 +34,24 @@ def write_result(store: Store, content: bytes) -> None:
     path.write_bytes(content)
 
 
+def write_metrics(store: Store, content: bytes) -> None:
+    store.run_dir(DIGEST).mkdir(parents=True, exist_ok=True)
+    store.metrics_path(DIGEST).write_bytes(content)
+
+
 def subprocess_of(code: str, *arguments: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-c", code, *arguments], stdout=subprocess.PIPE)
 
 
-def test_layout_is_the_one_in_the_architecture(store: Store) -> None:
+def test_layout_is_the_one_in_the_docs(store: Store) -> None:
     assert store.run_path("d") == store.root / "d" / "run.json"
     assert store.metrics_path("d") == store.root / "d" / "metrics.ndjson"
     assert store.model_dir("d") == store.root / "d" / "model"
     assert store.measure_path("d", "m") == store.root / "d" / "measure-m.json"
     assert store.samples_path("d", "e") == store.root / "d" / "evals-e.samples.ndjson"
-    assert store.study_path("x", "cpu") == store.root / "studies" / "x-cpu" / "study.json"
+    assert store.study("x", "cpu").document_path == store.root / "studies" / "x-cpu" / "study.json"
+    assert store.search("x", "cpu").document_path == store.root / "searches" / "x-cpu" / "search.json"
+    assert store.data("d").document_path == store.root / "data" / "d" / "meta.json"
 
 
 @pytest.mark.parametrize("digest", ["", "..", "a/b", "../a", "studies", "data", "a b", ".x", "a\n"])
@@ -51,71 +62,118 @@ def test_what_cannot_be_a_digest_is_refused(store: Store, digest: str) -> None:
 
 def test_hostile_study_names_stay_inside_the_store_and_apart(store: Store) -> None:
     names = ["../../etc", "<script>alert(1)</script>", "a/b", "a%2Fb", "..", "a b"]
-    folders = [store.study_dir(name, "cpu") for name in names]
+    folders = [store.study(name, "cpu").path for name in names]
     assert len(set(folders)) == len(names)
     assert {folder.resolve().parent for folder in folders} == {store.root.resolve() / "studies"}
 
 
 def test_a_document_comes_back_as_written(store: Store) -> None:
-    document = {**RESULT, "reason": None, "text": "é\u2028</script>", "nested": {"a": [1, 2.5]}}
-    store.write_json(store.result_path(DIGEST), document)
+    document = result_of(DIGEST, reason="é\u2028</script>", loss_spike_steps=(1, 2))
+    store.write_result(document)
     assert store.read_result(DIGEST) == document
     assert [path.name for path in store.run_dir(DIGEST).iterdir()] == ["result.json"]
+    plain = json.loads(store.result_path(DIGEST).read_text())
+    assert (plain["schema"], plain["loss"], plain["loss_spike_steps"]) == (1, 2.5, [1, 2])
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf, object(), {1, 2}])
+@pytest.mark.parametrize("value", [math.nan, math.inf, object(), "2.5"])
 def test_what_is_not_strict_json_is_refused_and_leaves_the_old(store: Store, value: object) -> None:
-    store.write_json(store.result_path(DIGEST), RESULT)
+    """Where it is made, and, of a copy that nothing checked, where it is written."""
+    store.write_result(RESULT)
+    with pytest.raises(ValidationError, match="loss"):
+        result_of(DIGEST, loss=value)
     with pytest.raises(StoreError, match=r"result\.json"):
-        store.write_json(store.result_path(DIGEST), {**RESULT, "loss": value})
+        store.write_result(RESULT.model_copy(update={"loss": value}))
     assert store.read_result(DIGEST) == RESULT
 
 
-WHOLE = json.dumps(RESULT).encode()
+WHOLE = json.dumps(PLAIN).encode()
 
 
-@pytest.mark.parametrize("content", [b"", *[WHOLE[:n] for n in range(1, len(WHOLE))], bytes(64)])
+@pytest.mark.parametrize("content", [b"", *[WHOLE[:n] for n in range(1, len(WHOLE), 7)], WHOLE[:-1], bytes(64)])
 def test_half_written_results_are_never_read(store: Store, content: bytes) -> None:
     write_result(store, content)
     assert store.read_result(DIGEST) is None
     assert store.status(DIGEST) == "absent"
 
 
+def test_constants_that_json_has_not_count_as_half_written(store: Store) -> None:
+    write_result(store, json.dumps({**PLAIN, "loss": math.nan}).encode())
+    assert store.read_result(DIGEST) is None
+    write_result(store, json.dumps({**PLAIN, "reason": "Infinity and NaN as words"}).encode())
+    found = store.read_result(DIGEST)
+    assert found is not None and found.reason == "Infinity and NaN as words"
+
+
 @pytest.mark.parametrize("version", [0, 2, "1", None])
 def test_an_unknown_schema_is_an_error_that_names_it(store: Store, version: object) -> None:
-    write_result(store, json.dumps({**RESULT, "schema": version}).encode())
+    write_result(store, json.dumps({**PLAIN, "schema": version}).encode())
     with pytest.raises(StoreError, match=f"schema version {version!r}"):
         store.status(DIGEST)
 
 
-def test_a_result_of_another_run_or_of_no_known_status_is_an_error(store: Store) -> None:
-    write_result(store, json.dumps({**RESULT, "digest": "other"}).encode())
-    with pytest.raises(StoreError, match="other"):
+@pytest.mark.parametrize("document", [{}, {key: value for key, value in PLAIN.items() if key != "schema"}])
+def test_a_document_without_a_schema_is_an_error(store: Store, document: object) -> None:
+    write_result(store, json.dumps(document).encode())
+    with pytest.raises(StoreError, match="schema version None"):
+        store.status(DIGEST)
+
+
+MISFITS: list[tuple[dict[str, Any], str]] = [
+    ({"tokens_per_second": {**PLAIN["tokens_per_second"], "median": "x"}}, "tokens_per_second.median: expected a number"
+     ", not 'x'"),
+    ({"steps": 1.5}, "steps: expected a whole number, not 1.5"),
+    ({"flops": None}, "flops: expected a number, not null"),
+    ({"loss": "2.5"}, "loss: expected a number, not '2.5'"),
+    ({"reason": 5}, "reason: expected text, not 5"),
+    ({"environment": []}, "environment: expected a map, not []"),
+    ({"loss_spike_steps": "1 2"}, "loss_spike_steps: expected a list, not '1 2'"),
+    ({"loss_spike_steps": [1, "2"]}, "loss_spike_steps.1: expected a whole number, not '2'"),
+    ({"status": "maybe"}, "status: expected 'finished' or 'diverged', not 'maybe'"),
+    ({"lost": 1}, "lost: unknown field"),
+    ({"digest": "other"}, f"digest: expected '{DIGEST}', not 'other'"),
+    ({"reason": ["x" * 100]}, "reason: expected text, not ['" + "x" * 57 + "…"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("changes", "said"), MISFITS)
+def test_what_does_not_fit_is_one_line_with_the_field_and_the_remedy(
+    store: Store, changes: dict[str, Any], said: str
+) -> None:
+    write_result(store, json.dumps({**PLAIN, **changes}).encode())
+    with pytest.raises(StoreError) as raised:
         store.read_result(DIGEST)
-    write_result(store, json.dumps({**RESULT, "status": "maybe"}).encode())
-    with pytest.raises(StoreError, match="maybe"):
+    remedy = f"remove {store.run_dir(DIGEST)}, and the run is trained again"
+    assert str(raised.value) == f"{store.result_path(DIGEST)}: {said}: {remedy}"
+
+
+def test_a_missing_field_is_named(store: Store) -> None:
+    write_result(store, json.dumps({"schema": 1, "digest": DIGEST}).encode())
+    with pytest.raises(StoreError, match=r"result\.json: status: is missing: remove "):
         store.read_result(DIGEST)
 
 
 def test_status_follows_the_documents(store: Store) -> None:
     assert store.status(DIGEST) == "absent"
-    store.write_json(store.run_path(DIGEST), {"schema": 1, "digest": DIGEST})
+    store.write_run(run_of(DIGEST))
     assert store.status(DIGEST) == "partial"
     for status in ("finished", "diverged"):
-        store.write_json(store.result_path(DIGEST), {**RESULT, "status": status})
+        store.write_result(result_of(DIGEST, status=status))
         assert store.status(DIGEST) == status
 
 
 def test_listings(store: Store) -> None:
     assert store.runs() == [] == store.studies()
-    store.write_json(store.run_path("b"), {"schema": 1, "digest": "b"})
-    store.write_json(store.run_path("a"), {"schema": 1, "digest": "a"})
-    store.write_json(store.study_path("x", "cpu"), {"schema": 1, "name": "x", "scale": "cpu"})
-    (store.data_dir() / "d").mkdir(parents=True)
+    store.write_run(run_of("b"))
+    store.write_run(run_of("a"))
+    (study,) = (store.study(name, "cpu") for name in ("x",))
+    study.path.mkdir(parents=True)
+    study.document_path.write_text("{}")
+    (store.root / "studies" / "stray").mkdir()
+    store.data("d").path.mkdir(parents=True)
     assert store.runs() == ["a", "b"]
-    assert store.studies() == [store.study_dir("x", "cpu")]
-    assert Store.of_study(store.studies()[0]).runs() == ["a", "b"]
-    assert store.read_study("x", "cpu") == {"schema": 1, "name": "x", "scale": "cpu"}
+    assert store.studies() == [study]
+    assert Store.of_study(study.path).runs() == ["a", "b"]
 
 
 def test_a_failed_replacement_leaves_nothing(store: Store) -> None:
@@ -136,9 +194,8 @@ def test_folders_are_replaced_whole(store: Store) -> None:
 
 def test_metrics_come_back_in_order_with_nulls(store: Store) -> None:
     assert store.read_metrics(DIGEST).height == 0
-    store.append_metrics(DIGEST, {"step": 0, "tokens": 0, "seconds": 0, "validation_loss": 5.5})
-    store.append_metrics(DIGEST, {"step": 1, "tokens": 8, "loss": 5, "grad_norm": math.inf})
-    store.append_metrics(DIGEST, {"step": 2, "tokens": 16, "loss": math.nan, "grad_norm": 1.5})
+    store.append_metrics(DIGEST, metrics_of(0, validation_loss=5.5))
+    store.append_metrics(DIGEST, metrics_of(1, loss=5, grad_norm=math.inf), metrics_of(2, loss=math.nan, grad_norm=1.5))
     frame = store.read_metrics(DIGEST)
     assert frame["step"].to_list() == [0, 1, 2]
     assert frame["loss"].to_list() == [None, 5.0, None]
@@ -146,33 +203,49 @@ def test_metrics_come_back_in_order_with_nulls(store: Store) -> None:
     assert frame["grad_norm"].to_list() == [None, None, 1.5]
     assert frame.schema == store.read_metrics("another").schema
     assert store.read_metrics(DIGEST, ["loss", "step"]).equals(frame.select("loss", "step"))
-    store.append_metrics(DIGEST, {"step": 3, "unheard_of": 2})
-    assert store.read_metrics(DIGEST)["unheard_of"].to_list() == [None, None, None, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('{"step": 2, "tokens": 16, "seconds": 1.0, "loss": "x"}', "loss: expected a number, not 'x'"),
+        ('{"step": "2", "tokens": 16, "seconds": 1.0}', "step: expected a whole number, not '2'"),
+        ('{"tokens": 16, "seconds": 1.0, "loss": 2.5}', "step: is missing"),
+        ('{"step": null, "tokens": 16, "seconds": 1.0}', "step: expected a whole number, not null"),
+        ("[1, 2]", "expected a JSON object"),
+    ],
+)
+def test_a_line_of_other_types_is_an_error_that_names_it(store: Store, line: str, said: str) -> None:
+    good = metrics_of(1, loss=5.0).model_dump_json(exclude_unset=True)
+    write_metrics(store, "\n".join([good, line, good, ""]).encode())
+    remedy = f"remove {store.run_dir(DIGEST)}, and the run is trained again"
+    for read in (store.read_metrics, lambda digest: store.truncate_logs(digest, 5)):
+        with pytest.raises(StoreError) as raised:
+            read(DIGEST)
+        assert str(raised.value) == f"{store.metrics_path(DIGEST)}:2: {said}: {remedy}"
 
 
 @pytest.mark.parametrize("torn", [b'{"step": 3, "lo', b"{", b"\x00\x00\x00", b'{"step"\n'])
 def test_a_torn_last_line_is_cut(store: Store, torn: bytes) -> None:
-    store.append_metrics(DIGEST, {"step": 1, "loss": 5.0})
-    store.append_metrics(DIGEST, {"step": 2, "loss": 4.0})
+    store.append_metrics(DIGEST, metrics_of(1, loss=5.0))
+    store.append_metrics(DIGEST, metrics_of(2, loss=4.0))
     with store.metrics_path(DIGEST).open("ab") as file:
         file.write(torn)
     assert store.read_metrics(DIGEST)["step"].to_list() == [1, 2]
     store.truncate_logs(DIGEST, 2)
-    store.append_metrics(DIGEST, {"step": 3, "loss": 3.0})
+    store.append_metrics(DIGEST, metrics_of(3, loss=3.0))
     assert store.read_metrics(DIGEST)["step"].to_list() == [1, 2, 3]
 
 
-@pytest.mark.parametrize("before", [b"", b'{"step": 1}\n'])
+@pytest.mark.parametrize("before", [b"", b'{"step": 1, "tokens": 8, "seconds": 0.5}\n'])
 def test_appending_cuts_a_torn_line_first(store: Store, before: bytes) -> None:
-    store.run_dir(DIGEST).mkdir(parents=True)
-    store.metrics_path(DIGEST).write_bytes(before + b'{"step": 2, "lo')
-    store.append_metrics(DIGEST, {"step": 2})
-    assert store.metrics_path(DIGEST).read_bytes() == before + b'{"step": 2}\n'
+    write_metrics(store, before + b'{"step": 2, "lo')
+    store.append_metrics(DIGEST, metrics_of(2))
+    assert store.metrics_path(DIGEST).read_bytes() == before + b'{"step":2,"tokens":16,"seconds":1.0}\n'
 
 
 def test_a_broken_line_in_the_middle_is_an_error(store: Store) -> None:
-    store.run_dir(DIGEST).mkdir(parents=True)
-    store.metrics_path(DIGEST).write_bytes(b'{"step": 1}\n{"st\n{"step": 3}\n')
+    write_metrics(store, b'{"step": 1, "tokens": 8, "seconds": 0.5}\n{"st\n{"step": 3, "tokens": 8, "seconds": 0.5}\n')
     with pytest.raises(StoreError, match=r"metrics\.ndjson:2"):
         store.read_metrics(DIGEST)
 
@@ -180,7 +253,7 @@ def test_a_broken_line_in_the_middle_is_an_error(store: Store) -> None:
 def test_truncating_drops_what_came_after_the_checkpoint(store: Store) -> None:
     store.truncate_logs(DIGEST, 0)
     for step in range(6):
-        store.append_metrics(DIGEST, {"step": step})
+        store.append_metrics(DIGEST, metrics_of(step))
     store.truncate_logs(DIGEST, 3)
     assert store.read_metrics(DIGEST)["step"].to_list() == [0, 1, 2, 3]
 
@@ -213,12 +286,12 @@ def test_a_lock_excludes_and_dies_with_its_process(store: Store) -> None:
 HAMMER = """
 import itertools, sys
 from ablate.store import Store
+from tests.documents import metrics_of, result_of
 store, digest = Store(sys.argv[1]), sys.argv[2]
-print("going", flush=True)
 for n in itertools.count():
-    document = {"schema": 1, "digest": digest, "status": "finished", "n": n, "fill": [n] * 2000}
-    store.write_json(store.result_path(digest), document)
-    store.append_metrics(digest, {"step": n, "loss": n})
+    store.write_result(result_of(digest, steps=n, loss_spike_steps=(n,) * 2000))
+    store.append_metrics(digest, metrics_of(n, loss=n))
+    print("going", flush=True)
 """
 
 
@@ -232,9 +305,9 @@ def test_sigkill_amid_writes_leaves_whole_documents_only(store: Store) -> None:
             os.kill(writer.pid, signal.SIGKILL)
         result = store.read_result(DIGEST)
         assert result is not None
-        assert result["fill"] == [result["n"]] * 2000
+        assert result.loss_spike_steps == (result.steps,) * 2000
         steps = store.read_metrics(DIGEST)["step"].to_list()
-        assert steps[-1] in {result["n"], result["n"] - 1}
+        assert steps[-1] in {result.steps, result.steps - 1}
 
 
 def test_importing_the_store_loads_no_heavy_library() -> None:

@@ -39,7 +39,7 @@ def plan_of(name: str, scale: str, *sets: str) -> Plan:
     if not isinstance(study.data, TextSource):
         return make_plan(study)
     vocabulary = study.data.tokenizer.vocabulary(study.folder)
-    return make_plan(study, identify=lambda _: DataIdentity("0" * 32, vocabulary, {}))
+    return make_plan(study, identify=lambda _: DataIdentity("0" * 32, vocabulary, ""))
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +108,7 @@ def test_the_gradient_at_the_start_is_asked_of_many_depths_under_both_norms(scal
     assert {(arm.steps, arm.spec.init.output, arm.spec.embedding_factor) for arm in arms} == {
         (2, "plain", arms[0].spec.d_model ** 0.5)
     }
-    assert all(run.identity["probes"]["which"] == ["activation_variance", "gradient_norm"] for run in arms[0].runs)
+    assert all(run.identity.probes.which == ("activation_variance", "gradient_norm") for run in arms[0].runs)
 
 
 def test_gated_and_ungated_activations_have_the_same_parameters() -> None:
@@ -185,12 +185,12 @@ def test_the_schema_checks_nested_and_dotted_edits(
 @pytest.mark.parametrize("name", SEARCHED)
 def test_a_search_has_legal_settings_at_every_scale(name: str, scale: str, tmp_path: Path) -> None:
     study = load_study(FOLDER / f"{name}.yaml", scale)
-    data = DataIdentity("0" * 32, study.data.tokenizer.vocabulary(study.folder), {})
+    data = DataIdentity("0" * 32, study.data.tokenizer.vocabulary(study.folder), "")
     lab = StudyLaboratory(
         study,
         lambda asked: make_plan(asked, identify=lambda _: data),
         Store(tmp_path),
-        lambda _, run: Request(str(tmp_path), str(tmp_path), run),
+        lambda _, run: Request(store=str(tmp_path), corpus=str(tmp_path), identity=run),
     )
     lab.check()  # raises where nothing is legal
     assert len(lab.space.axes) >= 9

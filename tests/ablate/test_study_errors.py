@@ -485,7 +485,7 @@ def test_what_only_the_plan_can_find_is_placed_too(case: str, tmp_path: Path) ->
     path.write_text(text, encoding="utf-8")
     study = load_study(path, scale="cpu")
     with pytest.raises(StudyError) as caught:
-        make_plan(study, identify=lambda _: DataIdentity("0" * 32, 257, {}))
+        make_plan(study, identify=lambda _: DataIdentity("0" * 32, 257, ""))
     assert str(caught.value).startswith(f"{path}:{place}: ")
     assert reason in str(caught.value)
 

@@ -18,13 +18,16 @@ from ablate.running.progress import Lines, clock, short, step_text
 from ablate.running.request import Request
 from ablate.running.worker import carry_out, main
 from ablate.store import Store
+from ablate.store.documents import GradNorm, Quartiles
 from ablate.training.result import model_flop_utilisation, quartiles, summarise_metrics
+from tests.documents import measure_of, metrics_of, result_of
 
 
 @pytest.fixture
 def request_for(tmp_path, identity):
     def build(**settings):
-        return Request(str(tmp_path / "runs"), str(tmp_path / "no corpus"), identity(), **settings)
+        store, corpus = str(tmp_path / "runs"), str(tmp_path / "no corpus")
+        return Request(**{"store": store, "corpus": corpus, "identity": identity(), **settings})
 
     return build
 
@@ -38,19 +41,19 @@ def test_a_request_survives_its_journey(request_for, tmp_path):
 def test_what_is_missing_follows_from_the_documents(request_for):
     request = request_for(measure_digest="m", evals_digest="e")
     store, digest = Store(request.store), request.digest
-    result = {"schema": 1, "digest": digest, "status": "finished"}
     assert request.missing() == ["train", "measure", "evals"]
-    store.write_json(store.result_path(digest), result)
+    store.write_result(result_of(digest))
     assert request.missing() == ["measure", "evals"]
-    store.write_json(store.measure_path(digest, "m"), {"schema": 1})
+    store.write_measure(digest, "m", measure_of())
     assert request.missing() == ["evals"]
-    store.write_json(store.result_path(digest), result | {"status": "diverged"})
+    store.write_result(result_of(digest, status="diverged"))
     assert request.missing() == []
 
 
 def test_other_numerics_than_the_identity_says_are_refused(request_for):
-    request = request_for()
-    request.identity["numerics"]["matmul"] = "high"
+    given = request_for().identity
+    numerics = given.numerics.model_copy(update={"matmul": "high"})
+    request = request_for(identity=given.model_copy(update={"numerics": numerics}))
     with pytest.raises(NumericsError, match="this machine gives"):
         carry_out(request)
     assert not Store(request.store).run_path(request.digest).exists()
@@ -65,7 +68,7 @@ def test_an_exception_is_kept_with_the_run_and_forgotten_by_the_next(request_for
     assert summary.startswith("DataError:")
     assert "no corpus" in summary
     assert "Traceback" in store.error_path(request.digest).read_text()
-    store.write_json(store.result_path(request.digest), {"schema": 1, "digest": request.digest, "status": "finished"})
+    store.write_result(result_of(request.digest))
     assert main([str(path)]) == 0
     assert store.read_error(request.digest) is None
 
@@ -108,7 +111,7 @@ def test_how_a_worker_ended_is_told(request_for, tmp_path, monkeypatch, script, 
 def test_quartiles_are_those_of_statistics():
     values = [3.0, 1.0, 4.0, 1.0, 5.0, 9.0, 2.0]
     low, median, high = statistics.quantiles(values, n=4, method="inclusive")
-    assert quartiles(pl.Series(values)) == {"median": median, "q25": low, "q75": high}
+    assert quartiles(pl.Series(values)) == Quartiles(median=median, q25=low, q75=high)
 
 
 def test_metrics_are_summarised_after_warmup():
@@ -125,10 +128,10 @@ def test_metrics_are_summarised_after_warmup():
         }
     )
     summary = summarise_metrics(frame, warmup=4)
-    assert summary["start_loss"] == 24.0
-    assert summary["train_loss"] == 1.5  # the last 2 of 24 steps
-    assert summary["tokens_per_second"] == {"median": 100.0, "q25": 100.0, "q75": 100.0}
-    assert summary["grad_norm"] == {"median": 1.0, "max": 6.0, "spikes": 1}
+    assert summary.start_loss == 24.0
+    assert summary.train_loss == 1.5  # the last 2 of 24 steps
+    assert summary.tokens_per_second == Quartiles(median=100.0, q25=100.0, q75=100.0)
+    assert summary.grad_norm == GradNorm(median=1.0, max=6.0, spikes=1)
 
 
 def test_model_flop_utilisation():
@@ -137,16 +140,16 @@ def test_model_flop_utilisation():
 
 
 def test_git_state_is_that_of_the_checkout_alone(tmp_path):
-    assert environment.git_state(tmp_path) == {"git_commit": None, "git_dirty": None}
+    assert environment.git_state(tmp_path) == (None, None)
     git = ["git", "-C", str(tmp_path), "-c", "user.name=n", "-c", "user.email=e"]
     for command in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "first"]):
         subprocess.run([*git, *command], check=True)
     head = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
-    assert environment.git_state(tmp_path) == {"git_commit": head, "git_dirty": False}
+    assert environment.git_state(tmp_path) == (head, False)
     (tmp_path / "new_variant.py").touch()
-    assert environment.git_state(tmp_path)["git_dirty"] is True
+    assert environment.git_state(tmp_path).dirty is True
     (tmp_path / "below").mkdir()
-    assert environment.git_state(tmp_path / "below")["git_commit"] is None
+    assert environment.git_state(tmp_path / "below").commit is None
 
 
 @pytest.mark.parametrize(("text", "quota"), [("max 100000", None), ("200000 100000", 2), ("50000 100000", 0)])
@@ -159,9 +162,9 @@ def test_a_container_quota_is_whole_cores(tmp_path, text, quota):
 def test_numbers_for_people():
     assert [short(v) for v in (3.0, 950.4, 5234, 1.2e6, 3e9, 4.56e12)] == ["3", "950", "5.23k", "1.2M", "3G", "4.56T"]
     assert [clock(s) for s in (5, 65.4, 3723)] == ["0:05", "1:05", "1:02:03"]
-    record = {"step": 120, "loss": 3.2144, "tokens_per_second": 5234.0}
+    record = metrics_of(120, loss=3.2144, tokens_per_second=5234.0)
     assert step_text(record, 400) == "step 120/400  loss 3.214  5.23k tokens/s"
-    assert "not finite" in step_text(record | {"loss": None}, 400)
+    assert "not finite" in step_text(metrics_of(120, loss=math.nan, tokens_per_second=5234.0), 400)
 
 
 def test_plain_progress_tells_ends_and_time_left(request_for):
@@ -173,7 +176,7 @@ def test_plain_progress_tells_ends_and_time_left(request_for):
         progress.begin([request])
         progress.show(Event("started", request.digest))
         assert progress.seconds_left() is None
-        store.append_metrics(request.digest, {"step": 10, "lr": 0.1, "loss": 2.0, "tokens_per_second": 100.0})
+        store.append_metrics(request.digest, metrics_of(10, lr=0.1, loss=2.0, tokens_per_second=100.0))
         progress.show(None)
         elapsed = progress.seconds_left()  # 10 of 20 steps are done: as long again
         assert elapsed is not None

@@ -51,9 +51,10 @@ def run_toy(path: Path, store: Store, seeds: Sequence[int]) -> StudySummary:
     plan = plan_toy(path, seeds)
     study = plan.study
     for arm in plan.arms:
-        prepare(arm.data, store.data_dir(), study.folder)
+        prepare(arm.data, store.data_dir, study.folder)
     for run in plan.runs:
-        corpus = str(store.data_dir() / run.identity["data"]["digest"])
-        carry_out(Request(str(store.root), corpus, run.identity))
-    store.write_json(store.study_path(study.name, study.scale), study_document(Outcome((Size(plan),))))
-    return reports.summarise(store.study_dir(study.name, study.scale))
+        corpus = str(store.data(run.identity.data.digest).path)
+        carry_out(Request(store=str(store.root), corpus=corpus, identity=run.identity))
+    folder = store.study(study.name, study.scale)
+    folder.write(study_document(Outcome((Size(plan),))))
+    return reports.summarise(folder.path)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from ablate.data import Corpus, DataError, parse, prepare
+from ablate.data import Corpus, DataError, open_corpus, parse, prepare
 from ablate.data.shuffle import permuted
 
 BPE = {"kind": "bpe", "vocab_size": 300}
@@ -47,7 +47,7 @@ def test_the_order_looks_random() -> None:
 
 
 def test_batches_depend_on_their_arguments_alone(corpus: Corpus) -> None:
-    again = Corpus(corpus.directory)
+    again = open_corpus(corpus.directory)
     sequence = [corpus.batch(step, batch=3, context=16, seed=7) for step in range(5)]
     for step in (4, 0, 2):
         np.testing.assert_array_equal(again.batch(step, batch=3, context=16, seed=7), sequence[step])
@@ -99,7 +99,7 @@ def test_windows_longer_than_the_text_are_refused(corpus: Corpus) -> None:
     with pytest.raises(DataError, match="validation needs 1000001 tokens"):
         corpus.validation(1_000_000)
     with pytest.raises(DataError, match="no prepared corpus"):
-        Corpus(corpus.directory / "nowhere")
+        open_corpus(corpus.directory / "nowhere")
 
 
 @pytest.mark.parametrize("context", [16, 50])
@@ -152,8 +152,8 @@ def test_bits_per_byte_against_a_slow_count(tokenizer: object, corpus_file: Path
 
 
 def test_training_bytes_are_kept(corpus: Corpus, texts: list[str]) -> None:
-    assert sum(corpus.meta["bytes"].values()) == sum(len(text.encode()) for text in texts)
-    assert corpus.train_tokens == corpus.meta["bytes"]["train"] + corpus.meta["documents"]["train"] + 1
+    assert corpus.meta.bytes.total == sum(len(text.encode()) for text in texts)
+    assert corpus.train_tokens == corpus.meta.bytes.train + corpus.meta.documents.train + 1
 
 
 REAL = {
@@ -167,7 +167,7 @@ REAL = {
 def test_real_text(name: str, real_text: Path, tmp_path: Path) -> None:
     bpe = corpus_of(real_text / name, tmp_path, tokenizer={"kind": "bpe", "vocab_size": 512}, validation_tokens=10**9)
     plain = corpus_of(real_text / name, tmp_path, validation_tokens=10**9)
-    assert plain.meta["unit"] == REAL[name]
+    assert plain.meta.unit == REAL[name]
     assert bpe.held_out() == plain.held_out()
     assert bpe.train_tokens < 0.7 * plain.train_tokens
     sizes = [c.validation(len(c.tokens("validation")) - 1)[1][:, 1:].sum() for c in (bpe, plain)]

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from ablate.data import Corpus, DataError, DataSource, identify, parse, prepare
+from ablate.store.documents import PerSplit
 
 
 def spec_of(path: Path) -> DataSource:
@@ -28,6 +29,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 import ablate.data.corpora as preparing
+import ablate.store.files as files
 from ablate.data import parse
 path, root, stage, share = sys.argv[1:]
 
@@ -35,7 +37,7 @@ def die(*_):
     os.kill(os.getpid(), signal.SIGKILL)
 
 if stage == "flush":
-    preparing._flush = die
+    files._sync_tree = die
 spec = parse({"source": "files", "paths": path, "tokenizer": {"kind": "bpe", "vocab_size": 300}})
 preparing.prepare(spec, Path(root), progress=lambda s, x: die() if (s, x) == (stage, float(share)) else None)
 """
@@ -105,8 +107,8 @@ def test_text_that_changes_meanwhile_is_noticed(corpus_file: Path, tmp_path: Pat
 
 def test_meta_says_what_is_in_the_corpus(corpus_file: Path, tmp_path: Path) -> None:
     corpus = prepare(spec_of(corpus_file), tmp_path / "data")
-    described = identify(spec_of(corpus_file)).describe
-    assert described.items() <= corpus.meta.items()
-    assert described["documents"] == {"train": 60 - len(corpus.held_out()), "validation": len(corpus.held_out())}
-    assert corpus.meta["content_read"] == corpus.meta["content"]
+    identity, held_out = identify(spec_of(corpus_file)), len(corpus.held_out())
+    assert (corpus.meta.digest, corpus.meta.content) == (identity.digest, identity.content)
+    assert corpus.meta.documents == PerSplit(train=60 - held_out, validation=held_out)
+    assert corpus.meta.content_read == corpus.meta.content
     assert corpus.tokenizer_path.is_file()

@@ -19,6 +19,7 @@ import pytest
 import zstandard
 
 from ablate.data import DataError, DataSource, identify, parse
+from ablate.data.splitting import survey
 
 DOCUMENTS = ["one\n", "zwei – drei", "四\n五"]
 
@@ -122,7 +123,7 @@ def test_patterns_without_files_are_named(tmp_path: Path, monkeypatch: pytest.Mo
 def test_half_a_surrogate_pair_becomes_a_question_mark(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text("".join(f'{{"text": "{i} \\ud83d!"}}\n' for i in range(40)))
     spec = parse({"source": "files", "paths": str(tmp_path / "a.jsonl")})
-    assert sum(identify(spec).describe["bytes"].values()) == 10 * len("0 ?!") + 30 * len("10 ?!")
+    assert survey(spec, Path()).bytes.total == 10 * len("0 ?!") + 30 * len("10 ?!")
 
 
 def test_unknown_keys_and_sources_are_refused() -> None:
@@ -136,7 +137,7 @@ def test_the_standard_library_is_read_in_order_and_quickly() -> None:
     identity = identify(parse("stdlib"))
     assert time.perf_counter() - begin < 2
     assert identity == identify(parse({"source": "stdlib"}))
-    assert sum(identity.describe["bytes"].values()) > 2_000_000
+    assert survey(parse("stdlib"), Path()).bytes.total > 2_000_000
 
     documents = list(parse("stdlib").documents(Path()))
     assert inspect.getsource(argparse) in documents

@@ -51,7 +51,7 @@ def test_boundaries_are_kept_as_end_of_text(tmp_path: Path, texts: list[str]) ->
     offsets = corpus.document_offsets("train")
     boundaries = [i for i, token in enumerate(tokens.tolist()) if token == corpus.eos]
     assert boundaries == [0, *(offsets[1:] - 1).tolist()]
-    assert len(tokens) == corpus.train_tokens == corpus.meta["tokens"]["train"]
+    assert len(tokens) == corpus.train_tokens == corpus.meta.tokens.train
 
 
 def test_one_long_text_is_cut_at_line_ends(tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def test_one_long_text_is_cut_at_line_ends(tmp_path: Path) -> None:
     (tmp_path / "play.txt").write_text(text)
     corpus = prepare(parse({"source": "files", "paths": str(tmp_path / "play.txt")}), tmp_path / "data")
     pieces = decoded(corpus, "train") + decoded(corpus, "validation")
-    assert corpus.meta["unit"] == "piece"
+    assert corpus.meta.unit == "piece"
     assert "".join(sorted(pieces, key=text.index)) == text
     assert sum(len(p) < PIECE_BYTES for p in pieces) <= 1
     assert max(map(len, pieces)) < PIECE_BYTES + 100
@@ -69,7 +69,7 @@ def test_one_long_text_is_cut_at_line_ends(tmp_path: Path) -> None:
 @pytest.mark.parametrize("count", [FEWEST_DOCUMENTS - 1, FEWEST_DOCUMENTS])
 def test_only_too_few_documents_are_cut(count: int, tmp_path: Path) -> None:
     long = [f"{i}\n" * 3000 for i in range(count)]
-    unit = corpus_of(tmp_path, long).meta["unit"]
+    unit = corpus_of(tmp_path, long).meta.unit
     assert unit == ("piece" if count < FEWEST_DOCUMENTS else "document")
 
 
@@ -119,6 +119,6 @@ def test_the_digest_is_that_of_content_tokenizer_and_split(tmp_path: Path, texts
 def test_real_books_are_split_by_book(real_text: Path, tmp_path: Path) -> None:
     path = real_text / "books" / "train-00-of-04.parquet"
     corpus = prepare(parse({"source": "files", "paths": str(path)}), tmp_path)
-    assert corpus.meta["unit"] == "document"
-    assert sum(corpus.meta["documents"].values()) == 56
+    assert corpus.meta.unit == "document"
+    assert corpus.meta.documents.total == 56
     assert not set(corpus.held_out()) & set(decoded(corpus, "train"))

@@ -6,7 +6,6 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,17 +13,27 @@ from typing import Any
 import numpy as np
 
 from ablate.store import Store
-from ablate.store.documents import EvalsDocument, SampleRecord, Score
+from ablate.store.documents import (
+    CacheBytes,
+    CachePoint,
+    DecodePoint,
+    EvalsDocument,
+    GradNorm,
+    MeasureDocument,
+    PrefillPoint,
+    ProbeRecord,
+    Quartiles,
+    ResultDocument,
+    SampleRecord,
+    Score,
+    SpentBudget,
+    StudyArm,
+    StudyDocument,
+    StudyLook,
+    StudyRun,
+)
+from tests.documents import measure_of, quartiles, result_of, run_of
 
-ENVIRONMENT = {
-    "python": "3.11.7",
-    "torch": "2.13.0",
-    "ablate": "0.1.0",
-    "git_commit": "0123abc",
-    "git_dirty": False,
-    "device": "a CPU",
-    "threads": 1,
-}
 CONTEXTS = (64, 128, 256)
 TOKENS_PER_STEP = 2048
 
@@ -67,108 +76,102 @@ class StudyOf:
             for seed, loss in enumerate(arm.losses):
                 if loss is not None:
                     self._write_run(store, arm, seed, loss)
-        store.write_json(store.study_path(self.name, "cpu"), self.document())
-        return store.study_dir(self.name, "cpu")
+        store.study(self.name, "cpu").write(self.document())
+        return store.study(self.name, "cpu").path
 
-    def document(self) -> dict[str, Any]:
-        return {
-            "schema": 1,
-            "name": self.name,
-            "scale": "cpu",
-            "question": self.question,
-            "source": self.source,
-            "baseline": self.arms[0].name,
-            "budget": {"flops": 2.4e11},
-            "matched": "flops",
-            "margin": self.margin,
-            "looks": self.looks,
-            "created": "2026-01-01T00:00:00+00:00",
-            "arms": [self._arm(arm) for arm in self.arms],
-            "measure": "m1" if self.measured else None,
-            "evals": "e1" if self.measured else None,
-        }
+    def document(self) -> StudyDocument:
+        return StudyDocument(
+            name=self.name,
+            scale="cpu",
+            path=None,
+            question=self.question,
+            citation=None,
+            source=self.source,
+            baseline=self.arms[0].name,
+            budget=SpentBudget(flops=2.4e11),
+            matched="flops",
+            margin=self.margin,
+            per="token",
+            objective=None,
+            conventions=(),
+            looks=tuple(StudyLook(**look) for look in self.looks or ()),
+            created="2026-01-01T00:00:00+00:00",
+            arms=tuple(map(self._arm, self.arms)),
+            measure="m1" if self.measured else None,
+            evals="e1" if self.measured else None,
+            tuning=(),
+            ladder=(),
+        )
 
     def digest(self, arm: Arm, seed: int) -> str:
         return f"{self.arms.index(arm):02d}ab{seed:02d}"
 
-    def _arm(self, arm: Arm) -> dict[str, Any]:
-        return {
-            "name": arm.name,
-            "edits": dict(arm.edits),
-            "parameters": arm.parameters,
-            "parameters_embedding": arm.parameters // 4,
-            "flops_per_token": arm.flops_per_token,
-            "tokens": arm.steps * TOKENS_PER_STEP,
-            "steps": arm.steps,
-            "kv_bytes_per_token": arm.kv_bytes_per_token,
-            "cache_bytes": [{"context": c, "bytes": int(c * arm.kv_bytes_per_token)} for c in CONTEXTS],
-            "runs": [{"digest": self.digest(arm, seed), "seed": seed} for seed in range(len(arm.losses))],
-        }
+    def _arm(self, arm: Arm) -> StudyArm:
+        return StudyArm(
+            name=arm.name,
+            edits=dict(arm.edits),
+            tuned={},
+            matching={},
+            parameters=arm.parameters,
+            parameters_embedding=arm.parameters // 4,
+            flops_per_token=arm.flops_per_token,
+            tokens=arm.steps * TOKENS_PER_STEP,
+            steps=arm.steps,
+            kv_bytes_per_token=arm.kv_bytes_per_token,
+            seconds=None,
+            data="data0",
+            cache_bytes=tuple(CacheBytes(context=c, bytes=int(c * arm.kv_bytes_per_token)) for c in CONTEXTS),
+            differs={},
+            runs=tuple(StudyRun(digest=self.digest(arm, seed), seed=seed) for seed in range(len(arm.losses))),
+        )
 
     def _write_run(self, store: Store, arm: Arm, seed: int, loss: float) -> None:
         digest = self.digest(arm, seed)
-        identity = {
-            "schema": 1,
-            "digest": digest,
-            "seed": seed,
-            "model": {},
-            "train": {},
-            "steps": arm.steps,
-            "data": {"digest": "data0"},
-            "numerics": {"device": "cpu", "dtype": "float32", "matmul": "medium"},
-        }
         key = (arm.name, seed)
-        store.write_json(store.run_path(digest), _merged(identity, self.identities.get(key, {})))
-        result = _merged(_result(digest, arm, seed, loss), self.results.get(key, {}))
-        store.write_json(store.result_path(digest), result)
+        store.write_run(run_of(digest, seed=seed, steps=arm.steps))
+        _merge(store.run_path(digest), self.identities.get(key, {}))
+        store.write_result(_result(digest, arm, seed, loss))
+        _merge(store.result_path(digest), self.results.get(key, {}))
         lines = b"".join(_lines(arm, seed, loss))
         store.metrics_path(digest).write_bytes(lines)
         if self.probes:
             store.append_probes(digest, _probe_records(self.probes, arm, seed))
         if self.measured and seed not in arm.diverged:
-            store.write_json(store.measure_path(digest, "m1"), _measure(arm, seed))
+            store.write_measure(digest, "m1", _measure(arm, seed))
             correct, bits = _answers(loss, seed)
             store.write_evals(digest, "e1", _evals(correct, bits), list(_samples(correct, bits)))
 
 
-def _merged(document: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    merged = deepcopy(document)
-    for key, value in changes.items():
-        merged[key] = merged[key] | value if isinstance(value, dict) else value
-    return merged
+def _merge(path: Path, changes: Mapping[str, Any]) -> None:
+    with changed(path) as document:
+        for key, value in changes.items():
+            document[key] = document[key] | value if isinstance(value, dict) else value
 
 
-def _result(digest: str, arm: Arm, seed: int, loss: float) -> dict[str, Any]:
+def _result(digest: str, arm: Arm, seed: int, loss: float) -> ResultDocument:
     diverged = seed in arm.diverged
     speed = arm.speed * (1 + 0.004 * seed)
-    return {
-        "schema": 1,
-        "digest": digest,
-        "status": "diverged" if diverged else "finished",
-        "reason": "loss is NaN at step 7" if diverged else None,
-        "steps": arm.steps,
-        "tokens": arm.steps * TOKENS_PER_STEP,
-        "train_seconds": arm.steps * TOKENS_PER_STEP / speed,
-        "wall_seconds": arm.steps * TOKENS_PER_STEP / speed + 3,
-        "loss": None if diverged else loss,
-        "bits_per_byte": None if diverged else loss * 0.75,
-        "start_loss": 7.6,
-        "train_loss": loss - 0.1,
-        "tokens_per_second": {"median": speed, "q25": speed * 0.99, "q75": speed * 1.01},
-        "mfu": 0.4,
-        "matmul_flops_per_second": 2.3e11,
-        "peak_memory_bytes": int((arm.memory_mib + seed) * 2**20),
-        "peak_memory_source": "VmHWM",
-        "loss_spikes": 10 + seed,
-        "grad_norm": {"median": 0.5, "max": 2.0, "spikes": seed},
-        "parameters": arm.parameters,
-        "parameters_embedding": arm.parameters // 4,
-        "flops_per_token": arm.flops_per_token,
-        "flops": arm.steps * TOKENS_PER_STEP * arm.flops_per_token,
-        "environment": dict(ENVIRONMENT),
-        "started": "2026-01-01T00:00:00+00:00",
-        "finished": "2026-01-01T00:01:00+00:00",
-    }
+    seconds = arm.steps * TOKENS_PER_STEP / speed
+    return result_of(
+        digest,
+        status="diverged" if diverged else "finished",
+        reason="loss is NaN at step 7" if diverged else None,
+        steps=arm.steps,
+        tokens=arm.steps * TOKENS_PER_STEP,
+        train_seconds=seconds,
+        wall_seconds=seconds + 3,
+        loss=None if diverged else loss,
+        bits_per_byte=None if diverged else loss * 0.75,
+        train_loss=loss - 0.1,
+        tokens_per_second=quartiles(speed, 0.01),
+        peak_memory_bytes=int((arm.memory_mib + seed) * 2**20),
+        loss_spikes=10 + seed,
+        grad_norm=GradNorm(median=0.5, max=2.0, spikes=seed),
+        parameters=arm.parameters,
+        parameters_embedding=arm.parameters // 4,
+        flops_per_token=arm.flops_per_token,
+        flops=arm.steps * TOKENS_PER_STEP * arm.flops_per_token,
+    )
 
 
 def _lines(arm: Arm, seed: int, loss: float) -> Iterator[bytes]:
@@ -203,50 +206,34 @@ def probe_value(layer: int, step: int, seed: int) -> float:
     return 1.0 + layer + 0.1 * step + 0.01 * seed
 
 
-def _probe_records(probes: Sequence[str], arm: Arm, seed: int) -> Iterator[dict[str, Any]]:
+def _probe_records(probes: Sequence[str], arm: Arm, seed: int) -> Iterator[ProbeRecord]:
     """At the first, a middle and the last step; the model's own number is 100 times layer 0's."""
     for step in sorted({1, max(1, arm.steps // 2), arm.steps}):
         for probe in probes:
             name = SEEN.get(probe, "mean")
             for layer in range(PROBE_LAYERS) if probe in SEEN else ():
                 value = probe_value(layer, step, seed)
-                yield {"step": step, "probe": probe, "layer": layer, "name": name, "value": value}
+                yield ProbeRecord(step=step, probe=probe, layer=layer, name=name, value=value)
             value = 100 * probe_value(0, step, seed)
-            yield {"step": step, "probe": probe, "layer": None, "name": name, "value": value}
+            yield ProbeRecord(step=step, probe=probe, layer=None, name=name, value=value)
 
 
-def _measure(arm: Arm, seed: int) -> dict[str, Any]:
-    def speeds(top: float) -> list[dict[str, Any]]:
-        return [
-            {
-                "context": context,
-                "batch": batch,
-                "tokens_per_second": {"median": speed, "q25": speed * 0.9, "q75": speed * 1.1},
-            }
-            for batch in (1, 8)
-            for context in CONTEXTS
-            for speed in [top * batch**0.5 / (1 + context / 512) * (1 + 0.03 * seed)]
-        ]
+def _measure(arm: Arm, seed: int) -> MeasureDocument:
+    places = [(context, batch) for batch in (1, 8) for context in CONTEXTS]
 
-    cache = [
-        {
-            "context": context,
-            "batch": batch,
-            "declared_bytes": int(context * batch * arm.kv_bytes_per_token),
-            "allocated_bytes": int(context * batch * arm.kv_bytes_per_token),
-        }
-        for batch in (1, 8)
-        for context in CONTEXTS
-    ]
-    return {
-        "schema": 1,
-        "request": {},
-        "kv_bytes_per_token": arm.kv_bytes_per_token,
-        "kv_context": 256,
-        "cache": cache,
-        "prefill": speeds(arm.speed * 3),
-        "decode": speeds(arm.speed / 10),
-    }
+    def rate(top: float, context: int, batch: int) -> Quartiles:
+        return quartiles(top * batch**0.5 / (1 + context / 512) * (1 + 0.03 * seed), 0.1)
+
+    def cache(context: int, batch: int) -> CachePoint:
+        size = int(context * batch * arm.kv_bytes_per_token)
+        return CachePoint(context=context, batch=batch, declared_bytes=size, allocated_bytes=size)
+
+    return measure_of(
+        kv_bytes_per_token=arm.kv_bytes_per_token,
+        cache=tuple(cache(*place) for place in places),
+        prefill=tuple(PrefillPoint(context=c, batch=b, tokens_per_second=rate(arm.speed * 3, c, b)) for c, b in places),
+        decode=tuple(DecodePoint(context=c, batch=b, tokens_per_second=rate(arm.speed / 10, c, b)) for c, b in places),
+    )
 
 
 def _answers(loss: float, seed: int) -> tuple[list[float], list[float]]:
@@ -262,7 +249,7 @@ def _evals(correct: list[float], log_p: list[float]) -> EvalsDocument:
     accuracy = Score(value=mean, stderr=0.02, higher_is_better=True, chance=0.5, items=len(correct))
     bits = Score(value=bits_per_byte, stderr=0.01, higher_is_better=False, chance=None, items=len(log_p))
     scores = {"heldout_pairs": {"acc": accuracy}, "heldout_text": {"bits_per_byte": bits}}
-    return EvalsDocument(request={}, lm_eval="0.4.13", scores=scores)
+    return EvalsDocument(request={}, scores=scores)
 
 
 def _samples(correct: list[float], log_p: list[float]) -> Iterator[SampleRecord]:

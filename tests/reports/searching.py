@@ -1,50 +1,84 @@
-"""A search with two trials, written as `ablate search` would write it."""
+"""Searches, as `ablate search` would write them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ablate.store import Store
+import optuna
 
-RATE = {"name": "FloatDistribution", "attributes": {"low": 1e-3, "high": 1e-1, "step": None, "log": True}}
+from ablate.searching.search_document import distribution_of
+from ablate.store import Store
+from ablate.store.documents import Distribution, Range, SearchBase, SearchDocument, SpentBudget, TrialRecord
+
+RATE = Distribution(name="FloatDistribution", attributes=Range(low=1e-3, high=1e-1, step=None, log=True))
+
+
+def search_of(trials: Iterable[TrialRecord], space: Iterable[str], **changes: Any) -> SearchDocument:
+    """A search for the lowest loss, with `changes`."""
+    document = SearchDocument(
+        name="null",
+        scale="cpu",
+        path=None,
+        question="Which learning rate?",
+        source="question: Which learning rate?\n",
+        created="2026-01-02T00:00:00+00:00",
+        optuna_study="null-cpu-0",
+        budget=SpentBudget(tokens=1000),
+        space={path: {} for path in space},
+        objectives={"loss": "minimize"},
+        sampler="tpe",
+        pruner=None,
+        shares=(1.0,),
+        seeds=(1000,),
+        constraints=(),
+        base=SearchBase(name="base", runs=(), values=None),
+        illegal={},
+        trials=tuple(trials),
+    )
+    return document.model_copy(update=changes)
+
+
+def trials_of(study: optuna.Study) -> list[TrialRecord]:
+    """The trials of a search for one objective, all of them with the whole budget."""
+    return [
+        TrialRecord(
+            number=trial.number,
+            state="finished",
+            best=trial.number == study.best_trial.number,
+            settings=dict(trial.params),
+            params=trial.params,
+            distributions={path: distribution_of(each) for path, each in trial.distributions.items()},
+            values=(trial.value,),
+            reached=((trial.value,),),
+            curve={},
+            runs=(),
+            error=None,
+        )
+        for trial in study.trials
+    ]
 
 
 def write_search(root: Path, name: str) -> Path:
-    """Its folder."""
-    store = Store(root)
-    folder = store.search_dir(name, "cpu")
-    document = {
-        "schema": 1,
-        "name": name,
-        "scale": "cpu",
-        "question": "Which learning rate?",
-        "source": "question: Which learning rate?\n",
-        "created": "2026-01-02T00:00:00+00:00",
-        "space": {"train.lr": {"log": [1e-3, 1e-1]}},
-        "objectives": {"loss": "minimize"},
-        "sampler": "random",
-        "pruner": None,
-        "shares": [1.0],
-        "seeds": [1000],
-        "constraints": [],
-        "base": {"name": "base", "runs": [], "values": None},
-        "illegal": {},
-        "trials": [_trial(0, 1e-2, 2.4), _trial(1, 3e-2, 2.5)],
-    }
-    store.write_json(folder / "search.json", document)
-    return folder
+    """The folder of a search with two trials."""
+    folder = Store(root).search(name, "cpu")
+    trials: Sequence[TrialRecord] = (_trial(0, 1e-2, 2.4), _trial(1, 3e-2, 2.5))
+    folder.write(search_of(trials, ["train.lr"], name=name, sampler="random"))
+    return folder.path
 
 
-def _trial(number: int, rate: float, loss: float) -> dict[str, Any]:
-    settings = {"train.lr": rate}
-    return {
-        "number": number,
-        "state": "finished",
-        "best": number == 0,
-        "settings": settings,
-        "params": settings,
-        "distributions": {"train.lr": RATE},
-        "values": [loss],
-        "curve": {},
-    }
+def _trial(number: int, rate: float, loss: float) -> TrialRecord:
+    return TrialRecord(
+        number=number,
+        state="finished",
+        best=number == 0,
+        settings={"train.lr": rate},
+        params={"train.lr": rate},
+        distributions={"train.lr": RATE},
+        values=(loss,),
+        reached=((loss,),),
+        curve={},
+        runs=(),
+        error=None,
+    )

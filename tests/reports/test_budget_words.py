@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import reports
-from ablate.store import Store
+from ablate.store import StudyFolder
+from ablate.store.documents import SpentBudget, StudyArm, StudyLook
 from reports.findings.shapes import StudySummary
 from reports.pages.page import render_page
 from reports.wording import tables, words
@@ -18,19 +19,18 @@ ARMS = [Arm("base", [2.4, 2.5, 2.45]), Arm("arm", [2.3, 2.4, 2.35], edits={"bloc
 def summary_of(
     root: Path, seconds: tuple[float, float, float] = (60.0, 60.0, 60.0), of: list[Arm] = ARMS, **changes: Any
 ) -> StudySummary:
-    """A summary of two arms whose second one trained for `seconds`; `changes` are of study.json."""
+    """A summary of two arms whose second one trained for `seconds`; `changes` are of the study's document."""
     took = {("arm", seed): {"train_seconds": each} for seed, each in enumerate(seconds)}
     base = {("base", seed): {"train_seconds": 60.0} for seed in (0, 1, 2)}
     study = StudyOf(of, measured=False, results=took | base)
-    folder = study.write(root)
-    document = study.document() | changes
-    Store(root).write_json(folder / "study.json", document)
-    return reports.summarise(folder)
+    folder = StudyFolder(study.write(root))
+    folder.write(study.document().model_copy(update=changes))
+    return reports.summarise(folder.path)
 
 
-def with_matching(value: int) -> list[dict[str, Any]]:
-    base, arm = StudyOf(ARMS).document()["arms"]
-    return [base, arm | {"matching": {"block.ffn.d_ff": value}}]
+def with_matching(value: int) -> tuple[StudyArm, ...]:
+    base, arm = StudyOf(ARMS).document().arms
+    return base, arm.model_copy(update={"matching": {"block.ffn.d_ff": value}})
 
 
 def test_matched_budgets_are_named_together(tmp_path: Path) -> None:
@@ -64,17 +64,19 @@ def test_what_matching_edited_stands_apart_from_the_arm_s_own_edits(tmp_path: Pa
 
 
 def test_runs_within_five_per_cent_of_their_time_are_shown_and_not_warned_of(tmp_path: Path) -> None:
-    summary = summary_of(tmp_path, (57.6, 60.0, 62.4), budget={"seconds": 60.0}, matched="seconds")
+    summary = summary_of(tmp_path, (57.6, 60.0, 62.4), budget=SpentBudget(seconds=60.0), matched="seconds")
     assert summary.warnings == ()
     table = tables.budgets_table(summary)
     assert table.columns[-1] == "train time against 60.0 s"
     assert [row[-1] for row in table.rows] == ["0.0 %"] * 2
-    faster = tables.budgets_table(summary_of(tmp_path, (58.2, 58.2, 58.2), budget={"seconds": 60.0}, matched="seconds"))
+    faster = tables.budgets_table(
+        summary_of(tmp_path, (58.2, 58.2, 58.2), budget=SpentBudget(seconds=60.0), matched="seconds")
+    )
     assert faster.rows[1][-1] == "−3.0 %"
 
 
 def test_runs_that_missed_their_time_are_warned_of(tmp_path: Path) -> None:
-    summary = summary_of(tmp_path, (56.4, 60.0, 66.0), budget={"seconds": 60.0}, matched="seconds")
+    summary = summary_of(tmp_path, (56.4, 60.0, 66.0), budget=SpentBudget(seconds=60.0), matched="seconds")
     assert summary.warnings == ("arm: training took another time than the budget's 60 s (-6.0 to +10.0 %).",)
 
 
@@ -95,7 +97,7 @@ def test_an_arm_that_goes_on_from_another_is_not_said_to_have_spent_the_same(tmp
 
 
 def test_the_figure_of_differences_says_how_sure_its_intervals_are(tmp_path: Path) -> None:
-    looks = [{"seeds": 2, "alpha": 0.025}, {"seeds": 3, "alpha": 0.025}]
+    looks = (StudyLook(seeds=2, alpha=0.025), StudyLook(seeds=3, alpha=0.025))
     assert "Bars are 97.5 % intervals of the mean, open points" in render_page(summary_of(tmp_path, looks=looks))
 
 

@@ -8,6 +8,7 @@ import pytest
 from ablate.store.documents import EvalsDocument, SampleRecord, TaskGroup
 from reports.reading import evaluations
 from reports.reading.evaluations import Evaluated
+from reports.reading.keys import RunKey
 
 SCORES = {"a": [1.0, 0.0, 1.0, 1.0], "b": [0.0, 1.0]}
 
@@ -21,7 +22,7 @@ def run(by_size: list[str], seed: int = 0) -> Evaluated:
     }
     skipped = {"c": "no data", "e": "none either"}
     document = EvalsDocument(request={}, scores={}, groups=groups, skipped=skipped)
-    return Evaluated({"arm": "base", "seed": seed, "digest": "0"}, document, records)
+    return Evaluated(RunKey("base", seed, "0"), document, records)
 
 
 @pytest.mark.parametrize(

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ablate.store import Store
+from ablate.store.documents import SpeedPoint
 from reports.findings.fresh import Fresh, flattered, fresh_table, read_fresh
 from reports.findings.searches import SearchSummary
 from reports.wording import search_words
 from tests.reports.factory import Arm, StudyOf
+from tests.reports.searching import search_of
 
 Read = Callable[[dict[str, Any], dict[str, Any], dict[str, Any]], float]
 EXPECTED: dict[str, Read] = {
-    "loss": lambda result, measure, evals: result["loss"],
-    "bits_per_byte": lambda result, measure, evals: result["bits_per_byte"],
-    "tokens_per_second": lambda result, measure, evals: result["tokens_per_second"]["median"],
-    "peak_memory_bytes": lambda result, measure, evals: result["peak_memory_bytes"],
-    "decode_tokens_per_second": lambda result, measure, evals: _last(measure["decode"]),
-    "prefill_tokens_per_second": lambda result, measure, evals: _last(measure["prefill"]),
+    "loss": lambda result, measure, evals: result.loss,
+    "bits_per_byte": lambda result, measure, evals: result.bits_per_byte,
+    "tokens_per_second": lambda result, measure, evals: result.tokens_per_second.median,
+    "peak_memory_bytes": lambda result, measure, evals: result.peak_memory_bytes,
+    "decode_tokens_per_second": lambda result, measure, evals: _last(measure.decode),
+    "prefill_tokens_per_second": lambda result, measure, evals: _last(measure.prefill),
     "heldout_pairs.acc": lambda result, measure, evals: evals.scores["heldout_pairs"]["acc"].value,
     "parameters": lambda result, measure, evals: 900_000,
     "flops_per_token": lambda result, measure, evals: 5e6,
@@ -33,12 +35,13 @@ CHOSEN = Arm("trial_3", [2.30, 2.34, 2.38], parameters=900_000, flops_per_token=
 STUDY = StudyOf(name="known_promoted", arms=[Arm("base", [2.5, 2.52, 2.56]), CHOSEN])
 
 
-def _last(points: list[dict[str, Any]]) -> float:
+def _last(points: Sequence[SpeedPoint]) -> float:
     """At the longest context, and there at the smallest batch."""
-    context = max(point["context"] for point in points)
-    batch = min(point["batch"] for point in points if point["context"] == context)
-    (point,) = (each for each in points if (each["context"], each["batch"]) == (context, batch))
-    return float(point["tokens_per_second"]["median"])
+    context = max(point.context for point in points)
+    batch = min(point.batch for point in points if point.context == context)
+    (point,) = (each for each in points if (each.context, each.batch) == (context, batch))
+    assert point.tokens_per_second is not None
+    return point.tokens_per_second.median
 
 
 def read(root: Path, study: StudyOf, searched: dict[str, float]) -> tuple[Fresh, ...]:
@@ -54,8 +57,8 @@ def test_every_objective_is_the_mean_over_fresh_seeds(tmp_path: Path) -> None:
         values = []
         for seed in range(3):
             digest = STUDY.digest(CHOSEN, seed)
-            measure = store.read_measure(digest, document["measure"])
-            evals = store.read_evals(digest, document["evals"])
+            measure = store.read_measure(digest, str(document.measure))
+            evals = store.read_evals(digest, str(document.evals))
             values.append(of_run(store.read_result(digest), measure, evals))
         (row,) = (each for each in found if (each.arm, each.objective) == ("trial_3", name))
         assert row.fresh is not None
@@ -82,4 +85,5 @@ def test_a_promoted_trial_without_a_score_is_said_to_have_none(tmp_path: Path) -
 
 
 def _search(fresh: tuple[Fresh, ...]) -> SearchSummary:
-    return SearchSummary({"objectives": {"loss": "minimize", "kv_bytes_per_token": "minimize"}}, (), fresh)
+    objectives = {"loss": "minimize", "kv_bytes_per_token": "minimize"}
+    return SearchSummary(search_of([], [], objectives=objectives), fresh)

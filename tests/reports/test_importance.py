@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 
 import numpy as np
 import optuna
 import pytest
-from optuna.distributions import distribution_to_json
 from scipy.stats import f_oneway, rankdata
 
 from reports.findings.effects import effect_ps
 from reports.findings.importance import RESAMPLES, importances
-from reports.findings.searches import SearchSummary, SearchTrial
+from reports.findings.searches import SearchSummary
 from reports.pages.search_page import render_page
 from reports.wording import search_words
+from tests.reports.searching import search_of, trials_of
 
 PATHS = ("train.lr", "n_layers", "block.ffn", "block.norm")
 
@@ -33,33 +32,8 @@ def searched(score: Callable[[optuna.Trial], float], seed: int, trials: int = 40
         return score(trial)
 
     study.optimize(objective, n_trials=trials)
-    found = tuple(
-        SearchTrial(
-            trial.number,
-            "finished",
-            trial.number == study.best_trial.number,
-            trial.params,
-            trial.params,
-            {path: json.loads(distribution_to_json(d)) for path, d in trial.distributions.items()},
-            (trial.value,),
-            {},
-        )
-        for trial in study.trials
-    )
-    document = {
-        "name": "null",
-        "scale": "cpu",
-        "question": "Does <i>anything</i> matter?",
-        "source": "…",
-        "space": dict.fromkeys(PATHS),
-        "objectives": {"loss": "minimize"},
-        "sampler": "tpe",
-        "pruner": None,
-        "shares": [1.0],
-        "seeds": [1000],
-        "illegal": {"n_layers <= 6": 3},
-    }
-    return SearchSummary(document, found, ())
+    question, illegal = "Does <i>anything</i> matter?", {"n_layers <= 6": 3}
+    return SearchSummary(search_of(trials_of(study), PATHS, question=question, illegal=illegal), ())
 
 
 def test_a_choice_alone_is_the_analysis_of_variance_of_ranks() -> None:

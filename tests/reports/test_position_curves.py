@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 
-from ablate.store import Store
+from ablate.store import Store, StudyFolder
 from reports.figures import Figure, draw
 from reports.findings.shapes import StudySummary
 from reports.findings.summary import summarise_study
@@ -152,11 +151,8 @@ def test_errors_are_in_the_unit_of_the_losses(tmp_path: Path) -> None:
     """Where arms have tokenizers of their own both are per byte: the factory has 0.75 bits per byte for each nat."""
     folder = written(tmp_path)
     per_token = summarise_study(folder).positions[0].buckets[-1]
-    study = json.loads((folder / "study.json").read_text())
-    study["per"] = "byte"
-    for arm in study["arms"]:
-        arm["data"] = "data0"
-    (folder / "study.json").write_text(json.dumps(study))
+    with changed(StudyFolder(folder).document_path) as study:
+        study["per"] = "byte"
     per_byte = summarise_study(folder).positions[0].buckets[-1]
     factor = 0.75 * math.log(2)
     assert per_byte.loss.mean == pytest.approx(factor * per_token.loss.mean)

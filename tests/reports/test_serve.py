@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from ablate.store import Store
+from ablate.store.documents import MetricsRecord
 from reports.pages.serve import server
 from tests.reports.factory import HOSTILE, Arm, StudyOf
 from tests.reports.searching import write_search
@@ -52,10 +53,10 @@ def test_pages_are_served_to_this_machine_alone(serving: ThreadingHTTPServer) ->
 def test_a_running_study_is_followed(serving: ThreadingHTTPServer, tmp_path: Path) -> None:
     store = Store(tmp_path)
     begun = STUDY.digest(STUDY.arms[1], 1)
-    store.write_json(store.run_path(begun), {"schema": 1, "digest": begun, "seed": 1, "steps": 4})
-    store.append_metrics(
-        begun, {"step": 2, "tokens": 8, "seconds": 1.0, "loss": 3.25, "lr": 0.1, "tokens_per_second": 8.0}
-    )
+    ended = store.read_run(STUDY.digest(STUDY.arms[1], 0))
+    assert ended is not None
+    store.write_run(ended.model_copy(update={"digest": begun, "seed": 1}))
+    store.append_metrics(begun, MetricsRecord(step=2, tokens=8, seconds=1.0, loss=3.25, lr=0.1, tokens_per_second=8.0))
     _, text = get(serving, ADDRESS)
     assert '<meta http-equiv="refresh"' in text
     assert "3 of 4 runs have ended" in text

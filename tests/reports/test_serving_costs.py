@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from ablate.store import Store
 from reports.figures import Figure, draw
 from reports.findings.summary import summarise_study
 from reports.wording.tables import closing_table
-from tests.reports.factory import Arm, StudyOf
+from tests.reports.factory import Arm, StudyOf, changed
 
 STUDY = StudyOf([Arm("base", [2.4, 2.5], steps=4), Arm("gqa", [2.3, 2.4], steps=4, speed=5000)])
 
@@ -27,18 +26,21 @@ def with_serving(root: Path) -> Path:
     for arm in STUDY.arms:
         for seed in range(2):
             digest = STUDY.digest(arm, seed)
-            document = store.read_measure(digest, "m1")
-            assert document is not None
-            document["decode"] = [point | serving(point, seed) for point in document["decode"]]
-            store.write_json(store.measure_path(digest, "m1"), document)
+            with changed(store.measure_path(digest, "m1")) as document:
+                document["decode"] = [point | serving(point, seed) for point in document["decode"]]
     return folder
+
+
+def alike(value: float) -> dict[str, float]:
+    """Quartiles of repeats that were all the same."""
+    return dict.fromkeys(("median", "q25", "q75"), value)
 
 
 def serving(point: dict[str, Any], seed: int) -> dict[str, Any]:
     seconds = point["batch"] / point["tokens_per_second"]["median"]
     return {
-        "seconds_per_output_token": dict.fromkeys(("median", "q25", "q75"), seconds),
-        "bandwidth_utilisation": dict.fromkeys(("median", "q25", "q75"), 0.4),
+        "seconds_per_output_token": alike(seconds),
+        "bandwidth_utilisation": alike(0.4),
         "peak_memory_bytes": (64 + seed) * 2**20,
     }
 
@@ -84,23 +86,21 @@ def with_kinds(root: Path, refused: str = "") -> Path:
     for arm in STUDY.arms:
         for seed in range(2):
             digest = STUDY.digest(arm, seed)
-            document = store.read_measure(digest, "m1")
-            assert document is not None
-            document["caches"], losses = {}, {"plain": {"nats_per_token": {"value": 2.0, "stderr": 0.1}}}
-            for kind, (size, time, added) in KINDS.items():
-                document["caches"][kind] = points_of(document, size, time * (1 + 0.1 * seed))
-                losses[kind] = {
-                    "nats_per_token": {"value": 2.0 + added, "stderr": 0.1},
-                    "added": {"value": added + 0.01 * seed, "stderr": 0.004},
-                }
-                if arm.name == "gqa" and kind == refused:
-                    document["caches"][kind] = {
-                        part: [{k: p[k] for k in ("context", "batch")} | {"reason": "no <keys>"} for p in points]
-                        for part, points in document["caches"][kind].items()
+            with changed(store.measure_path(digest, "m1")) as document:
+                document["caches"], losses = {}, {"plain": {"nats_per_token": {"value": 2.0, "stderr": 0.1}}}
+                for kind, (size, time, added) in KINDS.items():
+                    document["caches"][kind] = points_of(document, size, time * (1 + 0.1 * seed))
+                    losses[kind] = {
+                        "nats_per_token": {"value": 2.0 + added, "stderr": 0.1},
+                        "added": {"value": added + 0.01 * seed, "stderr": 0.004},
                     }
-                    losses[kind] = {"reason": "no <keys>"}
-            document["cache_loss"] = {"length": 256, "windows": 8, "kinds": losses}
-            store.write_json(store.measure_path(digest, "m1"), document)
+                    if arm.name == "gqa" and kind == refused:
+                        document["caches"][kind] = {
+                            part: [{k: p[k] for k in ("context", "batch")} | {"reason": "no <keys>"} for p in points]
+                            for part, points in document["caches"][kind].items()
+                        }
+                        losses[kind] = {"reason": "no <keys>"}
+                document["cache_loss"] = {"length": 256, "windows": 8, "kinds": losses}
     return folder
 
 
@@ -174,19 +174,17 @@ def test_what_other_figures_show_is_of_plain_caches(tmp_path: Path) -> None:
 def test_an_encoder_has_a_time_to_read_and_nothing_is_missing(tmp_path: Path) -> None:
     """No cache, no decoding, no warning about either; what a context is stands below the figure."""
     folder, store = STUDY.write(tmp_path), Store(tmp_path)
-    path = store.study_path(STUDY.name, "cpu")
-    study = json.loads(path.read_text()) | {"conventions": ["Encoders read a context."]}
-    study["arms"] = [arm | {"kv_bytes_per_token": None, "cache_bytes": []} for arm in study["arms"]]
-    store.write_json(path, study)
+    with changed(store.study(STUDY.name, "cpu").document_path) as study:
+        study["conventions"] = ["Encoders read a context."]
+        study["arms"] = [arm | {"kv_bytes_per_token": None, "cache_bytes": []} for arm in study["arms"]]
     for digest in (STUDY.digest(arm, seed) for arm in STUDY.arms for seed in range(2)):
-        document = store.read_measure(digest, "m1")
-        assert document is not None
-        for part in ("cache", "decode"):
-            points = [{"context": p["context"], "batch": p["batch"], "reason": "no cache"} for p in document[part]]
-            document[part] = points
-        document["prefill"] = [p | {"seconds_to_read": {"median": p["context"] / 1000}} for p in document["prefill"]]
-        document["prefill"][0] = {"context": 64, "batch": 1, "reason": "out of memory"}
-        store.write_json(store.measure_path(digest, "m1"), document | {"kv_bytes_per_token": None})
+        with changed(store.measure_path(digest, "m1")) as document:
+            for part in ("cache", "decode"):
+                points = [{"context": p["context"], "batch": p["batch"], "reason": "no cache"} for p in document[part]]
+                document[part] = points
+            document["prefill"] = [p | {"seconds_to_read": alike(p["context"] / 1000)} for p in document["prefill"]]
+            document["prefill"][0] = {"context": 64, "batch": 1, "reason": "out of memory"}
+            document["kv_bytes_per_token"] = None
     summary = summarise_study(folder)
     keys = [each.key for each in draw(summary)]
     assert "decode-by-context" not in keys and "cache-by-context" not in keys

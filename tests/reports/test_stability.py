@@ -10,6 +10,7 @@ import pytest
 
 import reports
 from ablate.store import Store
+from ablate.store.documents import ProbeRecord
 from reports.figures import draw_stability
 from reports.figures.stability import WORDS
 from reports.findings.curves import Point
@@ -74,7 +75,7 @@ def test_a_run_that_diverged_counts_and_one_under_way_does_not(tmp_path: Path) -
 def test_a_value_that_was_not_finite_is_left_out(tmp_path: Path) -> None:
     asked = study("log_z", arms=[Arm("pre", [2.4], steps=10)])
     folder = asked.write(tmp_path)
-    stray = {"step": 7, "probe": "log_z", "layer": None, "name": "mean", "value": math.inf}
+    stray = ProbeRecord(step=7, probe="log_z", layer=None, name="mean", value=math.inf)
     Store(tmp_path).append_probes(asked.digest(asked.arms[0], 0), [stray])
     (curve,) = summarise_study(folder).probes[0].by_step
     assert [point.x for point in curve.points] == [1, 5, 10]
@@ -97,8 +98,11 @@ def with_last_gradients(arms: list[tuple[Arm, list[float]]], root: Path) -> Path
     for arm, norms in arms:
         layers = arm.edits.get("n_layers", 4)
         for seed, norm in enumerate(norms):
-            head = {"step": 1, "probe": "gradient_norm", "name": "ffn.output"}
-            records = [{**head, "layer": i, "value": norm if i == layers - 1 else 7.0} for i in range(layers)]
+            values = [norm if i == layers - 1 else 7.0 for i in range(layers)]
+            records = (
+                ProbeRecord(step=1, probe="gradient_norm", layer=layer, name="ffn.output", value=value)
+                for layer, value in enumerate(values)
+            )
             store.append_probes(asked.digest(arm, seed), records)
     return folder
 

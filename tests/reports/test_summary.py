@@ -16,7 +16,7 @@ from reports.figures import looks
 from reports.findings.shapes import ArmSummary, StudySummary
 from reports.reading.collect import ReportError
 from reports.wording import words
-from tests.reports.factory import Arm, StudyOf, typical
+from tests.reports.factory import Arm, StudyOf, changed, typical
 
 
 def summary_of(study: StudyOf, root: Path) -> StudySummary:
@@ -145,11 +145,9 @@ def test_what_did_not_fit_in_memory_is_said_and_the_rest_is_shown(tmp_path: Path
     study = typical(steps=4)
     folder = study.write(tmp_path)
     store, arm = Store(tmp_path), study.arms[1]
-    path = store.measure_path(study.digest(arm, 0), "m1")
-    document = json.loads(path.read_text())
-    for kind in ("cache", "decode"):
-        document[kind][-1] = {"context": 256, "batch": 8, "reason": "out of memory: it is too long"}
-    store.write_json(path, document)
+    with changed(store.measure_path(study.digest(arm, 0), "m1")) as document:
+        for kind in ("cache", "decode"):
+            document[kind][-1] = {"context": 256, "batch": 8, "reason": "out of memory: it is too long"}
     warnings = reports.summarise(folder).warnings
     expected = "not measured at context 256, batch 8 (out of memory: it is too long)"
     assert [w for w in warnings if "measured" in w] == [f"{arm.name}: {k} was {expected}." for k in ("cache", "decode")]
@@ -160,10 +158,8 @@ def test_a_score_that_a_seed_lacks_has_no_mean(tmp_path: Path) -> None:
     study = typical(steps=4)
     folder = study.write(tmp_path)
     store, arm = Store(tmp_path), study.arms[1]
-    path = store.evals_path(study.digest(arm, 0), "e1")
-    document = json.loads(path.read_text())
-    document["scores"]["heldout_pairs"]["acc"]["value"] = None
-    store.write_json(path, document)
+    with changed(store.evals_path(study.digest(arm, 0), "e1")) as document:
+        document["scores"]["heldout_pairs"]["acc"]["value"] = None
     found = arm_of(reports.summarise(folder), arm.name).document()["evals"]
     assert found["heldout_pairs"]["acc"] == {"value": None, "stderr": None}
     assert found["heldout_text"]["bits_per_byte"]["value"] > 0
@@ -218,10 +214,8 @@ def test_a_cache_that_allocates_otherwise_than_declared_is_warned_of(tmp_path: P
     study = typical(4)
     folder = study.write(tmp_path)
     store, digest = Store(tmp_path), study.digest(study.arms[1], 0)
-    document = store.read_measure(digest, "m1")
-    assert document is not None
-    document["cache"][0]["allocated_bytes"] *= 2
-    store.write_json(store.measure_path(digest, "m1"), document)
+    with changed(store.measure_path(digest, "m1")) as document:
+        document["cache"][0]["allocated_bytes"] *= 2
     (warning,) = reports.summarise(folder).warnings
     assert warning == ("pre: the cache declared 131,072 bytes at context 64, batch 1, but allocated 262,144.")
 

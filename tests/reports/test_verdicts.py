@@ -120,8 +120,8 @@ def test_one_seed_is_open_and_needs_an_unknown_number(tmp_path: Path) -> None:
 def judged(losses: np.ndarray, seeds: Sequence[int], schedule: Any, margin: float | None) -> list[str]:
     """Verdicts on arms with these losses (arms + 1, seeds), the baseline first, each with its own number of seeds."""
     names = [f"arm{i}" for i in range(len(losses))]
-    arms = [{"name": n, "runs": [{"seed": s} for s in range(k)]} for n, k in zip(names, seeds, strict=True)]
-    study = {"baseline": "arm0", "arms": arms, "looks": schedule, "margin": margin}
+    arms = [Arm(name, [2.4] * count) for name, count in zip(names, seeds, strict=True)]
+    study = StudyOf(arms, looks=schedule, margin=margin).document()
     rows = [
         {"arm": n, "seed": s, "loss": float(losses[i, s]), "tokens_per_second": None, "peak_memory_bytes": None}
         for i, (n, k) in enumerate(zip(names, seeds, strict=True))

@@ -1,17 +1,104 @@
 """Stored documents: one typed model for each. Nothing here reads or writes; `ablate.store.Store` does."""
 
-from ablate.store.documents._document import Document, JsonObject, JsonScalar, Part
+from ablate.store.documents._document import Document, Environment, JsonObject, JsonScalar, Part, Quartiles, Unit
+from ablate.store.documents.calibration import CalibrationDocument
+from ablate.store.documents.data import DataDocument, PerSplit, SyntheticMeta, TextMeta, TextSplit
 from ablate.store.documents.evals import EvalsDocument, Score, Section, TaskGroup
+from ablate.store.documents.measure import (
+    CacheLoss,
+    CachePoint,
+    DecodePoint,
+    LossThroughCache,
+    MeanNats,
+    Measured,
+    MeasureDocument,
+    MeasuredPoint,
+    PrefillPoint,
+    SpeedPoint,
+)
+from ablate.store.documents.records import MetricsRecord, ProbeRecord
+from ablate.store.documents.result import GradNorm, ResultDocument
+from ablate.store.documents.run import RunData, RunDocument, RunNumerics, RunProbes, RunStart
 from ablate.store.documents.sample import SampleRecord
+from ablate.store.documents.search import (
+    Choices,
+    Distribution,
+    Range,
+    SearchBase,
+    SearchDocument,
+    TrialRecord,
+    TrialState,
+    Values,
+)
+from ablate.store.documents.study import (
+    CacheBytes,
+    ParameterBudget,
+    SpentBudget,
+    StudyArm,
+    StudyDocument,
+    StudyLook,
+    StudyObjective,
+    StudyRun,
+    StudySize,
+    StudyTrial,
+    StudyTuning,
+)
 
 __all__ = [
+    "CacheBytes",
+    "CacheLoss",
+    "CachePoint",
+    "CalibrationDocument",
+    "Choices",
+    "DataDocument",
+    "DecodePoint",
+    "Distribution",
     "Document",
+    "Environment",
     "EvalsDocument",
+    "GradNorm",
     "JsonObject",
     "JsonScalar",
+    "LossThroughCache",
+    "MeanNats",
+    "MeasureDocument",
+    "Measured",
+    "MeasuredPoint",
+    "MetricsRecord",
+    "ParameterBudget",
     "Part",
+    "PerSplit",
+    "PrefillPoint",
+    "ProbeRecord",
+    "Quartiles",
+    "Range",
+    "ResultDocument",
+    "RunData",
+    "RunDocument",
+    "RunNumerics",
+    "RunProbes",
+    "RunStart",
     "SampleRecord",
     "Score",
+    "SearchBase",
+    "SearchDocument",
     "Section",
+    "SpeedPoint",
+    "SpentBudget",
+    "StudyArm",
+    "StudyDocument",
+    "StudyLook",
+    "StudyObjective",
+    "StudyRun",
+    "StudySize",
+    "StudyTrial",
+    "StudyTuning",
+    "SyntheticMeta",
     "TaskGroup",
+    "TextMeta",
+    "TextSplit",
+    "TrialRecord",
+    "TrialState",
+    "Unit",
+    "Values",
 ]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from dataclasses import dataclass
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
@@ -10,16 +11,70 @@ JsonScalar: TypeAlias = str | int | float | bool | None
 JsonObject: TypeAlias = dict[str, JsonValue]
 
 
+@dataclass(frozen=True)
+class Unit:
+    """Field annotation: what a number counts."""
+
+    name: str
+
+
+Seconds: TypeAlias = Annotated[float, Unit("s")]
+Bytes: TypeAlias = Annotated[int, Unit("bytes")]
+Tokens: TypeAlias = Annotated[int, Unit("tokens")]
+Flops: TypeAlias = Annotated[float, Unit("FLOP")]
+FlopsPerToken: TypeAlias = Annotated[float, Unit("FLOP/token")]
+BytesPerToken: TypeAlias = Annotated[float, Unit("bytes/token")]
+Nats: TypeAlias = Annotated[float, Unit("nats per scored target")]
+NatsPerToken: TypeAlias = Annotated[float, Unit("nats/token")]
+BitsPerByte: TypeAlias = Annotated[float, Unit("bits/byte")]
+Percent: TypeAlias = Annotated[float, Unit("%")]
+
+
+def is_none(value: object) -> bool:
+    """`Field(exclude_if=is_none)` leaves a field out of JSON: a digest over it stays what it was without the field."""
+    return value is None
+
+
 class Part(BaseModel):
     """A frozen part of a document: unknown fields, wrong types, NaN and infinities are refused."""
 
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", strict=True, allow_inf_nan=False, use_attribute_docstrings=True
-    )
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, defer_build=True)
 
 
 class Document(Part):
-    """A file of the store. The version of its schema is `schema` in JSON."""
+    """A file of the store."""
 
     version: Literal[1] = Field(default=1, alias="schema")
     """Version of the document's schema."""
+
+
+class Quartiles(Part):
+    """Median and quartiles, linearly interpolated."""
+
+    median: float
+    """Half of the values are below."""
+    q25: float
+    """A quarter of the values are below."""
+    q75: float
+    """Three quarters of the values are below."""
+
+
+class Environment(Part):
+    """Where a document was made."""
+
+    python: str
+    """Version of Python."""
+    torch: str
+    """Version of torch."""
+    ablate: str
+    """Version of this project."""
+    git_commit: str | None
+    """Commit of the project's checkout; null where there is none."""
+    git_dirty: bool | None
+    """Whether that had uncommitted changes."""
+    device: str
+    """Name of the processor or the GPU."""
+    threads: int
+    """Threads of the process."""
+    platform: str
+    """Operating system."""

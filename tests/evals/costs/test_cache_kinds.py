@@ -16,6 +16,7 @@ from evals.costs.cache_loss import TOKENS, loss_by_cache
 from evals.costs.spec import MeasureSpec
 from evals.costs.speed import Point, Turn, measure
 from evals.reading.windows import Text
+from tests.documents import plain_of
 from zoo.cache import Cache
 from zoo.cache_kinds import cache_kind
 from zoo.caches.sink import SinkCache
@@ -60,7 +61,7 @@ def test_a_request_without_kinds_is_as_it_was() -> None:
 
 def test_every_kind_is_measured_at_every_point() -> None:
     model = model_of()
-    document = measure(model, quick(KINDS), text_of(200))
+    document = plain_of(measure(model, quick(KINDS), text_of(200)))
     json.dumps(document, allow_nan=False)
     assert list(document["caches"]) == LABELS
     for found in document["caches"].values():
@@ -72,8 +73,8 @@ def test_every_kind_is_measured_at_every_point() -> None:
         assert all(p["seconds_per_output_token"]["median"] > 0 for p in found["decode"])
         assert all(p["bandwidth_utilisation"]["median"] > 0 for p in found["decode"])
     assert set(document["cache_loss"]["kinds"]) == {"plain", *LABELS}
-    alone = measure(model, quick([]), text_of(200))
-    assert not {"caches", "cache_loss"} & set(alone)
+    alone = plain_of(measure(model, quick([]), text_of(200)))
+    assert (alone["caches"], "cache_loss" in alone) == ({}, False)
 
 
 def bytes_by_hand(label: str, tokens: int) -> int:
@@ -91,7 +92,7 @@ def bytes_by_hand(label: str, tokens: int) -> int:
 
 @pytest.mark.parametrize("label", ["plain", *LABELS])
 def test_bytes_are_those_by_hand(label: str) -> None:
-    document = measure(model_of(), quick(KINDS))
+    document = plain_of(measure(model_of(), quick(KINDS)))
     found = document if label == "plain" else document["caches"][label]
     for point in found["cache"]:
         expected = point["batch"] * bytes_by_hand(label, point["context"])
@@ -113,7 +114,7 @@ def test_bytes_are_those_by_hand(label: str) -> None:
 )
 def test_a_kind_that_a_model_cannot_have_says_why(edits: dict[str, Any], kind: Any, reason: str) -> None:
     model = model_of(**{"block.mixer.kv_heads": None, **edits} if "block.mixer" not in edits else edits)
-    document = measure(model, quick([kind, "plain"], contexts=(16,), batches=(1,)), text_of(200))
+    document = plain_of(measure(model, quick([kind, "plain"], contexts=(16,), batches=(1,)), text_of(200)))
     (found,) = document["caches"].values()
     assert all(reason in found[part][0]["reason"] for part in ("prefill", "decode", "cache"))
     refused = document["cache_loss"]["kinds"][cache_kind(kind).label]
@@ -126,7 +127,7 @@ def test_the_loss_is_that_of_reading_token_by_token(kind: Any) -> None:
     model, text, length = model_of().double(), text_of(400), 150
     stored = cache_kind(kind)
     kinds = list(dict.fromkeys((cache_kind("plain"), stored)))
-    found = loss_by_cache(model, text, kinds, length)
+    found = plain_of(loss_by_cache(model, text, kinds, length))
     assert found["windows"] == 2
     nats = {each: by_hand(model, text, each, length) for each in kinds}
     for each in kinds:
@@ -154,7 +155,7 @@ def by_hand(model: Decoder, text: Text, kind: Any, length: int) -> Any:
 
 def test_a_plain_cache_reads_as_none_does_and_pages_lose_nothing() -> None:
     model, text = model_of().double(), text_of(TOKENS // 16)
-    found = loss_by_cache(model, text, [cache_kind("plain"), cache_kind("paged"), cache_kind("int4")], 100)
+    found = plain_of(loss_by_cache(model, text, [cache_kind("plain"), cache_kind("paged"), cache_kind("int4")], 100))
     tokens, goals = (torch.from_numpy(text.tokens[i : 1000 + i]).view(10, 100) for i in (0, 1))
     with torch.no_grad():
         nats = torch.nn.functional.cross_entropy(model(tokens).flatten(0, 1), goals.flatten())
@@ -165,9 +166,11 @@ def test_a_plain_cache_reads_as_none_does_and_pages_lose_nothing() -> None:
 
 def test_text_or_positions_that_end_are_a_reason() -> None:
     kinds = [cache_kind("plain"), cache_kind("int8")]
-    assert loss_by_cache(model_of(), text_of(20), kinds, 20)["reason"].startswith("held-out text has 20 tokens")
+    assert plain_of(loss_by_cache(model_of(), text_of(20), kinds, 20))["reason"].startswith(
+        "held-out text has 20 tokens"
+    )
     learned = model_of(**{"block.mixer.position": {"kind": "learned", "length": 16}})
-    assert loss_by_cache(learned, text_of(50), kinds, 20)["reason"] == "positions end at 16"
+    assert plain_of(loss_by_cache(learned, text_of(50), kinds, 20))["reason"] == "positions end at 16"
 
 
 def test_kinds_take_turns_with_the_same_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,7 +186,7 @@ def test_kinds_take_turns_with_the_same_inputs(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(Point, "attempt", watch)
     spec = MeasureSpec.model_validate({"contexts": [8], "batches": [1], "seconds": 1e-9, "caches": ["int8", "int4"]})
-    document = measure(model_of(**{"block.mixer.heads": 1, "block.mixer.kv_heads": 1}), spec)
+    document = plain_of(measure(model_of(**{"block.mixer.heads": 1, "block.mixer.kv_heads": 1}), spec))
     expected = [
         ("plain", 0),
         ("int8", 0),
@@ -202,7 +205,7 @@ def test_kinds_take_turns_with_the_same_inputs(monkeypatch: pytest.MonkeyPatch) 
 
 def test_the_numbers_of_all_turns_count() -> None:
     point = Point(model_of(), 10, 2, 1e-9, turns=2)
-    found = point.document("prefill", [Turn([1.0, 0.5], 7), Turn([0.25], 9)])
+    found = plain_of(point.prefilled([Turn([1.0, 0.5], 7), Turn([0.25], 9)]))
     assert found["seconds_to_first_token"]["median"] == 0.5
     assert found["peak_memory_bytes"] == 9
     assert point._repeated(iter([100.0, 1.0, 0.5, 0.25])) == [1.0, 0.5]

@@ -14,13 +14,14 @@ import evals.costs.speed
 import zoo
 from evals.costs.spec import MeasureSpec
 from evals.costs.speed import Point, measure
+from tests.documents import plain_of
 from zoo.model import Decoder
 
 QUICK = MeasureSpec(contexts=(16, 8), batches=(1, 3), seconds=0.001)
 
 
 def test_every_point_is_measured(model: Decoder) -> None:
-    document = measure(model, QUICK)
+    document = plain_of(measure(model, QUICK))
     json.dumps(document, allow_nan=False)
     assert document["schema"] == 1
     assert document["request"] == QUICK.model_dump(mode="json")
@@ -39,7 +40,7 @@ def test_every_point_is_measured(model: Decoder) -> None:
 def test_cache_bytes_are_keys_and_values_of_every_layer(window: int | None) -> None:
     """2 (keys, values) × L × K × d × 4 bytes, per token that the cache holds."""
     model = zoo.build(zoo.load("small", d_model=32, n_layers=2, **{"block.mixer.window": window}))
-    document = measure(model, QUICK)
+    document = plain_of(measure(model, QUICK))
     per_token = 2 * 2 * 4 * 8 * 4
     for point in document["cache"]:
         held = min(point["context"], window or point["context"])
@@ -58,7 +59,7 @@ def test_numbers_are_quartiles_over_repeats(model: Decoder, monkeypatch: pytest.
     seconds = [1.0, 0.5, 0.25]
     point = Point(model, context=10, batch=2, seconds=1e-9, bandwidth=1e9)
     monkeypatch.setattr(point, "_repeated", lambda _: seconds)
-    prefill, decode = point.prefill(), point.decode()
+    prefill, decode = plain_of(point.prefill()), plain_of(point.decode())
     assert prefill["tokens_per_second"] == approx_quartiles([20, 40, 80])
     assert prefill["seconds_to_first_token"] == approx_quartiles(seconds)
     assert decode["tokens_per_second"] == approx_quartiles([32, 64, 128])
@@ -82,14 +83,15 @@ def test_peak_memory_is_that_of_the_phase(phase: str, model: Decoder, monkeypatc
         return [1.0]
 
     point = Point(model, context=8, batch=1, seconds=1e-9)
-    before = getattr(point, phase)()["peak_memory_bytes"]
+    before = getattr(point, phase)().peak_memory_bytes
     monkeypatch.setattr(point, "_repeated", allocating)
-    assert getattr(point, phase)()["peak_memory_bytes"] - before == pytest.approx(2**28, rel=0.1)
+    assert getattr(point, phase)().peak_memory_bytes - before == pytest.approx(2**28, rel=0.1)
 
 
 def test_where_positions_end_there_is_no_decoding() -> None:
     edits = {"d_model": 16, "n_layers": 1, "block.mixer.position": {"kind": "learned", "length": 16}}
-    document = measure(zoo.build(zoo.load("small", **edits)), MeasureSpec(contexts=(16,), batches=(1,), seconds=0.001))
+    spec = MeasureSpec(contexts=(16,), batches=(1,), seconds=0.001)
+    document = plain_of(measure(zoo.build(zoo.load("small", **edits)), spec))
     assert document["decode"][0]["reason"] == "positions end at 16, and decoding writes 16 more tokens"
     assert "tokens_per_second" in document["prefill"][0]
 
@@ -113,7 +115,7 @@ def test_a_point_without_room_says_so(model: Decoder, monkeypatch: pytest.Monkey
     monkeypatch.setattr(
         evals.costs.speed, "available_bytes", lambda: 2 * 2 * 2 * 2 * 8 * 4 * 16
     )  # two caches of 16 tokens
-    document = measure(model, QUICK)
+    document = plain_of(measure(model, QUICK))
     for part in ("cache", "prefill", "decode"):
         refused = [(p["context"], p["batch"]) for p in document[part] if "reason" in p]
         assert refused == [(8, 3), (16, 3)]
@@ -127,13 +129,13 @@ def test_a_failed_allocation_is_a_reason_and_other_errors_are_errors(
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 9 GiB.")
 
     monkeypatch.setattr(Decoder, "new_cache", fail)
-    assert "Tried to allocate" in measure(model, QUICK)["decode"][0]["reason"]
+    assert "Tried to allocate" in plain_of(measure(model, QUICK))["decode"][0]["reason"]
     monkeypatch.setattr(Decoder, "new_cache", lambda *_, **__: torch.zeros(2) + torch.zeros(3))
     with pytest.raises(RuntimeError, match="must match"):
-        measure(model, QUICK)
+        plain_of(measure(model, QUICK))
 
 
 @pytest.mark.gpu
 def test_on_cuda(model: Decoder) -> None:
-    document = measure(zoo.build(model.spec).cuda(), QUICK)
+    document = plain_of(measure(zoo.build(model.spec).cuda(), QUICK))
     assert all("tokens_per_second" in point for point in document["decode"])

@@ -14,6 +14,7 @@ from evals.costs.fit import fit
 from evals.costs.roofline import predict
 from evals.costs.spec import NO_CACHE, MeasureSpec
 from evals.costs.speed import Point, measure
+from tests.documents import plain_of
 from tests.evals.costs.test_cache_kinds import text_of
 from tests.evals.costs.test_fit import allocated
 from tests.evals.costs.test_measure import QUICK, approx_quartiles
@@ -62,9 +63,9 @@ class Passes:
 
 def test_an_encoder_reads_and_has_no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     model = model_of(ENCODER)
-    document = measure(model, QUICK)
+    document = plain_of(measure(model, QUICK))
     json.dumps(document, allow_nan=False)
-    assert document["kv_bytes_per_token"] is None
+    assert "kv_bytes_per_token" not in document
     assert [p["context"] for p in document["prefill"]] == [8, 8, 16, 16]
     for point in document["prefill"]:
         assert point["peak_memory_bytes"] > 0
@@ -73,7 +74,7 @@ def test_an_encoder_reads_and_has_no_cache(monkeypatch: pytest.MonkeyPatch) -> N
     point = Point(model, 10, 2, 1e-9)
     assert Passes(model, monkeypatch).of(point._prefill_seconds(), 2) == [("reads", 10)] * 2
     monkeypatch.setattr(point, "_repeated", lambda _: [0.5, 1.0])
-    prefill = point.prefill()
+    prefill = plain_of(point.prefill())
     assert prefill["tokens_per_second"] == approx_quartiles([40, 20])
     assert prefill["seconds_to_read"] == approx_quartiles([0.5, 1.0])
 
@@ -88,7 +89,7 @@ def test_the_first_token_takes_the_encoder_and_one_pass_of_the_decoder(monkeypat
 
 
 def test_a_cache_holds_what_the_encoder_read_and_as_much_that_was_written() -> None:
-    document = measure(model_of(BOTH), QUICK)
+    document = plain_of(measure(model_of(BOTH), QUICK))
     own, theirs = ELEMENTS
     for point in document["cache"]:
         by_hand = 4 * point["batch"] * point["context"] * (own + theirs)
@@ -104,7 +105,7 @@ def test_bytes_read_are_weights_of_the_decoder_and_both_parts_of_the_cache(monke
     model = model_of(BOTH)
     point = Point(model, context=10, batch=2, seconds=1e-9, bandwidth=1e9)
     monkeypatch.setattr(point, "_repeated", lambda _: [0.5, 1.0])
-    decode = point.decode()
+    decode = plain_of(point.decode())
     made = [layer for m in model.modules() if isinstance(m, CrossAttentionLayer) for layer in (m.k, m.v)]
     assert model.encoder is not None
     unread = [*model.encoder.parameters(), *(p for layer in made for p in layer.parameters())]
@@ -118,7 +119,7 @@ def test_bytes_read_are_weights_of_the_decoder_and_both_parts_of_the_cache(monke
 def test_other_caches_store_the_decoders_own_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
     """An int8 cache: a byte for each number and four for the scale of each head's; the encoder's part is plain."""
     spec = MeasureSpec(contexts=(8,), batches=(1,), seconds=0.001, caches=("int8",))
-    document = measure(model_of(BOTH), spec, text_of(600))
+    document = plain_of(measure(model_of(BOTH), spec, text_of(600)))
     (point,) = document["caches"]["int8"]["cache"]
     plain, own = document["cache"][0]["allocated_bytes"], 4 * 8 * ELEMENTS[0]
     assert point["declared_bytes"] == point["allocated_bytes"] < plain
@@ -143,7 +144,7 @@ def test_a_prefix_is_read_both_ways(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_prefix_that_is_not_read_at_once_is_a_reason() -> None:
     spec = MeasureSpec(contexts=(4, 16), batches=(1,), seconds=0.001, caches=({"kind": "sink", "recent": 4},))
-    points = measure(model_of({"visible": "prefix"}), spec)["caches"]["sink, recent 4"]["decode"]
+    points = plain_of(measure(model_of({"visible": "prefix"}), spec))["caches"]["sink, recent 4"]["decode"]
     assert "tokens_per_second" in points[0]
     assert "sink, recent 4 reads no prefix of 16 tokens at once" in points[1]["reason"]
 
@@ -151,7 +152,7 @@ def test_a_prefix_that_is_not_read_at_once_is_a_reason() -> None:
 @pytest.mark.parametrize("edits", [{}, ENCODER, BOTH])
 def test_a_context_beyond_the_positions_is_a_reason(edits: dict[str, Any]) -> None:
     learned = {"block.mixer.position": {"kind": "learned", "length": 12}}
-    document = measure(model_of(learned | edits), QUICK)
+    document = plain_of(measure(model_of(learned | edits), QUICK))
     for part in ("cache", "prefill"):
         assert [p.get("reason") for p in document[part][2:]] == ["positions end at 12"] * 2
     assert "tokens_per_second" in document["prefill"][0]

@@ -1,0 +1,70 @@
+"""`run.json`: the identity of a run, all that can change its numbers. Written first."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from ablate.store.documents._document import Document, JsonObject, Part, is_none
+
+
+class RunData(Part):
+    """What a run is trained on."""
+
+    digest: str
+    """Names the corpus in `data/`."""
+
+
+class RunNumerics(Part):
+    """How numbers are represented and multiplied."""
+
+    device: str
+    """`cpu` or `cuda`."""
+    dtype: str
+    """`float32`, or `bfloat16` for autocast over float32 weights."""
+    matmul: str
+    """torch's precision of float32 matrix products: `highest`, `high` or `medium`."""
+
+
+class RunProbes(Part):
+    """What is watched while training."""
+
+    every: float
+    """Probed each such share of the steps, at the first and at the last."""
+    which: tuple[str, ...]
+    """Names of the probes."""
+
+
+class RunStart(Part):
+    """Weights that a run starts from."""
+
+    run: str
+    """Digest of the run that left them."""
+    pooling: Literal["mean", "first", "random"]
+    """How fewer heads are made of more."""
+    growth: Literal["stack", "duplicate", "width"] | None = Field(default=None, exclude_if=is_none)
+    """How a deeper or wider model is made."""
+
+
+class RunDocument(Document):
+    """One training run. A run without probes has another digest than with them: it has nothing to show."""
+
+    digest: str
+    """Digest of all that follows, with the model resolved; the name of the run's folder."""
+    seed: int
+    """Chooses initial values and the order of the data."""
+    model: JsonObject
+    """The model's spec; `zoo.parse` reads it."""
+    train: JsonObject
+    """How it is trained; `ablate.training.spec.TrainSpec` reads it."""
+    steps: int
+    """Optimizer steps."""
+    data: RunData
+    """What it is trained on."""
+    numerics: RunNumerics
+    """How it is computed."""
+    probes: RunProbes | None = Field(default=None, exclude_if=is_none)
+    """What is watched, where anything is."""
+    start: RunStart | None = Field(default=None, exclude_if=is_none)
+    """Where its weights come from, if not from the seed."""

@@ -1,0 +1,161 @@
+"""The folders of a store that hold more than one run: studies, searches, and prepared data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from ablate.store import jsonfile
+from ablate.store.documents import DataDocument, SearchDocument, StudyDocument, SyntheticMeta, TextMeta
+from ablate.store.files import StoreError, replacing, write_text
+
+
+@dataclass(frozen=True)
+class StudyFolder:
+    """`studies/<name>-<scale>/`."""
+
+    path: Path
+
+    @property
+    def document_path(self) -> Path:
+        return self.path / "study.json"
+
+    @property
+    def report_path(self) -> Path:
+        return self.path / "report.html"
+
+    @property
+    def exists(self) -> bool:
+        """Whether a study was planned here."""
+        return self.document_path.is_file()
+
+    def read(self) -> StudyDocument | None:
+        return jsonfile.read(self.document_path, StudyDocument, "remove it, and run the study again")
+
+    def write(self, study: StudyDocument) -> None:
+        jsonfile.write(self.document_path, study)
+
+    def write_report(self, html: str) -> Path:
+        return write_text(self.report_path, html)
+
+
+@dataclass(frozen=True)
+class SearchFolder:
+    """`searches/<name>-<scale>/`."""
+
+    path: Path
+
+    @property
+    def document_path(self) -> Path:
+        return self.path / "search.json"
+
+    @property
+    def report_path(self) -> Path:
+        return self.path / "report.html"
+
+    @property
+    def journal_path(self) -> Path:
+        """optuna's trials, unless they are in a database."""
+        return self.path / "journal.log"
+
+    @property
+    def journal_lock_path(self) -> Path:
+        return self.path / "journal.lock"
+
+    @property
+    def asking_lock_path(self) -> Path:
+        """Held by the one command that asks for a trial."""
+        return self.path / "asking.lock"
+
+    @property
+    def owners_dir(self) -> Path:
+        """One file for each command that searches, locked for as long as it lives."""
+        return self.path / "owners"
+
+    @property
+    def exists(self) -> bool:
+        """Whether a search has found anything here."""
+        return self.document_path.is_file()
+
+    def read(self) -> SearchDocument | None:
+        return jsonfile.read(self.document_path, SearchDocument, "remove it, and run the search again")
+
+    def write(self, search: SearchDocument) -> None:
+        jsonfile.write(self.document_path, search)
+
+    def write_report(self, html: str) -> Path:
+        return write_text(self.report_path, html)
+
+    @contextmanager
+    def table(self, kind: str) -> Iterator[Path]:
+        """A temporary path that becomes the table of trials as `csv` or `parquet`."""
+        with replacing(self.path / f"trials.{kind}") as temporary:
+            yield temporary
+
+
+@dataclass(frozen=True)
+class DataFolder:
+    """`data/<digest>/`. `split` is `train` or `validation`; some files are of held-out text alone."""
+
+    path: Path
+
+    @property
+    def document_path(self) -> Path:
+        return self.path / "meta.json"
+
+    @property
+    def tokenizer_path(self) -> Path:
+        return self.path / "tokenizer.json"
+
+    def tokens_path(self, split: str) -> Path:
+        return self.path / f"{split}.bin"
+
+    def offsets_path(self, split: str) -> Path:
+        """Where documents begin."""
+        return self.path / f"{split}.offsets.npy"
+
+    def texts_path(self, split: str) -> Path:
+        """The documents themselves."""
+        return self.path / f"{split}.jsonl"
+
+    def bytes_path(self, split: str) -> Path:
+        """How many bytes each token stands for."""
+        return self.path / f"{split}.bytes.npy"
+
+    @contextmanager
+    def making(self) -> Iterator[DataFolder | None]:
+        """An empty folder that becomes this one when it is whole; None where this one is there already.
+
+        The lock that this holds is freed by the death of its process, so two processes do not make it twice.
+        """
+        from filelock import UnixFileLock  # noqa: PLC0415 (reading needs no lock)
+
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with UnixFileLock(self.path.with_name(f".{self.path.name}.lock")):
+            if self.path.exists():
+                yield None
+                return
+            with replacing(self.path, self.path.with_name(f".{self.path.name}.part")) as temporary:
+                temporary.mkdir()
+                yield DataFolder(temporary)
+
+    def read(self) -> TextMeta | SyntheticMeta:
+        """What the corpus is. Raises StoreError where that is gone."""
+        remedy = f"remove {self.path}, and the data is prepared again"
+        kind = jsonfile.read(self.document_path, _Kind, remedy)
+        shape: type[TextMeta] | type[SyntheticMeta] = SyntheticMeta if kind and kind.kind == "synthetic" else TextMeta
+        found = jsonfile.read(self.document_path, shape, remedy)
+        if found is None:
+            raise StoreError(f"{self.document_path}: is gone or half-written: {remedy}")
+        return found
+
+    def write(self, meta: TextMeta | SyntheticMeta) -> None:
+        jsonfile.write(self.document_path, meta)
+
+
+class _Kind(DataDocument, extra="ignore"):
+    """Which shape a corpus has."""
+
+    kind: str

@@ -1,0 +1,105 @@
+"""Where everything lies in a store."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from urllib.parse import quote
+
+from ablate.store.files import StoreError
+from ablate.store.folders import DataFolder, SearchFolder, StudyFolder
+
+FOLDERS = {"studies", "searches", "data", "calibration"}
+"""What lies beside the runs."""
+
+
+class Paths:
+    """A store's files, whether or not they exist."""
+
+    def __init__(self, root: Path | str) -> None:
+        self.root = Path(root)
+
+    # Runs
+
+    def run_dir(self, digest: str) -> Path:
+        return self.root / _checked(digest)
+
+    def run_path(self, digest: str) -> Path:
+        return self.run_dir(digest) / "run.json"
+
+    def metrics_path(self, digest: str) -> Path:
+        return self.run_dir(digest) / "metrics.ndjson"
+
+    def probes_path(self, digest: str) -> Path:
+        return self.run_dir(digest) / "probes.ndjson"
+
+    def state_path(self, digest: str) -> Path:
+        return self.run_dir(digest) / "state.pt"
+
+    def model_dir(self, digest: str) -> Path:
+        """The trained model, as `zoo.save` writes it, and its tokenizer."""
+        return self.run_dir(digest) / "model"
+
+    def tokenizer_path(self, digest: str) -> Path:
+        return tokenizer_in(self.model_dir(digest))
+
+    def result_path(self, digest: str) -> Path:
+        return self.run_dir(digest) / "result.json"
+
+    def measure_path(self, digest: str, request: str) -> Path:
+        return self.run_dir(digest) / f"measure-{_checked(request)}.json"
+
+    def evals_path(self, digest: str, request: str) -> Path:
+        return self.run_dir(digest) / f"evals-{_checked(request)}.json"
+
+    def samples_path(self, digest: str, request: str) -> Path:
+        return self.run_dir(digest) / f"evals-{_checked(request)}.samples.ndjson"
+
+    def answers_path(self, digest: str) -> Path:
+        """What the model answered, by question; may be removed."""
+        return self.run_dir(digest) / "answers.db"
+
+    def error_path(self, digest: str) -> Path:
+        return self.run_dir(digest) / "error.txt"
+
+    def written_paths(self, digest: str) -> list[Path]:
+        """The documents and logs that a run has so far."""
+        return list(self.run_dir(digest).glob("*.*json"))
+
+    # Other folders
+
+    def study(self, name: str, scale: str) -> StudyFolder:
+        """Any name is one safe folder name: what is not `[A-Za-z0-9_.~-]` is percent-encoded."""
+        return StudyFolder(self.root / "studies" / _safe(name, scale))
+
+    def search(self, name: str, scale: str) -> SearchFolder:
+        return SearchFolder(self.root / "searches" / _safe(name, scale))
+
+    def data(self, digest: str) -> DataFolder:
+        return DataFolder(self.data_dir / digest)
+
+    @property
+    def data_dir(self) -> Path:
+        return self.root / "data"
+
+    def calibration_path(self, digest: str) -> Path:
+        return self.root / "calibration" / f"{_checked(digest)}.json"
+
+    @property
+    def index_path(self) -> Path:
+        return self.root / "index.html"
+
+
+def tokenizer_in(model_dir: Path) -> Path:
+    """The tokenizer of a saved model."""
+    return model_dir / "tokenizer.json"
+
+
+def _safe(name: str, scale: str) -> str:
+    return f"{quote(name, safe='')}-{quote(scale, safe='')}"
+
+
+def _checked(digest: str) -> str:
+    if not re.fullmatch(r"[0-9A-Za-z_]+(-[0-9A-Za-z_]+)*", digest) or digest in FOLDERS:
+        raise StoreError(f"{digest!r} cannot be a digest")
+    return digest

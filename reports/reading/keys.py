@@ -1,0 +1,31 @@
+"""What every frame of runs begins with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple, TypeAlias
+
+import polars as pl
+
+from ablate.store.documents import StudyDocument
+
+Schema: TypeAlias = dict[str, type[pl.DataType] | pl.DataType]
+Row: TypeAlias = dict[str, object]
+
+KEYS: Schema = {"arm": pl.String, "seed": pl.Int64, "digest": pl.String}
+
+
+class RunKey(NamedTuple):
+    """A run of an arm. Two arms may share a run."""
+
+    arm: str
+    seed: int
+    digest: str
+
+    def row(self, values: Mapping[str, object]) -> Row:
+        """The values of one row of a frame, after the key."""
+        return {**self._asdict(), **values}
+
+
+def keys_of(study: StudyDocument) -> list[RunKey]:
+    return [RunKey(arm.name, run.seed, run.digest) for arm in study.arms for run in arm.runs]
