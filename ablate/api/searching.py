@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,7 +25,7 @@ from ablate.searching.laboratory import StudyLaboratory
 from ablate.searching.promotion import promote as write_promoted
 from ablate.searching.samplers import ended, make_pruner, make_sampler
 from ablate.searching.search import Search
-from ablate.searching.search_document import search_digest, search_document, write_tables
+from ablate.searching.search_document import column_of, search_digest, search_document, write_tables
 from ablate.searching.storage import Owner, close_storage, open_storage
 from ablate.store.documents import JsonObject, SearchDocument, TrialRecord
 from ablate.study.problems import Place, Problem, StudyError
@@ -56,8 +56,17 @@ class SearchResult:
     @cached_property
     def trials(self) -> pl.DataFrame:
         """A row for each trial: number, state, whether it is among the best, its objectives, its settings by path."""
-        rows = [_trial_row(trial, list(self.found.objectives)) for trial in self.found.trials]
-        return pl.DataFrame(rows, infer_schema_length=None)
+        trials = self.found.trials
+        columns: dict[str, list[Any]] = {
+            "number": [trial.number for trial in trials],
+            "state": [trial.state for trial in trials],
+            "best": [trial.best for trial in trials],
+        }
+        for place, objective in enumerate(self.found.objectives):
+            columns[objective] = [trial.values and trial.values[place] for trial in trials]
+        for path in self.found.space:
+            columns[path] = column_of([trial.settings.get(path) for trial in trials])
+        return pl.DataFrame(columns)
 
     @property
     def best(self) -> pl.DataFrame:
@@ -87,13 +96,6 @@ class SearchResult:
 
     def _repr_html_(self) -> str:
         return self.best._repr_html_()
-
-
-def _trial_row(trial: TrialRecord, objectives: Sequence[str]) -> JsonObject:
-    values = trial.values or (None,) * len(objectives)
-    plain = {path: value if isinstance(value, int | float) else str(value) for path, value in trial.settings.items()}
-    named = {"number": trial.number, "state": trial.state, "best": trial.best}
-    return {**named, **dict(zip(objectives, values, strict=True)), **plain}
 
 
 @restored()

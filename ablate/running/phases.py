@@ -21,7 +21,7 @@ from ablate.machine.environment import describe
 from ablate.machine.numerics import Numerics, enforce
 from ablate.planning.budgets import training_cost
 from ablate.running.request import Request
-from ablate.store import Store, tokenizer_in
+from ablate.store import AblateError, Store, tokenizer_in
 from ablate.store.documents import ResultDocument
 from ablate.training.result import model_flop_utilisation, summarise_metrics, trained_tokens
 from ablate.training.schedule import warmup_steps
@@ -42,7 +42,7 @@ from evals.subject import HeldOutText, Subject, SyntheticTask
 load_imports()
 
 
-class NumericsError(Exception):
+class NumericsError(AblateError):
     """This machine does not compute as the run's identity says."""
 
 

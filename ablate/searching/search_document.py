@@ -114,8 +114,17 @@ def write_tables(document: SearchDocument, folder: SearchFolder) -> None:
     for trial in document.trials:
         values = dict(zip(document.objectives, trial.values or (), strict=False))
         rows.append({"trial": trial.number, "state": trial.state, **values, **trial.params})
-    frame = pandas.DataFrame(rows, columns=None if rows else ["trial", "state"])
+    names = list(dict.fromkeys(name for row in rows for name in row)) or ["trial", "state"]
+    frame = pandas.DataFrame({name: column_of([row.get(name) for row in rows]) for name in names})
     with folder.table("csv") as path:
         frame.to_csv(path, index=False)
     with folder.table("parquet") as path:
         frame.to_parquet(path, index=False)
+
+
+def column_of(values: Sequence[Any]) -> list[Any]:
+    """Values of one type, or all of them as text: a choice may be between `4x` and 512."""
+    kinds = {type(value) for value in values if value is not None}
+    if kinds <= {int, float} or len(kinds) < 2:
+        return [float(value) if kinds == {int, float} and value is not None else value for value in values]
+    return [None if value is None else str(value) for value in values]

@@ -344,3 +344,24 @@ def test_a_stored_run_goes_on_with_a_text(store: Path) -> None:
     assert again[0] == found
     with pytest.raises(ablate.ArgumentError, match=r"^top_p: "):
         ablate.generate(digest, "norm ", top_p=2.0, store=store)
+
+
+def test_a_search_is_a_frame_of_trials(question: dict[str, Any], tmp_path: Path) -> None:
+    question = {key: value for key, value in question.items() if key != "arms"}
+    space = {"train.lr": {"log": [1e-3, 1e-1]}, "block.ffn.d_ff": ["4x", 32]}
+    question |= {"search": {"space": space, "trials": 3, "sampler": "random"}, "budget": {"tokens": 512}}
+    asked = ablate.load_study(question, "cpu", name="space")
+    found = ablate.search(asked, store=tmp_path, **QUIET)
+    assert found.trials.columns == ["number", "state", "best", "loss", "train.lr", "block.ffn.d_ff"]
+    assert set(found.trials["block.ffn.d_ff"]) <= {"4x", "32"}
+    assert found.trials["state"].to_list() == ["finished"] * 3
+    (best,) = found.best.iter_rows(named=True)
+    assert best["loss"] == found.trials["loss"].min()
+    assert found.document()["trials"] == {"finished": 3}
+    assert found.report.is_file() and found.failed == ()
+    (row,) = ablate.open(tmp_path).searches.iter_rows(named=True)
+    assert (row["name"], row["trials"], row["best"]) == ("space", 3, 1)
+    with pytest.raises(ablate.StudyError, match="there are no arms to train"):
+        ablate.run(asked, store=tmp_path)
+    with pytest.raises(ablate.StudyError, match=r"study-[0-9a-f]{8}: has no search: nothing says what may vary"):
+        ablate.search({**question, "search": None, "arms": {"post": {"block.norm_placement": "post"}}}, store=tmp_path)
