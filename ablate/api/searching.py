@@ -27,7 +27,7 @@ from ablate.searching.samplers import ended, make_pruner, make_sampler
 from ablate.searching.search import Search
 from ablate.searching.search_document import column_of, search_digest, search_document, write_tables
 from ablate.searching.storage import Owner, close_storage, open_storage
-from ablate.store.documents import JsonObject, SearchDocument, TrialRecord
+from ablate.store.documents import SearchDocument
 from ablate.study.problems import Place, Problem, StudyError
 from ablate.study.search_spec import SearchSpec
 from ablate.study.study import Study
