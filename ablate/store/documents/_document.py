@@ -60,7 +60,7 @@ class Quartiles(Part):
 
 
 class Environment(Part):
-    """Where a document was made."""
+    """The software and machine that wrote a document."""
 
     python: str
     """Version of Python."""
@@ -71,7 +71,7 @@ class Environment(Part):
     git_commit: str | None
     """Commit of the project's checkout; null where there is none."""
     git_dirty: bool | None
-    """Whether that had uncommitted changes."""
+    """Whether the checkout had uncommitted changes."""
     device: str
     """Name of the processor or the GPU."""
     threads: int

@@ -9,25 +9,25 @@ from ablate.store.documents.run import RunNumerics
 
 
 class CalibrationDocument(Document):
-    """A time that is stored is never measured again, since the steps of runs follow from it."""
+    """A stored time is never measured again, because the number of steps of runs follows from it."""
 
     digest: str
     """Digest of what was measured: model, training, numerics, device and workers."""
     model: JsonObject
     """The resolved model."""
     train: JsonObject
-    """The settings of training that change the time of a step."""
+    """The training settings that affect the time of a step."""
     numerics: RunNumerics
-    """How it was computed."""
+    """Device and precision."""
     device: str
     """Name of the processor or the GPU."""
     workers: int
-    """Processes that worked at once."""
+    """Concurrent processes."""
     seconds_per_step: Annotated[Quartiles, Unit("s")]
     """Over all steps of all processes."""
     steps: int
-    """How many steps were timed."""
+    """Number of steps timed."""
     environment: Environment
-    """Where it was measured."""
+    """Software and machine."""
     measured: str
-    """When (ISO 8601)."""
+    """Time of the measurement (ISO 8601)."""

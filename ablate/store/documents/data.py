@@ -13,9 +13,9 @@ class PerSplit(Part):
     """A number for each split."""
 
     train: int
-    """What is trained on."""
+    """Training split."""
     validation: int
-    """What is held out."""
+    """Held-out split."""
 
     @property
     def total(self) -> int:
@@ -26,7 +26,7 @@ class TextSplit(Part):
     """How documents were split."""
 
     fraction: Annotated[float, Unit("share")] | None
-    """Of the bytes that are held out; null where the held-out documents were given."""
+    """Share of the bytes held out; null where the held-out documents were given."""
     tokens: int
     """At most so many held-out tokens validate."""
     given: int | None = Field(default=None, exclude_if=is_none)
@@ -34,16 +34,16 @@ class TextSplit(Part):
 
 
 class DataDocument(Document):
-    """What every corpus says of itself."""
+    """Fields of every corpus."""
 
     digest: str
-    """The name of its folder."""
+    """The name of the corpus's folder."""
     spec: JsonObject
-    """The settings of its source."""
+    """Settings of the source."""
     content: str
-    """Hash of what it holds."""
+    """Hash of the contents."""
     vocab_size: int
-    """Token ids that models must know."""
+    """Number of token ids."""
 
 
 class TextMeta(DataDocument):
@@ -62,15 +62,15 @@ class TextMeta(DataDocument):
     documents: PerSplit
     """Documents, or pieces."""
     bytes: Annotated[PerSplit, Unit("bytes")]
-    """Of UTF-8."""
+    """UTF-8 bytes."""
     tokens: Annotated[PerSplit, Unit("tokens")]
-    """With the tokens that end documents."""
+    """End-of-document tokens included."""
     vocab_learnt: int
-    """Entries of the tokenizer, which may be fewer than were asked for."""
+    """Entries of the tokenizer, possibly fewer than requested."""
     eos: int
-    """The token that ends a document."""
+    """The end-of-document token."""
     dtype: str
-    """numpy's name of the type in which tokens are stored."""
+    """numpy dtype of the stored tokens."""
     validation_tokens: int
     """At most so many held-out tokens validate."""
     tokenizers: str
@@ -78,9 +78,9 @@ class TextMeta(DataDocument):
 
 
 class SyntheticMeta(DataDocument):
-    """A synthetic task: its examples follow from the settings, and nothing else is stored."""
+    """A synthetic task. Examples follow from the settings and are not stored."""
 
     kind: Literal["synthetic"] = "synthetic"
-    """Examples are drawn when they are needed."""
+    """Examples are generated on demand."""
     synthetic: str
     """The task's name."""

@@ -13,33 +13,33 @@ class Score(Part):
     value: float | None
     """The metric, over all items."""
     stderr: float | None
-    """Standard error over items, or over what they are clustered in."""
+    """Standard error over items, or over clusters of them."""
     higher_is_better: bool | None
-    """Null where it is not known."""
+    """Null where unknown."""
     chance: float | None
-    """What guessing scores; null where the notion does not apply."""
+    """Score of guessing; null where guessing has no meaning."""
     items: int
-    """How many items the score is over."""
+    """Number of items."""
 
 
 class TaskGroup(Part):
     """Tasks whose scores are averaged."""
 
     tasks: tuple[str, ...]
-    """Those that the group's score is the mean of."""
+    """Tasks that the group's score is the mean of."""
     missing: tuple[str, ...]
-    """Those that were skipped."""
+    """Tasks that were skipped."""
     by_size: tuple[str, ...]
-    """Metrics in whose mean every item counts the same, rather than every task."""
+    """Metrics averaged over items rather than over tasks."""
 
 
 class Section(Part):
-    """What one evaluation found beside its scores: one table, and what holds for all of it."""
+    """What one evaluation found beside its scores: one table, and facts about all of it."""
 
     about: dict[str, JsonScalar] = Field(default={})
     """Settings and facts, such as the training context."""
     rows: tuple[JsonObject, ...]
-    """Records with the same keys. One that could not be had has a `reason`."""
+    """Records with the same keys. A record that could not be computed has a `reason`."""
 
 
 class EvalsDocument(Document):
@@ -52,6 +52,6 @@ class EvalsDocument(Document):
     groups: dict[str, TaskGroup] = Field(default={})
     """Groups of tasks by name."""
     skipped: dict[str, str] = Field(default={})
-    """Tasks that could not be evaluated, with the reason. The next command that asks for them tries again."""
+    """Tasks that could not be evaluated, with the reason. The next command that requests them tries again."""
     sections: dict[str, Section] = Field(default={})
     """By the name of the evaluation."""

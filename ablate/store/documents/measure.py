@@ -1,4 +1,4 @@
-"""`measure-<request>.json`: how fast one run's model reads and writes, and in how many bytes."""
+"""`measure-<request>.json`: cache bytes, prefill speed and decoding speed of one run's model."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ablate.store.documents._document import (
 
 
 class MeasuredPoint(Part):
-    """A context and a batch. A point that could not be had has a reason in place of its numbers."""
+    """A context and a batch. A point that could not be measured has a `reason` instead of numbers."""
 
     context: Tokens
     """Tokens of each row."""
@@ -34,49 +34,49 @@ class CachePoint(MeasuredPoint):
     """Bytes of a full cache; of pages, those in use."""
 
     declared_bytes: Bytes | None = None
-    """As the specification counts them."""
+    """As the spec declares."""
     allocated_bytes: Bytes | None = None
-    """As they were allocated."""
+    """As allocated."""
 
 
 class SpeedPoint(MeasuredPoint):
-    """What one phase takes."""
+    """Speed and memory of one phase."""
 
     tokens_per_second: Annotated[Quartiles, Unit("tokens/s")] | None = None
-    """Of all rows together."""
+    """Over all rows together."""
     peak_memory_bytes: Bytes | None = None
-    """The most memory that it took."""
+    """Peak memory."""
 
 
 class PrefillPoint(SpeedPoint):
     """Reading a prompt into an empty cache, up to the logits that choose the next token."""
 
     seconds_to_first_token: Annotated[Quartiles, Unit("s")] | None = None
-    """What each row waits."""
+    """Latency of the first token."""
     seconds_to_read: Annotated[Quartiles, Unit("s")] | None = None
-    """The same of an encoder, which writes none."""
+    """Latency of an encoder, which generates no token."""
 
 
 class DecodePoint(SpeedPoint):
-    """Writing one token after another, from a cache that holds the context."""
+    """Decoding token by token, with the context in the cache."""
 
     seconds_per_output_token: Annotated[Quartiles, Unit("s")] | None = None
-    """What each row waits for one more token."""
+    """Latency of each further token."""
     bytes_read_per_step: Annotated[float, Unit("bytes")] | None = None
     """Of parameters and cache."""
     bandwidth_utilisation: Annotated[Quartiles, Unit("share")] | None = None
-    """Bytes read per step, over seconds and the bandwidth of a copy."""
+    """Bytes read per step / (seconds · `bandwidth_bytes_per_second`)."""
 
 
 class Measured(Part):
     """All points through one kind of cache."""
 
     cache: tuple[CachePoint, ...]
-    """What the cache takes."""
+    """Cache memory."""
     prefill: tuple[PrefillPoint, ...]
-    """How fast prompts are read."""
+    """Prefill speed."""
     decode: tuple[DecodePoint, ...]
-    """How fast tokens are written."""
+    """Decoding speed."""
 
 
 class MeanNats(Part):
@@ -89,12 +89,12 @@ class MeanNats(Part):
 
 
 class LossThroughCache(Part):
-    """The loss of held-out text that is read through a cache, or the reason why there is none."""
+    """Held-out loss through a cache, or the reason why there is none."""
 
     nats_per_token: MeanNats | None = None
     """The loss."""
     added: MeanNats | None = None
-    """Less the loss through a plain cache."""
+    """The loss minus that through a plain cache."""
     reason: str | None = None
     """Why there is no loss."""
 
@@ -103,30 +103,30 @@ class CacheLoss(Part):
     """The loss of held-out text through every kind of cache, a chunk of tokens at a time."""
 
     length: Tokens
-    """Of the windows that are read."""
+    """Length of the windows."""
     windows: int = 0
-    """How many are read."""
+    """Number of windows."""
     reason: str | None = None
-    """Why none could be read."""
+    """Why there are none."""
     kinds: dict[str, LossThroughCache] = Field(default={})
     """By kind of cache."""
 
 
 class MeasureDocument(Measured, Document):
-    """What was measured through a plain cache, and through the other kinds that were asked for.
+    """Measurements with a plain cache, and with the other requested kinds.
 
-    An encoder has no cache: its points of `cache` and `decode` have a reason.
+    An encoder has no KV cache: its points of `cache` and `decode` have a `reason`.
     """
 
     request: JsonObject
     """The measurement spec that this answers."""
     kv_bytes_per_token: BytesPerToken | None
-    """Bytes of a full cache over its tokens; null where there is no cache."""
+    """Bytes of a full cache divided by its tokens; null where there is no cache."""
     kv_context: Tokens
     """Tokens of that cache."""
     bandwidth_bytes_per_second: Annotated[float, Unit("bytes/s")]
-    """Of a copy on this machine, measured beside it."""
+    """Bandwidth of a copy, measured in the same process."""
     caches: dict[str, Measured] = Field(default={})
-    """The same for other kinds of cache, by the kind and the settings that are not its defaults."""
+    """The same for other kinds of cache, by kind and non-default settings."""
     cache_loss: CacheLoss | None = None
-    """What those kinds add to the loss, of causal models of text."""
+    """How much those kinds add to the loss; for causal models of text only."""

@@ -1,7 +1,7 @@
 """`metrics.ndjson` and `probes.ndjson`: one line for each step that is logged, appended while training.
 
-Both are cut back to the saved state when a run resumes. Step s is 1-based; what it says of the loss and of the weights
-is from before its update.
+Both are cut back to the saved state when a run resumes. Steps are 1-based; loss and weights of a step
+are those before its update.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ Logged: TypeAlias = Annotated[float | None, BeforeValidator(_finite)]
 
 
 class MetricsRecord(Part):
-    """A training step, or a validation, whose step may be 0: before training. Null where it was not finite."""
+    """A training step, or a validation (at step 0 before training). Numbers that were not finite are null."""
 
     step: int
-    """How many steps were taken."""
+    """Steps taken so far."""
     tokens: Tokens
     """Read so far."""
     seconds: Seconds
@@ -36,13 +36,13 @@ class MetricsRecord(Part):
     lr: Logged = None
     """Learning rate; every training step has one."""
     grad_norm: Logged = None
-    """Of the gradient, before clipping."""
+    """Norm of the gradient, before clipping."""
     tokens_per_second: Annotated[Logged, Unit("tokens/s")] = None
     """Speed of the step."""
     validation_loss: Annotated[Logged, Unit("nats per scored target")] = None
-    """Of all that is held out."""
+    """Over one held-out row in eight, at least 32 rows. The `loss` of `result.json` is over all rows."""
     bits_per_byte: Annotated[Logged, Unit("bits/byte")] = None
-    """The same per byte of text."""
+    """The validation loss per byte of text."""
     accuracy: Annotated[Logged, Unit("share")] = None
     """Share of targets that are the model's likeliest token, on a synthetic task."""
 
@@ -55,7 +55,7 @@ class ProbeRecord(Part):
     probe: str
     """The probe's name."""
     layer: int | None
-    """Null for what belongs to the whole model."""
+    """Null for numbers of the whole model."""
     name: str
     """Which of the probe's numbers."""
     value: Logged

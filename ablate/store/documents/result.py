@@ -28,65 +28,65 @@ class GradNorm(Part):
     max: float | None
     """The largest."""
     spikes: int
-    """Steps at which it was above five times the median."""
+    """Steps at which the norm exceeded five times the median."""
 
 
 class ResultDocument(Document):
-    """The training result. Losses are of held-out text or examples unless they say otherwise."""
+    """The training result. Losses are on held-out data unless stated otherwise."""
 
     digest: str
     """The run's."""
     status: Literal["finished", "diverged"]
-    """A run that diverged has a reason, and none of the final numbers."""
+    """A run that diverged has a reason and no final numbers."""
     reason: str | None
-    """Why it is called diverged."""
+    """Why the run counts as diverged."""
     steps: int
     """Optimizer steps taken."""
     tokens: Tokens
     """Read in training."""
     train_seconds: Seconds
-    """Training steps alone: neither validation, logging nor saving."""
+    """Training steps only, without validation, logging and saving."""
     wall_seconds: Seconds
-    """All of it, over all processes that worked on the run."""
+    """Total, over all processes that worked on the run."""
     loss: Nats | None
-    """Validation loss after the last step. A scored target is every token, unless the objective says otherwise."""
+    """Validation loss after the last step. Every token is a scored target, unless the objective says otherwise."""
     bits_per_byte: BitsPerByte | None
     """The same per byte of text; null for synthetic tasks."""
     accuracy: Annotated[float, Unit("share")] | None
     """Share of targets that are the model's likeliest token; null for text."""
     floor: Nats | None
-    """The least loss possible on what validates, where it is known."""
+    """The lowest possible loss on the validation data, where it is known."""
     start_loss: Nats | None
     """Training loss at the first step."""
     train_loss: Nats | None
     """Mean training loss over the last tenth of the steps."""
     tokens_per_second: Annotated[Quartiles, Unit("tokens/s")]
-    """Training speed over steps, without the first ones."""
+    """Training speed per step, without the first steps."""
     loss_spikes: int | None
     """Steps at which the training loss spiked (`ablate/training/spikes.py`); null for a run of at most 32 steps."""
     loss_spike_steps: tuple[int, ...]
-    """The first hundred of them."""
+    """The first hundred such steps."""
     grad_norm: GradNorm
-    """Of the gradient."""
+    """Norm of the gradient over training."""
     mfu: Annotated[float, Unit("share")] | None
-    """Model FLOP utilisation: the model's own arithmetic over what matrix products reach on this machine."""
+    """Model FLOP utilisation: FLOPs per second of training over `matmul_flops_per_second`."""
     matmul_flops_per_second: Annotated[float, Unit("FLOP/s")]
-    """What matrix products reach on this machine."""
+    """Measured matrix-product speed of this machine."""
     peak_memory_bytes: Bytes
-    """The most memory that training took."""
+    """Peak memory of training."""
     peak_memory_source: str
-    """What was measured: `VmHWM` of the process, or what CUDA's allocator gave out."""
+    """What was measured: `VmHWM` of the process, or memory allocated by CUDA."""
     parameters: int
-    """Of the model."""
+    """Parameters of the model."""
     parameters_embedding: int
-    """Of its tables of tokens and positions."""
+    """Parameters of the token and position embeddings."""
     flops_per_token: FlopsPerToken
-    """Of a training step, forward and backward."""
+    """Training FLOPs per token, forward and backward."""
     flops: Flops
-    """Of the whole run."""
+    """Training FLOPs of the whole run."""
     environment: Environment
-    """Where it was trained."""
+    """Software and machine of the training."""
     started: str
-    """When the last process that worked on it began (ISO 8601)."""
+    """Start of the last process that worked on the run (ISO 8601)."""
     finished: str
-    """When it ended (ISO 8601)."""
+    """End of the run (ISO 8601)."""

@@ -1,4 +1,4 @@
-"""`run.json`: the identity of a run, all that can change its numbers. Written first."""
+"""`run.json`: the identity of a run, everything that can change its numbers. Written first."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class RunNumerics(Part):
 
 
 class RunProbes(Part):
-    """What is watched while training."""
+    """What is recorded during training."""
 
     every: float
-    """Probed each such share of the steps, at the first and at the last."""
+    """Interval between probes, as a share of the steps; the first and the last step are always probed."""
     which: tuple[str, ...]
     """Names of the probes."""
 
@@ -40,20 +40,20 @@ class RunStart(Part):
     """Weights that a run starts from."""
 
     run: str
-    """Digest of the run that left them."""
+    """Digest of the run that trained them."""
     pooling: Literal["mean", "first", "random"]
-    """How fewer heads are made of more."""
+    """How several heads are merged into one."""
     growth: Literal["stack", "duplicate", "width"] | None = Field(default=None, exclude_if=is_none)
-    """How a deeper or wider model is made."""
+    """How a deeper or wider model is initialised."""
 
 
 class RunDocument(Document):
-    """One training run. A run without probes has another digest than with them: it has nothing to show."""
+    """One training run. Probes are part of the digest: a stored run without them has no probe data to show."""
 
     digest: str
-    """Digest of all that follows, with the model resolved; the name of the run's folder."""
+    """Digest of all other fields, with the model resolved; the name of the run's folder."""
     seed: int
-    """Chooses initial values and the order of the data."""
+    """Determines the initial values and the order of the data."""
     model: JsonObject
     """The model's spec; `zoo.parse` reads it."""
     train: JsonObject
@@ -65,6 +65,6 @@ class RunDocument(Document):
     numerics: RunNumerics
     """How it is computed."""
     probes: RunProbes | None = Field(default=None, exclude_if=is_none)
-    """What is watched, where anything is."""
+    """Probes, where there are any."""
     start: RunStart | None = Field(default=None, exclude_if=is_none)
     """Where its weights come from, if not from the seed."""

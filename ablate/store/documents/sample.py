@@ -8,18 +8,18 @@ from ablate.store.documents._document import Part
 
 
 class SampleRecord(Part):
-    """One item: which it is, what the model answered, how that scored."""
+    """One item: what it is, what the model answered, how the answer scored."""
 
     task: str
-    """The task that the item is of."""
+    """The item's task."""
     document: int | None = None
-    """The held-out text that the item is from, where several items may be from one; else null."""
+    """The held-out document that the item comes from, where several items may share one; otherwise null."""
     doc_id: int
     """The item's number."""
     doc_hash: str
-    """With `doc_id`, the same for the same item in every run."""
+    """With `doc_id`, identifies the item across runs."""
     filter: str = "none"
-    """lm-eval's filter, through which the answers went."""
+    """lm-eval's filter of the answers."""
     target: JsonValue = ""
     """The right answer."""
     filtered_resps: JsonValue = Field(default=[])

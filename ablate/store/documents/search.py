@@ -16,38 +16,38 @@ TrialState: TypeAlias = Literal["finished", "short", "pruned", "failed"]
 
 
 class SearchBase(Part):
-    """The study's base with the seeds of trials: what fresh seeds do to it was not chosen."""
+    """The base model with the trials' seeds. Nobody selected it, so it shows the effect of fresh seeds alone."""
 
     name: str
-    """The baseline's."""
+    """Name of the baseline."""
     runs: tuple[str, ...]
     """Digests of its runs."""
     values: Values | None
-    """What it scored; null until a trial is promoted."""
+    """Its scores; null until a trial is promoted."""
 
 
 class Choices(Part):
-    """What a choice is drawn from."""
+    """Options of a categorical parameter."""
 
     choices: tuple[JsonScalar, ...]
     """In the order of the space."""
 
 
 class Range(Part):
-    """What a number is drawn from."""
+    """Range of a numeric parameter."""
 
     low: int | float
-    """The least."""
+    """Lower bound."""
     high: int | float
-    """The most."""
+    """Upper bound."""
     log: bool
-    """Whether it is drawn evenly on a logarithmic scale."""
+    """Whether it is sampled uniformly on a logarithmic scale."""
     step: int | float | None
-    """Only multiples of this above the least, where it is given."""
+    """Only values at multiples of this above the lower bound, where given."""
 
 
 class Distribution(Part):
-    """What a parameter was drawn from, as optuna writes it."""
+    """Distribution of a parameter, as optuna writes it."""
 
     name: str
     """optuna's class."""
@@ -59,27 +59,27 @@ class TrialRecord(Part):
     """One trial."""
 
     number: int
-    """optuna's."""
+    """optuna's trial number."""
     state: TrialState
     """`short` trials have not had the whole budget."""
     best: bool
     """Whether it is the best, or on the front."""
     settings: JsonObject
-    """What it tried, by path."""
+    """Settings by path."""
     params: dict[str, JsonScalar]
-    """The same as optuna has it."""
+    """The same, as optuna's parameters."""
     distributions: dict[str, Distribution]
-    """What each of the parameters was drawn from."""
+    """Distribution of each parameter."""
     values: Values | None
-    """What it scored with the whole budget; null where it did not get there."""
+    """Scores at the whole budget; null where the trial did not reach it."""
     reached: tuple[Values, ...]
-    """What it scored with each share of the budget that it had."""
+    """Scores at each share of the budget that was run."""
     curve: dict[str, float]
-    """Validation losses that the pruner was told, by step."""
+    """Validation losses reported to the pruner, by step."""
     runs: tuple[str, ...]
     """Digests of its runs."""
     error: str | None
-    """Why it failed."""
+    """Why the trial failed."""
 
     @property
     def is_scored(self) -> bool:
@@ -91,38 +91,38 @@ class SearchDocument(Document):
     """A search at one scale."""
 
     name: str
-    """The study's."""
+    """The study's name."""
     scale: str
     """`cpu`, `gpu` …"""
     path: str | None
     """The file that was run; null for a study that came from Python."""
     question: str
-    """As the file asks it."""
+    """The question, as the file states it."""
     source: str
     """The file's text."""
     created: str
     """When it was written (ISO 8601)."""
     optuna_study: str
-    """Its name in optuna's storage; ends in a digest of all that decides a score."""
+    """Name in optuna's storage; ends in a digest of everything that affects a score."""
     budget: SpentBudget
-    """What a whole trial may spend."""
+    """Whole budget of a trial."""
     space: dict[str, JsonObject]
     """What may vary, by path."""
     objectives: dict[str, Literal["minimize", "maximize"]]
     """Direction by name."""
     sampler: str
-    """What proposes settings."""
+    """Sampler of settings."""
     pruner: str | None
-    """What ends trials early."""
+    """Rule that stops trials early."""
     shares: tuple[Annotated[float, Unit("share")], ...]
-    """Of the budget that trials have, from small to whole."""
+    """Shares of the budget at which trials are run, ascending to 1."""
     seeds: tuple[int, ...]
-    """Of every trial."""
+    """Seeds of every trial."""
     constraints: tuple[str, ...]
-    """What must hold."""
+    """Constraints on the settings."""
     base: SearchBase
-    """What the search began from."""
+    """The base model."""
     illegal: dict[str, int]
-    """Refused proposals, by reason."""
+    """Counts of refused proposals, by reason."""
     trials: tuple[TrialRecord, ...]
-    """All that ended."""
+    """All ended trials."""

@@ -1,4 +1,4 @@
-"""`studies/<name>-<scale>/study.json`: what a study asked for: arms, budgets, and the digests of their runs."""
+"""`studies/<name>-<scale>/study.json`: what a study requested: arms, budgets, and the digests of their runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ablate.store.documents._document import (
 
 
 class ParameterBudget(Part):
-    """The setting that brings every arm to the baseline's parameters."""
+    """The setting that matches every arm's parameters to the baseline's."""
 
     knob: str
     """Its path."""
@@ -32,7 +32,7 @@ class ParameterBudget(Part):
 
 
 class SpentBudget(Part):
-    """What every arm may spend on training one run: one of flops, tokens and seconds."""
+    """What one training run may spend: one of flops, tokens and seconds."""
 
     flops: Flops | None = None
     """Forward and backward."""
@@ -41,11 +41,11 @@ class SpentBudget(Part):
     seconds: Seconds | None = None
     """Of training steps on this device."""
     parameters: ParameterBudget | None = None
-    """How parameters are matched, where they are."""
+    """How parameters are matched, if they are."""
 
 
 class StudyObjective(Part):
-    """What is predicted."""
+    """The training objective."""
 
     kind: str
     """The objective's name."""
@@ -63,19 +63,19 @@ class StudyRun(Part):
 
 
 class CacheBytes(Part):
-    """Declared bytes of a cache, for one row."""
+    """Declared size of a cache at batch 1."""
 
     context: Tokens
-    """Tokens that it holds."""
+    """Tokens in the cache."""
     bytes: Bytes
-    """What they take."""
+    """Their size."""
 
 
 class StudyArm(Part):
     """One arm, as it was planned."""
 
     name: str
-    """The arm's."""
+    """The arm's name."""
     edits: JsonObject
     """Its edits of the base model, by path."""
     tuned: JsonObject
@@ -83,25 +83,25 @@ class StudyArm(Part):
     matching: dict[str, int]
     """The edit that matched the parameters, by path."""
     parameters: int
-    """Of the model."""
+    """Parameters of the model."""
     parameters_embedding: int
-    """Of its tables of tokens and positions."""
+    """Parameters of the token and position embeddings."""
     flops_per_token: FlopsPerToken
-    """Of a training step, forward and backward."""
+    """Training FLOPs per token, forward and backward."""
     tokens: Tokens
-    """Read by one run in training."""
+    """Training tokens of one run."""
     steps: int
     """Optimizer steps of one run."""
     kv_bytes_per_token: BytesPerToken | None
-    """Declared cache bytes at the training context, over its tokens; null for an encoder, which has no cache."""
+    """Declared cache bytes at the training context, divided by its tokens; null for an encoder."""
     seconds: Seconds | None
     """Planned training time of one run, where the budget is in seconds."""
     data: str
-    """Digest of the arm's corpus: its own where it has its own tokenizer."""
+    """Digest of the arm's corpus, which differs between arms with different tokenizers."""
     cache_bytes: tuple[CacheBytes, ...]
     """At several contexts; none for an encoder."""
     differs: dict[str, Percent]
-    """By how much tokens, FLOPs, parameters and, where they are planned, seconds exceed the baseline's."""
+    """By how much tokens, FLOPs, parameters and, where planned, seconds exceed the baseline's."""
     runs: tuple[StudyRun, ...]
     """One for each seed."""
 
@@ -112,12 +112,12 @@ class StudyArm(Part):
 
 
 class StudyLook(Part):
-    """A number of seeds at which a study that adds seeds in rounds judges its arms."""
+    """One look of a study that adds seeds in rounds: its arms are judged at this number of seeds."""
 
     seeds: int
-    """That number."""
+    """Number of seeds."""
     alpha: float
-    """The level at which arms are judged there."""
+    """Significance level of this look."""
 
 
 class StudyTrial(Part):
@@ -139,18 +139,18 @@ class StudyTuning(Part):
     chosen: JsonObject
     """The best settings, by path."""
     edges: tuple[str, ...]
-    """Settings whose best value is the last one tried in a direction."""
+    """Settings whose best value lies at the edge of what was tried."""
     fraction: Annotated[float, Unit("share")]
-    """Of the budget that each trial had."""
+    """Share of the budget that each trial had."""
     trials: tuple[StudyTrial, ...]
-    """All that was tried."""
+    """All trials."""
 
 
 class StudySize(Part):
     """A study at one size of its ladder."""
 
     name: str
-    """The size's."""
+    """The size's name."""
     arms: tuple[StudyArm, ...]
     """Its arms."""
     tuning: tuple[StudyTuning, ...]
@@ -161,31 +161,31 @@ class StudyDocument(Document):
     """A study at one scale. The first arm is the baseline."""
 
     name: str
-    """The study's."""
+    """The study's name."""
     scale: str
     """`cpu`, `gpu` …"""
     path: str | None
-    """The file that was run: another file of the same name is refused for as long as that one stands. Null for a study
+    """The file that was run: another file of the same name is refused while this one exists. Null for a study
     that came from Python."""
     question: str
-    """As the file asks it."""
+    """The question, as the file states it."""
     citation: str | None
-    """Where the claim under test comes from."""
+    """Source of the claim under test."""
     source: str
     """The file's text."""
     baseline: str
-    """Name of the arm that others are compared with."""
+    """Name of the arm that the others are compared with."""
     budget: SpentBudget
-    """What every arm may spend."""
+    """What each run may spend."""
     matched: str
-    """What is the same in every arm: `flops`, `tokens` or `seconds`, alone or with parameters."""
+    """What is equal in all arms: `flops`, `tokens` or `seconds`, alone or with parameters."""
     margin: NatsPerToken | None
-    """A difference too small to matter."""
+    """The largest difference that does not matter."""
     per: Literal["token", "target", "byte"]
-    """What losses are compared per: `target` where an objective scores some tokens only, `byte` where arms have
-    their own tokenizers."""
+    """Unit of compared losses: `target` where an objective scores only some tokens, `byte` where arms have
+    different tokenizers."""
     objective: StudyObjective | None
-    """What is predicted, where that is not every next token."""
+    """The training objective, where it is not next-token prediction."""
     conventions: tuple[str, ...]
     """What a context is for arms that are not causal decoders, in words."""
     created: str
@@ -197,13 +197,13 @@ class StudyDocument(Document):
     evals: str | None
     """Digest of the evaluation request."""
     looks: tuple[StudyLook, ...]
-    """None where the number of seeds is fixed."""
+    """Empty where the number of seeds is fixed."""
     judged: tuple[int, ...] = ()
-    """Numbers of seeds at which the study was judged before, but for planned looks."""
+    """Numbers of seeds at which the study was judged before, planned looks excluded."""
     tuning: tuple[StudyTuning, ...]
     """How the arms were tuned."""
     ladder: tuple[StudySize, ...]
-    """Every size, the smallest first; none without a ladder."""
+    """Every size, the smallest first; empty without a ladder."""
 
     @property
     def baseline_arm(self) -> StudyArm:

@@ -1,0 +1,118 @@
+"""The reference of stored documents, generated from their types as Markdown.
+
+python -m ablate.store.reference > docs/store_documents.md
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import textwrap
+from collections.abc import Iterator
+from types import ModuleType, NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from pydantic import JsonValue
+
+from ablate.store.documents import Document, JsonScalar, Part, Unit
+
+MODULES = (
+    "run",
+    "records",
+    "result",
+    "measure",
+    "evals",
+    "sample",
+    "study",
+    "search",
+    "data",
+    "calibration",
+    "_document",
+)
+INTRODUCTION = """# Stored documents
+
+Generated from the types in `ablate/store/documents` by `python -m ablate.store.reference`; [the store](store.md) says
+where each file lies. A `.json` file holds one document, with its schema version in `schema`; an `.ndjson` file holds
+one object per line. Unknown fields, wrong types, NaN and infinities are refused on reading."""
+WORDS: dict[Any, str] = {str: "string", int: "integer", float: "number", bool: "boolean", NoneType: "null"}
+
+
+def reference() -> str:
+    """The whole page."""
+    return "\n\n".join([INTRODUCTION, *(part for name in MODULES for part in _chapter(name))]) + "\n"
+
+
+def _chapter(name: str) -> Iterator[str]:
+    module = importlib.import_module(f"ablate.store.documents.{name}")
+    title, _, rest = inspect.cleandoc(module.__doc__ or "").partition("\n")
+    yield f"## {title.rstrip('.')}"
+    if rest.strip():
+        yield rest.strip()
+    for model in _models(module):
+        yield _section(model)
+
+
+def _models(module: ModuleType) -> list[type[Part]]:
+    """Documents before their parts, otherwise as they are written."""
+    own = [value for value in vars(module).values() if inspect.isclass(value) and value.__module__ == module.__name__]
+    models = [value for value in own if issubclass(value, Part) and value is not Part]
+    return sorted(models, key=lambda model: not issubclass(model, Document))
+
+
+def _section(model: type[Part]) -> str:
+    bases = [base for base in model.__bases__ if base not in (Part, Document)]
+    inherited = f" Also has the fields of {', '.join(map(_link, bases))}." if bases else ""
+    types, meanings = get_type_hints(model, include_extras=True), _meanings(model)
+    rows = [f"| `{_key(model, name)}` | {_type(types[name])} | {meaning} |" for name, meaning in meanings.items()]
+    table = ["", "| field | type | meaning |", "|---|---|---|", *rows] if rows else []
+    return "\n".join([f"### {model.__name__}", "", f"{inspect.cleandoc(model.__doc__ or '')}{inherited}", *table])
+
+
+def _meanings(model: type[Part]) -> dict[str, str]:
+    """The text below each field that the class itself declares."""
+    (body,) = ast.parse(textwrap.dedent(inspect.getsource(model))).body
+    assert isinstance(body, ast.ClassDef)
+    found = {}
+    for field, text in zip(body.body, body.body[1:], strict=False):
+        match field, text:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(meaning))):
+                found[name] = " ".join(meaning.split())
+    return found
+
+
+def _key(model: type[Part], name: str) -> str:
+    return model.model_fields[name].alias or name
+
+
+def _type(hint: Any) -> str:
+    """A type in words: `list of number (s) or null`."""
+    if hint is JsonValue:
+        return "any JSON"
+    if hint == JsonScalar:
+        return "string, number, boolean or null"
+    if get_origin(hint) is not None:
+        return _composed(get_origin(hint), get_args(hint))
+    return _link(hint) if issubclass(hint, Part) else WORDS[hint]
+
+
+def _composed(origin: Any, arguments: tuple[Any, ...]) -> str:
+    if origin is Annotated:
+        units = (f" ({each.name})" for each in arguments[1:] if isinstance(each, Unit))
+        return _type(arguments[0]) + "".join(units)
+    if origin is Literal:
+        return " or ".join(f"`{value}`" for value in arguments)
+    if origin in (Union, UnionType):
+        return " or ".join(dict.fromkeys(map(_type, arguments)))
+    if origin is tuple:
+        return f"list of {_type(arguments[0])}"
+    assert origin is dict, origin
+    return "object" if arguments[1] is JsonValue else f"object of {_type(arguments[1])}"
+
+
+def _link(model: type[Part]) -> str:
+    return f"[{model.__name__}](#{model.__name__.lower()})"
+
+
+if __name__ == "__main__":
+    print(reference(), end="")
