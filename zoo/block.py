@@ -46,6 +46,12 @@ class Block(nn.Module):
         place = replace(site, branch=site.layer * spec.branches + branch)
         return spec.norm_placement.build(lambda: spec.norm.build(site.d_model), place)
 
+    @property
+    def last_residual(self) -> ResidualLayer:
+        """The one by which the stream leaves the block."""
+        alone = self.topology != "serial" or self.mixes_only
+        return cast(ResidualLayer, self.mixer_residual if alone else self.ffn_residual)
+
     def _set_initial_scales(self, placement: Residual, site: Site) -> None:
         """DeepNorm's β is for the FFN, the values and the projections that write to the stream; the factor of
         hyper-connections is for the last alone."""

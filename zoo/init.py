@@ -26,7 +26,7 @@ import math
 from typing import ClassVar, Literal
 
 import torch
-from pydantic import NonNegativeInt
+from pydantic import NonNegativeInt, PositiveFloat
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -41,6 +41,8 @@ class InitSpec(Spec):
     output: Literal["zero", "plain", "scaled"] = "scaled"
     stream: NonNegativeInt = 0
     """Which of many equivalent draws."""
+    tied_head: PositiveFloat = 0.05
+    """The gain of the norm that a tied head reads; where that norm has none of its own, a factor on the token table."""
 
 
 class Linear(nn.Linear):
@@ -109,32 +111,47 @@ def roles(model: nn.Module) -> dict[str, Role]:
     return found
 
 
-def initialise(model: nn.Module, spec: InitSpec, n_layers: int, seed: int, prefix: str = "") -> None:
-    """Fill every parameter of `model` in place. prefix: what stands before their names, where it is part of another."""
+def initialise(
+    model: nn.Module, spec: InitSpec, n_layers: int, seed: int, prefix: str = "", quiet: str | None = None
+) -> None:
+    """Fill every parameter of `model` in place.
+
+    prefix: what stands before their names, where it is part of another. quiet: the parameter by which a tied head
+    starts quietly.
+    """
     by_name = roles(model)
     with torch.no_grad():
-        for path, module in model.named_modules():
-            for own, parameter in module.named_parameters(recurse=False):
-                name = f"{path}.{own}".lstrip(".")
-                std = _std(by_name[name], parameter, spec, n_layers) * getattr(module, "init_factor", 1.0)
-                if getattr(module, "init_gain", None) is not None and by_name[name] in ("input", "output"):
-                    std = module.init_gain / math.sqrt(parameter.shape[-1])
-                std = getattr(module, "initial_std", {}).get(own, std)
-                if std:
-                    parameter.copy_(
-                        torch.randn(parameter.shape, generator=generator(seed, prefix + name, spec.stream)) * std
-                    )
-                else:
-                    default = 1.0 if by_name[name] == "gain" else 0.0
-                    parameter.copy_(torch.as_tensor(getattr(module, "initial", {}).get(own, default)))
+        for name, parameter in model.named_parameters():
+            path, _, own = name.rpartition(".")
+            module, role = model.get_submodule(path), by_name[name]
+            factor = spec.tied_head if name == quiet else 1.0
+            if std := factor * _std(module, own, role, spec, n_layers):
+                drawn = torch.randn(parameter.shape, generator=generator(seed, prefix + name, spec.stream))
+                parameter.copy_(drawn * std)
+            else:
+                parameter.copy_(_constant(module, own, role, factor))
 
 
-def _std(role: Role, parameter: Tensor, spec: InitSpec, n_layers: int) -> float:
-    """Standard deviation by role; 0 for constants. Batched matrices have fan_in last, as single ones do."""
-    plain = 1 / math.sqrt(parameter.shape[-1])
+def _std(module: nn.Module, own: str, role: Role, spec: InitSpec, n_layers: int) -> float:
+    """Standard deviation of a module's parameter; 0 for constants. Batched matrices have fan_in last, as single ones
+    do."""
+    plain = 1 / math.sqrt(module.get_parameter(own).shape[-1])
+    declared: dict[str, float] = getattr(module, "initial_std", {})
+    if own in declared:
+        return declared[own]
+    if role in ("input", "output") and getattr(module, "init_gain", None) is not None:
+        return float(module.init_gain) * plain
     if role == "output":
-        return {"zero": 0.0, "plain": plain, "scaled": plain / math.sqrt(2 * n_layers)}[spec.output]
+        depth = {"zero": 0.0, "plain": 1.0, "scaled": 1 / math.sqrt(2 * n_layers)}[spec.output]
+        return plain * depth * float(getattr(module, "init_factor", 1.0))
     return plain if role in ("embedding", "input") else 0.0
+
+
+def _constant(module: nn.Module, own: str, role: Role, factor: float) -> Tensor:
+    """What a constant starts from. A gain to which its norm adds an offset is scaled together with that."""
+    offset = getattr(module, "gain_offset", 0.0) if role == "gain" else 0.0
+    initial = getattr(module, "initial", {}).get(own, 1.0 if role == "gain" else 0.0)
+    return factor * (torch.as_tensor(initial) + offset) - offset
 
 
 def generator(seed: int, name: str, stream: int = 0) -> torch.Generator:

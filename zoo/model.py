@@ -130,6 +130,15 @@ class Decoder(Stack):
         step.memory = self._memory(given, None, step)
         return step
 
+    @property
+    def quiet(self) -> str | None:
+        """The parameter that makes a tied head start quietly (see `zoo.init`), by name; None for an untied head."""
+        if self.head is not None:
+            return None
+        norm = self.last_norm if self.transform is None else self.transform.norm
+        gain = getattr(norm, "gain", None)
+        return next((name for name, each in self.named_parameters() if each is gain), "embedding.weight")
+
     def predict_ahead(
         self, k: int, hidden: Tensor, tokens: Tensor, start: int, cache: LayerCache, left_pad: Tensor | None
     ) -> Tensor:
@@ -239,7 +248,7 @@ def build(spec: ModelSpec, seed: int = 0) -> Decoder:
     for caution in spec.cautions:
         warnings.warn(caution, SpecWarning, stacklevel=2)
     model = Decoder(spec)
-    initialise(model, spec.init, spec.n_layers, seed)
+    initialise(model, spec.init, spec.n_layers, seed, quiet=model.quiet)
     if model.encoder is not None:
         initialise(model.encoder, spec.init, model.encoder.spec.n_layers, seed, "encoder.")
     return model

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import cast
 
 from torch import Tensor, nn
 
@@ -47,6 +48,16 @@ class Stack(nn.Module):
         """Each once, where several layers share one."""
         self.first, self.last = layers[0].norm_placement, layers[-1].norm_placement
         self.norm = spec.block.norm.build(spec.d_model) if spec.has_final_norm else nn.Identity()
+
+    @property
+    def last_norm(self) -> nn.Module | None:
+        """What normalises the stream as it leaves the stack; None where nothing does, or other layers use it too."""
+        if self.spec.has_final_norm:
+            return self.norm
+        block = self.block_of_each[-1]
+        if not self.last.normalises_stream or self.block_of_each.count(block) > 1:
+            return None
+        return cast(nn.Module, cast(Block, self.blocks[block]).last_residual.norm_after)
 
     def _build_table(self) -> None:
         spec, width = self.spec, self.spec.table_width

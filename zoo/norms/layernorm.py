@@ -51,10 +51,11 @@ class LayerNormLayer(nn.Module):
     def __init__(self, spec: LayerNorm, dim: int) -> None:
         super().__init__()
         self.spec = spec
-        self.initial = {"gain": 0.0 if spec.unit_offset else 1.0}
+        self.gain_offset = float(spec.unit_offset)
+        self.initial = {"gain": 1.0 - self.gain_offset}
         self.gain = nn.Parameter(torch.full((dim,), self.initial["gain"])) if spec.gain else None
         self.bias = nn.Parameter(torch.zeros(dim)) if spec.bias else None
 
     def forward(self, x: Tensor) -> Tensor:
-        gain = self.gain + 1 if self.gain is not None and self.spec.unit_offset else self.gain
+        gain = self.gain + self.gain_offset if self.gain is not None and self.gain_offset else self.gain
         return F.layer_norm(x, x.shape[-1:], gain, self.bias, self.spec.eps)

@@ -40,13 +40,13 @@ class RMSNormLayer(nn.Module):
     def __init__(self, dim: int, eps: float, unit_offset: bool) -> None:
         super().__init__()
         self.eps = eps
-        self.unit_offset = unit_offset
-        self.initial = {"gain": 0.0 if unit_offset else 1.0}
+        self.gain_offset = float(unit_offset)
+        self.initial = {"gain": 1.0 - self.gain_offset}
         self.gain = nn.Parameter(torch.full((dim,), self.initial["gain"]))
 
     def forward(self, x: Tensor) -> Tensor:
         wide = x.float()
         wide = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + self.eps)
-        if self.unit_offset:
-            return (wide * (1 + self.gain.float())).to(x.dtype)
+        if self.gain_offset:
+            return (wide * (self.gain_offset + self.gain.float())).to(x.dtype)
         return wide.to(x.dtype) * self.gain
