@@ -12,6 +12,14 @@
 A module's `initial` gives numbers or tensors by the parameter's name; its `initial_std` standard deviations, for those
 that are drawn around zero.
 
+A tied head starts quietly. With gains of one it would give the token that it has just read a logit of logit_scale·√D,
+since the stream still is mostly that token's own row of the table, and a model that knows nothing would start 2 nats
+above log V; how far above would differ between arms that mix other things into the stream. So the gain of the norm
+that a tied head reads starts at `InitSpec.tied_head` / (logit_scale·√D), at most 1: that logit is then `tied_head` at
+most, and the others are N(0, tied_head²/D). It is learned like any other gain and soon forgets where it started.
+Where no norm has such a gain to itself (norms without one, no norm before the head, or layers that share it) the token
+table takes the factor instead. An untied head starts at zero. `tests/zoo/test_start.py` holds every model to log V.
+
 A branch under DeepNorm asks for its own standard deviation instead of the rule (see `zoo.residuals`).
 
 Each tensor has its own generator, keyed by seed and parameter name, so models that agree on a name and a shape start
@@ -23,6 +31,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 import torch
@@ -41,8 +50,8 @@ class InitSpec(Spec):
     output: Literal["zero", "plain", "scaled"] = "scaled"
     stream: NonNegativeInt = 0
     """Which of many equivalent draws."""
-    tied_head: PositiveFloat = 0.05
-    """The gain of the norm that a tied head reads; where that norm has none of its own, a factor on the token table."""
+    tied_head: PositiveFloat | None = 0.5
+    """What a tied head's logit of the token that it has just read starts at, at most; null for gains of one."""
 
 
 class Linear(nn.Linear):
@@ -112,19 +121,18 @@ def roles(model: nn.Module) -> dict[str, Role]:
 
 
 def initialise(
-    model: nn.Module, spec: InitSpec, n_layers: int, seed: int, prefix: str = "", quiet: str | None = None
+    model: nn.Module, spec: InitSpec, n_layers: int, seed: int, prefix: str = "", factors: Mapping[str, float] | None = None
 ) -> None:
     """Fill every parameter of `model` in place.
 
-    prefix: what stands before their names, where it is part of another. quiet: the parameter by which a tied head
-    starts quietly.
+    prefix: what stands before their names, where it is part of another. factors: on what the rules say, by name.
     """
     by_name = roles(model)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             path, _, own = name.rpartition(".")
             module, role = model.get_submodule(path), by_name[name]
-            factor = spec.tied_head if name == quiet else 1.0
+            factor = (factors or {}).get(name, 1.0)
             if std := factor * _std(module, own, role, spec, n_layers):
                 drawn = torch.randn(parameter.shape, generator=generator(seed, prefix + name, spec.stream))
                 parameter.copy_(drawn * std)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+import math
 from typing import Any, Unpack, cast
 
 import torch
@@ -131,13 +132,16 @@ class Decoder(Stack):
         return step
 
     @property
-    def quiet(self) -> str | None:
-        """The parameter that makes a tied head start quietly (see `zoo.init`), by name; None for an untied head."""
-        if self.head is not None:
-            return None
+    def initial_factors(self) -> dict[str, float]:
+        """What makes a tied head start quietly (see `zoo.init`): a factor on the gain that it reads, or on its table
+        where there is none that it alone reads."""
+        largest = self.spec.init.tied_head
+        if self.head is not None or largest is None:
+            return {}
         norm = self.last_norm if self.transform is None else self.transform.norm
         gain = getattr(norm, "gain", None)
-        return next((name for name, each in self.named_parameters() if each is gain), "embedding.weight")
+        name = next((name for name, each in self.named_parameters() if each is gain), "embedding.weight")
+        return {name: min(1.0, largest / (self.spec.logit_scale * math.sqrt(self.spec.table_width)))}
 
     def predict_ahead(
         self, k: int, hidden: Tensor, tokens: Tensor, start: int, cache: LayerCache, left_pad: Tensor | None
@@ -248,7 +252,7 @@ def build(spec: ModelSpec, seed: int = 0) -> Decoder:
     for caution in spec.cautions:
         warnings.warn(caution, SpecWarning, stacklevel=2)
     model = Decoder(spec)
-    initialise(model, spec.init, spec.n_layers, seed, quiet=model.quiet)
+    initialise(model, spec.init, spec.n_layers, seed, factors=model.initial_factors)
     if model.encoder is not None:
         initialise(model.encoder, spec.init, model.encoder.spec.n_layers, seed, "encoder.")
     return model

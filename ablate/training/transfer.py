@@ -14,8 +14,9 @@ Matrices that move by about lr per entry, whatever their gradient (AdamW, Lion):
   a norm, which does the same: an entry of the stream changes by √D·lr, so lr / √n.
 - head, untied: it starts at zero, which the rule allows, and its fan_in grows: lr / n.
 - head, tied: the table e moves by lr / √n per entry, so that logits e·h change by lr·D / √n, which grows as √n; no rate
-  serves both ends. With `logit_scale` 1/√n they change by Θ(lr), and start at Θ(1/√n), as μP's readout does. Both
-  ends give e gradients of Θ(1/√D), so that neither drowns the other.
+  serves both ends. With `logit_scale` 1/√n they change by Θ(lr). They start at Θ(1/√n), as μP's readout does, with or
+  without it: the gain before the head starts at what is left to 1/√D (see `zoo.init`), and is then learned like any
+  other, to Θ(1). Both ends give e gradients of Θ(1/√D), so that neither drowns the other.
 - gain, bias: an entry acts on one feature: lr.
 
 Muon: the update has the spectral norm s·lr, and Θ(√(out/in)), a constant in n, is wanted. `original` has
