@@ -121,7 +121,12 @@ def roles(model: nn.Module) -> dict[str, Role]:
 
 
 def initialise(
-    model: nn.Module, spec: InitSpec, n_layers: int, seed: int, prefix: str = "", factors: Mapping[str, float] | None = None
+    model: nn.Module,
+    spec: InitSpec,
+    n_layers: int,
+    seed: int,
+    prefix: str = "",
+    factors: Mapping[str, float] | None = None,
 ) -> None:
     """Fill every parameter of `model` in place.
 

@@ -36,7 +36,7 @@ def readings(model: zoo.Decoder, probe: str, seed: int = 0) -> dict[tuple[int | 
     found: list[Any] = []
     with Prober(model, ProbeSpec(which=(probe,)), 1, nullcontext, found.extend).around(1, batch):
         pass
-    return {(record["layer"], record["name"]): record["value"] for record in found}
+    return {(record.layer, record.name): record.value for record in found}
 
 
 @pytest.mark.parametrize(("placement", "slope", "within"), [("post", 0.0, 0.06), ("pre", -0.5, 0.12)])

@@ -101,9 +101,8 @@ def test_activations_change_alike_at_every_width(optimizer, lr, tied):
     assert -0.4 < ours["logits"] < 0.1
 
 
-@pytest.mark.parametrize(("optimizer", "lr"), [("adamw", 3e-3), ("lion", 1e-3), ("muon", 1e-2)])
-def test_they_change_alike_from_the_quiet_start_of_a_tied_head_too(optimizer, lr):
-    ours = slopes(train_spec(optimizer=optimizer, lr=lr), tied=True, scaled=True, tied_head=0.5)
+def test_they_change_alike_from_the_quiet_start_of_a_tied_head_too():
+    ours = slopes(train_spec(optimizer="adamw", lr=3e-3), tied=True, scaled=True, tied_head=0.5)
     assert abs(ours["stream"]) < 0.15
     assert -0.4 < ours["logits"] < 0.1
 
