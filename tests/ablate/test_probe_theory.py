@@ -17,10 +17,11 @@ from zoo.loss import IGNORED
 
 
 def model_of(placement: str, layers: int, seed: int = 0) -> zoo.Decoder:
-    """Xiong et al.'s model at toy width: LayerNorm, ReLU, plain initialisation, a stream that starts at variance 1."""
+    """Xiong et al.'s model at toy width: LayerNorm with gains of one, ReLU, plain initialisation, a stream that starts
+    at variance 1."""
     block = {"norm": "layernorm", "norm_placement": placement, "ffn": {"kind": "relu", "d_ff": "4x"}}
     spec = {"d_model": 64, "n_layers": layers, "vocab_size": 64, "embedding_scale": "sqrt_d_model", "block": block}
-    return zoo.build(zoo.parse({**spec, "init": {"output": "plain"}}), seed)
+    return zoo.build(zoo.parse({**spec, "init": {"output": "plain", "tied_head": None}}), seed)
 
 
 def readings(model: zoo.Decoder, probe: str, seed: int = 0) -> dict[tuple[int | None, str], float]:
