@@ -152,8 +152,9 @@ def _std(module: nn.Module, own: str, role: Role, spec: InitSpec, n_layers: int)
     declared: dict[str, float] = getattr(module, "initial_std", {})
     if own in declared:
         return declared[own]
-    if role in ("input", "output") and getattr(module, "init_gain", None) is not None:
-        return float(module.init_gain) * plain
+    gain: float | None = getattr(module, "init_gain", None)
+    if role in ("input", "output") and gain is not None:
+        return gain * plain
     if role == "output":
         depth = {"zero": 0.0, "plain": 1.0, "scaled": 1 / math.sqrt(2 * n_layers)}[spec.output]
         return plain * depth * float(getattr(module, "init_factor", 1.0))
