@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ablate.study.reading import load_study
     from ablate.study.schema import study_schema
     from ablate.study.study import Study
-    from reports.reading.collect import ReportError
+    from reports.reading.documents import ReportError
 
     __version__: str
 
@@ -53,7 +53,7 @@ _HOME = {
     "Generated": "ablate.api.generating",
     "MissingPackageError": "ablate.searching.samplers",
     "Problem": "ablate.study.problems",
-    "ReportError": "reports.reading.collect",
+    "ReportError": "reports.reading.documents",
     "Runs": "ablate.api.browsing",
     "ScaleUp": "ablate.api.scaling",
     "Scores": "ablate.api.evaluating",

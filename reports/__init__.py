@@ -62,9 +62,9 @@ def sentence(summary: StudySummary, arm: ArmSummary) -> str:
 
 def figures_of(summary: StudySummary) -> dict[str, go.Figure]:
     """Every figure of the study's page by its key, in the page's order."""
-    from reports.figures import draw, draw_stability  # noqa: PLC0415 (keeps the import cheap)
+    from reports.figures import draw  # noqa: PLC0415 (keeps the import cheap)
 
-    return {figure.key: figure.drawing for figure in (*draw(summary), *draw_stability(summary))}
+    return {figure.key: figure.drawing for figure in draw(summary)}
 
 
 def notebook_cell(summary: StudySummary) -> str:

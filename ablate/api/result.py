@@ -94,8 +94,8 @@ class StudyResult:
         rows = summary.runs.select("digest", "arm", "seed", "status").rows(named=True)
         failed = [Failure.stored(store, row["digest"], row["arm"], row["seed"]) for row in rows]
         return cls(
-            name=summary.name,
-            scale=summary.scale,
+            name=summary.study.name,
+            scale=summary.study.scale,
             store=store,
             summary=summary,
             report=page if page.exists() else None,

@@ -25,7 +25,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     import ablate
-    from ablate.commands._scores import rows, samples
+    from reports.evaluations import lines, printed
 
     found = ablate.evaluate(options.run, **given(options, "store"), **_settings(options))
     for line in found.skipped:
@@ -33,9 +33,9 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print_json(found.document())
     else:
-        if table := rows(found.found):
+        if table := lines(found.found):
             print_table([("task", "metric", "value", "± standard error", "chance"), *table])
-        print("".join(samples(found.found.sections.get("samples"))), end="")
+        print(printed(found.found), end="")
     return SOME_FAILED if found.skipped else DONE
 
 

@@ -1,51 +1,16 @@
-"""Figures of a summary, each with the table of what it shows. They draw and compute nothing new."""
+"""Figures of a summary, each with the table of what it shows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from reports.figures import (
-    attention,
-    caches,
-    costs,
-    difficulty,
-    groups,
-    items,
-    ladder,
-    positions,
-    recall,
-    scores,
-    stability,
-    tradeoff,
-    training,
-    tuning,
-)
 from reports.figures.base import Figure
-from reports.figures.style import CONFIG, Look, looks
-from reports.findings.shapes import StudySummary
+from reports.figures.style import CONFIG, looks
 
-__all__ = ["CONFIG", "Figure", "draw", "draw_stability"]
+if TYPE_CHECKING:  # sections, of which a summary is made, draw figures
+    from reports.findings.shapes import StudySummary
 
-MAKERS: tuple[Callable[[StudySummary, dict[str, Look]], Figure | None], ...] = (
-    scores.differences,
-    tradeoff.trade_off,
-    difficulty.over_training,
-    training.losses,
-    training.difference_curves,
-    costs.cache_by_context,
-    costs.decode_by_context,
-    costs.prefill_by_context,
-    caches.kinds_of_cache,
-    scores.evals,
-    groups.tasks_of_groups,
-    positions.loss_by_position,
-    recall.loss_by_distance,
-    ladder.loss_by_compute,
-    ladder.gap_by_compute,
-    items.differences,
-    attention.maps,
-)
-
+__all__ = ["CONFIG", "Figure", "draw", "galleries"]
 
 MOST_IN_LEGEND = 24
 """With more arms a legend hides the figure; the page's list of arms is one."""
@@ -53,17 +18,17 @@ MOST_IN_LEGEND = 24
 
 def draw(summary: StudySummary) -> tuple[Figure, ...]:
     """Every figure for which the summary has something to show, in the order of the page."""
+    return tuple(figure for figures in galleries(summary).values() for figure in figures)
+
+
+def galleries(summary: StudySummary) -> dict[str, tuple[Figure, ...]]:
+    """The same by the headings under which they stand."""
     style = looks([arm.name for arm in summary.arms])
-    made = (make(summary, style) for make in MAKERS)
-    drawn = (figure for figure in made if figure is not None)
-    figures = (*difficulty.curves(summary, style), *drawn, *tuning.curves(summary, style))
+    found: dict[str, list[Figure]] = {}
+    for section in summary.sections.values():
+        if figures := list(section.figures(summary, style)):
+            found.setdefault(section.gallery, []).extend(figures)
     if len(style) > MOST_IN_LEGEND:
-        for figure in figures:
+        for figure in (figure for figures in found.values() for figure in figures):
             figure.drawing.update_layout(showlegend=False)
-    return figures
-
-
-def draw_stability(summary: StudySummary) -> tuple[Figure, ...]:
-    """Figures of what probes saw; none for a study without."""
-    style = looks([arm.name for arm in summary.arms])
-    return tuple(stability.figures(summary, style))
+    return {heading: tuple(figures) for heading, figures in found.items()}

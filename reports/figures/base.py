@@ -170,6 +170,18 @@ def short(value: float) -> float:
     return float(f"{value:.6g}")
 
 
+EARLY = 0.2
+"""Share of training left out of the loss axes at first: the fall from the start dwarfs the rest."""
+
+
+def late_range(curves: Sequence[Curve]) -> list[float]:
+    """From the lowest loss to the highest after the early part of training, with a margin."""
+    late = [p for curve in curves for p in curve.points if p.x >= EARLY * curve.points[-1].x]
+    low, high = min(p.low for p in late), max(p.high for p in late)
+    margin = 0.05 * (high - low) or 0.05
+    return [low - margin, high + margin]
+
+
 ONE_LINE = 16
 BREAKS = "…+_=- "
 """After which characters of a name its second line may begin."""

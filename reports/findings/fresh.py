@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import polars as pl
 
 from ablate.store import Store
-from reports.reading.collect import Collected, collect
+from reports.reading.collect import collect
+from reports.reading.collected import Collected
 from reports.statistics.estimates import Estimate, estimate
 from reports.wording import words
 from reports.wording.tables import Table
@@ -65,12 +66,12 @@ def _scores(data: Collected, objective: str) -> dict[str, list[float]]:
         known = pl.DataFrame([{"arm": arm.name, "value": getattr(arm, objective)} for arm in data.study.arms])
         rows = finished.select("arm").join(known, on="arm")
     elif objective.partition("_")[0] in MEASURED:
-        points = data.measures.filter(kind=objective.partition("_")[0]).drop_nulls("median")
+        points = data.frames["measures"].filter(kind=objective.partition("_")[0]).drop_nulls("median")
         last = points.sort("context", "batch", descending=[True, False])
         rows = last.group_by("arm", "seed").first().select("arm", value="median")
     elif "." in objective:
         task, _, metric = objective.partition(".")
-        rows = data.evals.filter(task=task, metric=metric).select("arm", "value")
+        rows = data.scores.filter(task=task, metric=metric).select("arm", "value")
     else:
         rows = data.runs.filter(status="finished").select("arm", value=objective)
     return {str(arm): part["value"].to_list() for (arm,), part in rows.drop_nulls("value").group_by("arm")}

@@ -18,7 +18,7 @@ import numpy as np
 import polars as pl
 from scipy import stats
 
-from reports.reading.collect import Collected
+from reports.reading.collected import Collected
 from reports.statistics.estimates import ALPHA, Floats, holm_by_name, paired_p
 
 RESAMPLES = 1999
@@ -83,21 +83,21 @@ def unpaired(items: Mapping[str, tuple[ItemDifference, ...]]) -> Iterator[str]:
 
 def _metrics(data: Collected) -> list[tuple[str, str]]:
     """The scores that are sums over items; one of a task without any samples is among them, and will say so."""
-    pairs = data.evals.select("task", "metric").unique(maintain_order=True)
-    sampled = set(data.samples["task"])
-    known = set(data.samples.select("task", "metric").unique().iter_rows())
+    pairs = data.scores.select("task", "metric").unique(maintain_order=True)
+    sampled = set(data.items["task"])
+    known = set(data.items.select("task", "metric").unique().iter_rows())
     return [pair for pair in pairs.iter_rows() if pair in known or pair[0] not in sampled]
 
 
 def _compare(data: Collected, arm: str, task: str, metric: str, alpha: float) -> ItemDifference | None:
     """None where no seed was evaluated in both, for which other warnings stand."""
-    scores = data.evals.filter(task=task, metric=metric)
+    scores = data.scores.filter(task=task, metric=metric)
     own, theirs = (scores.filter(arm=name) for name in (arm, data.study.baseline))
     seeds = sorted(set(own["seed"]) & set(theirs["seed"]))
     if not seeds:
         return None
     empty = ItemDifference(task, metric, own["higher_is_better"][0])
-    samples = data.samples.filter(pl.col("seed").is_in(seeds), task=task, metric=metric)
+    samples = data.items.filter(pl.col("seed").is_in(seeds), task=task, metric=metric)
     pairs, reason = _paired(samples, arm, data.study.baseline, seeds)
     reason = reason or _not_a_mean(pairs, own.join(theirs, on="seed", suffix="_base"))
     if reason is not None:

@@ -13,7 +13,7 @@ from typing import Any
 from ablate.store import SearchFolder, Store
 from ablate.store.documents import SearchDocument, TrialRecord
 from reports.findings.fresh import Fresh, read_fresh
-from reports.reading.collect import ReportError
+from reports.reading.documents import ReportError
 from reports.wording.tables import Rows, Table
 
 

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import polars as pl
 
-from ablate.store.documents import StudyObjective
-from reports.findings.caches import Caches
-from reports.findings.closeups import Closeups
-from reports.findings.curves import Curve
-from reports.findings.difficulty import AccuracyCurve
+from ablate.store.documents import StudyDocument
 from reports.findings.items import ItemDifference
-from reports.findings.ladders import LadderArm
-from reports.findings.losses import Clock, RunLoss
-from reports.findings.measures import Measure
-from reports.findings.positions import PositionCurve
-from reports.findings.recall import RecallCurve
-from reports.findings.stability import ProbeCurves, Scaling
-from reports.findings.tunings import ArmTuning
 from reports.statistics.estimates import ALPHA, Estimate
+
+if TYPE_CHECKING:  # sections draw from a summary
+    from reports.sections import Section
+
+Shown = TypeVar("Shown", bound="Section")
 
 Verdict = Literal["baseline", "better", "worse", "no difference", "inconclusive", "cannot tell", "diverged"]
 
@@ -180,53 +175,39 @@ class Noise:
 
 @dataclass(frozen=True)
 class StudySummary:
-    """All that a report says. `environment` maps a key to its distinct values over the runs."""
+    """All that a report says. `environment` maps a key to its distinct values over the runs.
 
-    name: str
-    scale: str
-    question: str
-    source: str
-    created: str
-    baseline: str
-    matched: str
-    margin: float | None
-    per: str
-    """Losses are in nats per one of these: `token`; `target` where an objective asks for some tokens only; `byte` where
-    arms have tokenizers of their own."""
-    objective: StudyObjective | None
-    """What was predicted, where the loss is not over every token."""
-    conventions: tuple[str, ...]
-    """What a context is where speed and bytes are those of one; a sentence for each kind of model but the causal."""
-    looks: tuple[int, ...]
-    """Numbers of seeds at which an arm is judged; empty where the number is fixed."""
+    `sections` are those that have something to show, by name, in the order of the page; `grouped` are tasks of which a
+    group has the score too: figures draw the group, tables have both.
+    """
+
+    study: StudyDocument
     arms: tuple[ArmSummary, ...]
     noise: Noise
     warnings: tuple[str, ...]
-    training: tuple[Curve, ...]
-    training_accuracy: tuple[Curve, ...]
-    losses: tuple[RunLoss, ...]
-    clocks: tuple[Clock, ...]
-    measures: tuple[Measure, ...]
-    differences: tuple[Curve, ...]
-    contexts: tuple[Curve, ...]
-    caches: Caches
-    positions: tuple[PositionCurve, ...]
-    recall: tuple[RecallCurve, ...]
-    accuracies: tuple[AccuracyCurve, ...]
-    closeups: Closeups
-    tunings: tuple[ArmTuning, ...]
-    ladder: tuple[LadderArm, ...]
-    probes: tuple[ProbeCurves, ...]
-    scaling: tuple[Scaling, ...]
     environment: tuple[tuple[str, tuple[str, ...]], ...]
     runs: pl.DataFrame
     grouped: frozenset[str]
-    """Tasks of which a group has the score too: figures draw the group, tables have both."""
+    sections: Mapping[str, Section]
+
+    def section(self, kind: type[Shown]) -> Shown | None:
+        """What a section found; None where it has nothing to show."""
+        found = self.sections.get(kind.name())
+        return found if isinstance(found, kind) else None
+
+    @property
+    def baseline(self) -> str:
+        return self.study.baseline
+
+    @property
+    def tuned(self) -> bool:
+        """Whether arms were trained with settings that they tuned for themselves."""
+        return any(arm.tuned for arm in self.arms)
 
     @property
     def unit(self) -> str:
         """Of losses and their differences."""
-        return f"nats/{self.per}"
+        return f"nats/{self.study.per}"
 
     def arm_documents(self) -> list[dict[str, Any]]:
         """`arms` of `ablate run --json`."""

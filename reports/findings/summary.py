@@ -10,21 +10,15 @@ from pathlib import Path
 import polars as pl
 
 from ablate.store.documents import StudyArm, StudyDocument
-from reports.findings import curves, stability, warnings
-from reports.findings.caches import caches
-from reports.findings.closeups import closeups
-from reports.findings.difficulty import accuracy_curves
+from reports.findings import warnings
 from reports.findings.items import ItemDifference, item_differences, unpaired
-from reports.findings.ladders import summarise_ladder
-from reports.findings.losses import clocks, run_losses
-from reports.findings.measures import run_measures
-from reports.findings.positions import position_curves
-from reports.findings.recall import recall_curves
 from reports.findings.shapes import ArmSummary, Budget, Comparison, Noise, Score, StudySummary
-from reports.findings.tunings import tunings
 from reports.findings.verdicts import compare, decide, level
-from reports.reading.collect import Collected, ReportError, collect
+from reports.reading.collect import collect
+from reports.reading.collected import Collected
+from reports.reading.documents import ReportError
 from reports.reading.units import comparable
+from reports.sections import sections
 from reports.statistics.estimates import Estimate, combined_stderr, estimate
 
 
@@ -38,42 +32,16 @@ def summarise(data: Collected) -> StudySummary:
     _check_data(data)
     data = comparable(data)
     arms = _arms(data)
-    study = data.study
+    found = {name: each.summarise(data) for name, each in sections().items()}
     return StudySummary(
-        name=study.name,
-        scale=study.scale,
-        question=study.question,
-        source=study.source,
-        created=study.created,
-        baseline=study.baseline,
-        matched=study.matched,
-        margin=study.margin,
-        per=study.per,
-        objective=study.objective,
-        conventions=study.conventions,
-        looks=tuple(look.seeds for look in study.looks),
+        study=data.study,
         arms=arms,
         noise=_noise(arms),
         warnings=(*warnings.find(data), *unpaired({arm.name: arm.items for arm in arms})),
-        training=curves.training_curves(data),
-        training_accuracy=curves.training_accuracy(data),
-        losses=run_losses(data),
-        clocks=clocks(data),
-        measures=run_measures(data),
-        differences=curves.difference_curves(data),
-        contexts=curves.context_curves(data),
-        caches=caches(data),
-        positions=position_curves(data),
-        recall=recall_curves(data),
-        accuracies=accuracy_curves(data),
-        closeups=closeups(data.closeups, study.baseline),
-        tunings=tunings(study),
-        ladder=summarise_ladder(data.ladder, study.baseline),
-        probes=stability.probe_curves(data),
-        scaling=stability.gradient_scaling(data),
         environment=warnings.environment(data),
         runs=data.runs,
         grouped=data.grouped,
+        sections={name: section for name, section in found.items() if section is not None},
     )
 
 
@@ -170,7 +138,7 @@ def _budget(study: StudyDocument, arm: StudyArm, finished: pl.DataFrame) -> Budg
 
 
 def _scores(data: Collected, arm: str) -> tuple[Score, ...]:
-    groups = data.evals.filter(arm=arm).group_by("task", "metric", maintain_order=True)
+    groups = data.scores.filter(arm=arm).group_by("task", "metric", maintain_order=True)
     return tuple(
         Score(
             task=str(task),

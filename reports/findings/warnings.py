@@ -7,33 +7,19 @@ from collections.abc import Iterable, Iterator
 import polars as pl
 
 from ablate.store.documents import StudyArm
-from reports.findings.tunings import edge_warnings
-from reports.reading.collect import PLAIN, Collected
+from reports.reading.collected import Collected
+from reports.sections import sections
 
 BUDGET_TOLERANCE = 0.01
-BYTES_TOLERANCE = 0.01
 SECONDS_TOLERANCE = 0.05
 FEW_SEEDS = 3
 
 
 def find(data: Collected) -> tuple[str, ...]:
-    """All warnings, the gravest first."""
-    checks = (
-        _diverged,
-        _missing,
-        _few_seeds,
-        _judged,
-        _unlike,
-        _unmatched,
-        _off_time,
-        _dirty,
-        _cache,
-        _unmeasured,
-        _without_hits,
-        _skipped,
-        _edges,
-    )
-    return tuple(text for check in checks for text in check(data))
+    """All warnings, the gravest first, then those of sections."""
+    checks = (_diverged, _missing, _few_seeds, _judged, _unlike, _unmatched, _off_time, _dirty)
+    own = (text for check in checks for text in check(data))
+    return (*own, *(text for section in sections().values() for text in section.warnings(data)))
 
 
 def environment(data: Collected) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -139,60 +125,6 @@ def _off_time(data: Collected) -> Iterator[str]:
 def _dirty(data: Collected) -> Iterator[str]:
     if any(found.git_dirty for found in data.environments.values()):
         yield "Some runs were trained from a working tree with uncommitted changes."
-
-
-def _cache(data: Collected) -> Iterator[str]:
-    rows = data.caches if data.caches.height else data.measures.with_columns(cache=pl.lit(PLAIN))
-    known = rows.filter(kind="cache").drop_nulls(["declared_bytes", "allocated_bytes"])
-    off = (pl.col("allocated_bytes") - pl.col("declared_bytes")).abs()
-    wrong = known.filter(off > BYTES_TOLERANCE * pl.col("declared_bytes"))
-    for arm, kind in wrong.select("arm", "cache").unique(maintain_order=True).iter_rows():
-        row = wrong.filter(arm=arm, cache=kind).row(0, named=True)
-        cache = "" if kind == PLAIN else f"{kind} "
-        yield (
-            f"{arm}: the {cache}cache declared {row['declared_bytes']:,.0f} bytes at context "
-            f"{row['context']}, batch {row['batch']}, but allocated {row['allocated_bytes']:,.0f}."
-        )
-
-
-def _without_hits(data: Collected) -> Iterator[str]:
-    """Of a tokenizer with few tokens every bigram is frequent."""
-    read = data.recall.drop_nulls("part")
-    if read.height and read.filter(part="ar_hits").is_empty():
-        most = read["frequent"][0]
-        seen = (
-            "no bigram comes again" if most is None else f"every one that comes again occurs more than {most:,} times"
-        )
-        yield f"No held-out token is a recall hit: {seen} in the training text (evals.recall.frequent)."
-
-
-def _unmeasured(data: Collected) -> Iterator[str]:
-    """Not of what an arm cannot have: an encoder reads, and that is all."""
-    reading = [arm.name for arm in data.study.arms if arm.kv_bytes_per_token is None]
-    found = data.measures.filter(~pl.col("arm").is_in(reading) | (pl.col("kind") == "prefill"))
-    gone = found.drop_nulls("reason").unique(["arm", "kind", "context", "batch"], maintain_order=True)
-    for (arm, kind), points in gone.group_by("arm", "kind", maintain_order=True):
-        where = "; ".join(f"context {c}, batch {b}" for c, b in points.select("context", "batch").iter_rows())
-        yield f"{arm}: {kind} was not measured at {where} ({points['reason'][0]})."
-
-
-def _skipped(data: Collected) -> Iterator[str]:
-    """Of each group how many of its tasks are not in its score, and of every other task why there is none."""
-    gone = data.skipped.unique(["task", "group"], maintain_order=True)
-    for (group,), tasks in gone.group_by("group", maintain_order=True):
-        if group is None:
-            yield from (f"{task} was not evaluated: {reason}." for task, reason in tasks["task", "reason"].iter_rows())
-        else:
-            first = tasks.row(0, named=True)
-            since = f"{first['task']} since {first['reason']}."
-            if group in data.evals["task"]:
-                yield f"{group}: {tasks.height} of its tasks are not in its score, {since}"
-            else:
-                yield f"{group} was not evaluated: none of its {tasks.height} tasks was, {since}"
-
-
-def _edges(data: Collected) -> Iterator[str]:
-    yield from edge_warnings(data.study)
 
 
 def _by_arm(data: Collected) -> Iterator[tuple[str, pl.DataFrame]]:

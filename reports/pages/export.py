@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from ablate.store import AblateError, write_text
-from reports.figures import Figure, draw, draw_stability
+from reports.figures import Figure, draw
 from reports.findings.shapes import StudySummary
 from reports.findings.summary import summarise_study
 from reports.pages.templating import render
@@ -43,7 +43,7 @@ def export_study(study_dir: Path | str, target: Path | str) -> tuple[list[Path],
     Figures are drawn by an installed Chromium, offline. Without one all are left out.
     """
     summary = summarise_study(study_dir)
-    figures = (*draw(summary), *draw_stability(summary))
+    figures = draw(summary)
     drawn = _svg(figures)
     files = {f"{key}.svg": text for key, text in drawn.items()}
     for name, table in _tables(summary, figures).items():

@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from ablate.store import StudyFolder
-from reports.figures import CONFIG, Figure, draw, draw_stability
+from reports.figures import CONFIG, Figure, galleries
 from reports.figures.style import looks
-from reports.findings.closeups import shade
 from reports.findings.shapes import StudySummary
 from reports.findings.summary import summarise_study
 from reports.pages.templating import render
 from reports.reading.progress import Progress
-from reports.wording import cost_words, ladder_words, tables, words
+from reports.wording import cost_words, tables, words
 
 SCRIPTS = ("figures.js", "choice.js", "tables.js")
 
@@ -26,26 +25,24 @@ def render_study(study_dir: Path | str, summary: StudySummary | None = None) -> 
 def render_page(summary: StudySummary, progress: Progress | None = None) -> str:
     """The page as text. Whatever comes from a study is escaped. With `progress` it is one that is served: it links to
     the other studies, and loads anew while the study runs."""
-    figures, stability = draw(summary), draw_stability(summary)
-    style = looks([arm.name for arm in summary.arms])
+    found = galleries(summary)
     data = {
         "config": CONFIG,
-        "figures": {figure.key: drawn(figure) for figure in (*figures, *stability)},
+        "figures": {figure.key: drawn(figure) for figures in found.values() for figure in figures},
         "runs": tables.run_documents(summary),
     }
     return render(
         "report.html.j2",
         SCRIPTS,
         data,
-        study=summary,
+        study=summary.study,
+        summary=summary,
         words=words,
         cost_words=cost_words,
-        ladder_words=ladder_words,
         tables=tables,
-        figures=figures,
-        stability=stability,
-        looks=style,
-        shade=shade,
+        galleries=found,
+        notes={each.gallery: each.gallery_note for each in summary.sections.values()},
+        looks=looks([arm.name for arm in summary.arms]),
         progress=progress,
     )
 

@@ -16,7 +16,7 @@ from reports.findings.shapes import StudySummary
 from reports.findings.summary import summarise_study
 from reports.pages.page import render_page
 from reports.pages.site import Entry, entry_of, link_to, render_index, search_entry
-from reports.reading.collect import ReportError
+from reports.reading.documents import ReportError
 from reports.reading.progress import Progress, study_progress
 
 LOCALHOST = "127.0.0.1"

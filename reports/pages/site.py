@@ -18,7 +18,7 @@ from reports.findings.shapes import StudySummary
 from reports.findings.summary import summarise_study
 from reports.pages.page import render_study
 from reports.pages.templating import render
-from reports.reading.collect import ReportError
+from reports.reading.documents import ReportError
 from reports.reading.progress import Progress, study_progress
 from reports.wording import search_words, tables, words
 

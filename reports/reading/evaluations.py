@@ -1,10 +1,9 @@
-"""What evaluations found, as frames: scores, loss by position, and the items that scores are sums over."""
+"""What evaluations found, as frames: scores, and the items that they are sums over."""
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -13,7 +12,7 @@ from ablate.store import Store
 from ablate.store.documents import EvalsDocument, JsonObject, SampleRecord, Section, StudyDocument, TaskGroup
 from reports.reading.keys import KEYS, Row, RunKey
 
-EVALS = KEYS | {
+SCORES = KEYS | {
     "task": pl.String,
     "metric": pl.String,
     "value": pl.Float64,
@@ -21,43 +20,7 @@ EVALS = KEYS | {
     "higher_is_better": pl.Boolean,
     "chance": pl.Float64,
 }
-POSITIONS = KEYS | {
-    "extension": pl.String,
-    "multiple": pl.Int64,
-    "context": pl.Int64,
-    "reason": pl.String,
-    "first": pl.Int64,
-    "last": pl.Int64,
-    "nats_per_token": pl.Float64,
-    "stderr": pl.Float64,
-    "bits_per_byte": pl.Float64,
-}
-RECALL = KEYS | {
-    "multiple": pl.Int64,
-    "context": pl.Int64,
-    "length": pl.Int64,
-    "frequent": pl.Int64,
-    "reason": pl.String,
-    "part": pl.String,
-    "first": pl.Int64,
-    "last": pl.Int64,
-    "tokens": pl.Int64,
-    "nats_per_token": pl.Float64,
-    "stderr": pl.Float64,
-    "bits_per_byte": pl.Float64,
-}
-"""`part` is `distance` for hits from `first` to `last` tokens back, or what the targets are."""
-DIAGNOSTICS = KEYS | {
-    "task": pl.String,
-    "level": pl.String,
-    "length": pl.Int64,
-    "reason": pl.String,
-    "accuracy": pl.Float64,
-    "stderr": pl.Float64,
-    "chance": pl.Float64,
-}
-"""`level` is JSON: the value of each difficulty, by its name."""
-SAMPLES = KEYS | {
+ITEMS = KEYS | {
     "task": pl.String,
     "metric": pl.String,
     "item": pl.String,
@@ -66,15 +29,12 @@ SAMPLES = KEYS | {
     "weight": pl.Float64,
 }
 """A score is Σ value / Σ weight over the items; items of one cluster are from one document."""
-SKIPPED = KEYS | {"task": pl.String, "group": pl.String, "reason": pl.String}
 NATS_PER_BIT = math.log(2)
 PERPLEXITIES = ("byte_perplexity", "word_perplexity")
 """Not sums over items; where they are, bits_per_byte says the same."""
-CLOSEUPS = ("samples", "token_losses", "attention")
-"""What of an evals document is there to be looked at."""
 
 
-class Evaluated(NamedTuple):
+class EvaluatedRun(NamedTuple):
     """A run that was evaluated, what was found, and the items' records."""
 
     key: RunKey
@@ -87,55 +47,40 @@ class Evaluated(NamedTuple):
         yield from ((section, row) for row in section.rows)
 
 
-def read(store: Store, study: StudyDocument, keys: Iterable[RunKey]) -> Iterator[Evaluated]:
+def read(store: Store, study: StudyDocument, keys: Iterable[RunKey]) -> Iterator[EvaluatedRun]:
     """What the store has of the study's evaluation."""
     if study.evals is None:
         return
     for key in keys:
         document = store.read_evals(key.digest, study.evals)
         if document is not None:
-            yield Evaluated(key, document, store.read_samples(key.digest, study.evals) or [])
+            yield EvaluatedRun(key, document, store.read_samples(key.digest, study.evals) or [])
 
 
-def scores(evaluated: list[Evaluated]) -> pl.DataFrame:
+def scores(evaluated: list[EvaluatedRun]) -> pl.DataFrame:
     rows = [
         run.key.row({"task": task, "metric": metric, **score.model_dump(exclude={"items"})})
         for run in evaluated
         for task, metrics in run.document.scores.items()
         for metric, score in metrics.items()
     ]
-    return pl.DataFrame(rows, schema=EVALS)
+    return pl.DataFrame(rows, schema=SCORES)
 
 
-def skipped(evaluated: list[Evaluated]) -> pl.DataFrame:
-    """One row per task that had no data; `group` is the largest whose score is without it, null where there is none."""
-    rows = [
-        run.key.row({"task": task, "group": _lacking(run.document, task), "reason": reason})
-        for run in evaluated
-        for task, reason in run.document.skipped.items()
-    ]
-    return pl.DataFrame(rows, schema=SKIPPED)
-
-
-def _lacking(document: EvalsDocument, task: str) -> str | None:
-    missing = {name: group.missing for name, group in document.groups.items() if task in group.missing}
-    return max(missing, key=lambda name: len(missing[name]), default=None)
-
-
-def samples(evaluated: list[Evaluated]) -> pl.DataFrame:
+def items(evaluated: list[EvaluatedRun]) -> pl.DataFrame:
     """The items, and again as those of the groups that their tasks are in."""
-    rows = [run.key.row(row) for run in evaluated for record in run.records for row in _sample_values(record)]
-    return with_groups(pl.DataFrame(rows, schema=SAMPLES), _groups(evaluated))
+    rows = [run.key.row(row) for run in evaluated for record in run.records for row in _item_values(record)]
+    return with_groups(pl.DataFrame(rows, schema=ITEMS), _groups(evaluated))
 
 
-def grouped(evaluated: list[Evaluated]) -> frozenset[str]:
+def grouped(evaluated: list[EvaluatedRun]) -> frozenset[str]:
     """The tasks and groups that are in a group: figures draw that alone."""
     groups = _groups(evaluated)
     inner = {name for name, own in groups.items() for other in groups.values() if set(own.tasks) < set(other.tasks)}
     return frozenset(inner.union(*(group.tasks for group in groups.values())))
 
 
-def _groups(evaluated: list[Evaluated]) -> dict[str, TaskGroup]:
+def _groups(evaluated: list[EvaluatedRun]) -> dict[str, TaskGroup]:
     """What the evaluations say of groups of tasks; runs of a study were asked the same."""
     return {name: group for run in evaluated for name, group in run.document.groups.items()}
 
@@ -154,58 +99,7 @@ def with_groups(samples: pl.DataFrame, groups: dict[str, TaskGroup]) -> pl.DataF
     return pl.concat(parts)
 
 
-def positions(evaluated: list[Evaluated]) -> pl.DataFrame:
-    """One row per bucket of positions. Windows that could not be read are one row, with the reason."""
-    rows = [
-        run.key.row({"context": section.about["context"], **_picked(row, POSITIONS)})
-        for run in evaluated
-        for section, row in run.rows("positions")
-    ]
-    return pl.DataFrame(rows, schema=POSITIONS)
-
-
-def recall(evaluated: list[Evaluated]) -> pl.DataFrame:
-    """One row per distance and per part of the targets. Windows that could not be read are one row, with the reason."""
-    rows = [
-        run.key.row({**_picked(section.about, ("context", "frequent")), **_picked(row, RECALL)})
-        for run in evaluated
-        for section, row in run.rows("recall")
-        if "reason" in row or row["tokens"]
-    ]
-    return pl.DataFrame(rows, schema=RECALL)
-
-
-def diagnostics(evaluated: list[Evaluated]) -> pl.DataFrame:
-    """One row per difficulty. One that could not be asked has a reason, and no accuracy."""
-    rows = [
-        run.key.row(
-            {
-                "task": section.about["task"],
-                "level": json.dumps(row["level"], sort_keys=True),
-                **_picked(row, ("length", "reason", "chance", "accuracy", "stderr")),
-            }
-        )
-        for run in evaluated
-        for section, row in run.rows("diagnostics")
-    ]
-    return pl.DataFrame(rows, schema=DIAGNOSTICS)
-
-
-def _picked(row: Mapping[str, object], names: Iterable[str]) -> Row:
-    return {name: row[name] for name in names if name in row}
-
-
-def closeups(study: StudyDocument, evaluated: list[Evaluated]) -> dict[str, dict[int, dict[str, Section]]]:
-    """By arm and seed."""
-    found: dict[str, dict[int, dict[str, Section]]] = {arm.name: {} for arm in study.arms}
-    for run in evaluated:
-        kept = {kind: section for kind, section in run.document.sections.items() if kind in CLOSEUPS}
-        if kept:
-            found[run.key.arm][run.key.seed] = kept
-    return found
-
-
-def _sample_values(sample: SampleRecord) -> Iterator[Row]:
+def _item_values(sample: SampleRecord) -> Iterator[Row]:
     """What one item says of each metric that is a sum over items. Named as in the evals document."""
     item = f"{sample.doc_id} {sample.doc_hash}"
     cluster = item if sample.document is None else f"document {sample.document}"

@@ -29,3 +29,12 @@ class RunKey(NamedTuple):
 
 def keys_of(study: StudyDocument) -> list[RunKey]:
     return [RunKey(arm.name, run.seed, run.digest) for arm in study.arms for run in arm.runs]
+
+
+def keyed(frame: pl.DataFrame, key: RunKey, schema: Schema) -> pl.DataFrame:
+    """A log of one run, with the key before each row."""
+    known = key._asdict()
+    return frame.select(
+        pl.repeat(known[name], pl.len(), dtype=kind).alias(name) if name in known else pl.col(name).cast(kind)
+        for name, kind in schema.items()
+    )

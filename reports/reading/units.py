@@ -1,16 +1,23 @@
-"""Losses in one unit: nats per token (per target, where not all are asked for), or, where arms have
-tokenizers of their own, nats per byte of held-out text."""
+"""Losses in one unit: nats per token (per target, where not all are asked for), or, where arms have tokenizers of their
+own, nats per byte of held-out text. Nothing else converts losses."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import polars as pl
 
-from reports.reading.collect import Collected
+from reports.evaluations import twins
+from reports.reading.collected import Collected
+from reports.sections import sections
 
-LOSSES = ("loss", "train_loss", "validation_loss", "nats_per_token", "added", "stderr")
+OF_RUNS = ("loss", "train_loss")
+OF_CURVES = ("loss", "validation_loss")
+OF_SCORES = ("value", "stderr")
+OF_ITEMS = ("value",)
+"""Of evaluations whose scores are losses."""
 
 
 def comparable(data: Collected) -> Collected:
@@ -24,17 +31,28 @@ def comparable(data: Collected) -> Collected:
     finished = data.runs.filter(status="finished")
     factor = (pl.col("bits_per_byte") * math.log(2) / pl.col("loss")).mean()
     factors = finished.group_by("arm").agg(factor.alias("factor"))
-
-    def scaled(frame: pl.DataFrame) -> pl.DataFrame:
-        given = [name for name in LOSSES if name in frame.columns]
-        joined = frame.join(factors, on="arm", how="left", maintain_order="left")
-        return joined.with_columns(pl.col(name) * pl.col("factor") for name in given).drop("factor")
-
+    losses = pl.col("task").is_in([name for name, twin in twins().items() if twin.losses()])
+    frames = {name: columns for each in sections().values() for name, columns in each.losses().items()}
     return replace(
         data,
-        runs=scaled(data.runs),
-        curves=scaled(data.curves),
-        positions=scaled(data.positions),
-        cache_losses=scaled(data.cache_losses),
-        ladder=scaled(data.ladder),
+        runs=_scaled(data.runs, OF_RUNS, factors),
+        curves=_scaled(data.curves, OF_CURVES, factors),
+        scores=_scaled(data.scores, OF_SCORES, factors, losses),
+        items=_scaled(data.items, OF_ITEMS, factors, losses),
+        frames={name: _scaled(frame, frames.get(name, ()), factors) for name, frame in data.frames.items()},
     )
+
+
+def _scaled(
+    frame: pl.DataFrame, columns: Sequence[str], factors: pl.DataFrame, where: pl.Expr | None = None
+) -> pl.DataFrame:
+    """Times the factor of the arm, in all rows or in some."""
+    if not columns:
+        return frame
+    joined = frame.join(factors, on="arm", how="left", maintain_order="left")
+    scaled = (pl.col(name) * pl.col("factor") for name in columns)
+    if where is not None:
+        scaled = (
+            pl.when(where).then(value).otherwise(pl.col(name)) for name, value in zip(columns, scaled, strict=True)
+        )
+    return joined.with_columns(value.alias(name) for name, value in zip(columns, scaled, strict=True)).drop("factor")

@@ -61,7 +61,7 @@ def bytes_change(ratio: float | None) -> str:
 
 def unmatched_time(summary: StudySummary) -> str:
     """What a study whose arms are not equally fast leaves open; nothing where time was matched."""
-    if "seconds" in summary.matched:
+    if "seconds" in summary.study.matched:
         return ""
     ratios = {arm.name: arm.comparison.speed_ratio for arm in summary.arms if arm.comparison}
     unlike = [name for name, ratio in ratios.items() if ratio is not None and ratio.excludes(1)]

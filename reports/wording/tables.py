@@ -8,7 +8,6 @@ from typing import Any
 
 import polars as pl
 
-from reports.findings.closeups import TokenDifferences
 from reports.findings.shapes import ArmSummary, Budget, StudySummary
 from reports.wording import cost_words, words
 
@@ -250,16 +249,3 @@ def statuses(runs: pl.DataFrame) -> str:
     """`8 finished, 1 diverged`."""
     counts = runs.group_by("status").len().sort("len", "status", descending=[True, False])
     return ", ".join(f"{n} {status}" for status, n in counts.iter_rows())
-
-
-def parts_table(found: TokenDifferences) -> Table:
-    """Where an arm's loss differs from the baseline's, by kind of token."""
-    rows = [
-        (part.name, words.whole(part.tokens), words.signed(part.difference, 4), _error(part.stderr))
-        for part in found.parts
-    ]
-    return frame_table(("tokens", "how many", "difference (nats/token)", "standard error over passages"), rows)
-
-
-def _error(stderr: float | None) -> str:
-    return words.NONE if stderr is None else f"{stderr:.4f}"

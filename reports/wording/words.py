@@ -108,7 +108,7 @@ def difference(comparison: Comparison) -> str:
 
 
 def matched(summary: StudySummary) -> str:
-    return f"at equal {' and '.join(MATCHED.get(part, part) for part in summary.matched.split(' and '))}"
+    return f"at equal {' and '.join(MATCHED.get(part, part) for part in summary.study.matched.split(' and '))}"
 
 
 def terms(summary: StudySummary, arm: ArmSummary) -> str:
@@ -131,7 +131,7 @@ def sentence(summary: StudySummary, arm: ArmSummary) -> str:
     """One arm's finding: difference with interval, costs, verdict and what could have been seen."""
     comparison = arm.comparison
     if comparison is None:
-        said = f"{plus_minus(arm.loss)} nats per {summary.per} over {_seeds(len(arm.seeds))}" if arm.loss else ""
+        said = f"{plus_minus(arm.loss)} nats per {summary.study.per} over {_seeds(len(arm.seeds))}" if arm.loss else ""
         return f"the baseline: {', '.join(filter(None, [said or 'no seed finished', answers(arm)]))}."
     if arm.verdict == "diverged":
         return f"diverged in {_seeds(len(arm.diverged))} and finished in none."
@@ -158,7 +158,7 @@ def _ground(summary: StudySummary, arm: ArmSummary, comparison: Comparison) -> s
         return f": all {pairs} give the same difference, so they are not independent repeats."
     tested = f"{pairs}, {p_value(comparison.p_holm)}"
     if arm.verdict == "no difference":
-        return f" larger than {summary.margin:g} nats ({pairs}, {p_value(comparison.p_equivalence)})."
+        return f" larger than {summary.study.margin:g} nats ({pairs}, {p_value(comparison.p_equivalence)})."
     if arm.verdict != "inconclusive":
         return f" ({tested})."
     if comparison.shows_difference:
@@ -190,7 +190,7 @@ def more_seeds(needed: int | None) -> str:
 def verdict(summary: StudySummary, arm: ArmSummary) -> str:
     """For a table: `inconclusive (+11 seeds)` where so many would probably settle it, `no difference > 0.01`."""
     if arm.verdict == "no difference":
-        return f"no difference > {summary.margin:g}"
+        return f"no difference > {summary.study.margin:g}"
     return f"{arm.verdict} (+{_seeds(arm.seeds_needed)})" if arm.seeds_needed else arm.verdict
 
 
@@ -216,7 +216,7 @@ def headline(summary: StudySummary) -> str:
         ("better", f" reached a lower loss than {base}"),
         ("worse", f" reached a higher loss than {base}"),
         ("diverged", " diverged"),
-        ("no difference", f": no difference from {base} larger than {summary.margin or 0:g} nats"),
+        ("no difference", f": no difference from {base} larger than {summary.study.margin or 0:g} nats"),
         ("inconclusive", f": inconclusive against {base}"),
         ("cannot tell", f": cannot be told from {base}"),
     )
@@ -281,17 +281,17 @@ def method(summary: StudySummary) -> str:
         "Better and worse are two-sided paired t-tests of the validation loss after the last step, at 5 % after Holm’s "
         "correction over the arms.",
     ]
-    if summary.margin is not None:
+    if summary.study.margin is not None:
         parts.append(
-            f"No difference means none as large as {summary.margin:g} nats: two one-sided paired t-tests against that "
-            "margin, at 5 % after a Holm correction of their own."
+            f"No difference means none as large as {summary.study.margin:g} nats: two one-sided paired t-tests against "
+            "that margin, at 5 % after a Holm correction of their own."
         )
-    if summary.objective is not None:
-        kind, counts = summary.objective.kind, summary.objective.counts
+    if summary.study.objective is not None:
+        kind, counts = summary.study.objective.kind, summary.study.objective.counts
         bytes_ = "bits per byte are over the bytes that these stand for"
         parts.insert(0, f"The loss is that of the objective {kind}, a mean over {counts}; {bytes_}.")
-    if summary.looks:
-        looks = ", ".join(map(str, summary.looks))
+    if summary.study.looks:
+        looks = ", ".join(str(look.seeds) for look in summary.study.looks)
         parts.append(
             f"Arms may be judged several times, at {looks} seeds, which share the 5 % between them: intervals of "
             f"differences are at {confidences(summary)}."

@@ -20,10 +20,10 @@ from ablate.planning.plan import make_plan
 from ablate.store import Store
 from ablate.study.reading import load_study
 from ablate.study.study import StudyError
-from reports.figures import difficulty, draw
+from reports.evaluations.diagnostics import AccuracyCurve, Rung, figure_of
+from reports.figures import draw
 from reports.figures.style import Look
 from reports.findings.curves import Point
-from reports.findings.difficulty import AccuracyCurve, Rung
 from reports.findings.summary import summarise_study
 from zoo.loss import IGNORED
 
@@ -112,10 +112,10 @@ def test_the_report_draws_accuracy_by_difficulty(ran: tuple[Path, dict[str, Any]
     assert (list(chance.x), list(chance.y)) == ([2, 4], [0.5, 0.25])
     assert len(figure.table.rows) == 4
     final = {arm.name: arm.accuracy for arm in summary.arms}
-    for over_training in summary.training_accuracy:
+    for over_training in summary.sections["training_accuracy"].curves:
         assert [point.x for point in over_training.points] == [0, 5, 10]
         assert over_training.points[-1].mean == pytest.approx(final[over_training.arm].mean)
-    for curve in summary.accuracies:
+    for curve in summary.sections["diagnostics"].curves:
         arm = next(arm for arm in summary.arms if arm.name == curve.arm)
         for rung in curve.rungs:
             score = next(s for s in arm.scores if s.metric == f"accuracy (pairs {rung.accuracy.x})")
@@ -133,7 +133,7 @@ def test_the_report_draws_accuracy_by_difficulty(ran: tuple[Path, dict[str, Any]
 def test_chance_is_seen_where_there_is_one(chances: tuple[float | None, ...], mode: str, words: str) -> None:
     """At a single difficulty too; a language has none."""
     rungs = tuple(Rung(Point(2.0**i, 0.6, 0.5, 0.7, 2), 0.1, chance) for i, chance in enumerate(chances))
-    figure = difficulty._figure(
+    figure = figure_of(
         "pairs", [AccuracyCurve("a", "mqar", "pairs", rungs, ())], {"a": Look("#000000", "solid", "circle", "a")}
     )
     drawn = next(trace for trace in figure.drawing.data if trace.name == "chance")

@@ -212,8 +212,8 @@ def test_a_masked_study_counts_what_it_predicts(tmp_path: Path) -> None:
     )
     store = Store(tmp_path / "runs")
     summary = run_toy(path, store, [0, 1])
-    assert summary.per == "target"
-    assert summary.objective == StudyObjective(kind="masked", counts=Masked.counts)
+    assert summary.study.per == "target"
+    assert summary.study.objective == StudyObjective(kind="masked", counts=Masked.counts)
     assert "The loss is that of the objective masked, a mean over the tokens drawn to be predicted" in method(summary)
     run = plan_toy(path, [0, 1]).runs[0]
     result = store.read_result(run.digest)

@@ -50,8 +50,8 @@ def test_losses_compare_per_byte(tmp_path: Path) -> None:
         for one, other in zip(stored["bpe"], stored[base.name], strict=True)
     ]
     assert bpe.comparison.difference.values == pytest.approx(expected)
-    assert summary.training[-1].points[-1].mean == pytest.approx(bpe.loss.mean)
-    page = reports.render(store.study(summary.name, summary.scale).path, summary).read_text()
+    assert summary.sections["losses"].curves[-1].points[-1].mean == pytest.approx(bpe.loss.mean)
+    page = reports.render(store.study(summary.study.name, summary.study.scale).path, summary).read_text()
     assert "nats/byte" in page
     assert "nats/token" not in page
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -32,6 +32,8 @@ from ablate.store.documents import (
     StudyLook,
     StudyRun,
 )
+from reports.findings.shapes import StudySummary
+from reports.sections import Section
 from tests.documents import measure_of, quartiles, result_of, run_of
 
 CONTEXTS = (64, 128, 256)
@@ -270,6 +272,16 @@ def changed(path: Path) -> Iterator[Any]:
     document = json.loads(path.read_text(encoding="utf-8"))
     yield document
     path.write_text(json.dumps(document), encoding="utf-8")
+
+
+Shown = TypeVar("Shown", bound=Section)
+
+
+def shown(summary: StudySummary, kind: type[Shown]) -> Shown:
+    """A section that is there."""
+    found = summary.section(kind)
+    assert found is not None
+    return found
 
 
 HOSTILE = "<script>alert(1)</script>"

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from ablate.store import Store
-from ablate.store.documents import Section
+from ablate.store.documents import EvalsDocument, Section
+from reports.evaluations import EvaluationSection
+from reports.evaluations.samples import Samples
+from reports.evaluations.token_losses import TokenLosses, class_of
 from reports.figures import draw
-from reports.findings.closeups import class_of, closeups, shade
 from reports.findings.summary import summarise_study
 from reports.pages.page import render_page
+from reports.reading.evaluations import EvaluatedRun
+from reports.reading.keys import RunKey
 from tests.reports.factory import HOSTILE, Arm, StudyOf, changed
 
 PIECES = [["import", " x", "\n", "4"], [" the", "ory", ".", HOSTILE]]
@@ -31,8 +36,19 @@ def sections(shift: float, pieces: list[list[str]] = PIECES) -> dict[str, Sectio
 SECTIONS = {"base": {0: sections(0), 1: sections(0)}, "arm": {0: sections(1), 1: sections(2)}}
 
 
+def summarised(kind: type[EvaluationSection], by_arm: dict[str, dict[int, dict[str, Section]]]) -> Any:
+    """A section of the report, of stored tables by arm and seed."""
+    runs = [
+        EvaluatedRun(RunKey(arm, seed, ""), EvalsDocument(request={}, scores={}, sections=tables), [])
+        for arm, of in by_arm.items()
+        for seed, tables in of.items()
+    ]
+    frames = kind.collect(SimpleNamespace(evaluated=runs))
+    return kind.summarise(SimpleNamespace(frames=frames, study=SimpleNamespace(baseline="base")))
+
+
 def test_differences_are_paired_means_over_seeds() -> None:
-    (found,) = closeups(SECTIONS, "base").differences
+    (found,) = summarised(TokenLosses, SECTIONS).differences
     assert (found.arm, found.seeds) == ("arm", 2)
     shown = [[value for _, value in passage] for passage in found.passages]
     assert shown == [pytest.approx([1.5 * s for s in row]) for row in SHIFT]
@@ -50,16 +66,16 @@ def test_differences_are_paired_means_over_seeds() -> None:
 def test_prompts_are_side_by_side_only_where_they_are_the_same_text() -> None:
     other = sections(1)
     other["samples"].rows[0]["prompt"] = "class X"
-    found = closeups({"base": {0: sections(0)}, "arm": {0: other}}, "base")
+    found = summarised(Samples, {"base": {0: sections(0)}, "arm": {0: other}})
     assert (found.prompts, found.reasons) == ((), (("samples", "the arms' prompts are not the same text"),))
 
 
 def test_only_the_same_tokens_are_compared() -> None:
     other = {"base": SECTIONS["base"], "arm": {0: sections(1, [["a", "b", "c", "d"], PIECES[1]])}}
-    found = closeups(other, "base")
+    found = summarised(TokenLosses, other)
     assert (found.differences, found.reasons) == ((), (("arm", "its tokens or its seeds are not those of base"),))
     refused = {**SECTIONS, "arm": {0: {"token_losses": Section(rows=({"reason": "positions end at 16"},))}}}
-    found = closeups(refused, "base")
+    found = summarised(TokenLosses, refused)
     assert (found.differences, found.reasons) == ((), (("arm", "positions end at 16"),))
 
 
@@ -80,7 +96,7 @@ def test_tokens_have_one_class(piece: str, name: str) -> None:
 
 
 def test_shades_say_who_wins() -> None:
-    assert [shade(value) for value in (-2.5, -0.5, -0.1, 0.05, 0.1, 1.9, 2)] == [
+    assert [TokenLosses.shade(value) for value in (-2.5, -0.5, -0.1, 0.05, 0.1, 1.9, 2)] == [
         "win3", "win2", "win1", "", "lose1", "lose2", "lose3",
     ]  # fmt: skip
 
@@ -115,6 +131,7 @@ def test_the_page_shows_them_escaped(tmp_path: Path) -> None:
             store.write_evals(digest, "e1", stored, samples)
     html = render_page(summarise_study(folder))
     assert HOSTILE not in html
-    assert "arm against base, token by token" in html
+    assert "<h2>Token by token</h2>" in html
+    assert "<h3>arm against base</h3>" in html
     assert '<span class="win3" title="−4.50">ory</span>' in html
     assert "What the models of seed 0 write" in html

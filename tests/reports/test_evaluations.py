@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from ablate.store.documents import EvalsDocument, SampleRecord, TaskGroup
+from reports.evaluations.tasks import Tasks
 from reports.reading import evaluations
-from reports.reading.evaluations import Evaluated
+from reports.reading.evaluations import EvaluatedRun
 from reports.reading.keys import RunKey
 
 SCORES = {"a": [1.0, 0.0, 1.0, 1.0], "b": [0.0, 1.0]}
 
 
-def run(by_size: list[str], seed: int = 0) -> Evaluated:
+def run(by_size: list[str], seed: int = 0) -> EvaluatedRun:
     items = [(task, i, score) for task, scores in SCORES.items() for i, score in enumerate(scores)]
     records = [SampleRecord(task=t, doc_id=i, doc_hash="x", metrics={"acc": score}) for t, i, score in items]
     groups = {
@@ -22,7 +25,7 @@ def run(by_size: list[str], seed: int = 0) -> Evaluated:
     }
     skipped = {"c": "no data", "e": "none either"}
     document = EvalsDocument(request={}, scores={}, groups=groups, skipped=skipped)
-    return Evaluated(RunKey("base", seed, "0"), document, records)
+    return EvaluatedRun(RunKey("base", seed, "0"), document, records)
 
 
 @pytest.mark.parametrize(
@@ -30,7 +33,7 @@ def run(by_size: list[str], seed: int = 0) -> Evaluated:
     [([], np.mean([np.mean(v) for v in SCORES.values()])), (["acc"], np.mean([x for v in SCORES.values() for x in v]))],
 )
 def test_the_items_of_a_group_average_to_its_score(by_size: list[str], expected: float) -> None:
-    found = evaluations.samples([run(by_size), run(by_size, seed=1)]).filter(task="both")
+    found = evaluations.items([run(by_size), run(by_size, seed=1)]).filter(task="both")
     assert found["item"].n_unique() == 6
     for seed in (0, 1):
         rows = found.filter(seed=seed)
@@ -39,5 +42,5 @@ def test_the_items_of_a_group_average_to_its_score(by_size: list[str], expected:
 
 def test_what_is_in_a_group_and_what_was_skipped() -> None:
     assert evaluations.grouped([run([])]) == {"a", "b", "d", "both"}
-    rows = evaluations.skipped([run([])]).select("task", "group").rows()
+    rows = Tasks.collect(SimpleNamespace(evaluated=[run([])]))["tasks"].select("task", "group").rows()
     assert rows == [("c", "both"), ("e", None)]

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import reports
-from reports.findings.losses import keep_extremes
+from reports.sections._runs import keep_extremes
 from tests.reports.browsing import ALL_DRAWN, no_chromium, wait_until
 from tests.reports.factory import Arm, StudyOf
 

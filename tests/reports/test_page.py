@@ -14,7 +14,7 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 import reports
-from reports.figures import CONFIG, draw, draw_stability
+from reports.figures import CONFIG, draw
 from reports.figures.style import PALETTE, label, looks
 from reports.findings.summary import summarise_study
 from tests.reports.factory import HOSTILE, SEEN, Arm, StudyOf, typical
@@ -150,7 +150,7 @@ def colours_by_name(drawing: go.Figure) -> dict[str, str]:
 def test_every_trace_of_an_arm_says_whose_it_is(tmp_path: Path) -> None:
     """By this the page fades the others."""
     summary = summarise_study(replace(typical(40), probes=tuple(SEEN)).write(tmp_path))
-    for figure in (*draw(summary), *draw_stability(summary)):
+    for figure in draw(summary):
         for trace in figure.drawing.data:
             coloured = {trace.line.color, trace.marker.color, (trace.fillcolor or "")[:16]} & set(PALETTE)
             assert (trace.legendgroup in ("post", "pre", "double")) or not coloured, figure.key

@@ -11,11 +11,12 @@ import plotly.graph_objects as go
 import pytest
 
 from ablate.store import Store, StudyFolder
+from reports.evaluations.positions import PositionCurve, Positions
 from reports.figures import Figure, draw
 from reports.findings.shapes import StudySummary
 from reports.findings.summary import summarise_study
 from reports.pages.page import render_page
-from tests.reports.factory import Arm, StudyOf, changed
+from tests.reports.factory import Arm, StudyOf, changed, shown
 
 CONTEXT = 64
 ENDS = {1: [16, 32, 64], 4: [16, 32, 64, 128, 256]}
@@ -65,8 +66,12 @@ def figure_of(summary: StudySummary) -> Figure:
     return next(figure for figure in draw(summary) if figure.key == "positions")
 
 
+def curves_of(folder: Path) -> tuple[PositionCurve, ...]:
+    return shown(summarise_study(folder), Positions).curves
+
+
 def test_curves_are_means_over_seeds(tmp_path: Path) -> None:
-    alibi, learned = summarise_study(written(tmp_path)).positions
+    alibi, learned = curves_of(written(tmp_path))
     assert (alibi.arm, alibi.context, alibi.multiple, alibi.reasons) == ("alibi", CONTEXT, 4, ())
     assert (learned.arm, learned.multiple) == ("learned", 1)
     assert learned.reasons == ((4, "positions end at <64>"),)
@@ -112,7 +117,7 @@ def test_a_seed_without_a_loss_leaves_its_bucket_out(tmp_path: Path) -> None:
     digest = StudyOf(ARMS).digest(ARMS[0], 1)
     with changed(store.evals_path(digest, "e1")) as document:
         document["sections"]["positions"]["rows"][-1]["nats_per_token"] = None
-    alibi, learned = summarise_study(folder).positions
+    alibi, learned = curves_of(folder)
     assert [b.last for b in alibi.buckets] == ENDS[4][:-1]
     assert [b.last for b in learned.buckets] == ENDS[4]
 
@@ -122,10 +127,10 @@ def test_the_page_has_it_only_where_it_was_asked_for(tmp_path: Path) -> None:
     assert "<h3>Loss by position</h3>" in page
     assert "positions end at &lt;64&gt;" in page
     plain = summarise_study(StudyOf(ARMS).write(tmp_path / "without"))
-    assert plain.positions == ()
+    assert plain.section(Positions) is None
     assert "Loss by position" not in render_page(plain)
     nobody = summarise_study(written(tmp_path / "nobody", refused=("alibi", "learned")))
-    assert [curve.multiple for curve in nobody.positions] == [1, 1]
+    assert [curve.multiple for curve in shown(nobody, Positions).curves] == [1, 1]
 
 
 def test_an_extension_is_a_line_of_its_own_with_its_arm(tmp_path: Path) -> None:
@@ -136,7 +141,7 @@ def test_an_extension_is_a_line_of_its_own_with_its_arm(tmp_path: Path) -> None:
         with changed(store.evals_path(study.digest(ARMS[0], seed), "e1")) as document:
             document["sections"]["positions"]["rows"] += [*window(4, 1.0 + seed, "yarn"), refused]
     summary = summarise_study(folder)
-    curve, unread = (each for each in summary.positions if each.extension)
+    curve, unread = (each for each in shown(summary, Positions).curves if each.extension)
     assert (unread.name, unread.buckets) == ("alibi, longrope", ())
     assert (curve.name, curve.multiple) == ("alibi, yarn", 4)
     assert curve.buckets[-1].loss.mean == pytest.approx(2.0 + 10 / 256)
@@ -150,10 +155,10 @@ def test_an_extension_is_a_line_of_its_own_with_its_arm(tmp_path: Path) -> None:
 def test_errors_are_in_the_unit_of_the_losses(tmp_path: Path) -> None:
     """Where arms have tokenizers of their own both are per byte: the factory has 0.75 bits per byte for each nat."""
     folder = written(tmp_path)
-    per_token = summarise_study(folder).positions[0].buckets[-1]
+    per_token = curves_of(folder)[0].buckets[-1]
     with changed(StudyFolder(folder).document_path) as study:
         study["per"] = "byte"
-    per_byte = summarise_study(folder).positions[0].buckets[-1]
+    per_byte = curves_of(folder)[0].buckets[-1]
     factor = 0.75 * math.log(2)
     assert per_byte.loss.mean == pytest.approx(factor * per_token.loss.mean)
     assert per_token.stderr is not None

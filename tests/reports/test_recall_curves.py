@@ -12,11 +12,12 @@ from scipy import stats
 
 from ablate.store import Store
 from ablate.store.documents import SampleRecord, Score
+from reports.evaluations.recall import Recall
 from reports.figures import Figure, draw
 from reports.findings.shapes import StudySummary
 from reports.findings.summary import summarise_study
 from reports.pages.page import render_page
-from tests.reports.factory import Arm, StudyOf, changed
+from tests.reports.factory import Arm, StudyOf, changed, shown
 
 CONTEXT = 64
 ENDS = [1, 2, 4, 64]
@@ -65,7 +66,7 @@ def figure_of(summary: StudySummary) -> Figure:
 
 
 def test_curves_are_means_over_seeds_of_the_windows_that_all_could_read(tmp_path: Path) -> None:
-    attention, mamba = summarise_study(written(tmp_path)).recall
+    attention, mamba = shown(summarise_study(written(tmp_path)), Recall).curves
     assert (attention.length, mamba.length) == (64, 64)
     assert [hits.last for hits in attention.hits] == ENDS
     assert attention.reasons == ()
@@ -128,7 +129,7 @@ def test_a_seed_without_a_loss_leaves_its_distance_out(tmp_path: Path) -> None:
         next(row for row in document["sections"]["recall"]["rows"] if row["part"] == "distance")["nats_per_token"] = (
             None
         )
-    attention, mamba = summarise_study(folder).recall
+    attention, mamba = shown(summarise_study(folder), Recall).curves
     assert [hits.last for hits in attention.hits] == ENDS
     assert [hits.last for hits in mamba.hits] == ENDS[1:]
 
@@ -138,7 +139,7 @@ def test_the_page_has_it_only_where_it_was_asked_for(tmp_path: Path) -> None:
     assert "<h3>Associative recall by distance</h3>" in page
     assert "positions end at &lt;64&gt;" in page
     plain = summarise_study(StudyOf(ARMS).write(tmp_path / "without"))
-    assert plain.recall == ()
+    assert plain.section(Recall) is None
     assert "Associative recall" not in render_page(plain)
 
 

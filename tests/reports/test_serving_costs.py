@@ -10,8 +10,10 @@ import pytest
 from ablate.store import Store
 from reports.figures import Figure, draw
 from reports.findings.summary import summarise_study
+from reports.sections.caches import Caches
+from reports.sections.trade_off import TradeOff
 from reports.wording.tables import closing_table
-from tests.reports.factory import Arm, StudyOf, changed
+from tests.reports.factory import Arm, StudyOf, changed, shown
 
 STUDY = StudyOf([Arm("base", [2.4, 2.5], steps=4), Arm("gqa", [2.3, 2.4], steps=4, speed=5000)])
 
@@ -119,7 +121,7 @@ def points_of(document: dict[str, Any], size: float, time: float) -> dict[str, A
 
 
 def test_kinds_of_cache_are_compared_with_a_plain_one_of_the_same_run(tmp_path: Path) -> None:
-    found = summarise_study(with_kinds(tmp_path)).caches
+    found = shown(summarise_study(with_kinds(tmp_path)), Caches).found
     assert found.kinds == ("plain", *KINDS)
     assert found.reasons == ()
     assert len(found.costs) == 2 * 3 * 3 * 2
@@ -168,7 +170,8 @@ def test_what_other_figures_show_is_of_plain_caches(tmp_path: Path) -> None:
     for key in ("decode-by-context", "prefill-by-context", "cache-by-context"):
         assert figure(kinds, key).table == figure(plain, key).table
     assert not any(each.key == "kinds-of-cache" for each in draw(summarise_study(plain)))
-    assert summarise_study(plain).measures == summarise_study(kinds).measures
+    of_plain, of_kinds = (shown(summarise_study(folder), TradeOff) for folder in (plain, kinds))
+    assert of_plain.measures == of_kinds.measures
 
 
 def test_an_encoder_has_a_time_to_read_and_nothing_is_missing(tmp_path: Path) -> None:

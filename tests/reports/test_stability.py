@@ -11,12 +11,13 @@ import pytest
 import reports
 from ablate.store import Store
 from ablate.store.documents import ProbeRecord
-from reports.figures import draw_stability
-from reports.figures.stability import WORDS
+from reports.figures import Figure, galleries
 from reports.findings.curves import Point
-from reports.findings.stability import SHOWN, ProbeCurves
+from reports.findings.shapes import StudySummary
 from reports.findings.summary import summarise_study
-from tests.reports.factory import HOSTILE, PROBE_LAYERS, SEEN, Arm, StudyOf, probe_value
+from reports.sections._probe_figures import SHOWN, WORDS, ProbeCurves
+from reports.sections.stability import Stability
+from tests.reports.factory import HOSTILE, PROBE_LAYERS, SEEN, Arm, StudyOf, probe_value, shown
 
 ALL = (*SEEN, "log_z")
 
@@ -27,7 +28,11 @@ def study(*probes: str, arms: list[Arm] | None = None) -> StudyOf:
 
 
 def curves_of(asked: StudyOf, root: Path, probe: str) -> ProbeCurves:
-    return next(c for c in summarise_study(asked.write(root)).probes if c.shown.probe == probe)
+    return next(c for c in shown(summarise_study(asked.write(root)), Stability).probes if c.shown.probe == probe)
+
+
+def drawn(summary: StudySummary) -> tuple[Figure, ...]:
+    return galleries(summary).get("Stability", ())
 
 
 def seeds(*values: float) -> tuple[float, float, float]:
@@ -67,7 +72,7 @@ def test_a_run_that_diverged_counts_and_one_under_way_does_not(tmp_path: Path) -
     asked = study("log_z", arms=[Arm("pre", [2.4, 9.9, 2.5], steps=10, diverged=[1])])
     folder = asked.write(tmp_path)
     Store(tmp_path).result_path(asked.digest(asked.arms[0], 2)).unlink()
-    (curve,) = summarise_study(folder).probes[0].by_step
+    (curve,) = shown(summarise_study(folder), Stability).probes[0].by_step
     assert numbers(curve.points[-1]) == seeds(*(100 * probe_value(0, 10, seed) for seed in (0, 1)))
     assert {point.seeds for point in curve.points} == {2}
 
@@ -77,7 +82,7 @@ def test_a_value_that_was_not_finite_is_left_out(tmp_path: Path) -> None:
     folder = asked.write(tmp_path)
     stray = ProbeRecord(step=7, probe="log_z", layer=None, name="mean", value=math.inf)
     Store(tmp_path).append_probes(asked.digest(asked.arms[0], 0), [stray])
-    (curve,) = summarise_study(folder).probes[0].by_step
+    (curve,) = shown(summarise_study(folder), Stability).probes[0].by_step
     assert [point.x for point in curve.points] == [1, 5, 10]
 
 
@@ -110,24 +115,24 @@ def with_last_gradients(arms: list[tuple[Arm, list[float]]], root: Path) -> Path
 def test_slopes_are_those_of_the_last_layer_over_depth_and_seeds(tmp_path: Path) -> None:
     arms = [*deep("pre", [-0.4, -0.5, -0.6]), *deep("post", [0.0, 0.0, 0.0])]
     summary = summarise_study(with_last_gradients(arms, tmp_path))
-    pre, post = summary.scaling
+    pre, post = shown(summary, Stability).scaling
     assert (pre.curve.arm, post.curve.arm) == ("pre", "post")
     assert [point.x for point in pre.curve.points] == [4, 8, 16]
     assert pre.slope.values == pytest.approx((-0.4, -0.5, -0.6))
     assert pre.slope.half_width == pytest.approx(4.302653 * 0.1 / math.sqrt(3), rel=1e-5)
     assert post.slope.mean == pytest.approx(0.0, abs=1e-9)
-    figure = draw_stability(summary)[0]
+    figure = drawn(summary)[0]
     assert figure.key == "gradient-scaling"
     assert "pre −0.50 ± 0.25; post 0.00 ± 0.00" in figure.note
 
 
 def test_two_depths_make_no_slope(tmp_path: Path) -> None:
-    assert summarise_study(with_last_gradients(deep("pre", [-0.5])[:2], tmp_path)).scaling == ()
+    assert shown(summarise_study(with_last_gradients(deep("pre", [-0.5])[:2], tmp_path)), Stability).scaling == ()
 
 
 def test_every_probe_has_words_and_figures_with_their_numbers(tmp_path: Path) -> None:
     assert WORDS.keys() == {shown.probe for shown in SHOWN} == set(ALL)
-    figures = draw_stability(summarise_study(study().write(tmp_path)))
+    figures = drawn(summarise_study(study().write(tmp_path)))
     dashed = {name.replace("_", "-") for name in ALL}
     assert {figure.key for figure in figures} == {f"{name}-by-step" for name in dashed} | {
         f"{name}-by-depth" for name in dashed - {"log-z"}
@@ -140,12 +145,14 @@ def test_every_probe_has_words_and_figures_with_their_numbers(tmp_path: Path) ->
 
 def test_magnitudes_are_drawn_on_logarithms_where_all_are_positive(tmp_path: Path) -> None:
     summary = summarise_study(study("max_attention_logit").write(tmp_path))
-    (probe,) = summary.probes
+    section = shown(summary, Stability)
+    (probe,) = section.probes
     negative = replace(probe.start[0], points=(Point(0.0, 1.0, -1.0, 3.0, 2), *probe.start[0].points[1:]))
-    below = replace(summary, probes=(replace(probe, start=(negative, *probe.start[1:])),))
+    changed = replace(section, probes=(replace(probe, start=(negative, *probe.start[1:])),))
+    below = replace(summary, sections={"stability": changed})
     axes = {}
     for name, each in (("positive", summary), ("negative", below)):
-        axes[name] = [figure.drawing.layout.yaxis.type for figure in draw_stability(each)]
+        axes[name] = [figure.drawing.layout.yaxis.type for figure in drawn(each)]
     assert axes == {"positive": ["log", "log"], "negative": [None, "log"]}
 
 

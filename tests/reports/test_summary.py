@@ -14,9 +14,11 @@ import reports
 from ablate.store import Store, StoreError
 from reports.figures import looks
 from reports.findings.shapes import ArmSummary, StudySummary
-from reports.reading.collect import ReportError
+from reports.reading.documents import ReportError
+from reports.sections.difference_curves import DifferenceCurves
+from reports.sections.losses import Losses
 from reports.wording import words
-from tests.reports.factory import Arm, StudyOf, changed, typical
+from tests.reports.factory import Arm, StudyOf, changed, shown, typical
 
 
 def summary_of(study: StudyOf, root: Path) -> StudySummary:
@@ -266,18 +268,18 @@ def test_arm_documents_are_what_run_json_promises(tmp_path: Path) -> None:
 
 def test_curves_average_seeds_and_end_at_the_result(tmp_path: Path) -> None:
     summary = summary_of(typical(400), tmp_path)
-    validation = next(c for c in summary.training if (c.arm, c.kind) == ("pre", "validation"))
+    validation = next(c for c in shown(summary, Losses).curves if (c.arm, c.kind) == ("pre", "validation"))
     assert (validation.points[0].x, validation.points[-1].x) == (0, 400)
     last = validation.points[-1]
     assert (last.mean, last.low, last.high) == pytest.approx((2.311, 2.299, 2.324))
-    train = next(c for c in summary.training if (c.arm, c.kind) == ("pre", "train"))
+    train = next(c for c in shown(summary, Losses).curves if (c.arm, c.kind) == ("pre", "train"))
     assert len(train.points) == 100
     assert train.points[0].x == pytest.approx(2.5)  # the mean of steps 1, 2, 3, 4
-    coarse = next(c for c in summary.training if (c.arm, c.kind) == ("pre", "train, coarse"))
+    coarse = next(c for c in shown(summary, Losses).curves if (c.arm, c.kind) == ("pre", "train, coarse"))
     assert len(coarse.points) == 20
     fine = [point.mean for point in train.points]
     assert coarse.points[3].mean == pytest.approx(np.mean(fine[15:20]))
-    difference = next(c for c in summary.differences if c.arm == "pre")
+    difference = next(c for c in shown(summary, DifferenceCurves).curves if c.arm == "pre")
     assert (difference.points[0].x, difference.points[-1].x) == (0, 1)
     assert difference.points[-1].mean == pytest.approx(-0.09)
 
@@ -285,5 +287,5 @@ def test_curves_average_seeds_and_end_at_the_result(tmp_path: Path) -> None:
 def test_differences_compare_equal_shares_of_training(tmp_path: Path) -> None:
     """The same curve over half as many steps differs by nothing, wherever both were validated."""
     arms = [Arm("base", [2.4, 2.4], steps=40), Arm("half", [2.4, 2.4], steps=20)]
-    (curve,) = summary_of(StudyOf(arms), tmp_path).differences
+    (curve,) = shown(summary_of(StudyOf(arms), tmp_path), DifferenceCurves).curves
     assert [point.mean for point in curve.points] == pytest.approx([0.0] * len(curve.points))

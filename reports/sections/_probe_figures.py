@@ -1,21 +1,60 @@
-"""Figures of what probes saw: by depth, by step, and the last layer's gradient against depth."""
+"""Figures of what probes saw."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import plotly.graph_objects as go
 
 from reports.figures.base import Figure, band, line, short, thinned
 from reports.figures.style import Look, blank
 from reports.findings.curves import Curve, Point
-from reports.findings.shapes import StudySummary
-from reports.findings.stability import ProbeCurves
 from reports.statistics.estimates import Estimate
 from reports.wording import words
 from reports.wording.tables import frame_table
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What is drawn of a probe: which of its numbers and, by step, the whole model's or the `over` of its layers."""
+
+    probe: str
+    name: str
+    over: Literal["model", "max", "min"]
+
+
+SHOWN = (
+    Shown("gradient_norm", "all", "model"),
+    Shown("update_ratio", "all", "model"),
+    Shown("activation_variance", "variance", "max"),
+    Shown("max_attention_logit", "max", "max"),
+    Shown("attention_entropy", "mean", "min"),
+    Shown("log_z", "mean", "model"),
+    Shown("expert_load", "largest", "max"),
+)
+
+
+@dataclass(frozen=True)
+class ProbeCurves:
+    """One probe's curves, per arm: against layers at the first probed step and at the last, and against steps."""
+
+    shown: Shown
+    start: tuple[Curve, ...]
+    end: tuple[Curve, ...]
+    by_step: tuple[Curve, ...]
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """How the gradient of the last layer's FFN output at the first step goes with depth L, over arms that differ in
+    nothing else: norm ∝ L^slope, fitted to the logarithms by least squares, seed by seed."""
+
+    curve: Curve
+    slope: Estimate
+
 
 LOG = {"type": "log", "dtick": "D2", "tickformat": "~g"}
 """A logarithmic axis with whole numbers at 1, 2 and 5."""
@@ -77,18 +116,7 @@ WORDS = {
 }
 
 
-def figures(summary: StudySummary, style: dict[str, Look]) -> Iterator[Figure]:
-    """The check of the theory first, where the study can make it; then each probe by depth and by step."""
-    if summary.scaling:
-        yield _scaling(summary, style)
-    for probe in summary.probes:
-        if probe.start:
-            yield _by_depth(probe, style)
-        if any(len(curve.points) > 1 for curve in probe.by_step):
-            yield _by_step(probe, style)
-
-
-def _by_depth(probe: ProbeCurves, style: dict[str, Look]) -> Figure:
+def by_depth(probe: ProbeCurves, style: Mapping[str, Look]) -> Figure:
     said, drawn = WORDS[probe.shown.probe], _axes("layer", probe.shown.probe, (*probe.start, *probe.end))
     layers = 1 + max(point.x for curve in probe.start for point in curve.points)
     drawn.update_xaxes(tick0=0, dtick=math.ceil(layers / LAYER_TICKS))
@@ -113,7 +141,7 @@ def _by_depth(probe: ProbeCurves, style: dict[str, Look]) -> Figure:
     )
 
 
-def _by_step(probe: ProbeCurves, style: dict[str, Look]) -> Figure:
+def by_step(probe: ProbeCurves, style: Mapping[str, Look]) -> Figure:
     said, drawn = WORDS[probe.shown.probe], _axes("training step", probe.shown.probe, probe.by_step)
     for curve in probe.by_step:
         _line(drawn, style[curve.arm], curve)
@@ -130,17 +158,17 @@ def _by_step(probe: ProbeCurves, style: dict[str, Look]) -> Figure:
     )
 
 
-def _scaling(summary: StudySummary, style: dict[str, Look]) -> Figure:
+def scaling_figure(found: Sequence[Scaling], style: Mapping[str, Look]) -> Figure:
     drawn = blank("layers", "gradient norm of the last layer’s FFN output")
-    drawn.update_xaxes(type="log", tickvals=sorted({p.x for s in summary.scaling for p in s.curve.points}))
+    drawn.update_xaxes(type="log", tickvals=sorted({p.x for s in found for p in s.curve.points}))
     drawn.update_yaxes(**LOG)
-    for scaling in summary.scaling:
+    for scaling in found:
         _line(drawn, style[scaling.curve.arm], scaling.curve)
-    slopes = {s.curve.arm: _slope(s.slope) for s in summary.scaling}
+    slopes = {s.curve.arm: _slope(s.slope) for s in found}
     said = "; ".join(f"{arm} {slope}" for arm, slope in slopes.items())
     rows = [
         (s.curve.arm, slopes[s.curve.arm], f"{point.x:.0f}", *_numbers(point))
-        for s in summary.scaling
+        for s in found
         for point in s.curve.points
     ]
     return Figure(

@@ -1,16 +1,22 @@
-"""Figure of what heads attend to, one layer at a time."""
+"""What heads attend to, one layer at a time."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
+from typing import ClassVar, Self
 
 import plotly.graph_objects as go
+import polars as pl
 from plotly.subplots import make_subplots
 
+from reports.evaluations import EvaluationSection
 from reports.figures.base import Figure, Option, Switch
 from reports.figures.style import Look, blank, label
-from reports.findings.closeups import AttentionMap
 from reports.findings.shapes import StudySummary
+from reports.reading.collected import Collected
+from reports.reading.keys import Schema
 from reports.wording.tables import frame_table
 
 COLUMNS = 4
@@ -20,21 +26,64 @@ MOST_WEIGHTS = 200_000
 """Of all arms together, about 1 MB of the page: of more, those of the first arms are there."""
 
 
-def maps(summary: StudySummary, style: dict[str, Look]) -> Figure | None:
-    """One heat map for each head, and a choice of arm and layer."""
-    found = _drawn(summary.closeups.attention)
-    if not found:
-        return None
+@dataclass(frozen=True)
+class AttentionMap:
+    """A layer of an arm's model of the first seed. heads: rows of 1, 2, … T weights; pieces: the T tokens."""
+
+    arm: str
+    layer: int
+    pieces: tuple[str, ...]
+    heads: tuple[tuple[tuple[float, ...], ...], ...]
+
+
+@dataclass(frozen=True)
+class Attention(EvaluationSection):
+    """`reasons` say which arms have no maps, and why."""
+
+    place: ClassVar[int] = 140
+    schema: ClassVar[Schema] = {
+        "layer": pl.Int64,
+        "pieces": pl.List(pl.String),
+        "heads": pl.List(pl.List(pl.List(pl.Float64))),
+        "reason": pl.String,
+    }
+
+    maps: tuple[AttentionMap, ...]
+    reasons: tuple[tuple[str, str], ...]
+
+    @classmethod
+    def summarise(cls, data: Collected) -> Self | None:
+        rows = data.frames[cls.name()]
+        first = rows.drop_nulls("layer").filter(pl.col("seed") == pl.col("seed").min().over("arm"))
+        maps = tuple(
+            AttentionMap(arm, layer, tuple(pieces), tuple(tuple(map(tuple, head)) for head in heads))
+            for arm, layer, pieces, heads in first.select("arm", "layer", "pieces", "heads").iter_rows()
+        )
+        reasons = tuple(rows.drop_nulls("reason").select("arm", "reason").unique(maintain_order=True).iter_rows())
+        return cls(maps, reasons) if maps or reasons else None
+
+    def figures(self, summary: StudySummary, style: Mapping[str, Look]) -> Iterator[Figure]:
+        """One heat map for each head, and a choice of arm and layer."""
+        found = _drawn(self.maps)
+        if found:
+            yield _figure(found, len(self.maps) - len(found), style)
+
+    def sentences(self, summary: StudySummary) -> Iterator[str]:
+        for arm, reason in self.reasons:
+            yield f"{arm} has no attention maps: {reason}."
+
+
+def _figure(found: list[AttentionMap], left_out: int, style: Mapping[str, Look]) -> Figure:
     heads = max(len(each.heads) for each in found)
     options = tuple(_option(each, heads, style[each.arm]) for each in found)
-    left_out = len(summary.closeups.attention) - len(found)
+    more = f" {left_out} more layers are in the store." if left_out else ""
     return Figure(
         key="attention",
         title="What the heads attend to",
         note=(
             "One stretch of held-out text. A row is a token that reads, from top to bottom; a column is one that is"
             " read. Weights of a row sum to 1, or less with sinks. Models of the first seed. Weights say where a head"
-            f" reads, not what it does with it.{f' {left_out} more layers are in the store.' if left_out else ''}"
+            f" reads, not what it does with it.{more}"
         ),
         alt=f"{len(found)} layers, up to {heads} heads each, over {len(found[0].pieces)} tokens",
         drawing=_drawing(options[0], heads),
@@ -47,7 +96,7 @@ def maps(summary: StudySummary, style: dict[str, Look]) -> Figure | None:
     )
 
 
-def _drawn(found: tuple[AttentionMap, ...]) -> list[AttentionMap]:
+def _drawn(found: Sequence[AttentionMap]) -> list[AttentionMap]:
     sizes = accumulate(len(each.heads) * len(each.pieces) ** 2 for each in found)
     return [each for each, size in zip(found, sizes, strict=True) if size <= MOST_WEIGHTS]
 

@@ -3,69 +3,77 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Self
 
 import polars as pl
 from scipy import stats
 
 from ablate.store.documents import StudyArm
+from reports.figures.base import Figure
+from reports.figures.style import Look
 from reports.findings.curves import Curve, Point
-from reports.reading.collect import Collected
-from reports.statistics.estimates import Estimate, estimate
+from reports.findings.shapes import StudySummary
+from reports.reading.collected import Collected
+from reports.reading.documents import StudyDocuments
+from reports.reading.keys import KEYS, keyed
+from reports.sections import Section
+from reports.sections._probe_figures import SHOWN, ProbeCurves, Scaling, Shown, by_depth, by_step, scaling_figure
+from reports.statistics.estimates import estimate
 
+PROBES = KEYS | {
+    "step": pl.Int64,
+    "probe": pl.String,
+    "layer": pl.Int64,
+    "name": pl.String,
+    "value": pl.Float64,
+}
 FEWEST_DEPTHS = 3
 """A slope over fewer depths would hide that a line does not fit."""
 
 
 @dataclass(frozen=True)
-class Shown:
-    """What is drawn of a probe: which of its numbers and, by step, the whole model's or the `over` of its layers."""
+class Stability(Section):
+    """Diverged runs count too: they are what probes are for."""
 
-    probe: str
-    name: str
-    over: Literal["model", "max", "min"]
+    place: ClassVar[int] = 160
+    gallery: ClassVar[str] = "Stability"
+    gallery_note: ClassVar[str] = (
+        "What the study’s probes saw, at the first step (before anything is learnt), now and then, and at the last."
+        " Runs that diverged are in it, up to their end. The probes do not change training."
+    )
 
+    probes: tuple[ProbeCurves, ...]
+    scaling: tuple[Scaling, ...]
 
-SHOWN = (
-    Shown("gradient_norm", "all", "model"),
-    Shown("update_ratio", "all", "model"),
-    Shown("activation_variance", "variance", "max"),
-    Shown("max_attention_logit", "max", "max"),
-    Shown("attention_entropy", "mean", "min"),
-    Shown("log_z", "mean", "model"),
-    Shown("expert_load", "largest", "max"),
-)
+    @classmethod
+    def collect(cls, documents: StudyDocuments) -> Mapping[str, pl.DataFrame]:
+        """Of runs that have ended: one that is under way has not seen its end."""
+        ended = [key for key in documents.keys if documents.results[key.digest]]
+        frames = (keyed(documents.store.read_probes(key.digest), key, PROBES) for key in ended)
+        return {"probes": pl.concat([pl.DataFrame(schema=PROBES), *frames])}
 
+    @classmethod
+    def summarise(cls, data: Collected) -> Self | None:
+        if data.frames["probes"].is_empty():
+            return None
+        found = (_curves(data, shown) for shown in SHOWN)
+        return cls(tuple(curves for curves in found if curves.start or curves.by_step), _gradient_scaling(data))
 
-@dataclass(frozen=True)
-class ProbeCurves:
-    """One probe's curves, per arm: against layers at the first probed step and at the last, and against steps."""
-
-    shown: Shown
-    start: tuple[Curve, ...]
-    end: tuple[Curve, ...]
-    by_step: tuple[Curve, ...]
-
-
-@dataclass(frozen=True)
-class Scaling:
-    """How the gradient of the last layer's FFN output at the first step goes with depth L, over arms that differ in
-    nothing else: norm ∝ L^slope, fitted to the logarithms by least squares, seed by seed."""
-
-    curve: Curve
-    slope: Estimate
-
-
-def probe_curves(data: Collected) -> tuple[ProbeCurves, ...]:
-    """Those of which something was seen. Diverged runs count too: they are what probes are for."""
-    found = (_curves(data, shown) for shown in SHOWN if data.probes.height)
-    return tuple(curves for curves in found if curves.start or curves.by_step)
+    def figures(self, summary: StudySummary, style: Mapping[str, Look]) -> Iterator[Figure]:
+        """The check of the theory first, where the study can make it; then each probe by depth and by step."""
+        if self.scaling:
+            yield scaling_figure(self.scaling, style)
+        for probe in self.probes:
+            if probe.start:
+                yield by_depth(probe, style)
+            if any(len(curve.points) > 1 for curve in probe.by_step):
+                yield by_step(probe, style)
 
 
 def _curves(data: Collected, shown: Shown) -> ProbeCurves:
-    rows = data.probes.filter(probe=shown.probe, name=shown.name).drop_nulls("value")
+    rows = data.frames["probes"].filter(probe=shown.probe, name=shown.name).drop_nulls("value")
     layers = rows.drop_nulls("layer")
     step = pl.col("step")
     first, last = layers.filter(step == 1), layers.filter(step > 1, step == step.max().over("digest"))
@@ -95,9 +103,9 @@ def _points(rows: pl.DataFrame, x: str) -> tuple[Point, ...]:
     return tuple(Point(*row) for row in over.iter_rows())
 
 
-def gradient_scaling(data: Collected) -> tuple[Scaling, ...]:
+def _gradient_scaling(data: Collected) -> tuple[Scaling, ...]:
     """Xiong et al. 2020, arXiv:2002.04745, Theorem 1: slope 0 under post-norm, −½ under pre-norm."""
-    rows = data.probes.filter(probe="gradient_norm", name="ffn.output", step=1).drop_nulls(["layer", "value"])
+    rows = data.frames["probes"].filter(probe="gradient_norm", name="ffn.output", step=1).drop_nulls(["layer", "value"])
     last = rows.filter(pl.col("layer") == pl.col("layer").max().over("digest"), pl.col("value") > 0)
     last = last.with_columns(depth=pl.col("layer") + 1)
     found = (_scaling(name, last.filter(pl.col("arm").is_in(arms))) for name, arms in _families(data))

@@ -1,34 +1,26 @@
-"""Figures over training: loss by step, tokens, FLOPs and seconds, and the paired difference."""
+"""Loss over training: by step, tokens, FLOPs and seconds, raw and averaged."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Self
 
 import numpy as np
 import plotly.graph_objects as go
 
-from reports.figures.base import (
-    NEUTRAL,
-    Figure,
-    Option,
-    Switch,
-    band,
-    ends,
-    line,
-    mean_and_range,
-    short,
-    thinned,
-)
+from reports.figures.base import Figure, Option, Switch, band, ends, late_range, mean_and_range, short, thinned
 from reports.figures.style import Look, blank
-from reports.findings.curves import Curve
-from reports.findings.losses import Clock, RunLoss
+from reports.findings.curves import Curve, average, lines_of
 from reports.findings.shapes import StudySummary
+from reports.reading.collected import Collected
+from reports.sections import Section
+from reports.sections._runs import Clock, RunLoss, clocks, run_losses
 from reports.wording.tables import frame_table
 
-EARLY = 0.2
-"""Share of training left out of the loss axes at first: the fall from the start dwarfs the rest."""
-
+BINS = {"train": 100, "train, coarse": 20}
+"""At most so many points of a training-loss curve, by kind: the loss is averaged over equal runs of steps."""
 
 UNITS = {
     "step": "training step",
@@ -48,23 +40,52 @@ SHOWN = {
 MARKS = (("spike", "triangle-down-open"), ("diverged", "x"))
 
 
-def losses(summary: StudySummary, style: dict[str, Look]) -> Figure | None:
-    """Validation and training loss, raw and averaged, with what spiked and diverged."""
-    curves = [curve for curve in summary.training if curve.points]
-    clock = {clock.arm: clock for clock in summary.clocks}
-    if not curves and not summary.losses:
-        return None
+@dataclass(frozen=True)
+class Losses(Section):
+    """`curves` are averages of the training loss by the kinds of `BINS`, and `validation`, against step, per arm."""
+
+    place: ClassVar[int] = 50
+
+    curves: tuple[Curve, ...]
+    runs: tuple[RunLoss, ...]
+    clocks: tuple[Clock, ...]
+
+    @classmethod
+    def summarise(cls, data: Collected) -> Self:
+        kinds = (*((kind, "loss", bins) for kind, bins in BINS.items()), ("validation", "validation_loss", None))
+        curves = (
+            Curve(arm.name, kind, average([line for _, line in lines_of(data, arm.name, column, bins)]))
+            for arm in data.study.arms
+            for kind, column, bins in kinds
+        )
+        return cls(tuple(curves), run_losses(data), clocks(data))
+
+    def figures(self, summary: StudySummary, style: Mapping[str, Look]) -> Iterator[Figure]:
+        """Validation and training loss, raw and averaged, with what spiked and diverged."""
+        curves = [curve for curve in self.curves if curve.points]
+        if curves or self.runs:
+            yield _figure(curves, self.runs, self.clocks, summary, style)
+
+
+def _figure(
+    curves: list[Curve],
+    runs: Sequence[RunLoss],
+    clocks: Sequence[Clock],
+    summary: StudySummary,
+    style: Mapping[str, Look],
+) -> Figure:
+    clock = {clock.arm: clock for clock in clocks}
     figure = blank(UNITS["step"], f"loss ({summary.unit})", 460)
     steps = [
-        *_raw(figure, style, summary.losses),
+        *_raw(figure, style, runs),
         *_averages(figure, style, curves),
-        *_marks(figure, style, summary.losses),
+        *_marks(figure, style, runs),
     ]
     shown = _shown([kind for kind, _, _ in steps])
     for trace, visible in zip(figure.data, shown.options[shown.chosen].traces["visible"], strict=True):
         trace.visible = visible
     if curves:
-        figure.update_yaxes(range=_late_range(curves))
+        figure.update_yaxes(range=late_range(curves))
     rows = [
         (curve.arm, *(f"{clock[curve.arm].read(unit, point.x):.5g}" for unit in UNITS), *mean_and_range(point))
         for curve in curves
@@ -122,7 +143,7 @@ def _shown(kinds: list[str]) -> Switch:
     return Switch("shown", "training loss", tuple(options))
 
 
-def _raw(figure: go.Figure, style: dict[str, Look], runs: Sequence[RunLoss]) -> Iterator[Placed]:
+def _raw(figure: go.Figure, style: Mapping[str, Look], runs: Sequence[RunLoss]) -> Iterator[Placed]:
     """One trace for each arm, its runs apart by gaps."""
     for arm in dict.fromkeys(run.arm for run in runs):
         own = [run for run in runs if run.arm == arm]
@@ -143,14 +164,14 @@ def _raw(figure: go.Figure, style: dict[str, Look], runs: Sequence[RunLoss]) -> 
         yield "raw", arm, steps
 
 
-def _averages(figure: go.Figure, style: dict[str, Look], curves: Sequence[Curve]) -> Iterator[Placed]:
+def _averages(figure: go.Figure, style: Mapping[str, Look], curves: Sequence[Curve]) -> Iterator[Placed]:
     for curve in curves:
         before = len(figure.data)
         _loss_curve(figure, style[curve.arm], curve)
         yield from ((curve.kind, curve.arm, list(trace.x)) for trace in figure.data[before:])
 
 
-def _marks(figure: go.Figure, style: dict[str, Look], runs: Sequence[RunLoss]) -> Iterator[Placed]:
+def _marks(figure: go.Figure, style: Mapping[str, Look], runs: Sequence[RunLoss]) -> Iterator[Placed]:
     for arm in dict.fromkeys(run.arm for run in runs):
         own = [run for run in runs if run.arm == arm]
         diverged = [(run, *run.diverged) for run in own if run.diverged]
@@ -189,42 +210,4 @@ def _loss_curve(figure: go.Figure, look: Look, curve: Curve) -> None:
         line={"color": look.colour, "dash": look.dash, "width": 2.4 if thick else 0.9},
         opacity=1 if thick else 0.65,
         hovertemplate=f"{curve.kind} %{{y:.4f}} at %{{x:.4s}}",
-    )
-
-
-def _late_range(curves: Sequence[Curve]) -> list[float]:
-    """From the lowest loss to the highest after the early part of training, with a margin."""
-    late = [p for curve in curves for p in curve.points if p.x >= EARLY * curve.points[-1].x]
-    low, high = min(p.low for p in late), max(p.high for p in late)
-    margin = 0.05 * (high - low) or 0.05
-    return [low - margin, high + margin]
-
-
-def difference_curves(summary: StudySummary, style: dict[str, Look]) -> Figure | None:
-    """How the paired difference develops over training."""
-    curves = [curve for curve in summary.differences if len(curve.points) > 1]
-    if not curves:
-        return None
-    figure = blank("share of training done", f"loss minus the baseline's ({summary.unit})")
-    for curve in curves:
-        band(figure, style[curve.arm], curve, 1.0, 0.16)
-        line(figure, style[curve.arm], curve)
-    figure.add_hline(y=0, line=NEUTRAL)
-    figure.update_xaxes(tickformat=".0%")
-    low, high = _late_range(curves)
-    figure.update_yaxes(range=[min(low, 0), max(high, 0)])
-    rows = [
-        (curve.arm, f"{point.x:.0%}", *mean_and_range(point)) for curve in curves for point in thinned(curve.points)
-    ]
-    return Figure(
-        key="difference-curves",
-        title="The difference over training",
-        note=(
-            "Validation loss minus the baseline's with the same seed at the same share of "
-            "training. Bands: range over seeds. Only the end of the schedule decides. The axis leaves out differences "
-            "of the first steps: zoom out to see them."
-        ),
-        alt=ends(curves, "difference"),
-        drawing=figure,
-        table=frame_table(("arm", "training done", "mean", "lowest seed", "highest seed"), rows),
     )

@@ -1,13 +1,22 @@
-"""Figures of cost: cache, and what reading prompts and writing tokens takes, against context."""
+"""What serving costs by context: the cache, reading prompts, and writing tokens."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
 import plotly.graph_objects as go
+import polars as pl
 
 from reports.figures.base import Figure, Option, Switch, line, short
 from reports.figures.style import Look, blank
 from reports.findings.curves import Curve, Point
 from reports.findings.shapes import StudySummary
+from reports.reading.collected import Collected
+from reports.reading.documents import StudyDocuments
+from reports.sections import Section
+from reports.sections._serving import MEASURES, PLAIN, SERVING, measured_rows, wrong_bytes
 from reports.wording import words
 from reports.wording.tables import frame_table
 
@@ -15,12 +24,67 @@ MIB = 2**20
 Points = tuple[tuple[float, float], ...]
 
 
-def cache_by_context(summary: StudySummary, style: dict[str, Look]) -> Figure | None:
+@dataclass(frozen=True)
+class Costs(Section):
+    """`curves` are against context, by kind, arm and batch size."""
+
+    place: ClassVar[int] = 70
+
+    curves: tuple[Curve, ...]
+
+    @classmethod
+    def collect(cls, documents: StudyDocuments) -> Mapping[str, pl.DataFrame]:
+        rows = [row for key, found in documents.measured for row in measured_rows(key, found)]
+        return {"measures": pl.DataFrame(rows, schema=MEASURES)}
+
+    @classmethod
+    def summarise(cls, data: Collected) -> Self:
+        return cls(
+            tuple(
+                Curve(str(arm), kind, _over_context(rows), int(str(batch)))
+                for kind, (measured, value) in SERVING.items()
+                for (arm, batch), rows in data.frames["measures"]
+                .filter(kind=measured)
+                .with_columns(value.alias("y"))
+                .drop_nulls("y")
+                .group_by("arm", "batch", maintain_order=True)
+            )
+        )
+
+    @classmethod
+    def warnings(cls, data: Collected) -> Iterator[str]:
+        """Of bytes, and of points that were not measured, but for what an arm cannot have: an encoder only reads."""
+        measures = data.frames["measures"]
+        yield from wrong_bytes(measures.with_columns(cache=pl.lit(PLAIN)))
+        reading = [arm.name for arm in data.study.arms if arm.kv_bytes_per_token is None]
+        found = measures.filter(~pl.col("arm").is_in(reading) | (pl.col("kind") == "prefill"))
+        gone = found.drop_nulls("reason").unique(["arm", "kind", "context", "batch"], maintain_order=True)
+        for (arm, kind), points in gone.group_by("arm", "kind", maintain_order=True):
+            where = "; ".join(f"context {c}, batch {b}" for c, b in points.select("context", "batch").iter_rows())
+            yield f"{arm}: {kind} was not measured at {where} ({points['reason'][0]})."
+
+    def figures(self, summary: StudySummary, style: Mapping[str, Look]) -> Iterator[Figure]:
+        declared = {arm.name: arm.cache_bytes for arm in summary.arms if arm.cache_bytes}
+        allocated = _allocated(self.curves)
+        if declared or allocated:
+            yield _cache_by_context(declared, allocated, summary, style)
+        yield from _serving(self.curves, summary, style, DECODE, "Decoding by context", BANDWIDTH)
+        yield from _serving(self.curves, summary, style, PREFILL, "Prefill by context", "")
+
+
+def _over_context(rows: pl.DataFrame) -> tuple[Point, ...]:
+    summary = (
+        rows.group_by("context")
+        .agg(mean=pl.mean("y"), low=pl.min("y"), high=pl.max("y"), seeds=pl.len())
+        .sort("context")
+    )
+    return tuple(Point(*row) for row in summary.iter_rows())
+
+
+def _cache_by_context(
+    declared: Mapping[str, Points], allocated: Mapping[str, Points], summary: StudySummary, style: Mapping[str, Look]
+) -> Figure:
     """Declared bytes as lines, allocated bytes as points, both for one sequence."""
-    declared = {arm.name: arm.cache_bytes for arm in summary.arms if arm.cache_bytes}
-    allocated = _allocated(summary)
-    if not declared and not allocated:
-        return None
     figure = blank("context (tokens)", "KV cache (MiB per sequence)")
     for place, arm in enumerate(summary.arms):
         width = 2 + min(2.5, 10 / len(summary.arms)) * (len(summary.arms) - 1 - place)
@@ -42,7 +106,7 @@ def cache_by_context(summary: StudySummary, style: dict[str, Look]) -> Figure | 
         note=" ".join(
             (
                 "Lines: declared by the architecture. Points: allocated, as measured. Wider lines lie below others.",
-                *summary.conventions,
+                *summary.study.conventions,
             )
         ),
         alt="; ".join(f"{row[0]} at {row[1]}: {row[2]} bytes {row[3]}" for row in rows),
@@ -51,13 +115,13 @@ def cache_by_context(summary: StudySummary, style: dict[str, Look]) -> Figure | 
     )
 
 
-def _allocated(summary: StudySummary) -> dict[str, Points]:
+def _allocated(curves: tuple[Curve, ...]) -> dict[str, Points]:
     """(context, bytes per sequence) at the smallest batch that was measured."""
-    curves = [curve for curve in summary.contexts if curve.kind == "cache"]
-    smallest = min((curve.batch or 1 for curve in curves), default=1)
+    cached = [curve for curve in curves if curve.kind == "cache"]
+    smallest = min((curve.batch or 1 for curve in cached), default=1)
     return {
         curve.arm: tuple((point.x, point.mean / smallest) for point in curve.points)
-        for curve in curves
+        for curve in cached
         if curve.batch == smallest
     }
 
@@ -92,27 +156,26 @@ PREFILL = {
 """Kinds of curves, as the axis names them."""
 
 
-def decode_by_context(summary: StudySummary, style: dict[str, Look]) -> Figure | None:
-    note = (
-        " Memory bandwidth used: bytes of weights and cache that a token needs, over what copying a large tensor moves"
-        " in that time; more than 100 % where they lie in the processor's caches."
-    )
-    return _serving(summary, style, DECODE, "Decoding by context", note)
-
-
-def prefill_by_context(summary: StudySummary, style: dict[str, Look]) -> Figure | None:
-    return _serving(summary, style, PREFILL, "Prefill by context", "")
+BANDWIDTH = (
+    " Memory bandwidth used: bytes of weights and cache that a token needs, over what copying a large tensor moves in"
+    " that time; more than 100 % where they lie in the processor's caches."
+)
 
 
 def _serving(
-    summary: StudySummary, style: dict[str, Look], kinds: dict[str, str], title: str, note: str
-) -> Figure | None:
+    curves: tuple[Curve, ...],
+    summary: StudySummary,
+    style: Mapping[str, Look],
+    kinds: Mapping[str, str],
+    title: str,
+    note: str,
+) -> Iterator[Figure]:
     """One line per arm and batch, and a switch between what was measured of them."""
-    found = {kind: [c for c in summary.contexts if c.kind == kind and c.points] for kind in kinds}
+    found = {kind: [c for c in curves if c.kind == kind and c.points] for kind in kinds}
     shown = {kind: curves for kind, curves in found.items() if curves}
     key, first = next(iter(kinds)), found[next(iter(kinds))]
     if not first:
-        return None
+        return
     figure = blank("context (tokens)", kinds[key])
     batches = sorted({curve.batch or 1 for curve in first})
     for curve in first:
@@ -121,13 +184,13 @@ def _serving(
     figure.update_yaxes(rangemode="tozero")
     rows = _rows(first, shown)
     named = note if len(shown) > 1 else ""
-    return Figure(
+    yield Figure(
         key=f"{key}-by-context",
         title=title,
         note=" ".join(
             (
                 f"Mean over seeds of each run's median; bars: range over seeds. {_batches(batches)}{named}",
-                *summary.conventions,
+                *summary.study.conventions,
             )
         ),
         alt="; ".join(f"{r[0]} batch {r[1]} context {r[2]}: {r[3]} tokens/s" for r in rows),
@@ -137,7 +200,7 @@ def _serving(
     )
 
 
-def _switches(first: list[Curve], shown: dict[str, list[Curve]], kinds: dict[str, str]) -> tuple[Switch, ...]:
+def _switches(first: list[Curve], shown: dict[str, list[Curve]], kinds: Mapping[str, str]) -> tuple[Switch, ...]:
     if len(shown) < 2:
         return ()
     lines = [(curve.arm, curve.batch) for curve in first]

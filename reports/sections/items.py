@@ -1,6 +1,10 @@
-"""The figure of eval scores against the baseline's, item by item."""
+"""Scores against the baseline's, item by item (`reports.findings.items`)."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Self
 
 import plotly.graph_objects as go
 
@@ -8,18 +12,37 @@ from reports.figures.base import NEUTRAL, Figure, optional, short, stacked
 from reports.figures.style import Look, label
 from reports.findings.items import ItemDifference
 from reports.findings.shapes import StudySummary
+from reports.reading.collected import Collected
+from reports.sections import Section
 from reports.wording import words
 from reports.wording.tables import frame_table
 
 COLUMNS = ("arm", "task", "metric", "difference", "low", "high", "p (Holm)", "independent items", "seeds", "note")
 
 
-def differences(summary: StudySummary, style: dict[str, Look]) -> Figure | None:
-    """A forest plot: one panel per task and metric, one row per arm."""
-    found = [(arm.name, item) for arm in summary.arms for item in arm.items]
-    drawn = [(arm, item) for arm, item in found if item.difference is not None and item.task not in summary.grouped]
-    if not drawn:
-        return None
+@dataclass(frozen=True)
+class Items(Section):
+    """Of the arms' differences by item, which are in every summary."""
+
+    place: ClassVar[int] = 130
+
+    @classmethod
+    def summarise(cls, data: Collected) -> Self | None:
+        return None if data.scores.is_empty() else cls()
+
+    def figures(self, summary: StudySummary, style: Mapping[str, Look]) -> Iterator[Figure]:
+        """A forest plot: one panel per task and metric, one row per arm."""
+        found = [(arm.name, item) for arm in summary.arms for item in arm.items]
+        drawn = [(arm, item) for arm, item in found if item.difference is not None and item.task not in summary.grouped]
+        if drawn:
+            yield _figure(found, drawn, summary, style)
+
+
+Found = list[tuple[str, ItemDifference]]
+"""By arm."""
+
+
+def _figure(found: Found, drawn: Found, summary: StudySummary, style: Mapping[str, Look]) -> Figure:
     panels = list(dict.fromkeys((item.task, item.metric) for _, item in drawn))
     titles = {(item.task, item.metric): _title(item) for _, item in reversed(drawn)}
     figure = stacked(

@@ -11,16 +11,14 @@ import polars as pl
 from numpy.typing import NDArray
 
 from ablate.store.documents import StudyArm
-from reports.findings.curves import bin_starts
-from reports.reading.collect import Collected
+from reports.findings.curves import Floats, bin_starts
+from reports.reading.collected import Collected
 
 POINTS = 40_000
 """Of all runs of a page together."""
 MOST, LEAST = 400, 20
 """Points of one run."""
 KNOTS = 100
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

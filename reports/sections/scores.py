@@ -1,57 +1,41 @@
-"""Figures of scores: the paired differences, and the evaluation tasks."""
+"""The scores of all evaluations."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
 import plotly.graph_objects as go
 
-from reports.figures.base import NEUTRAL, Figure, mean_point, name_rows, optional, seed_points, stacked
-from reports.figures.style import Look, blank, label
+from reports.figures.base import NEUTRAL, Figure, optional, stacked
+from reports.figures.style import Look, label
 from reports.findings.shapes import Score, StudySummary
-from reports.wording import words
+from reports.reading.collected import Collected
+from reports.sections import Section
 from reports.wording.tables import frame_table
 
 
-def differences(summary: StudySummary, style: dict[str, Look]) -> Figure | None:
-    """Paired differences with intervals, seeds as open points."""
-    found = [
-        (arm, arm.comparison.difference)
-        for arm in summary.arms
-        if arm.comparison is not None and arm.comparison.difference is not None
-    ]
-    if not found:
-        return None
-    height = 130 + 46 * len(found)
-    figure = blank(f"difference in loss ({summary.unit})", "", height)
-    for arm, value in reversed(found):
-        seed_points(figure, style[arm.name], value.values, [style[arm.name].label] * len(value.values))
-        mean_point(figure, style[arm.name], "", value, None, style[arm.name].label)
-    figure.add_vline(x=0, line=NEUTRAL)
-    figure.update_layout(showlegend=False, margin_t=16)
-    name_rows(figure, [style[arm.name].label for arm, _ in found])
-    rows = [
-        (arm.name, str(seed), words.signed(difference, 4))
-        for arm, value in found
-        if arm.comparison is not None
-        for seed, difference in zip(arm.comparison.seeds, value.values, strict=True)
-    ]
-    return Figure(
-        key="differences",
-        title=f"Loss against {summary.baseline}, seed by seed",
-        note=f"Left of zero is better. Bars are {words.confidences(summary)} intervals of the mean, open points are"
-        " seeds.",
-        alt="; ".join(f"{a.name} {words.difference(a.comparison)}" for a, _ in found if a.comparison),
-        drawing=figure,
-        table=frame_table(("arm", "seed", f"difference ({summary.unit})"), rows),
-    )
+@dataclass(frozen=True)
+class Scores(Section):
+    """Of the arms' scores, which are in every summary."""
+
+    place: ClassVar[int] = 80
+
+    @classmethod
+    def summarise(cls, data: Collected) -> Self | None:
+        return None if data.scores.is_empty() else cls()
+
+    def figures(self, summary: StudySummary, style: Mapping[str, Look]) -> Iterator[Figure]:
+        """Scores with standard errors, one panel per task and metric. One without a value is in the table alone."""
+        if any(score.task not in summary.grouped for arm in summary.arms for score in arm.scores):
+            yield _figure(summary, style)
 
 
-def evals(summary: StudySummary, style: dict[str, Look]) -> Figure | None:
-    """Scores with standard errors, one panel per task and metric. One without a value is in the table alone."""
+def _figure(summary: StudySummary, style: Mapping[str, Look]) -> Figure:
     scores = [(arm, score) for arm in summary.arms for score in arm.scores]
     drawn = [(arm, score) for arm, score in scores if score.task not in summary.grouped]
     panels = list(dict.fromkeys((score.task, score.metric) for _, score in drawn))
-    if not panels:
-        return None
     figure = stacked(
         [f"{label(task)}: {label(metric)}" for task, metric in panels], [look.label for look in style.values()]
     )

@@ -1,15 +1,16 @@
-"""Figure of associative recall on text: loss by how far back a bigram was seen."""
+"""The figure of associative recall: loss by how far back a bigram was seen."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import plotly.graph_objects as go
 
 from reports.figures.base import NORMAL_95, Figure, Option, Switch, mean_and_range, optional, short
 from reports.figures.style import Look, blank
-from reports.findings.recall import RecallCurve, Targets
+from reports.findings.curves import Point
 from reports.findings.shapes import StudySummary
 from reports.statistics.estimates import Estimate
 from reports.wording import words
@@ -21,11 +22,45 @@ TICKS = 5
 """Room on a phone."""
 
 
-def loss_by_distance(summary: StudySummary, style: dict[str, Look]) -> Figure | None:
-    """One line per arm over the distances, and at its right a point for the tokens that were not seen before."""
-    found = [curve for curve in summary.recall if curve.hits]
-    if not found:
-        return None
+@dataclass(frozen=True)
+class Targets:
+    """Some of the targets: a `part` of all, or the hits at a distance from `first` to `last`.
+
+    `loss` is over seeds, in nats per token, at `last`; `difference` is that from the baseline in pairs of seeds, which
+    read the same targets, None for the baseline itself. `stderr` covers stretches of text and seeds.
+    """
+
+    part: str
+    first: int | None
+    last: int | None
+    tokens: int
+    loss: Point
+    difference: Estimate | None
+    stderr: float | None
+    bits_per_byte: float | None
+
+
+@dataclass(frozen=True)
+class RecallCurve:
+    """One arm in the longest windows that all arms could read. `frequent`: bigrams that occur more often in the
+    training text are no hits; None for hits of all. `reasons` say why an arm read no longer windows."""
+
+    arm: str
+    context: int
+    length: int
+    frequent: int | None
+    hits: tuple[Targets, ...]
+    parts: tuple[Targets, ...]
+    reasons: tuple[tuple[int, str], ...]
+
+    @property
+    def tokens(self) -> int:
+        return sum(part.tokens for part in self.parts)
+
+
+def figure_of(
+    found: list[RecallCurve], curves: tuple[RecallCurve, ...], summary: StudySummary, style: Mapping[str, Look]
+) -> Figure:
     figure = blank("tokens since the bigram was last seen", f"loss ({summary.unit})")
     far = 8 * max(hits.last or 1 for curve in found for hits in curve.hits)
     for curve in found:
@@ -39,7 +74,7 @@ def loss_by_distance(summary: StudySummary, style: dict[str, Look]) -> Figure | 
             f" a model that looks back knows what followed. Windows of {found[0].length:,} tokens, the same for all"
             f" arms.{_frequent(found[0])} Rightmost: tokens whose bigram is new to the window. Bars: 95 % intervals"
             " over stretches of text and seeds; arms read the same text, so that differences between them are surer"
-            f" than the bars say: the table has them in pairs of seeds.{_refusals(summary.recall)}"
+            f" than the bars say: the table has them in pairs of seeds.{_refusals(curves)}"
         ),
         alt="; ".join(f"{c.arm} {NAMES[p.part]}: {p.loss.mean:.4f}" for c in found for p in c.parts),
         drawing=figure,

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
 
 import plotly.graph_objects as go
 
 from reports.figures.base import Figure, Option, Switch, short
 from reports.figures.style import Look, blank, label
-from reports.findings.measures import Measure
 from reports.findings.shapes import StudySummary
+from reports.reading.collected import Collected
+from reports.sections import Section
+from reports.sections._measures import Measure, run_measures
 from reports.statistics.estimates import Estimate, estimate
 from reports.wording.tables import Table, frame_table
 
@@ -21,11 +24,25 @@ Seeds = Mapping[str, tuple[int, ...]]
 FRONT = {"color": "#888", "width": 1.5, "dash": "dot"}
 
 
-def trade_off(summary: StudySummary, style: dict[str, Look]) -> Figure | None:
-    """Arms by colour and symbol; open points are seeds, filled ones their means with intervals."""
-    measures = summary.measures
-    if len(measures) < 2:
-        return None
+@dataclass(frozen=True)
+class TradeOff(Section):
+    """All measures that any run has, the loss first."""
+
+    place: ClassVar[int] = 30
+
+    measures: tuple[Measure, ...]
+
+    @classmethod
+    def summarise(cls, data: Collected) -> Self:
+        return cls(run_measures(data))
+
+    def figures(self, summary: StudySummary, style: Mapping[str, Look]) -> Iterator[Figure]:
+        """Arms by colour and symbol; open points are seeds, filled ones their means with intervals."""
+        if len(self.measures) > 1:
+            yield _figure(self.measures, summary, style)
+
+
+def _figure(measures: tuple[Measure, ...], summary: StudySummary, style: Mapping[str, Look]) -> Figure:
     x = next((i for i, measure in enumerate(measures) if measure.key == X), 1)
     y = next((i for i, measure in enumerate(measures) if measure.key == Y), 0)
     arms = {arm.name: arm.seeds for arm in summary.arms if arm.seeds}

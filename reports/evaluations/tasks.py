@@ -1,16 +1,24 @@
-"""The tasks that groups are made of, such as the paradigms of BLiMP: where do arms differ, and which are at chance?"""
+"""Tasks of lm-eval: those that had no data, and those that groups such as BLiMP are made of."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import takewhile
+from typing import ClassVar, Self
 
 import plotly.graph_objects as go
+import polars as pl
 
+from ablate.store.documents import EvalsDocument
+from reports.evaluations import EvaluationSection
 from reports.figures.base import NEUTRAL, Figure, beside_row, optional, short, two_lines
 from reports.figures.style import Look, blank, label
 from reports.findings.shapes import Score, StudySummary
+from reports.reading.collected import Collected
+from reports.reading.documents import StudyDocuments
+from reports.reading.keys import KEYS, Schema
 from reports.wording.tables import frame_table
 
 MOST = 80
@@ -20,11 +28,61 @@ Scores = dict[str, dict[str, Score]]
 """By task and arm."""
 
 
-def tasks_of_groups(summary: StudySummary, style: dict[str, Look]) -> Figure | None:
-    """A row for each task, from where the baseline is best to where it is worst."""
-    metric, scores = _scores(summary)
-    if len(scores) < 2:
-        return None
+@dataclass(frozen=True)
+class Tasks(EvaluationSection):
+    """Where do arms differ within groups, and which tasks are at chance? The scores of single tasks and of groups are
+    drawn with those of all evaluations (`reports.sections.scores`)."""
+
+    place: ClassVar[int] = 90
+    schema: ClassVar[Schema] = {"task": pl.String, "group": pl.String, "reason": pl.String}
+    """A row for each task that had no data; `group` is the largest whose score is without it, null where there is
+    none."""
+
+    @classmethod
+    def collect(cls, documents: StudyDocuments) -> Mapping[str, pl.DataFrame]:
+        rows = [
+            run.key.row({"task": task, "group": _lacking(run.document, task), "reason": reason})
+            for run in documents.evaluated
+            for task, reason in run.document.skipped.items()
+        ]
+        return {cls.name(): pl.DataFrame(rows, schema=KEYS | cls.schema)}
+
+    @classmethod
+    def summarise(cls, data: Collected) -> Self | None:
+        return None if data.scores.is_empty() else cls()
+
+    @classmethod
+    def warnings(cls, data: Collected) -> Iterator[str]:
+        """Of each group how many of its tasks are not in its score, and of every other task why there is none."""
+        gone = data.frames[cls.name()].unique(["task", "group"], maintain_order=True)
+        for (group,), tasks in gone.group_by("group", maintain_order=True):
+            if group is None:
+                reasons = tasks["task", "reason"].iter_rows()
+                yield from (f"{task} was not evaluated: {reason}." for task, reason in reasons)
+            else:
+                yield _lacks(str(group), tasks, scored=group in data.scores["task"])
+
+    def figures(self, summary: StudySummary, style: Mapping[str, Look]) -> Iterator[Figure]:
+        """A row for each task, from where the baseline is best to where it is worst."""
+        metric, scores = _scores(summary)
+        if len(scores) > 1:
+            yield _figure(metric, scores, summary, style)
+
+
+def _lacking(document: EvalsDocument, task: str) -> str | None:
+    missing = {name: group.missing for name, group in document.groups.items() if task in group.missing}
+    return max(missing, key=lambda name: len(missing[name]), default=None)
+
+
+def _lacks(group: str, tasks: pl.DataFrame, scored: bool) -> str:
+    first = tasks.row(0, named=True)
+    since = f"{first['task']} since {first['reason']}."
+    if scored:
+        return f"{group}: {tasks.height} of its tasks are not in its score, {since}"
+    return f"{group} was not evaluated: none of its {tasks.height} tasks was, {since}"
+
+
+def _figure(metric: str, scores: Scores, summary: StudySummary, style: Mapping[str, Look]) -> Figure:
     apart = sorted(scores, key=lambda task: _span(scores[task]), reverse=True)
     tasks = sorted(apart[:MOST], key=lambda task: _of_baseline(scores[task], summary), reverse=True)
     left_out = f" Of {len(scores)} tasks those in which arms lie furthest apart." if len(scores) > MOST else ""
@@ -71,7 +129,7 @@ def _of_baseline(scores: dict[str, Score], summary: StudySummary) -> float:
     return score.value or 0.0
 
 
-def _drawing(metric: str, scores: Scores, style: dict[str, Look]) -> go.Figure:
+def _drawing(metric: str, scores: Scores, style: Mapping[str, Look]) -> go.Figure:
     shared = _first_words(scores)
     names = [two_lines(label(task.removeprefix(shared), 46)) for task in scores]
     figure = blank(

@@ -8,7 +8,7 @@ from typing import Literal
 
 import polars as pl
 
-from reports.reading.collect import Collected
+from reports.reading.collected import Collected
 
 MIB = 2**20
 Better = Literal["low", "high"]
@@ -92,7 +92,7 @@ def _same(data: Collected, key: str, label: str, by_arm: Mapping[str, float]) ->
 
 def _decoding(data: Collected) -> Iterator[Measure]:
     """Time for one more token of every sequence of the batch."""
-    rows = data.measures.filter(kind="decode").drop_nulls("median")
+    rows = data.frames["measures"].filter(kind="decode").drop_nulls("median")
     for context, batch in rows.select("context", "batch").unique().sort("context", "batch").iter_rows():
         latency = (1000 * pl.col("batch") / pl.col("median")).alias("value")
         found = rows.filter(context=context, batch=batch).select("arm", "seed", latency)
@@ -102,7 +102,7 @@ def _decoding(data: Collected) -> Iterator[Measure]:
 
 def _scores(data: Collected) -> Iterator[Measure]:
     """Evaluation scores of which it is known which way is better."""
-    rows = data.evals.drop_nulls("higher_is_better").filter(~pl.col("task").is_in(list(data.grouped)))
+    rows = data.scores.drop_nulls("higher_is_better").filter(~pl.col("task").is_in(list(data.grouped)))
     known = rows.select("task", "metric", "higher_is_better").unique(maintain_order=True)
     for number, (task, metric, higher) in enumerate(known.iter_rows()):
         found = rows.filter(task=task, metric=metric).select("arm", "seed", "value")

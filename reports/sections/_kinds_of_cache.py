@@ -1,15 +1,15 @@
-"""Figure of kinds of cache: what each costs and saves, arm by arm."""
+"""The figure of kinds of cache: what each costs and saves, arm by arm."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 import plotly.graph_objects as go
 
 from reports.figures.base import NEUTRAL, NORMAL_95, Figure, beside_row, short, stacked
 from reports.figures.style import Look, label
-from reports.findings.caches import CacheCost, CacheLoss
 from reports.findings.curves import Point
 from reports.findings.shapes import StudySummary
 from reports.wording import words
@@ -36,39 +36,75 @@ COLUMNS = {
 }
 
 
-def kinds_of_cache(summary: StudySummary, style: dict[str, Look]) -> Figure | None:
+@dataclass(frozen=True)
+class CacheCost:
+    """One arm with one kind of cache, at one context × batch. `values` and `ratios`, to a plain cache of the same run,
+    are over seeds, by the kinds of `reports.findings.curves.SERVING`."""
+
+    arm: str
+    cache: str
+    context: int
+    batch: int
+    values: dict[str, Point]
+    ratios: dict[str, Point]
+
+
+@dataclass(frozen=True)
+class CacheLoss:
+    """What reading held-out text through a kind of cache adds to the loss, in windows of `length` tokens."""
+
+    arm: str
+    cache: str
+    length: int
+    added: Point
+    stderr: float | None
+
+
+@dataclass(frozen=True)
+class KindsOfCache:
+    """`kinds` begin with the plain one; `reasons` say which arm cannot have which kind, and why."""
+
+    kinds: tuple[str, ...]
+    costs: tuple[CacheCost, ...]
+    losses: tuple[CacheLoss, ...]
+    reasons: tuple[tuple[str, str, str], ...]
+
+
+def figure_of(found: KindsOfCache, summary: StudySummary, style: Mapping[str, Look]) -> Figure | None:
     """One panel per quantity and batch, one row per kind of cache, one point per arm."""
-    kinds = summary.caches.kinds[1:]
-    context = max((cost.context for cost in summary.caches.costs), default=0)
-    drawn = [cost for cost in summary.caches.costs if cost.context == context and cost.cache in kinds]
+    kinds = found.kinds[1:]
+    context = max((cost.context for cost in found.costs), default=0)
+    drawn = [cost for cost in found.costs if cost.context == context and cost.cache in kinds]
     if not drawn:
         return None
     batches = sorted({cost.batch for cost in drawn})
-    figure = _drawing(summary, style, drawn, batches)
+    figure = _drawing(found, summary, style, drawn, batches)
     return Figure(
         key="kinds-of-cache",
         title="Kinds of cache",
         note=(
             f"At {context:,} tokens, against a plain cache of the same run; left is better in every panel. Means over"
             " seeds, with their range; of the loss, 95 % intervals over windows of text and seeds. Peak memory is that"
-            f" of a whole process on a CPU.{_sinks(kinds)}{''.join(_refusals(summary))}"
+            f" of a whole process on a CPU.{_sinks(kinds)}{''.join(_refusals(found))}"
         ),
         alt="; ".join(_alt(cost) for cost in drawn if cost.batch == batches[0]),
         drawing=figure,
         table=frame_table(
             ("arm", "kind of cache", "context", "batch", *COLUMNS.values(), f"loss added ({summary.unit})"),
-            [_row(summary, cost) for cost in summary.caches.costs],
+            [_row(found, cost) for cost in found.costs],
             2,
         ),
     )
 
 
-def _drawing(summary: StudySummary, style: dict[str, Look], drawn: list[CacheCost], batches: list[int]) -> go.Figure:
-    kinds = summary.caches.kinds[1:]
+def _drawing(
+    found: KindsOfCache, summary: StudySummary, style: Mapping[str, Look], drawn: list[CacheCost], batches: list[int]
+) -> go.Figure:
+    kinds = found.kinds[1:]
     asked = [(name, batch) for name in PANELS for batch in (batches if name in TIMES else batches[-1:])]
-    found = [(*each, [c for c in drawn if c.batch == each[1] and each[0] in c.ratios]) for each in asked]
-    panels = [panel for panel in found if panel[2]]
-    losses = [loss for loss in summary.caches.losses if loss.cache in kinds]
+    measured = [(*each, [c for c in drawn if c.batch == each[1] and each[0] in c.ratios]) for each in asked]
+    panels = [panel for panel in measured if panel[2]]
+    losses = [loss for loss in found.losses if loss.cache in kinds]
     titles = [_title(name, batch, batches) for name, batch, _ in panels]
     titles += [f"loss added at {losses[0].length:,} tokens ({summary.unit})"] * bool(losses)
     figure = stacked(titles, [label(kind) for kind in kinds], row=max(30, 14 * len(style)))
@@ -150,7 +186,7 @@ def _rows_of_kinds(figure: go.Figure, kinds: tuple[str, ...]) -> None:
     )
 
 
-def _legend(figure: go.Figure, style: dict[str, Look], arms: set[str]) -> None:
+def _legend(figure: go.Figure, style: Mapping[str, Look], arms: set[str]) -> None:
     """The arms once, above all panels."""
     for arm in (name for name in style if name in arms):
         look = style[arm]
@@ -165,9 +201,9 @@ def _alt(cost: CacheCost) -> str:
     return f"{cost.arm} with {cost.cache}: {', '.join(found)}"
 
 
-def _row(summary: StudySummary, cost: CacheCost) -> tuple[str, ...]:
+def _row(found: KindsOfCache, cost: CacheCost) -> tuple[str, ...]:
     of = (cost.arm, cost.cache, cost.context)
-    losses = {(loss.arm, loss.cache, loss.length): loss for loss in summary.caches.losses}
+    losses = {(loss.arm, loss.cache, loss.length): loss for loss in found.losses}
     return (
         cost.arm,
         cost.cache,
@@ -197,13 +233,13 @@ def _sinks(kinds: tuple[str, ...]) -> str:
     return " Once it is full, a cache with sinks reads prompts one token at a time."
 
 
-def _refusals(summary: StudySummary) -> Iterator[str]:
+def _refusals(found: KindsOfCache) -> Iterator[str]:
     """` mamba was not measured with int8, int4 (int8 is about keys and values).` Reasons that differ in the kind's name
     alone are one."""
     reasons: dict[tuple[str, str], list[tuple[str, str]]] = {}
-    for arm, cache, reason in summary.caches.reasons:
+    for arm, cache, reason in found.reasons:
         alike = reason.replace(cache.partition(",")[0], "")
         reasons.setdefault((arm, alike), []).append((cache, reason))
-    for (arm, _), found in reasons.items():
-        kinds = ", ".join(dict.fromkeys(cache for cache, _ in found))
-        yield f" {arm} was not measured with {kinds} ({found[0][1].removeprefix('cache: ')})."
+    for (arm, _), refused in reasons.items():
+        kinds = ", ".join(dict.fromkeys(cache for cache, _ in refused))
+        yield f" {arm} was not measured with {kinds} ({refused[0][1].removeprefix('cache: ')})."

@@ -1,24 +1,90 @@
-"""Ladders: loss against compute with fitted lines, and the gap to the baseline."""
+"""One study at several sizes: loss against compute, and the gap to the baseline (`reports.findings.ladders`)."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
 import plotly.graph_objects as go
+import polars as pl
 
 from reports.figures.base import NEUTRAL, Figure, mean_point, short
 from reports.figures.style import Look, blank
-from reports.findings.ladders import LadderArm
+from reports.findings.ladders import LadderArm, Rung, summarise_ladder
 from reports.findings.shapes import StudySummary
+from reports.reading.collected import Collected
+from reports.reading.documents import StudyDocuments
+from reports.reading.keys import KEYS, Row, RunKey
+from reports.sections import Section
 from reports.statistics.estimates import Estimate
 from reports.wording import ladder_words, words
 from reports.wording.tables import frame_table
 
+LADDER = KEYS | {
+    "size": pl.String,
+    "parameters": pl.Int64,
+    "flops": pl.Float64,
+    "loss": pl.Float64,
+    "flops_per_second": pl.Float64,
+}
 
-def loss_by_compute(summary: StudySummary, style: dict[str, Look]) -> Figure | None:
+
+@dataclass(frozen=True)
+class Ladder(Section):
+    place: ClassVar[int] = 120
+    title: ClassVar[str] = "Over sizes"
+
+    arms: tuple[LadderArm, ...]
+
+    @classmethod
+    def collect(cls, documents: StudyDocuments) -> Mapping[str, pl.DataFrame]:
+        return {cls.name(): pl.DataFrame(list(_rows(documents)), schema=LADDER)}
+
+    @classmethod
+    def losses(cls) -> Mapping[str, Sequence[str]]:
+        return {cls.name(): ("loss",)}
+
+    @classmethod
+    def summarise(cls, data: Collected) -> Self | None:
+        arms = summarise_ladder(data.frames[cls.name()], data.study.baseline)
+        return cls(arms) if arms else None
+
+    def introduction(self, summary: StudySummary) -> str:
+        rungs = self.arms[0].rungs
+        return f"The comparison above is at the largest size, {rungs[-1].size}. Over {len(rungs)} sizes:"
+
+    def sentences(self, summary: StudySummary) -> Iterator[str]:
+        yield from map(ladder_words.sentence, self.arms)
+
+    def figures(self, summary: StudySummary, style: Mapping[str, Look]) -> Iterator[Figure]:
+        yield _loss_by_compute(self.arms, summary, style)
+        gaps = [(arm, rung, gap) for arm in self.arms for rung, gap in arm.gaps]
+        if gaps:
+            yield _gap_by_compute(gaps, summary, style)
+
+
+def _rows(documents: StudyDocuments) -> Iterator[Row]:
+    """The runs of every size. The loss of one that diverged or is absent is null."""
+    for size in documents.study.ladder:
+        for arm in size.arms:
+            for run in arm.runs:
+                result = documents.store.read_result(run.digest)
+                speed = result.tokens_per_second.median if result else None
+                yield {
+                    "size": size.name,
+                    **RunKey(arm.name, run.seed, run.digest)._asdict(),
+                    "parameters": arm.parameters,
+                    "flops": arm.flops,
+                    "loss": result.loss if result else None,
+                    "flops_per_second": None if speed is None else speed * arm.flops_per_token,
+                }
+
+
+def _loss_by_compute(arms: Sequence[LadderArm], summary: StudySummary, style: Mapping[str, Look]) -> Figure:
     """Every size of every arm, the fitted power laws, and what they extrapolate to, dashed."""
-    if not summary.ladder:
-        return None
     figure = blank("training FLOPs", f"validation loss ({summary.unit})")
-    for arm in summary.ladder:
+    for arm in arms:
         look = style[arm.arm]
         _line(figure, arm, look)
         for place, rung in enumerate(rung for rung in arm.rungs if rung.loss):
@@ -31,13 +97,13 @@ def loss_by_compute(summary: StudySummary, style: dict[str, Look]) -> Figure | N
         title="Loss against compute, at every size",
         note="Bars are 95 % intervals over seeds. Lines are power laws fitted to the runs, with the interval of the"
         " line; dotted, they extrapolate to ten times the largest compute, where nothing was measured.",
-        alt="; ".join(ladder_words.sentence(arm) for arm in summary.ladder),
+        alt="; ".join(ladder_words.sentence(arm) for arm in arms),
         drawing=figure,
         table=frame_table(
             ("arm", "size", "parameters", "FLOPs", f"loss ({summary.unit})"),
             [
                 (arm.arm, rung.size, words.count(rung.parameters), words.large(rung.flops), words.plus_minus(rung.loss))
-                for arm in summary.ladder
+                for arm in arms
                 for rung in arm.rungs
             ],
             2,
@@ -71,11 +137,10 @@ def _line(figure: go.Figure, arm: LadderArm, look: Look) -> None:
         )
 
 
-def gap_by_compute(summary: StudySummary, style: dict[str, Look]) -> Figure | None:
+def _gap_by_compute(
+    found: list[tuple[LadderArm, Rung, Estimate]], summary: StudySummary, style: Mapping[str, Look]
+) -> Figure:
     """The paired difference from the baseline at every size."""
-    found = [(arm, rung, gap) for arm in summary.ladder for rung, gap in arm.gaps]
-    if not found:
-        return None
     figure = blank("training FLOPs of the baseline", f"difference in loss ({summary.unit})")
     figure.add_hline(y=0, line=NEUTRAL)
     seen: set[str] = set()

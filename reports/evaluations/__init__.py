@@ -1,0 +1,92 @@
+"""What a report shows of each evaluation: twins of the files in `evals/evaluations`, of the same names.
+
+An evaluation needs no twin: its scores are compared, drawn and printed without. A twin gives its table a frame and
+draws it. Nothing lists twins either: they are sections of the report (`reports.sections`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar
+
+import polars as pl
+
+from ablate.store.documents import EvalsDocument, JsonObject, JsonScalar
+from ablate.store.documents import Section as Stored
+from reports.reading.documents import StudyDocuments
+from reports.reading.keys import KEYS, Row, Schema
+from reports.sections import Section, sections
+
+Lines = Iterator[tuple[str, str, str]]
+"""Task, metric, and why there is no score."""
+
+
+class EvaluationSection(Section):
+    """The section of the evaluation of the same name. Its frame has that name too."""
+
+    place: ClassVar[int] = 135
+    schema: ClassVar[Schema]
+    """Columns of the frame: what the evaluation says of its whole table, and of each row. What neither has is null."""
+    loss_columns: ClassVar[tuple[str, ...]] = ()
+    """Those in nats per token. Where there are any, the scores of the evaluation are losses too."""
+
+    @classmethod
+    def collect(cls, documents: StudyDocuments) -> Mapping[str, pl.DataFrame]:
+        rows = [
+            run.key.row(cls.row(table.about, row)) for run in documents.evaluated for table, row in run.rows(cls.name())
+        ]
+        return {cls.name(): pl.DataFrame(rows, schema=KEYS | cls.schema)}
+
+    @classmethod
+    def row(cls, about: Mapping[str, JsonScalar], row: JsonObject) -> Row:
+        """A row of the frame, but for its key."""
+        known = {**about, **row}
+        return {name: known[name] for name in cls.schema if name in known}
+
+    @classmethod
+    def losses(cls) -> Mapping[str, Sequence[str]]:
+        return {cls.name(): cls.loss_columns} if cls.loss_columns else {}
+
+    @classmethod
+    def missed(cls, about: Mapping[str, JsonScalar], row: JsonObject) -> tuple[str, str]:
+        """The task and the metric of which a row with a reason has no score, for the command line."""
+        return cls.name(), ""
+
+    @classmethod
+    def printed(cls, table: Stored) -> str:
+        """What the command line prints below its scores."""
+        return ""
+
+
+def twins() -> dict[str, type[EvaluationSection]]:
+    """The sections that are of evaluations, by name."""
+    return {name: each for name, each in sections().items() if issubclass(each, EvaluationSection)}
+
+
+def lines(document: EvalsDocument) -> list[tuple[str, ...]]:
+    """Task, metric, value, standard error and chance of every score, and in place of the value the reason where there
+    is none."""
+    found = [
+        (
+            task,
+            metric,
+            *("" if number is None else f"{number:.4f}" for number in (each.value, each.stderr, each.chance)),
+        )
+        for task, metrics in document.scores.items()
+        for metric, each in metrics.items()
+    ]
+    return [*found, *((task, metric, reason, "", "") for task, metric, reason in _reasons(document))]
+
+
+def _reasons(document: EvalsDocument) -> Lines:
+    known = twins()
+    for name, table in document.sections.items():
+        for row in (row for row in table.rows if "reason" in row):
+            task, metric = known[name].missed(table.about, row) if name in known else (name, "")
+            yield task, metric, str(row["reason"])
+
+
+def printed(document: EvalsDocument) -> str:
+    """What stands below the scores."""
+    known = twins()
+    return "".join(known[name].printed(table) for name, table in document.sections.items() if name in known)

@@ -1,0 +1,258 @@
+"""Loss by position in windows longer than training's, averaged over seeds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import polars as pl
+
+from ablate.store.documents import JsonObject, JsonScalar
+from reports.evaluations import EvaluationSection
+from reports.figures.base import NEUTRAL, Figure, band, line, mean_and_range, optional
+from reports.figures.style import Look, blank, label
+from reports.findings.curves import Curve, Point, over_seeds
+from reports.findings.shapes import Score, StudySummary
+from reports.reading.collected import Collected
+from reports.reading.keys import Schema
+from reports.statistics.estimates import combined_stderr
+from reports.wording import words
+from reports.wording.tables import frame_table
+
+SHOWN = 16
+"""The loss axis leaves out the places before this share of the training context: there all models know little."""
+TICKS = 8
+EXTENDED = ("dash", "dot", "dashdot", "longdash")
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """Tokens that were predicted from `first` to `last` tokens. `loss` is over seeds, in nats per token, at `last`.
+
+    `stderr` covers stretches of text and seeds.
+    """
+
+    first: int
+    last: int
+    loss: Point
+    stderr: float | None
+    bits_per_byte: float | None
+
+
+@dataclass(frozen=True)
+class PositionCurve:
+    """One arm in the longest windows that it read; `reasons` say why there are no longer ones, by their multiple.
+
+    `extension` is the scaling of its positions, where they were stretched to the length of the window.
+    """
+
+    arm: str
+    context: int
+    multiple: int | None
+    buckets: tuple[Bucket, ...]
+    reasons: tuple[tuple[int, str], ...]
+    extension: str | None = None
+
+    @property
+    def name(self) -> str:
+        return self.arm if self.extension is None else f"{self.arm}, {self.extension}"
+
+    @property
+    def curve(self) -> Curve:
+        return Curve(self.arm, "position", tuple(bucket.loss for bucket in self.buckets))
+
+
+@dataclass(frozen=True)
+class Positions(EvaluationSection):
+    """One curve per arm that was asked, and one more for each extension."""
+
+    place: ClassVar[int] = 100
+    title: ClassVar[str] = "Beyond the training context"
+    schema: ClassVar[Schema] = {
+        "extension": pl.String,
+        "multiple": pl.Int64,
+        "context": pl.Int64,
+        "reason": pl.String,
+        "first": pl.Int64,
+        "last": pl.Int64,
+        "nats_per_token": pl.Float64,
+        "stderr": pl.Float64,
+        "bits_per_byte": pl.Float64,
+    }
+    loss_columns: ClassVar[tuple[str, ...]] = ("nats_per_token", "stderr")
+
+    curves: tuple[PositionCurve, ...]
+
+    @classmethod
+    def summarise(cls, data: Collected) -> Self | None:
+        rows = data.frames[cls.name()]
+        curves = tuple(
+            _curve(arm.name, extension, asked)
+            for arm in data.study.arms
+            for (extension,), asked in rows.filter(arm=arm.name).group_by("extension", maintain_order=True)
+        )
+        return cls(curves) if curves else None
+
+    @classmethod
+    def missed(cls, about: Mapping[str, JsonScalar], row: JsonObject) -> tuple[str, str]:
+        extension = f"_{row['extension']}" if row.get("extension") else ""
+        return cls.name(), f"loss_{row['multiple']}x{extension}"
+
+    def figures(self, summary: StudySummary, style: Mapping[str, Look]) -> Iterator[Figure]:
+        """One line per arm, in the longest windows that it read, and one for each extension of its positions."""
+        found = [curve for curve in self.curves if curve.buckets]
+        if found:
+            yield _figure(found, self.curves, summary, style)
+
+    def sentences(self, summary: StudySummary) -> Iterator[str]:
+        """What the longest windows cost that an arm has read."""
+        scores = {(arm.name, score.metric): score for arm in summary.arms for score in arm.scores}
+        for curve in self.curves:
+            found = scores.get((curve.arm, f"extrapolation_gap_{curve.multiple}x"))
+            if curve.extension is None and found is not None and found.value is not None:
+                yield _gap(curve, found, summary.unit)
+
+
+def _gap(curve: PositionCurve, gap: Score, unit: str) -> str:
+    """`learned: in windows of 4 × the training context the same tokens cost 0.3100 nats/token more`"""
+    error = "" if gap.stderr is None else f" (standard error {gap.stderr:.4f})"
+    change = "more" if (gap.value or 0) > 0 else "less"
+    cost = f"{abs(gap.value or 0):.4f} {unit} {change}"
+    return f"{curve.arm}: in windows of {curve.multiple} × the training context the same tokens cost {cost}{error}."
+
+
+def _curve(arm: str, extension: Any, rows: pl.DataFrame) -> PositionCurve:
+    """A bucket without a loss in some seed is left out: the others' mean would flatter."""
+    read = rows.filter(pl.col("last").is_not_null())
+    multiple = read["multiple"].max()
+    longest = read.filter(pl.col("multiple") == pl.col("multiple").max())
+    refused = rows.drop_nulls("reason").select("multiple", "reason").unique(maintain_order=True)
+    return PositionCurve(
+        arm=arm,
+        context=rows["context"][0],
+        multiple=None if multiple is None else int(str(multiple)),
+        buckets=tuple(_buckets(longest)),
+        reasons=tuple((int(multiple), str(reason)) for multiple, reason in refused.iter_rows()),
+        extension=extension,
+    )
+
+
+def _buckets(rows: pl.DataFrame) -> Iterator[Bucket]:
+    for (first, last), seeds in rows.sort("last").group_by("first", "last", maintain_order=True):
+        losses = seeds["nats_per_token"]
+        if losses.null_count():
+            continue
+        values, end = losses.to_list(), int(str(last))
+        bits = seeds["bits_per_byte"]
+        yield Bucket(
+            first=int(str(first)),
+            last=end,
+            loss=over_seeds(end, values),
+            stderr=combined_stderr(seeds["stderr"].to_list(), values),
+            bits_per_byte=None if bits.null_count() else sum(bits) / len(bits),
+        )
+
+
+def _figure(
+    found: list[PositionCurve],
+    curves: tuple[PositionCurve, ...],
+    summary: StudySummary,
+    style: Mapping[str, Look],
+) -> Figure:
+    context = found[0].context
+    extensions = list(dict.fromkeys(curve.extension for curve in found if curve.extension))
+    figure = blank("tokens read", f"loss ({summary.unit})")
+    for curve in found:
+        band(figure, style[curve.arm], curve.curve, 1.0, 0.16)
+        line(figure, style[curve.arm], curve.curve)
+        if curve.extension is not None:
+            dash = EXTENDED[extensions.index(curve.extension) % len(EXTENDED)]
+            figure.data[-1].update(name=label(curve.name, 60), line={"dash": dash, "width": 1.4})
+    figure.add_vline(x=context, line=NEUTRAL)
+    figure.update_xaxes(type="log", tickmode="array", **_ticks(found))
+    figure.update_yaxes(range=_range(found))
+    return Figure(
+        key="positions",
+        title="Loss by position",
+        note=(
+            "Held-out text; each point is the mean over the places from half as far up to there. All arms read the same"
+            " text, but no two places do: compare lines, and see the standard errors for their bends. Dotted: the"
+            f" training context, {context} tokens. Bands: range over seeds. The axis leaves out the first tokens: zoom"
+            f" out to see them.{_stretched(extensions)}{_refusals(curves)}"
+        ),
+        alt="; ".join(f"{c.name} at {c.buckets[-1].last} tokens: {c.buckets[-1].loss.mean:.4f}" for c in found),
+        drawing=figure,
+        table=frame_table(
+            (
+                "arm",
+                "tokens read",
+                f"loss ({summary.unit})",
+                "lowest seed",
+                "highest seed",
+                "standard error",
+                "bits per byte",
+            ),
+            [
+                (
+                    c.name,
+                    _places(b.first, b.last),
+                    *mean_and_range(b.loss),
+                    optional(b.stderr),
+                    optional(b.bits_per_byte),
+                )
+                for c in found
+                for b in c.buckets
+            ],
+            2,
+        ),
+    )
+
+
+def _stretched(extensions: list[str]) -> str:
+    if not extensions:
+        return ""
+    return (
+        f" Thin lines: the same weights with rotary positions scaled ({', '.join(extensions)}) by as much as the window"
+        " is longer than the training context, not trained further."
+    )
+
+
+def _ticks(curves: list[PositionCurve]) -> dict[str, list[int] | list[str]]:
+    """The ends of buckets, every second or third where there are many; the last is among them."""
+    ends = sorted({bucket.last for curve in curves for bucket in curve.buckets})
+    kept = ends[:: -math.ceil(len(ends) / TICKS)][::-1]
+    return {"tickvals": kept, "ticktext": [words.whole(end) for end in kept]}
+
+
+def _range(curves: list[PositionCurve]) -> list[float]:
+    """From the lowest loss to the highest where a model has read enough to be told from others, with a margin."""
+    points = [b.loss for c in curves for b in c.buckets if b.last * SHOWN > c.context]
+    low, high = min(p.low for p in points), max(p.high for p in points)
+    margin = 0.05 * (high - low) or 0.05
+    return [low - margin, high + margin]
+
+
+def _places(first: int, last: int) -> str:
+    return words.whole(last) if first == last else f"{words.whole(first)}–{words.whole(last)}"
+
+
+def _refusals(curves: tuple[PositionCurve, ...]) -> str:
+    """Why some arms end before others: ` learned has no windows of 2× and 4×: positions end at 256.`"""
+    lines = []
+    for curve in curves:
+        for reason in dict.fromkeys(why for _, why in curve.reasons if curve.extension is None):
+            lengths = " and ".join(f"{multiple}×" for multiple, why in curve.reasons if why == reason)
+            lines.append(f" {curve.arm} has no windows of {lengths}: {reason}.")
+    return "".join((*lines, *_unscaled(curves)))
+
+
+def _unscaled(curves: tuple[PositionCurve, ...]) -> Iterator[str]:
+    """` nope is not read with ntk and yarn: no layer has rotary positions.`"""
+    without: dict[tuple[str, str], list[str]] = {}
+    for curve in curves:
+        for reason in dict.fromkeys(why for _, why in curve.reasons if curve.extension):
+            without.setdefault((curve.arm, reason), []).append(str(curve.extension))
+    for (arm, reason), names in without.items():
+        yield f" {arm} is not read with {' and '.join(names)}: {reason}."

@@ -1,0 +1,83 @@
+"""What models write after the same prompts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import polars as pl
+
+from ablate.store.documents import Section as Stored
+from reports.evaluations import EvaluationSection
+from reports.reading.collected import Collected
+from reports.reading.keys import Schema
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """A prompt, the text that it is from, and what each arm wrote after it: (arm, text)."""
+
+    prompt: str
+    held_out: str
+    written: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Samples(EvaluationSection):
+    """Those of the first seed that all arms with samples have. `reasons` say which arms have none, and why."""
+
+    place: ClassVar[int] = 170
+    title: ClassVar[str] = "Samples"
+    template: ClassVar[str] = "samples.html.j2"
+    schema: ClassVar[Schema] = {
+        "temperature": pl.Float64,
+        "prompt": pl.String,
+        "held_out": pl.String,
+        "sample": pl.String,
+        "reason": pl.String,
+    }
+
+    seed: int | None
+    temperature: float
+    prompts: tuple[Prompt, ...]
+    reasons: tuple[tuple[str, str], ...]
+
+    @classmethod
+    def summarise(cls, data: Collected) -> Self | None:
+        rows = data.frames[cls.name()]
+        if rows.is_empty():
+            return None
+        seeds, written = _shared(rows.drop_nulls("sample"))
+        prompts = tuple(_prompts(written))
+        reasons = list(rows.drop_nulls("reason").select("arm", "reason").unique(maintain_order=True).iter_rows())
+        if written.height and not prompts:
+            reasons.append(("samples", "the arms' prompts are not the same text"))
+        temperature = written["temperature"][0] if written.height else 0.0
+        return cls(min(seeds, default=None), temperature, prompts, tuple(reasons))
+
+    @classmethod
+    def printed(cls, table: Stored) -> str:
+        """Each prompt, and what the model wrote after it."""
+        return "".join(
+            f"--- {number}: prompt\n{row['prompt']}\n--- {number}: sample\n{row['sample']}\n\n"
+            for number, row in enumerate(table.rows, 1)
+            if "reason" not in row
+        )
+
+
+def _shared(rows: pl.DataFrame) -> tuple[set[int], pl.DataFrame]:
+    """The seeds that all arms have, and the rows of the first of them."""
+    having = [set(seeds) for seeds in rows.group_by("arm").agg("seed")["seed"]]
+    seeds = set.intersection(*having) if having else set()
+    return seeds, rows.filter(pl.col("seed") == min(seeds)) if seeds else rows[:0]
+
+
+def _prompts(rows: pl.DataFrame) -> Iterator[Prompt]:
+    """Only prompts that are the same in all arms are side by side."""
+    arms = rows["arm"].unique(maintain_order=True)
+    by_arm = [rows.filter(arm=arm).iter_rows(named=True) for arm in arms]
+    for texts in zip(*by_arm, strict=False):
+        first = texts[0]
+        if all(text["prompt"] == first["prompt"] for text in texts):
+            yield Prompt(first["prompt"], first["held_out"], tuple((text["arm"], text["sample"]) for text in texts))

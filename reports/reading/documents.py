@@ -1,0 +1,56 @@
+"""The documents of a study and of its runs, each read once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from ablate.store import AblateError, Store, StudyFolder
+from ablate.store.documents import MeasureDocument, ResultDocument, StudyDocument
+from reports.reading.evaluations import EvaluatedRun, read
+from reports.reading.keys import RunKey, keys_of
+
+
+class ReportError(AblateError):
+    """The study cannot be reported: it is missing, or its runs must not be compared."""
+
+
+@dataclass(frozen=True)
+class StudyDocuments:
+    """A study and where its runs are."""
+
+    study: StudyDocument
+    store: Store
+
+    @classmethod
+    def of(cls, study_dir: Path | str) -> StudyDocuments:
+        """Raises ReportError without a study there."""
+        study = StudyFolder(Path(study_dir)).read()
+        if study is None:
+            raise ReportError(f"{study_dir} holds no study.json")
+        return cls(study, Store.of_study(study_dir))
+
+    @cached_property
+    def keys(self) -> list[RunKey]:
+        """The runs that the study asks for."""
+        return keys_of(self.study)
+
+    @cached_property
+    def results(self) -> dict[str, ResultDocument | None]:
+        """By the run's digest; None of a run that has not ended."""
+        return {key.digest: self.store.read_result(key.digest) for key in self.keys}
+
+    @cached_property
+    def measured(self) -> list[tuple[RunKey, MeasureDocument]]:
+        """The measurement of each run that has one."""
+        request = self.study.measure
+        if request is None:
+            return []
+        found = ((key, self.store.read_measure(key.digest, request)) for key in self.keys)
+        return [(key, document) for key, document in found if document is not None]
+
+    @cached_property
+    def evaluated(self) -> list[EvaluatedRun]:
+        """The evaluation of each run that has one."""
+        return list(read(self.store, self.study, self.keys))

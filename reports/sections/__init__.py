@@ -1,0 +1,105 @@
+"""Sections of a report: a file each, here or in `reports.evaluations`. Nothing else lists them.
+
+Every file in either folder that does not begin with `_` defines one `Section`. What it collects of the store's
+documents are frames, what it makes of them is an object of its class, and what that draws is on the page, in the export
+and in `result.figures()`, in the order of `place`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from types import ModuleType
+from typing import TYPE_CHECKING, ClassVar, Self
+
+import polars as pl
+
+from reports.figures.base import Figure
+from reports.figures.style import Look
+from reports.reading.collected import Collected
+from reports.reading.documents import StudyDocuments
+
+if TYPE_CHECKING:  # a summary has sections
+    from reports.findings.shapes import StudySummary
+
+PACKAGES = ("reports.sections", "reports.evaluations")
+Frames = Mapping[str, pl.DataFrame]
+
+
+class Section(ABC):
+    """A part of a report. An object of a subclass is what one study shows of it."""
+
+    place: ClassVar[int]
+    """Sections stand in this order."""
+    gallery: ClassVar[str] = "Figures"
+    """The heading under which its figures stand; those of a heading stand together."""
+    gallery_note: ClassVar[str] = ""
+    """What is said below that heading."""
+    title: ClassVar[str] = ""
+    """The heading of its `sentences`, or of its `template`."""
+    template: ClassVar[str] = ""
+    """A file beside the page's templates, for what is neither a figure nor a sentence. It is given the `section`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """That of its file."""
+        return cls.__module__.rpartition(".")[2]
+
+    @classmethod
+    def collect(cls, documents: StudyDocuments) -> Frames:
+        """What it reads of the store, by name."""
+        return {}
+
+    @classmethod
+    def losses(cls) -> Mapping[str, Sequence[str]]:
+        """By frame the columns in nats per token: where arms have tokenizers of their own they become nats per byte."""
+        return {}
+
+    @classmethod
+    @abstractmethod
+    def summarise(cls, data: Collected) -> Self | None:
+        """What the frames say, or None for nothing. Pure."""
+
+    @classmethod
+    def warnings(cls, data: Collected) -> Iterator[str]:
+        """What a reader must know before believing it."""
+        yield from ()
+
+    def figures(self, summary: StudySummary, style: Mapping[str, Look]) -> Iterator[Figure]:
+        """Each with the table of what it shows. They draw and compute nothing new."""
+        yield from ()
+
+    def introduction(self, summary: StudySummary) -> str:
+        """What stands before its sentences."""
+        return ""
+
+    def sentences(self, summary: StudySummary) -> Iterator[str]:
+        """What it found, in words."""
+        yield from ()
+
+
+@cache
+def sections() -> dict[str, type[Section]]:
+    """Every section by name, in the order of the page."""
+    found = [section for package in PACKAGES for section in _of_package(importlib.import_module(package))]
+    return {section.name(): section for section in sorted(found, key=lambda section: (section.place, section.name()))}
+
+
+def _of_package(package: ModuleType) -> Iterator[type[Section]]:
+    for module in pkgutil.iter_modules(package.__path__):
+        if not module.name.startswith("_"):
+            yield _only(importlib.import_module(f"{package.__name__}.{module.name}"))
+
+
+def _only(module: ModuleType) -> type[Section]:
+    own = [
+        value
+        for value in vars(module).values()
+        if isinstance(value, type) and issubclass(value, Section) and value.__module__ == module.__name__
+    ]
+    if len(own) != 1:
+        raise TypeError(f"{module.__name__} must define exactly one Section, found {len(own)}")
+    return own[0]

@@ -1,0 +1,83 @@
+"""What was measured of reading prompts and writing tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from ablate.store.documents import Measured, MeasuredPoint, Quartiles, SpeedPoint
+from reports.reading.keys import KEYS, Row, RunKey
+
+MEASURES = KEYS | {
+    "kind": pl.String,
+    "context": pl.Int64,
+    "batch": pl.Int64,
+    "reason": pl.String,
+    "median": pl.Float64,
+    "q25": pl.Float64,
+    "q75": pl.Float64,
+    "seconds": pl.Float64,
+    "seconds_to_read": pl.Float64,
+    "bandwidth_utilisation": pl.Float64,
+    "peak_memory_bytes": pl.Float64,
+    "declared_bytes": pl.Float64,
+    "allocated_bytes": pl.Float64,
+}
+SERVING = {
+    "cache": ("cache", pl.col("allocated_bytes")),
+    "prefill": ("prefill", pl.col("median")),
+    "first token": ("prefill", 1000 * pl.col("seconds")),
+    "reading": ("prefill", 1000 * pl.col("seconds_to_read")),
+    "prefill memory": ("prefill", pl.col("peak_memory_bytes") / 2**20),
+    "decode": ("decode", pl.col("median")),
+    "output token": ("decode", 1000 * pl.col("seconds")),
+    "bandwidth": ("decode", 100 * pl.col("bandwidth_utilisation")),
+    "decode memory": ("decode", pl.col("peak_memory_bytes") / 2**20),
+}
+"""Kind of a curve → of which measurements, and what of them: bytes, tokens/s, ms, %, MiB."""
+
+
+BYTES_TOLERANCE = 0.01
+PLAIN = "plain"
+"""The kind of cache that others are compared with."""
+
+
+def measured_rows(key: RunKey, found: Measured) -> Iterator[Row]:
+    for kind, point, values in _points(found):
+        yield key.row({"kind": kind, "context": point.context, "batch": point.batch, "reason": point.reason, **values})
+
+
+def _points(found: Measured) -> Iterator[tuple[str, MeasuredPoint, Row]]:
+    """A point that did not fit in memory has a reason, and none of the numbers."""
+    for cache in found.cache:
+        yield "cache", cache, {"declared_bytes": cache.declared_bytes, "allocated_bytes": cache.allocated_bytes}
+    for prefill in found.prefill:
+        read = {"seconds": _median(prefill.seconds_to_first_token), "seconds_to_read": _median(prefill.seconds_to_read)}
+        yield "prefill", prefill, {**_speed(prefill), **read}
+    for decode in found.decode:
+        seconds, utilisation = decode.seconds_per_output_token, decode.bandwidth_utilisation
+        written = {"seconds": _median(seconds), "bandwidth_utilisation": _median(utilisation)}
+        yield "decode", decode, {**_speed(decode), **written}
+
+
+def _speed(point: SpeedPoint) -> Row:
+    rate = point.tokens_per_second.model_dump() if point.tokens_per_second else {}
+    return {**rate, "peak_memory_bytes": point.peak_memory_bytes}
+
+
+def _median(quartiles: Quartiles | None) -> float | None:
+    return None if quartiles is None else quartiles.median
+
+
+def wrong_bytes(rows: pl.DataFrame) -> Iterator[str]:
+    """A warning for each arm and kind of `cache` whose allocated bytes are not those that were declared."""
+    known = rows.filter(kind="cache").drop_nulls(["declared_bytes", "allocated_bytes"])
+    off = (pl.col("allocated_bytes") - pl.col("declared_bytes")).abs()
+    wrong = known.filter(off > BYTES_TOLERANCE * pl.col("declared_bytes"))
+    for row in wrong.unique(["arm", "cache"], keep="first", maintain_order=True).iter_rows(named=True):
+        kind = "" if row["cache"] == PLAIN else f"{row['cache']} "
+        yield (
+            f"{row['arm']}: the {kind}cache declared {row['declared_bytes']:,.0f} bytes at context {row['context']},"
+            f" batch {row['batch']}, but allocated {row['allocated_bytes']:,.0f}."
+        )

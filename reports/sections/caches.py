@@ -1,0 +1,142 @@
+"""What each kind of cache costs and saves against a plain one, averaged over seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import polars as pl
+
+from ablate.store.documents import LossThroughCache, Measured, MeasureDocument
+from reports.figures.base import Figure
+from reports.figures.style import Look
+from reports.findings.curves import Point, over_seeds
+from reports.findings.shapes import StudySummary
+from reports.reading.collected import Collected
+from reports.reading.documents import StudyDocuments
+from reports.reading.keys import KEYS, Row, RunKey
+from reports.sections import Section
+from reports.sections._kinds_of_cache import CacheCost, CacheLoss, KindsOfCache, figure_of
+from reports.sections._serving import MEASURES, PLAIN, SERVING, measured_rows, wrong_bytes
+from reports.statistics.estimates import combined_stderr
+
+CACHES = MEASURES | {"cache": pl.String}
+"""The same of every kind of cache, plain among them, where others were measured."""
+CACHE_LOSSES = KEYS | {
+    "cache": pl.String,
+    "length": pl.Int64,
+    "reason": pl.String,
+    "nats_per_token": pl.Float64,
+    "added": pl.Float64,
+    "stderr": pl.Float64,
+}
+"""`added` is to the loss through a plain cache, and `stderr` that of it."""
+AT = ["arm", "context", "batch"]
+
+
+@dataclass(frozen=True)
+class Caches(Section):
+    """Of studies that measured other kinds than plain caches."""
+
+    place: ClassVar[int] = 75
+
+    found: KindsOfCache
+
+    @classmethod
+    def collect(cls, documents: StudyDocuments) -> Mapping[str, pl.DataFrame]:
+        measured = documents.measured
+        costs = [row for key, found in measured for row in _cache_rows(key, found)]
+        losses = [row for key, found in measured for row in _cache_loss_rows(key, found)]
+        return {
+            "caches": pl.DataFrame(costs, schema=CACHES),
+            "cache_losses": pl.DataFrame(losses, schema=CACHE_LOSSES),
+        }
+
+    @classmethod
+    def losses(cls) -> Mapping[str, Sequence[str]]:
+        return {"cache_losses": ("nats_per_token", "added", "stderr")}
+
+    @classmethod
+    def summarise(cls, data: Collected) -> Self | None:
+        rows, losses = data.frames["caches"], data.frames["cache_losses"]
+        refused = pl.concat([frame.drop_nulls("reason").select("arm", "cache", "reason") for frame in (rows, losses)])
+        reasons = ((str(a), str(c), str(r)) for a, c, r in refused.unique(maintain_order=True).iter_rows())
+        found = KindsOfCache(
+            kinds=tuple(rows["cache"].unique(maintain_order=True)),
+            costs=tuple(_costs(rows)),
+            losses=tuple(_losses(losses)),
+            reasons=tuple(reasons),
+        )
+        return cls(found) if found.kinds else None
+
+    @classmethod
+    def warnings(cls, data: Collected) -> Iterator[str]:
+        yield from wrong_bytes(data.frames["caches"].filter(pl.col("cache") != PLAIN))
+
+    def figures(self, summary: StudySummary, style: Mapping[str, Look]) -> Iterator[Figure]:
+        figure = figure_of(self.found, summary, style)
+        if figure is not None:
+            yield figure
+
+
+def _cache_rows(key: RunKey, found: MeasureDocument) -> Iterator[Row]:
+    kinds: dict[str, Measured] = {PLAIN: found, **found.caches} if found.caches else {}
+    for cache, measured in kinds.items():
+        for row in measured_rows(key, measured):
+            yield {**row, "cache": cache}
+
+
+def _cache_loss_rows(key: RunKey, found: MeasureDocument) -> Iterator[Row]:
+    losses = found.cache_loss
+    if losses is None:
+        return
+    for cache, loss in (losses.kinds or {PLAIN: LossThroughCache(reason=losses.reason)}).items():
+        yield key.row(
+            {
+                "cache": cache,
+                "length": losses.length,
+                "reason": loss.reason,
+                "nats_per_token": loss.nats_per_token.value if loss.nats_per_token else None,
+                "added": loss.added.value if loss.added else None,
+                "stderr": loss.added.stderr if loss.added else None,
+            }
+        )
+
+
+def _costs(caches: pl.DataFrame) -> Iterator[CacheCost]:
+    columns = [*AT, "seed", "cache"]
+    found = pl.concat(
+        caches.filter(kind=measured)
+        .select(*columns, value.cast(pl.Float64).alias("value"), quantity=pl.lit(quantity))
+        .drop_nulls("value")
+        for quantity, (measured, value) in SERVING.items()
+    )
+    key = [*AT, "seed", "quantity"]
+    plain = found.filter(cache=PLAIN).select(*key, plain="value")
+    both = found.join(plain, on=key, how="left", maintain_order="left")
+    for (arm, context, batch, cache), rows in both.group_by(*AT, "cache", maintain_order=True):
+        at = int(str(context))
+        yield CacheCost(
+            arm=str(arm),
+            cache=str(cache),
+            context=at,
+            batch=int(str(batch)),
+            values=_by_quantity(rows.select("quantity", "value"), at),
+            ratios=_by_quantity(rows.select("quantity", value=pl.col("value") / pl.col("plain")), at),
+        )
+
+
+def _by_quantity(rows: pl.DataFrame, context: int) -> dict[str, Point]:
+    groups = rows.drop_nulls().group_by("quantity", maintain_order=True)
+    return {str(quantity): over_seeds(context, part["value"].to_list()) for (quantity,), part in groups}
+
+
+def _losses(losses: pl.DataFrame) -> Iterator[CacheLoss]:
+    """A kind without a loss in some seed is left out: the others' mean would flatter."""
+    for (arm, cache, length), rows in losses.group_by("arm", "cache", "length", maintain_order=True):
+        added = rows["added"]
+        if not added.null_count():
+            point = over_seeds(int(str(length)), added.to_list())
+            stderr = combined_stderr(rows["stderr"].to_list(), added.to_list())
+            yield CacheLoss(str(arm), str(cache), int(str(length)), point, stderr)

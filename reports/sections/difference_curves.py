@@ -1,0 +1,76 @@
+"""How the paired difference in loss develops over training."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import numpy as np
+
+from reports.figures.base import NEUTRAL, Figure, band, ends, late_range, line, mean_and_range, thinned
+from reports.figures.style import Look, blank
+from reports.findings.curves import Curve, Line, average, lines_of
+from reports.findings.shapes import StudySummary
+from reports.reading.collected import Collected
+from reports.sections import Section
+from reports.wording.tables import frame_table
+
+
+@dataclass(frozen=True)
+class DifferenceCurves(Section):
+    """Validation loss minus the baseline's with the same seed, against the share of training done.
+
+    Arms may take different numbers of steps, so the baseline's curve is read off (linearly) at the same share of its
+    own training.
+    """
+
+    place: ClassVar[int] = 60
+
+    curves: tuple[Curve, ...]
+
+    @classmethod
+    def summarise(cls, data: Collected) -> Self:
+        baseline = dict(lines_of(data, data.study.baseline, "validation_loss"))
+        others = (arm.name for arm in data.study.arms if arm.name != data.study.baseline)
+        return cls(tuple(Curve(arm, "difference", average(_differences(data, arm, baseline))) for arm in others))
+
+    def figures(self, summary: StudySummary, style: Mapping[str, Look]) -> Iterator[Figure]:
+        curves = [curve for curve in self.curves if len(curve.points) > 1]
+        if curves:
+            yield _figure(curves, summary, style)
+
+
+def _differences(data: Collected, arm: str, baseline: dict[int, Line]) -> list[Line]:
+    pairs = [(line, baseline[seed]) for seed, line in lines_of(data, arm, "validation_loss") if seed in baseline]
+    return [
+        (x / x[-1], y - np.interp(x / x[-1], base_x / base_x[-1], base_y))
+        for (x, y), (base_x, base_y) in pairs
+        if x[-1] > 0 and base_x[-1] > 0
+    ]
+
+
+def _figure(curves: list[Curve], summary: StudySummary, style: Mapping[str, Look]) -> Figure:
+    figure = blank("share of training done", f"loss minus the baseline's ({summary.unit})")
+    for curve in curves:
+        band(figure, style[curve.arm], curve, 1.0, 0.16)
+        line(figure, style[curve.arm], curve)
+    figure.add_hline(y=0, line=NEUTRAL)
+    figure.update_xaxes(tickformat=".0%")
+    low, high = late_range(curves)
+    figure.update_yaxes(range=[min(low, 0), max(high, 0)])
+    rows = [
+        (curve.arm, f"{point.x:.0%}", *mean_and_range(point)) for curve in curves for point in thinned(curve.points)
+    ]
+    return Figure(
+        key="difference-curves",
+        title="The difference over training",
+        note=(
+            "Validation loss minus the baseline's with the same seed at the same share of "
+            "training. Bands: range over seeds. Only the end of the schedule decides. The axis leaves out differences "
+            "of the first steps: zoom out to see them."
+        ),
+        alt=ends(curves, "difference"),
+        drawing=figure,
+        table=frame_table(("arm", "training done", "mean", "lowest seed", "highest seed"), rows),
+    )

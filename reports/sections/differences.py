@@ -1,0 +1,63 @@
+"""The paired differences in loss, seed by seed: what verdicts rest on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+from reports.figures.base import NEUTRAL, Figure, mean_point, name_rows, seed_points
+from reports.figures.style import Look, blank
+from reports.findings.shapes import ArmSummary, StudySummary
+from reports.reading.collected import Collected
+from reports.sections import Section
+from reports.statistics.estimates import Estimate
+from reports.wording import words
+from reports.wording.tables import frame_table
+
+
+@dataclass(frozen=True)
+class Differences(Section):
+    """Of the arms' comparisons, which are in every summary."""
+
+    place: ClassVar[int] = 20
+
+    @classmethod
+    def summarise(cls, data: Collected) -> Self:
+        return cls()
+
+    def figures(self, summary: StudySummary, style: Mapping[str, Look]) -> Iterator[Figure]:
+        """Intervals, and seeds as open points."""
+        found = [
+            (arm, arm.comparison.difference)
+            for arm in summary.arms
+            if arm.comparison is not None and arm.comparison.difference is not None
+        ]
+        if found:
+            yield _figure(found, summary, style)
+
+
+def _figure(found: list[tuple[ArmSummary, Estimate]], summary: StudySummary, style: Mapping[str, Look]) -> Figure:
+    height = 130 + 46 * len(found)
+    figure = blank(f"difference in loss ({summary.unit})", "", height)
+    for arm, value in reversed(found):
+        seed_points(figure, style[arm.name], value.values, [style[arm.name].label] * len(value.values))
+        mean_point(figure, style[arm.name], "", value, None, style[arm.name].label)
+    figure.add_vline(x=0, line=NEUTRAL)
+    figure.update_layout(showlegend=False, margin_t=16)
+    name_rows(figure, [style[arm.name].label for arm, _ in found])
+    rows = [
+        (arm.name, str(seed), words.signed(difference, 4))
+        for arm, value in found
+        if arm.comparison is not None
+        for seed, difference in zip(arm.comparison.seeds, value.values, strict=True)
+    ]
+    return Figure(
+        key="differences",
+        title=f"Loss against {summary.baseline}, seed by seed",
+        note=f"Left of zero is better. Bars are {words.confidences(summary)} intervals of the mean, open points are"
+        " seeds.",
+        alt="; ".join(f"{a.name} {words.difference(a.comparison)}" for a, _ in found if a.comparison),
+        drawing=figure,
+        table=frame_table(("arm", "seed", f"difference ({summary.unit})"), rows),
+    )

@@ -1,0 +1,53 @@
+"""Accuracy on a synthetic task over training: such tasks are often learnt all at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+from reports.figures.base import Figure, band, ends, line, mean_and_range, thinned
+from reports.figures.style import Look, blank
+from reports.findings.curves import Curve, average, lines_of
+from reports.findings.shapes import StudySummary
+from reports.reading.collected import Collected
+from reports.sections import Section
+from reports.wording import words
+from reports.wording.tables import frame_table
+
+
+@dataclass(frozen=True)
+class TrainingAccuracy(Section):
+    """Accuracy on what validates against step, per arm; text has none."""
+
+    place: ClassVar[int] = 40
+
+    curves: tuple[Curve, ...]
+
+    @classmethod
+    def summarise(cls, data: Collected) -> Self | None:
+        seeds = {arm.name: [line for _, line in lines_of(data, arm.name, "accuracy")] for arm in data.study.arms}
+        curves = tuple(Curve(arm, "accuracy", average(lines)) for arm, lines in seeds.items() if lines)
+        return cls(curves) if curves else None
+
+    def figures(self, summary: StudySummary, style: Mapping[str, Look]) -> Iterator[Figure]:
+        yield _figure(self.curves, style)
+
+
+def _figure(found: tuple[Curve, ...], style: Mapping[str, Look]) -> Figure:
+    figure = blank("training step", "accuracy")
+    for curve in found:
+        band(figure, style[curve.arm], curve, 1.0, 0.16)
+        line(figure, style[curve.arm], curve)
+    figure.update_yaxes(range=[-0.03, 1.03])
+    rows = [
+        (curve.arm, words.whole(point.x), *mean_and_range(point)) for curve in found for point in thinned(curve.points)
+    ]
+    return Figure(
+        key="training-accuracy",
+        title="Accuracy over training",
+        note="On what validates, all difficulties together. Bands: range over seeds.",
+        alt=ends(found, "accuracy"),
+        drawing=figure,
+        table=frame_table(("arm", "step", "accuracy", "lowest seed", "highest seed"), rows, 2),
+    )
