@@ -1,46 +1,80 @@
-"""Next-token loss."""
+"""The loss of predicted tokens, without ever holding all logits."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 IGNORED = -100
 LOGITS_AT_ONCE = 2**28
-"""At most so many logits are held at a time: 1 GiB in float32. Beyond it the head runs in chunks, twice each."""
+"""At most so many logits are held at a time: 1 GiB in float32."""
+ROWS_ON_CPU = 256
+"""On a CPU so many rows are read out at a time: what is done with their logits finds them in the processor's cache."""
 
-ReadOut = Callable[[Tensor], Tensor]
+
+@dataclass(frozen=True)
+class Head:
+    """read_out: (N, D) → logits (N, V), by these parameters."""
+
+    read_out: Callable[[Tensor], Tensor]
+    vocabulary: int
+    parameters: Sequence[nn.Parameter] = ()
+
+    def rows_at_once(self, device: torch.device) -> int:
+        return ROWS_ON_CPU if device.type == "cpu" else max(1, LOGITS_AT_ONCE // self.vocabulary)
+
+
+@dataclass(frozen=True)
+class Part:
+    """What some rows are of the batch that they belong to: their losses are then parts of its loss, which sum to it.
+
+    scored: (), the targets of the whole batch that count. rows: the share of its rows.
+    """
+
+    scored: Tensor
+    rows: float
+
+
+class Sums(NamedTuple):
+    """Sums over the targets that count: of what is minimised, and of negative log-likelihoods."""
+
+    objective: Tensor
+    nats: Tensor
 
 
 def next_token_loss(
-    read_out: ReadOut, hidden: Tensor, targets: Tensor, z_loss: float = 0.0, chunks: int = 1
+    head: Head, hidden: Tensor, targets: Tensor, z_loss: float = 0.0, count: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """(objective, nats per token), means over the targets that are not −100, in float32.
 
-    hidden: (B, T, D), read_out: (N, D) → logits (N, V), targets: (B, T).
-    objective = nats + z_loss · mean(logsumexp(logits)²); the z-loss is PaLM's, arXiv:2204.02311 §5.
+    hidden: (B, T, D), targets: (B, T). objective = nats + z_loss · mean(logsumexp(logits)²); the z-loss is PaLM's,
+    arXiv:2204.02311 §5. count: what the sums are divided by, where that is not the number of these targets.
     """
-    nats, squares = summed_loss(read_out, hidden, targets, z_loss, chunks)
-    count = (targets != IGNORED).sum()
-    return (nats + z_loss * squares) / count, nats / count
+    sums = summed_loss(head, hidden, targets, z_loss)
+    count = scored(targets) if count is None else count
+    return sums.objective / count, sums.nats / count
 
 
-def summed_loss(
-    read_out: ReadOut, hidden: Tensor, targets: Tensor, z_loss: float = 0.0, chunks: int = 1
-) -> tuple[Tensor, Tensor]:
-    """Sums over the targets that count: negative log-likelihoods, and squares of logsumexp where they are wanted."""
+def scored(targets: Tensor) -> Tensor:
+    """(): how many targets count."""
+    return (targets != IGNORED).sum()
+
+
+def summed_loss(head: Head, hidden: Tensor, targets: Tensor, z_loss: float = 0.0) -> Sums:
+    """`next_token_loss` before the division."""
     rows, goals = hidden.flatten(0, -2), targets.flatten()
-    if chunks == 1:
-        return _sums(read_out, rows, goals, z_loss)
-    pairs = zip(rows.chunk(chunks), goals.chunk(chunks), strict=True)
-    parts = [checkpoint(_sums, read_out, row, goal, z_loss, use_reentrant=False) for row, goal in pairs]
-    nats, squares = (torch.stack(part).sum() for part in zip(*parts, strict=True))
-    return nats, squares
+    if torch.compiler.is_compiling():
+        return _traced(head, rows, goals, z_loss)
+    if torch.is_grad_enabled():
+        return Sums(*cast(Any, _GradientsAhead.apply)(head, goals, z_loss, rows, *head.parameters))
+    return _total(_sums(head.read_out(rows[piece]), goals[piece], z_loss) for piece in _pieces(head, rows))
 
 
 def chunks_for(rows: int, vocabulary: int) -> int:
@@ -48,10 +82,85 @@ def chunks_for(rows: int, vocabulary: int) -> int:
     return max(1, math.ceil(rows * vocabulary / LOGITS_AT_ONCE))
 
 
-def _sums(read_out: ReadOut, rows: Tensor, goals: Tensor, z_loss: float) -> tuple[Tensor, Tensor]:
-    """`summed_loss` of one chunk."""
-    logits = read_out(rows).float()
+class _GradientsAhead(torch.autograd.Function):
+    """The sums of all rows, whose gradients are computed piece by piece while the logits of a piece are there.
+
+    The loss is the end of the graph, so its gradient is known in the forward pass up to the factor that the backward
+    pass brings. A piece is read out once, where checkpointing would read it out again. As in Liger Kernel,
+    arXiv:2410.10989 §3.2.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, head: Head, goals: Tensor, z_loss: float, rows: Tensor, *parameters: Tensor) -> Sums:
+        found, of_rows = [], torch.empty_like(rows)
+        of_parameters = [torch.zeros_like(parameter) for parameter in parameters]
+        for piece in _pieces(head, rows):
+            with torch.enable_grad():
+                # No leaf of the graph: hooks of torch's FLOP counter refuse those where a gradient is asked for.
+                given = rows[piece].detach().requires_grad_().view_as(rows[piece])
+                logits = head.read_out(given).float()
+            sums, gradient = _with_gradient(logits.detach(), goals[piece], z_loss)
+            of_rows[piece], *of_each = torch.autograd.grad(logits, (given, *parameters), gradient)
+            for of_whole, of_piece in zip(of_parameters, of_each, strict=True):
+                of_whole.add_(of_piece)
+            found.append(sums)
+        ctx.save_for_backward(of_rows, *of_parameters)
+        whole = _total(iter(found))
+        ctx.mark_non_differentiable(whole.nats)
+        return whole
+
+    @staticmethod
+    def backward(ctx: Any, factor: Tensor, _nats: Tensor) -> tuple[Tensor | None, ...]:
+        return (None, None, None, *(gradient * factor for gradient in ctx.saved_tensors))
+
+
+def _with_gradient(logits: Tensor, goals: Tensor, z_loss: float) -> tuple[Sums, Tensor]:
+    """The sums of a piece, (N, V) float32, and the gradient of its objective with respect to the logits.
+
+    With p = softmax(logits), Z = Σ exp(logits) and y the goal: ∂/∂logits = p · (1 + 2 · z_loss · log Z) − onehot(y).
+    """
+    counts = goals != IGNORED
+    goal, weight = goals.where(counts, 0)[:, None], counts.to(logits.dtype)
+    log_p = logits.log_softmax(dim=-1)
+    objective = nats = -log_p.gather(1, goal).squeeze(1).where(counts, 0.0).sum()
+    of_p = weight
+    if z_loss:
+        log_z = logits.logsumexp(dim=-1)
+        objective = nats + z_loss * (weight * log_z.square()).sum()
+        of_p = weight * (1 + 2 * z_loss * log_z)
+    gradient = log_p.exp_().mul_(of_p[:, None])
+    return Sums(objective, nats), gradient.scatter_add_(1, goal, -weight[:, None])
+
+
+def _traced(head: Head, rows: Tensor, goals: Tensor, z_loss: float) -> Sums:
+    """For torch.compile, which cannot see through gradients computed ahead: it fuses what is done with logits, and
+    reads them out again for the backward pass where there are more than fit."""
+    chunks = chunks_for(rows.shape[0], head.vocabulary)
+    if chunks == 1:
+        return _sums(head.read_out(rows), goals, z_loss)
+
+    def sums(rows: Tensor, goals: Tensor) -> Sums:
+        return _sums(head.read_out(rows), goals, z_loss)
+
+    pairs = zip(rows.chunk(chunks), goals.chunk(chunks), strict=True)
+    return _total(Sums(*checkpoint(sums, *pair, use_reentrant=False)) for pair in pairs)
+
+
+def _sums(logits: Tensor, goals: Tensor, z_loss: float) -> Sums:
+    """`summed_loss` of one piece."""
+    logits = logits.float()
     nats = F.cross_entropy(logits, goals, ignore_index=IGNORED, reduction="sum")
     if not z_loss:
-        return nats, torch.zeros_like(nats)
-    return nats, logits.logsumexp(dim=-1).square().masked_fill(goals == IGNORED, 0.0).sum()
+        return Sums(nats, nats.detach())
+    squares = logits.logsumexp(dim=-1).square().masked_fill(goals == IGNORED, 0.0).sum()
+    return Sums(nats + z_loss * squares, nats.detach())
+
+
+def _pieces(head: Head, rows: Tensor) -> Iterator[slice]:
+    at_once = head.rows_at_once(rows.device)
+    return (slice(start, start + at_once) for start in range(0, rows.shape[0], at_once))
+
+
+def _total(parts: Iterator[Sums]) -> Sums:
+    objectives, nats = zip(*parts, strict=True)
+    return Sums(torch.stack(objectives).sum(), torch.stack(nats).sum())

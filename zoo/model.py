@@ -17,7 +17,7 @@ from zoo.caches import CacheKind
 from zoo.errors import SpecWarning
 from zoo.head import HeadTransform
 from zoo.init import Linear, initialise
-from zoo.loss import chunks_for, next_token_loss
+from zoo.loss import Head, Part, chunks_for, next_token_loss, scored
 from zoo.mtp import MtpModule, mtp_loss
 from zoo.refusals import check_given, check_size, check_tokens
 from zoo.site import Given, Memory, Site, Step, of_piece
@@ -201,23 +201,43 @@ class Decoder(Stack):
             logits = self.spec.final_softcap * torch.tanh(logits / self.spec.final_softcap)
         return logits
 
-    def loss(self, tokens: Tensor, targets: Tensor, **given: Unpack[Given]) -> tuple[Tensor, Tensor]:
-        """(what training minimises, nats per target). tokens, targets: (B, T); targets of −100 are ignored."""
+    def loss(
+        self, tokens: Tensor, targets: Tensor, part: Part | None = None, **given: Unpack[Given]
+    ) -> tuple[Tensor, Tensor]:
+        """(what training minimises, nats per target). tokens, targets: (B, T); targets of −100 are ignored.
+
+        part: where these are some rows of a batch, what to count them as. The losses of all parts sum to that of the
+        batch, unless the spec `couples_rows`.
+        """
         check_tokens(tokens)
-        step = self._begin(tokens, None, given)
+        spec, step = self.spec, self._begin(tokens, None, given)
         embedded = self.embed(tokens, step)
         lower: list[Tensor] = []
         stream = self._run(embedded, step, None, lower.append)
-        chunks = chunks_for(tokens.numel(), self.spec.vocab_size)
-        read_out = lambda rows: self.read_out(self.norm(rows))  # noqa: E731
-        objective, nats = next_token_loss(read_out, stream, targets, self.spec.z_loss, chunks)
-        if self.training and self.spec.layer_loss:
-            losses = [next_token_loss(read_out, self.last.close(x), targets, chunks=chunks)[0] for x in lower]
-            step.losses += [self.spec.layer_loss / len(lower) * loss for loss in losses]
-        if self.training and self.spec.mtp is not None:
-            ahead = mtp_loss(self.mtp, stream, embedded, targets, step, read_out, chunks)
-            step.losses.append(self.spec.mtp.weight / self.spec.mtp.depth * ahead)
-        return objective + torch.stack(step.losses).sum() if step.losses else objective, nats
+        head, count, rows = self._head, scored(targets), 1.0
+        if part is not None:
+            count, rows = part.scored, part.rows
+        objective, nats = next_token_loss(head, stream, targets, spec.z_loss, count)
+        losses = [objective]
+        if self.training and spec.layer_loss:
+            streams = (self.last.close(x) for x in lower)
+            of_each = (next_token_loss(head, x, targets, count=count)[0] for x in streams)
+            losses += [spec.layer_loss / len(lower) * loss for loss in of_each]
+        if self.training and spec.mtp is not None:
+            ahead = mtp_loss(self.mtp, stream, embedded, targets, step, head, count)
+            losses.append(spec.mtp.weight / spec.mtp.depth * ahead)
+        losses += [rows * loss for loss in step.losses]
+        return torch.stack(losses).sum() if len(losses) > 1 else objective, nats
+
+    @property
+    def _head(self) -> Head:
+        """The final norm and the head, as the loss applies them to the stream."""
+        parts = (self.norm, self.transform, self.project_out, self.embedding if self.head is None else self.head)
+        parameters = [p for part in parts if part is not None for p in part.parameters()]
+        if self.head_bias is not None:
+            parameters.append(self.head_bias)
+        trained = tuple(p for p in parameters if p.requires_grad)
+        return Head(lambda rows: self.read_out(self.norm(rows)), self.spec.vocab_size, trained)
 
     def new_cache(
         self,

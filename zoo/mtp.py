@@ -14,7 +14,7 @@ from zoo.axis import Spec
 from zoo.cache import LayerCache
 from zoo.facts import Fact
 from zoo.init import Linear
-from zoo.loss import IGNORED, ReadOut, summed_loss
+from zoo.loss import Head, summed_loss
 from zoo.residuals import MakeNorm, Residual
 from zoo.site import PartCost, Step, matmul_cost
 
@@ -73,8 +73,8 @@ def mtp_loss(
     embedded: Tensor,
     targets: Tensor,
     step: Step,
-    read_out: ReadOut,
-    chunks: int = 1,
+    head: Head,
+    count: Tensor,
 ) -> Tensor:
     """Σ_k L_k. hidden: h⁰, embedded: emb(t), both (B, T, D); targets: (B, T), t_{i+1}; the rest as for
     `next_token_loss`."""
@@ -85,5 +85,5 @@ def mtp_loss(
         ahead = Step(step.index[k:], shared=step.shared, start=step.start + k, losses=step.losses)
         ahead.recorder, ahead.prefix = step.recorder, f"mtp.{k - 1}."
         hidden, goals = module(hidden[:, :-1], embedded[:, k:], ahead), targets[:, k:]
-        total = total + summed_loss(read_out, hidden, goals, chunks=chunks)[0]
-    return total / (targets != IGNORED).sum()
+        total = total + summed_loss(head, hidden, goals).objective
+    return total / count

@@ -211,6 +211,15 @@ class Step:
         value: T = self._memo[key]
         return value
 
+    def copy(self) -> Step:
+        """A pass that has so far left the same, and leaves what comes elsewhere."""
+        return replace(self, losses=list(self.losses), _memo=dict(self._memo))
+
+    def take(self, other: Step) -> None:
+        """Keep what a copy of this pass has left since."""
+        self.losses += other.losses[len(self.losses) :]
+        self._memo |= other._memo
+
     def tap(self, name: str, show: Show) -> None:
         """Offer an internal to whoever listens (see `zoo.taps`). Free when nobody does."""
         if self.recorder is not None:

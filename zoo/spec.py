@@ -26,6 +26,7 @@ from zoo.edits import expand, merge
 from zoo.errors import SpecError
 from zoo.explain import explain
 from zoo.facts import Dropout, Fact, Features, Tried, names_with, what_computes
+from zoo.ffns import Ffn
 from zoo.head import HeadActivation
 from zoo.init import InitSpec
 from zoo.kinds import MAX_LAYERS, EncoderSpec, Names, check_kind, encoder_of
@@ -191,6 +192,21 @@ class ModelSpec(Spec):
         """What is legal about the model and hardly wanted, each with its path."""
         found = {f"{where}.mixer": block.mixer.caution for where, block in self._used().items()}
         return tuple(f"{where}: {reason}" for where, reason in found.items() if reason is not None)
+
+    @property
+    def couples_rows(self) -> str | None:
+        """What makes training on one row of a batch depend on the others, with its path; None where nothing does."""
+        return self._first_of_ffns(lambda ffn: ffn.couples_rows)
+
+    @property
+    def changed_by_passes(self) -> str | None:
+        """What a training pass itself changes, before any gradient, with its path; None for nothing."""
+        return self._first_of_ffns(lambda ffn: ffn.changed_by_passes)
+
+    def _first_of_ffns(self, ask: Callable[[Ffn], str | None]) -> str | None:
+        models = [self] if self.encoder_spec is None else [self, self.encoder_spec]
+        ffns = (block.ffn for model in models for block in model.layers)
+        return next((reason for ffn in ffns if (reason := ask(ffn)) is not None), None)
 
     @property
     def encoder_spec(self) -> ModelSpec | None:

@@ -6,11 +6,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import cast
 
+import torch
 from torch import Tensor, nn
 
 from zoo.block import Block
 from zoo.cache import Cache
 from zoo.init import Embedding, Linear
+from zoo.recompute import recomputed
 from zoo.site import Given, Site, Step, Tap
 from zoo.spec import ModelSpec
 
@@ -30,6 +32,8 @@ class Stack(nn.Module):
         super().__init__()
         self.spec = spec
         self.recorder: Tap | None = None
+        self.recompute = False
+        """Whether blocks are computed twice in training, in place of keeping what their backward passes need."""
         if not encodes_for:
             self._build_table()
         self.embedding_norm = spec.block.norm.build(spec.d_model) if spec.has_embedding_norm else nn.Identity()
@@ -94,7 +98,10 @@ class Stack(nn.Module):
             if i:
                 left(x)
             step.prefix = f"{outside}blocks.{i}."
-            x = self.blocks[block](x, step, cache.layers[i] if cache is not None else None)
+            if self.recompute and torch.is_grad_enabled():
+                x = recomputed(cast(Block, self.blocks[block]), x, step)
+            else:
+                x = self.blocks[block](x, step, cache.layers[i] if cache is not None else None)
         step.prefix = outside
         return self.last.close(x)
 

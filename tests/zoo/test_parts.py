@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -12,7 +14,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 import zoo
 from tests.zoo.combinations import random_model, random_tokens
 from zoo.ffns._width import features
-from zoo.loss import next_token_loss
+from zoo.loss import Head, Sums, next_token_loss
 from zoo.site import Step
 
 
@@ -55,14 +57,18 @@ def test_post_norm_needs_no_final_norm() -> None:
     assert spec.edit({"block.norm_placement": "post", "final_norm": True}).has_final_norm
 
 
-def test_loss_is_mean_negative_log_likelihood_and_z_loss_is_the_mean_square_of_log_z() -> None:
+def test_loss_is_mean_negative_log_likelihood_and_z_loss_is_the_mean_square_of_log_z(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     logits = torch.randn(1, 4, 5, generator=torch.Generator().manual_seed(0))
     targets = torch.tensor([[3, -100, 0, 2]])
     kept = [(logits[0, t].tolist(), targets[0, t].item()) for t in (0, 2, 3)]
     log_z = [math.log(sum(math.exp(v) for v in row)) for row, _ in kept]
     nats = sum(z - row[goal] for z, (row, goal) in zip(log_z, kept, strict=True)) / 3
-    for chunks in (1, 3):
-        objective, measured = next_token_loss(lambda rows: rows, logits, targets, z_loss=0.1, chunks=chunks)
+    for grad, at_once in itertools.product((True, False), (1, 3, 256)):
+        monkeypatch.setattr("zoo.loss.ROWS_ON_CPU", at_once)
+        with torch.set_grad_enabled(grad):
+            objective, measured = next_token_loss(Head(lambda rows: rows, 5), logits, targets, z_loss=0.1)
         assert measured.item() == pytest.approx(nats, rel=1e-5)
         assert objective.item() == pytest.approx(nats + 0.1 * sum(z * z for z in log_z) / 3, rel=1e-5)
 
@@ -121,12 +127,38 @@ def test_sampling_follows_the_softmax() -> None:
     torch.testing.assert_close(share, expected, rtol=0, atol=0.015)
 
 
-def test_a_chunked_head_has_the_gradients_of_a_whole_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    spec = zoo.load("small", d_model=16, n_layers=1, vocab_size=61, z_loss=0.01)
-    tokens, grads = random_tokens(spec, 2, 9), []
-    for limit in (2**28, 5 * 61):
-        monkeypatch.setattr("zoo.loss.LOGITS_AT_ONCE", limit)
-        model = random_model(spec)
-        model.loss(tokens[:, :-1], tokens[:, 1:])[0].backward()
-        grads.append([p.grad for p in model.parameters()])
-    torch.testing.assert_close(grads[1], grads[0], rtol=1e-4, atol=1e-6)
+@pytest.mark.parametrize(
+    "edits",
+    [
+        {"z_loss": 0.01},
+        {"final_softcap": 3.0, "logit_scale": 0.5, "head_bias": True},
+        {"tie_embeddings": False, "head_transform": "gelu", "final_norm": False},
+        {"embedding_dim": 8, "layer_loss": 0.3, "mtp": {"depth": 2}},
+    ],
+    ids=lambda edits: next(iter(edits)),
+)
+@pytest.mark.parametrize("at_once", [5, 256])
+def test_the_loss_read_out_in_pieces_has_autograds_gradients(
+    edits: dict[str, Any], at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the plain formula, over logits that are all there at once. Some targets do not count."""
+    spec = zoo.load("small", d_model=16, n_layers=2, vocab_size=61, **edits)
+    tokens = random_tokens(spec, 2, 9)
+    targets = tokens[:, 1:].masked_fill(torch.arange(8) % 3 == 1, -100)
+
+    def plain(head: Head, hidden: torch.Tensor, goals: torch.Tensor, z_loss: float = 0.0) -> Sums:
+        logits, goals = head.read_out(hidden.flatten(0, 1)), goals.flatten()
+        nats = F.cross_entropy(logits, goals, reduction="sum")
+        return Sums(nats + z_loss * logits[goals != -100].logsumexp(-1).square().sum(), nats.detach())
+
+    monkeypatch.setattr("zoo.loss.ROWS_ON_CPU", at_once)
+    found = []
+    for reference in (False, True):
+        if reference:
+            monkeypatch.setattr("zoo.loss.summed_loss", plain)
+            monkeypatch.setattr("zoo.mtp.summed_loss", plain)
+        model = random_model(spec).train()
+        objective, nats = model.loss(tokens[:, :-1], targets)
+        objective.backward()
+        found.append((objective, nats, [p.grad for p in model.parameters()]))
+    torch.testing.assert_close(found[0], found[1], rtol=1e-4, atol=1e-6)

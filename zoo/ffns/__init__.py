@@ -36,6 +36,16 @@ class Ffn(Variant):
         return 0.0
 
     @property
+    def couples_rows(self) -> str | None:
+        """What makes training on one row of a batch depend on the others; None where nothing does."""
+        return None
+
+    @property
+    def changed_by_passes(self) -> str | None:
+        """What a training pass itself changes, before any gradient; None for nothing."""
+        return None
+
+    @property
     def reaches_back(self) -> bool:
         """Whether it sees tokens before its own."""
         return False

@@ -71,6 +71,14 @@ class MoE(Ffn):
         """The module that chooses experts."""
 
     @property
+    def couples_rows(self) -> str | None:
+        if self.capacity_factor is not None:
+            return "capacity_factor gives an expert places for the whole batch"
+        if self.balance_loss and self.balance_over == "batch":
+            return "balance_loss is over the whole batch"
+        return self.changed_by_passes
+
+    @property
     def router_bias_parameters(self) -> int:
         """Parameters of the router beyond its matrix."""
         return 0

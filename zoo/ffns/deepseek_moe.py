@@ -71,6 +71,10 @@ class DeepSeekMoE(MoE):
     def balance_over(self) -> Literal["batch", "sequence"]:
         return self.loss_over
 
+    @property
+    def changed_by_passes(self) -> str | None:
+        return None if self.bias_rate is None else "bias_rate moves the router's bias once per batch"
+
     def router(self, d_model: int) -> Router:
         return DeepSeekRouter(self, d_model)
 
