@@ -195,12 +195,12 @@ class ModelSpec(Spec):
 
     @property
     def couples_rows(self) -> str | None:
-        """What makes training on one row of a batch depend on the others, with its path; None where nothing does."""
+        """What makes training on one row of a batch depend on the others; None where nothing does."""
         return self._first_of_ffns(lambda ffn: ffn.couples_rows)
 
     @property
     def changed_by_passes(self) -> str | None:
-        """What a training pass itself changes, before any gradient, with its path; None for nothing."""
+        """What a training pass itself changes, before any gradient; None for nothing."""
         return self._first_of_ffns(lambda ffn: ffn.changed_by_passes)
 
     def _first_of_ffns(self, ask: Callable[[Ffn], str | None]) -> str | None:

@@ -33,7 +33,7 @@ class Stack(nn.Module):
         self.spec = spec
         self.recorder: Tap | None = None
         self.recompute = False
-        """Whether blocks are computed twice in training, in place of keeping what their backward passes need."""
+        """Whether blocks are computed again for their backward passes, instead of keeping what those need."""
         if not encodes_for:
             self._build_table()
         self.embedding_norm = spec.block.norm.build(spec.d_model) if spec.has_embedding_norm else nn.Identity()

@@ -13,6 +13,7 @@ from ablate.running.stages import StudyRunner
 from ablate.running.workshop import open_workshop
 from ablate.study.study import Study
 from ablate.study.written import Sets
+from ablate.training.execution import Microbatch
 
 
 @restored()
@@ -26,6 +27,8 @@ def run(
     engine: str = "local",
     workers: int | None = None,
     checkpoint_seconds: float = 60.0,
+    microbatch: Microbatch | None = None,
+    recompute: bool = False,
     progress: Wanted = True,
 ) -> StudyResult:
     """Train what is missing of a study, measure, evaluate, and render the report.
@@ -41,6 +44,10 @@ def run(
         engine: where runs are carried out: `local` in processes of their own, `inprocess` in this one.
         workers: how many runs at once; None: one for each core, or for each GPU.
         checkpoint_seconds: how often a run saves the state that it can go on from.
+        microbatch: rows of a batch at a time, with accumulated gradients, for models that do not fit in memory
+            otherwise; `"auto"` halves until they fit. Losses agree with those of whole batches to within rounding.
+        recompute: keep each block's input only, and compute its activations again for the backward pass: less memory,
+            about a third more time.
         progress: True shows on standard error how far runs are, False is silent, a function is given each line.
 
     Returns:
@@ -55,7 +62,8 @@ def run(
         >>> result = ablate.run("norm_placement", scale="smoke")
         >>> result.contrasts.select("arm", "difference", "low", "high", "verdict")
     """
-    workshop = open_workshop(store, device, engine, workers, checkpoint_seconds, progress)
+    execution = {"checkpoint_seconds": checkpoint_seconds, "microbatch": microbatch, "recompute": recompute}
+    workshop = open_workshop(store, device, engine, workers, execution, progress)
     chosen = read(study, scale, sets, workshop.device)
     _check_arms(chosen)
     place = workshop.store.study(chosen.name, chosen.scale)

@@ -32,6 +32,7 @@ from ablate.study.problems import Place, Problem, StudyError
 from ablate.study.search_spec import SearchSpec
 from ablate.study.study import Study
 from ablate.study.written import Sets
+from ablate.training.execution import Microbatch
 
 BEST = {"number", "settings", "values", "runs"}
 """What `ablate search --json` says of the best trials."""
@@ -109,6 +110,8 @@ def search(
     engine: str = "local",
     workers: int | None = None,
     checkpoint_seconds: float = 60.0,
+    microbatch: Microbatch | None = None,
+    recompute: bool = False,
     progress: Wanted = True,
     storage: str | None = None,
     promote: int | None = None,
@@ -119,7 +122,8 @@ def search(
     are taken over, and none that ended is repeated. Any number of processes may share one search.
 
     Args:
-        study, scale, sets, store, device, engine, workers, checkpoint_seconds, progress: as of `ablate.run`.
+        study, scale, sets, store, device, engine, workers, checkpoint_seconds, microbatch, recompute, progress:
+            as of `ablate.run`.
         storage: where trials are kept: `postgresql://…`, `sqlite:///…` or `grpc://host:port`; None: a journal in the
             store.
         promote: write so many of the best trials as an ordinary study with fresh seeds, beside the study.
@@ -134,7 +138,8 @@ def search(
     Example:
         >>> ablate.search("search_small_lm", scale="smoke", sets={"search.trials": 8}).best
     """
-    workshop = open_workshop(store, device, engine, workers, checkpoint_seconds, progress)
+    execution = {"checkpoint_seconds": checkpoint_seconds, "microbatch": microbatch, "recompute": recompute}
+    workshop = open_workshop(store, device, engine, workers, execution, progress)
     chosen = read(study, scale, sets, workshop.device)
     if chosen.search is None:
         place = Place(chosen.written.place)

@@ -60,7 +60,11 @@ def add_workers(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_checkpoints(parser: argparse.ArgumentParser) -> None:
+EXECUTION = ("checkpoint_seconds", "microbatch", "recompute")
+"""What `add_execution` adds."""
+
+
+def add_execution(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--checkpoint-seconds",
         type=_seconds,
@@ -68,6 +72,21 @@ def add_checkpoints(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="how often a run saves the state that it can go on from (default: 60)",
     )
+    parser.add_argument(
+        "--microbatch",
+        type=_microbatch,
+        metavar="N|auto",
+        help="rows of a batch at a time, with accumulated gradients; auto halves until they fit in memory",
+    )
+    parser.add_argument(
+        "--recompute",
+        action="store_true",
+        help="compute activations again for the backward pass: less memory, about a third more time",
+    )
+
+
+def _microbatch(text: str) -> int | str:
+    return text if text == "auto" else positive(text)
 
 
 def _seconds(text: str) -> float:

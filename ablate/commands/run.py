@@ -10,9 +10,10 @@ import sys
 
 from ablate.commands import (
     DONE,
+    EXECUTION,
     SOME_FAILED,
-    add_checkpoints,
     add_engine,
+    add_execution,
     add_json,
     add_study,
     given,
@@ -24,14 +25,14 @@ from ablate.commands import (
 def configure(parser: argparse.ArgumentParser) -> None:
     add_study(parser)
     add_engine(parser)
-    add_checkpoints(parser)
+    add_execution(parser)
     add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     import ablate
 
-    where = given(options, "scale", "sets", "store", "device", "engine", "workers", "checkpoint_seconds")
+    where = given(options, "scale", "sets", "store", "device", "engine", "workers", *EXECUTION)
     result = ablate.run(options.study, **where)
     if options.json:
         print_json(result.document())

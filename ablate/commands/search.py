@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 from ablate.commands import (
     DONE,
+    EXECUTION,
     SOME_FAILED,
-    add_checkpoints,
     add_engine,
+    add_execution,
     add_json,
     add_study,
     given,
@@ -41,14 +42,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="write the N best trials as an ordinary study with fresh seeds, beside the study",
     )
-    add_checkpoints(parser)
+    add_execution(parser)
     add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     import ablate
 
-    where = given(options, "scale", "sets", "store", "device", "engine", "workers", "checkpoint_seconds")
+    where = given(options, "scale", "sets", "store", "device", "engine", "workers", *EXECUTION)
     result = ablate.search(options.study, **where, **given(options, "storage", "promote"))
     if options.json:
         print_json(result.document())

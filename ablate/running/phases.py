@@ -79,7 +79,7 @@ def _train(request: Request, numerics: Numerics, stop: Stop) -> None:
             request.identity,
             corpus,
             numerics,
-            checkpoint_seconds=request.checkpoint_seconds,
+            request.execution,
             stop=lambda: stop.asked,
         )
         with stop.deferred():
@@ -113,6 +113,7 @@ def _result(
         bits_per_byte=ending.bits_per_byte,
         accuracy=ending.accuracy,
         floor=floor,
+        microbatch=session.learner.accumulation.rows,
         **summary._asdict(),
         mfu=model_flop_utilisation(cost.flops_per_token, summary.tokens_per_second.median, peak),
         matmul_flops_per_second=peak,

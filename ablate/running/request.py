@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ablate.store import Store
 from ablate.store.documents import JsonObject, Part, RunDocument
+from ablate.training.execution import DEFAULT, Execution
 
 if TYPE_CHECKING:  # a worker with nothing to do needs no torch
     from ablate.planning.plan import Plan
@@ -16,7 +17,6 @@ class Request(Part):
     """Bring one run to the point where its result, its measurement and its evaluation are in the store.
 
     `measure` and `evals` are the specs asked for, with the digests that name their documents; None asks for none.
-    `checkpoint_seconds` is how often resumable state is saved.
     """
 
     store: str
@@ -26,11 +26,11 @@ class Request(Part):
     measure_digest: str | None = None
     evals: JsonObject | None = None
     evals_digest: str | None = None
-    checkpoint_seconds: float = 60.0
+    execution: Execution = DEFAULT
     threads: int = 1
 
     @classmethod
-    def of(cls, plan: Plan, identity: RunDocument, store: Store, checkpoint_seconds: float) -> Request:
+    def of(cls, plan: Plan, identity: RunDocument, store: Store, execution: Execution) -> Request:
         """All that a plan asks of one of its runs."""
         measure = plan.measure if plan.measures(identity.digest) else None
         return cls(
@@ -41,7 +41,7 @@ class Request(Part):
             measure_digest=plan.measure_digest if measure else None,
             evals=plan.evals.model_dump(mode="json") if plan.evals else None,
             evals_digest=plan.evals_digest,
-            checkpoint_seconds=checkpoint_seconds,
+            execution=execution,
         )
 
     @property

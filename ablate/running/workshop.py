@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,9 @@ from ablate.running.request import Request
 from ablate.store import Store
 from ablate.store.documents import RunDocument
 from ablate.study.study import Study
+from ablate.training.execution import Execution
+from zoo.errors import SpecError
+from zoo.explain import checked
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,7 @@ class Workshop:
     store: Store
     device: str
     engine: Engine
-    checkpoint_seconds: float
+    execution: Execution
     progress: Wanted
 
     def planner(self, study: Study) -> Planner:
@@ -50,7 +52,7 @@ class Workshop:
         return Calibration(self.store, self.engine.slots, corpus, say=teller(self.progress))
 
     def request(self, plan: Plan, identity: RunDocument) -> Request:
-        return Request.of(plan, identity, self.store, self.checkpoint_seconds)
+        return Request.of(plan, identity, self.store, self.execution)
 
     def follow(self, study: Study, labels: Mapping[str, tuple[str, int]]) -> Progress:
         return open_progress(self.store, study.name, labels, self.progress)
@@ -61,16 +63,22 @@ def open_workshop(
     device: str | None,
     engine: str,
     workers: int | None,
-    checkpoint_seconds: float = 60.0,
+    execution: Mapping[str, object] | None = None,
     progress: Wanted = False,
 ) -> Workshop:
     """Raises ArgumentError, and EngineError for an engine that there is not."""
     if workers is not None and workers < 1:
         raise ArgumentError("workers", f"expected a whole number from 1, not {workers}")
-    if not 0 <= checkpoint_seconds < math.inf:
-        raise ArgumentError("checkpoint_seconds", f"expected a time in seconds, not {checkpoint_seconds}")
     chosen = _present(device)
-    return Workshop(Store(store), chosen, load(engine, Options(chosen, workers)), checkpoint_seconds, progress)
+    settings = _execution(execution or {})
+    return Workshop(Store(store), chosen, load(engine, Options(chosen, workers)), settings, progress)
+
+
+def _execution(settings: Mapping[str, object]) -> Execution:
+    try:
+        return checked(Execution, settings)
+    except SpecError as error:
+        raise ArgumentError(error.path, error.reason) from error
 
 
 def _present(device: str | None) -> str:

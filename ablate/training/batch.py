@@ -16,6 +16,9 @@ from ablate.data.examples import Examples
 from zoo.loss import IGNORED
 from zoo.site import Given
 
+Loss = Callable[..., tuple[Tensor, Tensor]]
+"""(tokens (B, T), targets (B, N), what else the batch gives) → (what is minimised, nats per scored target)."""
+
 
 @dataclass(frozen=True)
 class Batch:

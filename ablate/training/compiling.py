@@ -9,7 +9,7 @@ from typing import cast
 
 import torch
 
-from ablate.training.learner import Loss
+from ablate.training.batch import Loss
 
 CACHE = "TORCHINDUCTOR_CACHE_DIR"
 

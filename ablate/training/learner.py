@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+import torch
 from torch import Tensor, nn
 
 from ablate.machine.numerics import Numerics
-from ablate.training.batch import Batch
+from ablate.training.accumulation import Accumulation
+from ablate.training.batch import Batch, Loss
 from ablate.training.optimizers import Updates
 from ablate.training.randomness import seed_step
 from ablate.training.spec import TrainSpec
-
-Loss = Callable[..., tuple[Tensor, Tensor]]
-"""(tokens (B, T), targets (B, T), what else the batch gives) → (what is minimised, nats per scored target)."""
 
 
 class Watcher(Protocol):
@@ -46,15 +44,25 @@ class Learner:
     spec: TrainSpec
     numerics: Numerics
     seed: int = 0
+    accumulation: Accumulation = field(default_factory=Accumulation)
 
     def learn(self, step: int, lr: float, batch: Batch, watcher: Watcher | None = None) -> Learnt:
         """Update the weights by 1-based `step` on `batch`. `lr` is the schedule's."""
-        seed_step(self.seed, step, self.numerics.device)
-        with self.numerics.autocast():
-            objective, nats = self.loss(batch.tokens, batch.targets, **batch.given)
-        objective.backward()
+        nats = self._gradients(step, batch)
         with watcher.around(step, batch) if watcher else nullcontext():
-            return Learnt(nats.detach(), self._update(lr))
+            return Learnt(nats, self._update(lr))
+
+    def _gradients(self, step: int, batch: Batch) -> Tensor:
+        """Nats per scored target. The weights are as they were, so that what did not fit in memory may start over."""
+        while True:
+            seed_step(self.seed, step, self.numerics.device)
+            try:
+                return self.accumulation.gradients(self.loss, batch, self.numerics.autocast)
+            except (RuntimeError, MemoryError) as error:
+                self.accumulation.halve(batch, error)
+            self.optimizer.zero_grad(set_to_none=True)
+            if self.numerics.device == "cuda":
+                torch.cuda.empty_cache()
 
     def _update(self, lr: float) -> Tensor:
         """One optimizer step; the global gradient norm before clipping."""

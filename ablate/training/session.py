@@ -14,9 +14,11 @@ import zoo
 from ablate.machine.numerics import Numerics
 from ablate.store import Store
 from ablate.store.documents import MetricsRecord, RunDocument, RunProbes
+from ablate.training.accumulation import Accumulation
 from ablate.training.checkpoint import Place, load_state, save_state
 from ablate.training.compiling import compiled
 from ablate.training.divergence import Watch, final_reason
+from ablate.training.execution import DEFAULT, Execution
 from ablate.training.learner import Learner
 from ablate.training.loop import Done, Step, train
 from ablate.training.optim import build_optimizer
@@ -62,7 +64,7 @@ class Session:
 
     Steps are taken in stretches of `rest_seconds`. After each, metrics are logged, the state is saved if that is due,
     and `stop` is asked; when it says so, the state is saved and Interrupted raised. Saving is due every
-    `checkpoint_seconds`, or less often where it would take a larger share of the time than `SAVING`.
+    `execution.checkpoint_seconds`, or less often where it would take a larger share of the time than `SAVING`.
     """
 
     def __init__(
@@ -71,25 +73,29 @@ class Session:
         identity: RunDocument,
         corpus: Corpus,
         numerics: Numerics,
+        execution: Execution = DEFAULT,
         *,
-        checkpoint_seconds: float = 60.0,
         rest_seconds: float = 0.25,
         stop: Callable[[], bool] = lambda: False,
     ) -> None:
         self.store, self.corpus, self.numerics = store, corpus, numerics
         self.digest, self.seed, self.steps = identity.digest, identity.seed, identity.steps
         self.spec = TrainSpec.model_validate(identity.train)
-        self.checkpoint_seconds, self.stop = checkpoint_seconds, stop
-        self.rest_seconds = min(rest_seconds, checkpoint_seconds)
+        self.checkpoint_seconds, self.stop = execution.checkpoint_seconds, stop
+        self.rest_seconds = min(rest_seconds, self.checkpoint_seconds)
         self.model = _initial_model(store, identity).to(numerics.device)
+        for stack in (self.model, self.model.encoder):
+            if stack is not None:
+                stack.recompute = execution.recompute
         width = self.model.spec.d_model
         optimizer = build_optimizer(self.model, zoo.roles(self.model), self.spec, width)
         loss = compiled(self.model.loss) if self.spec.compile else self.model.loss
-        self.learner = Learner(loss, optimizer, self.spec, numerics, self.seed)
+        accumulation = Accumulation(execution.microbatch, self.model.spec.couples_rows)
+        self.learner = Learner(loss, optimizer, self.spec, numerics, self.seed, accumulation)
         self.reader = Reader(corpus, self.spec, self.model.spec.vocab_size, self.seed, numerics.device)
         self.prober = self._prober(identity.probes)
         self._began = self._rested = time.perf_counter()
-        self._save_at = self._began + checkpoint_seconds
+        self._save_at = self._began + self.checkpoint_seconds
         self.place = load_state(store, self.digest, self.model, optimizer)
         if identity.start is not None and self.place.start_loss is None:
             # It starts below where it may pass through, so divergence is to end above knowing nothing.

@@ -11,8 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ablate.training.batch import Batch
-from ablate.training.learner import Loss
+from ablate.training.batch import Batch, Loss
 from ablate.training.reader import HeldOut
 
 Autocast = Callable[[], AbstractContextManager[object]]

@@ -123,7 +123,8 @@ def test_one_text_is_no_list_of_edits(study: Path) -> None:
     [
         ({"device": "tpu"}, "device tpu: runs are on cpu or cuda"),
         ({"workers": 0}, "workers: expected a whole number from 1, not 0"),
-        ({"checkpoint_seconds": -1.0}, "checkpoint_seconds: expected a time in seconds, not -1.0"),
+        ({"checkpoint_seconds": -1.0}, "checkpoint_seconds: input should be greater than or equal to 0, not -1.0"),
+        ({"microbatch": "half"}, "microbatch: expected a number of rows, or auto, not 'half'"),
         ({"engine": "ryay"}, "unknown engine 'ryay': one of inprocess, local"),
     ],
 )

@@ -13,6 +13,7 @@ from ablate.store.documents import RunNumerics, RunStart
 from ablate.training.batch import Batch
 from ablate.training.checkpoint import Place
 from ablate.training.divergence import Watch, final_reason
+from ablate.training.execution import Execution
 from ablate.training.loop import Step
 from ablate.training.randomness import seed_step
 from ablate.training.session import Session
@@ -140,7 +141,7 @@ def test_state_is_saved_as_often_as_asked(tmp_path, identity, corpus, numerics):
     document = identity(steps=3)
     for seconds, saved in ((3600.0, False), (0.0, True)):
         store = Store(tmp_path / str(saved))
-        run(store, document, corpus, numerics, checkpoint_seconds=seconds)
+        run(store, document, corpus, numerics, execution=Execution(checkpoint_seconds=seconds))
         assert store.state_path(document.digest).exists() is saved
 
 
@@ -338,6 +339,6 @@ def test_saving_takes_no_more_than_a_hundredth_of_the_time(tmp_path, identity, c
     monkeypatch.setattr("ablate.training.session.save_state", save)
     monkeypatch.setattr("ablate.training.session.time.perf_counter", lambda: clock["now"])
     monkeypatch.setattr("ablate.training.session.train", lambda *_, **__: ([step(n, 2.0)] for n in range(1, 901)))
-    run(Store(tmp_path), identity(steps=900), corpus, numerics, checkpoint_seconds=10.0, stop=stop)
+    run(Store(tmp_path), identity(steps=900), corpus, numerics, execution=Execution(checkpoint_seconds=10.0), stop=stop)
     assert saves[:2] == [10, 210]
     assert 2.0 * len(saves) <= 0.01 * clock["now"] + 2.0

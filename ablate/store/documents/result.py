@@ -44,6 +44,8 @@ class ResultDocument(Document):
     """Optimizer steps taken."""
     tokens: Tokens
     """Read in training."""
+    microbatch: int | None = None
+    """Rows of a batch at a time, whose gradients were accumulated; null for all of them."""
     train_seconds: Seconds
     """Training steps only, without validation, logging and saving."""
     wall_seconds: Seconds

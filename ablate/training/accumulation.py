@@ -1,0 +1,87 @@
+"""Gradients of a batch, a few rows at a time.
+
+    L(batch) = Σ_parts L(part),   each part's sums divided by what the whole batch scores
+
+so that parts with unlike numbers of scored targets weigh as much as they do in the whole.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ablate.store import AblateError
+from ablate.training.batch import Batch, Loss
+from ablate.training.execution import Microbatch
+from evals.costs.memory import is_out_of_memory
+from zoo.loss import Part
+
+LOG = logging.getLogger(__name__)
+
+
+class MicrobatchError(AblateError):
+    """The model cannot be trained on a part of a batch at a time."""
+
+
+@dataclass
+class Accumulation:
+    """`microbatch` as in `Execution`. couples_rows: why a batch cannot be cut, if so. rows: how many at a time so far.
+
+    Raises MicrobatchError where a number of rows is asked for and batches cannot be cut.
+    """
+
+    microbatch: Microbatch | None = None
+    couples_rows: str | None = None
+    rows: int | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.microbatch, int):
+            if self.couples_rows is not None:
+                raise MicrobatchError(f"a batch cannot be trained on in parts: {self.couples_rows}")
+            self.rows = self.microbatch
+
+    def gradients(self, loss: Loss, batch: Batch, autocast: Callable[[], AbstractContextManager[object]]) -> Tensor:
+        """Nats per scored target. Gradients are added to those of the parameters.
+
+        May raise torch's errors of memory, after which the gradients are worth nothing.
+        """
+        nats = []
+        for part, given in self._parts(batch):
+            with autocast():
+                objective, of_part = loss(part.tokens, part.targets, **given, **part.given)
+            objective.backward()
+            nats.append(of_part.detach())
+        return nats[0] if len(nats) == 1 else torch.stack(nats).sum()
+
+    def halve(self, batch: Batch, error: RuntimeError | MemoryError) -> None:
+        """Take fewer rows at a time from now on. Raises `error` where that is not asked for or cannot be."""
+        rows = self._of(batch)
+        if self.microbatch != "auto" or self.couples_rows is not None or rows == 1 or not _is_memory(error):
+            raise error
+        self.rows = _largest_divisor(len(batch), rows // 2)
+        LOG.info("out of memory with %d rows at a time: %d from now on", rows, self.rows)
+
+    def _parts(self, batch: Batch) -> list[tuple[Batch, dict[str, Part]]]:
+        """Each with what its loss is told of the whole."""
+        rows = self._of(batch)
+        if rows == len(batch):
+            return [(batch, {})]
+        told = {"part": Part(batch.counts.sum(), rows / len(batch))}
+        return [(batch.rows(slice(start, start + rows)), told) for start in range(0, len(batch), rows)]
+
+    def _of(self, batch: Batch) -> int:
+        return len(batch) if self.rows is None else _largest_divisor(len(batch), self.rows)
+
+
+def _largest_divisor(number: int, limit: int) -> int:
+    """At most `limit`: parts of one shape are compiled once."""
+    return next(n for n in range(min(number, limit), 0, -1) if number % n == 0)
+
+
+def _is_memory(error: RuntimeError | MemoryError) -> bool:
+    return isinstance(error, MemoryError) or is_out_of_memory(error)
