@@ -1,7 +1,7 @@
 """softmax(score(Q, K) + mask) V, by the fastest backend that can do what the spec asks.
 
-`plain` is the reference: two matrix products and a softmax in float32. Every other backend is tested against it, and
-one that cannot do what is asked raises instead of leaving something out.
+`plain` is the reference: two matrix products and a softmax, all in float32. Every other backend is tested against it,
+and one that cannot do what is asked raises instead of leaving something out.
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from zoo.precision import at_default_precision
+from zoo.precision import at_default_precision, in_float32
 from zoo.site import Sight, Step, Tap
 
 SCORES_AT_ONCE = 2**26
@@ -178,18 +179,20 @@ def attention_backend(name: str) -> Iterator[None]:
 
 
 def plain(q: Tensor, k: Tensor, v: Tensor, visible: Visible, scoring: Scoring) -> Tensor:
-    """The reference. Softmax in float32."""
-    v = v.repeat_interleave(q.shape[1] // v.shape[1], dim=1)
-    weights = with_sinks(scores_of(q, k, visible, scoring), scoring).softmax(dim=-1)
-    if scoring.sinks is not None:
-        weights = weights[..., :-1]
-    return F.dropout(weights, scoring.dropout).to(v.dtype) @ v
+    """The reference, in float32 or more as fused kernels compute: rounded scores would be a difference between arms."""
+
+    def mix(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        v = v.repeat_interleave(q.shape[1] // v.shape[1], dim=1)
+        weights = with_sinks(scores_of(q, k, visible, scoring), scoring).softmax(dim=-1)
+        return F.dropout(weights[..., : k.shape[2]], scoring.dropout) @ v
+
+    return in_float32(mix, q, k, v).to(v.dtype)
 
 
 def scores_of(q: Tensor, k: Tensor, visible: Visible, scoring: Scoring) -> Tensor:
-    """What the softmax reads of the keys, −inf for those that are not seen: (B, H, T, S), float32."""
+    """What the softmax reads of the keys, −inf for those that are not seen: (B, H, T, S). To be called `in_float32`."""
     k = k.repeat_interleave(q.shape[1] // k.shape[1], dim=1)
-    scores = (q @ k.transpose(-1, -2)).float() * scoring.scale
+    scores = q @ k.transpose(-1, -2) * scoring.scale
     if scoring.bias is not None:
         scores = scores + scoring.bias
     if scoring.softcap is not None:
@@ -201,7 +204,7 @@ def with_sinks(scores: Tensor, scoring: Scoring) -> Tensor:
     """scores: (B, H, T, S), with a last column for the sinks where there are any."""
     if scoring.sinks is None:
         return scores
-    sink = scoring.sinks.float()[:, None, None].expand(*scores.shape[:-1], 1)
+    sink = scoring.sinks.to(scores.dtype)[:, None, None].expand(*scores.shape[:-1], 1)
     return torch.cat((scores, sink), dim=-1)
 
 
@@ -229,16 +232,15 @@ def weights_of(q: Tensor, k: Tensor, visible: Visible, scoring: Scoring) -> Tens
 
 
 def _in_pieces(q: Tensor, k: Tensor, visible: Visible, scoring: Scoring) -> Iterator[Tensor]:
-    """`scores_of` stretches of the queries, from float32 products whatever the model's type."""
+    """`scores_of` stretches of the queries."""
     rows = max(1, SCORES_AT_ONCE // (q.shape[0] * q.shape[1] * k.shape[2]))
-    with torch.autocast(q.device.type, enabled=False):
-        for start in range(0, q.shape[2], rows):
-            piece = slice(start, start + rows)
-            bias = scoring.bias
-            if bias is not None and bias.shape[-2] > 1:
-                bias = bias[..., piece, :]
-            seen = replace(visible, queries=visible.queries[piece])
-            yield scores_of(q[:, :, piece].float(), k.float(), seen, replace(scoring, bias=bias))
+    for start in range(0, q.shape[2], rows):
+        piece = slice(start, start + rows)
+        bias = scoring.bias
+        if bias is not None and bias.shape[-2] > 1:
+            bias = bias[..., piece, :]
+        seen = replace(visible, queries=visible.queries[piece])
+        yield in_float32(partial(scores_of, visible=seen, scoring=replace(scoring, bias=bias)), q[:, :, piece], k)
 
 
 def fused(q: Tensor, k: Tensor, v: Tensor, visible: Visible, scoring: Scoring) -> Tensor:

@@ -41,6 +41,11 @@ class Decoder(Stack):
         self.encoder = Stack(spec.encoder_spec, encodes_for=spec.n_layers) if spec.encoder_spec is not None else None
         self.roles = {"head_bias": "bias"}
 
+    @property
+    def device(self) -> torch.device:
+        """Where its weights are."""
+        return self.embedding.weight.device
+
     def _mtp_module(self, k: int) -> MtpModule:
         """The one that looks k + 1 tokens further than the model."""
         spec, last = self.spec, self.spec.layers[-1]

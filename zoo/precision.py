@@ -1,4 +1,4 @@
-"""A stretch of the graph that runs at torch's default float32 precision, backward as well as forward.
+"""Stretches of the graph that run in float32 or more whatever autocast asks, or at torch's default float32 precision.
 
 `torch.set_float32_matmul_precision("medium")` can double the speed of a CPU's large matrix products, and slows down the
 small ones inside scaled_dot_product_attention. So attention is fenced off: inside, the default kernels run.
@@ -13,6 +13,13 @@ import torch
 from torch import Tensor
 
 _DEFAULT = "highest"
+
+
+def in_float32(function: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
+    """`function(*tensors)` of the tensors in float32 or more, and with products that autocast does not round."""
+    kind = torch.promote_types(tensors[0].dtype, torch.float32)
+    with torch.autocast(tensors[0].device.type, enabled=False):
+        return function(*(tensor.to(kind) for tensor in tensors))
 
 
 def at_default_precision(function: Callable[..., Tensor], *tensors: Tensor) -> Tensor:

@@ -40,6 +40,11 @@ def check_given(tokens: Tensor, left_pad: Tensor | None, given: Given, room: int
             _check_count(name, count, tokens.shape[0], room)
 
 
+def most(counts: Tensor) -> int | None:
+    """The largest of them, where a look at it neither halts a device nor cuts a graph; None elsewhere."""
+    return int(counts.max()) if counts.is_cpu and not torch.compiler.is_compiling() else None
+
+
 def _check_count(name: str, count: Tensor, batch: int, room: int | None) -> None:
     if count.shape != (batch,) or count.dtype not in INDICES:
         found = f"{tuple(count.shape)} {str(count.dtype).removeprefix('torch.')}"

@@ -154,7 +154,7 @@ class Step:
     sight: what tokens see. ends: (B,) or None, the place at which each row's text ends, right padding after it.
     prefix_ends: (B,) or None, the place before which each row's tokens are seen by all of them. token_types: (B, T) or
     None. places, block_places: (B, T) or None, as given. memory: what the encoder made of its tokens.
-    shared: modules that belong to the model and serve several layers, by (position spec, heads).
+    shared: modules that belong to the model and serve several layers, by `Position.name_for`.
     losses: what layers add to the training objective, already weighted.
     """
 
@@ -167,7 +167,7 @@ class Step:
     places: Tensor | None = None
     block_places: Tensor | None = None
     memory: Memory | None = None
-    shared: Mapping[Any, Any] = field(default_factory=dict)
+    shared: Mapping[str, Any] = field(default_factory=dict)
     start: int = 0
     recorder: Tap | None = None
     prefix: str = ""

@@ -39,10 +39,11 @@ class Stack(nn.Module):
         self.embedding_norm = spec.block.norm.build(spec.d_model) if spec.has_embedding_norm else nn.Identity()
         self.dropout = nn.Dropout(spec.embedding_dropout)
         self.positions = _shared_positions(spec)
-        self._shared = {
-            pair: self.positions[str(i)] for i, pair in enumerate(spec.positions) if str(i) in self.positions
-        }
-        """The modules of position schemes by (spec, heads); `positions` owns them."""
+        held = [(*pair, self.positions[str(i)]) for i, pair in enumerate(spec.positions) if str(i) in self.positions]
+        self._shared = {scheme.name_for(heads): module for scheme, heads, module in held}
+        self._added = [module for scheme, _, module in held if scheme.absolute]
+        """What position schemes hold for all layers, by name, and what is added to the embedded tokens; `positions`
+        owns the modules."""
         self._deaf = [scheme.kind for scheme, _ in spec.positions if not scheme.takes_places]
         layers, self.block_of_each = spec.layers, spec.block_of_each
         other = encodes_for or (spec.encoder.n_layers if spec.encoder is not None else 0)
@@ -109,9 +110,8 @@ class Stack(nn.Module):
         """Embedded tokens (B, T, D) as the first block reads them: with absolute positions, normalised where the spec
         says so."""
         x = embedded
-        for (scheme, _), module in step.shared.items():
-            if scheme.absolute:
-                x = x + module(step).to(x.dtype)
+        for positions in self._added:
+            x = x + positions(step).to(x.dtype)
         out: Tensor = self.dropout(self.embedding_norm(x))
         return out
 

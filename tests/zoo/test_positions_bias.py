@@ -53,7 +53,7 @@ def test_t5_adds_to_each_score_its_bucket() -> None:
     model = random_model(spec)
     mixer, x = model.blocks[0].mixer, torch.randn(1, 30, 16, generator=torch.Generator().manual_seed(0))
     step = Step.of(x)
-    step.shared = {(spec.block.mixer.position, 4): model.positions["0"]}
+    step.shared = {spec.block.mixer.position.name_for(4): model.positions["0"]}
     table = model.positions["0"].weight.tolist()
     q, k, v = (project(x).view(30, 4, 4).transpose(0, 1) for project in (mixer.q, mixer.k, mixer.v))
     heads = []

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from zoo.attend import Scoring, Visible, attend
 from zoo.precision import at_default_precision
 
 
@@ -80,3 +81,30 @@ def test_the_setting_comes_back_after_an_error_and_without_gradients() -> None:
         at_default_precision(lambda t: Spy.apply(t, "inside"), torch.ones(1))
     assert Spy.seen == [("forward", "inside", "highest")]
     assert torch.get_float32_matmul_precision() == "medium"
+
+
+LENGTH = 64
+SCORINGS = {
+    "scale": {},
+    "softcap": {"softcap": 5.0},
+    "sinks": {"sinks": torch.tensor([0.5, -1.0])},
+    "learned bias": {"bias": torch.linspace(-3, 3, 2 * LENGTH**2).view(2, LENGTH, LENGTH).requires_grad_()},
+}
+
+
+@pytest.mark.parametrize("scoring", SCORINGS)
+def test_scores_are_not_rounded_under_autocast(scoring: str) -> None:
+    """Against float64, attention that torch's kernels cannot do errs no more than what they can do."""
+    torch.set_float32_matmul_precision("highest")
+    draw = torch.Generator().manual_seed(0)
+    q, k, v = (torch.randn(4, 2, LENGTH, 16, generator=draw).bfloat16() for _ in range(3))
+    how, index = Scoring(scale=1.0, **SCORINGS[scoring]), torch.arange(LENGTH)
+    exact = attend(q.double(), k.double(), v.double(), Visible(index, index), how)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = attend(q, k, v, Visible(index, index), how)
+    assert found.dtype == torch.bfloat16
+    assert rms(found.double() - exact) <= 1.1 * rms(exact.bfloat16().double() - exact)
+
+
+def rms(error: Tensor) -> float:
+    return error.square().mean().sqrt().item()

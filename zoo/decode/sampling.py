@@ -67,8 +67,10 @@ class Sampling(Spec):
 
 
 def draw(weights: Tensor, generator: torch.Generator | None) -> Tensor:
-    """weights: (B, V), need not sum to one → (B, 1)."""
-    return torch.multinomial(weights, 1, generator=generator)
+    """weights: (B, V), need not sum to one → (B, 1). Drawn where the generator is: one on the CPU draws the same
+    tokens for a model on any device."""
+    where = weights.device if generator is None else generator.device
+    return torch.multinomial(weights.to(where), 1, generator=generator).to(weights.device)
 
 
 def _nucleus(logits: Tensor, mass: float) -> Tensor:

@@ -35,10 +35,10 @@ class Experts(nn.Module):
         # Stable, so that within an expert rows keep their order, and what a row loses to capacity depends on earlier
         # rows only.
         order = places.argsort(stable=True)
-        load = places.bincount(minlength=self.up.experts)
+        load = load_of(places, self.up.experts)
         if capacity is not None:
             order, load = _within(capacity, order, load)
-        weighted = self._run(rows[order // k], load.tolist()) * weights.flatten()[order, None].to(rows.dtype)
+        weighted = self._run(rows[order // k], load) * weights.flatten()[order, None].to(rows.dtype)
         # Each row's k results, back in its own order: a gather, whose sum is the same at every run on every device.
         at = torch.full_like(places, order.shape[0]).scatter(
             0, order, torch.arange(order.shape[0], device=order.device)
@@ -48,12 +48,19 @@ class Experts(nn.Module):
         out: Tensor = weighted[at].unflatten(0, (-1, k)).sum(1)
         return out
 
-    def _run(self, rows: Tensor, load: list[int]) -> Tensor:
+    def _run(self, rows: Tensor, load: Tensor) -> Tensor:
         """rows: (M, D), the first load[0] of them for expert 0, and so on → (M, D)."""
-        up = self.up(rows, load)
-        hidden = self.activation(up) if self.gate is None else self.activation(self.gate(rows, load), up)
-        out: Tensor = self.down(self.dropout(hidden), load)
+        sizes = load.tolist()
+        up = self.up(rows, sizes)
+        hidden = self.activation(up) if self.gate is None else self.activation(self.gate(rows, sizes), up)
+        out: Tensor = self.down(self.dropout(hidden), sizes)
         return out
+
+
+def load_of(chosen: Tensor, experts: int) -> Tensor:
+    """How many of `chosen` are each expert: (E,). bincount would read the largest of them on the host."""
+    chosen = chosen.flatten()
+    return chosen.new_zeros(experts).scatter_add(0, chosen, torch.ones_like(chosen))
 
 
 def _within(capacity: int, order: Tensor, load: Tensor) -> tuple[Tensor, Tensor]:

@@ -19,7 +19,7 @@ from zoo.facts import AtMost, Dropout, Fact
 from zoo.ffns import Ffn, FfnLayer
 from zoo.ffns._activations import GATED, UNGATED, Activation
 from zoo.ffns._dense import DenseLayer, dense_cost
-from zoo.ffns._experts import Experts, expert_capacity
+from zoo.ffns._experts import Experts, expert_capacity, load_of
 from zoo.ffns._width import Width, features
 from zoo.init import Linear
 from zoo.site import PartCost, Site, Step, matmul_cost
@@ -208,7 +208,7 @@ class MoELayer(FfnLayer):
         routing: Routing = self.router(x)
         rows, chosen, weights = (t.flatten(0, -2) for t in (x, routing.chosen, routing.weights))
         out: Tensor = self.experts(rows, chosen, weights, self._capacity(rows.shape[0])).view_as(x)
-        load = chosen.flatten().bincount(minlength=self.spec.experts)
+        load = load_of(chosen, self.spec.experts)
         step.tap("ffn.load", lambda: load / chosen.numel())
         if self.training:
             step.losses += self._losses(routing)

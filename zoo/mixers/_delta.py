@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -10,7 +11,7 @@ from torch import Tensor
 from zoo.cache import LayerCache, kept_by
 from zoo.cache_states import StateCache
 from zoo.mixers._scan import STATE, Chunks, ScanCost, by_group, pairwise
-from zoo.precision import at_default_precision
+from zoo.precision import at_default_precision, in_float32
 
 
 @dataclass(frozen=True)
@@ -72,8 +73,7 @@ def delta_scan(
             states.write(STATE, after.flatten(1, 2))
         return out.flatten(1, 2)
 
-    with torch.autocast(v.device.type, enabled=False):
-        return at_default_precision(run, *(x.to(kind) for x in (q, k, v, decay, strength)))
+    return in_float32(partial(at_default_precision, run), q, k, v, decay, strength)
 
 
 def _one(q: Tensor, k: Tensor, v: Tensor, decay: Tensor, strength: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -10,7 +11,7 @@ from torch.nn import functional as F
 
 from zoo.cache import LayerCache, kept_by
 from zoo.cache_states import StateCache
-from zoo.precision import at_default_precision
+from zoo.precision import at_default_precision, in_float32
 
 STATE = "state"
 """What a layer's cache calls it."""
@@ -106,8 +107,7 @@ def scan(q: Tensor, k: Tensor, v: Tensor, decay: Tensor | None, chunk: int, cach
             states.write(STATE, state.flatten(1, 2))
         return out
 
-    with torch.autocast(v.device.type, enabled=False):
-        return at_default_precision(run, *(x.to(kind) for x in (q, k, v, decay)))
+    return in_float32(partial(at_default_precision, run), q, k, v, decay)
 
 
 def by_group(x: Tensor, q: Tensor) -> Tensor:

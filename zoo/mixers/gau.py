@@ -15,6 +15,7 @@ from zoo.cache import LayerCache, TokenCache, kept_by
 from zoo.facts import AtMost
 from zoo.mixers import MixerLayer
 from zoo.mixers._gated_unit import GatedUnit, GatedUnitLayer
+from zoo.precision import in_float32
 from zoo.site import Keys, PartCost, Site, Step, attention_cost, mean_keys
 
 
@@ -62,12 +63,15 @@ class GAULayer(GatedUnitLayer):
         tokens = kept_by(self, cache, TokenCache)
         if tokens is not None:
             (k, v), places = tokens.extend((k, v), step.index)
-        scores = (q @ k.transpose(-1, -2)).float() * (self.spec.position.score_factor / self.spec.length)
-        bias = self.position.bias(step, places)
-        if bias is not None:
-            scores = scores + bias
-        weights = F.relu(scores).square().masked_fill(~Visible.to(step, places).mask(), 0.0)
-        return self._write(x, (weights.to(v.dtype) @ v)[:, 0])
+        bias, seen = self.position.bias(step, places), Visible.to(step, places).mask()
+
+        def mix(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            scores = q @ k.transpose(-1, -2) * (self.spec.position.score_factor / self.spec.length)
+            if bias is not None:
+                scores = scores + bias
+            return F.relu(scores).square().masked_fill(~seen, 0.0) @ v
+
+        return self._write(x, in_float32(mix, q, k, v).to(v.dtype)[:, 0])
 
     def new_cache(self, batch: int, capacity: int, dtype: torch.dtype) -> LayerCache:
         return TokenCache.empty(batch, capacity, self.spec.cached(), self.o.weight, dtype)

@@ -52,6 +52,10 @@ class Position(Variant):
         """The model's part. For an absolute scheme: step → (T, D) or (B, T, D) to add to the embedded tokens."""
         return None
 
+    def name_for(self, heads: int) -> str:
+        """What a pass calls the model's part for so many heads. torch.compile cannot trace the hash of a spec."""
+        return f"{self!r} for {heads} heads"
+
     def shared_parameters(self, d_model: int, heads: int) -> int:
         """Parameters of the model's part."""
         return 0

@@ -21,11 +21,12 @@ class BiasLayer(PositionLayer, Generic[P]):
         self.spec = spec
         self.head_dim = head_dim
         self.heads = heads
+        self.key = f"{spec.name_for(heads)} of {head_dim}"
 
     def bias(self, step: Step, places: Tensor) -> Tensor:
         if places is not step.index:
             return self.compute(step, places)
-        return step.once((self.spec, self.head_dim, self.heads), lambda: self.compute(step, places))
+        return step.once(self.key, lambda: self.compute(step, places))
 
     @abstractmethod
     def compute(self, step: Step, places: Tensor) -> Tensor:

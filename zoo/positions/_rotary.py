@@ -74,7 +74,6 @@ class RotaryLayer(PositionLayer):
         self.spec = spec
         self.dim = spec.counted(head_dim)
         self.turned = spec.turned(head_dim)
-        # A string, because torch.compile cannot trace the hash of a spec.
         self.key = f"{spec!r} {self.dim}"
 
     def rotate_queries(self, q: Tensor, step: Step) -> Tensor:

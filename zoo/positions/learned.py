@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import NonNegativeInt, PositiveInt
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from zoo.facts import AtMost
 from zoo.init import Embedding
 from zoo.positions import Position, PositionLayer
+from zoo.refusals import most
 from zoo.site import Step
 
 
@@ -50,15 +51,24 @@ class LearnedTable(nn.Module):
         self.table = Embedding(spec.length + spec.offset, d_model)
 
     def forward(self, step: Step) -> Tensor:
-        longest = longest_of(step)
-        if longest > self.spec.length:
-            raise ValueError(f"a text of {longest} tokens: the model has learned positions for {self.spec.length}")
+        check_length(step, self.spec.length)
         out: Tensor = self.table(step.positions.clamp(min=0) + self.spec.offset)
         return out
 
 
-def longest_of(step: Step) -> int:
-    """The number of places that a pass takes, from 0 on."""
-    if step.places is not None:
-        return int(step.places.max()) + 1
-    return step.end - (0 if step.left_pad is None else int(step.left_pad.min()))
+def check_length(step: Step, length: int) -> None:
+    """Raise ValueError for a pass at places beyond `length`, as far as that can be seen without halting a device."""
+    for end in _ends(step):
+        if end is not None and end > length:
+            raise ValueError(f"a text of {end} tokens: the model has learned positions for {length}")
+
+
+def _ends(step: Step) -> Iterator[int | None]:
+    """How many places a pass takes, from 0 on, by each count of them; None where that cannot be seen."""
+    for places in (step.places, step.block_places):
+        if places is not None:
+            last = most(places)
+            yield None if last is None else last + 1
+    if step.places is None:
+        padding = 0 if step.left_pad is None else most(-step.left_pad)
+        yield None if padding is None else step.end + padding

@@ -83,7 +83,11 @@ class T5Table(nn.Module):
 class T5Layer(BiasLayer[T5]):
     """A learned bias from the model's table."""
 
+    def __init__(self, spec: T5, head_dim: int, heads: int) -> None:
+        super().__init__(spec, head_dim, heads)
+        self.table = spec.name_for(heads)
+
     def compute(self, step: Step, places: Tensor) -> Tensor:
-        table = step.shared[self.spec, self.heads]
+        table = step.shared[self.table]
         out: Tensor = table(step.index[:, None] - places, step.sight != "causal")
         return out

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from zoo.facts import AtMost
 from zoo.init import Embedding
 from zoo.positions import Position, PositionLayer
-from zoo.positions.learned import longest_of
+from zoo.positions.learned import check_length
 from zoo.site import Step
 
 
@@ -55,8 +55,6 @@ class TwoTables(nn.Module):
     def forward(self, step: Step) -> Tensor:
         places = step.positions.clamp(min=0)
         blocks = torch.zeros_like(places) if step.block_places is None else step.block_places
-        longest = max(longest_of(step), int(blocks.max()) + 1)
-        if longest > self.spec.length:
-            raise ValueError(f"a text of {longest} tokens: the model has learned positions for {self.spec.length}")
+        check_length(step, self.spec.length)
         out: Tensor = self.table(places) + self.block_table(blocks)
         return out

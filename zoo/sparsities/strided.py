@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from zoo.attend import Scoring, with_previous
+from zoo.precision import in_float32
 from zoo.sparsities import Sparsity, counted
 
 
@@ -41,15 +43,18 @@ class Strided(Sparsity):
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, scoring: Scoring) -> Tensor:
         """Rows of l tokens: a window is over a row and the one before it, a column over one token of each row."""
+        return in_float32(partial(self._attend, scoring=scoring), q, k, v).to(v.dtype)
+
+    def _attend(self, q: Tensor, k: Tensor, v: Tensor, scoring: Scoring) -> Tensor:
         length, stride, heads = q.shape[2], self.stride, k.shape[1]
         rows = -(-length // stride)
         q, k, v = (F.pad(x, (0, 0, 0, rows * stride - length)).unflatten(2, (rows, stride)) for x in (q, k, v))
         q, k, v = q.unflatten(1, (heads, -1)), k[:, :, None], v[:, :, None]
         near = q @ with_previous(k).transpose(-1, -2)
         column = q.transpose(-3, -2) @ k.transpose(-3, -2).transpose(-1, -2)
-        scores = torch.cat((near, column.transpose(-3, -2)), dim=-1).float() * scoring.scale
+        scores = torch.cat((near, column.transpose(-3, -2)), dim=-1) * scoring.scale
         weights = scores.masked_fill(~self._seen(rows, q.device), float("-inf")).softmax(dim=-1)
-        near, column = F.dropout(weights, scoring.dropout).to(v.dtype).split((2 * stride, rows), dim=-1)
+        near, column = F.dropout(weights, scoring.dropout).split((2 * stride, rows), dim=-1)
         mixed: Tensor = near @ with_previous(v) + (column.transpose(-3, -2) @ v.transpose(-3, -2)).transpose(-3, -2)
         return mixed.flatten(1, 2).flatten(2, 3)[:, :, :length]
 

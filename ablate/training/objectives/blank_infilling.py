@@ -74,13 +74,14 @@ class BlankInfilling(Spans, FillsHoles):
         check_room("the text with its masks", len(first), longest_text(model.spec))
         check_room("a blank", how.new + 2, longest_text(model.spec))
         cache = model.new_cache(1, len(first) + holes * (how.new + 1))
-        model.hidden(torch.tensor([first]), cache, prefix=torch.tensor([len(first)]))
+        on = model.device
+        model.hidden(torch.tensor([first], device=on), cache, prefix=torch.tensor([len(first)], device=on))
         filled = [Tokens() for _ in range(holes)]
         unread: list[tuple[int, int, int]] = []
         for place, span in zip((n for n, token in enumerate(first) if token == own), filled, strict=True):
             unread.append((own + 1, place, 1))
             while unread and len(span) < how.new:
-                tokens, places, blocks = torch.tensor(unread).T[:, None]
+                tokens, places, blocks = torch.tensor(unread, device=on).T[:, None]
                 logits = next_logits(model, tokens, cache, places=places, block_places=blocks)
                 token = how.choose(logits, [*first, *(token for each in filled for token in each)], [own + 2])
                 unread = [] if token == own + 2 else [(token, place, len(span) + 2)]

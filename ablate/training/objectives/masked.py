@@ -68,7 +68,7 @@ class Masked(Objective, FillsHoles):
         for piece in pieces[:-1]:
             start, end = end + len(piece), end + len(piece) + how.new
             for place in range(start, end):
-                stream = model.hidden(torch.tensor([text]))
+                stream = model.hidden(torch.tensor([text], device=model.device))
                 text[place] = how.choose(model.read_out(stream[:, place]), text)
             filled.append(text[start:end])
         return filled

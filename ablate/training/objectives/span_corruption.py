@@ -80,15 +80,13 @@ class SpanCorruption(Spans, FillsHoles):
         room = 1 + holes * (how.new + 1)
         check_room("the text with its sentinels", len(source), longest_text(encoder))
         check_room("what is written", room, longest_text(model.spec))
-        cache, given = (
-            model.new_cache(1, room, encoder_capacity=len(source)),
-            Given(encoder_tokens=torch.tensor([source])),
-        )
+        cache = model.new_cache(1, room, encoder_capacity=len(source))
+        given = Given(encoder_tokens=torch.tensor([source], device=model.device))
         unread, filled = [start], [Tokens() for _ in range(holes)]
         for hole, span in enumerate(filled):
             unread.append(start + 1 + hole)
             while unread and len(span) < how.new:
-                logits = next_logits(model, torch.tensor([unread]), cache, **given)
+                logits = next_logits(model, torch.tensor([unread], device=model.device), cache, **given)
                 token, given = how.choose(logits, joined(pieces, filled), range(start + 1, start + extra)), Given()
                 unread = [token] if token < start else []
                 span.extend(unread)

@@ -1,0 +1,52 @@
+"""Every choice takes a training step on a pretended CUDA device: no error of devices or types, no host read.
+
+A fake tensor has a device, a type and a shape but no data, so numbers, speed and memory are not seen here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+FOLDER = Path(__file__).parent / "pretended_cuda"
+PARTS = 16
+"""The first of them runs with every suite, all in the slow one."""
+
+READS = {"ffn: deepseek_moe": 3, "ffn: topk_moe": 3}
+"""Of a step of three layers, by how a choice begins: how many rows each expert has says how large its product is."""
+
+
+@pytest.fixture(scope="module")
+def guard(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A library that registers the device."""
+    compiler = shutil.which("c++")
+    if compiler is None:
+        pytest.skip("no C++ compiler is installed")
+    if torch.version.cuda is not None:
+        pytest.skip("this build of torch has CUDA of its own")
+    home, library = Path(torch.__file__).parent, tmp_path_factory.mktemp("guard") / "guard.so"
+    flags = ["-shared", "-fPIC", "-std=c++20", f"-I{home}/include", f"-L{home}/lib", f"-Wl,-rpath,{home}/lib"]
+    source = str(FOLDER / "guard.cpp")
+    subprocess.run([compiler, source, *flags, "-lc10", "-ltorch_cpu", "-o", str(library)], check=True)
+    return library
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.slow) for part in range(1, PARTS))])
+def test_a_step_has_no_error_and_no_host_read(part: int, guard: Path) -> None:
+    command = [sys.executable, str(FOLDER / "sweep.py"), str(guard), str(part), str(PARTS)]
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    run = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
+    found = json.loads(run.stdout)
+    assert found
+    assert {choice: outcome["error"] for choice, outcome in found.items() if outcome["error"]} == {}
+    for choice, outcome in found.items():
+        allowed = next((times for begin, times in READS.items() if choice.startswith(begin)), 0)
+        assert sum(outcome["reads"].values()) == allowed, (choice, outcome["reads"])
