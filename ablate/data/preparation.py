@@ -10,12 +10,13 @@ import tokenizers
 
 from ablate.data.error import DataError
 from ablate.data.identity import DataIdentity, split_of
+from ablate.data.references import reference_losses
 from ablate.data.sources import TextSource
 from ablate.data.splitting import Document, Survey, documents, pieces, survey
 from ablate.data.tokenizers._encoder import Encoder
 from ablate.data.writing import SplitWriter
 from ablate.store import DataFolder
-from ablate.store.documents import PerSplit, TextMeta
+from ablate.store.documents import PerSplit, ReferenceLosses, TextMeta
 
 Progress = Callable[[str, float], None]
 """Told the stage (`train tokenizer`, `tokenise`) and the share of it that is done."""
@@ -35,7 +36,8 @@ def write_corpus(spec: TextSource, identity: DataIdentity, folder: DataFolder, b
     encoder = _encoder(spec, found, base, progress)
     tokens = _write_tokens(spec, identity, found, encoder, folder, base, progress)
     encoder.tokenizer.save(str(folder.tokenizer_path))
-    folder.write(_meta(spec, identity, base, found, encoder, tokens))
+    references = reference_losses(folder, identity.vocab_size, found.bytes, tokens)
+    folder.write(_meta(spec, identity, base, found, encoder, tokens, references))
 
 
 def _encoder(spec: TextSource, found: Survey, base: Path, progress: Progress) -> Encoder:
@@ -93,7 +95,7 @@ def _batches(stream: Iterator[Document]) -> Iterator[list[Document]]:
 
 
 def _meta(
-    spec: TextSource, identity: DataIdentity, base: Path, found: Survey, encoder: Encoder, tokens: PerSplit
+    spec: TextSource, identity: DataIdentity, base: Path, found: Survey, encoder: Encoder, tokens: PerSplit, references: ReferenceLosses
 ) -> TextMeta:
     return TextMeta(
         digest=identity.digest,
@@ -112,4 +114,5 @@ def _meta(
         dtype=SplitWriter.dtype_of(identity.vocab_size),
         validation_tokens=spec.validation_tokens,
         tokenizers=tokenizers.__version__,
+        references=references,
     )

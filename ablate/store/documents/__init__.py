@@ -2,7 +2,7 @@
 
 from ablate.store.documents._document import Document, Environment, JsonObject, JsonScalar, Part, Quartiles, Unit
 from ablate.store.documents.calibration import CalibrationDocument
-from ablate.store.documents.data import DataDocument, PerSplit, SyntheticMeta, TextMeta, TextSplit
+from ablate.store.documents.data import DataDocument, PerSplit, ReferenceLosses, SyntheticMeta, TextMeta, TextSplit
 from ablate.store.documents.evals import EvalsDocument, Score, Section, TaskGroup
 from ablate.store.documents.measure import (
     CacheLoss,
@@ -72,6 +72,7 @@ __all__ = [
     "ProbeRecord",
     "Quartiles",
     "Range",
+    "ReferenceLosses",
     "ResultDocument",
     "RunData",
     "RunDocument",

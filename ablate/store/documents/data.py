@@ -6,7 +6,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from ablate.store.documents._document import Document, JsonObject, Part, Unit, is_none
+from ablate.store.documents._document import BitsPerByte, Document, JsonObject, NatsPerToken, Part, Unit, is_none
+
+NEAR_UNIGRAM = 0.1
+"""Nats per token: a run whose loss is nearer than this to the unigram loss, or above it, has stalled."""
 
 
 class PerSplit(Part):
@@ -31,6 +34,27 @@ class TextSplit(Part):
     """At most so many held-out tokens validate."""
     given: int | None = Field(default=None, exclude_if=is_none)
     """How many held-out documents were given."""
+
+
+class ReferenceLosses(Part):
+    """What models without a network reach on the held-out tokens of a text corpus."""
+
+    uniform: NatsPerToken
+    """Every token alike: the logarithm of the vocabulary's size."""
+    unigram: NatsPerToken
+    """By the frequencies of training tokens, add-one smoothed."""
+    bigram: NatsPerToken
+    """By the token before, with Witten and Bell's smoothing."""
+    gzip: NatsPerToken
+    """Held-out text under `gzip -9`, spread over its tokens."""
+    gzip_bits_per_byte: BitsPerByte
+    """The same per byte of text."""
+
+    def outcome(self, loss: float) -> Literal["trained", "stalled", "diverged"]:
+        """What a run's final loss says of it."""
+        if not loss < self.uniform:
+            return "diverged"
+        return "stalled" if loss > self.unigram - NEAR_UNIGRAM else "trained"
 
 
 class DataDocument(Document):
@@ -75,6 +99,8 @@ class TextMeta(DataDocument):
     """At most so many held-out tokens validate."""
     tokenizers: str
     """Version of the tokenizers library."""
+    references: ReferenceLosses
+    """Losses to compare a model's with."""
 
 
 class SyntheticMeta(DataDocument):

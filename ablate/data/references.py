@@ -1,0 +1,88 @@
+"""Losses that place a corpus: what models without a network reach on its held-out tokens. numpy only.
+
+    uniform   ln V
+    unigram   p(b) = (n(b) + 1) / (N + V)
+    bigram    p(b | a) = (n(ab) + t(a) p(b)) / (n(a) + t(a)), with t(a) different tokens after a
+    gzip      held-out text under gzip -9, spread over its tokens
+
+Counts n are of training tokens. The bigram's smoothing is that of Witten and Bell 1991, which has nothing to tune.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import zlib
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ablate.data.writing import SplitWriter
+from ablate.store import DataFolder
+from ablate.store.documents import PerSplit, ReferenceLosses
+
+Tokens = NDArray[np.integer]
+Floats = NDArray[np.float64]
+
+COUNTED = 20_000_000
+"""At most so many tokens of each split are read: more would take minutes, and move the second decimal of no loss."""
+GZIP_FORMAT = 31
+"""zlib's code for a gzip header and its largest window of 32 kB."""
+
+
+def reference_losses(folder: DataFolder, vocab_size: int, size: PerSplit, tokens: PerSplit) -> ReferenceLosses:
+    """Of a corpus whose files are written. size: of its splits in bytes."""
+    train, held_out = (_read(folder, split, vocab_size) for split in ("train", "validation"))
+    bits_per_byte = 8 * _gzip_bytes(_texts(folder)) / size.validation
+    unigrams = unigram_probabilities(train, vocab_size)
+    return ReferenceLosses(
+        uniform=math.log(vocab_size),
+        unigram=-float(np.log(unigrams[held_out[1:]]).mean()),
+        bigram=-float(np.log(bigram_probabilities(train, unigrams, held_out)).mean()),
+        gzip=bits_per_byte * math.log(2) * size.validation / tokens.validation,
+        gzip_bits_per_byte=bits_per_byte,
+    )
+
+
+def unigram_probabilities(train: Tokens, vocab_size: int) -> Floats:
+    """(V,)"""
+    return (np.bincount(train, minlength=vocab_size) + 1) / (len(train) + vocab_size)
+
+
+def bigram_probabilities(train: Tokens, unigrams: Floats, held_out: Tokens) -> Floats:
+    """(n − 1,): of each held-out token but the first, given the one before it."""
+    vocab_size = len(unigrams)
+    pairs, counts = np.unique(_pairs(train, vocab_size), return_counts=True)
+    first = pairs // vocab_size
+    followers = np.bincount(first, minlength=vocab_size)
+    seen = np.bincount(first, weights=counts, minlength=vocab_size)
+    before, after = held_out[:-1], held_out[1:]
+    wanted = _pairs(held_out, vocab_size)
+    place = np.minimum(np.searchsorted(pairs, wanted), len(pairs) - 1)
+    together = np.where(pairs[place] == wanted, counts[place], 0)
+    # a token that was never followed by anything has followers 0 and seen 0: its successor is a unigram's
+    weight = np.where(followers[before], followers[before], 1)
+    found: Floats = (together + weight * unigrams[after]) / (seen[before] + weight)
+    return found
+
+
+def _pairs(tokens: Tokens, vocab_size: int) -> NDArray[np.int64]:
+    """Each token with its successor, as one number."""
+    wide = tokens.astype(np.int64)
+    return wide[:-1] * vocab_size + wide[1:]
+
+
+def _read(folder: DataFolder, split: str, vocab_size: int) -> Tokens:
+    dtype = np.dtype(SplitWriter.dtype_of(vocab_size))
+    return np.fromfile(folder.tokens_path(split), dtype=dtype, count=COUNTED)
+
+
+def _texts(folder: DataFolder) -> Iterable[bytes]:
+    with folder.texts_path("validation").open("rb") as lines:
+        yield from (json.loads(line)["text"].encode() for line in lines)
+
+
+def _gzip_bytes(texts: Iterable[bytes]) -> int:
+    packer = zlib.compressobj(9, wbits=GZIP_FORMAT)
+    return sum(len(packer.compress(text)) for text in texts) + len(packer.flush())
