@@ -13,6 +13,7 @@ import polars as pl
 from ablate.api.questions import StudyLike, read
 from ablate.machine.numerics import Numerics, restored
 from ablate.planning.campaign import Outcome
+from ablate.planning.lengths import Corpora, length_lines, prepared
 from ablate.planning.plan import ArmPlan
 from ablate.planning.plan_document import matched_line, plan_json, plan_rows, remarks
 from ablate.running.progress import Wanted
@@ -63,6 +64,7 @@ class StudyPlan:
                 "flops_per_token": float(arm.flops_per_token),
                 "steps": arm.steps,
                 "tokens": arm.tokens,
+                "tokens_per_parameter": arm.length.tokens_per_parameter,
                 "flops": float(arm.flops),
                 "kv_bytes_per_token": arm.kv_bytes_per_token,
                 "seconds": arm.estimated_seconds(self.flops_per_second),
@@ -92,19 +94,26 @@ class StudyPlan:
 
     def document(self) -> dict[str, Any]:
         """What `ablate plan --json` prints."""
-        return {**plan_json(self.outcome, self.flops_per_second, done=self.done), "tuned": self.tuned}
+        planned = plan_json(self.outcome, self.flops_per_second, done=self.done, corpora=self.corpora)
+        return {**planned, "tuned": self.tuned}
 
     def tables(self) -> list[tuple[str | None, list[tuple[str, ...]]]]:
         """A table of text for each size, the header first, with the size's name; None without a ladder."""
         plans = [size.plan for size in self.outcome.sizes]
-        return [(plan.study.rung, plan_rows(plan, self.flops_per_second)) for plan in plans]
+        return [(plan.study.rung, plan_rows(plan, self.flops_per_second, corpora=self.corpora)) for plan in plans]
 
     def notes(self) -> list[str]:
         """What goes with the tables: what is matched, what is tuned, and how many runs there are."""
         notes = [matched_line(self.outcome.plan), *remarks(self.study, self.tuned)]
+        notes += length_lines(self.outcome.plan, self.corpora)
         if self.study.is_search_alone:
             return [*notes, "no arms: `ablate search` tries the study's space, each trial at this budget"]
         return [*notes, f"{len(self.done)} runs, of which {sum(self.done.values())} are in {self.store.root}/ already"]
+
+    @cached_property
+    def corpora(self) -> Corpora:
+        """Text that the store has prepared, by digest."""
+        return prepared(self.store, self.outcome.plan)
 
     def __repr__(self) -> str:
         return f"<StudyPlan {self.study.name} at {self.study.scale}: {len(self.planned)} arms, {len(self.done)} runs>"

@@ -95,7 +95,13 @@ def _batches(stream: Iterator[Document]) -> Iterator[list[Document]]:
 
 
 def _meta(
-    spec: TextSource, identity: DataIdentity, base: Path, found: Survey, encoder: Encoder, tokens: PerSplit, references: ReferenceLosses
+    spec: TextSource,
+    identity: DataIdentity,
+    base: Path,
+    found: Survey,
+    encoder: Encoder,
+    tokens: PerSplit,
+    references: ReferenceLosses,
 ) -> TextMeta:
     return TextMeta(
         digest=identity.digest,

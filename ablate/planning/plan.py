@@ -11,7 +11,7 @@ from ablate.planning.budgets import Clock, Workload, price_of_step, step_times, 
 from ablate.planning.checks import check, evaluated
 from ablate.planning.identity import RunPlan, canonical_model, identified, request_digest, starting
 from ablate.planning.matching import Matched, match_parameters
-from ablate.store.documents import JsonObject, RunData, RunDocument, RunNumerics, RunProbes, RunStart
+from ablate.store.documents import JsonObject, Length, RunData, RunDocument, RunNumerics, RunProbes, RunStart
 from ablate.study.arms import Arm
 from ablate.study.study import Study, StudyError
 from ablate.training.spec import TrainSpec
@@ -52,6 +52,8 @@ class ArmPlan:
     """The edit that matched the parameters, beside the arm's own `edits`."""
     seconds_per_step: float | None = None
     """As measured, where the budget is in seconds."""
+    tokens_before: int = 0
+    """Training tokens of the arm that it starts from."""
 
     @property
     def tokens(self) -> int:
@@ -73,6 +75,11 @@ class ArmPlan:
     def flops(self) -> float:
         """Training FLOPs of one run."""
         return self.tokens * self.flops_per_token
+
+    @property
+    def length(self) -> Length:
+        """Of the training, that of the arm it starts from included."""
+        return Length.of(self.tokens, self.steps, self.tokens_before, self.parameters - self.parameters_embedding)
 
     @property
     def kv_bytes_per_token(self) -> float | None:
@@ -270,7 +277,7 @@ def _started(arm: Arm, planned: ArmPlan, plans: Sequence[ArmPlan]) -> ArmPlan:
     pooling, growth = arm.start.pooling, arm.start.growth
     starts = [RunStart(run=digests[run.seed], pooling=pooling, growth=growth) for run in planned.runs]
     runs = [starting(run, start) for run, start in zip(planned.runs, starts, strict=True)]
-    return replace(planned, runs=tuple(runs))
+    return replace(planned, runs=tuple(runs), tokens_before=source.tokens)
 
 
 def _steps(study: Study, arm: Arm, costs: Cost, seconds_per_step: float | None) -> int:

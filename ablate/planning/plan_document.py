@@ -10,6 +10,7 @@ from typing import Literal
 from pydantic_core import to_jsonable_python
 
 from ablate.planning.campaign import Outcome, Size, Tuning
+from ablate.planning.lengths import NO_CORPORA, Corpora, epochs, epochs_text, references_json
 from ablate.planning.plan import UTILISATION, ArmPlan, Plan
 from ablate.store.documents import (
     CacheBytes,
@@ -137,6 +138,7 @@ def _arm(arm: ArmPlan) -> StudyArm:
         flops_per_token=arm.flops_per_token,
         tokens=arm.tokens,
         steps=arm.steps,
+        tokens_before=arm.tokens_before,
         kv_bytes_per_token=arm.kv_bytes_per_token,
         seconds=arm.seconds,
         data=arm.identity.digest,
@@ -155,18 +157,24 @@ def plan_json(
     flops_per_second: float | None = None,
     utilisation: float = UTILISATION,
     done: Mapping[str, bool] | None = None,
+    corpora: Corpora = NO_CORPORA,
 ) -> JsonObject:
     """The document of `ablate plan --json`; `runs` are those of all sizes of a ladder, `arms` those of the largest.
 
     `estimated_seconds` is the training time of one run at a share `utilisation` of the device's matmul peak; null where
     `flops_per_second` is not given. Where the time of a step was measured it is that time, and `seconds` says it too.
-    done: by digest, whether the store has a run already.
+    done: by digest, whether the store has a run already. corpora: those that are prepared; `epochs` and `references`
+    are null where an arm's is not.
     """
 
     def planned(arm: ArmPlan) -> JsonObject:
         return {
             **_arm(arm).model_dump(exclude=PLANNED),
             "flops": arm.flops,
+            "tokens_per_parameter": arm.length.tokens_per_parameter,
+            "undertrained": arm.length.undertrained,
+            "epochs": epochs(arm, corpora),
+            "references": references_json(arm, corpora),
             "estimated_seconds": _seconds(arm, flops_per_second, utilisation),
             "matched": arm.matched,
         }
@@ -198,15 +206,19 @@ def _seconds(arm: ArmPlan, flops_per_second: float | None, utilisation: float) -
 
 
 def plan_rows(
-    plan: Plan, flops_per_second: float | None = None, utilisation: float = UTILISATION
+    plan: Plan,
+    flops_per_second: float | None = None,
+    utilisation: float = UTILISATION,
+    corpora: Corpora = NO_CORPORA,
 ) -> list[tuple[str, ...]]:
     """The same as text, a header first: one row per arm, differences from the baseline in per cent.
 
-    What matching edited has a column of its own where it edited something.
+    What matching edited has a column of its own where it edited something. Tokens per parameter are those of
+    non-embedding parameters, and include what an arm that starts from another was trained on before.
     """
-    columns = ["arm", "parameters", "embedding", "FLOP/token", "steps", "tokens", "FLOPs", "KV bytes/token"]
+    columns = ["arm", "parameters", "embedding", "FLOP/token", "steps", "tokens", "tokens/parameter", "epochs"]
     solved = ["solved to match"] * any(arm.matching for arm in plan.arms)
-    rows = [(*columns, "seconds/run", *solved)]
+    rows = [(*columns, "FLOPs", "KV bytes/token", "seconds/run", *solved)]
     for arm in plan.arms:
         estimate = _seconds(arm, flops_per_second, utilisation)
         edits = ", ".join(f"{path}={value}" for path, value in arm.matching.items())
@@ -218,6 +230,8 @@ def plan_rows(
                 f"{arm.flops_per_token:,.0f}",
                 f"{arm.steps:,}",
                 f"{arm.tokens:,}{_percent(arm.differs['tokens'])}",
+                f"{arm.length.tokens_per_parameter:.3g}",
+                epochs_text(arm, corpora),
                 f"{arm.flops:.3g}{_percent(arm.differs['flops'])}",
                 "–" if arm.kv_bytes_per_token is None else f"{arm.kv_bytes_per_token:,.0f}",
                 "" if estimate is None else f"{_seconds_text(estimate)}{_percent(arm.differs.get('seconds', 0.0))}",

@@ -11,6 +11,7 @@ from typing import Any
 
 from ablate.planning.campaign import Outcome, Stage
 from ablate.planning.identity import RunPlan
+from ablate.planning.lengths import length_lines, prepared
 from ablate.planning.plan import Plan
 from ablate.planning.plan_document import judged_before, study_document
 from ablate.running.corpora import prepare_corpora
@@ -94,6 +95,8 @@ class StudyRunner:
         progress.say(_reuse(stage.name, missing))
         if stage.outcome is not None:
             self._write_study(stage.outcome)
+            for line in length_lines(stage.outcome.plan, prepared(self.store, stage.outcome.plan)):
+                progress.say(line)
         todo = [request for request in requests if missing[request.digest]]
         progress.begin(todo)
         with closing(self.workshop.engine.run(todo)) as events:

@@ -14,6 +14,7 @@ import zoo
 from ablate.data import DataIdentity
 from ablate.planning.campaign import Outcome, Size
 from ablate.planning.identity import canonical_model
+from ablate.planning.lengths import length_lines
 from ablate.planning.plan import Plan, make_plan
 from ablate.planning.plan_document import plan_json, plan_rows, study_document
 from ablate.store import Store
@@ -190,6 +191,28 @@ def test_the_study_document_is_the_store_s(tmp_path: Path) -> None:
     assert (nothing.measure, nothing.evals) == (None, None)
 
 
+def test_tokens_per_parameter_leave_out_the_table_and_count_what_an_arm_started_from(tmp_path: Path) -> None:
+    text = STUDY.replace("{mqa: {", "{mqa: {start: {arm: mha, fraction: 0.1}, ")
+    mha, mqa = plan_of(tmp_path, text, "budget={tokens: 4000}").arms
+    assert mha.length.tokens_per_parameter == 4000 / (FFN + GAINS + MHA)
+    assert mqa.length.tokens_per_parameter == 4400 / (FFN + GAINS + MQA)
+    assert (mha.length.steps, mqa.length.steps) == (500, 550)
+
+
+@pytest.mark.parametrize(("tokens", "names"), [(3992, ["mha", "mqa"]), (4000, [])])
+def test_fewer_than_500_steps_are_called_undertrained(tmp_path: Path, tokens: int, names: list[str]) -> None:
+    plan = plan_of(tmp_path, STUDY, f"budget={{tokens: {tokens}}}")
+    line = f"undertrained: {', '.join(names)}: below 5 tokens per non-embedding parameter or 500 steps, so their losses"
+    assert [found.startswith(line) for found in length_lines(plan, {})] == [True] * bool(names)
+    assert [arm["name"] for arm in plan_json(Outcome((Size(plan),)))["arms"] if arm["undertrained"]] == names
+
+
+def test_so_are_fewer_than_five_tokens_per_parameter(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path, STUDY, "budget={tokens: 4000}", "base.block.ffn.d_ff=64")
+    assert all(arm.length.undertrained for arm in plan.arms)
+    assert all(arm.steps == 500 for arm in plan.arms)
+
+
 def test_plan_json_has_what_is_promised_and_time_only_from_a_speed(tmp_path: Path) -> None:
     plan = plan_of(tmp_path)
     promised = {
@@ -198,6 +221,10 @@ def test_plan_json_has_what_is_promised_and_time_only_from_a_speed(tmp_path: Pat
         "flops_per_token",
         "tokens",
         "steps",
+        "tokens_per_parameter",
+        "undertrained",
+        "epochs",
+        "references",
         "kv_bytes_per_token",
         "estimated_seconds",
         "matched",
@@ -210,6 +237,7 @@ def test_plan_json_has_what_is_promised_and_time_only_from_a_speed(tmp_path: Pat
     assert document["arms"][0]["estimated_seconds"] == pytest.approx(plan.arms[0].flops / 250_000)
     assert plan_json(outcome)["arms"][0]["estimated_seconds"] is None
     rows = plan_rows(plan, flops_per_second=1e6)
-    assert plan_rows(plan, flops_per_second=plan.arms[0].flops / 0.4 / 0.5)[1][8] == "0.5"
+    seconds = rows[0].index("seconds/run")
+    assert plan_rows(plan, flops_per_second=plan.arms[0].flops / 0.4 / 0.5)[1][seconds] == "0.5"
     assert [row[0] for row in rows] == ["arm", "mha", "mqa"]
     assert {len(row) for row in rows} == {len(rows[0])}

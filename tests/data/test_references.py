@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import math
 from collections import Counter, defaultdict
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +27,7 @@ class Counted:
     def __init__(self, train: list[int], vocab_size: int) -> None:
         self.single, self.total, self.vocab_size = Counter(train), len(train), vocab_size
         self.after: dict[int, Counter[int]] = defaultdict(Counter)
-        for before, token in zip(train, train[1:], strict=False):
+        for before, token in pairwise(train):
             self.after[before][token] += 1
 
     def unigram(self, token: int) -> float:
@@ -42,7 +43,7 @@ class Counted:
 def test_they_are_what_counting_gives(corpus: Corpus) -> None:
     model = Counted(corpus.tokens("train").tolist(), corpus.vocab_size)
     held_out = corpus.tokens("validation").tolist()
-    pairs = list(zip(held_out, held_out[1:], strict=False))
+    pairs = list(pairwise(held_out))
     found = corpus.meta.references
     assert found.uniform == pytest.approx(math.log(300))
     assert found.unigram == pytest.approx(-np.mean([math.log(model.unigram(token)) for _, token in pairs]))

@@ -4,6 +4,7 @@ from ablate.store.documents._document import Document, Environment, JsonObject, 
 from ablate.store.documents.calibration import CalibrationDocument
 from ablate.store.documents.data import DataDocument, PerSplit, ReferenceLosses, SyntheticMeta, TextMeta, TextSplit
 from ablate.store.documents.evals import EvalsDocument, Score, Section, TaskGroup
+from ablate.store.documents.length import Length
 from ablate.store.documents.measure import (
     CacheLoss,
     CachePoint,
@@ -59,6 +60,7 @@ __all__ = [
     "GradNorm",
     "JsonObject",
     "JsonScalar",
+    "Length",
     "LossThroughCache",
     "MeanNats",
     "MeasureDocument",

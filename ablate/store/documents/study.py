@@ -18,6 +18,7 @@ from ablate.store.documents._document import (
     Tokens,
     Unit,
 )
+from ablate.store.documents.length import Length
 
 
 class ParameterBudget(Part):
@@ -92,6 +93,8 @@ class StudyArm(Part):
     """Training tokens of one run."""
     steps: int
     """Optimizer steps of one run."""
+    tokens_before: Tokens = 0
+    """Training tokens of the arm that it starts from; 0 for one that starts from scratch."""
     kv_bytes_per_token: BytesPerToken | None
     """Declared cache bytes at the training context, divided by its tokens; null for an encoder."""
     seconds: Seconds | None
@@ -109,6 +112,11 @@ class StudyArm(Part):
     def flops(self) -> float:
         """Training FLOPs of one run."""
         return self.tokens * self.flops_per_token
+
+    @property
+    def length(self) -> Length:
+        """Of the training, that of the arm it starts from included."""
+        return Length.of(self.tokens, self.steps, self.tokens_before, self.parameters - self.parameters_embedding)
 
 
 class StudyLook(Part):

@@ -1,0 +1,62 @@
+"""How long arms train, and which losses theirs can be compared with: what plan, terminal and report say of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+
+from ablate.planning.plan import ArmPlan, Plan
+from ablate.store import Store
+from ablate.store.documents import JsonObject, ReferenceLosses, TextMeta
+from ablate.store.documents.length import STEPS, TOKENS_PER_PARAMETER
+from ablate.training.objectives.next_token import NextToken
+
+Corpora = Mapping[str, TextMeta]
+"""Prepared text by its digest."""
+NO_CORPORA: Corpora = MappingProxyType({})
+
+
+def prepared(store: Store, plan: Plan) -> Corpora:
+    """The text corpora of a plan that the store has."""
+    folders = {arm.identity.digest: store.data(arm.identity.digest) for arm in plan.arms}
+    found = {digest: folder.read() for digest, folder in folders.items() if folder.path.is_dir()}
+    return {digest: meta for digest, meta in found.items() if isinstance(meta, TextMeta)}
+
+
+def epochs(arm: ArmPlan, corpora: Corpora) -> float | None:
+    """How often a run reads its corpus; None where that is not prepared, or is no text."""
+    meta = corpora.get(arm.identity.digest)
+    return None if meta is None else arm.tokens / meta.tokens.train
+
+
+def epochs_text(arm: ArmPlan, corpora: Corpora) -> str:
+    found = epochs(arm, corpora)
+    return "–" if found is None else f"{found:.2g}"
+
+
+def references_json(arm: ArmPlan, corpora: Corpora) -> JsonObject | None:
+    meta = corpora.get(arm.identity.digest)
+    return None if meta is None else dict(meta.references)
+
+
+def length_lines(plan: Plan, corpora: Corpora) -> Iterator[str]:
+    """Whether arms train too briefly, and what their losses compare with, a line for each corpus that is prepared."""
+    yield from undertrained_line(plan)
+    if plan.study.train.objective == NextToken():
+        for meta in corpora.values():
+            yield f"losses to compare with, in nats per token: {references_text(meta.references)}"
+
+
+def undertrained_line(plan: Plan) -> Iterator[str]:
+    """`undertrained: pre, post: below 5 tokens per non-embedding parameter or 500 steps …`"""
+    names = [arm.name for arm in plan.arms if arm.length.undertrained]
+    if names:
+        limits = f"{TOKENS_PER_PARAMETER} tokens per non-embedding parameter or {STEPS} steps"
+        yield f"undertrained: {', '.join(names)}: below {limits}, so their losses speak of early training"
+
+
+def references_text(found: ReferenceLosses) -> str:
+    """`uniform 6.931, unigram 5.978, bigram 4.402, gzip 3.300 (2.01 bits/byte)`"""
+    by_name = {"uniform": found.uniform, "unigram": found.unigram, "bigram": found.bigram, "gzip": found.gzip}
+    each = ", ".join(f"{name} {nats:.3f}" for name, nats in by_name.items())
+    return f"{each} ({found.gzip_bits_per_byte:.2f} bits/byte)"

@@ -1,0 +1,32 @@
+"""Whether a run trains long enough for its loss to say something of the architecture."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Self
+
+TOKENS_PER_PARAMETER = 5
+"""Non-embedding parameters; the compute-optimal neighbourhood is 20 (Hoffmann et al. 2022, arXiv:2203.15556)."""
+STEPS = 500
+
+
+class Length(NamedTuple):
+    """How long a model was trained, what it started from included."""
+
+    tokens: float
+    steps: float
+    parameters: int
+    """Without the tables of tokens and positions."""
+
+    @classmethod
+    def of(cls, tokens: int, steps: int, tokens_before: int, parameters: int) -> Self:
+        """tokens_before: of the arm that it starts from, in steps as large."""
+        whole = tokens_before + tokens
+        return cls(whole, steps * whole / tokens, parameters)
+
+    @property
+    def tokens_per_parameter(self) -> float:
+        return self.tokens / max(self.parameters, 1)
+
+    @property
+    def undertrained(self) -> bool:
+        return self.tokens_per_parameter < TOKENS_PER_PARAMETER or self.steps < STEPS
