@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"ablate: {error}", file=sys.stderr)
         return BAD_INPUT
     except KeyboardInterrupt:
-        print("ablate: stopped. The same command goes on from here.", file=sys.stderr)
+        print("ablate: stopped. Run the same command again to resume.", file=sys.stderr)
         return INTERRUPTED
 
 

@@ -41,4 +41,4 @@ def causal_models(conditions: Conditions) -> str | None:
 
 def shared_tokenizer(conditions: Conditions) -> str | None:
     """One tokenizer for all arms, so that all are asked for the same tokens."""
-    return "needs one tokenizer for all arms, and some have their own" if conditions.own_tokenizers else None
+    return "needs one tokenizer for all arms, and some arms have a different one" if conditions.own_tokenizers else None

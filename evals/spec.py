@@ -29,9 +29,9 @@ class EvalSettings(Spec):
     model_config = ConfigDict(use_attribute_docstrings=True)
 
     batch: Annotated[PositiveInt | Literal["auto"], Option("N", rows)] = "auto"
-    """Rows that the model reads at once; `auto` fills passes with some thousand tokens, as far as memory allows."""
+    """Batch size; `auto` fills each pass with several thousand tokens, as far as memory allows."""
     seed: int = 0
-    """Seed of everything that is drawn: items that are made of held-out text, stretches, prompts, examples."""
+    """Seed of all sampling: items built from held-out text, passages, prompts, examples."""
 
     def asked(self) -> dict[str, EvaluationSpec]:
         """The evaluations that are asked for, by name."""
@@ -66,7 +66,7 @@ class EvalSettings(Spec):
         asked = {name: each.located(conditions.folder) for name, each in spec.asked().items()}
         if not asked:
             empty = (key for key in self.model_fields_set if getattr(self, key) in EMPTY)
-            raise EvaluationError(next(empty, ""), "is empty, and nothing else is asked for")
+            raise EvaluationError(next(empty, ""), "is empty, and no other evaluation is requested")
         for name, each in asked.items():
             _check(name, each, conditions)
         return spec._with(asked)

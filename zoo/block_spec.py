@@ -73,7 +73,7 @@ class BlockSpec(Spec):
             raise error.under("mixer") from None
         if visible != "causal" and (self.canon is not None or self.ffn.reaches_back):
             path = "ffn.conv" if self.canon is None else "canon"
-            raise SpecError(path, "reaches back only, and tokens are to see what comes after them")
+            raise SpecError(path, "reaches back only: it cannot see later tokens")
 
     def cache_elements(self, d_model: int, capacity: int) -> int:
         """Numbers kept per sequence, for up to `capacity` tokens, by a resolved block."""

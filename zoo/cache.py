@@ -16,9 +16,9 @@ from zoo.site import Memory
 
 TakeBack = Callable[[int], None]
 """Forgets the tokens read since, but for so many of the first of them."""
-ASK_THE_MODEL = "take the cache from this model's own new_cache"
+ASK_THE_MODEL = "create the cache with this model's new_cache"
 K = TypeVar("K")
-NOTHING_TO_CACHE = "a model that sees all of a text reads it at once: there is nothing to cache"
+NOTHING_TO_CACHE = "an encoder reads a text in one pass: there is nothing to cache"
 
 
 class LayerCache(Protocol):
@@ -55,7 +55,7 @@ def kept_by(reader: object, cache: LayerCache | None, kind: type[K]) -> K | None
         return cache
     found, wanted = type(cache).__name__, kind.__name__
     who = reader if isinstance(reader, str) else type(reader).__name__
-    raise TypeError(f"{who} keeps a {wanted} and was given a {found}: {ASK_THE_MODEL}")
+    raise TypeError(f"{who} keeps a {wanted} but was given a {found}: {ASK_THE_MODEL}")
 
 
 class Cache:

@@ -66,7 +66,7 @@ def check_kind(model: ModelSpec, blocks: Mapping[str, BlockSpec]) -> None:
         except SpecError as error:
             raise error.under(where) from None
     if model.visible == "all" and model.encoder is not None:
-        raise SpecError("encoder", "a model that sees all of its text is an encoder itself")
+        raise SpecError("encoder", "a model with visible: all is an encoder itself")
     if model.mtp is not None and (model.visible != "causal" or model.encoder is not None):
         raise SpecError("mtp", "modules that look ahead are for causal models without an encoder")
     if model.encoder is not None and model.token_types is not None:

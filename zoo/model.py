@@ -108,7 +108,7 @@ class Decoder(Stack):
         losses: where its layers leave what they add to the training objective.
         """
         if self.encoder is None:
-            raise ValueError("this model has no encoder: it reads tokens alone")
+            raise ValueError("this model has no encoder and takes tokens only")
         check_tokens(tokens, "encoder_tokens")
         given: Given = {} if right_pad is None else {"right_pad": right_pad}
         check_given(tokens, left_pad, given, tokens.shape[1])

@@ -82,11 +82,11 @@ class Stack(nn.Module):
         step.places, step.block_places = given.get("places"), given.get("block_places")
         if step.places is not None and self._deaf:
             raise ValueError(
-                f"places cannot be given to a model whose positions are {self._deaf[0]}: it counts distances"
+                f"positions cannot be passed to a model with {self._deaf[0]} positions, which depend on distances only"
             )
         if "right_pad" in given:
             if self.spec.visible != "all":
-                raise ValueError(f"right_pad is for models that see all of a text; this one's sight is {step.sight}")
+                raise ValueError(f"right_pad is for models with visible: all; this one has visible: {step.sight}")
             step.ends = tokens.shape[1] - given["right_pad"]
         if "prefix" in given and self.spec.visible == "prefix":  # a causal model has no use for it
             step.prefix_ends = given["prefix"] if left_pad is None else given["prefix"] + left_pad

@@ -85,7 +85,7 @@ def evaluate(
         run: the digest of a run in the store, or the beginning of one, or the folder of a run.
         tasks: lm-eval tasks and groups, or paths of task files; None: the project's own, unless `settings` name
             something else to evaluate.
-        limit: at most so many items per task, or so many examples of each difficulty.
+        limit: maximum number of items per task, or of examples per difficulty.
         at: of a run on a synthetic task: accuracy at these difficulties, such as `{"pairs": [4, 64]}`, in place of
             those that it was trained on.
         store: the folder of runs; not needed for the folder of a run.

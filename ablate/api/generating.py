@@ -75,10 +75,10 @@ def generate(
 
     Args:
         run: the digest of a run in the store, or the beginning of one, or the folder of a run.
-        prompts: one text or several.
+        prompts: one or more prompts.
         tokens: at most so many new ones (None: 64), or so many in each hole; exactly so many of a model trained with
             `masked` (None: 1).
-        stop: what ends a text, and is cut off.
+        stop: strings that end the text; they are cut off.
         hole: what stands for what is left out, for models that fill in holes; None: `___`.
         seed: of sampling.
         store: the folder of runs; not needed for the folder of a run.
@@ -104,13 +104,13 @@ def generate(
     with torch.inference_mode(), _in_memory():
         if isinstance(trained.train.objective, FillsHoles):
             if stop:
-                raise ArgumentError("stop", "ends a text that goes on, and this model fills in holes: see tokens")
+                raise ArgumentError("stop", "stops a continuation, but this model fills holes: use tokens")
             return _filled(
                 trained, trained.train.objective, texts, HOLE if hole is None else hole, tokens, chosen, seed
             )
         if hole is not None:
             kind = trained.train.objective.kind
-            raise ArgumentError("hole", f"a model trained with {kind} goes on with a text, and fills no holes")
+            raise ArgumentError("hole", f"a model trained with {kind} continues text and cannot fill holes")
         return _continued(trained, texts, tokens or NEW, tuple(stop), chosen, seed)
 
 
@@ -118,7 +118,7 @@ def _trained(run: str | Path, root: str | Path) -> _Trained:
     store, found = find_run(run, root)
     digest = found.digest
     if not store.tokenizer_path(digest).is_file():
-        raise StoreError(f"{digest}: its data are made and not read from text, so there is no tokenizer for a prompt")
+        raise StoreError(f"{digest}: trained on a synthetic task, so it has no tokenizer for prompts")
     eos, tokenizer = end_token(store, found), trained_tokenizer(store, digest)
     train = TrainSpec.model_validate(found.train)
     return _Trained(digest, trained_model(store, digest).eval(), tokenizer, train, eos)
@@ -139,7 +139,7 @@ def _in_memory() -> Iterator[None]:
     except (RuntimeError, MemoryError) as error:
         if isinstance(error, RuntimeError) and not is_out_of_memory(error):
             raise
-        raise AblateError("out of memory: fewer tokens take less") from error
+        raise AblateError("out of memory: ask for fewer tokens") from error
 
 
 def _continued(
@@ -197,8 +197,8 @@ def _filled(
 def _pieces(prompt: str, mark: str) -> list[str]:
     """What is before, between and after the holes."""
     if not mark:
-        raise ArgumentError("hole", "a mark has at least one character")
+        raise ArgumentError("hole", "must not be empty")
     if mark not in prompt:
-        reason = f"has no {mark} for what is left out, which this model fills in (see hole)"
+        reason = f"has no {mark} marker, and this model only fills holes (see hole)"
         raise ArgumentError("prompt", reason, repr(prompt))
     return prompt.split(mark)

@@ -74,4 +74,4 @@ def reported(path: str | Path) -> tuple[Path, Kind]:
         return folder, "store"
     if StudyFolder(folder).exists:
         return folder, "study"
-    raise AblateError(f"{path} is no study, search or store: it has no study.json, no search.json and no studies/")
+    raise AblateError(f"{path} is not a study, search or store: it has no study.json, no search.json and no studies/")

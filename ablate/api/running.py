@@ -43,11 +43,11 @@ def run(
         device: `cpu` or `cuda`; None: `cuda` where there is a GPU.
         engine: where runs are carried out: `local` in processes of their own, `inprocess` in this one.
         workers: how many runs at once; None: one for each core, or for each GPU.
-        checkpoint_seconds: how often a run saves the state that it can go on from.
+        checkpoint_seconds: how often a run saves a checkpoint to resume from.
         microbatch: rows of a batch at a time, with accumulated gradients, for models that do not fit in memory
             otherwise; `"auto"` halves until they fit. Losses agree with those of whole batches to within rounding.
-        recompute: keep each block's input only, and compute its activations again for the backward pass: less memory,
-            about a third more time.
+        recompute: keep only each block's input, and recompute its activations in the backward pass: less memory, about a
+            third more time.
         progress: True shows on standard error how far runs are, False is silent, a function is given each line.
 
     Returns:

@@ -18,7 +18,7 @@ def find_run(name: str | Path, root: str | Path) -> tuple[Store, RunDocument]:
     store = Store(root)
     found = [digest for digest in store.runs() if digest.startswith(start)]
     if len(found) != 1:
-        reason = f"{len(found)} runs begin so: {', '.join(found)}" if found else "there is no such run"
+        reason = f"{len(found)} runs match: {', '.join(found)}" if found else "there is no such run"
         raise StoreError(f"{start}: {reason} in {store.root}/")
     status, run = store.status(found[0]), store.read_run(found[0])
     if status != "finished" or run is None:
@@ -33,5 +33,7 @@ def end_token(store: Store, run: RunDocument) -> int:
         return meta.eos
     found = trained_tokenizer(store, run.digest).token_to_id(EOS)
     if found is None:
-        raise StoreError(f"{run.digest}: which token ends a document is in its corpus, and that is gone from the store")
+        raise StoreError(
+            f"{run.digest}: its corpus, which defines the end-of-document token, is no longer in the store"
+        )
     return int(found)

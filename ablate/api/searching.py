@@ -143,7 +143,7 @@ def search(
     chosen = read(study, scale, sets, workshop.device)
     if chosen.search is None:
         place = Place(chosen.written.place)
-        raise StudyError([Problem(place, "", "has no search: nothing says what may vary")])
+        raise StudyError([Problem(place, "", "has no search section, so nothing may vary")])
     with _quiet():
         return _StudySearch(workshop, chosen, chosen.search, promote).run(storage)
 
@@ -184,7 +184,7 @@ class _StudySearch:
         """The base with the seeds of trials, as a control of what fresh seeds do."""
         missing = [request for request in self.lab.control().requests if request.missing()]
         if missing:
-            progress.say(f"{self.study.baseline}: trained with the seeds of trials, to compare with fresh ones")
+            progress.say(f"{self.study.baseline}: trained with the trials' seeds, to compare with fresh ones")
         with closing(engine.run(missing)) as events:
             for event in events:
                 if event is not None and event.kind == "failed":

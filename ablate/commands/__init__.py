@@ -30,7 +30,7 @@ class OptionError(AblateError):
 
 def add_study(parser: argparse.ArgumentParser, device: bool = True) -> None:
     """What every command that reads a study takes. device: whether it says where it runs."""
-    parser.add_argument("study", metavar="STUDY.yaml", help="a study's file, or the name of one that ships")
+    parser.add_argument("study", metavar="STUDY.yaml", help="path of a study, or the name of a shipped one")
     parser.add_argument("--scale", help="a scale of the study (default: gpu on a GPU, else cpu)")
     parser.add_argument(
         "--set",
@@ -41,7 +41,7 @@ def add_study(parser: argparse.ArgumentParser, device: bool = True) -> None:
         help="edit the study, e.g. --set seeds=5 --set train.lr=1e-3 (may be repeated)",
     )
     if device:
-        parser.add_argument("--device", choices=HERE, help="by default cuda where there is a GPU")
+        parser.add_argument("--device", choices=HERE, help="default: cuda if there is a GPU, else cpu")
     add_store(parser)
 
 
@@ -50,7 +50,7 @@ def add_store(parser: argparse.ArgumentParser) -> None:
 
 
 def add_engine(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--engine", default="local", help="where runs are carried out (default: local)")
+    parser.add_argument("--engine", default="local", help="what executes the runs (default: local)")
     add_workers(parser)
 
 
@@ -70,7 +70,7 @@ def add_execution(parser: argparse.ArgumentParser) -> None:
         type=_seconds,
         default=60.0,
         metavar="S",
-        help="how often a run saves the state that it can go on from (default: 60)",
+        help="how often a run saves a checkpoint to resume from (default: 60)",
     )
     parser.add_argument(
         "--microbatch",

@@ -38,8 +38,8 @@ def explained(document: dict[str, Any]) -> str:
     return (
         f"{document['parameters'] / 1e6:,.1f} M parameters, context {document['context']:,}, "
         f"batch {document['batch']}, {document['dtype']} on {document['device']}{threads}. "
-        f"Medians of {document['rounds']} rounds by turns; in brackets the quartiles of the rounds' ratios.\n"
-        "Memory: the most that was in use during the work, above what was in use before it.\n"
+        f"Medians of {document['rounds']} alternating rounds; in brackets, the quartiles of the rounds' ratios.\n"
+        "Memory: peak use during the work, minus what was in use before.\n"
         f"Largest difference between their log-probabilities: {document['largest_difference']:.1e}. "
         f"transformers {document['versions']['transformers']}, torch {document['versions']['torch']}."
     )

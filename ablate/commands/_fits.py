@@ -38,9 +38,9 @@ def row(arm: ScaledArm[Fit]) -> Sequence[str]:
 def explained(found: Fits) -> list[str]:
     study, model, room = found.study, found.preset, found.room
     return [
-        f"The largest batch at each context, and the largest context, that fit {gigabytes(room.memory_bytes)}: "
+        f"The largest batch at each context, and the largest context, that fit in {gigabytes(room.memory_bytes)}: "
         f"{model.name} ({model.source}) and {study.name}'s arms as edits of it, {room.dtype}.",
-        "  Arithmetic: weights and cache take 90 % of the memory at most; the rest is for activations. None was run.",
+        "  Arithmetic, nothing was run: weights and cache take at most 90 % of memory; the rest is for activations.",
         *encoding(model),
-        "  –: positions end before. Where the cache does not grow with the text, any context fits.",
+        "  –: beyond the model's positions. Where the cache does not grow with the text, any context fits.",
     ]

@@ -51,18 +51,18 @@ def explained(found: ScaleUp) -> list[str]:
     at = setting.device
     overhead = f"{at.overhead_seconds_per_layer * 1e6:,.0f} µs per layer" if at.overhead_seconds_per_layer else "none"
     return [
-        f"Prediction: a roofline of {model.name} ({model.source}) on {at.title}, {setting.dtype}, batch "
+        f"Predicted by a roofline: {model.name} ({model.source}) on {at.title}, {setting.dtype}, batch "
         f"{setting.batch}, context {setting.context:,}. None of these was run.",
         f"  compute {_percent(at.compute_share)} of {at.flops_per_second[setting.dtype] / 1e12:,.4g} TFLOP/s · memory "
         f"{_percent(at.bandwidth_share)} of {at.bandwidth_bytes_per_second / 1e12:,.4g} TB/s · overhead {overhead} · "
-        f"{_percent(at.memory_share)} of {gigabytes(at.memory_bytes)} to fill",
+        f"{_percent(at.memory_share)} of {gigabytes(at.memory_bytes)} usable",
         f"  device: {at.source}",
         f"  shares: {at.shares_source}",
-        "  per token: one more token for each row, with the whole context in the cache. Bound by: prefill, decode.",
+        "  per token: one decoded token per row, with the whole context in the cache. Bound by: prefill, decoding.",
         *encoding(model),
-        "  Where it does not fit, times are those of one such device with memory enough.",
-        f"  The first row is {model.name} as published, the others {study.name}'s arms as edits of it, as they are "
-        "written: its base is left behind, and nothing is matched.",
+        "  Where it does not fit, times are those of one such device with enough memory.",
+        f"  The first row is {model.name} as published, the others {study.name}'s arms as edits of it, as "
+        "written: the study's own base is not used, and nothing is matched.",
     ]
 
 

@@ -8,7 +8,7 @@ from zoo.presets import Preset
 def encoding(preset: Preset) -> list[str]:
     """What a context is of a model that has an encoder."""
     has = preset.spec.encoder is not None
-    return ["  A context is tokens that the encoder reads; the decoder has written as many."] * has
+    return ["  A context is the encoder's tokens; the decoder has generated as many."] * has
 
 
 def count(parameters: int) -> str:

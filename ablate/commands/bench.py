@@ -1,7 +1,7 @@
-"""Throughput, memory and decoding beside transformers, on this machine.
+"""Compare throughput, memory and decoding with transformers on this machine.
 
 MODEL is a preset of the zoo (default: 30 M parameters of Llama's kind). Both libraries run the same architecture with
-the same weights in one process, by turns. For example:
+the same weights in one process, alternating. For example:
   ablate bench gpt2 --set n_layers=4 --context 512 --batch 8
 """
 
@@ -26,9 +26,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--context", type=positive, default=256, help="tokens per row (default: 256)")
     parser.add_argument("--batch", type=positive, default=4, help="rows (default: 4)")
-    parser.add_argument("--rounds", type=positive, default=5, help="turns of each that count (default: 5)")
-    parser.add_argument("--dtype", choices=DTYPES, default="float32", help="of weights, cache and products")
-    parser.add_argument("--device", choices=HERE, help="by default cuda where there is a GPU")
+    parser.add_argument("--rounds", type=positive, default=5, help="measured rounds (default: 5)")
+    parser.add_argument("--dtype", choices=DTYPES, default="float32", help="dtype of weights, cache and products")
+    parser.add_argument("--device", choices=HERE, help="default: cuda if there is a GPU, else cpu")
     add_json(parser)
 
 

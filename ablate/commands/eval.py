@@ -1,7 +1,7 @@
-"""Evaluate a trained run: lm-eval tasks, loss by position, recall and more; on a synthetic task accuracy by difficulty.
+"""Evaluate a trained run: lm-eval tasks, loss by position, recall and more; on synthetic tasks, accuracy by difficulty.
 
-RUN is a digest (or the beginning of one) in the store, or the folder of a run. Scores that the store has are not
-computed again. Without an option that asks for an evaluation, the project's own tasks are run, or all difficulties.
+RUN is a digest (or the beginning of one) in the store, or the folder of a run. Stored scores are not computed again.
+By default the project's own tasks are run, or on a synthetic task all difficulties.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Write the model of a trained run as a transformers checkpoint, with its tokenizer.
 
-RUN is a digest (or the beginning of one) in the store, or the folder of a run. DIR can then be opened with
-AutoModelForCausalLM.from_pretrained and AutoTokenizer.from_pretrained, or by lm-eval as --model hf. An architecture
-that transformers does not have is an error that says what stands in the way. Needs transformers:
+RUN is a digest (or the beginning of one) in the store, or the folder of a run. DIR can then be loaded with
+AutoModelForCausalLM.from_pretrained and AutoTokenizer.from_pretrained, or by lm-eval with --model hf. If transformers
+does not have the architecture, an error says which part is missing. Needs transformers:
 pip install 'ablate[hf]'.
 """
 

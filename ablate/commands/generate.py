@@ -1,10 +1,10 @@
-"""Continue prompts with the model of a trained run, or fill in what is left out of them.
+"""Continue prompts with a trained run's model, or fill in their holes.
 
 RUN is a digest (or the beginning of one) in the store, or the folder of a run. Greedy unless a temperature is given.
 For example: ablate generate 3fa2 --prompt 'def f(' 'import' --temperature 0.8 --top-p 0.95
 
 Models trained with masked, span_corruption or blank_infilling fill in holes, from left to right:
-ablate generate 41c0 --prompt 'for i in___(10):'. A token that begins with a space has it in the hole.
+ablate generate 41c0 --prompt 'for i in___(10):'. Leave out the space before a hole: tokens include it.
 """
 
 from __future__ import annotations
@@ -19,27 +19,29 @@ if TYPE_CHECKING:
     from ablate import Generated
 
 SAMPLING = {
-    "temperature": (float, "what logits are divided by; 0 takes the likeliest token (default: 0)"),
-    "top_k": (int, "only the K likeliest tokens"),
-    "top_p": (float, "only the likeliest tokens that have mass P together"),
-    "min_p": (float, "only tokens at least P times as likely as the likeliest"),
-    "repetition_penalty": (float, "above 1, tokens of the text so far become less likely"),
+    "temperature": (float, "divisor of the logits; 0 always takes the likeliest token (default: 0)"),
+    "top_k": (int, "sample from the K likeliest tokens"),
+    "top_p": (float, "sample from the likeliest tokens whose total probability is P"),
+    "min_p": (float, "sample from tokens at least P times as likely as the likeliest"),
+    "repetition_penalty": (float, "values above 1 make tokens that occurred before less likely"),
 }
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN")
-    parser.add_argument("--prompt", nargs="+", required=True, metavar="TEXT", help="one text or several")
+    parser.add_argument("--prompt", nargs="+", required=True, metavar="TEXT", help="one or more prompts")
     parser.add_argument(
         "--tokens",
         type=positive,
         metavar="N",
-        help="at most so many new ones, or so many in each hole (default: 64); exactly so many of a model trained with"
-        " masked (default: 1)",
+        help="maximum number of new tokens, or of tokens in each hole (default: 64); for a model trained with masked,"
+        " the exact number (default: 1)",
     )
-    parser.add_argument("--hole", metavar="MARK", help="what stands for what is left out (default: ___)")
-    parser.add_argument("--stop", nargs="+", default=[], metavar="TEXT", help="what ends a text, and is cut off")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of sampling (default: 0)")
+    parser.add_argument("--hole", metavar="MARK", help="marker of a hole (default: ___)")
+    parser.add_argument(
+        "--stop", nargs="+", default=[], metavar="TEXT", help="strings that end the text; they are cut off"
+    )
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of sampling (default: 0)")
     for name, (kind, words) in SAMPLING.items():
         parser.add_argument(f"--{name.replace('_', '-')}", type=kind, metavar="K" if kind is int else "P", help=words)
     add_store(parser)

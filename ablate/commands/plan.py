@@ -1,12 +1,12 @@
-"""Show what a study would run, and what it would cost; train nothing.
+"""Show what a study would run and cost, without training.
 
-Time is estimated from the matmul speed of this machine, which is measured for a moment. Where the budget is in seconds,
-the time of a training step is measured for every arm with --workers runs at once, unless the store knows it.
+Time is estimated from this machine's matrix-product speed, which is measured first. If the budget is in seconds, the
+time of a training step is measured for every arm, with --workers processes at once, unless the store has it already.
 
-With --at, the arms as edits of a published model at full size instead: parameters, weight and cache bytes, prefill and
-decode time on a device, predicted by a roofline. For example:
+--at applies the arms to a published model at full size instead, and predicts parameters, weight and cache bytes,
+prefill and decoding time on a device, by a roofline. For example:
   ablate plan studies/gqa_groups.yaml --at llama3-70b --context 131072 --device h200
-With --memory in place of --device, the largest batch that fits at several contexts:
+--memory instead of --device gives the largest batch that fits, at several contexts:
   ablate plan studies/gqa_groups.yaml --at llama3 --memory 80GB
 """
 
@@ -35,14 +35,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_study(parser, device=False)
     add_workers(parser)
     parser.add_argument(
-        "--device", help="cpu or cuda, by default cuda where there is a GPU; with --at a device such as h200, or this"
+        "--device",
+        help="cpu or cuda (default: cuda if there is a GPU); with --at, a device such as h200, or this",
     )
-    paper = parser.add_argument_group("scale-up on paper")
-    paper.add_argument("--at", metavar="PRESET", help="a preset, or one of its sizes, such as llama3-70b")
-    paper.add_argument("--context", type=positive, help="tokens per row (default: 8192, with --memory several)")
+    paper = parser.add_argument_group("predictions at full size")
+    paper.add_argument("--at", metavar="PRESET", help="a preset or one of its sizes, such as llama3-70b")
+    paper.add_argument("--context", type=positive, help="tokens per row (default: 8192; with --memory, several)")
     paper.add_argument("--batch", type=positive, help="rows (default: 1)")
-    paper.add_argument("--memory", metavar="SIZE", help="the largest batch that fits into, e.g., 80GB")
-    paper.add_argument("--dtype", choices=DTYPES, help="of weights, cache and products (default: bfloat16)")
+    paper.add_argument("--memory", metavar="SIZE", help="give the largest batch that fits in, e.g., 80GB")
+    paper.add_argument("--dtype", choices=DTYPES, help="dtype of weights, cache and products (default: bfloat16)")
     add_json(parser)
 
 

@@ -1,6 +1,6 @@
-"""Render reports again, from the store alone: of one study, of one search, or of a whole store with an index.
+"""Render a report again from the store: a study, a search, or a whole store with an index.
 
-PATH is a study's folder in a store, such as runs/studies/norm_placement-cpu, that of a search, such as
+PATH is the folder of a study, such as runs/studies/norm_placement-cpu, or of a search, such as
 runs/searches/search_small_lm-cpu, or a store, such as runs.
 """
 
@@ -20,7 +20,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--export",
         metavar="DIR",
         type=Path,
-        help="write the study's figures as SVG (by an installed Chromium), its tables as Markdown and LaTeX",
+        help="also write figures as SVG (needs Chromium), and tables as Markdown and LaTeX",
     )
     add_json(parser)
 
@@ -57,5 +57,8 @@ def _export(options: argparse.Namespace) -> int:
     else:
         print(*found.written, sep="\n")
     if found.left_out:
-        print("ablate: no Chromium was found, so no figure was drawn: the report's toolbar saves each", file=sys.stderr)
+        print(
+            "ablate: no Chromium found, so figures were not exported: each can be saved from the report's toolbar",
+            file=sys.stderr,
+        )
     return DONE

@@ -1,6 +1,6 @@
-"""Train what is missing of a study, measure, evaluate, and render the report.
+"""Run a study: train what is missing, measure, evaluate, and write the report.
 
-What the store already has is reused. A run that was killed goes on from its last saved state.
+Runs that the store already has are reused. A run that was killed resumes from its last checkpoint.
 """
 
 from __future__ import annotations

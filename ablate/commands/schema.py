@@ -1,8 +1,9 @@
-"""Print the JSON Schema of study files, so that an editor completes and checks them as you type.
+"""Print the JSON Schema of study files, for completion and checks in editors.
 
-For example: ablate schema study.schema.json, and as the first line of a study that lies beside it
+For example, run ablate schema study.schema.json and begin a study in the same folder with
 # yaml-language-server: $schema=study.schema.json
-(VS Code's YAML extension, Neovim and others read that line). Every variant and setting of this installation is in it.
+(VS Code's YAML extension, Neovim and others read that line). The schema has every variant and setting of this
+installation.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from ablate.commands import DONE, print_json
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", nargs="?", metavar="FILE", help="write it there")
+    parser.add_argument("file", nargs="?", metavar="FILE", help="write to this file instead")
 
 
 def run(options: argparse.Namespace) -> int:

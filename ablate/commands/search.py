@@ -1,7 +1,8 @@
-"""Search a study's space for the best settings, or for the front between several objectives.
+"""Search a study's space for the best settings, or for the Pareto front of several objectives.
 
-Every trial is an ordinary run of the store. Run it again after any interruption: trials that were running go on, and
-none that ended is repeated. Any number of commands may share one search, here or on machines that share the store.
+Every trial is an ordinary run of the store. After an interruption, run the command again: unfinished trials resume, and
+finished ones are not repeated. Any number of commands may share one search, on this machine or on others that share the
+store.
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--storage",
         metavar="URL",
-        help="where trials are kept: postgresql://…, sqlite:///…, grpc://host:port (default: a journal in the store)",
+        help="storage of the trials: postgresql://…, sqlite:///…, grpc://host:port (default: a journal in the store)",
     )
     parser.add_argument(
         "--promote",
         type=positive,
         metavar="N",
-        help="write the N best trials as an ordinary study with fresh seeds, beside the study",
+        help="write the N best trials as an ordinary study with fresh seeds, in the study's folder",
     )
     add_execution(parser)
     add_json(parser)

@@ -1,6 +1,6 @@
-"""Show a store's studies in a browser, and follow those that run.
+"""Show a store's studies in a browser, live while they run.
 
-Pages are served to this machine alone, and load anew while a study is running.
+Pages are served to this machine alone, and reload while a study is running.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ablate.commands import OptionError
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("store", metavar="STORE", nargs="?", default=Path("runs"), type=Path, help="default: runs/")
-    parser.add_argument("--port", type=int, default=8000, help="default: 8000; 0 is any free one")
+    parser.add_argument("--port", type=int, default=8000, help="default: 8000; 0 picks a free one")
 
 
 def run(options: argparse.Namespace) -> int:

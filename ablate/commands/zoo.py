@@ -1,7 +1,7 @@
-"""List the variants on every axis, the parts of a model, training objectives, ways to decode and presets, or show one.
+"""List variants, model parts, training objectives, decoding methods and presets, or show one in full.
 
-NAME is a preset (its model in full, as YAML, with its cost), one of the others (its documentation and settings), or
-`model` or `block` (the settings that are no variant's).
+NAME is a preset (shown as YAML, with its cost), one of the others (shown with documentation and settings), or
+`model` or `block` (the settings that belong to no variant).
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from ablate.commands import add_json
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", nargs="?", metavar="NAME")
-    parser.add_argument("--small", action="store_true", help="the preset shrunk to train in seconds")
+    parser.add_argument("--small", action="store_true", help="show the preset shrunk to a size that trains in seconds")
     parser.add_argument(
         "--matrix",
         nargs="?",
         const="matrix.html",
         metavar="FILE",
-        help="write what can be combined as a page (default: matrix.html); with --json, print it",
+        help="write a page that shows which variants combine (default: matrix.html); with --json, print it",
     )
     add_json(parser)
 

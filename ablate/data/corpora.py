@@ -68,5 +68,5 @@ def _fill(work: DataFolder, spec: DataSource, identity: DataIdentity, base: Path
 
 def _text(spec: DataSource) -> TextSource:
     if not isinstance(spec, TextSource):
-        raise TypeError(f"{type(spec).__name__} is neither text nor a synthetic task")
+        raise TypeError(f"{type(spec).__name__} is neither a text source nor a synthetic task")
     return spec

@@ -78,7 +78,7 @@ def regraded(source: SyntheticSource, at: Mapping[str, Sequence[int]]) -> Synthe
     for name in at:
         if name not in known:
             hint = did_you_mean(name, known) or f": {', '.join(known)}"
-            raise DataError(f"{name} is no difficulty of {source.source}{hint}")
+            raise DataError(f"{name} is not a difficulty of {source.source}{hint}")
     try:
         changed = type(source).model_validate({**source.model_dump(), **at})
     except ValidationError as error:
@@ -86,7 +86,9 @@ def regraded(source: SyntheticSource, at: Mapping[str, Sequence[int]]) -> Synthe
         where = ".".join(map(str, first["loc"]))
         raise DataError(f"{where}: {first['msg']}" if where else first["msg"].removeprefix("Value error, ")) from error
     if changed.vocab_size > source.vocab_size:
-        raise DataError(f"that takes {changed.vocab_size} tokens, and models know {source.vocab_size}")
+        raise DataError(
+            f"that needs a vocabulary of {changed.vocab_size} tokens, and the model's has {source.vocab_size}"
+        )
     return changed
 
 

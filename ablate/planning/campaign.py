@@ -88,7 +88,7 @@ def campaign(study: Study, plan: Planner, losses: Losses) -> Stages:
         outcome = Outcome((*smaller, Size(plan(_with_seeds(study, counts)), tunings)), schedule)
         name = f"seeds, round {number + 1}" if schedule else "seeds"
         if sources := tuple(found for size in outcome.sizes if (found := size.plan.sources()).arms):
-            yield Stage("what other arms start from", sources)
+            yield Stage("arms that others start from", sources)
         open_arms = yield Stage(name, tuple(size.plan for size in outcome.sizes), outcome)
         if not open_arms or number + 1 >= len(schedule):
             break

@@ -29,7 +29,7 @@ def _check_data(study: Study) -> None:
         raise study.error("train.context", reason)
     made = isinstance(study.data, SyntheticSource)
     if made and study.train.objective.kind != "next_token":
-        reason = f"{study.data.source} says itself what it asks: {study.train.objective.kind} has no meaning there"
+        reason = f"{study.data.source} defines its own targets: {study.train.objective.kind} does not apply"
         raise study.error("train.objective", reason)
     absent = "bits_per_byte" if made else "accuracy"
     if study.search is not None and absent in study.search.objectives:
@@ -40,10 +40,11 @@ def _check_data(study: Study) -> None:
 def _check_tokenizers(study: Study) -> None:
     """Step times are measured on one corpus, and tokens of different tokenizers are not one currency."""
     if study.budget.kind != "flops" and study.own_tokenizers:
-        reason = f"arms with tokenizers of their own compare at equal flops, not {study.budget.kind}"
+        reason = f"arms with different tokenizers are compared at equal flops, not {study.budget.kind}"
         raise study.error(f"budget.{study.budget.kind}", reason)
     if study.own_tokenizers and study.train.objective.kind != "next_token":
-        reason = f"{study.train.objective.kind} asks for other text where tokens are others: only next_token compares"
+        objective = study.train.objective.kind
+        reason = f"{objective} predicts different text under different tokenizers: only next_token is comparable"
         raise study.error("train.objective", reason)
 
 
@@ -51,7 +52,7 @@ def _check_kinds(study: Study) -> None:
     """What has a cache writes."""
     for arm in study.arms:
         if arm.model.visible == "all" and study.measure is not None and len(study.measure.caches) > 1:
-            raise study.error("measure.caches", f"are of none in arm {arm.name}: {NO_CACHE}")
+            raise study.error("measure.caches", f"arm {arm.name}: {NO_CACHE}")
 
 
 def evaluated(study: Study) -> EvalSpec | None:

@@ -23,7 +23,7 @@ def _unlike(sizes: Sequence[Study]) -> Iterator[Problem]:
             unlike = f"size {size.rung} matches {size.budget.matched}, and size {last.rung} {last.budget.matched}"
             yield size.origins.problem(("budget", size.budget.kind), unlike)
         if size.train.context != last.train.context:
-            reason = "losses at different contexts do not compare: every size has the same"
+            reason = "losses at different contexts are not comparable: all sizes must share one context"
             yield size.origins.problem(("train", "context"), reason, at_key=True)
 
 
@@ -37,5 +37,5 @@ def _falling(sizes: Sequence[Study], plan: Callable[[Study], Plan]) -> Iterator[
     flops = [plan(size).arms[0].flops for size in sizes]
     for before, after, size in zip(flops, flops[1:], sizes[1:], strict=False):
         if after <= before:
-            reason = f"{after:.3g} FLOPs are no more than the {before:.3g} of the size before: give the smallest first"
+            reason = f"{after:.3g} FLOPs are no more than the previous {before:.3g}: list sizes from small to large"
             yield size.origins.problem(("ladder", str(size.rung)), reason)

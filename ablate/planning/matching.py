@@ -56,12 +56,12 @@ def match_parameters(study: Study, specs: Sequence[ModelSpec]) -> list[Matched]:
 
 def _refuse_own(study: Study, knob: str, arm: Arm) -> None:
     if knob in arm.tuned:
-        raise study.error(f"tune.space.{knob}", f"{SETTING} turns {knob} in every arm, so it cannot be tuned")
+        raise study.error(f"tune.space.{knob}", f"{SETTING} sets {knob} in every arm, so it cannot be tuned")
     for path, value in flatten(arm.edits):
         if path == knob and isinstance(value, int):
             in_grid = path in study.sections.grid
             where = f"grid.{path}" if in_grid else ".".join((*arm.target, path))
-            raise study.error(where, f"{SETTING} turns {knob} in every arm, so none can set it to a number")
+            raise study.error(where, f"{SETTING} sets {knob} in every arm: no arm can set it to a number")
 
 
 def _refuse_twins(study: Study, match: ParameterMatch, matched: Sequence[Matched]) -> None:
@@ -72,5 +72,5 @@ def _refuse_twins(study: Study, match: ParameterMatch, matched: Sequence[Matched
         identity = each.spec.digest, *each.arm.identity[1:]
         twin = seen.setdefault(identity, each.arm.name)
         if twin != each.arm.name:
-            reason = f"with {match.knob} turned to match the baseline's parameters it is the same as {twin}"
+            reason = f"with {match.knob} adjusted to match the baseline's parameters, it is the same as {twin}"
             raise StudyError([study.origins.problem(each.arm.target, reason, at_key=True)])

@@ -84,7 +84,7 @@ class Calibration:
     def _known(self, digest: str) -> float:
         document = self.store.read_calibration(digest)
         if document is None:
-            raise CalibrationError(f"{self.store.calibration_path(digest)} has just been removed")
+            raise CalibrationError(f"{self.store.calibration_path(digest)} was removed meanwhile")
         return document.seconds_per_step.median
 
     def _measure(self, missing: Mapping[str, Workload]) -> None:

@@ -29,7 +29,7 @@ def _check_validation(study: Study, arm: Arm, corpus: AnyCorpus) -> None:
     held_out = corpus.meta.tokens.validation
     if held_out > arm.data.validation_tokens:
         reason = (
-            f"arms with tokenizers of their own are validated on all that is held out, and that is {held_out:,} tokens"
+            f"arms with different tokenizers are validated on all held-out text, which is {held_out:,} tokens"
             f" in {arm.name}: raise it, or lower data.validation_fraction"
         )
         raise study.error("data.validation_tokens", reason)

@@ -64,7 +64,7 @@ def _numerics(request: Request) -> Numerics:
     found = enforce(wanted.device, wanted.dtype, request.threads)
     if found.identity() != wanted:
         asked, given = wanted.model_dump(), found.identity().model_dump()
-        raise NumericsError(f"the run asks for {asked}, but this machine gives {given}")
+        raise NumericsError(f"the run requires {asked}, but this machine has {given}")
     return found
 
 

@@ -87,5 +87,5 @@ def _present(device: str | None) -> str:
     if device == "cuda" != found:
         raise ArgumentError("device", "torch finds no CUDA device", device)
     if device not in (None, "cpu", "cuda"):
-        raise ArgumentError("device", "runs are on cpu or cuda", device)
+        raise ArgumentError("device", "expected cpu or cuda", device)
     return device or found

@@ -32,7 +32,9 @@ def promote(lab: StudyLaboratory, search: Search, count: int) -> Path:
     path = beside / f"{lab.study.name}_promoted.yaml"
     document = _document(lab, arms)
     with replacing(path) as temporary, temporary.open("w", encoding="utf-8") as file:
-        file.write(f"# The best of a search, at scale {lab.study.scale}, with seeds that it did not choose by.\n")
+        file.write(
+            f"# The best trials of a search, at scale {lab.study.scale}, with seeds that the search did not use.\n"
+        )
         yaml = YAML()
         yaml.width = 120
         yaml.dump(document, file)

@@ -77,7 +77,7 @@ class Search:
         with self.owner.alive():
             self._adopted = self.owner.take_over(self.study)
             if self._adopted:
-                self.say(f"{len(self._adopted)} interrupted trials go on")
+                self.say(f"{len(self._adopted)} interrupted trials resumed")
             with closing(engine.run(self._requests())) as events:
                 for event in events:
                     self._hear(event)
@@ -148,7 +148,7 @@ class Search:
     def _retry(self, flight: Flight, event: Event) -> None:
         if flight.tries < TRIES:
             flight.tries += 1
-            self.say(f"trial {flight.number}: {event.error}: begun again")
+            self.say(f"trial {flight.number}: {event.error}: restarted")
             requests = [request for request in flight.job.requests if request.digest == event.digest]
             self._again += [r for r in requests if r.digest not in {a.digest for a in self._again}]
             return
@@ -188,7 +188,7 @@ class Search:
             self.say(f"trial {flight.number}: pruned after validation {flight.reported}")
             return
         if values is None:
-            raise RuntimeError(f"trial {flight.number} has ended without its results")
+            raise RuntimeError(f"trial {flight.number} ended without results")
         self.done[flight.rung][flight.number] = values
         if flight.trial is not None:
             self._report_rest(flight, flight.trial)

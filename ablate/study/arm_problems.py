@@ -36,9 +36,9 @@ def _never_tuned(path: str) -> str | None:
     if path == "vocab_size":
         return "the vocabulary follows from the data"
     if path.partition(".")[0] == START:
-        return "what an arm starts from cannot be tuned"
+        return "start cannot be tuned"
     if path.partition(".")[0] == DATA:
-        return "losses under different tokenizers do not compare: make arms of them"
+        return "losses under different tokenizers are not comparable: make them arms"
     return None
 
 

@@ -138,20 +138,20 @@ class ArmBuilder:
     def shared_reason(self, path: Target) -> str | None:
         """Why arms may not differ in a setting, or None where they may."""
         if path == (TRAIN, "context"):
-            return "losses at different contexts do not compare: every arm has the same"
+            return "losses at different contexts are not comparable: all arms must share one context"
         if path[0] == DATA:
             return self._data_reason(path)
         if path[:2] == (TRAIN, "objective"):
-            return "losses of different objectives are over different targets and do not compare: set it in train"
+            return "losses of different objectives are over different targets and not comparable: set it in train"
         if path[0] == "base":
             return f"paths start from the base: write {'.'.join(path[1:]) or 'what changes in it'}"
         if path[0] not in SECTIONS and path[0] in StudySections.model_fields:
-            return f"every arm has the same {path[0]}: only the model, train and data.tokenizer differ"
+            return f"every arm has the same {path[0]}: arms may edit only the model, train and data.tokenizer"
         return None
 
     def _data_reason(self, path: Target) -> str | None:
         if not isinstance(self.data, TextSource):
-            return "every arm has the same task"
+            return "all arms must have the same task"
         own = path[1:2] == ("tokenizer",)
         return None if own else "every arm reads the same text: only data.tokenizer may differ"
 

@@ -178,7 +178,7 @@ class _Reader:
         plain, problems = builder.build_all(base, edits)
         self.problems += problems
         if not any(tree.get(key) for key in ("arms", "grid", "search")) and not self.problems:
-            self.problems.append(self.origins.problem(("arms",), "there are no arms: nothing is compared"))
+            self.problems.append(self.origins.problem(("arms",), "there are no arms to compare"))
         if self.problems or sections is None or not sections.grid:
             return plain
         crossed, problems = cells(builder, plain, edits, sections.grid)

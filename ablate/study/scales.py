@@ -97,7 +97,7 @@ def _ladder_problems(document: Document, scale: str) -> Iterator[Problem]:
                 reason = f"a size edits {', '.join(RUNG_SECTIONS[:-1])} and {RUNG_SECTIONS[-1]}, nothing else"
                 yield Problem(document.keys[*root, name, key], f"{where}.{key}", reason)
     if isinstance(ladder, Mapping) and len(ladder) == 1:
-        yield Problem(document.values[root], ".".join(map(str, root)), "one size is no ladder: give two or more")
+        yield Problem(document.values[root], ".".join(map(str, root)), "a ladder needs two or more sizes")
 
 
 def _scale_problems(document: Document, scale: str) -> Iterator[Problem]:

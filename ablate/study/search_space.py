@@ -91,7 +91,7 @@ class SearchSpace:
         for path, axis in self.axes.items():
             shared = self.builder.shared_reason(tuple(path.split(".")))
             if shared or path.split(".")[0] in (START, DATA):
-                reason = shared or "a search varies the model and its training"
+                reason = shared or "a search may vary only the model and train"
                 yield self.builder.origins.problem((*SEARCH, *path.split(".")), reason, at_key=True)
                 continue
             yield from self._axis_problems(path, axis)
@@ -140,6 +140,6 @@ def _values(axis: AnyAxis) -> list[Any]:
     if isinstance(spread, CategoricalDistribution):
         return list(spread.choices)
     if not isinstance(spread, FloatDistribution | IntDistribution) or spread.step is None:
-        raise ValueError(f"{spread} has no end of values")
+        raise ValueError(f"{spread} has infinitely many values")
     count = round((spread.high - spread.low) / spread.step) + 1
     return [spread.low + spread.step * number for number in range(count)]

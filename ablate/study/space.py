@@ -203,7 +203,7 @@ class TuneSpec(Spec):
         )
         for name in deaf:
             if getattr(self, name) != type(self).model_fields[name].default:
-                raise ValueError(f"{name} has no meaning here: {words}")
+                raise ValueError(f"{name} does not apply here: {words}")
         return self
 
     @property

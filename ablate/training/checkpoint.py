@@ -54,7 +54,7 @@ def _read(path: Path, device: torch.device) -> Any:
     try:
         return torch.load(path, map_location=device, weights_only=True)
     except Exception as error:  # what the unpickler raises depends on the damage
-        raise StoreError(f"{path} is damaged: remove it, and the run begins again") from error
+        raise StoreError(f"{path} is damaged: remove it to start the run again") from error
 
 
 def _restored(path: Path, state: Any, model: nn.Module, optimizer: Updates) -> Place:
@@ -66,4 +66,4 @@ def _restored(path: Path, state: Any, model: nn.Module, optimizer: Updates) -> P
         if isinstance(error, RuntimeError) and is_out_of_memory(error):
             raise
         reason = shorten(str(error), 160, placeholder=" …")
-        raise StoreError(f"{path}: is not of this run ({reason}): remove it, and the run begins again") from error
+        raise StoreError(f"{path}: belongs to another run ({reason}): remove it to start the run again") from error

@@ -31,7 +31,7 @@ def this_device(dtype: str, device: str = "cpu", clock: Clock = time.perf_counte
     return Device(
         name=THIS,
         title=f"this machine ({what})",
-        source="measured: a square product, a copy, products with one row, and a model that is all overhead",
+        source="measured: a square matrix product, a copy, matrix–vector products, and a model that is all overhead",
         memory_bytes=_memory_bytes(device),
         bandwidth_bytes_per_second=copied,
         flops_per_second={dtype: peak_flops_per_second(device, kind, clock=clock)},

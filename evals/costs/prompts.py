@@ -13,10 +13,10 @@ from zoo.spec import ModelSpec
 def convention(spec: ModelSpec) -> str | None:
     """What a context is where speed and bytes are those of one, in a sentence; None for a causal decoder."""
     if spec.encoder is not None:
-        return "A context is tokens that the encoder reads; a full cache holds them and as many of the decoder's own."
+        return "A context is the encoder's tokens; a full cache holds these and as many decoder tokens."
     return {
-        "all": "Encoders read a context and write nothing: they have no cache, and their time is that of one pass.",
-        "prefix": "Models that see all of a prefix have the context as their prefix.",
+        "all": "Encoders generate no tokens: they have no KV cache, and their time is that of one forward pass.",
+        "prefix": "For prefix LMs, the context is the prefix.",
         "causal": None,
     }[spec.visible]
 

@@ -11,7 +11,7 @@ from zoo.caches import CacheKind
 from zoo.caches.plain import Plain
 
 PLAIN = Plain()
-NO_CACHE = "a model that sees all of a text writes none, and has no cache"
+NO_CACHE = "an encoder has no KV cache"
 
 
 def _beside_plain(kinds: tuple[CacheKind, ...]) -> tuple[CacheKind, ...]:

@@ -273,7 +273,7 @@ class Point:
 
     def _too_long(self) -> str | None:
         reason = beyond_positions(self.model.spec, self.context, _DECODED_PER_REPEAT)
-        return reason and f"{reason}, and decoding writes {_DECODED_PER_REPEAT} more tokens"
+        return reason and f"{reason}, and decoding generates {_DECODED_PER_REPEAT} more tokens"
 
     def _bytes_per_step(self) -> float:
         """Bytes of parameters and of the cache that a step reads: over its seconds and the bandwidth, the model
@@ -318,7 +318,9 @@ class Point:
             return
         own, given = prompt(self.model.spec, tokens, written)
         if "prefix" in given and cache.readable(self.context) < self.context:
-            raise UnsupportedError("cache", f"{self.kind.label} reads no prefix of {self.context} tokens at once")
+            raise UnsupportedError(
+                "cache", f"{self.kind.label} cannot read a prefix of {self.context} tokens in one pass"
+            )
         self._next(own, cache, **given)
 
     def _next(self, tokens: Tensor, cache: Cache, **given: Unpack[Given]) -> Tensor:

@@ -1,4 +1,4 @@
-"""What each head attends to in one stretch of held-out text."""
+"""Attention maps of every head on one passage of held-out text."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from evals.subject import HeldOutText, Subject
 
 
 class AttentionSpec(EvaluationSpec):
-    """What each head attends to in one stretch of held-out text."""
+    """Attention maps of every head on one passage of held-out text."""
 
     tokens: Annotated[int, Field(ge=2, le=64)] = 32
     layers: Annotated[int, Field(ge=1, le=8)] = 4

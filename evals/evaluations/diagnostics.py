@@ -44,11 +44,11 @@ class DiagnosticsSpec(EvaluationSpec):
     by_default: ClassVar[bool] = True
 
     examples: Annotated[PositiveInt, Option("N", whole, name="limit")] = 256
-    """So many examples of each difficulty of a synthetic task (default: 256)."""
+    """Examples per difficulty of a synthetic task (default: 256)."""
     at: Annotated[dict[str, list[int]], BeforeValidator(_lists), Option("DIFFICULTY=N,N", named_numbers, once)] = Field(
         default={}
     )
-    """Other difficulties than those of training, longer ones too: `{pairs: [4, 64]}`."""
+    """Difficulties other than those of training, longer ones included: `{pairs: [4, 64]}`."""
 
     def problems(self, conditions: Conditions) -> Iterator[tuple[str, str]]:
         if reason := conditions.misgraded(self.at):

@@ -28,20 +28,20 @@ class TasksSpec(EvaluationSpec):
     )
     """Names of lm-eval tasks and groups, or paths of task files; by default the project's own.
 
-    Paths are relative to the study's file. Empty where only other evaluations are asked for.
+    Paths are relative to the study's file. Empty where only other evaluations are requested.
     """
     include: Annotated[tuple[str, ...], Option("DIR", str, list)] = Field(default=(), strict=False)
-    """Folders with task files of your own. Their names may then stand in `tasks`. Relative as `tasks` are."""
+    """Folders with task files of your own, whose names may then be used in `tasks`. Relative to the study's file."""
     limit: Annotated[PositiveInt | None, Option("N", whole)] = None
-    """At most so many items per task."""
+    """Maximum number of items per task."""
     fewshot: Annotated[NonNegativeInt | None, Option("N", whole)] = Field(
         default=None, exclude_if=lambda value: value is None
     )
-    """Solved examples before each item (default: the task's number). Tasks that fix it at 0 keep it."""
+    """Few-shot examples per item (default: the task's own number). Tasks that fix it at 0 keep 0."""
     data: Annotated[dict[str, str], Option("NAME=PATH", named_path, once)] = Field(
         default={}, exclude_if=lambda value: not value
     )
-    """Take the data of a task or a group from a file or folder of parquet, jsonl or json."""
+    """Read the data of a task or group from a file or folder (parquet, jsonl, json)."""
 
     def run(self, subject: Subject, data: HeldOutText) -> Found:
         from evals.harness.evaluate import evaluate_tasks  # noqa: PLC0415 (lm-eval is slow to load)
@@ -82,7 +82,7 @@ class TasksSpec(EvaluationSpec):
         for name in unknown_tasks(self):
             yield f"tasks.{self.tasks.index(name)}", f"unknown task '{name}'{near(name)}"
         for name in stray_data(self):
-            yield f"data.{name}", "no task of that name is evaluated, and no group of one"
+            yield f"data.{name}", "is not the name of an evaluated task or group"
 
 
 def _absolute(name: str, folder: Path) -> str:

@@ -44,7 +44,7 @@ def local(task: str, config: Mapping[str, Any], place: Path) -> dict[str, Datase
     found = {split: files for split in wanted if (files := _files(place, split))}
     if not found:
         likely = " or ".join(f"{name}.jsonl" for name in (*names, *wanted))
-        raise DataError(f"{place} has no data for it, such as {likely}")
+        raise DataError(f"{place} has no data for this task, such as {likely}")
     return {split: _read(place, files) for split, files in found.items()}
 
 
@@ -117,7 +117,7 @@ def from_hub(config: Mapping[str, Any], fetch: str) -> Any:
         if not _hub_answers():
             what = path if name is None else f"{path} ({name})"
             reason = f"the data set {what} is not in the cache, and the hub cannot be reached"
-            raise DataError(f"{reason}. Where it can be: {fetch}") from error
+            raise DataError(f"{reason}. On a machine with a network, run: {fetch}") from error
     except OSError as error:
         raise DataError(_why(path, error)) from error
     try:
@@ -142,12 +142,12 @@ def offline_first(make: Callable[[], Made], fetch: str) -> Made:
             return make()
     except OSError as error:
         if not _hub_answers():
-            reason = f"what it loads is not in the cache, and the hub cannot be reached ({first_line(error)})"
-            raise DataError(f"{reason}. Where it can be: {fetch}") from error
+            reason = f"its data set is not in the cache, and the hub cannot be reached ({first_line(error)})"
+            raise DataError(f"{reason}. On a machine with a network, run: {fetch}") from error
     try:
         return make()
     except OSError as error:
-        raise DataError(f"what it loads cannot be had: {first_line(error)}") from error
+        raise DataError(f"its data set cannot be loaded: {first_line(error)}") from error
 
 
 @contextmanager

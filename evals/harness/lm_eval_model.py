@@ -98,7 +98,9 @@ class Checkpoint(ZooLM):
             with self._autocast():
                 mine = self._owner
             if len(answers) and answers.get(OWNER) != mine:
-                raise CheckpointError("the cache has the answers of another model: give each model a file of its own")
+                raise CheckpointError(
+                    "the cache holds the answers of another model: use a separate file for each model"
+                )
             answers[OWNER] = mine
         super().set_cache_hook(cache_hook)
 
@@ -116,7 +118,7 @@ def _folder(path: Path) -> tuple[Path, dict[str, Any]]:
 def _context(folder: Path, run: dict[str, Any], given: int | None) -> int:
     found = given or run.get("train", {}).get("context")
     if found is None:
-        raise CheckpointError(f"{folder} is not of a run: say how many tokens to read at once, e.g. context=1024")
+        raise CheckpointError(f"{folder} is not the folder of a run: give the context, e.g. context=1024")
     return int(found)
 
 
@@ -131,5 +133,5 @@ def _eos(folder: Path, run: dict[str, Any], tokenizer: Tokenizer, given: str | i
         return int(json.loads(corpus.read_text(encoding="utf-8"))["eos"])
     special = [index for index, token in tokenizer.get_added_tokens_decoder().items() if token.special]
     if len(special) != 1:
-        raise CheckpointError(f"{folder}: which token ends a document? Give it, e.g. eos=<|endoftext|>")
+        raise CheckpointError(f"{folder}: unknown end-of-document token: give it, e.g. eos=<|endoftext|>")
     return int(special[0])

@@ -66,7 +66,7 @@ def load_tasks(spec: TasksSpec, documents: Sequence[str], seed: int = 0) -> Load
     if missing := [name for name, entry in zip(spec.tasks, entries, strict=True) if entry is None]:
         raise UnknownTaskError(f"unknown evaluation tasks: {', '.join(name + near(name) for name in missing)}")
     if stray := stray_data(spec):
-        raise UnknownTaskError(f"data for what is not evaluated: {', '.join(stray)}")
+        raise UnknownTaskError(f"data given for tasks that are not evaluated: {', '.join(stray)}")
     given = {"documents": list(documents), "seed": seed}
     places = _places(spec, index)
     loaded = Loaded()
@@ -132,11 +132,11 @@ class _Factory(TaskFactory):  # type: ignore[misc]  # lm_eval has no types
         except DataError as error:
             self._skipped[name] = str(error)
         except ImportError as error:
-            self._skipped[name] = f"it needs a package that is not here: {first_line(error)}"
+            self._skipped[name] = f"it needs a package that is not installed: {first_line(error)}"
         except (KeyError, UndefinedError) as error:
             if name not in self._places:
                 raise
-            self._skipped[name] = f"{self._places[name]} has not the fields that it reads: {error}"
+            self._skipped[name] = f"{self._places[name]} lacks the fields that it reads: {error}"
         return _Skipped(name)
 
     def _data(self, entry: Entry, name: str, config: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ class NotCausalError(ValueError):
 def obstacle(spec: ModelSpec) -> str | None:
     """Why a model cannot say how likely a text is, nor continue it; None where it can."""
     if spec.visible == "all":
-        return "sees all of a text"
+        return "is an encoder"
     return None if spec.encoder is None else "has an encoder"
 
 

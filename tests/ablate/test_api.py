@@ -121,7 +121,7 @@ def test_one_text_is_no_list_of_edits(study: Path) -> None:
 @pytest.mark.parametrize(
     ("argument", "message"),
     [
-        ({"device": "tpu"}, "device tpu: runs are on cpu or cuda"),
+        ({"device": "tpu"}, "device tpu: expected cpu or cuda"),
         ({"workers": 0}, "workers: expected a whole number from 1, not 0"),
         ({"checkpoint_seconds": -1.0}, "checkpoint_seconds: input should be greater than or equal to 0, not -1.0"),
         ({"microbatch": "half"}, "microbatch: expected a number of rows, or auto, not 'half'"),
@@ -293,7 +293,7 @@ def test_a_store_is_browsed(trained: ablate.StudyResult, store: Path) -> None:
         (lambda runs: runs.result("tiny", "gpu"), "scale: the store has the study at cpu: name one of them"),
         (lambda runs: runs.model("0000"), "0000: there is no such run in "),
         (lambda runs: ablate.open(runs.store.root / "nowhere"), "nowhere is not a folder"),
-        (lambda runs: ablate.report(runs.store.root / "nowhere"), "nowhere is no study, search or store"),
+        (lambda runs: ablate.report(runs.store.root / "nowhere"), "nowhere is not a study, search or store"),
     ],
 )
 def test_what_a_store_lacks_is_one_line(
@@ -364,5 +364,5 @@ def test_a_search_is_a_frame_of_trials(question: dict[str, Any], tmp_path: Path)
     assert (row["name"], row["trials"], row["best"]) == ("space", 3, 1)
     with pytest.raises(ablate.StudyError, match="there are no arms to train"):
         ablate.run(asked, store=tmp_path)
-    with pytest.raises(ablate.StudyError, match=r"study-[0-9a-f]{8}: has no search: nothing says what may vary"):
+    with pytest.raises(ablate.StudyError, match=r"study-[0-9a-f]{8}: has no search section, so nothing may vary"):
         ablate.search({**question, "search": None, "arms": {"post": {"block.norm_placement": "post"}}}, store=tmp_path)

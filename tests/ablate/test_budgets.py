@@ -181,7 +181,7 @@ ERRORS = {
     ),
     "set by the arm": (
         STUDY.replace("relu, d_ff: 8/3x", "relu, d_ff: @128"),
-        "arms.relu.block.ffn.d_ff: budget.parameters turns block.ffn.d_ff in every arm, so none can set it to a number",
+        "arms.relu.block.ffn.d_ff: budget.parameters sets block.ffn.d_ff in every arm: no arm can set it to a number",
     ),
     "set by the grid": (
         STUDY.replace("block.ffn: {kind: relu, d_ff: 8/3x}", "block.norm: layernorm")
@@ -190,7 +190,7 @@ ERRORS = {
     ),
     "the same in the end": (
         STUDY.replace("  mqa: {block.mixer.kv_heads: 1}", "  @mqa: {block.ffn.d_ff: 5x}"),
-        "arms.mqa: with block.ffn.d_ff turned to match the baseline's parameters it is the same as mha",
+        "arms.mqa: with block.ffn.d_ff adjusted to match the baseline's parameters, it is the same as mha",
     ),
 }
 

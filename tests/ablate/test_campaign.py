@@ -137,8 +137,8 @@ def test_a_ladder_runs_every_size_and_tunes_each(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("sizes", "message"),
     [
-        ("{s: {}, l: {}}", r"8:\d+: ladder.l: .* FLOPs are no more than the .* of the size before"),
-        ("{s: {base.d_model: 16}, l: {}}", r"8:\d+: ladder.l: .*: give the smallest first"),
+        ("{s: {}, l: {}}", r"8:\d+: ladder.l: .* FLOPs are no more than the previous .*: list"),
+        ("{s: {base.d_model: 16}, l: {}}", r"8:\d+: ladder.l: .*: list sizes from small to large"),
         ("{s: {train.context: 2}, l: {}}", r"8:14: ladder.s.train.context: losses at different contexts"),
         ("{s: {budget.flops: 1e6}, l: {}}", r"8:28: ladder.s.budget.flops: size s matches flops, and size l tokens"),
     ],

@@ -254,15 +254,15 @@ def test_a_prompt_is_the_prefix(store: tuple[Store, dict[str, str]], capsys: pyt
 @pytest.mark.parametrize(
     ("kind", "arguments", "reason"),
     [
-        ("masked", ["--prompt", "abc"], "--prompt 'abc': has no ___ for what is left out"),
-        ("blank_infilling", ["--prompt", "a___c", "--hole", "<>"], "has no <> for what is left out"),
-        ("masked", ["--prompt", "abc", "--hole", ""], "--hole: a mark has at least one character"),
-        ("masked", ["--prompt", "a___c", "--stop", "b"], "--stop: ends a text that goes on"),
+        ("masked", ["--prompt", "abc"], "--prompt 'abc': has no ___ marker"),
+        ("blank_infilling", ["--prompt", "a___c", "--hole", "<>"], "has no <> marker"),
+        ("masked", ["--prompt", "abc", "--hole", ""], "--hole: must not be empty"),
+        ("masked", ["--prompt", "a___c", "--stop", "b"], "--stop: stops a continuation"),
         ("span_corruption", ["--prompt", "a___b___c"], "2 holes: in windows of 24 tokens it learnt sentinels for 1"),
-        ("masked", ["--prompt", "a___b", "--tokens", str(10**15)], "out of memory: fewer tokens take less"),
-        ("blank_infilling", ["--prompt", "a___b", "--tokens", str(10**12)], "out of memory: fewer tokens take less"),
-        ("prefix", ["--prompt", "a", "--tokens", str(10**12)], "out of memory: fewer tokens take less"),
-        ("prefix", ["--prompt", "a___b", "--hole", "___"], "--hole: a model trained with prefix goes on with a text"),
+        ("masked", ["--prompt", "a___b", "--tokens", str(10**15)], "out of memory: ask for fewer tokens"),
+        ("blank_infilling", ["--prompt", "a___b", "--tokens", str(10**12)], "out of memory: ask for fewer tokens"),
+        ("prefix", ["--prompt", "a", "--tokens", str(10**12)], "out of memory: ask for fewer tokens"),
+        ("prefix", ["--prompt", "a___b", "--hole", "___"], "--hole: a model trained with prefix continues text"),
     ],
 )
 def test_what_cannot_be_is_one_line(

@@ -51,7 +51,7 @@ def test_what_cannot_be_is_one_line(
     ("edits", "reason"),
     [
         ({"encoder": {"n_layers": 1}}, "the model has an encoder: a prompt alone cannot be continued"),
-        ({"visible": "all"}, "the model sees all of a text: a prompt alone cannot be continued"),
+        ({"visible": "all"}, "the model is an encoder: a prompt alone cannot be continued"),
     ],
 )
 def test_models_that_do_not_read_on_are_refused(
@@ -65,4 +65,4 @@ def test_models_that_do_not_read_on_are_refused(
 def test_without_a_tokenizer_there_are_no_prompts(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     (store.model_dir(DIGEST) / "tokenizer.json").unlink()
     assert main(["generate", DIGEST, "--prompt", "abc", "--store", str(store.root)]) == 2
-    assert "there is no tokenizer for a prompt" in capsys.readouterr().err
+    assert "it has no tokenizer for prompts" in capsys.readouterr().err

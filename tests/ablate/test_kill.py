@@ -137,7 +137,7 @@ def test_ctrl_c_saves_the_state_and_says_how_to_go_on(study, undisturbed, tmp_pa
     process.send_signal(signal.SIGINT)
     status, out, err = finish(process)
     assert (status, out) == (130, "")
-    assert "goes on from here" in err
+    assert "Run the same command again to resume" in err
     assert "Traceback" not in err
     assert not workers(store)
     assert go_on(study, store) == 0

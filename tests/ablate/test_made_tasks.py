@@ -150,7 +150,7 @@ def test_a_stored_run_is_asked_other_difficulties(
     levels = json.loads(capsys.readouterr().out)["sections"]["diagnostics"]["rows"]
     assert [(level["level"]["pairs"], level["length"]) for level in levels] == [(1, 4), (8, 32)]
     for wrong, reason in (
-        (["--at", "pears=1"], "--at: pears is no difficulty of mqar (did you mean 'pairs'?)"),
+        (["--at", "pears=1"], "--at: pears is not a difficulty of mqar (did you mean 'pairs'?)"),
         (["--at", "pairs=9"], "--at: 9 pairs need as many keys and values"),
         (["--at", "pairs"], "--at: expected whole numbers, as in pairs=4,64, not 'pairs'"),
         (["--tasks", "heldout_text"], "--tasks: needs held-out text, and mqar has none"),
@@ -170,7 +170,7 @@ def test_a_stored_run_is_asked_other_difficulties(
         (
             DATA,
             "scales: {cpu: {arms.wide.data.tokenizer: bytes}}",
-            "arms.wide.data.tokenizer: every arm has the same task",
+            "arms.wide.data.tokenizer: all arms must have the same task",
         ),
         (DATA, "evals: {limit: 4}", "evals.limit: needs held-out text, and mqar has none"),
         (DATA, "evals: {data: {mqar: .}}", "evals.data: needs held-out text, and mqar has none"),

@@ -225,11 +225,11 @@ def test_a_masked_study_counts_what_it_predicts(tmp_path: Path) -> None:
 REFUSED = {
     "base.visible=all": "next_token is for causal models, and visible is all: set train.objective to masked",
     "base.encoder={n_layers: 1}": "the objective next_token gives an encoder nothing to read",
-    "train.objective=masked": "train.objective: the objective masked is for models that see all of a text",
+    "train.objective=masked": "train.objective: the objective masked is for encoders",
     "train.objective=span_corruption": "train.objective: the objective span_corruption is for models with an encoder",
-    "train.objective=blank_infilling": "train.objective: blank_infilling is for models that see all of a prefix",
+    "train.objective=blank_infilling": "train.objective: blank_infilling is for prefix LMs",
     "train.objective={kind: masked, mask: 0.9, random: 0.2}": "random: mask and random are shares of the same tokens",
-    "arms.slow.train.objective=prefix": "losses of different objectives are over different targets and do not compare",
+    "arms.slow.train.objective=prefix": "losses of different objectives are over different targets and not comparable",
 }
 
 
@@ -244,7 +244,7 @@ def test_what_an_objective_cannot_teach_is_refused(edit: str, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("edits", "kind"),
     [
-        (["base.visible=all", "train.objective=masked"], "sees all of a text"),
+        (["base.visible=all", "train.objective=masked"], "is an encoder"),
         (["base.encoder={n_layers: 1}", "train.objective=span_corruption"], "has an encoder"),
     ],
 )
@@ -256,7 +256,7 @@ def test_what_reads_on_is_not_asked_of_encoders(edits: list[str], kind: str, tmp
 
 def test_an_encoder_has_no_cache_to_compare(tmp_path: Path) -> None:
     edits = ["base.visible=all", "train.objective=masked", "measure={caches: [int8]}"]
-    with pytest.raises(StudyError, match=r"measure.caches: are of none in arm base: a model that sees all of a text"):
+    with pytest.raises(StudyError, match=r"measure.caches: arm base: an encoder has no KV cache"):
         make_plan(load_study(toy_study(tmp_path, "{slow: {train.lr: 1e-3}}"), "cpu", edits))
 
 
@@ -264,9 +264,9 @@ def test_an_encoder_has_no_cache_to_compare(tmp_path: Path) -> None:
     ("edits", "sentence", "kv"),
     [
         ([], None, 128),
-        (["base.visible=all", "train.objective=masked"], "Encoders read a context and write nothing", None),
-        (["base.encoder={n_layers: 1}", "train.objective=span_corruption"], "tokens that the encoder reads", 256),
-        (["base.visible=prefix", "train.objective=prefix"], "have the context as their prefix", 128),
+        (["base.visible=all", "train.objective=masked"], "Encoders generate no tokens", None),
+        (["base.encoder={n_layers: 1}", "train.objective=span_corruption"], "A context is the encoder's tokens", 256),
+        (["base.visible=prefix", "train.objective=prefix"], "the context is the prefix", 128),
     ],
 )
 def test_a_study_says_what_a_context_is(edits: list[str], sentence: str | None, kv: int | None, tmp_path: Path) -> None:

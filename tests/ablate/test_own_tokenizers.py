@@ -57,7 +57,7 @@ def test_losses_compare_per_byte(tmp_path: Path) -> None:
 
 
 def test_tokens_and_seconds_are_no_common_budget(tmp_path: Path) -> None:
-    with pytest.raises(StudyError, match="arms with tokenizers of their own compare at equal flops, not tokens"):
+    with pytest.raises(StudyError, match="arms with different tokenizers are compared at equal flops, not tokens"):
         make_plan(load_study(study_of(tmp_path, "tokens: 4096"), "cpu"))
 
 
@@ -65,11 +65,13 @@ def test_all_that_is_held_out_must_be_read(tmp_path: Path, capsys: pytest.Captur
     path = study_of(tmp_path)
     options = ["--store", str(tmp_path / "runs"), "--set", "data.validation_tokens=256", "--scale", "cpu"]
     assert main(["run", str(path), *options]) == 2
-    assert "are validated on all that is held out" in capsys.readouterr().err
+    assert "are validated on all held-out text" in capsys.readouterr().err
 
 
 def test_recall_has_no_targets_in_common(tmp_path: Path) -> None:
     path = study_of(tmp_path)
     path.write_text(path.read_text().replace("evals:", "evals: {tasks: [], recall: true}  #"))
-    with pytest.raises(StudyError, match=r"evals\.recall: needs one tokenizer for all arms, and some have their own"):
+    with pytest.raises(
+        StudyError, match=r"evals\.recall: needs one tokenizer for all arms, and some arms have a different one"
+    ):
         make_plan(load_study(path, "cpu"))

@@ -412,7 +412,7 @@ def test_damage_in_the_store_is_named(study, copy, capsys):
     asked = ("eval", digests[1], "--store", copy, "--tasks", "heldout_text", "--limit", "2")
     status, _, err = ablate(capsys, *asked)
     assert status == 2
-    assert err.splitlines()[-1].endswith("answers.db is damaged: remove it, and the model is asked again")
+    assert err.splitlines()[-1].endswith("answers.db is damaged: remove it, and the model answers again")
     (copy / digests[1] / "answers.db").unlink()
     assert ablate(capsys, *asked)[0] == 0
     for damage in (lambda path: path.write_text("{"), lambda path: path.unlink()):
@@ -424,7 +424,7 @@ def test_damage_in_the_store_is_named(study, copy, capsys):
     (copy / digests[1] / "state.pt").write_bytes(b"junk")
     status, _, err = ablate(capsys, "run", study, "--store", copy, "--engine", "inprocess")
     assert status == 2
-    assert err.splitlines()[-1].endswith("state.pt is damaged: remove it, and the run begins again")
+    assert err.splitlines()[-1].endswith("state.pt is damaged: remove it to start the run again")
 
 
 def test_ctrl_c_at_any_moment_is_one_line(study, tmp_path, capsys, monkeypatch):
@@ -433,7 +433,7 @@ def test_ctrl_c_at_any_moment_is_one_line(study, tmp_path, capsys, monkeypatch):
 
     monkeypatch.setattr("ablate.running.corpora.prepare", interrupted)
     status, _, err = ablate(capsys, "run", study, "--store", tmp_path / "runs", "--engine", "inprocess")
-    assert (status, err.splitlines()[-1]) == (130, "ablate: stopped. The same command goes on from here.")
+    assert (status, err.splitlines()[-1]) == (130, "ablate: stopped. Run the same command again to resume.")
 
 
 def test_eval_scores_a_stored_run_once(copy, capsys):
@@ -467,7 +467,7 @@ def test_eval_names_what_has_no_data_and_makes_it_again_when_it_has(copy, capsys
     tasks = json.loads(ablate(capsys, *command, "--json")[1])["scores"]
     assert set(tasks) == {"blimp_wh_island", "blimp_transitive"}
     status, _, err = ablate(capsys, *command[:4], "--tasks", "blimp", "--data", "blmp=.")
-    reason = "no task of that name is evaluated, and no group of one"
+    reason = "is not the name of an evaluated task or group"
     assert (status, err) == (2, f"ablate: --data blmp: {reason}\n")
     status, _, err = ablate(capsys, *command[:4], "--data", "heldout_pairs=nowhere")
     assert (status, err.startswith("ablate: --data heldout_pairs: there is no file or folder ")) == (2, True)

@@ -73,7 +73,7 @@ def test_an_edit_that_is_illegal_there_says_why_in_its_row(study: str, capsys: p
     out = capsys.readouterr().out
     row = next(line for line in out.splitlines() if line.startswith(" kv4 "))
     assert row.endswith("block.mixer.kv_heads: 4 kv heads do not divide 25 heads ")
-    assert "Prediction: a roofline of gpt2" in out
+    assert "Predicted by a roofline: gpt2" in out
     assert "compute 60 % of 165.2 TFLOP/s · memory 69 % of 1.008 TB/s · overhead none" in out
     assert "nvidia-ada-gpu-architecture.pdf" in out
     arms = {arm["name"]: arm for arm in document(capsys, study, *arguments)["arms"]}
@@ -127,7 +127,7 @@ def test_what_fits_a_memory(study: str, capsys: pytest.CaptureFixture[str]) -> N
         (["--at", "llama3", "--device", "h1000"], "--device: unknown device 'h1000' (did you mean 'h100'?)"),
         (["--at", "llama3"], "--at needs --device: one of a100-40gb, "),
         (["--batch", "2"], "--batch belongs to --at PRESET"),
-        (["--device", "h100"], "--device h100: runs are on cpu or cuda; other devices belong to --at PRESET"),
+        (["--device", "h100"], "--device h100: expected cpu or cuda; other devices belong to --at PRESET"),
     ],
 )
 def test_a_mistake_is_one_line(

@@ -166,7 +166,7 @@ def test_a_search_of_encoders_has_no_objective_of_caches(objective: str, tmp_pat
         )
 
     laboratory("search.constraints=[kv_bytes_per_token <= 1, cache_bytes(8192) <= 1 B]").check()
-    with pytest.raises(StudyError, match=f"search.objectives.1: {objective}: a model that sees all of a text"):
+    with pytest.raises(StudyError, match=f"search.objectives.1: {objective}: an encoder has no KV cache"):
         laboratory(f"search.objectives=[loss, {objective}]").check()
 
 

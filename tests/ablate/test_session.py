@@ -133,8 +133,8 @@ def test_a_state_of_another_run_is_one_line_with_the_remedy(tmp_path, identity, 
     with pytest.raises(StoreError) as raised:
         run(store, document, corpus, numerics)
     line = str(raised.value)
-    assert line.startswith(f"{path}: is not of this run (") and said in line and "\n" not in line
-    assert line.endswith("): remove it, and the run begins again")
+    assert line.startswith(f"{path}: belongs to another run (") and said in line and "\n" not in line
+    assert line.endswith("): remove it to start the run again")
 
 
 def test_state_is_saved_as_often_as_asked(tmp_path, identity, corpus, numerics):

@@ -246,7 +246,7 @@ CASES = {
     # what every arm shares
     "seeds of an arm": (arm("{@seeds: 5}"), "arms.x.seeds: every arm has the same seeds"),
     "budget of an arm": (arm("{@budget.flops: 5}"), "arms.x.budget.flops: every arm has the same budget"),
-    "context of an arm": (arm("{@train.context: 5}"), "losses at different contexts do not compare"),
+    "context of an arm": (arm("{@train.context: 5}"), "losses at different contexts are not comparable"),
     "base in an arm": (arm("{@base.d_model: 32}"), "paths start from the base: write d_model"),
     # grids
     "empty axis": (HEAD + "grid: {train.lr: @[]}\n", "grid.train.lr: needs at least one"),
@@ -255,7 +255,7 @@ CASES = {
     "tokenizer of an arm": (arm("{@data.tokenizer.vocab: 300}"), "unknown key"),
     "tuned tokenizer": (
         HEAD + "tune: {space: {@data.tokenizer.vocab_size: [300, 400]}}\n",
-        "losses under different tokenizers do not compare",
+        "losses under different tokenizers are not comparable",
     ),
     "axis of the data": (
         HEAD + "grid: {@data.source: [stdlib]}\n",
@@ -283,7 +283,7 @@ CASES |= {
         "betas.0: must be text or a whole number or a number or true or false, not [0.9, 0.95]",
     ),
     "tuned vocabulary": (tune("{space: {@vocab_size: [300, 400]}}"), "the vocabulary follows from the data"),
-    "tuned start": (tune("{space: {@start.fraction: [0.1, 0.2]}}"), "what an arm starts from cannot be tuned"),
+    "tuned start": (tune("{space: {@start.fraction: [0.1, 0.2]}}"), "start cannot be tuned"),
     "step of a logarithm": (tune("{space: {train.lr: {log: [1, 2], @step: 3}}}"), "train.lr.step: unknown key"),
     "step of nothing": (
         tune("{space: {train.lr: {range: [1, 2], step: @0}}}"),
@@ -291,11 +291,11 @@ CASES |= {
     ),
     "trials of a grid": (
         tune("@{space: {train.lr: [1, 2]}, trials: 3}"),
-        "tune: trials has no meaning here: every combination of a grid is tried",
+        "tune: trials does not apply here: every combination of a grid is tried",
     ),
     "extended range": (
         tune("@{space: {train.lr: {log: [1, 2]}}, extend: 1}"),
-        "tune: extend has no meaning here: only a grid is extended",
+        "tune: extend does not apply here: only a grid is extended",
     ),
     "seeds of Python": (HEAD + "seeds: @null\n", "or auto, not null"),
     "start of what": (arm("{start: @{fraction: 0.1}}"), "arms.x.start.arm: is missing"),
@@ -308,7 +308,7 @@ CASES |= {
     ),
     "unknown range": (tune("{space: {train.lr: {uniform: [@0, 1]}}}"), "train.lr.uniform.0: must be a number"),
     "no space": (tune("{space: @{}}"), "tune.space: needs at least one"),
-    "tuned context": (tune("{space: {@train.context: [64]}}"), "losses at different contexts do not compare"),
+    "tuned context": (tune("{space: {@train.context: [64]}}"), "losses at different contexts are not comparable"),
     "tuned by an arm": (
         tune("{space: {block.norm_placement: [pre, post]}}").replace("{block.norm_p", "{@block.norm_p", 1),
         "arms.post.block.norm_placement: tune chooses block.norm_placement for every arm",
@@ -330,7 +330,7 @@ CASES |= {
         HEAD + "scales:\n  gpu:\n    ladder: {s: {base.d_model: 16}, l: {@base.d_modle: 32}}\n",
         "scales.gpu.ladder.l.base.d_modle: unknown key",
     ),
-    "one size": (HEAD + "ladder:\n  @s: {base.d_model: 16}\n", "ladder: one size is no ladder"),
+    "one size": (HEAD + "ladder:\n  @s: {base.d_model: 16}\n", "ladder: a ladder needs two or more sizes"),
     "ladder kind": (HEAD + "ladder: @3\n", "ladder: must be a map, not 3"),
     "dotted ladder": (HEAD + "@ladder.s.base.d_model: 16\n", "is written in the file or in a scale, as a map of maps"),
     "start of nothing": (arm("{start: {arm: @prre}}"), "arms.x.start.arm: there is no such arm (did you mean 'pre'?)"),
@@ -471,7 +471,7 @@ PLANNED = {
         "train.context: 128 tokens are more than data.validation_tokens (100)",
     ),
     "vocabulary": (HEAD.replace("d_model: 64", "vocab_size: @200"), "base.vocab_size: the tokenizer has 257 tokens"),
-    "no task": (HEAD + "evals: {tasks: @[]}\n", "evals.tasks: is empty, and nothing else is asked for"),
+    "no task": (HEAD + "evals: {tasks: @[]}\n", "evals.tasks: is empty, and no other evaluation is requested"),
     "task folder": (HEAD + "evals: {include: [@nowhere]}\n", "evals.include.0: there is no folder"),
     "task": (HEAD + "evals: {tasks: [heldout_text, @heldout_pair]}\n", "did you mean 'heldout_pairs'?"),
 }

@@ -220,13 +220,13 @@ def test_a_digest_names_what_is_made(tmp_path: Path) -> None:
 def test_other_difficulties_are_asked_of_the_same_task() -> None:
     source = source_of("copying")
     assert regraded(source, {"length": [32, 64]}).levels() == ({"length": 32}, {"length": 64})
-    with pytest.raises(DataError, match=r"^lenth is no difficulty of copying \(did you mean 'length'\?\)$"):
+    with pytest.raises(DataError, match=r"^lenth is not a difficulty of copying \(did you mean 'length'\?\)$"):
         regraded(source, {"lenth": [3]})
-    with pytest.raises(DataError, match="symbols is no difficulty of copying: length"):
+    with pytest.raises(DataError, match="symbols is not a difficulty of copying: length"):
         regraded(source, {"symbols": [3]})
     with pytest.raises(DataError, match="9 pairs need as many keys and values"):
         regraded(source_of("mqar"), {"pairs": [9]})
-    with pytest.raises(DataError, match="that takes 1065 tokens, and models know 97"):
+    with pytest.raises(DataError, match="that needs a vocabulary of 1065 tokens, and the model's has 97"):
         regraded(source_of("memorisation"), {"facts": [1000]})
 
 

@@ -57,7 +57,7 @@ def test_what_is_asked_for(keys: dict[str, Any], conditions: Conditions, asked: 
         ({"limit": 3}, TASK, "limit: needs held-out text, and mqar has none"),
         ({"diagnostics": {}}, TEXT, "diagnostics: needs a synthetic task, and stdlib is text"),
         ({"diagnostics": {"at": {"pairs": 9}}}, TASK, "diagnostics.at: pairs are no difficulty"),
-        ({"tasks": []}, TEXT, "tasks: is empty, and nothing else is asked for"),
+        ({"tasks": []}, TEXT, "tasks: is empty, and no other evaluation is requested"),
         ({"include": ["nowhere"]}, TEXT, f"include.0: there is no folder {Path('nowhere').resolve()}"),
         ({"tasks": ["heldout_pears"]}, TEXT, "tasks.0: unknown task 'heldout_pears' (did you mean 'heldout_pairs'?)"),
     ],
@@ -70,11 +70,11 @@ def test_what_cannot_be_had_is_named(keys: dict[str, Any], conditions: Condition
 
 def test_needs_are_of_models_and_tokenizers() -> None:
     encoder = Conditions(HeldOutText, "stdlib", {"arm base": CAUSAL, "arm mlm": ENCODER}, Path())
-    with pytest.raises(EvaluationError, match=r"^recall: needs causal models, and arm mlm sees all of a text$"):
+    with pytest.raises(EvaluationError, match=r"^recall: needs causal models, and arm mlm is an encoder$"):
         section(recall=True, tasks=[]).under(encoder)
     with pytest.raises(EvaluationError) as unasked:
         section().under(encoder)
-    assert (unasked.value.path, unasked.value.reason) == ("", "needs causal models, and arm mlm sees all of a text")
+    assert (unasked.value.path, unasked.value.reason) == ("", "needs causal models, and arm mlm is an encoder")
     own = Conditions(HeldOutText, "stdlib", {}, Path(), own_tokenizers=True)
     with pytest.raises(EvaluationError, match=r"^recall: needs one tokenizer for all arms"):
         section(recall=True).under(own)

@@ -57,7 +57,7 @@ def test_without_a_browser_there_are_tables_and_a_word_about_figures(
     assert main(["report", str(folder), "--export", str(tmp_path / "paper")]) == 0
     said = capsys.readouterr()
     assert str(tmp_path / "paper" / "results.md") in said.out
-    assert "no Chromium was found" in said.err
+    assert "no Chromium found" in said.err
     assert not list((tmp_path / "paper").glob("*.svg"))
 
 

@@ -127,7 +127,7 @@ def _is_normed_after(name: str, model: zoo.Decoder) -> bool:
 def test_cached_decoding_equals_the_uncached_forward(spec: zoo.ModelSpec, chunks: list[int]) -> None:
     model, tokens = random_model(spec).double(), random_tokens(spec, 2, LENGTH)
     if spec.visible == "all":
-        with pytest.raises(ValueError, match="reads it at once: there is nothing to cache"):
+        with pytest.raises(ValueError, match="reads a text in one pass: there is nothing to cache"):
             model.new_cache(batch=2, capacity=LENGTH)
         return
     given = given_to(spec, 2, LENGTH, prefix=min(PREFIX, chunks[0]))
@@ -167,7 +167,7 @@ def test_padding_at_the_right_changes_nothing(spec: zoo.ModelSpec) -> None:
         elif spec.encoder is not None:
             padded = model(tokens, encoder_right_pad=right_pad, **given)
         else:
-            with pytest.raises(ValueError, match="right_pad is for models that see all of a text"):
+            with pytest.raises(ValueError, match="right_pad is for models with visible: all"):
                 model(tokens, right_pad=right_pad)
             return
         for row, pad in enumerate(pads):

@@ -241,10 +241,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "state": ({"visible": "all", "block.mixer": "retention"}, "block.mixer: retention reads from left to right"),
     "window": ({"visible": "prefix", "block.mixer.window": 3}, "block.mixer.window: reaches back only"),
     "conv": ({"visible": "all", "block.mixer.conv": 3}, "block.mixer.conv: reaches back only"),
-    "xpos": ({"visible": "all", "block.mixer.position": "xpos"}, "block.mixer.position: scores fade with the distance"),
-    "buckets": ({"visible": "all", "block.mixer.position": {"kind": "t5", "buckets": 3}}, "buckets: tokens that see"),
+    "xpos": ({"visible": "all", "block.mixer.position": "xpos"}, "block.mixer.position: scores decay with"),
+    "buckets": ({"visible": "all", "block.mixer.position": {"kind": "t5", "buckets": 3}}, "buckets: bidirectional"),
     "mtp": ({"visible": "prefix", "mtp.depth": 1}, "mtp: modules that look ahead are for causal models"),
-    "both": ({"visible": "all", "encoder.n_layers": 1}, "encoder: a model that sees all of its text is an encoder"),
+    "both": ({"visible": "all", "encoder.n_layers": 1}, "encoder: a model with visible: all is an encoder"),
     "no encoder": ({"block.cross.heads": 2}, "block.cross: there is no encoder to attend to: set encoder too"),
     "kv heads": ({"encoder.n_layers": 1, "block.cross.kv_heads": 3}, "block.cross.kv_heads: 3 kv heads do not"),
     "parallel": ({"encoder.n_layers": 1, "block.topology": "parallel"}, "block.topology: parallel has no place for"),
@@ -273,14 +273,14 @@ def call(edits: dict[str, Any], message: str, cached: bool = False, **given: Ten
 def test_what_a_pass_cannot_do_is_one_error() -> None:
     two, tokens = torch.tensor([1, 2]), torch.zeros(2, 9, dtype=torch.int64)
     call({"encoder.n_layers": 1}, "this model has an encoder: give it encoder_tokens")
-    call({}, "this model has no encoder: it reads tokens alone", encoder_tokens=tokens)
+    call({}, "this model has no encoder and takes tokens only", encoder_tokens=tokens)
     call({"encoder.n_layers": 1}, "the cache holds 8 tokens of the encoder's: 9", cached=True, encoder_tokens=tokens)
     call({}, "token_types are for models that have a table of them", token_types=tokens[:, :4])
-    call({"visible": "prefix"}, "right_pad is for models that see all of a text", right_pad=two)
+    call({"visible": "prefix"}, "right_pad is for models with visible: all", right_pad=two)
     call({"visible": "prefix"}, "the first chunk, which must hold all of it", cached=True, prefix=two + 3)
     call(
         {"block.mixer.position": "alibi"},
-        "places cannot be given to a model whose positions are alibi",
+        "positions cannot be passed to a model with alibi positions",
         places=tokens[:, :4],
     )
     model = zoo.build(zoo.load("small", **SMALL, encoder={"n_layers": 1}))

@@ -110,7 +110,7 @@ def test_another_models_cache_is_refused(edits: dict[str, Any]) -> None:
     kinds = [kind_of_cache(cache) for cache in others]
     strangers = [cache for cache, kind in zip(others, kinds, strict=True) if not issubclass(kind, kind_of_cache(own))]
     for cache in strangers:
-        with pytest.raises(TypeError, match="take the cache from this model's own new_cache"):
+        with pytest.raises(TypeError, match="create the cache with this model's new_cache"):
             model(TOKENS, cache, **given)
     assert strangers
 

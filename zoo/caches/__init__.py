@@ -34,7 +34,7 @@ class CacheKind(Variant):
         """Raise UnsupportedError where the kind cannot serve a model of these mixers."""
         if not any(mixer.cached() for mixer in mixers):
             raise UnsupportedError(
-                "cache", f"{self.kind} is about keys and values, and no layer of this model keeps any"
+                "cache", f"{self.kind} stores keys and values, and no layer of this model caches any"
             )
 
     def store(self, layer: LayerCache, mixer: MixerLayer) -> LayerCache:

@@ -60,7 +60,7 @@ class SinkCache(TokenCache):
 
     def pad(self, left_pad: Tensor) -> None:
         raise ValueError(
-            "a cache with sinks keeps the first tokens of every row, which padding would be: pad no prompts"
+            "a cache with sinks keeps the first tokens of every row, which would be padding: do not pad prompts"
         )
 
     def readable(self, tokens: int) -> int:
@@ -71,7 +71,7 @@ class SinkCache(TokenCache):
         if end <= self.slots:
             return super()._keep(new, index)
         if index.shape[0] > 1:
-            raise ValueError("past its size a cache with sinks reads one token at a time")
+            raise ValueError("beyond its size, a cache with sinks reads one token at a time")
         self.length = end
         slot = self.sinks + (start - self.sinks) % self.recent
         for buffer, token in zip(self.buffers, new, strict=True):

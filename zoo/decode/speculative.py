@@ -78,7 +78,7 @@ def speculate(
         raise ValueError(f"the draft has {sizes}: they must have one vocabulary")
     if (draft.spec.encoder is None) != (model.spec.encoder is None):
         who = "the draft" if model.spec.encoder is None else "the model"
-        raise UnsupportedError("encoder", f"only {who} has one: both are told the same, so both need one or none")
+        raise UnsupportedError("encoder", f"only {who} has an encoder: either both models need one or neither")
     given, settings = divided(settings)
     proposer = ModelDraft(draft, cache_for(draft, tokens, new_tokens, given), left_pad, generator, given)
     writer = Writer(model, proposer, checked(Speculation, settings), stop, generator)

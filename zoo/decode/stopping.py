@@ -18,7 +18,7 @@ class Stop:
 
     def __post_init__(self) -> None:
         if not all(self.sequences):
-            raise ValueError("a stop sequence is empty: every row would end before it began")
+            raise ValueError("a stop sequence is empty: every row would end at once")
 
     def lengths(self, new: Tensor) -> Tensor:
         """new: (B, N) generated tokens → (B,): how many of them are the row's, N + 1 where no sequence has ended it."""

@@ -70,9 +70,7 @@ class BERT(Family):
 
     def config(self, spec: ModelSpec) -> dict[str, Any]:
         if spec.visible != "all" or spec.token_types is None:
-            raise UnsupportedError(
-                "visible", "only a model that sees all of a text, with types of tokens, has this counterpart"
-            )
+            raise UnsupportedError("visible", "only an encoder with token types has this counterpart")
         layer = spec.layers[0]
         mixer = attention(layer)
         return {

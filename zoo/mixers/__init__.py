@@ -61,7 +61,7 @@ class Mixer(Variant):
 
     def check_ahead(self) -> None:
         """Raise SpecError where a token cannot be shown what comes after it, as encoders and prefixes ask."""
-        raise SpecError("", f"{self.kind} reads from left to right: no token can see what comes after it")
+        raise SpecError("", f"{self.kind} reads from left to right: it cannot see later tokens")
 
     def check_causal(self) -> None:
         """Raise SpecError where what comes after a token cannot be kept from it, as all but encoders ask."""

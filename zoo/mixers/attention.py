@@ -174,7 +174,7 @@ class MultiHead(Mixer):
     def check_ahead(self) -> None:
         for name in ("window", "conv", "sparsity"):
             if getattr(self, name) is not None:
-                raise SpecError(name, "reaches back only, and tokens are to see what comes after them")
+                raise SpecError(name, "reaches back only: it cannot see later tokens")
         check_ahead(self.position)
 
 

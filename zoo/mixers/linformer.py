@@ -52,7 +52,7 @@ class Linformer(MultiHead):
         return spec
 
     def check_causal(self) -> None:
-        raise SpecError("", "linformer mixes keys of the whole text: no token can be kept from what comes after it")
+        raise SpecError("", "linformer mixes keys of the whole text: it cannot hide later tokens")
 
     @property
     def longest(self) -> int | None:

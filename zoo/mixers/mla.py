@@ -127,7 +127,7 @@ class MLA(Mixer):
 
     def check_ahead(self) -> None:
         if self.window is not None:
-            raise SpecError("window", "reaches back only, and tokens are to see what comes after them")
+            raise SpecError("window", "reaches back only: it cannot see later tokens")
         check_ahead(self.position)
 
 

@@ -41,7 +41,7 @@ class ALiBi(Position):
 
     def check_ahead(self) -> None:
         if self.rounded:
-            raise SpecError("rounded", "m·j is a distance from what came before only")
+            raise SpecError("rounded", "m·j is a distance to earlier tokens only")
 
     def slopes(self, heads: int) -> list[float]:
         """m: one per head."""

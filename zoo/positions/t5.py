@@ -49,7 +49,7 @@ class T5(Position):
 
     def check_ahead(self) -> None:
         if self.buckets < 4:
-            raise SpecError("buckets", "tokens that see both ways need at least 4: near and far, before and after")
+            raise SpecError("buckets", "bidirectional attention needs at least 4: near and far, before and after")
 
     def bucket(self, distance: Tensor, both_ways: bool = False) -> Tensor:
         """Bucket of query place − key place, int64. Unless both ways, the future is in bucket 0, behind the mask."""

@@ -28,7 +28,7 @@ class XPos(Rotary):
     scale_base: PositiveFloat = 512.0
 
     def check_ahead(self) -> None:
-        raise SpecError("", "scores fade with the distance to what came before, and grow with that to what comes after")
+        raise SpecError("", "scores decay with the distance to earlier tokens and would grow with that to later ones")
 
     def build(self, head_dim: int, heads: int) -> PositionLayer:
         return XPosLayer(self, head_dim)

@@ -42,7 +42,7 @@ class Masked(Objective, FillsHoles):
 
     def check(self, model: ModelSpec) -> None:
         if model.visible != "all":
-            raise SpecError("visible", "the objective masked is for models that see all of a text: set visible to all")
+            raise SpecError("visible", "the objective masked is for encoders: set visible to all")
 
     def extra_tokens(self, context: int) -> int:
         return 1

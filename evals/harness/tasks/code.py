@@ -212,5 +212,5 @@ def _balanced(
 
 def _dataset(rows: list[Item]) -> Dataset:
     if not rows:
-        raise DataError("the held-out documents have no Python to make items of")
+        raise DataError("the held-out documents contain no Python to build items from")
     return Dataset.from_list(rows)

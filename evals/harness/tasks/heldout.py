@@ -145,7 +145,7 @@ def _places(size: int, step: int, most: int, draw: random.Random) -> list[int]:
 
 def _dataset(rows: list[dict[str, Any]]) -> Dataset:
     if not rows:
-        raise DataError("the held-out documents are too short to make a single item of")
+        raise DataError("the held-out documents are too short for a single item")
     return Dataset.from_list(rows)
 
 

@@ -92,7 +92,7 @@ def test_where_positions_end_there_is_no_decoding() -> None:
     edits = {"d_model": 16, "n_layers": 1, "block.mixer.position": {"kind": "learned", "length": 16}}
     spec = MeasureSpec(contexts=(16,), batches=(1,), seconds=0.001)
     document = plain_of(measure(zoo.build(zoo.load("small", **edits)), spec))
-    assert document["decode"][0]["reason"] == "positions end at 16, and decoding writes 16 more tokens"
+    assert document["decode"][0]["reason"] == "positions end at 16, and decoding generates 16 more tokens"
     assert "tokens_per_second" in document["prefill"][0]
 
 

@@ -146,7 +146,7 @@ def test_a_prefix_that_is_not_read_at_once_is_a_reason() -> None:
     spec = MeasureSpec(contexts=(4, 16), batches=(1,), seconds=0.001, caches=({"kind": "sink", "recent": 4},))
     points = plain_of(measure(model_of({"visible": "prefix"}), spec))["caches"]["sink, recent 4"]["decode"]
     assert "tokens_per_second" in points[0]
-    assert "sink, recent 4 reads no prefix of 16 tokens at once" in points[1]["reason"]
+    assert "sink, recent 4 cannot read a prefix of 16 tokens in one pass" in points[1]["reason"]
 
 
 @pytest.mark.parametrize("edits", [{}, ENCODER, BOTH])
@@ -183,5 +183,5 @@ def test_an_encoder_decoder_has_a_roofline_and_an_encoder_none() -> None:
         lambda spec: predict(spec, IDEAL, context=8),
         lambda spec: fit(spec, 1e9, contexts=(8,), dtype="float32"),
     ):
-        with pytest.raises(zoo.SpecError, match="sees all of a text"):
+        with pytest.raises(zoo.SpecError, match="an encoder has no KV cache"):
             refused(zoo.load("small", visible="all"))

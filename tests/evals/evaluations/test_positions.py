@@ -189,7 +189,7 @@ def test_a_request_without_it_is_as_it_was() -> None:
     spec = EvalSpec(tasks=(), positions=PositionsSpec(multiples=(4, 1, 4)))
     assert spec.model_dump(mode="json")["positions"] == {"multiples": [1, 4], "tokens": 16384}
     assert EvalSpec.model_validate(spec.model_dump(mode="json")) == spec
-    with pytest.raises(EvaluationError, match=r"^tasks: is empty, and nothing else is asked for$"):
+    with pytest.raises(EvaluationError, match=r"^tasks: is empty, and no other evaluation is requested$"):
         EvalSpec(tasks=()).under(Conditions(HeldOutText, "stdlib", {}, Path()))
 
 

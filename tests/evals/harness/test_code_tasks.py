@@ -154,5 +154,5 @@ def test_lines_of_prose_end_in_words_too() -> None:
 
 @pytest.mark.parametrize("task", ["brackets", "indentation", "names"])
 def test_prose_has_no_items(task: str) -> None:
-    with pytest.raises(DataError, match="the held-out documents have no Python"):
+    with pytest.raises(DataError, match="the held-out documents contain no Python"):
         TASKS[task](["Once upon a time, there was (perhaps) a bracket."], 0)

@@ -140,7 +140,7 @@ def test_a_group_without_data_is_one_line_with_how_to_fetch_all_of_it(
 
 
 CANNOT_BE_BUILT = {
-    "import no_such_package": "needs a package that is not here: No module named 'no_such_package'",
+    "import no_such_package": "needs a package that is not installed: No module named 'no_such_package'",
     "raise ConnectionError('no route\\nto the host')": "hub cannot be reached (no route)",
 }
 
@@ -213,7 +213,7 @@ def test_data_without_the_fields_or_for_no_task_are_said(
     place = tmp_path / "rows.jsonl"
     place.write_text(json.dumps({"sentence": "a"}))
     found = run(model, byte_tokenizer, tasks=("wikitext",), data={"wikitext": str(place)}).document
-    assert "has not the fields" in found.skipped["wikitext"] and "page" in found.skipped["wikitext"]
+    assert "lacks the fields" in found.skipped["wikitext"] and "page" in found.skipped["wikitext"]
     place.write_text("{")
     broken = run(model, byte_tokenizer, tasks=("wikitext",), data={"wikitext": str(place)}).document
     assert "rows.jsonl cannot be read" in broken.skipped["wikitext"]

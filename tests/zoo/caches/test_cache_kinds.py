@@ -195,7 +195,7 @@ def test_a_window_beyond_the_capacity_bounds_it() -> None:
 @pytest.mark.parametrize(
     ("edits", "kind", "reason"),
     [
-        ({"block.mixer": "mamba2"}, "int8", "cache: int8 is about keys and values, and no layer"),
+        ({"block.mixer": "mamba2"}, "int8", "cache: int8 stores keys and values, and no layer"),
         ({"block.mixer.position": "learned"}, "sink", "learned positions are in the stream"),
         ({}, "int3", "cache: .*int3"),
         ({}, {"kind": "int8", "gruop": 4}, "gruop: unknown key .did you mean .group"),
@@ -216,7 +216,7 @@ def test_sinks_cannot_be_moved_where_frequencies_change_nor_padded() -> None:
     with pytest.raises(zoo.UnsupportedError, match="frequencies change with the length"):
         zoo.build(spec_of(**scaled)).new_cache(1, 2000, kind="sink")
     model = zoo.build(spec_of())
-    with pytest.raises(ValueError, match="pad no prompts"):
+    with pytest.raises(ValueError, match="do not pad prompts"):
         model(random_tokens(model.spec, 1, 3), model.new_cache(1, 2000, kind="sink"), torch.tensor([1]))
 
 

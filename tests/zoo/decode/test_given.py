@@ -121,7 +121,7 @@ def test_what_cannot_be_decoded_so_is_refused_and_says_why() -> None:
     model, _ = models(MODELS["encoder"])
     prompts = random_tokens(model.spec, 1, 3)
     for both, who in (((model, plain), "the model"), ((plain, model), "the draft")):
-        with pytest.raises(zoo.UnsupportedError, match=f"encoder: only {who} has one"):
+        with pytest.raises(zoo.UnsupportedError, match=f"encoder: only {who} has an encoder"):
             zoo.decode.speculate(*both, prompts, 3)
     with pytest.raises(zoo.UnsupportedError, match="lookahead needs a model with multi-token prediction"):
         zoo.decode.lookahead(model, prompts, 3, encoder_tokens=prompts)
