@@ -46,7 +46,7 @@ RUNS = {
 
 
 class Runs:
-    """A store of runs, studies and searches, to browse. What is asked is read anew each time."""
+    """A store of runs, studies and searches, to browse. Every query reads the store again."""
 
     def __init__(self, store: Store) -> None:
         self.store = store

@@ -58,7 +58,7 @@ class Scores:
 
     @property
     def skipped(self) -> list[str]:
-        """What was asked for and could not be had, a line for each."""
+        """Requested tasks that were skipped, a line for each."""
         return list(skipped_lines(self.found.skipped, self.found.groups))
 
     def document(self) -> dict[str, Any]:

@@ -33,7 +33,7 @@ class Effort(Part):
 
 
 class Rehearsal(Part):
-    """Runs to time, by turns from the one at `first` on. `scratch` is an empty store."""
+    """Runs to time, alternating, from the one at `first` on. `scratch` is an empty store."""
 
     identities: tuple[RunDocument, ...]
     corpus: str

@@ -174,7 +174,7 @@ class Store(Paths):
         return self._metrics(digest).last(lambda record: "lr" in record.model_fields_set)
 
     def truncate_logs(self, digest: str, step: int) -> None:
-        """Drop what metrics and probes say after `step`: training resumed from its checkpoint writes it anew."""
+        """Drop what metrics and probes say after `step`: training resumed from its checkpoint writes it again."""
         self._metrics(digest).truncate(step)
         if self.probes_path(digest).exists():
             self._probes(digest).truncate(step)

@@ -1,6 +1,6 @@
 """What a training step draws by chance: dropout masks, and the branches that stochastic depth leaves out.
 
-Torch's generators are seeded anew at every step by (seed of the run, step). So every seed has masks of its own, and a
+Torch's generators are reseeded at every step by (seed of the run, step). So every seed has masks of its own, and a
 run that is interrupted and resumed draws what it would have drawn, whichever process goes on with it.
 """
 

@@ -40,7 +40,7 @@ class Ending:
     """How training ended. A run that diverged has a `reason`, and none of the numbers, which are over all that is held
     out.
 
-    Only text has bits per byte, only tasks that are made have an `accuracy`: the share of what is asked that is right.
+    Only text has bits per byte, only synthetic tasks have an `accuracy`: the share of targets that are right.
     """
 
     status: Literal["finished", "diverged"]

@@ -12,7 +12,7 @@ ENDED_BY_REQUEST = 128 + signal.SIGTERM
 
 
 class Interrupted(Exception):  # noqa: N818 (not an error)
-    """Training was asked to stop; its state is saved."""
+    """Training was told to stop; its state is saved."""
 
 
 class Stop:

@@ -14,7 +14,7 @@ Clock = Callable[[], float]
 
 
 def synchronise(device: torch.device) -> None:
-    """Wait until the device has done what was asked of it."""
+    """Wait until the device has finished its queued work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 

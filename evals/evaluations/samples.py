@@ -17,7 +17,7 @@ from zoo.decode import Sampling
 
 
 class SamplesSpec(EvaluationSpec):
-    """Text that the model generates after prompts from held-out text. Prompts and random draws are the same in all arms."""
+    """Text generated after prompts from held-out text. Prompts and random draws are the same in all arms."""
 
     prompts: Annotated[int, Field(ge=1, le=16)] = 4
     prompt_tokens: Annotated[int, Field(ge=1, le=512)] = 32

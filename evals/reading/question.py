@@ -1,4 +1,4 @@
-"""What is asked of a model on a task that is made. No torch."""
+"""What a model is asked on a synthetic task. No torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Studies on tasks that are made: from the file to the report, and what they refuse."""
+"""Studies on synthetic tasks: from the file to the report, and what they refuse."""
 
 from __future__ import annotations
 

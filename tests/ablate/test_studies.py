@@ -30,7 +30,7 @@ QUICK = ("norm_kind", "qk_norm_lr", "uptraining")
 SEARCHED = ("search_small_lm",)
 """Studies of many short trials, and no arms."""
 ON_TASKS = ("mqar",)
-"""Studies on tasks that are made: models of two small layers."""
+"""Studies on synthetic tasks: models of two small layers."""
 TRAINED = [name for name in STUDIES if name not in (*AT_START, *SEARCHED)]
 
 

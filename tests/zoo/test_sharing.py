@@ -107,7 +107,7 @@ def test_a_grown_model_starts_from_copies_of_the_layers(growth: Any, expected: l
 
 
 def test_a_stacked_model_of_a_looped_one_computes_what_it_did() -> None:
-    """A stack of two, three times over, is the model whose six layers share two blocks by turns."""
+    """A stack of two, three times over, is the model whose six layers alternate between two blocks."""
     looped = random_model(small(sharing={"blocks": 2}))
     grown = zoo.convert(looped, small(), growth="stack").eval()
     tokens = random_tokens(looped.spec, 1, 8)

@@ -86,7 +86,7 @@ def speculate(
 
 
 class Writer:
-    """Drafts and checks by turns."""
+    """Alternates between drafting and checking."""
 
     def __init__(
         self, model: Decoder, draft: Draft, how: Speculation, stop: Stop, generator: torch.Generator | None

@@ -19,7 +19,7 @@ from zoo.axis import Choice, Spec
 
 
 class DataSource(Spec, ABC):
-    """What a study's `data` names: text, or a task that is made."""
+    """What a study's `data` names: text, or a synthetic task."""
 
     source: str
 

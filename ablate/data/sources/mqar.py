@@ -20,7 +20,7 @@ class MqarSource(SyntheticSource):
     arXiv:2312.04927.
 
     k₁ v₁ k₂ v₂ … kₙ vₙ · · kᵢ · · · kⱼ · …, where the value is asked after each key of the second part. Keys and
-    values of one example are distinct, and drawn anew for each. The gaps before the queries follow a power law,
+    values of one example are distinct, and redrawn for each. The gaps before the queries follow a power law,
     P(g) ∝ g^(a − 1), as repetitions do in text: most keys come back soon, some late. An example has
     pairs × tokens_per_pair tokens; between the queries there are blanks.
 

@@ -16,8 +16,8 @@ class SelectiveCopyingSource(SyntheticSource):
     """The symbols among blanks, said again in their order. Gu & Dao 2023 (Mamba), arXiv:2312.00752; Poli et al. 2024
     (MAD), arXiv:2403.17844.
 
-    · a · · b · c · · then a mark for each symbol, at which it is asked. Where the symbols stand is drawn anew each
-    time, so what is kept has to be chosen by content. Chance is 1 / symbols.
+    · a · · b · c · · then a mark for each symbol, at which it is asked. The symbols' places are redrawn for
+    each example, so what is kept has to be chosen by content. Chance is 1 / symbols.
     """
 
     source: Literal["selective_copying"] = "selective_copying"

@@ -16,7 +16,7 @@ from ablate.store import AblateError
 
 
 class EngineError(AblateError):
-    """The engine cannot be had, or cannot do what was asked."""
+    """The engine is not available, or cannot do what was requested."""
 
 
 @dataclass(frozen=True)

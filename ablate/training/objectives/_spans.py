@@ -28,7 +28,7 @@ class Spans(Objective):
         return dropped, min(max(1, round(dropped / self.span)), dropped, context - dropped)
 
     def dropped(self, length: int, rng: np.random.Generator) -> NDArray[np.bool_]:
-        """(T,): which tokens are dropped: kept and dropped stretches by turns, a kept one first."""
+        """(T,): which tokens are dropped: alternating kept and dropped stretches, a kept one first."""
         count, spans = self.sizes(length)
         lengths = np.stack((_parts(length - count, spans, rng), _parts(count, spans, rng)), axis=1).ravel()
         return np.repeat(np.tile([False, True], spans), lengths)

@@ -1,4 +1,4 @@
-"""Items of the tasks that are made from held-out Python sources: what its grammar or its names decide.
+"""Items of the tasks built from held-out Python sources: what its grammar or its names decide.
 
 Of each item's choices exactly one is right, which Python's own parser and tokenizer say. Right answers are spread
 evenly over what is alike without the context, so that no constant answer, and no preference for what is short or

@@ -1,4 +1,4 @@
-"""Items of the tasks that are made from held-out documents."""
+"""Items of the tasks built from held-out documents."""
 
 from __future__ import annotations
 

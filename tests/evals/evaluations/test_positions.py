@@ -156,7 +156,7 @@ def test_learned_positions_end() -> None:
     found, others = read(model_of(learned)), read(model_of("rope"))
     assert rows_of(found, 4) == [{"extension": None, "multiple": 4, "length": 32, "reason": "positions end at 16"}]
     assert list(found.scores["positions"]) == ["loss_1x", "loss_2x", "extrapolation_gap_2x"]
-    # It was asked for the same text as models that read on.
+    # It was asked for the same text as causal models.
     assert starts_of(found) == starts_of(others)
     assert len(found.items) == found.about["stretches"]
     none = read(model_of({"kind": "learned", "length": 4}))
