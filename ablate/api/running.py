@@ -46,8 +46,8 @@ def run(
         checkpoint_seconds: how often a run saves a checkpoint to resume from.
         microbatch: rows of a batch at a time, with accumulated gradients, for models that do not fit in memory
             otherwise; `"auto"` halves until they fit. Losses agree with those of whole batches to within rounding.
-        recompute: keep only each block's input, and recompute its activations in the backward pass: less memory, about a
-            third more time.
+        recompute: keep only each block's input, and recompute its activations in the backward pass: less memory,
+            about a third more time.
         progress: True shows on standard error how far runs are, False is silent, a function is given each line.
 
     Returns:

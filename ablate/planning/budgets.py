@@ -55,7 +55,7 @@ def step_times(budget: Budget, work: Sequence[Workload], clock: Clock | None) ->
 
 
 def training_cost(train: TrainSpec, spec: ModelSpec, widths: Sequence[int]) -> Cost:
-    """Costs at the context. The FLOPs of a token are a mean over `widths`, the row widths that training cycles through."""
+    """Costs at the context. FLOPs per token are a mean over `widths`, the row widths that training cycles through."""
     per_token = {width: train.objective.cost(spec, width).flops_per_token for width in set(widths)}
     whole = train.objective.cost(spec, train.context)
     return replace(whole, flops_per_token=fmean(per_token[width] for width in widths))

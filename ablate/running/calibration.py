@@ -2,7 +2,7 @@
 
 What is timed is a training step as a run counts it (`train_seconds`): reading its batch, forward, backward and update.
 Validation, logging and saving are not counted, nor what a run's first steps cost more than later ones: compilation
-above all. As many processes as there will be workers measure at once, each training all models, alternating between them.
+above all. As many processes as there will be workers measure at once, each alternating between all models.
 
 The steps of a run are part of its identity, so a time that was measured stays: to measure again, remove
 `calibration/<digest>.json` from the store. The number of workers is part of what was measured, the number of runs is
