@@ -217,7 +217,7 @@ def _blocks_read(spec: ModelSpec, tokens: int) -> float:
 def _decodes(spec: ModelSpec) -> None:
     """Raise SpecError for a model whose decoding is not predicted."""
     if spec.visible == "all":
-        raise SpecError("visible", "an encoder does not decode and has no KV cache")
+        raise SpecError("visible", "an encoder has no KV cache and does not decode")
 
 
 def longest_context(spec: ModelSpec) -> int | None:

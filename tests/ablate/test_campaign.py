@@ -227,7 +227,7 @@ def test_a_space_in_which_an_arm_finds_nothing_is_an_error_of_the_study(tmp_path
         (
             "budget: {tokens: 800, parameters: block.ffn.d_ff}",
             "{space: {block.ffn.d_ff: [8, 16]}}",
-            r"8:\d+: tune.space.block.ffn.d_ff: budget.parameters turns block.ffn.d_ff in every arm",
+            r"8:\d+: tune.space.block.ffn.d_ff: budget.parameters sets block.ffn.d_ff in every arm",
         ),
     ],
 )
