@@ -117,10 +117,10 @@ class Positions(EvaluationSection):
 
 def _gap(curve: PositionCurve, gap: Score, unit: str) -> str:
     """`learned: in windows of 4 × the training context the same tokens cost 0.3100 nats/token more`"""
+    value = gap.value or 0.0
     error = "" if gap.stderr is None else f" (standard error {gap.stderr:.4f})"
-    change = "more" if (gap.value or 0) > 0 else "less"
-    cost = f"{abs(gap.value or 0):.4f} {unit} {change}"
-    return f"{curve.arm}: in windows of {curve.multiple} × the training context the same tokens cost {cost}{error}."
+    cost = f"{abs(value):.4f} {unit} {'more' if value > 0 else 'less'}{error}" if abs(value) >= 5e-5 else "the same"
+    return f"{curve.arm}: in windows of {curve.multiple} × the training context the same tokens cost {cost}."
 
 
 def _curve(arm: str, extension: Any, rows: pl.DataFrame) -> PositionCurve:
