@@ -163,3 +163,23 @@ def test_errors_are_in_the_unit_of_the_losses(tmp_path: Path) -> None:
     assert per_byte.loss.mean == pytest.approx(factor * per_token.loss.mean)
     assert per_token.stderr is not None
     assert per_byte.stderr == pytest.approx(factor * per_token.stderr)
+
+
+def test_sentences_are_in_the_unit_of_the_losses(tmp_path: Path) -> None:
+    folder = written(tmp_path, refused=())
+    study, store = StudyOf(ARMS), Store(tmp_path)
+    for arm, gap in zip(ARMS, (0.31, -0.00001), strict=True):
+        for seed in range(3):
+            with changed(store.evals_path(study.digest(arm, seed), "e1")) as document:
+                score = {"value": gap, "stderr": 0.01, "higher_is_better": False, "chance": None, "items": STRETCHES}
+                document["scores"]["positions"] = {"extrapolation_gap_4x": score}
+    with changed(StudyFolder(folder).document_path) as of_study:
+        of_study["per"] = "byte"
+    summary = summarise_study(folder)
+    cost = f"{0.31 * 0.75 * math.log(2):.4f} nats/byte more (standard error {0.01 * 0.75 * math.log(2):.4f})"
+    assert list(shown(summary, Positions).sentences(summary)) == [
+        f"alibi: in windows of 4 × the training context the same tokens cost {cost}.",
+        "learned: in windows of 4 × the training context the same tokens cost the same.",
+    ]
+    page = render_page(summary)
+    assert "<h2>Beyond the training context</h2>" in page and cost in page
