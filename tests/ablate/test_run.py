@@ -190,7 +190,8 @@ def test_a_study_has_something_to_look_at(study, copy, capsys):
     status, document = run_json(capsys, study, copy, "--set", edit)
     assert (status, document["trained"]) == (0, 0)
     page = Path(document["report"]).read_text()
-    assert "post against pre, token by token" in page
+    assert "<h2>Token by token</h2>" in page
+    assert "<h3>post against pre</h3>" in page
     assert "What the heads attend to" in page
     sections = [json.loads(path.read_text())["sections"] for path in copy.glob("*/evals-*.json")]
     found = [each for each in sections if "samples" in each]
