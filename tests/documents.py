@@ -10,11 +10,15 @@ from ablate.store.documents import (
     MeasureDocument,
     MetricsRecord,
     Part,
+    PerSplit,
     Quartiles,
+    ReferenceLosses,
     ResultDocument,
     RunData,
     RunDocument,
     RunNumerics,
+    TextMeta,
+    TextSplit,
 )
 
 ENVIRONMENT = Environment(
@@ -70,6 +74,29 @@ def result_of(digest: str, **changes: Any) -> ResultDocument:
         "finished": "2026-01-01T00:01:00+00:00",
     }
     return ResultDocument(digest=digest, **(given | changes))
+
+
+def text_meta_of(**changes: Any) -> TextMeta:
+    given = {
+        "digest": "data0",
+        "spec": {},
+        "content": "0",
+        "vocab_size": 1024,
+        "tokenizer": {},
+        "split": TextSplit(fraction=0.01, tokens=65536),
+        "content_read": "0",
+        "unit": "document",
+        "documents": PerSplit(train=99, validation=1),
+        "bytes": PerSplit(train=2_970_000, validation=30_000),
+        "tokens": PerSplit(train=990_000, validation=10_000),
+        "vocab_learnt": 1024,
+        "eos": 0,
+        "dtype": "<u2",
+        "validation_tokens": 65536,
+        "tokenizers": "0.22.1",
+        "references": ReferenceLosses(uniform=6.9315, unigram=5.98, bigram=4.4, gzip=3.3, gzip_bits_per_byte=1.6),
+    }
+    return TextMeta(**(given | changes))
 
 
 def measure_of(**changes: Any) -> MeasureDocument:

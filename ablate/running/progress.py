@@ -19,7 +19,8 @@ from rich.text import Text
 from ablate.running.engines import Event
 from ablate.running.request import Request
 from ablate.store import Store
-from ablate.store.documents import MetricsRecord, ResultDocument
+from ablate.store.documents import MetricsRecord, ResultDocument, TextMeta
+from ablate.store.documents.data import NEAR_UNIGRAM
 
 Tell = Callable[[str], None]
 """Takes one line of text."""
@@ -139,7 +140,24 @@ class Progress:
             raise RuntimeError(f"run {event.digest} has no result after it ended")
         if result.status == "diverged":
             return f"diverged: {result.reason}"
-        return f"loss {result.loss:.4f}  {_score(result)}  {short(result.tokens_per_second.median)} tokens/s"
+        text = f"loss {result.loss:.4f}  {_score(result)}  {short(result.tokens_per_second.median)} tokens/s"
+        return f"{text}{self._stalled(event.digest, result)}"
+
+    def _stalled(self, digest: str, result: ResultDocument) -> str:
+        """What is said beside a loss that token frequencies alone explain."""
+        unigram = self._unigram(digest)
+        if unigram is None or result.loss is None or result.loss <= unigram - NEAR_UNIGRAM:
+            return ""
+        return f"  stalled: the unigram loss is {unigram:.3f}"
+
+    def _unigram(self, digest: str) -> float | None:
+        """Of the text that a run predicts token by token; None of anything else."""
+        run = self.store.read_run(digest)
+        if run is None or "objective" in run.train:
+            return None
+        corpus = self.store.data(run.data.digest)
+        meta = corpus.read() if corpus.path.is_dir() else None
+        return meta.references.unigram if isinstance(meta, TextMeta) else None
 
     def _work_done(self) -> float:
         return sum(run.work * run.step / run.steps for run in self.runs.values())

@@ -14,6 +14,15 @@ from ablate.study.yamlfile import Document, Keys
 from zoo.errors import did_you_mean
 
 DEFAULT_SCALES = ("cpu", "gpu")
+"""What every study can be run at: one of them is taken where none is given."""
+USUAL_SCALES = {
+    "smoke": "Seconds: everything works. Never a verdict.",
+    "cpu": "The demo: under five minutes on two cores, measuring included.",
+    "cpu-long": "Up to 40 minutes on two cores, 5 seeds or more: what findings are made at.",
+    "gpu-quick": "Minutes per run on one GPU.",
+    "gpu": "Hours per run on one GPU.",
+}
+"""What shipped studies call their scales. Any other name will do."""
 NAMING = "a name has letters, digits, '_', '+' and '-' (at most 40), and starts with one of the former"
 RUNG_SECTIONS = ("base", "budget", "train")
 """What may differ between the sizes of a ladder: losses on other text, or of other arms, would not be one curve."""

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ablate.study.arms import SECTIONS
+from ablate.study.scales import USUAL_SCALES
 from ablate.study.sections import NAME, StudySections
 from zoo.presets import names, sized_names
 from zoo.spec import ModelSpec
@@ -48,7 +49,7 @@ def study_schema() -> Schema:
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "A study",
         "description": StudySections.__doc__,
-        **_object({**properties, "scales": _named(scale)}, patterns),
+        **_object({**properties, "scales": _scales(scale)}, patterns),
         "required": ["question"],
     }
 
@@ -62,6 +63,12 @@ def _named(value: Schema) -> Schema:
     """A map of names; dotted keys start with one."""
     patterns = {f"^{NAME.pattern}$": value, f"^{NAME.pattern}\\..+": {}}
     return {"type": "object", "patternProperties": patterns, "additionalProperties": False}
+
+
+def _scales(scale: Schema) -> Schema:
+    """A map of names, of which editors suggest the usual ones."""
+    usual = {name: {"description": what} for name, what in USUAL_SCALES.items()}
+    return {**_named(scale), "properties": usual}
 
 
 def _grid(arm: Schema) -> Schema:

@@ -38,10 +38,20 @@ class Watch:
         return None
 
 
-def final_reason(start: float, end: float) -> str | None:
-    """Why a run that reached its last step has diverged all the same, from its validation losses; or None."""
+NEAR_UNIFORM = 0.1
+"""Nats: every model starts this near to ln V (see `zoo.init`), so an end this near shows no harm done."""
+
+
+def final_reason(start: float, end: float, uniform: float) -> str | None:
+    """Why a run that reached its last step has diverged all the same, from its validation losses; or None.
+
+    uniform: ln V, the loss of guessing every token alike. A model that starts above it has learnt nothing when it
+    ends there too.
+    """
     if not math.isfinite(end):
         return f"the validation loss after the last step was {end}"
     if end > start:
         return f"the validation loss after the last step ({end:.3f}) was above that before the first ({start:.3f})"
+    if end > uniform + NEAR_UNIFORM:
+        return f"the validation loss after the last step ({end:.3f}) was above a uniform guess's ({uniform:.3f})"
     return None

@@ -205,4 +205,5 @@ class Session:
         start, end = self.place.start_validation_loss, self.place.validation_loss
         if start is None or end is None:
             raise RuntimeError(f"run {self.digest} ended without a validation loss")
-        return final_reason(start, end if math.isfinite(nats) else nats)  # the two were measured on the same rows
+        end = end if math.isfinite(nats) else nats  # start and end were measured on the same rows
+        return final_reason(start, end, math.log(self.model.spec.vocab_size))

@@ -171,9 +171,15 @@ def test_a_loss_above_its_start_counts_only_after_warmup_and_when_it_stays_there
 
 
 def test_a_run_that_learnt_nothing_has_diverged():
-    assert final_reason(start=3.0, end=2.9) is None
-    assert "3.100" in str(final_reason(start=3.0, end=3.1))
-    assert "nan" in str(final_reason(start=3.0, end=math.nan))
+    assert final_reason(start=3.0, end=2.9, uniform=3.0) is None
+    assert "3.100" in str(final_reason(start=3.0, end=3.1, uniform=4.0))
+    assert "nan" in str(final_reason(start=3.0, end=math.nan, uniform=3.0))
+
+
+def test_a_run_that_stays_above_a_uniform_guess_has_diverged_though_its_loss_fell():
+    assert "(6.931)" in str(final_reason(start=9.0, end=7.1, uniform=6.9315))
+    assert final_reason(start=9.0, end=6.9, uniform=6.9315) is None
+    assert final_reason(start=6.96, end=6.95, uniform=6.9315) is None  # two steps of a model that started there
 
 
 def test_validation_is_the_mean_over_all_scored_targets_however_they_are_cut():

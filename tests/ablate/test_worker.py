@@ -20,7 +20,7 @@ from ablate.running.worker import carry_out, main
 from ablate.store import Store
 from ablate.store.documents import GradNorm, Quartiles
 from ablate.training.result import model_flop_utilisation, quartiles, summarise_metrics
-from tests.documents import measure_of, metrics_of, result_of
+from tests.documents import measure_of, metrics_of, result_of, text_meta_of
 
 
 @pytest.fixture
@@ -185,6 +185,20 @@ def test_plain_progress_tells_ends_and_time_left(request_for):
         progress.show(Event("failed", request.digest, "no memory"))
     assert stream.getvalue().splitlines() == ["data: tokenise", "post seed 0: failed: no memory"]
     assert progress.failed == 1
+
+
+@pytest.mark.parametrize(("loss", "stalled"), [(5.9, True), (5.87, False)])
+def test_a_loss_that_token_frequencies_explain_is_called_stalled(request_for, loss, stalled):
+    request = request_for()
+    store, lines = Store(request.store), []
+    store.data(request.identity.data.digest).write(text_meta_of())  # its unigram loss is 5.98
+    store.write_run(request.identity)
+    store.write_result(result_of(request.digest, loss=loss))
+    with Lines(store, "study", {request.digest: ("post", 0)}, tell=lines.append) as progress:
+        progress.begin([request])
+        progress.show(Event("started", request.digest))
+        progress.show(Event("finished", request.digest))
+    assert lines[0].endswith("stalled: the unigram loss is 5.980") == stalled
 
 
 def test_the_name_of_the_processor_is_not_empty():
