@@ -70,11 +70,11 @@ def figure_of(
         key="recall",
         title="Associative recall by distance",
         note=(
-            "Held-out tokens that complete a bigram which is in the window already, by how far back it was last:"
+            "Held-out tokens that complete a bigram already in the window, by the distance to its last occurrence:"
             f" a model that looks back knows what followed. Windows of {found[0].length:,} tokens, the same for all"
             f" arms.{_frequent(found[0])} Rightmost: tokens whose bigram is new to the window. Bars: 95 % intervals"
-            " over stretches of text and seeds; arms read the same text, so that differences between them are surer"
-            f" than the bars say: the table has them in pairs of seeds.{_refusals(curves)}"
+            " over stretches of text and seeds. Arms read the same text, so differences between them are more certain"
+            f" than the bars suggest: the table has them paired by seed.{_refusals(curves)}"
         ),
         alt="; ".join(f"{c.arm} {NAMES[p.part]}: {p.loss.mean:.4f}" for c in found for p in c.parts),
         drawing=figure,

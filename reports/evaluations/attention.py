@@ -81,9 +81,9 @@ def _figure(found: list[AttentionMap], left_out: int, style: Mapping[str, Look])
         key="attention",
         title="What the heads attend to",
         note=(
-            "One stretch of held-out text. A row is a token that reads, from top to bottom; a column is one that is"
-            " read. Weights of a row sum to 1, or less with sinks. Models of the first seed. Weights say where a head"
-            f" reads, not what it does with it.{more}"
+            "One passage of held-out text. Rows are queries, columns keys, in the order of the text. Weights of a row"
+            " sum to 1, or less with sinks. Models of the first seed. Weights show where a head attends, not what it"
+            f" does with it.{more}"
         ),
         alt=f"{len(found)} layers, up to {heads} heads each, over {len(found[0].pieces)} tokens",
         drawing=_drawing(options[0], heads),
@@ -130,7 +130,7 @@ def _drawing(first: Option, heads: int) -> go.Figure:
         figure.add_heatmap(
             **{name: values[head] for name, values in first.traces.items()},
             coloraxis="coloraxis",
-            hovertemplate="%{y} reads %{x}: %{z:.3f}<extra></extra>",
+            hovertemplate="%{y} attends to %{x}: %{z:.3f}<extra></extra>",
             row=head // COLUMNS + 1,
             col=head % COLUMNS + 1,
         )

@@ -158,8 +158,8 @@ def figure_of(name: str, found: Sequence[AccuracyCurve], style: Mapping[str, Loo
     return Figure(
         key=f"accuracy-{name}",
         title=f"Accuracy by {name.replace('_', ' ')}",
-        note="The share of what is asked that the likeliest token gets right, on examples that are the same for all"
-        f" arms and were not trained on. Bands: range over seeds.{_of_chance(chances)}{''.join(reasons)}",
+        note="Share of targets that are the model's likeliest token, on held-out examples that are the same in all"
+        f" arms. Bands: range over seeds.{_of_chance(chances)}{''.join(reasons)}",
         alt="; ".join(
             f"{curve.arm} at {words.whole(rung.accuracy.x)}: {rung.accuracy.mean:.3f}"
             for curve in found

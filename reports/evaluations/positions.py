@@ -177,8 +177,9 @@ def _figure(
         key="positions",
         title="Loss by position",
         note=(
-            "Held-out text; each point is the mean over the places from half as far up to there. All arms read the same"
-            " text, but no two places do: compare lines, and see the standard errors for their bends. Dotted: the"
+            "Held-out text; each point is the mean over positions from half of its own up to it. All arms read the same"
+            " text, but each position reads different text: compare arms at one position rather than positions of one"
+            " arm, whose bends are subject to the standard errors. Dotted: the"
             f" training context, {context} tokens. Bands: range over seeds. The axis leaves out the first tokens: zoom"
             f" out to see them.{_stretched(extensions)}{_refusals(curves)}"
         ),
@@ -214,8 +215,8 @@ def _stretched(extensions: list[str]) -> str:
     if not extensions:
         return ""
     return (
-        f" Thin lines: the same weights with rotary positions scaled ({', '.join(extensions)}) by as much as the window"
-        " is longer than the training context, not trained further."
+        f" Thin lines: the same weights with rotary positions scaled ({', '.join(extensions)}) by the ratio of the"
+        " window to the training context, without further training."
     )
 
 

@@ -73,7 +73,7 @@ class Recall(EvaluationSection):
         read = data.frames[cls.name()].drop_nulls("part")
         if read.height and read.filter(part="ar_hits").is_empty():
             most = read["frequent"][0]
-            seen = "no bigram comes again" if most is None else f"each that comes again occurs more than {most:,} times"
+            seen = "no bigram is repeated" if most is None else f"each repeated one occurs more than {most:,} times"
             yield f"No held-out token is a recall hit: {seen} in the training text (evals.recall.frequent)."
 
     @classmethod

@@ -85,7 +85,7 @@ def _lacks(group: str, tasks: pl.DataFrame, scored: bool) -> str:
 def _figure(metric: str, scores: Scores, summary: StudySummary, style: Mapping[str, Look]) -> Figure:
     apart = sorted(scores, key=lambda task: _span(scores[task]), reverse=True)
     tasks = sorted(apart[:MOST], key=lambda task: _of_baseline(scores[task], summary), reverse=True)
-    left_out = f" Of {len(scores)} tasks those in which arms lie furthest apart." if len(scores) > MOST else ""
+    left_out = f" Shown: of {len(scores)} tasks, those in which arms differ most." if len(scores) > MOST else ""
     rows = [
         (task, arm, optional(score.value), optional(score.stderr), optional(score.chance))
         for task in tasks

@@ -126,7 +126,7 @@ def _unlike(passages: pl.DataFrame, baseline: str, compared: set[str]) -> Iterat
     arms = list(passages["arm"].unique(maintain_order=True))
     for arm in arms:
         if arm not in compared and arm != baseline and baseline in arms:
-            yield arm, f"its tokens or its seeds are not those of {baseline}"
+            yield arm, f"its tokens or seeds differ from those of {baseline}"
 
 
 def _differences(passages: pl.DataFrame, baseline: str) -> Iterator[TokenDifferences]:

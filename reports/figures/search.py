@@ -40,13 +40,19 @@ def _whole(search: SearchSummary) -> Iterator[Figure]:
         drawing = _styled(optuna.visualization.plot_pareto_front(study, target_names=names), 480)
         note = (
             "Trials on the front (red) are not beaten in every objective by any other; darker ones came later."
-            " One seed's scores: promote to be sure."
+            " Scores are from the search's own seeds; promote trials to confirm them."
         )
         yield _figure(search, "front", "Pareto front", note, drawing)
     for place, name in enumerate(names):
         one = _study(search, [place])
         drawing = _styled(optuna.visualization.plot_optimization_history(one, target_name=name))
-        yield _figure(search, f"history-{place}", f"History: {name}", "Scored trials in the order of asking.", drawing)
+        yield _figure(
+            search,
+            f"history-{place}",
+            f"History: {name}",
+            "Scored trials in the order in which they were proposed.",
+            drawing,
+        )
 
 
 def _of_objective(search: SearchSummary, place: int, name: str, found: Sequence[Importance]) -> Iterator[Figure]:

@@ -113,7 +113,7 @@ def _paired(samples: pl.DataFrame, arm: str, baseline: str, seeds: list[int]) ->
     if set(own["seed"]) != set(seeds) or set(theirs["seed"]) != set(seeds):
         return pairs, "some of its samples are not in the store"
     if own["value"].null_count() or theirs["value"].null_count():
-        return pairs, "some items have no score of their own"
+        return pairs, "some items have no individual score"
     if len(counts) > 1:
         return pairs, "the items are not the same in every run"
     return pairs, None

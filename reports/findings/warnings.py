@@ -39,7 +39,7 @@ def _diverged(data: Collected) -> Iterator[str]:
         if gone.height:
             reasons = "; ".join(dict.fromkeys(gone["reason"].fill_null("no reason recorded")))
             others = gone.height < runs.height
-            flattered = " Its averages are over the other seeds, which flatters it." if others else ""
+            flattered = " Its averages are over the other seeds, and so too favourable." if others else ""
             yield f"{arm}: {gone.height} of {runs.height} seeds diverged ({_seeds(gone)}: {reasons}).{flattered}"
 
 
@@ -53,13 +53,13 @@ def _missing(data: Collected) -> Iterator[str]:
 def _few_seeds(data: Collected) -> Iterator[str]:
     finished = {name: runs.filter(status="finished").height for name, runs in _by_arm(data)}
     if finished and max(finished.values()) == 1:
-        yield "One seed per arm: the scatter over seeds is unknown, so no difference can be told."
+        yield "One seed per arm: seed noise is unknown, so differences cannot be judged."
         return
     few = [name for name, seeds in finished.items() if 0 < seeds < FEW_SEEDS]
     if few:
         yield (
-            f"{', '.join(few)}: fewer than {FEW_SEEDS} finished seeds. Intervals over so few are wide, and rest on the"
-            " scatter over seeds being normal."
+            f"{', '.join(few)}: fewer than {FEW_SEEDS} finished seeds. Intervals over so few are wide, and assume"
+            " normally distributed seed noise."
         )
 
 
@@ -69,20 +69,20 @@ def _judged(data: Collected) -> Iterator[str]:
     fewer = [str(seeds) for seeds in data.study.judged if 1 < seeds < now]
     if fewer:
         yield (
-            f"This study was judged at {' and '.join(fewer)} seeds before. Who adds seeds until a difference "
-            "shows finds one in more than 5 % of the studies where there is none: `seeds: auto` keeps the error rate."
+            f"This study was judged at {' and '.join(fewer)} seeds before. Adding seeds until a difference "
+            "appears inflates false positives beyond 5 %: `seeds: auto` keeps the error rate."
         )
 
 
 def _unlike(data: Collected) -> Iterator[str]:
     watched = {
-        "device": "speeds and memory do not compare",
-        "threads": "speeds do not compare",
+        "device": "speeds and memory are not comparable",
+        "threads": "speeds are not comparable",
         "torch": "losses may differ in the last digits, speeds more",
         "python": "data and speed may differ",
         "ablate": "the runs were trained by different versions of this project",
         "git_commit": "the runs were trained by different commits of this project",
-        "dtype": "losses and speeds do not compare",
+        "dtype": "losses and speeds are not comparable",
         "matmul": "losses may differ in the last digits, speeds more",
     }
     for key, values in environment(data):
@@ -119,7 +119,7 @@ def _off_time(data: Collected) -> Iterator[str]:
         took = sorted(runs.filter(status="finished")["train_seconds"].drop_nulls())
         if any(abs(seconds / allowed - 1) > SECONDS_TOLERANCE for seconds in took):
             off = " to ".join(f"{100 * (seconds / allowed - 1):+.1f}" for seconds in dict.fromkeys((took[0], took[-1])))
-            yield f"{arm}: training took another time than the budget's {allowed:g} s ({off} %)."
+            yield f"{arm}: training time missed the budget of {allowed:g} s ({off} %)."
 
 
 def _dirty(data: Collected) -> Iterator[str]:

@@ -24,7 +24,7 @@ def render_study(study_dir: Path | str, summary: StudySummary | None = None) -> 
 
 def render_page(summary: StudySummary, progress: Progress | None = None) -> str:
     """The page as text. Whatever comes from a study is escaped. With `progress` it is one that is served: it links to
-    the other studies, and loads anew while the study runs."""
+    the other studies, and reloads while the study runs."""
     found = galleries(summary)
     data = {
         "config": CONFIG,

@@ -67,7 +67,7 @@ def render_site(root: Path | str) -> Path:
 
 
 def render_index(entries: list[Entry], refresh: bool = False) -> str:
-    """The page as text, the newest study first. `refresh`: it is served, and loads anew."""
+    """The page as text, the newest study first. `refresh`: it is served, and reloads."""
     newest = sorted(entries, key=lambda entry: entry.created, reverse=True)
     figures = {entry.key: _drawn(entry.drawing) for entry in newest if entry.drawing is not None}
     data = {"config": CONFIG | {"staticPlot": True}, "figures": figures}

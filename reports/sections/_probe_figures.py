@@ -76,31 +76,34 @@ class Words:
 
 WORDS = {
     "gradient_norm": Words(
-        "Gradient norm", "gradient norm", "the whole model", "Of what training minimises, before clipping."
+        "Gradient norm",
+        "gradient norm",
+        "the whole model",
+        "Norm of the gradient of the training loss, before clipping.",
     ),
     "update_ratio": Words(
         "Update against weights",
         "‖Δw‖ / ‖w‖",
         "the whole model",
-        "How far a step moves the weights, weight decay included, against their size.",
+        "Size of a step's weight change, weight decay included, relative to the weights.",
     ),
     "activation_variance": Words(
         "Activation variance",
         "variance of the residual stream",
         "the layer where it is largest",
-        "Of the features of the stream that leaves a block, averaged over tokens.",
+        "Variance of the features of each block's output, averaged over tokens.",
     ),
     "max_attention_logit": Words(
         "Largest attention logit",
         "largest logit",
         "the layer where it is largest",
-        "Over heads, queries and keys.",
+        "Maximum over heads, queries and keys.",
     ),
     "attention_entropy": Words(
         "Attention entropy",
         "entropy (nats)",
         "the layer where it is lowest",
-        "Of what a query attends to, averaged over heads and queries.",
+        "Entropy of a query's attention weights, averaged over heads and queries.",
         log=False,
     ),
     "log_z": Words(
@@ -110,7 +113,7 @@ WORDS = {
         "Load of the most used expert",
         "load / even share",
         "the layer where it is largest",
-        "1 where all experts are used alike.",
+        "1 if all experts are used equally.",
         log=False,
     ),
 }
@@ -175,7 +178,7 @@ def scaling_figure(found: Sequence[Scaling], style: Mapping[str, Look]) -> Figur
         key="gradient-scaling",
         title="Gradient of the last FFN at the first step, against depth",
         note=(
-            "Arms that differ in their number of layers only are one line. Log–log slopes, with 95 % intervals over "
+            "Arms that differ only in their number of layers form one line. Log–log slopes, with 95 % intervals over "
             f"seeds: {said}. Theory (Xiong et al. 2020, plain initialisation): 0 under post-norm, −0.5 under pre-norm. "
             "Bands: range over seeds."
         ),

@@ -105,7 +105,7 @@ def _cache_by_context(
         title="KV cache by context",
         note=" ".join(
             (
-                "Lines: declared by the architecture. Points: allocated, as measured. Wider lines lie below others.",
+                "Lines: declared by the architecture. Points: allocated, as measured. Wider lines are drawn beneath.",
                 *summary.study.conventions,
             )
         ),
@@ -157,8 +157,8 @@ PREFILL = {
 
 
 BANDWIDTH = (
-    " Memory bandwidth used: bytes of weights and cache that a token needs, over what copying a large tensor moves in"
-    " that time; more than 100 % where they lie in the processor's caches."
+    " Memory bandwidth used: bytes of weights and cache read per token, relative to what a copy of a large tensor moves"
+    " in that time; above 100 % if they fit in the processor's caches."
 )
 
 

@@ -67,7 +67,7 @@ def _figure(curves: list[Curve], summary: StudySummary, style: Mapping[str, Look
         title="The difference over training",
         note=(
             "Validation loss minus the baseline's with the same seed at the same share of "
-            "training. Bands: range over seeds. Only the end of the schedule decides. The axis leaves out differences "
+            "training. Bands: range over seeds. Verdicts use the end of training only. The axis leaves out differences "
             "of the first steps: zoom out to see them."
         ),
         alt=ends(curves, "difference"),

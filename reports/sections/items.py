@@ -57,9 +57,8 @@ def _figure(found: Found, drawn: Found, summary: StudySummary, style: Mapping[st
         key="eval-differences",
         title=f"Evaluation scores against {summary.baseline}, item by item",
         note=(
-            "Bars: bootstrap intervals over items, for the models that were trained. Open points: each seed. The p is "
-            "small only where both other items and other seeds would show the difference."
-            + words.in_groups(summary.grouped)
+            "Bars: bootstrap intervals over items, for the trained models. Open points: seeds. p is small only if "
+            "the difference would also show on other items and with other seeds." + words.in_groups(summary.grouped)
         ),
         alt="; ".join(f"{row[0]} {row[1]} {row[2]}: {row[3]}" for row in rows if row[1] not in summary.grouped),
         drawing=figure,

@@ -97,7 +97,7 @@ def _figure(
         title="Loss over training",
         note=(
             "Thick lines: validation loss. Thin lines: training loss, averaged over neighbouring steps (a share of "
-            "all, as chosen) and over seeds; faint: as logged, of every run, thinned so that each peak stays. Bands: "
+            "all, as chosen) and over seeds; faint: as logged, of every run, thinned, peaks kept. Bands: "
             "range over seeds. Triangles are spikes, crosses the last loss of runs that diverged. The axis leaves out "
             "the fall at the start: zoom out to see it."
         ),

@@ -52,8 +52,8 @@ def _figure(measures: tuple[Measure, ...], summary: StudySummary, style: Mapping
         title="Trade-offs",
         note=(
             "Choose what each axis shows. Open points are seeds, filled ones their means with 95 % intervals. Dotted: "
-            "the Pareto front, the arms that none beats in both. The axes say which way is better, and cut intervals "
-            "that are far wider than the points lie apart: zoom out to see their ends."
+            "the Pareto front, arms that no other arm beats on both axes. Axis titles say which direction is better. "
+            "Very wide intervals are cut off: zoom out to see their ends."
         ),
         alt="; ".join(_alt(arm, measures[x], measures[y]) for arm in arms),
         drawing=_drawing(options["x"][x], options["y"][y], [style[arm] for arm in arms]),

@@ -46,7 +46,7 @@ def _figure(found: tuple[Curve, ...], style: Mapping[str, Look]) -> Figure:
     return Figure(
         key="training-accuracy",
         title="Accuracy over training",
-        note="On what validates, all difficulties together. Bands: range over seeds.",
+        note="On the validation examples, all difficulties together. Bands: range over seeds.",
         alt=ends(found, "accuracy"),
         drawing=figure,
         table=frame_table(("arm", "step", "accuracy", "lowest seed", "highest seed"), rows, 2),

@@ -83,7 +83,7 @@ class Tuning(Section):
                     " than it did here."
                 )
             if all(trial.loss is None for trial in tuning.trials):
-                yield f"{tuning.name}: every setting that was tried diverged."
+                yield f"{tuning.name}: all settings tried diverged."
 
     def figures(self, summary: StudySummary, style: Mapping[str, Look]) -> Iterator[Figure]:
         """One per tuned setting, and size."""
@@ -123,8 +123,8 @@ def _curve(found: list[ArmTuning], path: str, style: Mapping[str, Look]) -> Figu
     return Figure(
         key="-".join(filter(None, ("tuning", path.replace(".", "-"), size))),
         title=f"Tuning {path}" + (f" at size {size}" if size else ""),
-        note=f"Loss after tuning runs of {share:.0%} of the budget, on seeds of their own. "
-        f"Filled: the value that the arm was compared with.{several}",
+        note=f"Loss after tuning runs of {share:.0%} of the budget, on separate seeds. "
+        f"Filled: the value chosen for the comparison.{several}",
         alt="; ".join(f"{tuning.arm}: best at {dict(tuning.chosen)[path]}" for tuning in found),
         drawing=figure,
         table=frame_table(

@@ -22,13 +22,15 @@ def costs(comparison: Comparison, cache: bool = True) -> str:
 
 
 def speed_change(ratio: Estimate | None) -> str:
-    """`3 % slower`; a ratio whose interval holds 1 is said to be within the noise."""
+    """`3 % slower`; nothing measurable where the interval holds 1."""
     if ratio is None:
         return ""
     change = 100 * (ratio.mean - 1)
     if abs(change) < 0.1:
-        return "equally fast"
-    return _sure(f"{_percent(change)} {'faster' if change > 0 else 'slower'}", ratio)
+        return "the same speed"
+    if _is_noise(ratio):
+        return "no measurable change in speed"
+    return f"{_percent(change)} {'faster' if change > 0 else 'slower'}"
 
 
 def memory_change(ratio: Estimate | None) -> str:
@@ -37,16 +39,19 @@ def memory_change(ratio: Estimate | None) -> str:
         return ""
     if abs(ratio.mean - 1) < SAME_MEMORY:
         return "the same peak memory"
+    if _is_noise(ratio):
+        return "no measurable change in peak memory"
     change = 100 * (ratio.mean - 1)
-    return _sure(f"{_percent(change)} {'more' if change > 0 else 'less'} peak memory", ratio)
+    return f"{_percent(change)} {'more' if change > 0 else 'less'} peak memory"
 
 
 def _percent(change: float) -> str:
     return f"{abs(change):.{0 if abs(change) >= 2 else 1}f} %"
 
 
-def _sure(text: str, ratio: Estimate) -> str:
-    return f"{text} within the noise" if ratio.low is not None and not ratio.excludes(1) else text
+def _is_noise(ratio: Estimate) -> bool:
+    """Whether a ratio's interval holds 1."""
+    return ratio.low is not None and not ratio.excludes(1)
 
 
 def bytes_change(ratio: float | None) -> str:
@@ -68,6 +73,6 @@ def unmatched_time(summary: StudySummary) -> str:
     if not unlike:
         return ""
     return (
-        f"Not all arms are as fast as {summary.baseline}. Which is better in the same training time is another"
-        " question, and this study does not answer it: one with a budget in seconds does."
+        f"Not all arms are as fast as {summary.baseline}. Which is better at equal training time is a different"
+        " question: a study with a budget in seconds answers it."
     )

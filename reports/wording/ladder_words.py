@@ -8,10 +8,10 @@ from reports.wording import words
 
 
 def sentence(arm: LadderArm) -> str:
-    """`post: loss goes as compute to the power −0.062 (−0.069 to −0.055); its difference …`"""
+    """`post: loss scales as compute to the power −0.062 (−0.069 to −0.055); its difference …`"""
     parts = [_falls(arm), _gap_trend(arm), _worth(arm)]
     said = "; ".join(part for part in parts if part)
-    return f"{arm.arm}: {said or 'too few finished runs to say anything'}."
+    return f"{arm.arm}: {said or 'too few finished runs'}."
 
 
 def gap(value: Estimate) -> str:
@@ -25,8 +25,8 @@ def _falls(arm: LadderArm) -> str:
     if arm.exponent is None:
         return ""
     power, low, high = (words.signed(-value, 3) for value in (arm.exponent.value, arm.exponent.high, arm.exponent.low))
-    told = "" if arm.exponent.excludes_zero else ", so whether it falls cannot be told"
-    return f"loss goes as compute to the power {power} ({low} to {high}){told}"
+    told = "" if arm.exponent.excludes_zero else ", so it is unclear whether it falls"
+    return f"loss scales as compute to the power {power} ({low} to {high}){told}"
 
 
 def _gap_trend(arm: LadderArm) -> str:
@@ -34,7 +34,7 @@ def _gap_trend(arm: LadderArm) -> str:
     if trend is None:
         return ""
     change = f"{words.signed(trend.value, 4)} nats ({words.signed(trend.low, 4)} to {words.signed(trend.high, 4)})"
-    told = "" if trend.excludes_zero else ", so whether it grows or shrinks cannot be told"
+    told = "" if trend.excludes_zero else ", so it is unclear whether it grows or shrinks"
     return f"its difference from the baseline changes by {change} per tenfold compute{told}"
 
 

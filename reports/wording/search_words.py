@@ -17,7 +17,8 @@ def headline(search: SearchSummary) -> str:
     if not best:
         return "No trial reached the whole budget."
     if len(search.objectives) > 1:
-        return f"{len(best)} of {len(search.scored)} scored trials are on the front of {_and(list(search.objectives))}."
+        names = _and(list(search.objectives))
+        return f"{len(best)} of {len(search.scored)} scored trials are on the Pareto front of {names}."
     (name,) = search.objectives
     (value,) = best[0].values or (None,)
     if value is None:
@@ -30,7 +31,7 @@ def edges(search: SearchSummary) -> list[str]:
     """Where the best trials all have the first or the last value of a range, others may be better."""
     found = [f"{path} ({value:g})" for path, value in _edges(search)]
     whose = "The best trial is" if len(search.best) == 1 else "All of the best trials are"
-    return [f"{whose} at the end of the range of {_and(found)}: what lies beyond was not tried."] if found else []
+    return [f"{whose} at the end of the range of {_and(found)}: values beyond it were not tried."] if found else []
 
 
 def _edges(search: SearchSummary) -> Iterator[tuple[str, float]]:
@@ -46,22 +47,22 @@ def _edges(search: SearchSummary) -> Iterator[tuple[str, float]]:
 def matters(search: SearchSummary, found: Mapping[str, Sequence[Importance]]) -> list[str]:
     """One sentence per objective."""
     if len(search.scored) < FEWEST:
-        return [f"With {len(search.scored)} scored trials nothing can be said about what matters."]
+        return [f"{len(search.scored)} scored trials are too few to say which settings matter."]
     return [_matters(name, [each.path for each in of if each.matters]) for name, of in found.items()]
 
 
 def _matters(name: str, paths: list[str]) -> str:
     if not paths:
-        return f"{name}: no parameter matters, as far as this search can tell."
-    return f"{name}: {_and(paths)} {'matters' if len(paths) == 1 else 'matter'}; of the others it cannot be told."
+        return f"{name}: no setting has a detectable effect."
+    return f"{name}: {_and(paths)} {'matters' if len(paths) == 1 else 'matter'}; the others have no detectable effect."
 
 
 def fresh(search: SearchSummary) -> list[str]:
     """What choosing the best flattered them by, and what other seeds do to the base, which nobody chose."""
     if not search.fresh:
         return [
-            "The scores of the best are flattered by having been chosen. `ablate search … --promote 5` writes a study"
-            " that trains them with fresh seeds; once it has run, this report compares."
+            "The best trials' scores are optimistic, because the trials were selected by them. `ablate search …"
+            " --promote 5` writes a study that trains them with fresh seeds; once it has run, this report compares."
         ]
     return [_flattered(search, name) for name in search.objectives if name not in DECLARED]
 
@@ -70,7 +71,7 @@ def _flattered(search: SearchSummary, name: str) -> str:
     found = flattered(search.fresh, name)
     rows = [each for each in search.fresh if each.objective == name]
     missing = sum(each.is_chosen and each.fresh is None for each in rows)
-    gone = f" Without a score for each fresh seed: {missing} more." if missing else ""
+    gone = f" Promoted trials without a score for every fresh seed: {missing}." if missing else ""
     if found is None:
         return f"{name}: no promoted trial has a score for each of its fresh seeds."
     half = f" ± {found.half_width:.{decimals(found.mean)}f}" if found.half_width is not None else ""
@@ -78,7 +79,7 @@ def _flattered(search: SearchSummary, name: str) -> str:
     trials = "1 promoted trial differs" if count == 1 else f"{count} promoted trials differ"
     text = f"{name}: with fresh seeds {trials} by {mean}{half} from the search, on average (± over trials)."
     base = [each.difference for each in rows if not each.is_chosen and each.difference is not None]
-    control = f" The base, which was not chosen, differs by {signed(base[0])} between the same seeds." if base else ""
+    control = f" The base, which was not selected, differs by {signed(base[0])} between the same seeds." if base else ""
     return text + gone + control
 
 
@@ -93,15 +94,15 @@ def how(search: SearchSummary) -> str:
 
 
 def counts(search: SearchSummary) -> str:
-    """`60 trials: 41 finished, 19 pruned (32 %); 12 proposals were refused before any compute.`"""
+    """`60 trials: 41 finished, 19 pruned (32 %); 12 illegal proposals were skipped.`"""
     total = len(search.trials)
     if not total:
-        return "No trial has ended."
+        return "No trial has finished."
     parts = [f"{count} {state} ({count / total:.0%})" for state, count in search.states.most_common()]
     if search.diverged:
         parts.append(f"{search.diverged} of those that finished diverged")
     refused = sum(search.document.illegal.values())
-    return f"{total} trials: {', '.join(parts)}. {refused} proposals were refused before any compute."
+    return f"{total} trials: {', '.join(parts)}. {refused} illegal proposals were skipped."
 
 
 def illegal_table(search: SearchSummary) -> Table:

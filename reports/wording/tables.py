@@ -24,7 +24,7 @@ class Table:
 
 
 SOMETIMES = ("bits/byte", "bits per byte", "accuracy", "above floor")
-"""Columns that are left out where they are empty: text has the first, tasks that are made the others."""
+"""Columns that are left out where they are empty: text has the first, synthetic tasks the others."""
 
 
 def closing_table(summary: StudySummary) -> Rows:
@@ -68,7 +68,7 @@ def arms_table(summary: StudySummary) -> Table:
         f"validation loss ({summary.unit})",
         f"difference from the baseline ({summary.unit})",
         "p (Holm)",
-        "p if it were as large as the margin (Holm)",
+        "p for equivalence (Holm)",
         f"smallest detectable ({summary.unit})",
         "more seeds to settle it",
         "bits per byte",
@@ -123,7 +123,7 @@ def _seed_count(arm: ArmSummary) -> str:
 
 def budgets_table(summary: StudySummary) -> Table:
     """What each arm was given per run, and by how much it differs from the baseline."""
-    columns = ("arm", "FLOPs", "tokens", "steps", "parameters", "of them embeddings", "train time")
+    columns = ("arm", "FLOPs", "tokens", "steps", "parameters", "embedding parameters", "train time")
     base = next(arm for arm in summary.arms if arm.name == summary.baseline).budget
     timed = (f"train time against {words.seconds(base.allowed_seconds)}",) if base.allowed_seconds else ()
     return Table(

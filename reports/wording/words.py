@@ -118,13 +118,13 @@ def terms(summary: StudySummary, arm: ArmSummary) -> str:
         return matched(summary)
     base = next(other for other in summary.arms if other.name == summary.baseline)
     share = 100 * arm.budget.tokens / base.budget.tokens
-    return f"after {share:.3g} % of the baseline’s tokens more, on top of the training of {json.loads(source)}"
+    return f"after {share:.3g} % of the baseline’s tokens, on top of the training of {json.loads(source)}"
 
 
 def but_for(summary: StudySummary) -> str:
     """The arms that `matched` is not true of."""
     found = [arm.name for arm in summary.arms if "start.arm" in dict(arm.edits)]
-    return f", but for {_and(found)}, which went on from another arm" if found else ""
+    return f", except {_and(found)}, which started from another arm" if found else ""
 
 
 def sentence(summary: StudySummary, arm: ArmSummary) -> str:
@@ -155,7 +155,7 @@ def _ground(summary: StudySummary, arm: ArmSummary, comparison: Comparison) -> s
     if arm.verdict == "cannot tell":
         if len(comparison.seeds) == 1:
             return f" with {pairs}."
-        return f": all {pairs} give the same difference, so they are not independent repeats."
+        return f": all {pairs} give the same difference, so they are not independent."
     tested = f"{pairs}, {p_value(comparison.p_holm)}"
     if arm.verdict == "no difference":
         return f" larger than {summary.study.margin:g} nats ({pairs}, {p_value(comparison.p_equivalence)})."
@@ -176,8 +176,8 @@ def _open(arm: ArmSummary, comparison: Comparison) -> str:
     assert smallest is not None
     farthest = max(abs(value.low), abs(value.high))
     return (
-        f"no difference larger than {_nats(farthest)}; one of {_nats(smallest)} would have shown with 80 % "
-        f"probability; {more_seeds(arm.seeds_needed)}."
+        f"excludes differences larger than {_nats(farthest)}; could detect {_nats(smallest)} with 80 % "
+        f"power; {more_seeds(arm.seeds_needed)}."
     )
 
 
@@ -218,7 +218,7 @@ def headline(summary: StudySummary) -> str:
         ("diverged", " diverged"),
         ("no difference", f": no difference from {base} larger than {summary.study.margin or 0:g} nats"),
         ("inconclusive", f": inconclusive against {base}"),
-        ("cannot tell", f": cannot be told from {base}"),
+        ("cannot tell", f": cannot tell against {base}"),
     )
     parts = [f"{_named(summary, by[verdict])}{said}" for verdict, said in clauses if verdict in by]
     if not parts:
@@ -256,14 +256,13 @@ def noise(summary: StudySummary) -> str:
     loss, paired = summary.noise.loss_sd, summary.noise.difference_sd
     if loss is None:
         return "Seed noise unknown: no arm has two finished seeds."
-    text = f"Seed noise: the loss scatters by {_nats(loss)} (standard deviation over seeds)"
+    text = f"Seed noise (standard deviation over seeds): {_nats(loss)} of the loss"
     if paired is None or summary.noise.detectable_nats is None:
         return f"{text}."
     least, most = map(_nats, summary.noise.detectable_nats)
     seen = most if least == most else f"{least} to {most}, by arm"
     return (
-        f"{text}, paired differences by {_nats(paired)}. The smallest true difference that would have shown with 80 % "
-        f"probability is {seen}."
+        f"{text}, {_nats(paired)} of paired differences. The smallest difference detectable with 80 % power is {seen}."
     )
 
 
@@ -283,17 +282,17 @@ def method(summary: StudySummary) -> str:
     ]
     if summary.study.margin is not None:
         parts.append(
-            f"No difference means none as large as {summary.study.margin:g} nats: two one-sided paired t-tests against "
-            "that margin, at 5 % after a Holm correction of their own."
+            f"No difference means smaller than {summary.study.margin:g} nats: two one-sided paired t-tests against "
+            "that margin, at 5 % after a separate Holm correction."
         )
     if summary.study.objective is not None:
         kind, counts = summary.study.objective.kind, summary.study.objective.counts
-        bytes_ = "bits per byte are over the bytes that these stand for"
+        bytes_ = "bits per byte are over the bytes of these"
         parts.insert(0, f"The loss is that of the objective {kind}, a mean over {counts}; {bytes_}.")
     if summary.study.looks:
         looks = ", ".join(str(look.seeds) for look in summary.study.looks)
         parts.append(
-            f"Arms may be judged several times, at {looks} seeds, which share the 5 % between them: intervals of "
+            f"Arms may be judged several times, at {looks} seeds, and these looks share the 5 %: intervals of "
             f"differences are at {confidences(summary)}."
         )
     return " ".join(parts)
@@ -301,4 +300,4 @@ def method(summary: StudySummary) -> str:
 
 def in_groups(tasks: Collection[str]) -> str:
     """What a figure leaves to its table."""
-    return f" The {len(tasks)} tasks of groups are in the table alone." if tasks else ""
+    return f" The {len(tasks)} tasks of groups are in the table only." if tasks else ""

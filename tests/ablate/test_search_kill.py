@@ -179,7 +179,7 @@ def test_a_promoted_study_trains_the_best_with_fresh_seeds(study: Path, capfd: p
     losses = {store.read_result(digest).loss for digest in fresh}  # type: ignore[union-attr, index]
     assert f"{statistics.fmean(losses):.4f}".rstrip("0") in page
     assert "loss: with fresh seeds 2 promoted trials differ by" in page
-    assert "The base, which was not chosen, differs by" in page
+    assert "The base, which was not selected, differs by" in page
 
 
 @pytest.mark.parametrize("url", ["nonsense", "postgresql+nodriver://x/y", "grpc://here"])

@@ -77,7 +77,7 @@ def test_runs_within_five_per_cent_of_their_time_are_shown_and_not_warned_of(tmp
 
 def test_runs_that_missed_their_time_are_warned_of(tmp_path: Path) -> None:
     summary = summary_of(tmp_path, (56.4, 60.0, 66.0), budget=SpentBudget(seconds=60.0), matched="seconds")
-    assert summary.warnings == ("arm: training took another time than the budget's 60 s (-6.0 to +10.0 %).",)
+    assert summary.warnings == ("arm: training time missed the budget of 60 s (-6.0 to +10.0 %).",)
 
 
 def test_other_budgets_say_nothing_of_time(tmp_path: Path) -> None:
@@ -91,8 +91,8 @@ def test_an_arm_that_goes_on_from_another_is_not_said_to_have_spent_the_same(tmp
     summary = summary_of(tmp_path, of=[Arm("base", [2.4, 2.5, 2.45]), going_on])
     said = words.sentence(summary, summary.arms[1])
     assert "at equal" not in said
-    assert "after 10 % of the baseline’s tokens more, on top of the training of base" in said
-    assert "but for on, which went on from another arm" in render_page(summary)
+    assert "after 10 % of the baseline’s tokens, on top of the training of base" in said
+    assert "except on, which started from another arm" in render_page(summary)
     assert not [text for text in summary.warnings if "differ from the baseline's" in text]
 
 

@@ -73,7 +73,7 @@ def test_prompts_are_side_by_side_only_where_they_are_the_same_text() -> None:
 def test_only_the_same_tokens_are_compared() -> None:
     other = {"base": SECTIONS["base"], "arm": {0: sections(1, [["a", "b", "c", "d"], PIECES[1]])}}
     found = summarised(TokenLosses, other)
-    assert (found.differences, found.reasons) == ((), (("arm", "its tokens or its seeds are not those of base"),))
+    assert (found.differences, found.reasons) == ((), (("arm", "its tokens or seeds differ from those of base"),))
     refused = {**SECTIONS, "arm": {0: {"token_losses": Section(rows=({"reason": "positions end at 16"},))}}}
     found = summarised(TokenLosses, refused)
     assert (found.differences, found.reasons) == ((), (("arm", "positions end at 16"),))
@@ -134,4 +134,4 @@ def test_the_page_shows_them_escaped(tmp_path: Path) -> None:
     assert "<h2>Token by token</h2>" in html
     assert "<h3>arm against base</h3>" in html
     assert '<span class="win3" title="−4.50">ory</span>' in html
-    assert "What the models of seed 0 write" in html
+    assert "Text that the models of seed 0 generate" in html

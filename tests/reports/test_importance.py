@@ -56,7 +56,7 @@ def test_an_exact_score_is_told_apart_from_what_was_chosen_along_with_it() -> No
 def test_a_best_at_the_end_of_a_range_is_said_to_be_there() -> None:
     search = searched(lambda trial: trial.params["n_layers"] + abs(np.log10(trial.params["train.lr"] / 3e-3)), seed=6)
     assert search_words.edges(search) == [
-        "The best trial is at the end of the range of n_layers (1): what lies beyond was not tried."
+        "The best trial is at the end of the range of n_layers (1): values beyond it were not tried."
     ]
     assert search_words.edges(searched(lambda trial: abs(trial.params["n_layers"] - 3), seed=6)) == []
 
@@ -77,9 +77,7 @@ def test_a_null_search_says_so_in_words() -> None:
     rng = np.random.default_rng(1)
     search = searched(lambda _: float(rng.normal()), seed=0)
     found = importances(search, 0)
-    assert search_words.matters(search, {"loss": found}) == [
-        "loss: no parameter matters, as far as this search can tell."
-    ]
+    assert search_words.matters(search, {"loss": found}) == ["loss: no setting has a detectable effect."]
     assert RESAMPLES > 1
     assert sum(each.share or 0 for each in found) == pytest.approx(1)  # fANOVA alone would tell a story
     assert all(each.low is not None and each.high is not None and each.low <= (each.share or 0) for each in found)
@@ -102,6 +100,6 @@ def test_the_page_escapes_what_a_study_says_and_names_what_was_refused() -> None
     page = render_page(searched(lambda _: float(rng.normal()), seed=0, trials=15))
     assert "<i>anything" not in page and "&lt;i&gt;anything" in page
     assert "<b>rms" not in page
-    assert "3 proposals were refused" in page
+    assert "3 illegal proposals were skipped" in page
     for title in ("History: loss", "Parallel coordinates: loss", "Slices: loss", "Contour: loss", "Importances: loss"):
         assert title in page

@@ -140,7 +140,7 @@ def another_score(rows: Rows) -> Rows:
         (lambda _: [], "some of its samples are not in the store"),
         (other_item, "the items are not the same in every run"),
         (one_less, "the items are not the same in every run"),
-        (no_number, "some items have no score of their own"),
+        (no_number, "some items have no individual score"),
         (another_score, "the score is not an average over items"),
     ],
 )

@@ -45,8 +45,8 @@ def test_numbers() -> None:
 def test_ratios() -> None:
     assert cost_words.speed_change(geometric([0.97])) == "3 % slower"
     assert cost_words.speed_change(geometric([1.10, 1.11, 1.12])) == "11 % faster"
-    assert cost_words.speed_change(geometric([0.9, 1.2])) == "4 % faster within the noise"
-    assert cost_words.speed_change(geometric([0.9995, 1.0005])) == "equally fast"
+    assert cost_words.speed_change(geometric([0.9, 1.2])) == "no measurable change in speed"
+    assert cost_words.speed_change(geometric([0.9995, 1.0005])) == "the same speed"
     assert cost_words.bytes_change(0.25) == "4× smaller KV cache"
     assert cost_words.bytes_change(1.0) == "the same KV cache"
     assert cost_words.memory_change(geometric([0.80, 0.81, 0.79])) == "20 % less peak memory"
@@ -67,11 +67,11 @@ def test_sentences_of_a_study(tmp_path: Path) -> None:
     assert double.startswith(
         "+0.001 ± 0.019 nats at equal FLOPs, 3 % slower, 15 % more peak memory, 2× smaller KV cache; inconclusive"
     )
-    assert "p = 0.84): no difference larger than 0.020 nats; one of 0.035 nats would have shown with 80 %" in double
-    assert double.endswith("probability; 542 more seeds would probably settle it.")
+    assert "p = 0.84): excludes differences larger than 0.020 nats; could detect 0.035 nats with 80 %" in double
+    assert double.endswith("power; 542 more seeds would probably settle it.")
     noise = words.noise(summary)
-    assert noise.startswith("Seed noise: the loss scatters by 0.0096 nats (standard deviation over seeds), paired")
-    assert noise.endswith("would have shown with 80 % probability is 0.0092 nats to 0.035 nats, by arm.")
+    assert noise.startswith("Seed noise (standard deviation over seeds): 0.0096 nats of the loss, ")
+    assert noise.endswith("detectable with 80 % power is 0.0092 nats to 0.035 nats, by arm.")
 
 
 @pytest.mark.parametrize(
