@@ -9,15 +9,15 @@ from reports.statistics.estimates import Estimate
 
 SAME_MEMORY = 0.01
 """Peak memory is that of a whole process: a share of it by which two runs of one arm may well differ."""
+NO_CHANGE = "no measurable change in"
 
 
 def costs(comparison: Comparison, cache: bool = True) -> str:
     """`3 % slower, the same peak memory, 2× smaller KV cache`, as far as they are known."""
-    found = (
-        speed_change(comparison.speed_ratio),
-        memory_change(comparison.memory_ratio),
-        bytes_change(comparison.kv_ratio) if cache else "",
-    )
+    speed, memory = speed_change(comparison.speed_ratio), memory_change(comparison.memory_ratio)
+    if speed.startswith(NO_CHANGE) and memory.startswith(NO_CHANGE):
+        speed, memory = f"{speed} or{memory.removeprefix(NO_CHANGE)}", ""
+    found = (speed, memory, bytes_change(comparison.kv_ratio) if cache else "")
     return ", ".join(filter(None, found))
 
 
@@ -29,7 +29,7 @@ def speed_change(ratio: Estimate | None) -> str:
     if abs(change) < 0.1:
         return "the same speed"
     if _is_noise(ratio):
-        return "no measurable change in speed"
+        return f"{NO_CHANGE} speed"
     return f"{_percent(change)} {'faster' if change > 0 else 'slower'}"
 
 
@@ -40,7 +40,7 @@ def memory_change(ratio: Estimate | None) -> str:
     if abs(ratio.mean - 1) < SAME_MEMORY:
         return "the same peak memory"
     if _is_noise(ratio):
-        return "no measurable change in peak memory"
+        return f"{NO_CHANGE} peak memory"
     change = 100 * (ratio.mean - 1)
     return f"{_percent(change)} {'more' if change > 0 else 'less'} peak memory"
 

@@ -95,7 +95,7 @@ def without_empty(table: Table, among: Iterable[str] | None = None) -> Table:
 def _arm_row(arm: ArmSummary) -> tuple[str, ...]:
     found = arm.comparison
     detectable = found.detectable_nats if found else None
-    speed = cost_words.speed_change(found.speed_ratio) if found else ""
+    speed = cost_words.speed_change(found.speed_ratio).removesuffix(" in speed") if found else ""
     return (
         arm.name,
         arm.verdict,

@@ -256,13 +256,13 @@ def noise(summary: StudySummary) -> str:
     loss, paired = summary.noise.loss_sd, summary.noise.difference_sd
     if loss is None:
         return "Seed noise unknown: no arm has two finished seeds."
-    text = f"Seed noise (standard deviation over seeds): {_nats(loss)} of the loss"
+    text = f"Seed noise, as a standard deviation over seeds: {_nats(loss)} for the loss"
     if paired is None or summary.noise.detectable_nats is None:
         return f"{text}."
     least, most = map(_nats, summary.noise.detectable_nats)
-    seen = most if least == most else f"{least} to {most}, by arm"
+    seen = most if least == most else f"{least} to {most}, depending on the arm"
     return (
-        f"{text}, {_nats(paired)} of paired differences. The smallest difference detectable with 80 % power is {seen}."
+        f"{text}, {_nats(paired)} for paired differences. The smallest difference detectable with 80 % power is {seen}."
     )
 
 

@@ -70,8 +70,8 @@ def test_sentences_of_a_study(tmp_path: Path) -> None:
     assert "p = 0.84): excludes differences larger than 0.020 nats; could detect 0.035 nats with 80 %" in double
     assert double.endswith("power; 542 more seeds would probably settle it.")
     noise = words.noise(summary)
-    assert noise.startswith("Seed noise (standard deviation over seeds): 0.0096 nats of the loss, ")
-    assert noise.endswith("detectable with 80 % power is 0.0092 nats to 0.035 nats, by arm.")
+    assert noise.startswith("Seed noise, as a standard deviation over seeds: 0.0096 nats for the loss, ")
+    assert noise.endswith("detectable with 80 % power is 0.0092 nats to 0.035 nats, depending on the arm.")
 
 
 @pytest.mark.parametrize(
