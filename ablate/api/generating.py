@@ -18,7 +18,7 @@ from ablate.training.objectives._filling import Filling, FillsHoles, HolesError
 from ablate.training.spec import TrainSpec
 from ablate.training.trained import trained_model, trained_tokenizer
 from evals.costs.memory import is_out_of_memory
-from evals.harness.decode import Request, decode
+from evals.harness.decode import GenerationRequest, decode
 from evals.reading.causal import obstacle
 from zoo.costs import longest_text
 from zoo.decode import Sampling
@@ -149,7 +149,7 @@ def _continued(
     if reason := obstacle(model.spec):
         raise StoreError(f"{trained.digest}: the model {reason}: a prompt alone cannot be continued")
     requests = [
-        Request(place, tokenizer.encode(prompt).ids or [eos], stop, new, sampling)
+        GenerationRequest(place, tokenizer.encode(prompt).ids or [eos], stop, new, sampling)
         for place, prompt in enumerate(prompts)
     ]
     _check_room(model, requests)
@@ -160,7 +160,7 @@ def _continued(
     ]
 
 
-def _check_room(model: zoo.Decoder, requests: list[Request]) -> None:
+def _check_room(model: zoo.Decoder, requests: list[GenerationRequest]) -> None:
     longest = longest_text(model.spec)
     # The last new token is never read back.
     needed = max(len(request.prompt) + request.max_new - 1 for request in requests)

@@ -12,7 +12,7 @@ from ablate.data.error import DataError
 from ablate.data.identity import DataIdentity, split_of
 from ablate.data.references import reference_losses
 from ablate.data.sources import TextSource
-from ablate.data.splitting import Document, Survey, documents, pieces, survey
+from ablate.data.splitting import Survey, TextDocument, documents, pieces, survey
 from ablate.data.tokenizers._encoder import Encoder
 from ablate.data.writing import SplitWriter
 from ablate.store import DataFolder
@@ -80,9 +80,9 @@ def _write_tokens(
     return PerSplit(train=train.tokens, validation=validation.tokens)
 
 
-def _batches(stream: Iterator[Document]) -> Iterator[list[Document]]:
+def _batches(stream: Iterator[TextDocument]) -> Iterator[list[TextDocument]]:
     """Documents by about `BATCH_BYTES`: enough for the tokenizer's threads, little memory."""
-    batch: list[Document] = []
+    batch: list[TextDocument] = []
     size = 0
     for document in stream:
         batch.append(document)

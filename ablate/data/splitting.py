@@ -20,7 +20,7 @@ Unit = Literal["document", "piece"]
 Split = Literal["train", "validation"]
 
 
-class Document(NamedTuple):
+class TextDocument(NamedTuple):
     """A text as UTF-8, its sha256, and whether its source gave it for validation alone."""
 
     utf8: bytes
@@ -42,7 +42,7 @@ class Survey:
     """How many."""
     bytes: PerSplit
 
-    def split_of(self, document: Document) -> Split:
+    def split_of(self, document: TextDocument) -> Split:
         return "validation" if document.hash in self.validation else "train"
 
 
@@ -72,7 +72,7 @@ def survey(source: TextSource, base: Path) -> Survey:
     )
 
 
-def documents(source: TextSource, base: Path) -> Iterator[Document]:
+def documents(source: TextSource, base: Path) -> Iterator[TextDocument]:
     """Every document once, in the source's order, those given for validation first."""
     return (document for _, document in _units(source, base))
 
@@ -101,7 +101,7 @@ def _check(documents: int, held_out: int) -> None:
         )
 
 
-def _units(source: TextSource, base: Path) -> Iterator[tuple[Unit, Document]]:
+def _units(source: TextSource, base: Path) -> Iterator[tuple[Unit, TextDocument]]:
     held_out = source.held_out(base)
     texts = map(_utf8, source.documents(base))
     if held_out is None:
@@ -109,7 +109,7 @@ def _units(source: TextSource, base: Path) -> Iterator[tuple[Unit, Document]]:
     return (("document", document) for document in _both(map(_utf8, held_out), texts))
 
 
-def _both(held_out: Iterable[bytes], texts: Iterable[bytes]) -> Iterator[Document]:
+def _both(held_out: Iterable[bytes], texts: Iterable[bytes]) -> Iterator[TextDocument]:
     seen: set[bytes] = set()
     for document in _unique(held_out, given=True):
         seen.add(document.hash)
@@ -117,7 +117,7 @@ def _both(held_out: Iterable[bytes], texts: Iterable[bytes]) -> Iterator[Documen
     yield from (d for d in _unique(texts, given=False) if d.hash not in seen)
 
 
-def _split_or_cut(whole: Iterator[Document]) -> Iterator[tuple[Unit, Document]]:
+def _split_or_cut(whole: Iterator[TextDocument]) -> Iterator[tuple[Unit, TextDocument]]:
     """The documents, or pieces of them where they are too few to be split."""
     first = list(islice(whole, FEWEST_DOCUMENTS))
     if len(first) == FEWEST_DOCUMENTS:
@@ -129,14 +129,14 @@ def _split_or_cut(whole: Iterator[Document]) -> Iterator[tuple[Unit, Document]]:
         yield "piece", document
 
 
-def _unique(texts: Iterable[bytes], given: bool) -> Iterator[Document]:
+def _unique(texts: Iterable[bytes], given: bool) -> Iterator[TextDocument]:
     """Each text once, empty ones left out."""
     seen: set[bytes] = set()
     for utf8 in texts:
         key = hashlib.sha256(utf8).digest()
         if utf8 and key not in seen:
             seen.add(key)
-            yield Document(utf8, key, given)
+            yield TextDocument(utf8, key, given)
 
 
 def pieces(utf8: bytes) -> Iterator[bytes]:

@@ -27,7 +27,7 @@ from ablate.training.result import model_flop_utilisation, summarise_metrics, tr
 from ablate.training.schedule import warmup_steps
 from ablate.training.session import Ending, Session
 from ablate.training.spec import TrainSpec
-from ablate.training.stop import Stop
+from ablate.training.stop import StopSignal
 from ablate.training.trained import trained_model, trained_tokenizer
 from evals.costs.matmul import peak_flops_per_second
 from evals.costs.memory import PeakMemory, peak_memory
@@ -46,7 +46,7 @@ class NumericsError(AblateError):
     """This machine does not compute as the run's identity says."""
 
 
-def run_phases(request: Request, stop: Stop) -> None:
+def run_phases(request: Request, stop: StopSignal) -> None:
     """Do all that is missing, in order. Raises Interrupted when asked to stop while training."""
     numerics = _numerics(request)
     phases: dict[str, Callable[[], None]] = {
@@ -68,7 +68,7 @@ def _numerics(request: Request) -> Numerics:
     return found
 
 
-def _train(request: Request, numerics: Numerics, stop: Stop) -> None:
+def _train(request: Request, numerics: Numerics, stop: StopSignal) -> None:
     store, corpus = Store(request.store), open_corpus(Path(request.corpus))
     if store.read_run(request.digest) is None:
         store.write_run(request.identity)

@@ -17,7 +17,7 @@ from ablate.machine.numerics import Numerics, enforce
 from ablate.running.worker import end_with_parent
 from ablate.store import Store
 from ablate.store.documents import Part, RunDocument
-from ablate.training.loop import Step
+from ablate.training.loop import TrainingStep
 from ablate.training.session import Session
 
 SETTLING_STEPS = 2
@@ -56,7 +56,7 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _steps(identity: RunDocument, request: Rehearsal) -> Iterator[list[Step]]:
+def _steps(identity: RunDocument, request: Rehearsal) -> Iterator[list[TrainingStep]]:
     """The training steps of a run, in stretches."""
     wanted = identity.numerics
     enforce(wanted.device, wanted.dtype)
@@ -65,7 +65,7 @@ def _steps(identity: RunDocument, request: Rehearsal) -> Iterator[list[Step]]:
     return Session(store, identity, corpus, numerics, rest_seconds=request.effort.seconds / 2).rehearse()
 
 
-def by_turns(runs: list[Iterator[list[Step]]], first: int, effort: Effort) -> list[list[float]]:
+def by_turns(runs: list[Iterator[list[TrainingStep]]], first: int, effort: Effort) -> list[list[float]]:
     """Seconds of the steps that count, of each run."""
     times: list[list[float]] = [[] for _ in runs]
     for turn in range(effort.turns + 1):
@@ -77,7 +77,7 @@ def by_turns(runs: list[Iterator[list[Step]]], first: int, effort: Effort) -> li
     return times
 
 
-def _turn(stretches: Iterator[list[Step]], effort: Effort) -> list[float]:
+def _turn(stretches: Iterator[list[TrainingStep]], effort: Effort) -> list[float]:
     """Seconds of the steps of one turn, without those in which it settles."""
     taken: list[float] = []
     while len(taken) < effort.steps or sum(taken) < effort.seconds:

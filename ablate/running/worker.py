@@ -14,14 +14,14 @@ from pathlib import Path
 
 from ablate.running.request import Request
 from ablate.store import Store
-from ablate.training.stop import ENDED_BY_REQUEST, Interrupted, Stop
+from ablate.training.stop import ENDED_BY_REQUEST, Interrupted, StopSignal
 
 
 def main(arguments: list[str]) -> int:
     request = Request.read(Path(arguments[0]))
     if "--lifeline" in arguments[1:]:
         threading.Thread(target=end_with_parent, daemon=True).start()
-    stop = Stop()
+    stop = StopSignal()
     stop.listen()
     return _guarded(request, stop)
 
@@ -33,7 +33,7 @@ def end_with_parent() -> None:
     os._exit(ENDED_BY_REQUEST)
 
 
-def _guarded(request: Request, stop: Stop) -> int:
+def _guarded(request: Request, stop: StopSignal) -> int:
     """Carry out the request; any exception goes to the run's error.txt, since nobody reads our standard error."""
     try:
         carry_out(request, stop)
@@ -46,7 +46,7 @@ def _guarded(request: Request, stop: Stop) -> int:
     return 0
 
 
-def carry_out(request: Request, stop: Stop | None = None) -> None:
+def carry_out(request: Request, stop: StopSignal | None = None) -> None:
     """Do what is missing, alone: another process on the same run is waited for, and what it did is not done again."""
     store = Store(request.store)
     with store.lock(request.digest):
@@ -54,7 +54,7 @@ def carry_out(request: Request, stop: Stop | None = None) -> None:
         if request.missing():
             from ablate.running.phases import run_phases  # noqa: PLC0415 (a worker with nothing to do needs no torch)
 
-            run_phases(request, stop or Stop())
+            run_phases(request, stop or StopSignal())
 
 
 if __name__ == "__main__":

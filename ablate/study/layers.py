@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ablate.study.problems import Place, Problem, StudyError
-from ablate.study.yamlfile import Document, Keys, parse_yaml
+from ablate.study.yamlfile import Keys, YamlDocument, parse_yaml
 from zoo.edits import expand
 from zoo.errors import Kind
 
@@ -44,7 +44,7 @@ class Origin:
 class Layer:
     """Edits of the study: the map at `root` of a document, with dotted or nested keys."""
 
-    document: Document
+    document: YamlDocument
     root: Keys = ()
     without: frozenset[str] = frozenset()
 
@@ -101,7 +101,7 @@ def setting_layer(text: str) -> Layer:
         raise StudyError(Problem(place, key, problem.reason) for problem in error.problems) from error
     keys = {(key, *path): place for path in [(), *document.keys]}
     values = {(key, *path): place for path in document.values}
-    return Layer(Document({key: document.data}, keys, values))
+    return Layer(YamlDocument({key: document.data}, keys, values))
 
 
 class Origins:

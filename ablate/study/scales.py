@@ -10,7 +10,7 @@ from ablate.study.layers import Layer
 from ablate.study.problems import Problem
 from ablate.study.sections import NAME, StudySections
 from ablate.study.written import Written
-from ablate.study.yamlfile import Document, Keys
+from ablate.study.yamlfile import Keys, YamlDocument
 from zoo.errors import did_you_mean
 
 DEFAULT_SCALES = ("cpu", "gpu")
@@ -73,27 +73,27 @@ def _layers(written: Written, scale: str, rung: str | None) -> tuple[Layer, ...]
     return (*found, *written.sets)
 
 
-def _rungs(document: Document, scale: str) -> list[str]:
+def _rungs(document: YamlDocument, scale: str) -> list[str]:
     """Names of the ladder's sizes at a scale, the smallest first; none where it has no ladder."""
     root = _ladder_root(document, scale)
     ladder = _at(document, root) if root else None
     return [name for name, edits in ladder.items() if isinstance(edits, Mapping)] if isinstance(ladder, Mapping) else []
 
 
-def _ladder_root(document: Document, scale: str) -> Keys:
+def _ladder_root(document: YamlDocument, scale: str) -> Keys:
     """Where the ladder is written; a scale's own replaces the study's."""
     roots: tuple[Keys, ...] = (("scales", scale, "ladder"), ("ladder",))
     return next((root for root in roots if _at(document, root) is not None), ())
 
 
-def _at(document: Document, root: Keys) -> Any:
+def _at(document: YamlDocument, root: Keys) -> Any:
     here = document.data
     for key in root:
         here = here.get(key) if isinstance(here, Mapping) else None
     return here
 
 
-def _ladder_problems(document: Document, scale: str) -> Iterator[Problem]:
+def _ladder_problems(document: YamlDocument, scale: str) -> Iterator[Problem]:
     """What is wrong with the ladder itself. Its edits are checked with the sections that they edit."""
     root = _ladder_root(document, scale)
     ladder = _at(document, root) if root else None
@@ -109,7 +109,7 @@ def _ladder_problems(document: Document, scale: str) -> Iterator[Problem]:
         yield Problem(document.values[root], ".".join(map(str, root)), "a ladder needs two or more sizes")
 
 
-def _scale_problems(document: Document, scale: str) -> Iterator[Problem]:
+def _scale_problems(document: YamlDocument, scale: str) -> Iterator[Problem]:
     """What is wrong with `scales` itself, the scales that are not asked for included."""
     scales = document.data.get("scales")
     if scales is not None and not isinstance(scales, Mapping):
@@ -133,7 +133,7 @@ def _scale_problems(document: Document, scale: str) -> Iterator[Problem]:
         yield Problem(document.keys.get(("scales",), document.values[()]), "scales", reason)
 
 
-def _other_scales(document: Document, scale: str) -> list[str]:
+def _other_scales(document: YamlDocument, scale: str) -> list[str]:
     scales = document.data.get("scales")
     written = scales.items() if isinstance(scales, Mapping) else ()
     return [name for name, edits in written if name != scale and isinstance(edits, Mapping)]

@@ -15,7 +15,7 @@ from ruamel.yaml import YAML
 from ablate.machine.environment import PROJECT
 from ablate.study.layers import Layer, setting_layer
 from ablate.study.problems import Place, Problem, StudyError
-from ablate.study.yamlfile import Document, Keys, parse_yaml, read_text
+from ablate.study.yamlfile import Keys, YamlDocument, parse_yaml, read_text
 from zoo.errors import did_you_mean
 
 SHIPPED = PROJECT / "studies"
@@ -32,7 +32,7 @@ class Written:
 
     name: str
     text: str
-    document: Document = field(repr=False)
+    document: YamlDocument = field(repr=False)
     folder: Path
     path: Path | None = None
     sets: tuple[Layer, ...] = ()
@@ -102,14 +102,14 @@ def _map_layer(path: str, value: Any) -> Layer:
     return Layer(_document({path: value}, place))
 
 
-def _document(data: Mapping[str, Any], place: Place) -> Document:
+def _document(data: Mapping[str, Any], place: Place) -> YamlDocument:
     """A document of Python's own data, all of it at one place. Raises StudyError."""
     problems: list[Problem] = []
     values = _plain(data, (), place, problems)
     if problems:
         raise StudyError(problems)
     paths = dict.fromkeys(_paths(values, ()), place)
-    return Document(values, paths, paths)
+    return YamlDocument(values, paths, paths)
 
 
 def _plain(value: Any, path: Keys, place: Place, problems: list[Problem]) -> Any:

@@ -50,7 +50,7 @@ for _tag, _pattern, _first in (
 
 
 @dataclass(frozen=True)
-class Document:
+class YamlDocument:
     """Plain data, and where each key and value of it stood."""
 
     data: Any
@@ -58,7 +58,7 @@ class Document:
     values: dict[Keys, Place] = field(repr=False)
 
 
-def read_yaml(path: Path) -> Document:
+def read_yaml(path: Path) -> YamlDocument:
     """The document in a file; raises `StudyError` for whatever keeps it from being one YAML 1.2 document."""
     return parse_yaml(read_text(path), str(path))
 
@@ -79,11 +79,11 @@ def read_text(path: Path) -> str:
         raise _error(place, f"not UTF-8 text (byte 0x{raw[error.start]:02x})") from error
 
 
-def parse_yaml(text: str, source: str) -> Document:
+def parse_yaml(text: str, source: str) -> YamlDocument:
     """As `read_yaml`, for text; `source` is what messages call it."""
     node = _compose(text, source)
     if node is None:
-        return Document(None, {}, {(): Place(source, 1, 1)})
+        return YamlDocument(None, {}, {(): Place(source, 1, 1)})
     return _Reading(source).document(node)
 
 
@@ -133,8 +133,8 @@ class _Reading:
         self.nodes = 0
         self.depth = 0
 
-    def document(self, root: Node) -> Document:
-        return Document(self.value(root, ()), self.keys, self.values)
+    def document(self, root: Node) -> YamlDocument:
+        return YamlDocument(self.value(root, ()), self.keys, self.values)
 
     def value(self, node: Node, path: Keys) -> Any:
         self.nodes += 1

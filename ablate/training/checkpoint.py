@@ -16,7 +16,7 @@ from evals.costs.memory import is_out_of_memory
 
 
 @dataclass
-class Place:
+class TrainingProgress:
     """How far training has got. `seconds` counts training, `wall_seconds` everything; losses are in nats per token."""
 
     step: int = 0
@@ -28,7 +28,7 @@ class Place:
     validation_loss: float | None = None
 
 
-def save_state(store: Store, digest: str, place: Place, model: nn.Module, optimizer: Updates) -> None:
+def save_state(store: Store, digest: str, place: TrainingProgress, model: nn.Module, optimizer: Updates) -> None:
     """Write state.pt atomically."""
     state = {
         "place": asdict(place),
@@ -39,12 +39,12 @@ def save_state(store: Store, digest: str, place: Place, model: nn.Module, optimi
         torch.save(state, temporary)
 
 
-def load_state(store: Store, digest: str, model: nn.Module, optimizer: Updates) -> Place:
+def load_state(store: Store, digest: str, model: nn.Module, optimizer: Updates) -> TrainingProgress:
     """Put the saved state, if there is one, into `model` and `optimizer`; drop what the logs say after it."""
     path = store.state_path(digest)
     if not path.exists():
         store.truncate_logs(digest, step=-1)
-        return Place()
+        return TrainingProgress()
     place = _restored(path, _read(path, next(model.parameters()).device), model, optimizer)
     store.truncate_logs(digest, place.step)
     return place
@@ -57,11 +57,11 @@ def _read(path: Path, device: torch.device) -> Any:
         raise StoreError(f"{path} is damaged: remove it to start the run again") from error
 
 
-def _restored(path: Path, state: Any, model: nn.Module, optimizer: Updates) -> Place:
+def _restored(path: Path, state: Any, model: nn.Module, optimizer: Updates) -> TrainingProgress:
     try:
         model.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
-        return Place(**state["place"])
+        return TrainingProgress(**state["place"])
     except (RuntimeError, LookupError, TypeError, ValueError, AttributeError) as error:
         if isinstance(error, RuntimeError) and is_out_of_memory(error):
             raise

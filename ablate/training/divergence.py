@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from ablate.training.loop import Step
+from ablate.training.loop import TrainingStep
 
 
 @dataclass
@@ -20,7 +20,7 @@ class Watch:
     above: int = 0
     window: int = 20
 
-    def reason(self, step: Step) -> str | None:
+    def reason(self, step: TrainingStep) -> str | None:
         """Why the run has diverged at this step, or None. Call it with every step in order."""
         if not math.isfinite(step.loss):
             return f"the loss was {step.loss} at step {step.step}"

@@ -31,7 +31,7 @@ NOTHING = Done()
 
 
 @dataclass(frozen=True)
-class Step:
+class TrainingStep:
     """One step. `loss` is in nats per token and was measured before the update; `seconds` counts training only; `lr` is
     the schedule's, before the factors of the optimizer's groups."""
 
@@ -64,7 +64,7 @@ def train(
     *,
     done: Done = NOTHING,
     watcher: Watcher | None = None,
-) -> Generator[list[Step]]:
+) -> Generator[list[TrainingStep]]:
     """Train what is not done of `steps` steps. Yields stretches of them, each to a step after which training `rests`.
 
     Losses are read once for each stretch: reading one waits for the device, which would then wait for the next step to
@@ -86,12 +86,12 @@ def train(
             laps.begin()
 
 
-def _read(stretch: list[Taken], laps: list[float], seconds: float, tokens: int) -> list[Step]:
+def _read(stretch: list[Taken], laps: list[float], seconds: float, tokens: int) -> list[TrainingStep]:
     """The steps of a stretch, which began after `seconds` of training."""
     nats, norms = (torch.stack(values).tolist() for values in zip(*(taken.learnt for taken in stretch), strict=True))
     found = []
     for taken, lap, loss, norm in zip(stretch, laps, nats, norms, strict=True):
         took = lap - taken.watched
         seconds += took
-        found.append(Step(taken.step, taken.step * tokens, seconds, loss, taken.lr, norm, tokens / took))
+        found.append(TrainingStep(taken.step, taken.step * tokens, seconds, loss, taken.lr, norm, tokens / took))
     return found

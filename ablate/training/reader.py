@@ -44,7 +44,7 @@ class HeldOut:
 
 
 @dataclass(frozen=True)
-class Reader:
+class TrainingReader:
     """A corpus as one run reads it. vocabulary: the model's, for objectives that have ids of their own."""
 
     corpus: Corpus

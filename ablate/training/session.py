@@ -15,21 +15,21 @@ from ablate.machine.numerics import Numerics
 from ablate.store import Store
 from ablate.store.documents import MetricsRecord, RunDocument, RunProbes
 from ablate.training.accumulation import Accumulation
-from ablate.training.checkpoint import Place, load_state, save_state
+from ablate.training.checkpoint import TrainingProgress, load_state, save_state
 from ablate.training.compiling import compiled
 from ablate.training.divergence import Watch, final_reason
 from ablate.training.execution import DEFAULT, Execution
 from ablate.training.learner import Learner
-from ablate.training.loop import Done, Step, train
+from ablate.training.loop import Done, TrainingStep, train
 from ablate.training.optim import build_optimizer
 from ablate.training.probes import ProbeSpec
 from ablate.training.probing import Prober
-from ablate.training.reader import Corpus, HeldOut, Reader
+from ablate.training.reader import Corpus, HeldOut, TrainingReader
 from ablate.training.schedule import warmup_steps
 from ablate.training.spec import TrainSpec
 from ablate.training.stop import Interrupted
 from ablate.training.trained import trained_model
-from ablate.training.validation import Scores, score
+from ablate.training.validation import ValidationScores, score
 
 SAVING = 0.01
 """Saving the state takes at most this share of the time."""
@@ -45,7 +45,7 @@ class Ending:
 
     status: Literal["finished", "diverged"]
     reason: str | None
-    place: Place
+    place: TrainingProgress
     loss: float | None = None
     bits_per_byte: float | None = None
     accuracy: float | None = None
@@ -92,7 +92,7 @@ class Session:
         loss = compiled(self.model.loss) if self.spec.compile else self.model.loss
         accumulation = Accumulation(execution.microbatch, self.model.spec.couples_rows)
         self.learner = Learner(loss, optimizer, self.spec, numerics, self.seed, accumulation)
-        self.reader = Reader(corpus, self.spec, self.model.spec.vocab_size, self.seed, numerics.device)
+        self.reader = TrainingReader(corpus, self.spec, self.model.spec.vocab_size, self.seed, numerics.device)
         self.prober = self._prober(identity.probes)
         self._began = self._rested = time.perf_counter()
         self._save_at = self._began + self.checkpoint_seconds
@@ -120,14 +120,14 @@ class Session:
                 self._rested = time.perf_counter()
         return self._ending(None)
 
-    def rehearse(self) -> Iterator[list[Step]]:
+    def rehearse(self) -> Iterator[list[TrainingStep]]:
         """The run's training steps with nothing validated, logged or saved: for timing them."""
         self.model.train()
         for steps in self._train():
             yield steps
             self._rested = time.perf_counter()
 
-    def _train(self) -> Generator[list[Step]]:
+    def _train(self) -> Generator[list[TrainingStep]]:
         done = Done(self.place.step, self.place.seconds)
         return train(self.learner, self.reader.batch, self.steps, self._rests, done=done, watcher=self.prober)
 
@@ -135,7 +135,7 @@ class Session:
         """Whether somebody is to look at the weights after this step, or for too long has not."""
         return self._validation_is_due(step) or time.perf_counter() - self._rested >= self.rest_seconds
 
-    def _note(self, steps: list[Step], watch: Watch) -> str | None:
+    def _note(self, steps: list[TrainingStep], watch: Watch) -> str | None:
         """Log a stretch, up to the step at which the run has diverged; the reason if it has."""
         reasons = ((step, watch.reason(step)) for step in steps)
         diverged = next(((step, reason) for step, reason in reasons if reason is not None), None)
@@ -175,7 +175,7 @@ class Session:
         self.store.append_metrics(self.digest, record)
         return found.nats
 
-    def _score(self, held_out: HeldOut) -> Scores:
+    def _score(self, held_out: HeldOut) -> ValidationScores:
         return score(self.model, self.learner.loss, held_out, self.numerics.autocast)
 
     def _save_when_due(self) -> None:

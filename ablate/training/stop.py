@@ -15,7 +15,7 @@ class Interrupted(Exception):  # noqa: N818 (not an error)
     """Training was told to stop; its state is saved."""
 
 
-class Stop:
+class StopSignal:
     """A request to end, by SIGTERM: at once, or, inside `deferred`, when the block next asks."""
 
     def __init__(self) -> None:

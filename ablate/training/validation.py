@@ -43,7 +43,7 @@ def accuracy(model: Callable[[Tensor], Tensor], batches: Iterable[Batch], autoca
 
 
 @dataclass(frozen=True)
-class Scores:
+class ValidationScores:
     """nats: mean loss per scored target. bits_per_byte: of text alone. accuracy: of synthetic tasks alone."""
 
     nats: float
@@ -51,14 +51,14 @@ class Scores:
     accuracy: float | None
 
 
-def score(model: nn.Module, loss: Loss, held_out: HeldOut, autocast: Autocast) -> Scores:
+def score(model: nn.Module, loss: Loss, held_out: HeldOut, autocast: Autocast) -> ValidationScores:
     """What a model scores, without dropout or limits of capacity. loss: the model's, which may be compiled."""
     batches, n_bytes = held_out.batches, held_out.n_bytes
     model.eval()
     nats = validate(loss, batches, autocast)
     right = accuracy(model, batches, autocast) if n_bytes is None else None
     model.train()
-    return Scores(nats, None if n_bytes is None else bits_per_byte(nats, held_out.tokens, n_bytes), right)
+    return ValidationScores(nats, None if n_bytes is None else bits_per_byte(nats, held_out.tokens, n_bytes), right)
 
 
 def bits_per_byte(nats_per_token: float, tokens: int, n_bytes: int) -> float:

@@ -97,7 +97,7 @@ def loss_by_position(model: Decoder, text: Text, spec: PositionsSpec, *, context
         for name in spec.extensions
     }
     everything = [(name, m, value) for name, of in ((None, found), *stretched.items()) for m, value in of.items()]
-    readings = [value for _, _, value in everything if isinstance(value, Reading)]
+    readings = [value for _, _, value in everything if isinstance(value, WindowLosses)]
     return Found(
         scores={TASK: {metric: score for each in readings for metric, score in each.scores()}},
         items=[_item(reader, within, row, readings) for row in range(len(within.starts))] if readings else [],
@@ -106,10 +106,10 @@ def loss_by_position(model: Decoder, text: Text, spec: PositionsSpec, *, context
     )
 
 
-def _rows(extension: str | None, multiple: int, length: int, found: Reading | Reason) -> Iterator[JsonObject]:
+def _rows(extension: str | None, multiple: int, length: int, found: WindowLosses | Reason) -> Iterator[JsonObject]:
     """One for each bucket of positions; one with the reason for windows that could not be read."""
     shared: JsonObject = {"extension": extension, "multiple": multiple, "length": length}
-    if not isinstance(found, Reading):
+    if not isinstance(found, WindowLosses):
         yield {**shared, "reason": found}
         return
     for row in found.buckets():
@@ -117,7 +117,7 @@ def _rows(extension: str | None, multiple: int, length: int, found: Reading | Re
 
 
 @dataclass(frozen=True)
-class Reading:
+class WindowLosses:
     """Windows of one length. nats and sizes: (stretches, windows of each, length), by position of the target.
 
     `again`: (stretches, windows, tokens) are the nats of the last quarter in windows of the training context.
@@ -172,13 +172,13 @@ class Reading:
             yield f"extrapolation_gap_{name}", self.gap
 
 
-def _read(reader: Reader, multiple: int, starts: Ints) -> Reading | Reason:
+def _read(reader: Reader, multiple: int, starts: Ints) -> WindowLosses | Reason:
     """The windows that begin at `starts`, or the reason why there are none."""
     length = multiple * reader.context
     if reason := reader.reason(length):
         return reason
     return unless_out_of_memory(
-        lambda: Reading(
+        lambda: WindowLosses(
             multiple,
             reader.context,
             reader.nats(starts, length, length),
@@ -195,9 +195,9 @@ def _again(reader: Reader, multiple: int, starts: Ints) -> Floats:
     return reader.nats(ends - reader.context, reader.context, quarter).reshape(*starts.shape, -1)
 
 
-def _extended(reader: Reader, scaling: str, plain: Reading | Reason, starts: Ints) -> Reading | Reason:
+def _extended(reader: Reader, scaling: str, plain: WindowLosses | Reason, starts: Ints) -> WindowLosses | Reason:
     """The windows of `plain` under a scaling by as much as they are longer, or the reason why there are none."""
-    if not isinstance(plain, Reading):
+    if not isinstance(plain, WindowLosses):
         return plain
     length = plain.multiple * reader.context
     try:
@@ -207,7 +207,7 @@ def _extended(reader: Reader, scaling: str, plain: Reading | Reason, starts: Int
     return replace(plain, nats=replace(reader, model=model).nats(starts, length, length), extension=scaling)
 
 
-def _item(reader: Reader, within: Stretches, row: int, readings: Sequence[Reading]) -> SampleRecord:
+def _item(reader: Reader, within: Stretches, row: int, readings: Sequence[WindowLosses]) -> SampleRecord:
     """One stretch, for paired tests."""
     values: JsonObject = {metric: finite(values[row]) for each in readings for metric, values in each.by_stretch()}
     return reader.item(TASK, within, row, values)

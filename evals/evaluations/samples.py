@@ -10,7 +10,7 @@ from ablate.store.documents import JsonObject
 from evals.evaluations import EvaluationSpec
 from evals.evaluations._passages import nothing, obstacle, plain, starts_of
 from evals.found import Found
-from evals.harness.decode import Request, decode
+from evals.harness.decode import GenerationRequest, decode
 from evals.reading.mode import evaluating
 from evals.subject import HeldOutText, Subject
 from zoo.decode import Sampling
@@ -45,6 +45,8 @@ class SamplesSpec(EvaluationSpec):
 
     def _written(self, subject: Subject, data: HeldOutText, prompts: list[list[int]]) -> list[str]:
         sampling = Sampling(temperature=self.temperature)
-        requests = [Request(place, prompt, (), self.new_tokens, sampling) for place, prompt in enumerate(prompts)]
+        requests = [
+            GenerationRequest(place, prompt, (), self.new_tokens, sampling) for place, prompt in enumerate(prompts)
+        ]
         with evaluating(subject.model):
             return decode(subject.model, data.tokenizer, requests, eos=data.eos, seed=subject.seed)

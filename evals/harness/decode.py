@@ -20,7 +20,7 @@ _DEFAULT_MAX_NEW = 256
 
 
 @dataclass(frozen=True)
-class Request:
+class GenerationRequest:
     """One prompt and how to continue it. `place` is its place among all requests."""
 
     place: int
@@ -30,7 +30,7 @@ class Request:
     sampling: Sampling
 
     @staticmethod
-    def parse(place: int, prompt: list[int], settings: Mapping[str, Any], context: int) -> Request:
+    def parse(place: int, prompt: list[int], settings: Mapping[str, Any], context: int) -> GenerationRequest:
         """lm-eval's generation settings. A prompt too long for `context` loses its beginning.
 
         Where more new tokens are asked for than `context` has room for beside a prompt, which lm-eval refuses, they get
@@ -48,7 +48,7 @@ class Request:
         max_new = int(settings.get("max_gen_toks", _DEFAULT_MAX_NEW))
         if max_new >= context:
             max_new = max(1, context // 2, context - len(prompt))
-        return Request(
+        return GenerationRequest(
             place,
             # As in lm-eval: one token more would fit, since the last new one is never read back.
             prompt[-max(1, context - max_new) :],
@@ -68,7 +68,7 @@ class Request:
 class Row:
     """What has been generated for one request, and whether it is finished."""
 
-    def __init__(self, request: Request, seed: int) -> None:
+    def __init__(self, request: GenerationRequest, seed: int) -> None:
         self.request = request
         self.tokens: list[int] = []
         self.text = ""
@@ -95,7 +95,9 @@ class Row:
         self.done = bool(ends) or len(self.tokens) >= self.request.max_new
 
 
-def decode(model: Decoder, tokenizer: Tokenizer, requests: list[Request], *, eos: int, seed: int) -> list[str]:
+def decode(
+    model: Decoder, tokenizer: Tokenizer, requests: list[GenerationRequest], *, eos: int, seed: int
+) -> list[str]:
     """The text that continues each prompt. Prompts are padded on the left, and read once; a model that sees all of a
     prefix has the prompt as its prefix."""
     device = next(model.parameters()).device

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from evals.harness.answers import Answers, fingerprint
-from evals.harness.decode import Request, decode
+from evals.harness.decode import GenerationRequest, decode
 from evals.reading.batches import Batches, Rows
 from evals.reading.causal import check_causal
 from evals.reading.mode import evaluating
@@ -209,13 +209,13 @@ class ZooLM(TemplateLM):  # type: ignore[misc]  # lm_eval has no types
     ) -> list[str]:
         """Text that continues each prompt, without the stop sequence that ended it."""
         prompts = [
-            Request.parse(i, self.tok_encode(prompt) or [self._eos], settings, self.context)
+            GenerationRequest.parse(i, self.tok_encode(prompt) or [self._eos], settings, self.context)
             for i, (prompt, settings) in enumerate(r.args for r in requests)
         ]
         questions = [(self.seed, *prompt.question) for prompt in prompts]
         return self._remembered("text", questions, lambda missing: self._texts([prompts[i] for i in missing]))
 
-    def _texts(self, prompts: list[Request]) -> Iterator[tuple[int, str]]:
+    def _texts(self, prompts: list[GenerationRequest]) -> Iterator[tuple[int, str]]:
         found = self._batches.run(
             prompts,
             lambda request: len(request.prompt) + request.max_new,

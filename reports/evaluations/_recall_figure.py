@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import plotly.graph_objects as go
 
-from reports.figures.base import NORMAL_95, Figure, Option, Switch, mean_and_range, optional, short
-from reports.figures.style import Look, blank
+from reports.figures.base import NORMAL_95, Figure, Switch, SwitchOption, mean_and_range, optional, short
+from reports.figures.style import ArmStyle, blank
 from reports.findings.curves import Point
 from reports.findings.shapes import StudySummary
 from reports.statistics.estimates import Estimate
@@ -59,7 +59,7 @@ class RecallCurve:
 
 
 def figure_of(
-    found: list[RecallCurve], curves: tuple[RecallCurve, ...], summary: StudySummary, style: Mapping[str, Look]
+    found: list[RecallCurve], curves: tuple[RecallCurve, ...], summary: StudySummary, style: Mapping[str, ArmStyle]
 ) -> Figure:
     figure = blank("tokens since the bigram was last seen", f"loss ({summary.unit})")
     far = 8 * max(hits.last or 1 for curve in found for hits in curve.hits)
@@ -98,7 +98,7 @@ def figure_of(
     )
 
 
-def _line(figure: go.Figure, look: Look, curve: RecallCurve, far: int, baseline: str) -> None:
+def _line(figure: go.Figure, look: ArmStyle, curve: RecallCurve, far: int, baseline: str) -> None:
     for place, targets in enumerate(_traces(curve)):
         figure.add_scatter(
             x=_x(targets, far),
@@ -153,7 +153,7 @@ def _switches(found: list[RecallCurve], summary: StudySummary, far: int) -> tupl
     traces = [targets for curve in found for targets in _traces(curve)]
     if not any(each.difference for targets in traces for each in targets):
         return ()
-    losses = Option(
+    losses = SwitchOption(
         "loss",
         {
             "x": [_x(targets, far) for targets in traces],
@@ -165,7 +165,7 @@ def _switches(found: list[RecallCurve], summary: StudySummary, far: int) -> tupl
         {"yaxis.title.text": f"loss ({summary.unit})", "yaxis.autorange": True},
     )
     apart = [[(each, each.difference) for each in targets if each.difference] for targets in traces]
-    differences = Option(
+    differences = SwitchOption(
         f"difference from {summary.baseline}, with the range over seeds",
         {
             "x": [[each.last or far for each, _ in pairs] for pairs in apart],

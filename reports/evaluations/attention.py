@@ -12,8 +12,8 @@ import polars as pl
 from plotly.subplots import make_subplots
 
 from reports.evaluations import EvaluationSection
-from reports.figures.base import Figure, Option, Switch
-from reports.figures.style import Look, blank, label
+from reports.figures.base import Figure, Switch, SwitchOption
+from reports.figures.style import ArmStyle, blank, label
 from reports.findings.shapes import StudySummary
 from reports.reading.collected import Collected
 from reports.reading.keys import Schema
@@ -62,7 +62,7 @@ class Attention(EvaluationSection):
         reasons = tuple(rows.drop_nulls("reason").select("arm", "reason").unique(maintain_order=True).iter_rows())
         return cls(maps, reasons) if maps or reasons else None
 
-    def figures(self, summary: StudySummary, style: Mapping[str, Look]) -> Iterator[Figure]:
+    def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:
         """One heat map for each head, and a choice of arm and layer."""
         found = _drawn(self.maps)
         if found:
@@ -73,7 +73,7 @@ class Attention(EvaluationSection):
             yield f"{arm} has no attention maps: {reason}."
 
 
-def _figure(found: list[AttentionMap], left_out: int, style: Mapping[str, Look]) -> Figure:
+def _figure(found: list[AttentionMap], left_out: int, style: Mapping[str, ArmStyle]) -> Figure:
     heads = max(len(each.heads) for each in found)
     options = tuple(_option(each, heads, style[each.arm]) for each in found)
     more = f" {left_out} more layers are in the store." if left_out else ""
@@ -101,16 +101,16 @@ def _drawn(found: Sequence[AttentionMap]) -> list[AttentionMap]:
     return [each for each, size in zip(found, sizes, strict=True) if size <= MOST_WEIGHTS]
 
 
-def _option(found: AttentionMap, heads: int, look: Look) -> Option:
+def _option(found: AttentionMap, heads: int, look: ArmStyle) -> SwitchOption:
     """A map per head, empty where the layer has fewer."""
     names = [f"{place} {label(repr(piece)[1:-1], 16)}" for place, piece in enumerate(found.pieces)]
     rows = [[[*row, *[None] * (len(names) - len(row))] for row in head] for head in found.heads]
     rows += [[] for _ in range(heads - len(rows))]
     axis = [names] * heads
-    return Option(f"{look.label}, layer {found.layer}", {"z": rows, "x": axis, "y": axis}, {})
+    return SwitchOption(f"{look.label}, layer {found.layer}", {"z": rows, "x": axis, "y": axis}, {})
 
 
-def _drawing(first: Option, heads: int) -> go.Figure:
+def _drawing(first: SwitchOption, heads: int) -> go.Figure:
     lines = -(-heads // COLUMNS)
     figure = make_subplots(
         rows=lines,

@@ -13,7 +13,7 @@ import polars as pl
 from ablate.store.documents import JsonObject, JsonScalar
 from reports.evaluations import EvaluationSection
 from reports.figures.base import NEUTRAL, Figure, band, line, mean_and_range, optional, short
-from reports.figures.style import Look, blank, label
+from reports.figures.style import ArmStyle, blank, label
 from reports.findings.curves import Curve, Point
 from reports.findings.shapes import StudySummary
 from reports.reading.collected import Collected
@@ -93,7 +93,7 @@ class Diagnostics(EvaluationSection):
         level = row["level"] if isinstance(row["level"], dict) else {}
         return str(about["task"]), f"accuracy ({', '.join(f'{name} {value}' for name, value in level.items())})"
 
-    def figures(self, summary: StudySummary, style: Mapping[str, Look]) -> Iterator[Figure]:
+    def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:
         """One for each difficulty, a line per arm."""
         for name, found in itertools.groupby(self.curves, key=lambda curve: curve.difficulty):
             yield figure_of(name, [curve for curve in found if curve.rungs], style)
@@ -130,7 +130,7 @@ def _of_chance(chances: Mapping[float, float | None]) -> str:
     return "" if not chances else " Dotted: chance." if len(chances) > 1 else " Grey: chance."
 
 
-def figure_of(name: str, found: Sequence[AccuracyCurve], style: Mapping[str, Look]) -> Figure:
+def figure_of(name: str, found: Sequence[AccuracyCurve], style: Mapping[str, ArmStyle]) -> Figure:
     figure = blank(label(name.replace("_", " ")), "accuracy")
     for curve in found:
         band(figure, style[curve.arm], curve.curve, 1.0, 0.16)

@@ -12,7 +12,7 @@ import polars as pl
 from ablate.store.documents import JsonObject, JsonScalar
 from reports.evaluations import EvaluationSection
 from reports.figures.base import NEUTRAL, Figure, band, line, mean_and_range, optional
-from reports.figures.style import Look, blank, label
+from reports.figures.style import ArmStyle, blank, label
 from reports.findings.curves import Curve, Point, over_seeds
 from reports.findings.shapes import Score, StudySummary
 from reports.reading.collected import Collected
@@ -100,7 +100,7 @@ class Positions(EvaluationSection):
         extension = f"_{row['extension']}" if row.get("extension") else ""
         return cls.name(), f"loss_{row['multiple']}x{extension}"
 
-    def figures(self, summary: StudySummary, style: Mapping[str, Look]) -> Iterator[Figure]:
+    def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:
         """One line per arm, in the longest windows that it read, and one for each extension of its positions."""
         found = [curve for curve in self.curves if curve.buckets]
         if found:
@@ -159,7 +159,7 @@ def _figure(
     found: list[PositionCurve],
     curves: tuple[PositionCurve, ...],
     summary: StudySummary,
-    style: Mapping[str, Look],
+    style: Mapping[str, ArmStyle],
 ) -> Figure:
     context = found[0].context
     extensions = list(dict.fromkeys(curve.extension for curve in found if curve.extension))

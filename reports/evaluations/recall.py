@@ -12,7 +12,7 @@ from ablate.store.documents import JsonObject, JsonScalar
 from reports.evaluations import EvaluationSection
 from reports.evaluations._recall_figure import RecallCurve, Targets, figure_of
 from reports.figures.base import Figure
-from reports.figures.style import Look
+from reports.figures.style import ArmStyle
 from reports.findings.curves import over_seeds
 from reports.findings.shapes import StudySummary
 from reports.reading.collected import Collected
@@ -80,7 +80,7 @@ class Recall(EvaluationSection):
     def missed(cls, about: Mapping[str, JsonScalar], row: JsonObject) -> tuple[str, str]:
         return cls.name(), f"loss_{row['multiple']}x"
 
-    def figures(self, summary: StudySummary, style: Mapping[str, Look]) -> Iterator[Figure]:
+    def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:
         """One line per arm over the distances, and at its right a point for the tokens that were not seen before."""
         found = [curve for curve in self.curves if curve.hits]
         if found:

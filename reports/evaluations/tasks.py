@@ -14,7 +14,7 @@ import polars as pl
 from ablate.store.documents import EvalsDocument
 from reports.evaluations import EvaluationSection
 from reports.figures.base import NEUTRAL, Figure, beside_row, optional, short, two_lines
-from reports.figures.style import Look, blank, label
+from reports.figures.style import ArmStyle, blank, label
 from reports.findings.shapes import Score, StudySummary
 from reports.reading.collected import Collected
 from reports.reading.documents import StudyDocuments
@@ -62,7 +62,7 @@ class Tasks(EvaluationSection):
             else:
                 yield _lacks(str(group), tasks, scored=group in data.scores["task"])
 
-    def figures(self, summary: StudySummary, style: Mapping[str, Look]) -> Iterator[Figure]:
+    def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:
         """A row for each task, from where the baseline is best to where it is worst."""
         metric, scores = _scores(summary)
         if len(scores) > 1:
@@ -82,7 +82,7 @@ def _lacks(group: str, tasks: pl.DataFrame, scored: bool) -> str:
     return f"{group} was not evaluated: none of its {tasks.height} tasks was, {since}"
 
 
-def _figure(metric: str, scores: Scores, summary: StudySummary, style: Mapping[str, Look]) -> Figure:
+def _figure(metric: str, scores: Scores, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Figure:
     apart = sorted(scores, key=lambda task: _span(scores[task]), reverse=True)
     tasks = sorted(apart[:MOST], key=lambda task: _of_baseline(scores[task], summary), reverse=True)
     left_out = f" Shown: of {len(scores)} tasks, those in which arms differ most." if len(scores) > MOST else ""
@@ -129,7 +129,7 @@ def _of_baseline(scores: dict[str, Score], summary: StudySummary) -> float:
     return score.value or 0.0
 
 
-def _drawing(metric: str, scores: Scores, style: Mapping[str, Look]) -> go.Figure:
+def _drawing(metric: str, scores: Scores, style: Mapping[str, ArmStyle]) -> go.Figure:
     shared = _first_words(scores)
     names = [two_lines(label(task.removeprefix(shared), 46)) for task in scores]
     figure = blank(
@@ -155,7 +155,7 @@ def _first_words(tasks: Iterable[str]) -> str:
     return "".join(f"{words[0]}_" for words in takewhile(lambda words: len(set(words)) == 1, columns))
 
 
-def _points(figure: go.Figure, look: Look, found: list[tuple[float, Score]]) -> None:
+def _points(figure: go.Figure, look: ArmStyle, found: list[tuple[float, Score]]) -> None:
     figure.add_scatter(
         x=[short(score.value or 0.0) for _, score in found],
         y=[place for place, _ in found],

@@ -39,7 +39,7 @@ CLASSES: tuple[tuple[str, Callable[[str], bool]], ...] = (
 
 
 @dataclass(frozen=True)
-class Part:
+class TokenKind:
     """Tokens of one kind. difference: arm − baseline in nats per token; `stderr` is over passages."""
 
     name: str
@@ -67,7 +67,7 @@ class TokenDifferences:
     arm: str
     seeds: int
     passages: tuple[tuple[tuple[str, float], ...], ...]
-    parts: tuple[Part, ...]
+    parts: tuple[TokenKind, ...]
     best: tuple[Spot, ...]
     worst: tuple[Spot, ...]
 
@@ -179,7 +179,7 @@ def _spot(pieces: Pieces, difference: Floats, row: int, place: int) -> Spot:
     return Spot(before, pieces[row][place], float(difference[row, place]))
 
 
-def _parts(pieces: Pieces, difference: Floats) -> Iterator[Part]:
+def _parts(pieces: Pieces, difference: Floats) -> Iterator[TokenKind]:
     """All tokens, then by class, then by how many tokens of the passage were read: in quarters."""
     yield _part("all", np.ones(difference.shape, dtype=bool), difference)
     of = np.array([[class_of(piece) for piece in passage] for passage in pieces])
@@ -199,12 +199,12 @@ def class_of(piece: str) -> str:
     return next(name for name, holds in CLASSES if holds(piece))
 
 
-def _part(name: str, chosen: NDArray[np.bool_], difference: Floats) -> Part:
+def _part(name: str, chosen: NDArray[np.bool_], difference: Floats) -> TokenKind:
     """Mean over the chosen tokens; passages are independent, tokens of one are not."""
     counts, sums = chosen.sum(axis=1), (difference * chosen).sum(axis=1)
     mean = float(sums.sum() / counts.sum())
     groups = int((counts > 0).sum())
     if groups < 2:
-        return Part(name, int(counts.sum()), mean, None)
+        return TokenKind(name, int(counts.sum()), mean, None)
     spread = float(np.square(sums - mean * counts).sum()) * groups / (groups - 1)
-    return Part(name, int(counts.sum()), mean, math.sqrt(spread) / float(counts.sum()))
+    return TokenKind(name, int(counts.sum()), mean, math.sqrt(spread) / float(counts.sum()))

@@ -9,7 +9,7 @@ from typing import Any
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from reports.figures.style import Look, blank
+from reports.figures.style import ArmStyle, blank
 from reports.findings.curves import Curve, Point
 from reports.statistics.estimates import Estimate
 from reports.wording import words
@@ -22,7 +22,7 @@ NEUTRAL = {"color": "#888", "width": 1.5, "dash": "dot"}
 
 
 @dataclass(frozen=True)
-class Option:
+class SwitchOption:
     """One choice of a switch: attributes of all traces, one value for each, and of the layout. None leaves a trace.
 
     `better` says which way is better on the axis that it shows, where that is known.
@@ -40,7 +40,7 @@ class Switch:
 
     key: str
     label: str
-    options: tuple[Option, ...]
+    options: tuple[SwitchOption, ...]
     chosen: int = 0
 
 
@@ -63,7 +63,7 @@ class Figure:
     wide: bool = False
 
 
-def seed_points(figure: go.Figure, look: Look, x: Sequence[float], y: Sequence[float] | Sequence[str]) -> None:
+def seed_points(figure: go.Figure, look: ArmStyle, x: Sequence[float], y: Sequence[float] | Sequence[str]) -> None:
     """One open point per seed."""
     figure.add_scatter(
         x=[short(value) for value in x],
@@ -77,7 +77,7 @@ def seed_points(figure: go.Figure, look: Look, x: Sequence[float], y: Sequence[f
     )
 
 
-def mean_point(figure: go.Figure, look: Look, name: str, x: Estimate, y: Estimate | None, row: str = "") -> None:
+def mean_point(figure: go.Figure, look: ArmStyle, name: str, x: Estimate, y: Estimate | None, row: str = "") -> None:
     """The mean with its interval in both directions; `row` is the category where there is no y."""
     figure.add_scatter(
         x=[short(x.mean)],
@@ -92,7 +92,7 @@ def mean_point(figure: go.Figure, look: Look, name: str, x: Estimate, y: Estimat
     )
 
 
-def _bars(look: Look, value: Estimate) -> dict[str, object]:
+def _bars(look: ArmStyle, value: Estimate) -> dict[str, object]:
     return {
         "type": "data",
         "array": [value.half_width or 0],
@@ -102,7 +102,7 @@ def _bars(look: Look, value: Estimate) -> dict[str, object]:
     }
 
 
-def band(figure: go.Figure, look: Look, curve: Curve, scale: float, opacity: float) -> None:
+def band(figure: go.Figure, look: ArmStyle, curve: Curve, scale: float, opacity: float) -> None:
     """The range over seeds, filled; nothing for a single seed."""
     if all(point.seeds < 2 for point in curve.points):
         return
@@ -121,7 +121,7 @@ def band(figure: go.Figure, look: Look, curve: Curve, scale: float, opacity: flo
 
 
 def line(
-    figure: go.Figure, look: Look, curve: Curve, width: float = 2.2, named: bool = True, bars: bool = False
+    figure: go.Figure, look: ArmStyle, curve: Curve, width: float = 2.2, named: bool = True, bars: bool = False
 ) -> None:
     """A mean over seeds with markers, and with `bars` of the range over seeds."""
     figure.add_scatter(

@@ -36,7 +36,7 @@ CONFIG: dict[str, Any] = {
 
 
 @dataclass(frozen=True)
-class Look:
+class ArmStyle:
     """How one arm looks in every figure: never by colour alone."""
 
     colour: str
@@ -51,11 +51,11 @@ class Look:
         return f"rgba({red},{green},{blue},{opacity})"
 
 
-def looks(arms: Sequence[str]) -> dict[str, Look]:
+def looks(arms: Sequence[str]) -> dict[str, ArmStyle]:
     """One look per arm, by its place in the study, so that it is the same in all figures."""
     shortened = Counter(label(arm) for arm in arms)
     return {
-        arm: Look(
+        arm: ArmStyle(
             PALETTE[i % len(PALETTE)],
             DASHES[(i // len(PALETTE)) % len(DASHES)],
             SYMBOLS[(i + i // len(PALETTE)) % len(SYMBOLS)],

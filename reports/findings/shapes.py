@@ -72,7 +72,7 @@ class Score:
 
 
 @dataclass(frozen=True)
-class Budget:
+class ArmBudget:
     """What one run of an arm was planned to use.
 
     `train_seconds` is what it took, `allowed_seconds` what it was given where the budget is in seconds.
@@ -115,7 +115,7 @@ class ArmSummary:
     cache_bytes: tuple[tuple[int, int], ...]
     parameters_embedding: int
     flops_per_token: float
-    budget: Budget
+    budget: ArmBudget
     scores: tuple[Score, ...]
     items: tuple[ItemDifference, ...]
     comparison: Comparison | None

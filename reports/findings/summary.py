@@ -12,7 +12,7 @@ import polars as pl
 from ablate.store.documents import StudyArm, StudyDocument
 from reports.findings import warnings
 from reports.findings.items import ItemDifference, item_differences, unpaired
-from reports.findings.shapes import ArmSummary, Budget, Comparison, Noise, Score, StudySummary
+from reports.findings.shapes import ArmBudget, ArmSummary, Comparison, Noise, Score, StudySummary
 from reports.findings.verdicts import compare, decide, level
 from reports.reading.collect import collect
 from reports.reading.collected import Collected
@@ -125,9 +125,9 @@ def _edits(edits: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
     return tuple((path, json.dumps(value)) for path, value in edits.items())
 
 
-def _budget(study: StudyDocument, arm: StudyArm, finished: pl.DataFrame) -> Budget:
+def _budget(study: StudyDocument, arm: StudyArm, finished: pl.DataFrame) -> ArmBudget:
     seconds = finished["train_seconds"].drop_nulls().to_list()
-    return Budget(
+    return ArmBudget(
         tokens=arm.tokens,
         steps=arm.steps,
         flops=arm.flops,

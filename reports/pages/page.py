@@ -11,7 +11,7 @@ from reports.figures.style import looks
 from reports.findings.shapes import StudySummary
 from reports.findings.summary import summarise_study
 from reports.pages.templating import render
-from reports.reading.progress import Progress
+from reports.reading.progress import StudyProgress
 from reports.wording import cost_words, tables, words
 
 SCRIPTS = ("figures.js", "choice.js", "tables.js")
@@ -22,7 +22,7 @@ def render_study(study_dir: Path | str, summary: StudySummary | None = None) -> 
     return StudyFolder(Path(study_dir)).write_report(render_page(summary or summarise_study(study_dir)))
 
 
-def render_page(summary: StudySummary, progress: Progress | None = None) -> str:
+def render_page(summary: StudySummary, progress: StudyProgress | None = None) -> str:
     """The page as text. Whatever comes from a study is escaped. With `progress` it is one that is served: it links to
     the other studies, and reloads while the study runs."""
     found = galleries(summary)

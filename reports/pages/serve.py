@@ -17,7 +17,7 @@ from reports.findings.summary import summarise_study
 from reports.pages.page import render_page
 from reports.pages.site import Entry, entry_of, link_to, render_index, search_entry
 from reports.reading.documents import ReportError
-from reports.reading.progress import Progress, study_progress
+from reports.reading.progress import StudyProgress, study_progress
 
 LOCALHOST = "127.0.0.1"
 NAMES = (LOCALHOST, "localhost")
@@ -32,10 +32,10 @@ class _Study:
     written: Written
     entry: Entry
     summary: StudySummary | None
-    pages: dict[Progress, str] = field(default_factory=dict)
+    pages: dict[StudyProgress, str] = field(default_factory=dict)
 
 
-class Site:
+class ServedStore:
     """The pages of a store. A study is read again when a file of its runs has changed, a search always."""
 
     def __init__(self, root: Path | str) -> None:
@@ -116,7 +116,7 @@ def _written(store: Store, folder: StudyFolder, study: StudyDocument | None) -> 
 
 def server(root: Path | str, port: int) -> ThreadingHTTPServer:
     """Listens on this machine's own address only; port 0 is any free one."""
-    site = Site(root)
+    site = ServedStore(root)
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

@@ -19,7 +19,7 @@ from reports.findings.summary import summarise_study
 from reports.pages.page import render_study
 from reports.pages.templating import render
 from reports.reading.documents import ReportError
-from reports.reading.progress import Progress, study_progress
+from reports.reading.progress import StudyProgress, study_progress
 from reports.wording import search_words, tables, words
 
 SCRIPTS = ("figures.js", "index.js")
@@ -38,7 +38,7 @@ class Entry:
     scale: str = ""
     question: str = ""
     created: str = ""
-    progress: Progress | None = None
+    progress: StudyProgress | None = None
     error: str = ""
     headline: str = ""
     statuses: str = ""

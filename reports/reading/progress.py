@@ -24,7 +24,7 @@ class Running:
 
 
 @dataclass(frozen=True)
-class Progress:
+class StudyProgress:
     """Runs of the study that ended, of all that it asked for so far, and those under way."""
 
     ended: int
@@ -39,12 +39,12 @@ class Progress:
         return (self.ended + begun) / self.total if self.total else 0.0
 
 
-def study_progress(store: Store, study: StudyDocument) -> Progress:
+def study_progress(store: Store, study: StudyDocument) -> StudyProgress:
     keys = [(arm, run) for arm in study.arms for run in arm.runs]
     statuses = {run.digest: store.status(run.digest) for _, run in keys}
     begun = [(arm, run) for arm, run in keys if statuses[run.digest] == "partial"]
     written = max((_written(store, digest) for digest in statuses), default=0.0)
-    return Progress(
+    return StudyProgress(
         ended=sum(statuses[run.digest] in ("finished", "diverged") for _, run in keys),
         total=len(keys),
         runs=tuple(_running(store, arm, run) for arm, run in begun),

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 import polars as pl
 
 from reports.figures.base import Figure
-from reports.figures.style import Look
+from reports.figures.style import ArmStyle
 from reports.reading.collected import Collected
 from reports.reading.documents import StudyDocuments
 
@@ -68,7 +68,7 @@ class Section(ABC):
         """What a reader must know before believing it."""
         yield from ()
 
-    def figures(self, summary: StudySummary, style: Mapping[str, Look]) -> Iterator[Figure]:
+    def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:
         """Each with the table of what it shows. They draw and compute nothing new."""
         yield from ()
 

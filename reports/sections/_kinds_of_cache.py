@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import plotly.graph_objects as go
 
 from reports.figures.base import NEUTRAL, NORMAL_95, Figure, beside_row, short, stacked
-from reports.figures.style import Look, label
+from reports.figures.style import ArmStyle, label
 from reports.findings.curves import Point
 from reports.findings.shapes import StudySummary
 from reports.wording import words
@@ -50,7 +50,7 @@ class CacheCost:
 
 
 @dataclass(frozen=True)
-class CacheLoss:
+class AddedLoss:
     """What reading held-out text through a kind of cache adds to the loss, in windows of `length` tokens."""
 
     arm: str
@@ -66,11 +66,11 @@ class KindsOfCache:
 
     kinds: tuple[str, ...]
     costs: tuple[CacheCost, ...]
-    losses: tuple[CacheLoss, ...]
+    losses: tuple[AddedLoss, ...]
     reasons: tuple[tuple[str, str, str], ...]
 
 
-def figure_of(found: KindsOfCache, summary: StudySummary, style: Mapping[str, Look]) -> Figure | None:
+def figure_of(found: KindsOfCache, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Figure | None:
     """One panel per quantity and batch, one row per kind of cache, one point per arm."""
     kinds = found.kinds[1:]
     context = max((cost.context for cost in found.costs), default=0)
@@ -98,7 +98,11 @@ def figure_of(found: KindsOfCache, summary: StudySummary, style: Mapping[str, Lo
 
 
 def _drawing(
-    found: KindsOfCache, summary: StudySummary, style: Mapping[str, Look], drawn: list[CacheCost], batches: list[int]
+    found: KindsOfCache,
+    summary: StudySummary,
+    style: Mapping[str, ArmStyle],
+    drawn: list[CacheCost],
+    batches: list[int],
 ) -> go.Figure:
     kinds = found.kinds[1:]
     asked = [(name, batch) for name in PANELS for batch in (batches if name in TIMES else batches[-1:])]
@@ -134,18 +138,18 @@ def _height(summary: StudySummary, kinds: tuple[str, ...], arm: str, cache: str)
     return kinds.index(cache) + beside_row(arms.index(arm), len(arms))
 
 
-def _ratio(figure: go.Figure, look: Look, ratio: Point, y: float, place: int) -> None:
+def _ratio(figure: go.Figure, look: ArmStyle, ratio: Point, y: float, place: int) -> None:
     bars = {"array": [short(ratio.high - ratio.mean)], "arrayminus": [short(ratio.mean - ratio.low)]}
     _point(figure, look, ratio.mean, y, bars, f"{label(look.label)}: %{{x:.3g}} × plain<extra></extra>", place)
 
 
-def _loss(figure: go.Figure, look: Look, loss: CacheLoss, y: float, place: int) -> None:
+def _loss(figure: go.Figure, look: ArmStyle, loss: AddedLoss, y: float, place: int) -> None:
     bars = {"array": [short(NORMAL_95 * (loss.stderr or 0))]}
     _point(figure, look, loss.added.mean, y, bars, f"{label(look.label)}: %{{x:.4f}}<extra></extra>", place)
 
 
 def _point(
-    figure: go.Figure, look: Look, x: float, y: float, bars: dict[str, list[float]], hover: str, place: int
+    figure: go.Figure, look: ArmStyle, x: float, y: float, bars: dict[str, list[float]], hover: str, place: int
 ) -> None:
     figure.add_scatter(
         x=[short(x)],
@@ -186,7 +190,7 @@ def _rows_of_kinds(figure: go.Figure, kinds: tuple[str, ...]) -> None:
     )
 
 
-def _legend(figure: go.Figure, style: Mapping[str, Look], arms: set[str]) -> None:
+def _legend(figure: go.Figure, style: Mapping[str, ArmStyle], arms: set[str]) -> None:
     """The arms once, above all panels."""
     for arm in (name for name in style if name in arms):
         look = style[arm]
@@ -220,7 +224,7 @@ def _cell(point: Point | None) -> str:
     return words.whole(point.mean) if point.mean >= 100 else f"{point.mean:.3g}"
 
 
-def _added(loss: CacheLoss | None) -> str:
+def _added(loss: AddedLoss | None) -> str:
     if loss is None:
         return words.NONE
     error = "" if loss.stderr is None else f" ± {loss.stderr:.4f}"

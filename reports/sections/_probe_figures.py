@@ -10,7 +10,7 @@ from typing import Literal
 import plotly.graph_objects as go
 
 from reports.figures.base import Figure, band, line, short, thinned
-from reports.figures.style import Look, blank
+from reports.figures.style import ArmStyle, blank
 from reports.findings.curves import Curve, Point
 from reports.statistics.estimates import Estimate
 from reports.wording import words
@@ -119,7 +119,7 @@ WORDS = {
 }
 
 
-def by_depth(probe: ProbeCurves, style: Mapping[str, Look]) -> Figure:
+def by_depth(probe: ProbeCurves, style: Mapping[str, ArmStyle]) -> Figure:
     said, drawn = WORDS[probe.shown.probe], _axes("layer", probe.shown.probe, (*probe.start, *probe.end))
     layers = 1 + max(point.x for curve in probe.start for point in curve.points)
     drawn.update_xaxes(tick0=0, dtick=math.ceil(layers / LAYER_TICKS))
@@ -144,7 +144,7 @@ def by_depth(probe: ProbeCurves, style: Mapping[str, Look]) -> Figure:
     )
 
 
-def by_step(probe: ProbeCurves, style: Mapping[str, Look]) -> Figure:
+def by_step(probe: ProbeCurves, style: Mapping[str, ArmStyle]) -> Figure:
     said, drawn = WORDS[probe.shown.probe], _axes("training step", probe.shown.probe, probe.by_step)
     for curve in probe.by_step:
         _line(drawn, style[curve.arm], curve)
@@ -161,7 +161,7 @@ def by_step(probe: ProbeCurves, style: Mapping[str, Look]) -> Figure:
     )
 
 
-def scaling_figure(found: Sequence[Scaling], style: Mapping[str, Look]) -> Figure:
+def scaling_figure(found: Sequence[Scaling], style: Mapping[str, ArmStyle]) -> Figure:
     drawn = blank("layers", "gradient norm of the last layer’s FFN output")
     drawn.update_xaxes(type="log", tickvals=sorted({p.x for s in found for p in s.curve.points}))
     drawn.update_yaxes(**LOG)
@@ -196,7 +196,7 @@ def _axes(x_title: str, probe: str, curves: Sequence[Curve]) -> go.Figure:
     return drawn
 
 
-def _line(drawn: go.Figure, look: Look, curve: Curve, faint: bool = False, named: bool = True) -> None:
+def _line(drawn: go.Figure, look: ArmStyle, curve: Curve, faint: bool = False, named: bool = True) -> None:
     band(drawn, look, curve, 1.0, 0.06 if faint else 0.16)
     line(drawn, look, curve, width=1.4 if faint else 2.2, named=named)
     if faint:

@@ -10,14 +10,14 @@ import polars as pl
 
 from ablate.store.documents import LossThroughCache, Measured, MeasureDocument
 from reports.figures.base import Figure
-from reports.figures.style import Look
+from reports.figures.style import ArmStyle
 from reports.findings.curves import Point, over_seeds
 from reports.findings.shapes import StudySummary
 from reports.reading.collected import Collected
 from reports.reading.documents import StudyDocuments
 from reports.reading.keys import KEYS, Row, RunKey
 from reports.sections import Section
-from reports.sections._kinds_of_cache import CacheCost, CacheLoss, KindsOfCache, figure_of
+from reports.sections._kinds_of_cache import AddedLoss, CacheCost, KindsOfCache, figure_of
 from reports.sections._serving import MEASURES, PLAIN, SERVING, measured_rows, wrong_bytes
 from reports.statistics.estimates import combined_stderr
 
@@ -74,7 +74,7 @@ class Caches(Section):
     def warnings(cls, data: Collected) -> Iterator[str]:
         yield from wrong_bytes(data.frames["caches"].filter(pl.col("cache") != PLAIN))
 
-    def figures(self, summary: StudySummary, style: Mapping[str, Look]) -> Iterator[Figure]:
+    def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:
         figure = figure_of(self.found, summary, style)
         if figure is not None:
             yield figure
@@ -132,11 +132,11 @@ def _by_quantity(rows: pl.DataFrame, context: int) -> dict[str, Point]:
     return {str(quantity): over_seeds(context, part["value"].to_list()) for (quantity,), part in groups}
 
 
-def _losses(losses: pl.DataFrame) -> Iterator[CacheLoss]:
+def _losses(losses: pl.DataFrame) -> Iterator[AddedLoss]:
     """A kind without a loss in some seed is left out: the others' mean would flatter."""
     for (arm, cache, length), rows in losses.group_by("arm", "cache", "length", maintain_order=True):
         added = rows["added"]
         if not added.null_count():
             point = over_seeds(int(str(length)), added.to_list())
             stderr = combined_stderr(rows["stderr"].to_list(), added.to_list())
-            yield CacheLoss(str(arm), str(cache), int(str(length)), point, stderr)
+            yield AddedLoss(str(arm), str(cache), int(str(length)), point, stderr)

@@ -9,8 +9,8 @@ from typing import ClassVar, Self
 import plotly.graph_objects as go
 import polars as pl
 
-from reports.figures.base import Figure, Option, Switch, line, short
-from reports.figures.style import Look, blank
+from reports.figures.base import Figure, Switch, SwitchOption, line, short
+from reports.figures.style import ArmStyle, blank
 from reports.findings.curves import Curve, Point
 from reports.findings.shapes import StudySummary
 from reports.reading.collected import Collected
@@ -63,7 +63,7 @@ class Costs(Section):
             where = "; ".join(f"context {c}, batch {b}" for c, b in points.select("context", "batch").iter_rows())
             yield f"{arm}: {kind} was not measured at {where} ({points['reason'][0]})."
 
-    def figures(self, summary: StudySummary, style: Mapping[str, Look]) -> Iterator[Figure]:
+    def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:
         declared = {arm.name: arm.cache_bytes for arm in summary.arms if arm.cache_bytes}
         allocated = _allocated(self.curves)
         if declared or allocated:
@@ -82,7 +82,10 @@ def _over_context(rows: pl.DataFrame) -> tuple[Point, ...]:
 
 
 def _cache_by_context(
-    declared: Mapping[str, Points], allocated: Mapping[str, Points], summary: StudySummary, style: Mapping[str, Look]
+    declared: Mapping[str, Points],
+    allocated: Mapping[str, Points],
+    summary: StudySummary,
+    style: Mapping[str, ArmStyle],
 ) -> Figure:
     """Declared bytes as lines, allocated bytes as points, both for one sequence."""
     figure = blank("context (tokens)", "KV cache (MiB per sequence)")
@@ -126,7 +129,7 @@ def _allocated(curves: tuple[Curve, ...]) -> dict[str, Points]:
     }
 
 
-def _cache(figure: go.Figure, look: Look, points: Points, mode: str, width: float) -> None:
+def _cache(figure: go.Figure, look: ArmStyle, points: Points, mode: str, width: float) -> None:
     """One arm's bytes; arms that coincide stay visible because earlier ones are drawn wider."""
     figure.add_scatter(
         x=[context for context, _ in points],
@@ -165,7 +168,7 @@ BANDWIDTH = (
 def _serving(
     curves: tuple[Curve, ...],
     summary: StudySummary,
-    style: Mapping[str, Look],
+    style: Mapping[str, ArmStyle],
     kinds: Mapping[str, str],
     title: str,
     note: str,
@@ -207,10 +210,10 @@ def _switches(first: list[Curve], shown: dict[str, list[Curve]], kinds: Mapping[
     return (Switch("shown", "show", tuple(_option(lines, curves, kinds[kind]) for kind, curves in shown.items())),)
 
 
-def _option(lines: list[tuple[str, int | None]], curves: list[Curve], label: str) -> Option:
+def _option(lines: list[tuple[str, int | None]], curves: list[Curve], label: str) -> SwitchOption:
     of = {(curve.arm, curve.batch): curve.points for curve in curves}
     points = [of.get(each, ()) for each in lines]
-    return Option(
+    return SwitchOption(
         label,
         {
             "x": [[short(p.x) for p in each] for each in points],

@@ -9,7 +9,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from reports.figures.base import NEUTRAL, Figure, band, ends, late_range, line, mean_and_range, thinned
-from reports.figures.style import Look, blank
+from reports.figures.style import ArmStyle, blank
 from reports.findings.curves import Curve, Line, average, lines_of
 from reports.findings.shapes import StudySummary
 from reports.reading.collected import Collected
@@ -35,7 +35,7 @@ class DifferenceCurves(Section):
         others = (arm.name for arm in data.study.arms if arm.name != data.study.baseline)
         return cls(tuple(Curve(arm, "difference", average(_differences(data, arm, baseline))) for arm in others))
 
-    def figures(self, summary: StudySummary, style: Mapping[str, Look]) -> Iterator[Figure]:
+    def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:
         curves = [curve for curve in self.curves if len(curve.points) > 1]
         if curves:
             yield _figure(curves, summary, style)
@@ -50,7 +50,7 @@ def _differences(data: Collected, arm: str, baseline: dict[int, Line]) -> list[L
     ]
 
 
-def _figure(curves: list[Curve], summary: StudySummary, style: Mapping[str, Look]) -> Figure:
+def _figure(curves: list[Curve], summary: StudySummary, style: Mapping[str, ArmStyle]) -> Figure:
     figure = blank("share of training done", f"loss minus the baseline's ({summary.unit})")
     for curve in curves:
         band(figure, style[curve.arm], curve, 1.0, 0.16)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from reports.figures.base import NEUTRAL, Figure, mean_point, name_rows, seed_points
-from reports.figures.style import Look, blank
+from reports.figures.style import ArmStyle, blank
 from reports.findings.shapes import ArmSummary, StudySummary
 from reports.reading.collected import Collected
 from reports.sections import Section
@@ -26,7 +26,7 @@ class Differences(Section):
     def summarise(cls, data: Collected) -> Self:
         return cls()
 
-    def figures(self, summary: StudySummary, style: Mapping[str, Look]) -> Iterator[Figure]:
+    def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:
         """Intervals, and seeds as open points."""
         found = [
             (arm, arm.comparison.difference)
@@ -37,7 +37,7 @@ class Differences(Section):
             yield _figure(found, summary, style)
 
 
-def _figure(found: list[tuple[ArmSummary, Estimate]], summary: StudySummary, style: Mapping[str, Look]) -> Figure:
+def _figure(found: list[tuple[ArmSummary, Estimate]], summary: StudySummary, style: Mapping[str, ArmStyle]) -> Figure:
     height = 130 + 46 * len(found)
     figure = blank(f"difference in loss ({summary.unit})", "", height)
     for arm, value in reversed(found):

@@ -9,7 +9,7 @@ from typing import ClassVar, Self
 import plotly.graph_objects as go
 
 from reports.figures.base import NEUTRAL, Figure, optional, short, stacked
-from reports.figures.style import Look, label
+from reports.figures.style import ArmStyle, label
 from reports.findings.items import ItemDifference
 from reports.findings.shapes import StudySummary
 from reports.reading.collected import Collected
@@ -30,7 +30,7 @@ class Items(Section):
     def summarise(cls, data: Collected) -> Self | None:
         return None if data.scores.is_empty() else cls()
 
-    def figures(self, summary: StudySummary, style: Mapping[str, Look]) -> Iterator[Figure]:
+    def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:
         """A forest plot: one panel per task and metric, one row per arm."""
         found = [(arm.name, item) for arm in summary.arms for item in arm.items]
         drawn = [(arm, item) for arm, item in found if item.difference is not None and item.task not in summary.grouped]
@@ -42,7 +42,7 @@ Found = list[tuple[str, ItemDifference]]
 """By arm."""
 
 
-def _figure(found: Found, drawn: Found, summary: StudySummary, style: Mapping[str, Look]) -> Figure:
+def _figure(found: Found, drawn: Found, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Figure:
     panels = list(dict.fromkeys((item.task, item.metric) for _, item in drawn))
     titles = {(item.task, item.metric): _title(item) for _, item in reversed(drawn)}
     figure = stacked(
@@ -71,7 +71,7 @@ def _title(item: ItemDifference) -> str:
     return f"{label(item.task)}: {label(item.metric)}{side}"
 
 
-def _row(figure: go.Figure, look: Look, item: ItemDifference, place: int) -> None:
+def _row(figure: go.Figure, look: ArmStyle, item: ItemDifference, place: int) -> None:
     assert item.difference is not None  # only those are drawn
     low, high = (item.difference if end is None else end for end in (item.low, item.high))
     figure.add_scatter(

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 import polars as pl
 
 from reports.figures.base import NEUTRAL, Figure, mean_point, short
-from reports.figures.style import Look, blank
+from reports.figures.style import ArmStyle, blank
 from reports.findings.ladders import LadderArm, Rung, summarise_ladder
 from reports.findings.shapes import StudySummary
 from reports.reading.collected import Collected
@@ -57,7 +57,7 @@ class Ladder(Section):
     def sentences(self, summary: StudySummary) -> Iterator[str]:
         yield from map(ladder_words.sentence, self.arms)
 
-    def figures(self, summary: StudySummary, style: Mapping[str, Look]) -> Iterator[Figure]:
+    def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:
         yield _loss_by_compute(self.arms, summary, style)
         gaps = [(arm, rung, gap) for arm in self.arms for rung, gap in arm.gaps]
         if gaps:
@@ -81,7 +81,7 @@ def _rows(documents: StudyDocuments) -> Iterator[Row]:
                 }
 
 
-def _loss_by_compute(arms: Sequence[LadderArm], summary: StudySummary, style: Mapping[str, Look]) -> Figure:
+def _loss_by_compute(arms: Sequence[LadderArm], summary: StudySummary, style: Mapping[str, ArmStyle]) -> Figure:
     """Every size of every arm, the fitted power laws, and what they extrapolate to, dashed."""
     figure = blank("training FLOPs", f"validation loss ({summary.unit})")
     for arm in arms:
@@ -115,7 +115,7 @@ def _exactly(value: float) -> Estimate:
     return Estimate(value, None, None, None, (value,))
 
 
-def _line(figure: go.Figure, arm: LadderArm, look: Look) -> None:
+def _line(figure: go.Figure, arm: LadderArm, look: ArmStyle) -> None:
     for beyond, opacity in ((False, 0.16), (True, 0.07)):
         points = [point for point in arm.line if point.extrapolated == beyond]
         x = [short(point.flops) for point in points]
@@ -138,7 +138,7 @@ def _line(figure: go.Figure, arm: LadderArm, look: Look) -> None:
 
 
 def _gap_by_compute(
-    found: list[tuple[LadderArm, Rung, Estimate]], summary: StudySummary, style: Mapping[str, Look]
+    found: list[tuple[LadderArm, Rung, Estimate]], summary: StudySummary, style: Mapping[str, ArmStyle]
 ) -> Figure:
     """The paired difference from the baseline at every size."""
     figure = blank("training FLOPs of the baseline", f"difference in loss ({summary.unit})")

@@ -10,8 +10,8 @@ from typing import ClassVar, Self
 import numpy as np
 import plotly.graph_objects as go
 
-from reports.figures.base import Figure, Option, Switch, band, ends, late_range, mean_and_range, short, thinned
-from reports.figures.style import Look, blank
+from reports.figures.base import Figure, Switch, SwitchOption, band, ends, late_range, mean_and_range, short, thinned
+from reports.figures.style import ArmStyle, blank
 from reports.findings.curves import Curve, average, lines_of
 from reports.findings.shapes import StudySummary
 from reports.reading.collected import Collected
@@ -60,7 +60,7 @@ class Losses(Section):
         )
         return cls(tuple(curves), run_losses(data), clocks(data))
 
-    def figures(self, summary: StudySummary, style: Mapping[str, Look]) -> Iterator[Figure]:
+    def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:
         """Validation and training loss, raw and averaged, with what spiked and diverged."""
         curves = [curve for curve in self.curves if curve.points]
         if curves or self.runs:
@@ -72,7 +72,7 @@ def _figure(
     runs: Sequence[RunLoss],
     clocks: Sequence[Clock],
     summary: StudySummary,
-    style: Mapping[str, Look],
+    style: Mapping[str, ArmStyle],
 ) -> Figure:
     clock = {clock.arm: clock for clock in clocks}
     figure = blank(UNITS["step"], f"loss ({summary.unit})", 460)
@@ -119,7 +119,7 @@ def _against(clocks: dict[str, Clock], traces: list[Placed]) -> Switch:
         "against",
         "against",
         tuple(
-            Option(
+            SwitchOption(
                 title,
                 {"x": [_read(clocks[arm], unit, steps) for _, arm, steps in traces]},
                 {"xaxis.title.text": title, "xaxis.autorange": True},
@@ -137,13 +137,13 @@ def _read(clock: Clock, unit: str, steps: list[float | None]) -> list[float | No
 def _shown(kinds: list[str]) -> Switch:
     smoothed = {kind for shown in SHOWN.values() for kind in shown}
     options = (
-        Option(text, {"visible": [kind in shown or kind not in smoothed for kind in kinds]}, {})
+        SwitchOption(text, {"visible": [kind in shown or kind not in smoothed for kind in kinds]}, {})
         for text, shown in SHOWN.items()
     )
     return Switch("shown", "training loss", tuple(options))
 
 
-def _raw(figure: go.Figure, style: Mapping[str, Look], runs: Sequence[RunLoss]) -> Iterator[Placed]:
+def _raw(figure: go.Figure, style: Mapping[str, ArmStyle], runs: Sequence[RunLoss]) -> Iterator[Placed]:
     """One trace for each arm, its runs apart by gaps."""
     for arm in dict.fromkeys(run.arm for run in runs):
         own = [run for run in runs if run.arm == arm]
@@ -164,14 +164,14 @@ def _raw(figure: go.Figure, style: Mapping[str, Look], runs: Sequence[RunLoss]) 
         yield "raw", arm, steps
 
 
-def _averages(figure: go.Figure, style: Mapping[str, Look], curves: Sequence[Curve]) -> Iterator[Placed]:
+def _averages(figure: go.Figure, style: Mapping[str, ArmStyle], curves: Sequence[Curve]) -> Iterator[Placed]:
     for curve in curves:
         before = len(figure.data)
         _loss_curve(figure, style[curve.arm], curve)
         yield from ((curve.kind, curve.arm, list(trace.x)) for trace in figure.data[before:])
 
 
-def _marks(figure: go.Figure, style: Mapping[str, Look], runs: Sequence[RunLoss]) -> Iterator[Placed]:
+def _marks(figure: go.Figure, style: Mapping[str, ArmStyle], runs: Sequence[RunLoss]) -> Iterator[Placed]:
     for arm in dict.fromkeys(run.arm for run in runs):
         own = [run for run in runs if run.arm == arm]
         diverged = [(run, *run.diverged) for run in own if run.diverged]
@@ -182,7 +182,7 @@ def _marks(figure: go.Figure, style: Mapping[str, Look], runs: Sequence[RunLoss]
                 yield kind, arm, [step for _, step, _ in marks]
 
 
-def _mark(figure: go.Figure, look: Look, kind: str, symbol: str, marks: list[tuple[RunLoss, float, float]]) -> None:
+def _mark(figure: go.Figure, look: ArmStyle, kind: str, symbol: str, marks: list[tuple[RunLoss, float, float]]) -> None:
     figure.add_scatter(
         x=[step for _, step, _ in marks],
         y=[short(loss) for _, _, loss in marks],
@@ -196,7 +196,7 @@ def _mark(figure: go.Figure, look: Look, kind: str, symbol: str, marks: list[tup
     )
 
 
-def _loss_curve(figure: go.Figure, look: Look, curve: Curve) -> None:
+def _loss_curve(figure: go.Figure, look: ArmStyle, curve: Curve) -> None:
     thick = curve.kind == "validation"
     band(figure, look, curve, 1.0, 0.16 if thick else 0.08)
     figure.add_scatter(

@@ -9,7 +9,7 @@ from typing import ClassVar, Self
 import plotly.graph_objects as go
 
 from reports.figures.base import NEUTRAL, Figure, optional, stacked
-from reports.figures.style import Look, label
+from reports.figures.style import ArmStyle, label
 from reports.findings.shapes import Score, StudySummary
 from reports.reading.collected import Collected
 from reports.sections import Section
@@ -26,13 +26,13 @@ class Scores(Section):
     def summarise(cls, data: Collected) -> Self | None:
         return None if data.scores.is_empty() else cls()
 
-    def figures(self, summary: StudySummary, style: Mapping[str, Look]) -> Iterator[Figure]:
+    def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:
         """Scores with standard errors, one panel per task and metric. One without a value is in the table alone."""
         if any(score.task not in summary.grouped for arm in summary.arms for score in arm.scores):
             yield _figure(summary, style)
 
 
-def _figure(summary: StudySummary, style: Mapping[str, Look]) -> Figure:
+def _figure(summary: StudySummary, style: Mapping[str, ArmStyle]) -> Figure:
     scores = [(arm, score) for arm in summary.arms for score in arm.scores]
     drawn = [(arm, score) for arm, score in scores if score.task not in summary.grouped]
     panels = list(dict.fromkeys((score.task, score.metric) for _, score in drawn))
@@ -59,7 +59,7 @@ def _figure(summary: StudySummary, style: Mapping[str, Look]) -> Figure:
     )
 
 
-def _score(figure: go.Figure, look: Look, score: Score, place: int) -> None:
+def _score(figure: go.Figure, look: ArmStyle, score: Score, place: int) -> None:
     bars = {"type": "data", "array": [score.stderr or 0], "color": look.colour, "thickness": 1.8}
     figure.add_scatter(
         x=[score.value],

@@ -12,7 +12,7 @@ from scipy import stats
 
 from ablate.store.documents import StudyArm
 from reports.figures.base import Figure
-from reports.figures.style import Look
+from reports.figures.style import ArmStyle
 from reports.findings.curves import Curve, Point
 from reports.findings.shapes import StudySummary
 from reports.reading.collected import Collected
@@ -61,7 +61,7 @@ class Stability(Section):
         found = (_curves(data, shown) for shown in SHOWN)
         return cls(tuple(curves for curves in found if curves.start or curves.by_step), _gradient_scaling(data))
 
-    def figures(self, summary: StudySummary, style: Mapping[str, Look]) -> Iterator[Figure]:
+    def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:
         """The check of the theory first, where the study can make it; then each probe by depth and by step."""
         if self.scaling:
             yield scaling_figure(self.scaling, style)

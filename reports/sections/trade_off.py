@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Self
 
 import plotly.graph_objects as go
 
-from reports.figures.base import Figure, Option, Switch, short
-from reports.figures.style import Look, blank, label
+from reports.figures.base import Figure, Switch, SwitchOption, short
+from reports.figures.style import ArmStyle, blank, label
 from reports.findings.shapes import StudySummary
 from reports.reading.collected import Collected
 from reports.sections import Section
@@ -36,13 +36,13 @@ class TradeOff(Section):
     def summarise(cls, data: Collected) -> Self:
         return cls(run_measures(data))
 
-    def figures(self, summary: StudySummary, style: Mapping[str, Look]) -> Iterator[Figure]:
+    def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:
         """Arms by colour and symbol; open points are seeds, filled ones their means with intervals."""
         if len(self.measures) > 1:
             yield _figure(self.measures, summary, style)
 
 
-def _figure(measures: tuple[Measure, ...], summary: StudySummary, style: Mapping[str, Look]) -> Figure:
+def _figure(measures: tuple[Measure, ...], summary: StudySummary, style: Mapping[str, ArmStyle]) -> Figure:
     x = next((i for i, measure in enumerate(measures) if measure.key == X), 1)
     y = next((i for i, measure in enumerate(measures) if measure.key == Y), 0)
     arms = {arm.name: arm.seeds for arm in summary.arms if arm.seeds}
@@ -67,7 +67,7 @@ def _figure(measures: tuple[Measure, ...], summary: StudySummary, style: Mapping
     )
 
 
-def _option(measure: Measure, axis: str, arms: Seeds) -> Option:
+def _option(measure: Measure, axis: str, arms: Seeds) -> SwitchOption:
     """Of each arm the seeds' trace and the mean's, then the front's, which the page works out."""
     values: list[list[float | None]] = []
     bars: list[list[float]] = []
@@ -76,7 +76,7 @@ def _option(measure: Measure, axis: str, arms: Seeds) -> Option:
         by_seed = [short(of[seed]) if seed in of else None for seed in seeds]
         values += [by_seed, [None if found is None else short(found.mean)]]
         bars += [[], [short(found.half_width) if found is not None and found.half_width else 0]]
-    return Option(
+    return SwitchOption(
         measure.label,
         {axis: [*values, [None]], f"error_{axis}.array": [*bars, []]},
         {f"{axis}axis.title.text": title(measure, axis), f"{axis}axis.range": _range(values, bars)},
@@ -106,7 +106,7 @@ def title(measure: Measure, axis: str) -> str:
     return f"{label(measure.label, 80)} · better {arrow}"
 
 
-def _drawing(x: Option, y: Option, looks: list[Look]) -> go.Figure:
+def _drawing(x: SwitchOption, y: SwitchOption, looks: list[ArmStyle]) -> go.Figure:
     figure = blank(x.layout["xaxis.title.text"], y.layout["yaxis.title.text"], 520)
     figure.update_xaxes(range=x.layout["xaxis.range"])
     figure.update_yaxes(range=y.layout["yaxis.range"])
@@ -124,7 +124,7 @@ def _drawing(x: Option, y: Option, looks: list[Look]) -> go.Figure:
     return figure
 
 
-def _front(x: Option, y: Option) -> list[tuple[float, float]]:
+def _front(x: SwitchOption, y: SwitchOption) -> list[tuple[float, float]]:
     """The means that no other is at least as good as in both and better in one, from left to right."""
     means = [(a[0], b[0]) for a, b in list(zip(x.traces["x"], y.traces["y"], strict=True))[1:-1:2]]
     signs = [-1 if option.better == "high" else 1 for option in (x, y)]
@@ -136,11 +136,11 @@ def _front(x: Option, y: Option) -> list[tuple[float, float]]:
     )
 
 
-def _bars(look: Look) -> dict[str, Any]:
+def _bars(look: ArmStyle) -> dict[str, Any]:
     return {"color": look.colour, "thickness": 1.8, "width": 5}
 
 
-def _style(look: Look, mean: bool) -> dict[str, Any]:
+def _style(look: ArmStyle, mean: bool) -> dict[str, Any]:
     common = {"legendgroup": look.label, "mode": "markers", "name": look.label}
     if mean:
         hover = "mean: %{x:.5g}, %{y:.5g}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from reports.figures.base import Figure, band, ends, line, mean_and_range, thinned
-from reports.figures.style import Look, blank
+from reports.figures.style import ArmStyle, blank
 from reports.findings.curves import Curve, average, lines_of
 from reports.findings.shapes import StudySummary
 from reports.reading.collected import Collected
@@ -30,11 +30,11 @@ class TrainingAccuracy(Section):
         curves = tuple(Curve(arm, "accuracy", average(lines)) for arm, lines in seeds.items() if lines)
         return cls(curves) if curves else None
 
-    def figures(self, summary: StudySummary, style: Mapping[str, Look]) -> Iterator[Figure]:
+    def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:
         yield _figure(self.curves, style)
 
 
-def _figure(found: tuple[Curve, ...], style: Mapping[str, Look]) -> Figure:
+def _figure(found: tuple[Curve, ...], style: Mapping[str, ArmStyle]) -> Figure:
     figure = blank("training step", "accuracy")
     for curve in found:
         band(figure, style[curve.arm], curve, 1.0, 0.16)

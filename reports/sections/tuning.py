@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 
 from ablate.store.documents import StudyDocument, StudyTuning
 from reports.figures.base import Figure, short
-from reports.figures.style import Look, blank, label
+from reports.figures.style import ArmStyle, blank, label
 from reports.findings.shapes import StudySummary
 from reports.reading.collected import Collected
 from reports.sections import Section
@@ -85,7 +85,7 @@ class Tuning(Section):
             if all(trial.loss is None for trial in tuning.trials):
                 yield f"{tuning.name}: all settings tried diverged."
 
-    def figures(self, summary: StudySummary, style: Mapping[str, Look]) -> Iterator[Figure]:
+    def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:
         """One per tuned setting, and size."""
         for size in dict.fromkeys(tuning.size for tuning in self.tunings):
             found = [tuning for tuning in self.tunings if tuning.size == size]
@@ -109,7 +109,7 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _curve(found: list[ArmTuning], path: str, style: Mapping[str, Look]) -> Figure:
+def _curve(found: list[ArmTuning], path: str, style: Mapping[str, ArmStyle]) -> Figure:
     figure = blank(label(path), "validation loss (nats/token)")
     for tuning in found:
         _draw(figure, tuning, path, style[tuning.arm])
@@ -138,7 +138,7 @@ def _curve(found: list[ArmTuning], path: str, style: Mapping[str, Look]) -> Figu
     )
 
 
-def _draw(figure: go.Figure, tuning: ArmTuning, path: str, look: Look) -> None:
+def _draw(figure: go.Figure, tuning: ArmTuning, path: str, look: ArmStyle) -> None:
     points = tuning.envelope(path)
     chosen = dict(tuning.chosen)[path]
     figure.add_scatter(

@@ -75,7 +75,7 @@ class Reliability:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class StalledComparison:
     """Arm − baseline. `trained` is over the seeds that trained in both, None with fewer than two; so is `overall`."""
 
     arm: Reliability
@@ -103,21 +103,21 @@ class Comparison:
 
 def compare(
     arm: Sequence[float], baseline: Sequence[float], vocabulary: Vocabulary, alpha: float = ALPHA
-) -> Comparison:
+) -> StalledComparison:
     """Losses of the same seeds in the same order."""
     losses = np.array([arm, baseline], dtype=np.float64)
     kept = np.array([[vocabulary.outcome(loss) == "trained" for loss in row] for row in losses])
     own, base = (Reliability(int((~row).sum()), len(row)) for row in kept)
     both = kept.all(axis=0)
     if both.sum() < 2:
-        return Comparison(own, base, None, None)
+        return StalledComparison(own, base, None, None)
     differences = losses[0, both] - losses[1, both]
     cost, saved = (
         rate.at_most(alpha / 4) * (vocabulary.uniform - float(row[mask].mean()))
         for rate, row, mask in zip((own, base), losses, kept, strict=True)
     )
     trained, wider = _interval(differences, alpha), _interval(differences, alpha / 2)
-    return Comparison(own, base, trained, Interval(wider.value, wider.low - saved, wider.high + cost))
+    return StalledComparison(own, base, trained, Interval(wider.value, wider.low - saved, wider.high + cost))
 
 
 def _interval(differences: Floats, alpha: float) -> Interval:

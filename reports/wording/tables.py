@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from reports.findings.shapes import ArmSummary, Budget, StudySummary
+from reports.findings.shapes import ArmBudget, ArmSummary, StudySummary
 from reports.wording import cost_words, words
 
 Rows = tuple[tuple[str, ...], ...]
@@ -148,7 +148,7 @@ def budgets_table(summary: StudySummary) -> Table:
     )
 
 
-def _off_time(budget: Budget) -> str:
+def _off_time(budget: ArmBudget) -> str:
     """By how much the mean run missed its time: `+1.2 %`."""
     if not budget.train_seconds or not budget.allowed_seconds:
         return words.NONE

@@ -21,7 +21,7 @@ from ablate.running.rehearsal import SETTLING_STEPS, Effort, by_turns
 from ablate.store import Store
 from ablate.store.documents import RunNumerics
 from ablate.study.reading import load_study
-from ablate.training.loop import Step
+from ablate.training.loop import TrainingStep
 from ablate.training.spec import TrainSpec
 
 QUICK = Effort(turns=2, steps=SETTLING_STEPS + 3, seconds=0)
@@ -81,10 +81,10 @@ def test_unsteady_times_are_said_and_steady_ones_are_not(tmp_path: Path, monkeyp
     ]
 
 
-def steps(times: Sequence[float]) -> Iterator[list[Step]]:
+def steps(times: Sequence[float]) -> Iterator[list[TrainingStep]]:
     """Steps of 10 tokens that take these seconds, each a stretch of its own."""
     for number, seconds in enumerate(times, start=1):
-        yield [Step(number, 10 * number, 0.0, 2.0, 0.1, 1.0, 10 / seconds)]
+        yield [TrainingStep(number, 10 * number, 0.0, 2.0, 0.1, 1.0, 10 / seconds)]
 
 
 def test_a_turn_settles_before_it_counts_and_the_first_turn_does_not_count() -> None:
@@ -97,7 +97,7 @@ def test_a_turn_settles_before_it_counts_and_the_first_turn_does_not_count() -> 
 def test_turns_alternate_and_last_as_long_as_asked() -> None:
     seen: list[str] = []
 
-    def watched(name: str) -> Iterator[list[Step]]:
+    def watched(name: str) -> Iterator[list[TrainingStep]]:
         for step in steps([0.5] * 100):
             seen.append(name)
             yield step

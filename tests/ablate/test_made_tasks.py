@@ -22,7 +22,7 @@ from ablate.study.reading import load_study
 from ablate.study.study import StudyError
 from reports.evaluations.diagnostics import AccuracyCurve, Rung, figure_of
 from reports.figures import draw
-from reports.figures.style import Look
+from reports.figures.style import ArmStyle
 from reports.findings.curves import Point
 from reports.findings.summary import summarise_study
 from zoo.loss import IGNORED
@@ -134,7 +134,7 @@ def test_chance_is_seen_where_there_is_one(chances: tuple[float | None, ...], mo
     """At a single difficulty too; a language has none."""
     rungs = tuple(Rung(Point(2.0**i, 0.6, 0.5, 0.7, 2), 0.1, chance) for i, chance in enumerate(chances))
     figure = figure_of(
-        "pairs", [AccuracyCurve("a", "mqar", "pairs", rungs, ())], {"a": Look("#000000", "solid", "circle", "a")}
+        "pairs", [AccuracyCurve("a", "mqar", "pairs", rungs, ())], {"a": ArmStyle("#000000", "solid", "circle", "a")}
     )
     drawn = next(trace for trace in figure.drawing.data if trace.name == "chance")
     assert (len(drawn.x), drawn.mode) == (sum(chance is not None for chance in chances), mode)

@@ -16,7 +16,7 @@ from ablate.training.batch import Batch
 from ablate.training.learner import Learner
 from ablate.training.loop import train
 from ablate.training.optim import build_optimizer
-from ablate.training.reader import Reader
+from ablate.training.reader import TrainingReader
 from ablate.training.session import Session
 from ablate.training.spec import TrainSpec
 from ablate.training.validation import accuracy, validate
@@ -59,7 +59,7 @@ def test_a_batch_that_cannot_be_made_is_an_error_of_its_step():
 @pytest.mark.parametrize("batch", [1, 2, 3, 4, 5, 6, 9])
 def test_held_out_text_in_batches_of_one_shape_scores_as_it_is(batch, numerics):
     """Six windows of 16 tokens. Rows that fill the last batch are not scored."""
-    reader = Reader(TinyCorpus(), TrainSpec(context=16, batch=batch), 16, 0, "cpu")
+    reader = TrainingReader(TinyCorpus(), TrainSpec(context=16, batch=batch), 16, 0, "cpu")
     held_out, whole = reader.held_out(), Batch.next_token(TinyCorpus().validation_rows(16)[0][0])
     assert len({tuple(part.tokens.shape) for part in held_out.batches}) == 1
     assert all(part.scored and len(part) <= batch for part in held_out.batches)
@@ -84,7 +84,7 @@ def test_what_else_a_batch_gives_is_padded_with_it():
 @pytest.mark.gpu
 def test_a_training_step_never_waits_for_the_gpu():
     """Once it has begun: whatever is read, is read when training rests."""
-    reader = Reader(TinyCorpus(), TrainSpec(context=16, batch=4), 16, 0, "cuda")
+    reader = TrainingReader(TinyCorpus(), TrainSpec(context=16, batch=4), 16, 0, "cuda")
     model = zoo.build(zoo.load("small", vocab_size=16, d_model=16, n_layers=1)).cuda()
     optimizer = build_optimizer(model, zoo.roles(model), reader.spec, 16)
     learner = Learner(model.loss, optimizer, reader.spec, enforce("cuda", "bfloat16"))
@@ -105,13 +105,13 @@ class LongCorpus(TinyCorpus):
 
 
 def test_on_the_way_a_part_is_scored_and_everything_at_the_end():
-    reader = Reader(LongCorpus(), TrainSpec(context=16, batch=16), 16, 0, "cpu")
+    reader = TrainingReader(LongCorpus(), TrainSpec(context=16, batch=16), 16, 0, "cpu")
     part, whole = reader.held_out(whole=False), reader.held_out()
     assert (whole.tokens, whole.n_bytes) == (320 * 16, 320 * 32)
     assert (part.tokens, part.n_bytes) == (40 * 16, 40 * 32)
     every_eighth = torch.cat([b.tokens for b in whole.batches])[::8]
     assert torch.equal(torch.cat([b.tokens for b in part.batches])[:40], every_eighth)
-    few = Reader(TinyCorpus(), TrainSpec(context=16, batch=16), 16, 0, "cpu")
+    few = TrainingReader(TinyCorpus(), TrainSpec(context=16, batch=16), 16, 0, "cpu")
     assert few.held_out(whole=False).tokens == few.held_out().tokens
 
 

@@ -11,10 +11,10 @@ from ablate.machine.numerics import enforce
 from ablate.store import Store, StoreError
 from ablate.store.documents import RunNumerics, RunStart
 from ablate.training.batch import Batch
-from ablate.training.checkpoint import Place
+from ablate.training.checkpoint import TrainingProgress
 from ablate.training.divergence import Watch, final_reason
 from ablate.training.execution import Execution
-from ablate.training.loop import Step
+from ablate.training.loop import TrainingStep
 from ablate.training.randomness import seed_step
 from ablate.training.session import Session
 from ablate.training.stop import Interrupted
@@ -153,8 +153,8 @@ def test_a_far_too_large_learning_rate_is_a_result(store, identity, corpus, nume
     assert ending.place.step <= 60
 
 
-def step(number: int, loss: float, grad_norm: float = 1.0) -> Step:
-    return Step(number, 0, 0.0, loss, 0.1, grad_norm, 1.0)
+def step(number: int, loss: float, grad_norm: float = 1.0) -> TrainingStep:
+    return TrainingStep(number, 0, 0.0, loss, 0.1, grad_norm, 1.0)
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
@@ -202,7 +202,7 @@ def test_bits_per_byte_of_a_uniform_guess_over_bytes_is_eight():
 
 
 def test_place_is_all_that_a_session_resumes_from():
-    assert Place() == Place(step=0, seconds=0.0)
+    assert TrainingProgress() == TrainingProgress(step=0, seconds=0.0)
 
 
 def test_training_step_speed(benchmark, identity, corpus, numerics, store):

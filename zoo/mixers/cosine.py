@@ -50,10 +50,10 @@ class CosineLayer(AttentionLayer):
         super().__init__(spec, d_model)
         self._full_norm = False
         self.q_norm = ScaledUnit(self.heads, spec.initial_scale, spec.max_scale)
-        self.k_norm = Unit()
+        self.k_norm = UnitNorm()
 
 
-class Unit(nn.Module):
+class UnitNorm(nn.Module):
     """x / ‖x‖ over the last dimension, in float32 whatever the input's type."""
 
     def forward(self, x: Tensor) -> Tensor:
@@ -67,7 +67,7 @@ class ScaledUnit(nn.Module):
 
     def __init__(self, heads: int, initial: float, maximum: float) -> None:
         super().__init__()
-        self.unit = Unit()
+        self.unit = UnitNorm()
         self.max_log_scale = math.log(maximum)
         self.initial = {"log_scale": math.log(initial)}
         self.log_scale = nn.Parameter(torch.zeros(heads))

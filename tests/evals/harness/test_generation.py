@@ -9,7 +9,7 @@ import torch
 from lm_eval.api.instance import Instance
 from tokenizers import Tokenizer
 
-from evals.harness.decode import Request, Row
+from evals.harness.decode import GenerationRequest, Row
 from evals.harness.lm import ZooLM
 from tests.evals.bytelevel import EOS
 from zoo.model import Decoder
@@ -50,7 +50,7 @@ def test_a_stop_sequence_ends_the_text_and_is_cut_off(model: Decoder, byte_token
 
 
 def test_a_prompt_that_is_too_long_loses_its_beginning() -> None:
-    request = Request.parse(0, list(range(100)), {"max_gen_toks": 12}, CONTEXT)
+    request = GenerationRequest.parse(0, list(range(100)), {"max_gen_toks": 12}, CONTEXT)
     assert request.prompt == list(range(100))[-(CONTEXT - 12) :]
 
 
@@ -60,7 +60,7 @@ def test_a_prompt_is_read_where_a_task_asks_for_as_many_new_tokens_as_the_contex
     length: int, read: int, new: int, settings: dict[str, int]
 ) -> None:
     """lm-eval's default is 256 of them, and small models are often trained on no more."""
-    request = Request.parse(0, list(range(length)), settings, CONTEXT)
+    request = GenerationRequest.parse(0, list(range(length)), settings, CONTEXT)
     assert (request.prompt, request.max_new) == (list(range(length))[-read:], new)
 
 
@@ -73,7 +73,7 @@ def test_samples_depend_on_the_seed_and_not_on_the_batch(model: Decoder, byte_to
 
 
 def test_sampling_follows_softmax_of_scaled_logits() -> None:
-    row = Row(Request.parse(0, [1], {"do_sample": True, "temperature": 2.0}, CONTEXT), seed=0)
+    row = Row(GenerationRequest.parse(0, [1], {"do_sample": True, "temperature": 2.0}, CONTEXT), seed=0)
     logits = torch.tensor([2.0, 0.0, -2.0])
     drawn = torch.tensor([row.choose(logits) for _ in range(4000)]).bincount(minlength=3) / 4000
     weights = torch.exp(logits / 2)
@@ -85,11 +85,11 @@ def test_sampling_follows_softmax_of_scaled_logits() -> None:
 )
 def test_truncated_sampling_draws_only_from_the_likeliest(settings: dict[str, Any], allowed: set[int]) -> None:
     """Probabilities 0.3, 0.04, 0.06, 0.6."""
-    row = Row(Request.parse(0, [1], {"do_sample": True, "temperature": 1.0, **settings}, CONTEXT), seed=0)
+    row = Row(GenerationRequest.parse(0, [1], {"do_sample": True, "temperature": 1.0, **settings}, CONTEXT), seed=0)
     logits = torch.log(torch.tensor([0.3, 0.04, 0.06, 0.6]))
     assert {row.choose(logits) for _ in range(200)} == allowed
 
 
 def test_unknown_settings_are_refused() -> None:
     with pytest.raises(ValueError, match="num_beams"):
-        Request.parse(0, [1], {"num_beams": 4}, CONTEXT)
+        GenerationRequest.parse(0, [1], {"num_beams": 4}, CONTEXT)
