@@ -23,7 +23,7 @@ Names = Annotated[tuple[str, ...], Field(strict=False)]
 
 
 class EncoderSpec(Spec):
-    """A stack of blocks that sees all of its text, beside a decoder, whose attention to it is `block.cross`.
+    """A bidirectional stack of blocks, to whose output the decoder attends through `block.cross`.
 
     It has the decoder's d_model, token table and ways to embed; tables of positions are its own. `block` is edits of
     the decoder's base block, `blocks` edits of that; layers are named as those of the decoder are.

@@ -12,7 +12,7 @@ from zoo.errors import SpecError
 
 
 class Sharing(Spec):
-    """`blocks` different blocks for all layers, which then have fewer parameters and as many FLOPs and caches.
+    """All layers share `blocks` distinct blocks: fewer parameters, the same FLOPs and caches.
 
     `cycle`: layer i is block i mod n, a stack of n layers run again and again (looped, Universal Transformers, Dehghani
     et al. 2018, arXiv:1807.03819); `sequence`: block ⌊i n / L⌋, groups of neighbours (ALBERT, Lan et al. 2019,

@@ -34,7 +34,7 @@ def bench(
 
     Args:
         model: a preset of the zoo; None: 30 M parameters of Llama's kind.
-        sets: edits of the model by path, as of `ablate.run`.
+        sets: edits of the model by path, as in `ablate.run`.
         context: tokens per row.
         batch: rows.
         rounds: of each library that count.

@@ -83,17 +83,17 @@ def evaluate(
 
     Args:
         run: the digest of a run in the store, or the beginning of one, or the folder of a run.
-        tasks: lm-eval tasks and groups, or paths of task files; None: the project's own, unless `settings` name
-            something else to evaluate.
+        tasks: lm-eval tasks and groups, or paths of task files; None: the project's own, unless `settings` request
+            other evaluations.
         limit: maximum number of items per task, or of examples per difficulty.
-        at: of a run on a synthetic task: accuracy at these difficulties, such as `{"pairs": [4, 64]}`, in place of
-            those that it was trained on.
-        store: the folder of runs; not needed for the folder of a run.
+        at: for synthetic tasks: evaluate at these difficulties, such as `{"pairs": [4, 64]}`, instead of those of
+            training.
+        store: the store's folder; not needed if `run` is a folder.
         **settings: more of a study's section `evals`: `positions={"multiples": [1, 2]}`, `recall=True`, `samples=True`,
             `fewshot=0`, `data={"blimp": "data/blimp"}`, `include=["tasks"]`, `batch=8`.
 
     Returns:
-        Scores as a frame, and all that was found as a document.
+        Scores as a frame, and everything found as a document.
 
     Raises:
         StoreError: there is no such run, it has not finished, or it is damaged.

@@ -23,7 +23,7 @@ def export(
         run: the digest of a run in the store, or the beginning of one, or the folder of a run.
         directory: a new or empty folder, which transformers' `from_pretrained` then opens.
         family: a `model_type` of transformers; None: the first that fits.
-        store: the folder of runs; not needed for the folder of a run.
+        store: the store's folder; not needed if `run` is a folder.
 
     Returns:
         `digest`, `directory` and `model_type`.

@@ -76,12 +76,12 @@ def generate(
     Args:
         run: the digest of a run in the store, or the beginning of one, or the folder of a run.
         prompts: one or more prompts.
-        tokens: at most so many new ones (None: 64), or so many in each hole; exactly so many of a model trained with
-            `masked` (None: 1).
+        tokens: maximum number of new tokens (None: 64), or of tokens in each hole; for a model trained with `masked`,
+            the exact number (None: 1).
         stop: strings that end the text; they are cut off.
-        hole: what stands for what is left out, for models that fill in holes; None: `___`.
-        seed: of sampling.
-        store: the folder of runs; not needed for the folder of a run.
+        hole: the marker of holes, for models that fill holes; None: `___`.
+        seed: seed of sampling.
+        store: the store's folder; not needed if `run` is a folder.
         **sampling: `temperature` (0 takes the likeliest token, as without it), `top_k`, `top_p`, `min_p` and
             `repetition_penalty`.
 

@@ -145,8 +145,8 @@ def plan(
     seconds, the time of a training step is measured for every arm, unless the store knows it.
 
     Args:
-        study, scale, sets, store, device, engine, workers: as of `ablate.run`.
-        progress: who is told where step times are measured, as of `ablate.run`.
+        study, scale, sets, store, device, engine, workers: as in `ablate.run`.
+        progress: who is told where step times are measured, as in `ablate.run`.
 
     Returns:
         Arms and runs, as frames and as objects.

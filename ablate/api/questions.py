@@ -14,7 +14,7 @@ from ablate.study.study import Study
 from ablate.study.written import Sets
 
 StudyLike = str | Path | Mapping[str, Any] | Study
-"""A path, the name of a study that ships, a map with the keys of a study file, or a study that was read."""
+"""A path, the name of a shipped study, a mapping with the keys of a study file, or a `Study`."""
 
 
 def read(study: StudyLike, scale: str | None, sets: Sets, device: str) -> Study:

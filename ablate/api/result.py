@@ -28,7 +28,7 @@ class Verdict:
         arm: its name.
         word: `baseline`, `better`, `worse`, `no difference`, `inconclusive`, `cannot tell` or `diverged`.
         sentence: the same in full, with the numbers that it rests on.
-        difference: in loss, arm − baseline; None for the baseline and where it cannot be had.
+        difference: in loss, arm − baseline; None for the baseline and where there is none.
         interval: of the difference, corrected for the number of looks; None where there is none.
         p: corrected for the number of arms (Holm); None where there is none.
         seeds_needed: how many more seeds would probably settle it; None where it is settled or none would.
@@ -53,8 +53,8 @@ class StudyResult:
         summary: intervals, differences and verdicts as objects; None where tuning failed, so that nothing was compared.
         report: the page, one self-contained HTML file; None where it was not rendered.
         failed: runs that failed, and why.
-        skipped: evaluations that could not be made, a line for each.
-        statuses: what became of every run that was asked for, tuning included, by digest: arm, seed and status.
+        skipped: evaluations that were skipped, a line for each.
+        statuses: arm, seed and status of every requested run, tuning included, by digest.
         trained, reused: how many runs were trained, and how many the store had.
     """
 

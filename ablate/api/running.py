@@ -31,24 +31,24 @@ def run(
     recompute: bool = False,
     progress: Wanted = True,
 ) -> StudyResult:
-    """Train what is missing of a study, measure, evaluate, and render the report.
+    """Run a study: train what is missing, measure, evaluate, and write the report.
 
-    What the store has is reused. After any interruption the same call goes on from what was saved.
+    Stored runs are reused. After an interruption, the same call resumes.
 
     Args:
-        study: a path, the name of a study that ships, a map with the keys of a study file, or a study that was read.
+        study: a path, the name of a shipped study, a mapping with the keys of a study file, or a `Study`.
         scale: one of the study's scales; None: `gpu` on a GPU, else `cpu`.
         sets: edits of the study by dotted path: `{"train.lr": 1e-3}` or `["train.lr=1e-3"]`.
-        store: the folder of runs; made where it is missing.
+        store: the store's folder; created if it is missing.
         device: `cpu` or `cuda`; None: `cuda` where there is a GPU.
-        engine: where runs are carried out: `local` in processes of their own, `inprocess` in this one.
+        engine: what executes the runs: `local` in separate processes, `inprocess` in this one.
         workers: how many runs at once; None: one for each core, or for each GPU.
         checkpoint_seconds: how often a run saves a checkpoint to resume from.
         microbatch: rows of a batch at a time, with accumulated gradients, for models that do not fit in memory
             otherwise; `"auto"` halves until they fit. Losses agree with those of whole batches to within rounding.
         recompute: keep only each block's input, and recompute its activations in the backward pass: less memory,
             about a third more time.
-        progress: True shows on standard error how far runs are, False is silent, a function is given each line.
+        progress: True reports on standard error, False is silent, a function receives each line.
 
     Returns:
         Frames, verdicts and figures of what the study found, and the runs that failed.

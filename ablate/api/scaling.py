@@ -69,12 +69,12 @@ def scale_up(
     """Predict what a study's arms would take as edits of a published model at full size. Nothing is built or run.
 
     Args:
-        study, scale, sets: as of `ablate.run`.
+        study, scale, sets: as in `ablate.run`.
         at: a preset of the zoo, or one of its sizes, such as `llama3-70b`.
-        device: one of `evals/devices`, such as `h200`; `this` measures the machine that runs.
+        device: one of `evals/costs/devices`, such as `h200`; `this` measures this machine.
         context: tokens per row.
         batch: rows.
-        dtype: of weights, cache and products.
+        dtype: dtype of weights, cache and products.
 
     Returns:
         Parameters, bytes, prefill time and time per token of each arm, and what bounds them.
@@ -107,12 +107,12 @@ def fit(
     """Say what fits into a memory, for a study's arms as edits of a published model at full size.
 
     Args:
-        study, scale, sets: as of `ablate.run`.
+        study, scale, sets: as in `ablate.run`.
         at: a preset of the zoo, or one of its sizes, such as `llama3-70b`.
         memory: `"80GB"`, or a number of bytes.
         contexts: tokens per row at which the largest batch is sought.
         batch: rows for which the largest context is sought.
-        dtype: of weights and cache.
+        dtype: dtype of weights and cache.
 
     Returns:
         The largest batch by context and the largest context of each arm.

@@ -123,10 +123,10 @@ def search(
 
     Args:
         study, scale, sets, store, device, engine, workers, checkpoint_seconds, microbatch, recompute, progress:
-            as of `ablate.run`.
-        storage: where trials are kept: `postgresql://…`, `sqlite:///…` or `grpc://host:port`; None: a journal in the
+            as in `ablate.run`.
+        storage: storage of the trials: `postgresql://…`, `sqlite:///…` or `grpc://host:port`; None: a journal in the
             store.
-        promote: write so many of the best trials as an ordinary study with fresh seeds, beside the study.
+        promote: write this many of the best trials as an ordinary study with fresh seeds, in the study's folder.
 
     Returns:
         Trials and the best of them as frames, and the page of the report.

@@ -6,7 +6,7 @@ from ablate.store import AblateError
 
 
 class DataError(AblateError, ValueError):
-    """The data asked for cannot be had. The message is one line that says what to do about it."""
+    """The requested data is not available. The message is one line with the remedy."""
 
     def __init__(self, message: str) -> None:
         super().__init__(" ".join(message.split()))

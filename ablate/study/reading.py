@@ -49,7 +49,7 @@ def load_study(
     """Read a study, at one of its scales and with edits: every mistake is found before anything is trained.
 
     Args:
-        source: the path of a study file, the name of a study that ships (`"norm_placement"`), a map with the keys of a
+        source: the path of a study file, the name of a shipped study (`"norm_placement"`), a mapping with the keys of a
             study file, or a study that was read before, which keeps its scale and its edits unless others are given.
         scale: one of the study's scales; None: `gpu` where torch finds a GPU, else `cpu`.
         sets: edits by dotted path, over the file and its scale: `{"train.lr": 1e-3}` or `["train.lr=1e-3"]`.

@@ -1,4 +1,4 @@
-"""A study as somebody wrote it: a file, a study that ships with the project, or a map in Python."""
+"""A study as somebody wrote it: a file, a study shipped with the project, or a mapping in Python."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def shipped() -> list[str]:
 
 
 def _located(source: str | Path) -> Path:
-    """A word that is no file is the name of a study that ships."""
+    """A word that is not a file is the name of a shipped study."""
     path = Path(source)
     if path.suffix or path.exists() or len(path.parts) != 1:
         return path

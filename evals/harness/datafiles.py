@@ -29,7 +29,7 @@ Made = TypeVar("Made")
 
 
 class DataError(ValueError):
-    """The data of a task cannot be had; the text says which, and what to do."""
+    """A task's data is not available; the message says which, and the remedy."""
 
 
 def local(task: str, config: Mapping[str, Any], place: Path) -> dict[str, Dataset]:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 class Paged(CacheKind):
-    """Tokens lie in pages of `page`, which a table finds for every row: a row takes pages as it grows, and others take
-    what it leaves behind. Kwon et al. 2023 (PagedAttention), arXiv:2309.06180.
+    """Tokens are stored in pages of `page` tokens, which each row finds through a table: a row takes pages as it
+    grows, and freed pages go to other rows. Kwon et al. 2023 (PagedAttention), arXiv:2309.06180.
 
     Pages follow a row's own text, so padding takes none. `Cache.reorder` to fewer rows frees the pages of the others;
     rows that come from one share its pages until one of them writes. `beside` and `join` let other rows in. Bytes are

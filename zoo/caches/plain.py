@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 
 class Plain(CacheKind):
-    """Every number as it is, in the cache's type; a layer with a window keeps the window (the rolling buffer of Mistral
-    7B, arXiv:2310.06825)."""
+    """Numbers unchanged, in the cache's dtype; a layer with a window keeps only the window (the rolling buffer of
+    Mistral 7B, arXiv:2310.06825)."""
 
     kind: Literal["plain"] = "plain"
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Sink(CacheKind):
-    """The first `sinks` tokens and the last `recent` ones, the token that looks included. Xiao et al. 2023
+    """The first `sinks` tokens and the last `recent` ones, the query's own token included. Xiao et al. 2023
     (StreamingLLM), arXiv:2309.17453.
 
     Tokens in between are forgotten, and positions are those within the cache: the sinks move along, right before the

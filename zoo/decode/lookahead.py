@@ -30,7 +30,7 @@ def lookahead(
     cache: Cache | None = None,
     **settings: Any,
 ) -> Speculated:
-    """What `generate` would say with these settings, in fewer passes of the model: module k of its multi-token
+    """The output of `generate` with these settings, in fewer forward passes of the model: module k of its multi-token
     prediction drafts the token k places after the next one (DeepSeek V3, arXiv:2412.19437 §2.2), and the model checks
     them as in `speculate`. settings: as for `generate`."""
     if model.spec.mtp is None:

@@ -63,7 +63,7 @@ def speculate(
     cache: Cache | None = None,
     **settings: Any,
 ) -> Speculated:
-    """What `generate` would say with these settings, in fewer passes of the model. Leviathan et al. 2022,
+    """The output of `generate` with these settings, in fewer forward passes of the model. Leviathan et al. 2022,
     arXiv:2211.17192.
 
     draft: a smaller model with the same vocabulary. It proposes `ahead` tokens x ~ q; the model reads them in one pass.

@@ -13,7 +13,7 @@ from zoo.site import PartCost, Site, Step
 
 
 class NoFfn(Ffn):
-    """A block of its mixer alone, as those of Mamba (Gu & Dao 2023, arXiv:2312.00752): no second residual, no norm."""
+    """No FFN: the block is its mixer alone, as in Mamba (Gu & Dao 2023, arXiv:2312.00752), without a second norm."""
 
     absent: ClassVar[bool] = True
     kind: Literal["none"] = "none"

@@ -8,7 +8,7 @@ from zoo.positions import Position, PositionLayer
 
 
 class NoPE(Position):
-    """Queries and keys are left as they are; order is known from the causal mask alone.
+    """Queries and keys are unchanged; only the causal mask conveys order.
 
     Kazemnejad et al. 2023, arXiv:2305.19466.
     """

@@ -13,7 +13,7 @@ from zoo.spec import ModelSpec
 
 
 class NextToken(Objective):
-    """Every token predicts the one after it: −log p(t_{i+1} | t_1 … t_i), meaned over all tokens."""
+    """Every token predicts the one after it: −log p(t_{i+1} | t_1 … t_i), averaged over all tokens."""
 
     kind: Literal["next_token"] = "next_token"
     counts: ClassVar[str] = "every token"
