@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -11,7 +12,9 @@ import torch
 import zoo
 from tests.zoo.combinations import random_tokens
 from tests.zoo.slow import layer_of, maps, mix, project, random_stream, run, write
+from zoo.caches import cache_kind
 from zoo.mixers.attention import Attention
+from zoo.norms.rmsnorm import RMSNorm
 from zoo.positions.nope import NoPE
 from zoo.site import Step
 
@@ -76,6 +79,48 @@ def test_a_gate_multiplies_the_heads_by_the_sigmoid_of_its_own_projection(kind: 
     assert gates.shape == (H, T, 3 if kind == "feature" else 1)
     expected = write(layer, mix(maps(q, k, dot), v) * gates)
     torch.testing.assert_close(run(layer, X), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("over", ["head", "heads"])
+def test_queries_and_keys_can_be_normalised_after_they_are_turned(over: str) -> None:
+    """Of pairs (i, i + d/2): cos and sin of m·θ_i, then x / rms(x) · g."""
+    norm = {"qk_norm": RMSNorm(eps=1e-3), "qk_norm_over": over, "qk_norm_after_position": True}
+    layer: Any = layer_of(Attention(heads=H, kv_heads=K, head_dim=4, **norm), D)
+
+    def turned(name: str, heads: int) -> torch.Tensor:
+        x, out = project(layer, name, X, heads), torch.zeros(heads, T, 4, dtype=torch.float64)
+        for h, m in itertools.product(range(heads), range(T)):
+            for i, theta in enumerate((1.0, 1e4**-0.5)):
+                a, b = x[h, m, i], x[h, m, i + 2]
+                out[h, m, i] = a * math.cos(m * theta) - b * math.sin(m * theta)
+                out[h, m, i + 2] = b * math.cos(m * theta) + a * math.sin(m * theta)
+            own = getattr(layer, f"{name}_norm")
+            gain = (own.norms[h] if over == "heads" else own).gain.detach()
+            out[h, m] = out[h, m] / (out[h, m].square().mean() + 1e-3).sqrt() * gain
+        return out
+
+    weights = maps(turned("q", H), turned("k", K), lambda q, k, h: float(q @ k) / 2)
+    expected = write(layer, mix(weights, project(layer, "v", X, K)))
+    torch.testing.assert_close(run(layer, X), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_what_was_normalised_after_it_was_turned_cannot_move() -> None:
+    edits = {"block.mixer.qk_norm": "rmsnorm", "block.mixer.qk_norm_after_position": True}
+    with pytest.raises(zoo.UnsupportedError, match="normalised after it was turned"):
+        zoo.build(zoo.load("small", **edits)).new_cache(
+            1, 9, kind=cache_kind({"kind": "sink", "sinks": 1, "recent": 4})
+        )
+    with pytest.raises(zoo.SpecError, match="qk_norm_over: positions are applied to heads"):
+        zoo.load("small", **edits, **{"block.mixer.qk_norm_over": "full"})
+
+
+@pytest.mark.parametrize("offset", [0, 1])
+def test_temperature_grows_with_the_place_of_the_query(offset: int) -> None:
+    layer = attention(temperature={"coefficient": 0.7, "floor": 3, "offset": offset})
+    q, k, v = qkv(layer)
+    for t in range(T):
+        q[:, t] *= 1 + 0.7 * math.log(1 + (t + offset) // 3)
+    torch.testing.assert_close(run(layer, X), write(layer, mix(maps(q, k, dot), v)), rtol=1e-5, atol=1e-6)
 
 
 def test_clipping_bounds_queries_keys_and_values() -> None:

@@ -25,7 +25,20 @@ V2 = {**V3, "score": "softmax", "group_score": "max", "normalise": False, "bias_
 MIXTRAL = {"kind": "topk_moe", "experts": 6, "top_k": 2, "d_ff": 5}
 GPT_OSS = {**MIXTRAL, "router_bias": True, "bias": True, "activation": "clamped_swiglu"}
 SWITCH = {**MIXTRAL, "top_k": 1, "softmax_over": "all", "activation": "relu", "bias": True}
-FAMILIES = {"v3": V3, "v2": V2, "mixtral": MIXTRAL, "gpt_oss": GPT_OSS, "switch": SWITCH}
+LLAMA4 = {
+    "kind": "deepseek_moe", "experts": 5, "top_k": 2, "d_ff": 6, "normalise": False, "bias_rate": None,
+    "weights_on": "input",
+}  # fmt: skip
+WIDE = {**MIXTRAL, "shared_experts": 1, "shared_d_ff": 13}
+FAMILIES = {
+    "v3": V3,
+    "v2": V2,
+    "mixtral": MIXTRAL,
+    "gpt_oss": GPT_OSS,
+    "switch": SWITCH,
+    "llama4": LLAMA4,
+    "wide": WIDE,
+}
 every_family = pytest.mark.parametrize("ffn", FAMILIES.values(), ids=FAMILIES.keys())
 
 
@@ -95,7 +108,8 @@ def slow(ffn: Any, x: torch.Tensor) -> torch.Tensor:
         for t in range(x.shape[1]):
             token, activation = x[row, t], ffn.spec.activation
             for expert, weight in slow_routing(ffn, token).items():
-                out[row, t] += weight * slow_ffn(ffn.experts, token, activation, expert)
+                inside, outside = (weight, 1.0) if ffn.spec.weights_on == "input" else (1.0, weight)
+                out[row, t] += outside * slow_ffn(ffn.experts, inside * token, activation, expert)
             if ffn.shared is not None:
                 out[row, t] += slow_ffn(ffn.shared, token, activation)
     return out
@@ -118,6 +132,17 @@ def test_gradients_are_those_of_the_loop(ffn: dict[str, Any]) -> None:
     for name, parameter in layer.named_parameters():
         if not name.startswith("router"):
             torch.testing.assert_close(ours[name], parameter.grad, rtol=1e-3, atol=1e-3)
+
+
+def test_the_shared_layer_has_one_spelling_for_each_width() -> None:
+    """Three experts of 5 are one layer of 15."""
+    of = {"kind": "topk_moe", "experts": 6, "d_ff": 5}
+    several, one, odd = (
+        zoo.load("small", **{"block.ffn": {**of, "shared_experts": count, "shared_d_ff": width}})
+        for count, width in ((3, None), (1, 15), (1, 13))
+    )
+    assert several.digest == one.digest != odd.digest
+    assert zoo.build(odd).blocks[0].ffn.shared.up.weight.shape == (13, odd.d_model)
 
 
 def test_the_selection_bias_chooses_and_does_not_weigh() -> None:

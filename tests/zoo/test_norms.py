@@ -23,6 +23,14 @@ def test_rmsnorm_is_its_formula() -> None:
         assert y == pytest.approx([v / rms * g for v, g in zip(x, layer.gain.tolist(), strict=True)], rel=1e-5)
 
 
+def test_rmsnorm_without_a_gain_makes_every_mean_square_one() -> None:
+    layer = RMSNorm(eps=1e-12, gain=False).build(7)
+    assert not list(layer.parameters())
+    torch.testing.assert_close(layer(vectors()).square().mean(-1), torch.ones(5))
+    with pytest.raises(ValueError, match="unit_offset: without a gain"):
+        RMSNorm(gain=False, unit_offset=True)
+
+
 @pytest.mark.parametrize("bias", [True, False])
 def test_layernorm_is_its_formula(bias: bool) -> None:
     layer = LayerNorm(eps=1e-3, bias=bias).build(7)

@@ -23,6 +23,7 @@ from zoo.positions.nope import NoPE
 from zoo.site import Step
 from zoo.sparsities import Sparsity
 from zoo.sparsities.bigbird import BigBird
+from zoo.sparsities.chunked import Chunked
 from zoo.sparsities.dilated import Dilated
 from zoo.sparsities.longformer import Longformer
 from zoo.sparsities.strided import Strided
@@ -44,6 +45,8 @@ PATTERNS: dict[str, tuple[Sparsity, Sees]] = {
     "dilated": (Dilated(window=3, dilation=4), lambda i, j: (i - j) in (0, 4, 8)),
     "dilated without end": (Dilated(window=None, dilation=5), lambda i, j: (i - j) % 5 == 0),
     "dilated by one": (Dilated(window=6, dilation=1), lambda i, j: i - j < 6),
+    "chunked": (Chunked(chunk=8), lambda i, j: i // 8 == j // 8),
+    "chunked as a whole": (Chunked(chunk=50), lambda i, j: True),
     "strided": (Strided(stride=6), lambda i, j: i - j < 6 or (i - j) % 6 == 0),
     "strided over all": (Strided(stride=50), lambda i, j: True),
 }

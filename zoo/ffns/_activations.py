@@ -67,6 +67,9 @@ def clamped_swiglu(gate: Tensor, up: Tensor, alpha: float, limit: float) -> Tens
     return gate * torch.sigmoid(alpha * gate) * (up + 1)
 
 
+PlainActivation = Literal["relu", "relu2", "silu", "gelu", "gelu_tanh", "gelu_sigmoid"]
+"""Those of one tensor, by name."""
+
 UNGATED: dict[str, Activation] = {
     "relu": F.relu,
     "relu2": relu2,

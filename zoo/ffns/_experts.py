@@ -12,11 +12,14 @@ from zoo.init import ExpertLinear
 
 
 class Experts(nn.Module):
-    """y_n = Σ_j w_nj · W_down,e act(W_up,e x_n) with e = chosen_nj; gated where the activation is.
+    """y_n = Σ_j w_nj · W_down,e act(W_up,e x_n) with e = chosen_nj, or Σ_j W_down,e act(W_up,e (w_nj · x_n)) where
+    weights are on the inputs; gated where the activation is.
 
     rows: (N, D), chosen and weights: (N, k) → (N, D). Rows are sorted by expert, so that each expert is one product
     over the rows that chose it: N·k rows in all, which is what `cost` declares.
     """
+
+    weights_inputs: bool = False
 
     def __init__(
         self, experts: int, d_model: int, d_ff: int, activation: Activation, *, gated: bool, bias: bool, dropout: float
@@ -38,7 +41,8 @@ class Experts(nn.Module):
         load = load_of(places, self.up.experts)
         if capacity is not None:
             order, load = _within(capacity, order, load)
-        weighted = self._run(rows[order // k], load) * weights.flatten()[order, None].to(rows.dtype)
+        sent, share = rows[order // k], weights.flatten()[order, None].to(rows.dtype)
+        weighted = self._run(sent * share, load) if self.weights_inputs else self._run(sent, load) * share
         # Each row's k results, back in its own order: a gather, whose sum is the same at every run on every device.
         at = torch.full_like(places, order.shape[0]).scatter(
             0, order, torch.arange(order.shape[0], device=order.device)

@@ -8,11 +8,11 @@ from functools import partial
 from typing import Annotated, Literal, Self
 
 import torch
-from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from zoo.axis import number
+from zoo.axis import is_off, number
 from zoo.cache import LayerCache
 from zoo.errors import SpecError
 from zoo.facts import AtMost, Dropout, Fact
@@ -54,9 +54,13 @@ class MoE(Ffn):
     """On the hidden features, while training."""
     shared_experts: Annotated[NonNegativeInt, AtMost(1)] = 0
     """Experts that every token uses, built as one layer of that many times d_ff (DeepSeekMoE, arXiv:2401.06066)."""
+    shared_d_ff: Annotated[PositiveInt | None, Fact.SIZE, Fact.WIDTH] = Field(default=None, exclude_if=is_off)
+    """Hidden features of that layer where they are no multiple of d_ff (Qwen2-MoE); null for shared_experts · d_ff."""
     shared_bias: bool = False
     shared_gate: bool = False
     """What the shared experts give is multiplied by σ(w·x) (Qwen2-MoE, arXiv:2407.10671)."""
+    weights_on: Literal["output", "input"] = Field(default="output", exclude_if=lambda on: on == "output")
+    """What w_e multiplies: what the expert gives, or what it reads, FFN_e(w_e x) (Llama 4)."""
     balance_loss: Annotated[NonNegativeFloat, Fact.TRAINING] = 0.0
     """Weight of E/k · Σ_e f_e P_e in the training objective, for each layer: f_e is the share of tokens sent to e, P_e
     the mean probability of e; 1 where both are even (Switch Transformer, arXiv:2101.03961 §2.2)."""
@@ -93,8 +97,16 @@ class MoE(Ffn):
             raise SpecError("top_k", f"there are only {self.experts} experts, not {self.top_k}")
         if self.shared_gate and not self.shared_experts:
             raise SpecError("shared_gate", "there are no shared experts to gate")
-        numbers = {"d_ff": features(self.d_ff, d_model, self.multiple_of), "multiple_of": 1}
+        width = features(self.d_ff, d_model, self.multiple_of)
+        numbers = {"d_ff": width, "multiple_of": 1, **self._shared(width)}
         return self.model_copy(update=numbers | self._clamp())
+
+    def _shared(self, width: int) -> dict[str, int | None]:
+        """One spelling for each width of the shared layer: as experts of `width` where it is so many of them."""
+        if self.shared_d_ff is None or not self.shared_experts:
+            return {"shared_d_ff": None}
+        count, rest = divmod(self.shared_d_ff, width)
+        return {"shared_experts": 1} if rest else {"shared_experts": count, "shared_d_ff": None}
 
     def _clamp(self) -> dict[str, float]:
         given = {"swiglu_alpha": self.swiglu_alpha, "swiglu_limit": self.swiglu_limit}
@@ -114,6 +126,11 @@ class MoE(Ffn):
         """F of a resolved spec."""
         return number(self.d_ff if isinstance(self.d_ff, int) else None)
 
+    @property
+    def shared_width(self) -> int:
+        """Hidden features of the shared layer, of a resolved spec; 0 for none."""
+        return self.shared_d_ff or self.shared_experts * self.width
+
     def hidden(self) -> Activation:
         """The activation of a resolved spec."""
         if self.activation == "clamped_swiglu":
@@ -130,7 +147,7 @@ class MoE(Ffn):
         matrix = self.experts * d_model
         total = chosen + matmul_cost(matrix + self.router_bias_parameters, matrix)
         if self.shared_experts:
-            total += dense_cost(d_model, self.shared_experts * self.width, self.gated, self.shared_bias)
+            total += dense_cost(d_model, self.shared_width, self.gated, self.shared_bias)
         if self.shared_gate:
             total += matmul_cost(d_model, d_model)
         return total
@@ -196,12 +213,13 @@ class MoELayer(FfnLayer):
         self.experts = Experts(
             spec.experts, d_model, spec.width, spec.hidden(), gated=spec.gated, bias=spec.bias, dropout=spec.dropout
         )
+        self.experts.weights_inputs = spec.weights_on == "input"
         self.shared_gate = Linear(d_model, 1, role="input") if spec.shared_gate else None
         self.shared = None
         if spec.shared_experts:
-            width, gated = spec.shared_experts * spec.width, spec.gated
+            bias, dropout = spec.shared_bias, spec.dropout
             self.shared = DenseLayer(
-                d_model, width, spec.hidden(), gated=gated, bias=spec.shared_bias, dropout=spec.dropout
+                d_model, spec.shared_width, spec.hidden(), gated=spec.gated, bias=bias, dropout=dropout
             )
 
     def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:

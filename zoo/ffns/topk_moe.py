@@ -22,7 +22,7 @@ class TopKMoE(MoE):
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"d_ff": 20, "experts": 5},
         {"d_ff": 20, "experts": 5, "activation": "clamped_swiglu", "router_bias": True, "router_z_loss": 1e-3},
-        {"d_ff": 20, "experts": 5, "shared_experts": 1, "shared_gate": True},
+        {"d_ff": 20, "experts": 5, "shared_experts": 1, "shared_d_ff": 14, "shared_gate": True},
     )
     kind: Literal["topk_moe"] = "topk_moe"
     softmax_over: Literal["chosen", "all"] = "chosen"

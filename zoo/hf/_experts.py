@@ -6,7 +6,9 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-from zoo.hf._ffn import GATED
+from zoo.errors import UnsupportedError
+from zoo.ffns._moe import MoE
+from zoo.hf._ffn import theirs_by_name
 from zoo.hf._pairs import Pair, Tensors, fused, same, stacked
 from zoo.hf._version import MAJOR
 
@@ -40,11 +42,9 @@ def _swap(x: torch.Tensor) -> torch.Tensor:
     return x.transpose(1, 2) if x.dim() == 3 else x
 
 
-def expert_activation(kind: str, approximate: str = "none") -> str:
-    """What experts call the activation of a gated FFN."""
-    return kind if approximate == "none" else f"{kind}_{approximate}"
-
-
-def expert_names() -> dict[str, str]:
-    """transformers' names of gated activations, by the experts' names for them."""
-    return {expert_activation(**kind): name for name, kind in GATED.items()}
+def expert_act(spec: MoE) -> str:
+    """transformers' name of the experts' activation. Raises UnsupportedError."""
+    names = theirs_by_name(gated=True)
+    if spec.activation not in names:
+        raise UnsupportedError("ffn.activation", f"{spec.activation} has no counterpart")
+    return names[spec.activation]

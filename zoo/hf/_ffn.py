@@ -6,6 +6,7 @@ from typing import Any
 
 from zoo.errors import UnsupportedError
 from zoo.ffns import Ffn
+from zoo.ffns._activations import Approximation, approximated
 from zoo.hf._config import Config
 
 GATED: dict[str, dict[str, Any]] = {
@@ -44,6 +45,16 @@ def ffn(config: Config, key: str, *, gated: bool) -> dict[str, Any]:
     return dict(table[canonical])
 
 
+def name_of(kind: str, approximate: Approximation = "none", **others: Any) -> str:
+    """What experts and convolutions call the activation of this kind of FFN."""
+    return approximated(kind, approximate)
+
+
+def plain_activation(config: Config, key: str) -> str:
+    """The name of the activation that the config names under `key`, where nothing is gated."""
+    return name_of(**ffn(config, key, gated=False))
+
+
 def activation(spec: Ffn, *, gated: bool) -> str:
     """The name of an FFN's activation."""
     wanted = {"kind": spec.kind}
@@ -53,3 +64,8 @@ def activation(spec: Ffn, *, gated: bool) -> str:
         if kind == wanted:
             return name
     raise UnsupportedError("ffn", f"{spec.kind} has no counterpart")
+
+
+def theirs_by_name(*, gated: bool) -> dict[str, str]:
+    """transformers' names of activations by ours (see `name_of`)."""
+    return {name_of(**kind): name for name, kind in (GATED if gated else UNGATED).items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from zoo.errors import UnsupportedError
@@ -18,6 +18,13 @@ def pattern(names: Sequence[str], blocks: dict[str, dict[str, Any]]) -> dict[str
     period = next(p for p in range(1, len(names) + 1) if all(name == names[i % p] for i, name in enumerate(names)))
     used = {name: edits for name, edits in blocks.items() if name in names}
     return {"blocks": used, "pattern": list(names[:period])}
+
+
+def layered(kinds: Sequence[Sequence[str]], edits: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    """Fields of a spec whose layer i is the base block with the edits that `kinds[i]` names, one after the other."""
+    named = {"_".join(kind) or BASE: kind for kind in kinds}
+    blocks = {name: {key: value for each in kind for key, value in edits[each].items()} for name, kind in named.items()}
+    return pattern(["_".join(kind) or BASE for kind in kinds], {k: v for k, v in blocks.items() if k != BASE})
 
 
 def windows(config: Config) -> dict[str, Any]:

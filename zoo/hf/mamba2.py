@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from zoo.errors import UnsupportedError
 from zoo.hf._common import expect, norm_eps
 from zoo.hf._config import Config
 from zoo.hf._family import Family
+from zoo.hf._ffn import plain_activation, theirs_by_name
 from zoo.hf._pairs import Pair, both, fused, reshaped, same
 from zoo.mixers.mamba2 import Mamba2 as Mixer
 from zoo.spec import ModelSpec
@@ -23,8 +24,6 @@ class Mamba2(Family):
     model_types: ClassVar[tuple[str, ...]] = ("mamba2",)
 
     def spec(self, config: Config) -> dict[str, Any]:
-        config.only("hidden_act", "silu")
-        self._unlimited(config)
         # Initial values, the precision of the stream, and what follows from the heads.
         config.ignore("time_step_rank", "time_step_min", "time_step_max", "time_step_floor", "rescale_prenorm_residual")
         config.ignore("residual_in_fp32", "expand", *UNREAD)
@@ -47,16 +46,12 @@ class Mamba2(Family):
                     "bias": config["use_bias"],
                     "head_norm": {"kind": "rmsnorm", "eps": eps},
                     "chunk": config["chunk_size"],
+                    "activation": plain_activation(config, "hidden_act"),
+                    **_limits(config),
                 },
                 "ffn": "none",
             },
         }
-
-    def _unlimited(self, config: Config) -> None:
-        """transformers heeds limits of Δ over several tokens, and not while it decodes."""
-        limits = tuple(config["time_step_limit"])
-        if limits != (0.0, float("inf")):
-            raise UnsupportedError("time_step_limit", f"{limits} cannot be converted, only (0.0, inf)")
 
     def config(self, spec: ModelSpec) -> dict[str, Any]:
         layer = spec.layers[0]
@@ -76,6 +71,8 @@ class Mamba2(Family):
             "use_conv_bias": mixer.conv_bias,
             "use_bias": mixer.bias,
             "chunk_size": mixer.chunk,
+            "hidden_act": theirs_by_name(gated=False)[mixer.activation],
+            "time_step_limit": (mixer.step_min, mixer.step_max or math.inf),
         }
 
     def weights(self, spec: ModelSpec) -> Iterator[Pair]:
@@ -87,6 +84,12 @@ class Mamba2(Family):
             ours, theirs = f"blocks.{i}", f"backbone.layers.{i}"
             yield same(f"{ours}.mixer_residual.norm_in.gain", f"{theirs}.norm.weight")
             yield from _mixer(expect(layer.mixer, Mixer, "mixer"), f"{ours}.mixer", f"{theirs}.mixer")
+
+
+def _limits(config: Config) -> dict[str, Any]:
+    """Of Δ. transformers forgets them while it decodes a token at a time; ours does not."""
+    least, most = map(float, config["time_step_limit"])
+    return {"step_min": least, "step_max": None if math.isinf(most) else most}
 
 
 def _mixer(mixer: Mixer, ours: str, theirs: str) -> Iterator[Pair]:

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from zoo.block_spec import BlockSpec
-from zoo.errors import UnsupportedError
 from zoo.ffns.topk_moe import TopKMoE
 from zoo.hf._common import expect
 from zoo.hf._config import Config
-from zoo.hf._experts import expert_activation, expert_names, gated_experts
+from zoo.hf._experts import expert_act, gated_experts
+from zoo.hf._ffn import name_of
 from zoo.hf._pairs import Pair, same
 from zoo.hf._version import MAJOR
 from zoo.hf.mistral import Mistral
@@ -26,15 +26,11 @@ class Mixtral(Mistral):
 
     def ffn(self, config: Config) -> dict[str, Any]:
         kind = super().ffn(config)
-        activation = expert_activation(kind.pop("kind"), kind.pop("approximate", "none"))
-        return {"kind": "topk_moe", **kind, "activation": activation, **routing(config)}
+        return {"kind": "topk_moe", "d_ff": kind["d_ff"], "activation": name_of(**kind), **routing(config)}
 
     def ffn_config(self, layer: BlockSpec) -> dict[str, Any]:
         experts = expect(layer.ffn, TopKMoE, "ffn")
-        names = expert_names()
-        if experts.activation not in names:
-            raise UnsupportedError("ffn.activation", f"{experts.activation} has no counterpart")
-        return {"hidden_act": names[experts.activation], **routing_config(experts)}
+        return {"hidden_act": expert_act(experts), **routing_config(experts)}
 
     def ffn_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
         experts = expect(layer.ffn, TopKMoE, "ffn")

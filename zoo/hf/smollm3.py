@@ -8,10 +8,10 @@ from zoo.block_spec import BlockSpec
 from zoo.errors import UnsupportedError
 from zoo.hf._common import attention
 from zoo.hf._config import Config
-from zoo.hf._layers import SLIDING, layer_types, pattern, types_of, window_of
+from zoo.hf._layers import SLIDING, layer_types, layered, types_of, window_of
 from zoo.hf.llama import Llama
 from zoo.positions.nope import NoPE
-from zoo.spec import BASE, ModelSpec
+from zoo.spec import ModelSpec
 
 
 class SmolLM3(Llama):
@@ -30,9 +30,11 @@ class SmolLM3(Llama):
         if SLIDING in types and (window is None or not config["use_sliding_window"]):
             raise UnsupportedError("layer_types", f"{SLIDING} needs use_sliding_window and sliding_window")
         config.ignore("use_sliding_window", "sliding_window")
-        names = [_name(kind == SLIDING, bool(turns)) for kind, turns in zip(types, rotary, strict=True)]
-        far, near = {"mixer.position": "nope"}, {"mixer.window": window}
-        return {**super().spec(config), **pattern(names, {"nope": far, "window": near, "window_nope": {**far, **near}})}
+        kinds = [
+            ["window"] * (kind == SLIDING) + ["nope"] * (not turns) for kind, turns in zip(types, rotary, strict=True)
+        ]
+        edits = {"nope": {"mixer.position": "nope"}, "window": {"mixer.window": window}}
+        return {**super().spec(config), **layered(kinds, edits)}
 
     def config(self, spec: ModelSpec) -> dict[str, Any]:
         window = window_of(spec)
@@ -53,7 +55,3 @@ class SmolLM3(Llama):
 
 def _turns(layer: BlockSpec) -> bool:
     return not isinstance(attention(layer).position, NoPE)
-
-
-def _name(window: bool, rotary: bool) -> str:
-    return {(False, True): BASE, (False, False): "nope", (True, True): "window"}.get((window, rotary), "window_nope")

@@ -19,13 +19,14 @@ class Decay(nn.Module):
     """raw: (B, T, H) → Δ = softplus(raw + b) and log decay −A·Δ, A = exp(a): both (B, H, T), float32 or more.
 
     Heads start with A evenly spread over [1, 16] and Δ evenly over the logarithms of [0.001, 0.1], in another order, in
-    place of being drawn there.
+    place of being drawn there. Δ is clamped to [least, most].
     """
 
     roles: ClassVar = {"log_rate": "bias", "step_bias": "bias"}
 
-    def __init__(self, heads: int) -> None:
+    def __init__(self, heads: int, least: float = 0.0, most: float | None = None) -> None:
         super().__init__()
+        self.least, self.most = least, most
         even = (torch.arange(heads, dtype=torch.float64) + 0.5) / heads
         shuffled = (torch.arange(heads, dtype=torch.float64) * (math.sqrt(5) - 1) / 2 + 0.5) % 1
         step = (math.log(SHORTEST) + shuffled * math.log(LONGEST / SHORTEST)).exp()
@@ -40,4 +41,6 @@ class Decay(nn.Module):
     def forward(self, raw: Tensor) -> tuple[Tensor, Tensor]:
         kind = torch.promote_types(raw.dtype, torch.float32)
         step = F.softplus(raw.to(kind) + self.step_bias.to(kind)).transpose(1, 2)
+        if self.least or self.most is not None:
+            step = step.clamp(self.least, self.most)
         return step, -self.log_rate.to(kind).exp()[:, None] * step

@@ -20,7 +20,8 @@ from zoo.init import Linear
 from zoo.mixers import SELF_ALONE, Mixer, MixerLayer
 from zoo.mixers._gate import Gate, OutputGate, gate_features
 from zoo.mixers._per_head import NormPerHead
-from zoo.mixers._projections import Biases
+from zoo.mixers._projections import GATE, Biases
+from zoo.mixers._temperature import Temperature
 from zoo.mixers._values import ValueResidual
 from zoo.norms import Norm
 from zoo.positions import Position, check_ahead
@@ -51,8 +52,12 @@ class MultiHead(Mixer):
     qk_norm_over: Literal["head", "heads", "full"] = "head"
     """Each head by itself, with one gain for all heads (`head`, Qwen 3) or one each (`heads`, Cohere and StableLM), or
     the full width before the head split (`full`, OLMo 2)."""
+    qk_norm_after_position: bool = Field(default=False, exclude_if=is_off)
+    """Whether that norm comes after positions (Hunyuan, arXiv:2411.02265; Llama 4)."""
+    temperature: Annotated[Temperature | None, Tried({"floor": 4})] = Field(default=None, exclude_if=is_off)
+    """Queries grow with their place; null for not at all."""
     bias: Annotated[Biases, Tried(True, ("q", "v"))] = ()
-    """true, false, or those of the projections q, k, v and o that have a bias."""
+    """true for q, k, v and o, false, or those of the projections q, k, v, o and gate that have a bias."""
     scale: Annotated[PositiveFloat | None, Fact.SCORE_SCALE] = None
     """Factor on QKᵀ; null for 1/√d, times YaRN's mscale² where it has `scale_scores`."""
     softcap: Annotated[PositiveFloat | None, Tried(3.0)] = None
@@ -82,6 +87,10 @@ class MultiHead(Mixer):
             self.position.check(head_dim)
         except SpecError as error:
             raise error.under("position") from None
+        if GATE in self.bias and self.gate is None:
+            raise SpecError("bias", "there is no gate to have a bias")
+        if self.qk_norm_after_position and self.qk_norm_over == "full":
+            raise SpecError("qk_norm_over", "positions are applied to heads, and full is the width before the split")
         scale = self.scale or head_dim**-0.5 * self.position.score_factor
         return self.model_copy(update={"kv_heads": kv_heads, "head_dim": head_dim, "scale": scale})
 
@@ -97,9 +106,10 @@ class MultiHead(Mixer):
 
     def cost(self, d_model: int, context: int) -> PartCost:
         heads, kv_heads, head_dim = self.sizes()
-        gate = d_model * gate_features(self.gate, *self.outputs())
-        matrix = 2 * d_model * (heads + kv_heads) * head_dim + gate
-        widths = {"q": heads * head_dim, "k": kv_heads * head_dim, "v": kv_heads * head_dim, "o": d_model}
+        gates = gate_features(self.gate, *self.outputs())
+        matrix = 2 * d_model * (heads + kv_heads) * head_dim + d_model * gates
+        q, kv = heads * head_dim, kv_heads * head_dim
+        widths = {"q": q, "k": kv, "v": kv, "o": d_model, GATE: gates}
         parameters = matrix + sum(widths[name] for name in self.bias) + self._norm_parameters()
         parameters += heads * self.sinks + 2 * self.value_residual
         attending = attention_cost(parameters, matrix, self._flops_per_key(), self._keys(context))
@@ -203,7 +213,7 @@ class AttentionLayer(MixerLayer):
         self._full_norm = spec.qk_norm_over == "full"
         self.q_norm, self.k_norm = self._norm(self.heads), self._norm(self.kv_heads)
         self.position = spec.position.build(self.head_dim, spec.heads)
-        self.gate = OutputGate(spec.gate, d_model, *spec.outputs()) if spec.gate else None
+        self.gate = OutputGate(spec.gate, d_model, *spec.outputs(), GATE in spec.bias) if spec.gate else None
         self.values = ValueResidual() if spec.value_residual else None
         self.sinks = nn.Parameter(torch.zeros(self.heads)) if spec.sinks else None
         self.roles = {"sinks": "bias"}
@@ -244,11 +254,22 @@ class AttentionLayer(MixerLayer):
         if self._full_norm:
             q, k = self._split(self.q_norm(q)), self._split(self.k_norm(k))
         else:
-            q, k = self.q_norm(self._split(q)), self.k_norm(self._split(k))
+            q, k = self._split(q), self._split(k)
+        q, k = self._placed(q, k, step)
         v = self._split(v)
         if self.values is not None:
             v = self.values(v, step)
-        return self.position.rotate_queries(q, step), self.position.rotate_keys(k, step), v
+        return q, k, v
+
+    def _placed(self, q: Tensor, k: Tensor, step: Step) -> tuple[Tensor, Tensor]:
+        """With positions applied, and the norm of heads before or after that."""
+        late, by_head = self.spec.qk_norm_after_position, not self._full_norm
+        if by_head and not late:
+            q, k = self.q_norm(q), self.k_norm(k)
+        q, k = self.position.rotate_queries(q, step), self.position.rotate_keys(k, step)
+        if by_head and late:
+            q, k = self.q_norm(q), self.k_norm(k)
+        return q if self.spec.temperature is None else self.spec.temperature.scale(q, step), k
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, visible: Visible, scoring: Scoring) -> Tensor:
         """The heads' outputs: (B, heads, T, features), as `MultiHead.outputs` declares them."""
@@ -278,5 +299,7 @@ class AttentionLayer(MixerLayer):
             raise UnsupportedError(
                 "mixer.sparsity", "it is a pattern of places in the text, and what is kept would move"
             )
+        if self.spec.qk_norm is not None and self.spec.qk_norm_after_position:
+            raise UnsupportedError("mixer.qk_norm_after_position", "what is kept was normalised after it was turned")
         keys, values = kept
         return [self.position.moved(keys, by), values]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import torch
-from pydantic import PositiveInt
+from pydantic import Field, PositiveInt
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -16,6 +16,7 @@ from zoo.conv import STATE as CONV
 from zoo.conv import ShortConv, conv_cost, on_text
 from zoo.errors import SpecError
 from zoo.facts import Fact, HeadFeatures, Heads
+from zoo.ffns._activations import UNGATED, PlainActivation
 from zoo.init import Linear
 from zoo.mixers import MixerLayer
 from zoo.mixers._decay import Decay
@@ -51,6 +52,8 @@ class GatedDeltaNet(Stateful):
     """Features of a value head; null for 2 d_model / heads."""
     conv: PositiveInt = 4
     """Tokens that the convolution of queries, keys and values sees."""
+    activation: PlainActivation = Field(default="silu", exclude_if=lambda name: name == "silu")
+    """After the convolution."""
     head_norm: Annotated[Norm, Choice("zoo.norms")] = RMSNorm()
 
     def resolve(self, d_model: int) -> Self:
@@ -113,6 +116,7 @@ class GatedDeltaNetLayer(StatefulLayer):
         self.gate = Linear(d_model, values, role="input")
         self.strength, self.forget = (Linear(d_model, self.heads, role="input") for _ in range(2))
         self.conv = ShortConv(sum(spec.widths), spec.conv)
+        self.activation = UNGATED[spec.activation]
         self.decay = Decay(self.heads)
         self.head_norm = spec.head_norm.build(v_dim)
         self.o = Linear(values, d_model, role="output")
@@ -128,7 +132,7 @@ class GatedDeltaNetLayer(StatefulLayer):
 
     def _project(self, x: Tensor, step: Step, cache: LayerCache | None) -> tuple[Tensor, Tensor, Tensor]:
         """q, k: (B, K, T, n), v: (B, H, T, p)."""
-        parts = F.silu(self.conv(torch.cat((self.q(x), self.k(x), self.v(x)), dim=-1), step, cache))
+        parts = self.activation(self.conv(torch.cat((self.q(x), self.k(x), self.v(x)), dim=-1), step, cache))
         q, k, v = parts.split(self.spec.widths, dim=-1)
         k = on_text(k, step)
         q, k = (_unit(split(part, self.k_heads)) for part in (q, k))

@@ -6,16 +6,17 @@ from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import torch
-from pydantic import PositiveInt
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from zoo.axis import Choice, number
+from zoo.axis import Choice, is_off, number
 from zoo.cache import LayerCache
 from zoo.conv import STATE as CONV
 from zoo.conv import ShortConv, conv_cost, on_text
 from zoo.errors import SpecError
 from zoo.facts import AtMost, HeadFeatures, Heads
+from zoo.ffns._activations import UNGATED, PlainActivation
 from zoo.init import Linear
 from zoo.mixers import MixerLayer
 from zoo.mixers._decay import Decay
@@ -49,6 +50,12 @@ class Mamba2(Stateful):
     conv: PositiveInt = 4
     """Tokens that the convolution of x, b and c sees."""
     conv_bias: bool = True
+    activation: PlainActivation = Field(default="silu", exclude_if=lambda name: name == "silu")
+    """After the convolution."""
+    step_min: NonNegativeFloat = Field(default=0.0, exclude_if=is_off)
+    """Δ is at least this."""
+    step_max: PositiveFloat | None = Field(default=None, exclude_if=is_off)
+    """Δ is at most this; null for no limit."""
     bias: bool = False
     """On the projections."""
     head_norm: Annotated[Norm, Choice("zoo.norms")] = RMSNorm(eps=1e-5)
@@ -104,7 +111,8 @@ class Mamba2Layer(StatefulLayer):
         self.b, self.c = (Linear(d_model, states, bias=spec.bias, role="input") for _ in range(2))
         self.forget = Linear(d_model, spec.heads, bias=spec.bias, role="input")
         self.conv = ShortConv(sum(spec.widths), spec.conv, spec.conv_bias)
-        self.decay = Decay(spec.heads)
+        self.activation = UNGATED[spec.activation]
+        self.decay = Decay(spec.heads, spec.step_min, spec.step_max)
         self.skip = nn.Parameter(torch.ones(spec.heads))
         self.head_norm = NormPerHead(spec.head_norm, spec.groups, inner // spec.groups)
         self.o = Linear(inner, d_model, bias=spec.bias, role="output")
@@ -113,7 +121,7 @@ class Mamba2Layer(StatefulLayer):
     def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
         spec = self.spec
         joined = torch.cat((self.x(x), self.b(x), self.c(x)), dim=-1)
-        parts = on_text(F.silu(self.conv(joined, step, cache)), step).split(spec.widths, dim=-1)
+        parts = on_text(self.activation(self.conv(joined, step, cache)), step).split(spec.widths, dim=-1)
         values, k, q = (split(part, n) for part, n in zip(parts, (spec.heads, spec.groups, spec.groups), strict=True))
         delta, decay = self.decay(self.forget(x))
         mixed = scan(q, k, values * delta[..., None], decay, spec.chunk, cache)

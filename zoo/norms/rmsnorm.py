@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import torch
-from pydantic import PositiveFloat
+from pydantic import Field, PositiveFloat, model_validator
 from torch import Tensor, nn
 
+from zoo.errors import SpecError
 from zoo.facts import Tried
 from zoo.norms import Norm
 
@@ -16,17 +17,25 @@ from zoo.norms import Norm
 class RMSNorm(Norm):
     """y = x · rsqrt(mean(x²) + ε) · g. Zhang & Sennrich 2019, arXiv:1910.07467."""
 
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({}, {"unit_offset": True})
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({}, {"unit_offset": True}, {"gain": False})
     kind: Literal["rmsnorm"] = "rmsnorm"
     eps: Annotated[PositiveFloat, Tried()] = 1e-6
     unit_offset: bool = False
     """The gain is 1 + w with w from zero (Gemma, arXiv:2403.08295)."""
+    gain: bool = Field(default=True, exclude_if=lambda gain: gain)
+    """Whether there is one: Llama 4's norm of queries and keys has none."""
+
+    @model_validator(mode="after")
+    def _offset_of_a_gain(self) -> Self:
+        if self.unit_offset and not self.gain:
+            raise SpecError("unit_offset", "without a gain there is nothing to add one to")
+        return self
 
     def build(self, dim: int) -> nn.Module:
-        return RMSNormLayer(dim, self.eps, self.unit_offset)
+        return RMSNormLayer(dim, self)
 
     def parameters(self, dim: int) -> int:
-        return dim
+        return dim * self.gain
 
 
 class RMSNormLayer(nn.Module):
@@ -37,16 +46,18 @@ class RMSNormLayer(nn.Module):
 
     roles: ClassVar = {"gain": "gain"}
 
-    def __init__(self, dim: int, eps: float, unit_offset: bool) -> None:
+    def __init__(self, dim: int, spec: RMSNorm) -> None:
         super().__init__()
-        self.eps = eps
-        self.gain_offset = float(unit_offset)
+        self.eps = spec.eps
+        self.gain_offset = float(spec.unit_offset)
         self.initial = {"gain": 1.0 - self.gain_offset}
-        self.gain = nn.Parameter(torch.full((dim,), self.initial["gain"]))
+        self.gain = nn.Parameter(torch.full((dim,), self.initial["gain"])) if spec.gain else None
 
     def forward(self, x: Tensor) -> Tensor:
         wide = x.float()
         wide = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + self.eps)
+        if self.gain is None:
+            return wide.to(x.dtype)
         if self.gain_offset:
             return (wide * (self.gain_offset + self.gain.float())).to(x.dtype)
         return wide.to(x.dtype) * self.gain

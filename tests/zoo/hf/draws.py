@@ -88,6 +88,11 @@ def act(rng: random.Random) -> str:
     return rng.choice(["silu", "gelu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh", "quick_gelu", "relu", "relu2"])
 
 
+def any_act(rng: random.Random) -> str:
+    """With a gate and without."""
+    return rng.choice(["silu", "gelu", "gelu_pytorch_tanh", "quick_gelu", "relu"])
+
+
 def window(rng: random.Random) -> int | None:
     """None, shorter than the input, longer than it."""
     return rng.choice([None, 1, 4, 7, 30])

@@ -69,8 +69,9 @@ def length_dependent(ours: zoo.Decoder) -> bool:
 
 def padding_leaks(model: Any) -> bool:
     """Whether transformers' padding changes the text after it: Mamba-2's reaches the convolution through a bias of the
-    projection before it. Then each row by itself is the reference."""
-    return bool(model.config.model_type == "mamba2" and model.config.use_bias)
+    projection before it, and Llama 4's temperature counts it. Then each row by itself is the reference."""
+    tuned = getattr(model.config, "attn_temperature_tuning", False)
+    return bool(tuned or (model.config.model_type == "mamba2" and model.config.use_bias))
 
 
 def in_chunks(model: Any, chunks: tuple[Tensor, ...]) -> Tensor:

@@ -4,7 +4,7 @@ import random
 
 from transformers import Mamba2Config
 
-from tests.zoo.hf.draws import flag
+from tests.zoo.hf.draws import any_act, flag
 
 
 def draw(rng: random.Random) -> Mamba2Config:
@@ -22,6 +22,8 @@ def draw(rng: random.Random) -> Mamba2Config:
         use_bias=flag(rng),
         use_conv_bias=flag(rng),
         layer_norm_epsilon=rng.choice([1e-5, 1e-3]),
+        hidden_act=any_act(rng),
+        time_step_limit=rng.choice([(0.0, float("inf")), (0.4, float("inf")), (0.0, 0.9), (0.5, 0.8)]),
         chunk_size=rng.choice([4, 6, 256]),
         residual_in_fp32=flag(rng),
         tie_word_embeddings=flag(rng),

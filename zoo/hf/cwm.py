@@ -1,0 +1,23 @@
+"""Windows on some layers of a plain block: Code World Model and Ministral 8B."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from zoo.hf._config import Config
+from zoo.hf._layers import window_config, windows
+from zoo.hf._llama_like import LlamaLike
+from zoo.spec import ModelSpec
+
+
+class Windowed(LlamaLike):
+    """Llama without biases, with windows on some layers. FAIR 2025 (CWM), arXiv:2510.02387."""
+
+    model_types: ClassVar[tuple[str, ...]] = ("cwm", "ministral")
+
+    def spec(self, config: Config) -> dict[str, Any]:
+        config.ignore("mlp_bias", "attention_bias")
+        return {**super().spec(config), **windows(config)}
+
+    def config(self, spec: ModelSpec) -> dict[str, Any]:
+        return {**super().config(spec), **window_config(spec)}

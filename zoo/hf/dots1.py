@@ -1,0 +1,38 @@
+"""dots.llm1."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from zoo.block_spec import BlockSpec
+from zoo.hf._common import attention
+from zoo.hf._config import Config
+from zoo.hf._fine_experts import DENSE, FineExperts
+from zoo.hf._layers import SLIDING, layer_types, layered, types_of, window_of
+from zoo.spec import ModelSpec
+
+EXPERTS, WINDOW = "experts", "window"
+
+
+class Dots1(FineExperts):
+    """Qwen 3's attention, windows on some layers, DeepSeek-V3's experts after some dense layers. Huo et al. 2025,
+    arXiv:2506.05767."""
+
+    model_types: ClassVar[tuple[str, ...]] = ("dots1",)
+
+    def spec(self, config: Config) -> dict[str, Any]:
+        config.ignore("max_window_layers")  # it only says what layer_types are by default
+        spec, types = super().spec(config), types_of(config)
+        dense = len(spec.pop("first", ())) if spec["block"]["ffn"]["kind"] == "deepseek_moe" else len(types)
+        first = spec.pop("blocks", {}).get(DENSE, {"ffn": spec["block"]["ffn"]})
+        kinds = [[WINDOW] * (kind == SLIDING) + [DENSE] * (i < dense) for i, kind in enumerate(types)]
+        return {**spec, **layered(kinds, {WINDOW: {"mixer.window": config["sliding_window"]}, DENSE: first})}
+
+    def mixer(self, config: Config) -> dict[str, Any]:
+        return {**super().mixer(config), "bias": config["attention_bias"], "qk_norm": self.norm(config)}
+
+    def config(self, spec: ModelSpec) -> dict[str, Any]:
+        return {**super().config(spec), "layer_types": layer_types(spec), "sliding_window": window_of(spec)}
+
+    def block_config(self, layer: BlockSpec) -> dict[str, Any]:
+        return {**super().block_config(layer), "attention_bias": bool(attention(layer).bias)}

@@ -1,0 +1,53 @@
+"""EXAONE 4.0."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from zoo.block_spec import BlockSpec
+from zoo.errors import UnsupportedError
+from zoo.hf._common import attention
+from zoo.hf._config import Config
+from zoo.hf._layers import FULL, SLIDING, layer_types, pattern, types_of, window_of
+from zoo.hf._llama_like import LlamaLike
+from zoo.hf.olmo2 import Olmo2
+from zoo.positions.nope import NoPE
+from zoo.spec import BASE, ModelSpec
+
+
+class Exaone4(Olmo2):
+    """x + norm(f(x)), with a norm of each head's queries and keys; where some layers have windows, those without have
+    no positions. LG AI Research 2025, arXiv:2507.11407."""
+
+    model_types: ClassVar[tuple[str, ...]] = ("exaone4",)
+
+    def spec(self, config: Config) -> dict[str, Any]:
+        config.ignore("sliding_window_pattern")  # it only says what layer_types are by default
+        types, window = types_of(config), config["sliding_window"]
+        far = {"mixer.window": None, "mixer.position": "nope"} if window is not None else {}
+        names = [BASE if kind == SLIDING or window is None else FULL for kind in types]
+        if window is None and SLIDING in types:
+            raise UnsupportedError("sliding_window", "layers with sliding attention need one")
+        return {**super().spec(config), **pattern(names, {FULL: far})}
+
+    def mixer(self, config: Config) -> dict[str, Any]:
+        own = {"qk_norm": self.norm(config), "window": config["sliding_window"]}
+        return {**LlamaLike.mixer(self, config), **own}
+
+    def config(self, spec: ModelSpec) -> dict[str, Any]:
+        window, far = window_of(spec), any(isinstance(attention(layer).position, NoPE) for layer in spec.layers)
+        # With any window at all, layers of full attention have no positions.
+        return {
+            **super().config(spec),
+            "sliding_window": window or (1 if far else None),
+            "layer_types": layer_types(spec),
+        }
+
+    def typical(self, spec: ModelSpec) -> BlockSpec:
+        return next((layer for layer in spec.layers if attention(layer).window is not None), spec.layers[0])
+
+    def position_config(self, layer: BlockSpec) -> dict[str, Any]:
+        return {} if isinstance(attention(layer).position, NoPE) else super().position_config(layer)
+
+    def block_config(self, layer: BlockSpec) -> dict[str, Any]:
+        return LlamaLike.block_config(self, layer)

@@ -1,0 +1,31 @@
+"""Helium 1."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from zoo.block_spec import BlockSpec
+from zoo.errors import UnsupportedError
+from zoo.hf._common import attention
+from zoo.hf._config import Config
+from zoo.hf._gpt import QKV
+from zoo.hf.llama import Llama
+
+
+class Helium(Llama):
+    """Llama with interleaved RoPE, and heads that are as wide as the stream together. Kyutai 2025,
+    https://kyutai.org/2025/04/30/helium.html."""
+
+    model_types: ClassVar[tuple[str, ...]] = ("helium",)
+    preference: ClassVar[int] = 1
+
+    def mixer(self, config: Config) -> dict[str, Any]:
+        mixer = super().mixer(config)
+        biases = list(QKV) if config["attention_bias"] else False
+        return {**mixer, "position": {**mixer["position"], "layout": "interleaved"}, "bias": biases}
+
+    def block_config(self, layer: BlockSpec) -> dict[str, Any]:
+        mixer = attention(layer)
+        if "o" in mixer.bias:
+            raise UnsupportedError("mixer.bias", "Helium's output projection has none")
+        return super().block_config(layer)

@@ -1,0 +1,53 @@
+"""Hunyuan's dense models of 2025."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from zoo.block_spec import BlockSpec
+from zoo.hf._common import attention
+from zoo.hf._config import Config
+from zoo.hf._llama_like import LlamaLike
+from zoo.hf._pairs import Pair, both, same
+from zoo.positions.rope import RoPE
+from zoo.positions.scalings.ntk import NTK
+
+
+class Hunyuan(LlamaLike):
+    """Llama with a norm of each head's queries and keys after they are turned. Tencent 2025,
+    https://github.com/Tencent-Hunyuan/Hunyuan-7B."""
+
+    model_types: ClassVar[tuple[str, ...]] = ("hunyuan_v1_dense",)
+
+    def mixer(self, config: Config) -> dict[str, Any]:
+        config.ignore("eod_token_id")
+        own = {"bias": config["attention_bias"], "qk_norm": self.norm(config), "qk_norm_after_position": True}
+        return {**super().mixer(config), **own}
+
+    def position(self, config: Config) -> dict[str, Any]:
+        """`dynamic` with an `alpha` is NTK-aware scaling by that, whatever the length, and reads nothing else."""
+        parameters = config.get("rope_parameters") or {}
+        if parameters.get("rope_type") != "dynamic" or not parameters.get("alpha"):
+            return super().position(config)
+        config.ignore("max_position_embeddings", "rope_theta", "rope_scaling")
+        scaling = {"kind": "ntk", "factor": float(parameters["alpha"])}
+        return RoPE.model_validate({"base": float(parameters["rope_theta"]), "scaling": scaling}).model_dump(
+            mode="json"
+        )
+
+    def block_config(self, layer: BlockSpec) -> dict[str, Any]:
+        return {**super().block_config(layer), "attention_bias": bool(attention(layer).bias)}
+
+    def position_config(self, layer: BlockSpec) -> dict[str, Any]:
+        position = attention(layer).position
+        if not isinstance(position, RoPE) or not isinstance(position.scaling, NTK):
+            return super().position_config(layer)
+        own = {"rope_type": "dynamic", "alpha": position.scaling.factor, "factor": 1.0}
+        return {"rope_parameters": {"rope_theta": position.base, **own}}
+
+    def mixer_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
+        for name in ("q", "k", "v", "o"):
+            yield from both(f"{ours}.{name}", f"{theirs}.{name}_proj", bias=name in attention(layer).bias)
+        yield same(f"{ours}.q_norm.gain", f"{theirs}.query_layernorm.weight")
+        yield same(f"{ours}.k_norm.gain", f"{theirs}.key_layernorm.weight")

@@ -1,0 +1,35 @@
+"""Olmo 3."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from zoo.block_spec import BlockSpec
+from zoo.hf._common import attention
+from zoo.hf._config import Config
+from zoo.hf._layers import FULL, SLIDING, layer_types, window_config, windows
+from zoo.hf._rope import layered_rope_config, rope
+from zoo.hf.olmo2 import Olmo2
+from zoo.spec import ModelSpec
+
+
+class Olmo3(Olmo2):
+    """OLMo 2 with windows on some layers, and other positions there. Team Olmo 2025, arXiv:2512.13961."""
+
+    model_types: ClassVar[tuple[str, ...]] = ("olmo3",)
+
+    def spec(self, config: Config) -> dict[str, Any]:
+        spec = {**super().spec(config), **windows(config)}
+        if "window" in spec["blocks"]:
+            spec["blocks"]["window"]["mixer.position"] = rope(config, self.head_dim(config), SLIDING)
+        return spec
+
+    def position(self, config: Config) -> dict[str, Any]:
+        return rope(config, self.head_dim(config), FULL)
+
+    def config(self, spec: ModelSpec) -> dict[str, Any]:
+        positions = dict(zip(layer_types(spec), (attention(layer).position for layer in spec.layers), strict=True))
+        return {**super().config(spec), **window_config(spec), **layered_rope_config(positions)}
+
+    def position_config(self, layer: BlockSpec) -> dict[str, Any]:
+        return {}

@@ -1,0 +1,43 @@
+"""Qwen 1.5 and Qwen 2 with experts."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from zoo.block_spec import BlockSpec
+from zoo.errors import UnsupportedError
+from zoo.hf._common import attention
+from zoo.hf._config import Config
+from zoo.hf._gpt import QKV
+from zoo.hf._layers import SLIDING, layer_types, types_of, window_of
+from zoo.hf._qwen_experts import QwenSharedExperts
+from zoo.spec import ModelSpec
+
+WINDOW = "window"
+
+
+class Qwen2Moe(QwenSharedExperts):
+    """Qwen 2 with experts and a shared one behind a gate. Yang et al. 2024, arXiv:2407.10671."""
+
+    model_types: ClassVar[tuple[str, ...]] = ("qwen2_moe",)
+
+    def kinds(self, config: Config) -> list[list[str]]:
+        config.ignore("use_sliding_window", "max_window_layers")  # they only say what layer_types are by default
+        types = types_of(config)
+        if SLIDING in types and not config["sliding_window"]:
+            raise UnsupportedError("sliding_window", "layers with sliding attention need one")
+        return [[WINDOW] * (kind == SLIDING) for kind in types]
+
+    def edits(self, config: Config) -> dict[str, dict[str, Any]]:
+        return {WINDOW: {"mixer.window": config["sliding_window"]}}
+
+    def mixer(self, config: Config) -> dict[str, Any]:
+        return {**super().mixer(config), "bias": list(QKV) if config["qkv_bias"] else False}
+
+    def config(self, spec: ModelSpec) -> dict[str, Any]:
+        window = window_of(spec)
+        types = {"layer_types": layer_types(spec), "use_sliding_window": window is not None, "sliding_window": window}
+        return {**super().config(spec), **types}
+
+    def block_config(self, layer: BlockSpec) -> dict[str, Any]:
+        return {**super().block_config(layer), "qkv_bias": bool(attention(layer).bias)}

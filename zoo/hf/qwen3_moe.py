@@ -1,0 +1,26 @@
+"""Qwen 3 with experts: Qwen3-30B-A3B, Qwen3-235B-A22B, Qwen3-Coder."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from zoo.block_spec import BlockSpec
+from zoo.hf._common import attention
+from zoo.hf._config import Config
+from zoo.hf._qwen_experts import QwenExperts
+
+
+class Qwen3Moe(QwenExperts):
+    """Qwen 3's attention, a window on all layers or none, and experts. Yang et al. 2025, arXiv:2505.09388."""
+
+    model_types: ClassVar[tuple[str, ...]] = ("qwen3_moe",)
+
+    def mixer(self, config: Config) -> dict[str, Any]:
+        config.ignore("use_sliding_window", "max_window_layers")  # the window is null where it is not used
+        own = {"bias": config["attention_bias"], "qk_norm": self.norm(config), "window": config["sliding_window"]}
+        return {**super().mixer(config), **own}
+
+    def block_config(self, layer: BlockSpec) -> dict[str, Any]:
+        mixer = attention(layer)
+        window = {"use_sliding_window": mixer.window is not None, "sliding_window": mixer.window}
+        return {**super().block_config(layer), "attention_bias": bool(mixer.bias), **window}

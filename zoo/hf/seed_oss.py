@@ -1,0 +1,31 @@
+"""Seed-OSS."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from zoo.block_spec import BlockSpec
+from zoo.hf._common import attention
+from zoo.hf._config import Config
+from zoo.hf._gpt import QKV
+from zoo.hf.llama import Llama
+
+
+class SeedOss(Llama):
+    """Llama with biases on queries, keys and values, and dropout on the branches. ByteDance Seed 2025,
+    https://huggingface.co/ByteDance-Seed/Seed-OSS-36B-Base."""
+
+    model_types: ClassVar[tuple[str, ...]] = ("seed_oss",)
+    preference: ClassVar[int] = 1
+
+    def block(self, config: Config) -> dict[str, Any]:
+        return {**super().block(config), "dropout": float(config["residual_dropout"])}
+
+    def mixer(self, config: Config) -> dict[str, Any]:
+        biases = [*QKV] * config["attention_bias"] + ["o"] * config["attention_out_bias"]
+        return {**super().mixer(config), "bias": biases}
+
+    def block_config(self, layer: BlockSpec) -> dict[str, Any]:
+        bias = attention(layer).bias
+        biases = {"attention_bias": "q" in bias, "attention_out_bias": "o" in bias}
+        return {**super().block_config(layer), **biases, "residual_dropout": layer.dropout}

@@ -1,0 +1,30 @@
+"""Queries that grow with their place, so that attention stays sharp in long texts."""
+
+from __future__ import annotations
+
+import torch
+from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
+from torch import Tensor
+
+from zoo.axis import Spec
+from zoo.site import Step
+
+
+class Temperature(Spec):
+    """q ← q · (1 + c log(1 + ⌊(p + offset) / f⌋)) for the query at place p, counted from 0.
+
+    Llama 4 (Meta 2025, https://github.com/meta-llama/llama-models) has it on layers without positions, with offset 1;
+    Ministral 3 on all layers, with offset 0.
+    """
+
+    coefficient: PositiveFloat = 0.1
+    """c."""
+    floor: PositiveInt = 8192
+    """f: texts of fewer tokens are left as they are."""
+    offset: NonNegativeInt = 1
+
+    def scale(self, q: Tensor, step: Step) -> Tensor:
+        """q: (B, H, T, d) → the same shape."""
+        places = step.positions.clamp(min=0).float()
+        factor = 1 + self.coefficient * torch.log1p(((places + self.offset) / self.floor).floor())
+        return q * factor.view(-1, 1, q.shape[2], 1).to(q.dtype)

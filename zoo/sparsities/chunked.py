@@ -1,0 +1,46 @@
+"""Chunks that do not see each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+import torch
+from pydantic import PositiveInt
+from torch import Tensor
+from torch.nn import functional as F
+
+from zoo.attend import Scoring, Visible, fold, fused, unfold
+from zoo.sparsities import Sparsity, counted
+
+
+class Chunked(Sparsity):
+    """Token i sees j ≤ i of its own chunk, ⌊i/C⌋ = ⌊j/C⌋. Llama 4 (Meta 2025,
+    https://github.com/meta-llama/llama-models), in three layers of four.
+
+    Chunks are counted from where the text begins. The first token of a chunk sees itself alone.
+    """
+
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"chunk": 6},)
+    kind: Literal["chunked"] = "chunked"
+    chunk: PositiveInt = 64
+    """C."""
+
+    @property
+    def reach(self) -> int:
+        return self.chunk
+
+    def sees(self, queries: Tensor, keys: Tensor) -> Tensor:
+        return queries.div(self.chunk, rounding_mode="floor") == keys.div(self.chunk, rounding_mode="floor")
+
+    def pairs(self, context: int) -> int:
+        whole, rest = divmod(context, self.chunk)
+        return whole * counted(self.chunk, None) + counted(rest, None)
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, scoring: Scoring) -> Tensor:
+        """Each chunk is a text of its own."""
+        length, size = q.shape[2], min(self.chunk, q.shape[2])
+        count = -(-length // size)
+        q, k, v = (fold(F.pad(x, (0, 0, 0, count * size - length)).unflatten(2, (count, size))) for x in (q, k, v))
+        index = torch.arange(size, device=q.device)
+        return unfold(fused(q, k, v, Visible(index, index), scoring), count)[:, :, :length]
