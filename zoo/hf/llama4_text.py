@@ -94,7 +94,7 @@ class Llama4(LlamaLike):
             "layer_types": [FULL if mixer.sparsity is None else CHUNKED for mixer in mixers],
             "no_rope_layers": [int(_turns(layer)) for layer in spec.layers],
             "moe_layers": [i for i, layer in enumerate(spec.layers) if isinstance(layer.ffn, DeepSeekMoE)],
-            "attention_chunk_size": min(chunks, default=None),
+            **({"attention_chunk_size": min(chunks)} if chunks else {}),
         }
 
     def typical(self, spec: ModelSpec) -> BlockSpec:
