@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from zoo.mixers import Mixer, MixerLayer
 from zoo.site import Site, Step
@@ -72,3 +73,26 @@ def write(layer: Any, heads: Tensor) -> Tensor:
     """(H, T, e) → (T, D): concatenated and projected."""
     out: Tensor = heads.transpose(0, 1).flatten(1) @ layer.o.weight.detach().T
     return out
+
+
+def convolved(x: Tensor, weight: Tensor) -> Tensor:
+    """x: (T, C), weight: (C, W) → (T, C)."""
+    out = torch.zeros_like(x)
+    for t in range(len(x)):
+        for back in range(min(weight.shape[1], t + 1)):
+            out[t] += weight[:, -1 - back] * x[t - back]
+    return out
+
+
+def rms(x: Tensor, gain: Tensor, eps: float) -> Tensor:
+    return x / (x.square().mean(-1, keepdim=True) + eps).sqrt() * gain
+
+
+def linear(layer: Any, x: Tensor) -> Tensor:
+    """Weight and bias of a projection. x: (T, D)."""
+    return F.linear(x, layer.weight.detach(), None if layer.bias is None else layer.bias.detach())
+
+
+def close(actual: Tensor, expected: Tensor) -> None:
+    """To float32, in which norms are taken."""
+    torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-6 * expected.abs().max().item())

@@ -15,6 +15,24 @@ SHORTEST, LONGEST = 1e-3, 1e-1
 """Steps Δ that heads start with, where the token says nothing (Mamba, arXiv:2312.00752)."""
 
 
+def even(count: int) -> Tensor:
+    """Numbers spread evenly over (0, 1), from small to large: (count,)."""
+    return (torch.arange(count, dtype=torch.float64) + 0.5) / count
+
+
+def first_rates(count: int) -> Tensor:
+    """log A, with A evenly spread over [1, 16]: (count,)."""
+    return (SLOWEST + even(count) * (FASTEST - SLOWEST)).log().float()
+
+
+def first_steps(count: int) -> Tensor:
+    """b with softplus(b) evenly spread over the logarithms of [0.001, 0.1], in another order: (count,)."""
+    shuffled = (torch.arange(count, dtype=torch.float64) * (math.sqrt(5) - 1) / 2 + 0.5) % 1
+    step = (math.log(SHORTEST) + shuffled * math.log(LONGEST / SHORTEST)).exp()
+    # The inverse of softplus.
+    return (step + torch.log(-torch.expm1(-step))).float()
+
+
 class Decay(nn.Module):
     """raw: (B, T, H) → Δ = softplus(raw + b) and log decay −A·Δ, A = exp(a): both (B, H, T), float32 or more.
 
@@ -27,14 +45,7 @@ class Decay(nn.Module):
     def __init__(self, heads: int, least: float = 0.0, most: float | None = None) -> None:
         super().__init__()
         self.least, self.most = least, most
-        even = (torch.arange(heads, dtype=torch.float64) + 0.5) / heads
-        shuffled = (torch.arange(heads, dtype=torch.float64) * (math.sqrt(5) - 1) / 2 + 0.5) % 1
-        step = (math.log(SHORTEST) + shuffled * math.log(LONGEST / SHORTEST)).exp()
-        self.initial = {
-            "log_rate": (SLOWEST + even * (FASTEST - SLOWEST)).log().float(),
-            # The inverse of softplus.
-            "step_bias": (step + torch.log(-torch.expm1(-step))).float(),
-        }
+        self.initial = {"log_rate": first_rates(heads), "step_bias": first_steps(heads)}
         self.log_rate = nn.Parameter(self.initial["log_rate"].clone())
         self.step_bias = nn.Parameter(self.initial["step_bias"].clone())
 
@@ -44,3 +55,23 @@ class Decay(nn.Module):
         if self.least or self.most is not None:
             step = step.clamp(self.least, self.most)
         return step, -self.log_rate.to(kind).exp()[:, None] * step
+
+
+class ChannelDecay(nn.Module):
+    """raw: (B, T, H·n) → log decay (B, H, T, n), float32 or more: −A softplus(raw + b), or floor · σ(A (raw + b)) where
+    there is a floor, below which it never is. A = exp(a) is one number per head, b one per feature."""
+
+    roles: ClassVar = {"log_rate": "bias", "step_bias": "bias"}
+
+    def __init__(self, heads: int, features: int, floor: float | None) -> None:
+        super().__init__()
+        self.heads, self.floor = heads, floor
+        self.initial = {"log_rate": first_rates(heads), "step_bias": first_steps(heads * features)}
+        self.log_rate = nn.Parameter(self.initial["log_rate"].clone())
+        self.step_bias = nn.Parameter(self.initial["step_bias"].clone())
+
+    def forward(self, raw: Tensor) -> Tensor:
+        kind = torch.promote_types(raw.dtype, torch.float32)
+        moved = (raw.to(kind) + self.step_bias.to(kind)).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        rate = self.log_rate.to(kind).exp()[:, None, None]
+        return -rate * F.softplus(moved) if self.floor is None else self.floor * torch.sigmoid(rate * moved)

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from zoo.cache import LayerCache, kept_by
 from zoo.cache_states import StateCache
-from zoo.mixers._scan import STATE, Chunks, ScanCost, by_group, pairwise
+from zoo.mixers._fading import assembled, faded_products
+from zoo.mixers._scan import STATE, Chunks, ScanCost, by_group, faded_read, faded_write
 from zoo.precision import at_default_precision, in_float32
 
 
@@ -25,18 +26,20 @@ class DeltaCost(ScanCost):
 
     def computed(self, length: int) -> float:
         chunks = Chunks.of(length, self.chunk)
-        pairs, after = chunks.width**2, chunks.count - 1
-        read = pairs * chunks.count * self._per_pair  # q kᵀ, and what is read of a chunk by its own tokens
-        carried = 6.0 * self.state * chunks.width * after
-        if chunks.width == 1:
+        width, after = chunks.width, chunks.count - 1
+        # q kᵀ, and what is read of a chunk by its own tokens
+        read = chunks.count * (self._scored(width) + self._mixed(width))
+        carried = 6.0 * self.state * width * after
+        if width == 1:
             return read + carried
-        solved = pairs * chunks.count * self._per_pair  # k kᵀ, and the inverse times values
-        corrected = 2.0 * self.heads * self.key_features * pairs * after
-        return read + carried + solved + corrected + self._inverted(chunks)
+        solved = read  # k kᵀ, and the inverse times values
+        corrected = 2.0 * self.heads * self.key_features * width**2 * after
+        return read + carried + solved + corrected + chunks.count * self.heads * inversion_flops(width)
 
-    def _inverted(self, chunks: Chunks) -> float:
-        """Products of `unit_inverse`: two of size b for each pair of blocks of b = 2, 4, … C/2."""
-        return chunks.count * self.heads * max(0.0, 2.0 * chunks.width * (chunks.width**2 - 4) / 3)
+
+def inversion_flops(width: int) -> float:
+    """Of `unit_inverse`: two products of size b for each pair of blocks of b = 2, 4, … C/2."""
+    return max(0.0, 2.0 * width * (width**2 - 4) / 3)
 
 
 def delta_scan(
@@ -45,13 +48,15 @@ def delta_scan(
     """o_t = S_tᵀ q_t, S_t = a_t S_{t−1} + β_t k_t (v_t − a_t S_{t−1}ᵀ k_t)ᵀ, a = exp(g), from the state that the cache
     holds, or zero.
 
-    q, k: (B, G, T, n), v: (B, H, T, p), decay g ≤ 0 and strength β: (B, H, T) → (B, H, T, p). Queries and keys of group
-    i are read by its H/G heads. `chunk` is a power of two. Computed in float32 or more.
+    q, k: (B, G, T, n), v: (B, H, T, p), decay g ≤ 0: (B, H, T), or (B, H, T, n) where each key feature has its own and
+    a is a diagonal matrix, strength β: (B, H, T) → (B, H, T, p). Queries and keys of group i are read by its H/G heads.
+    `chunk` is a power of two. Computed in float32 or more.
 
     Within a chunk the corrections u_t = β_t (v_t − a_t S_{t−1}ᵀ k_t) solve (I + L) U = β V − (β e^c ⊙ K) S, with S the
     state before it, c the decay summed up and L_ij = β_i (k_i·k_j) exp(c_i − c_j) for j < i (Yang et al. 2024,
     arXiv:2406.06484, §3.2; arXiv:2412.06464, §3.3).
     """
+    decay = decay if decay.dim() == 4 else decay[..., None]
     states = kept_by("a recurrent layer", cache, StateCache)
     kind = torch.promote_types(v.dtype, torch.float32)
     length = v.shape[2]
@@ -59,7 +64,7 @@ def delta_scan(
     def run(q: Tensor, k: Tensor, v: Tensor, decay: Tensor, strength: Tensor) -> Tensor:
         state = states.read(STATE, kind) if states is not None else None
         before = None if state is None else by_group(state, q)
-        v, decay, strength = (by_group(x, q) for x in (v, decay[..., None], strength[..., None]))
+        v, decay, strength = (by_group(x, q) for x in (v, decay, strength[..., None]))
         q, k = q[:, :, None], k[:, :, None]
         after: Tensor | None
         if length == 1 and before is not None:
@@ -78,7 +83,7 @@ def delta_scan(
 
 def _one(q: Tensor, k: Tensor, v: Tensor, decay: Tensor, strength: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
     """The recurrence itself, for one token: all (B, G, H/G, 1, …)."""
-    state = decay.exp() * state
+    state = decay.exp().transpose(-1, -2) * state
     state = state + k.transpose(-1, -2) @ (strength * (v - k @ state))
     return q @ state, state
 
@@ -88,12 +93,11 @@ def _chunked(
 ) -> tuple[Tensor, Tensor | None]:
     """All (B, G, H/G or 1, N, C, …). → outputs, and the state after the last token where it is to be kept."""
     total = decay.cumsum(dim=-2)
-    fading = pairwise(total)
     count, known = q.shape[3], int(state is None)
-    wanted, weights = strength * v, (q @ k.transpose(-1, -2)) * fading
+    wanted, weights = strength * v, faded_products(q, k, total)
     reads = (strength * total.exp() * k)[:, :, :, known:] if known < count else None
     if q.shape[-2] > 1:  # a token alone in its chunk corrects nothing there
-        inverse = unit_inverse((strength * (k @ k.transpose(-1, -2)) * fading).tril(-1))
+        inverse = unit_inverse((strength * faded_products(k, k, total)).tril(-1))
         wanted, reads = inverse @ wanted, reads if reads is None else inverse[:, :, :, known:] @ reads
     parts: list[Tensor] = []
     for i in range(count):
@@ -102,12 +106,12 @@ def _chunked(
             new = new - reads[:, :, :, i - known] @ state
         out = weights[:, :, :, i] @ new
         if state is not None:
-            out = out + q[:, :, :, i] @ state * c.exp()
+            out = out + faded_read(q[:, :, :, i], c.exp(), state)
         parts.append(out)
         if keep or i + 1 < count:
             last = c[..., -1:, :]
-            added = k[:, :, :, i].transpose(-1, -2) @ ((last - c).exp() * new)
-            state = added if state is None else last.exp() * state + added
+            added = faded_write(k[:, :, :, i], (last - c).exp(), new)
+            state = added if state is None else last.exp().transpose(-1, -2) * state + added
     return torch.stack(parts, dim=3), state if keep else None
 
 
@@ -122,9 +126,7 @@ def unit_inverse(lower: Tensor) -> Tensor:
     while block < size:
         first, second = inverse[..., 0::2, :, :], inverse[..., 1::2, :, :]
         below = _diagonal(lower, 2 * block)[..., block:, :block]
-        corner = -(second @ below @ first) if block > 1 else -below
-        upper = torch.cat((first, torch.zeros_like(first)), dim=-1)
-        inverse = torch.cat((upper, torch.cat((corner, second), dim=-1)), dim=-2)
+        inverse = assembled(inverse, -(second @ below @ first) if block > 1 else -below)
         block *= 2
     return inverse[..., 0, :, :]
 

@@ -23,6 +23,9 @@ from zoo.mixers import Mixer, MixerLayer
 from zoo.mixers._scan import STATE, ScanCost
 from zoo.site import PartCost, Step, matmul_cost
 
+EPS = 1e-6
+"""Of lengths."""
+
 
 class Stateful(Mixer):
     """A mixer whose cache is a state of fixed size, and whose products are those of `scan`."""
@@ -143,7 +146,26 @@ class LinearHeadsLayer(StatefulLayer):
         return q, k, v
 
 
+def check_chunk(chunk: int) -> None:
+    """Raise SpecError for a chunk that cannot be halved down to one token."""
+    if chunk & (chunk - 1):
+        raise SpecError("chunk", f"must be a power of two, not {chunk}")
+
+
+def check_width(heads: int, width: int, name: str) -> None:
+    """Raise SpecError where heads do not divide a width, which leaves their size open."""
+    if width % heads:
+        reason = f"{heads} heads do not divide {width} features; set {name} to choose it freely"
+        raise SpecError("heads", reason)
+
+
 def split(x: Tensor, heads: int) -> Tensor:
     """(B, T, H·d) → (B, H, T, d)."""
     out: Tensor = x.unflatten(-1, (heads, -1)).transpose(1, 2)
     return out
+
+
+def unit(x: Tensor) -> Tensor:
+    """(…, d) of length 1; zero stays zero. float32 or more."""
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))
+    return wide * torch.rsqrt(wide.square().sum(-1, keepdim=True) + EPS)

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from zoo.cache import LayerCache, kept_by
 from zoo.cache_states import StateCache
+from zoo.mixers._fading import fade_flops, faded_products
 from zoo.precision import at_default_precision, in_float32
 
 STATE = "state"
@@ -61,6 +62,8 @@ class ScanCost:
     heads: int
     features: int
     chunk: int
+    channels: bool = False
+    """Whether each key feature decays at a pace of its own."""
 
     @property
     def state(self) -> int:
@@ -75,26 +78,31 @@ class ScanCost:
     def computed(self, length: int) -> float:
         """Of the products of `_chunked`, over a text from its beginning that leaves no state behind."""
         chunks = Chunks.of(length, self.chunk)
-        pairs = chunks.count * chunks.width**2
-        return pairs * self._per_pair + 4.0 * self.state * (chunks.count - 1) * chunks.width
+        inside = self._scored(chunks.width) + self._mixed(chunks.width)
+        return chunks.count * inside + 4.0 * self.state * (chunks.count - 1) * chunks.width
 
-    @property
-    def _per_pair(self) -> float:
-        return 2.0 * (self.groups * self.key_features + self.heads * self.features)
+    def _scored(self, width: int) -> float:
+        """Of queries, or keys, with keys of a chunk."""
+        return fade_flops(self.channels, self.heads, self.groups, self.key_features, width)
+
+    def _mixed(self, width: int) -> float:
+        """Of a chunk's square with its values."""
+        return 2.0 * self.heads * self.features * width**2
 
 
 def scan(q: Tensor, k: Tensor, v: Tensor, decay: Tensor | None, chunk: int, cache: LayerCache | None = None) -> Tensor:
     """o_t = S_tᵀ q_t, S_t = exp(g_t) S_{t−1} + k_t v_tᵀ, from the state that the cache holds, or zero.
 
-    q, k: (B, G, T, n), v: (B, H, T, p), decay g ≤ 0: broadcasts to (B, H, T), None for 0 → (B, H, T, p). Queries and
-    keys of group i are read by its H/G heads. Within a chunk, o = (q kᵀ ⊙ D) v with D_ij = exp(g_{j+1} + … + g_i) for
-    j ≤ i and 0 beyond. Computed in float32 or more.
+    q, k: (B, G, T, n), v: (B, H, T, p), decay g ≤ 0: broadcasts to (B, H, T), or is (B, H, T, n), one for each key
+    feature, which has a row of S; None for 0 → (B, H, T, p). Queries and keys of group i are read by its H/G heads.
+    Within a chunk, o = (q kᵀ ⊙ D) v with D_ij = exp(g_{j+1} + … + g_i) for j ≤ i and 0 beyond, or see
+    `zoo.mixers._fading`. Computed in float32 or more.
     """
     states = kept_by("a recurrent layer", cache, StateCache)
     kind = torch.promote_types(v.dtype, torch.float32)
     heads, length = v.shape[1], v.shape[2]
     decay = torch.zeros(1, 1, 1, device=v.device) if decay is None else decay
-    decay = decay.expand(-1, heads, length)
+    decay = (decay if decay.dim() == 4 else decay[..., None]).expand(-1, heads, length, -1)
 
     def run(q: Tensor, k: Tensor, v: Tensor, decay: Tensor) -> Tensor:
         state = states.read(STATE, kind) if states is not None else None
@@ -118,8 +126,8 @@ def by_group(x: Tensor, q: Tensor) -> Tensor:
 
 def _one(q: Tensor, k: Tensor, v: Tensor, decay: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
     """The recurrence itself, for one token."""
-    value, factor = by_group(v, q), by_group(decay, q).exp()[..., None]
-    state = factor * state + k[:, :, None].transpose(-1, -2) @ value
+    value, factor = by_group(v, q), by_group(decay, q).exp()
+    state = factor.transpose(-1, -2) * state + k[:, :, None].transpose(-1, -2) @ value
     return (q[:, :, None] @ state).flatten(1, 2), state
 
 
@@ -129,21 +137,35 @@ def _chunked(
     """state: (B, G, H/G, n, p) before the first token, None for zero → outputs, and the state after the last token
     where it is to be kept."""
     value, key, query = chunks.cut(by_group(v, q)), chunks.cut(k)[:, :, None], chunks.cut(q)[:, :, None]
-    total = chunks.cut(by_group(decay, q)[..., None]).cumsum(dim=-2)
-    out = (query @ key.transpose(-1, -2) * pairwise(total)) @ value
+    total = chunks.cut(by_group(decay, q)).cumsum(dim=-2)
+    out = faded_products(query, key, total) @ value
     left = chunks.count if keep else chunks.count - 1
     before = [] if state is None else [state]
     if left:
-        faded = (total[..., -1:, :] - total).exp() * value
-        added = key[:, :, :, :left].transpose(-1, -2) @ faded[:, :, :, :left]
-        before += carry(added, total[:, :, :, :left, -1:].exp(), state)
+        last = total[..., -1:, :]
+        added = faded_write(*(x[:, :, :, :left] for x in (key, (last - total).exp(), value)))
+        before += carry(added, last[:, :, :, :left].exp().transpose(-1, -2), state)
     final = before.pop() if keep else None
     if before:
         # Without a state the first chunk has nothing before it to read.
         skipped = chunks.count - len(before)
-        read = query[:, :, :, skipped:] @ torch.stack(before, dim=3) * total[:, :, :, skipped:].exp()
+        fading = total[:, :, :, skipped:].exp()
+        read = faded_read(query[:, :, :, skipped:], fading, torch.stack(before, dim=3))
         out = out + F.pad(read, (0, 0, 0, 0, skipped, 0))
     return chunks.join(out).flatten(1, 2), final
+
+
+def faded_read(q: Tensor, factor: Tensor, state: Tensor) -> Tensor:
+    """(q ⊙ factor) S. q: (…, C, n), factor: (…, C, 1 or n), S: (…, n, p) → (…, C, p)."""
+    # One factor for all features is cheaper behind the product, where heads of a group do not share the queries.
+    return q @ state * factor if factor.shape[-1] == 1 else (q * factor) @ state
+
+
+def faded_write(k: Tensor, factor: Tensor, value: Tensor) -> Tensor:
+    """(k ⊙ factor)ᵀ V. k: (…, C, n), factor: (…, C, 1 or n), V: (…, C, p) → (…, n, p)."""
+    if factor.shape[-1] == 1:
+        return k.transpose(-1, -2) @ (factor * value)
+    return (k * factor).transpose(-1, -2) @ value
 
 
 def carry(added: Tensor, factor: Tensor, state: Tensor | None) -> list[Tensor]:
@@ -153,11 +175,3 @@ def carry(added: Tensor, factor: Tensor, state: Tensor | None) -> list[Tensor]:
         state = new if state is None else fading * state + new
         states.append(state)
     return states
-
-
-def pairwise(total: Tensor) -> Tensor:
-    """total: (…, C, 1), decay summed up to each token → (…, C, C), exp(total_i − total_j) for j ≤ i, 0 beyond."""
-    difference = total - total.transpose(-1, -2)
-    later = torch.ones(difference.shape[-2:], dtype=torch.bool, device=total.device).triu(1)
-    # Before the exponential, which would overflow there.
-    return difference.masked_fill(later, float("-inf")).exp()

@@ -21,14 +21,11 @@ from zoo.init import Linear
 from zoo.mixers import MixerLayer
 from zoo.mixers._decay import Decay
 from zoo.mixers._delta import DeltaCost, delta_scan
-from zoo.mixers._linear import Stateful, StatefulLayer, split
+from zoo.mixers._linear import Stateful, StatefulLayer, check_chunk, check_width, split, unit
 from zoo.mixers._scan import STATE
 from zoo.norms import Norm
 from zoo.norms.rmsnorm import RMSNorm
 from zoo.site import PartCost, Site, Step
-
-EPS = 1e-6
-"""Of the lengths of queries and keys."""
 
 
 class GatedDeltaNet(Stateful):
@@ -60,12 +57,10 @@ class GatedDeltaNet(Stateful):
         k_heads = self.k_heads or self.heads
         if self.heads % k_heads:
             raise SpecError("k_heads", f"{k_heads} heads of keys do not divide {self.heads} heads")
-        if self.chunk & (self.chunk - 1):
-            raise SpecError("chunk", f"must be a power of two, not {self.chunk}")
+        check_chunk(self.chunk)
         for name, count, width in (("head_dim", k_heads, d_model), ("v_dim", self.heads, 2 * d_model)):
-            if getattr(self, name) is None and width % count:
-                reason = f"{count} heads do not divide {width} features; set {name} to choose it freely"
-                raise SpecError("heads", reason)
+            if getattr(self, name) is None:
+                check_width(count, width, name)
         sizes = {"head_dim": self.head_dim or d_model // k_heads, "v_dim": self.v_dim or 2 * d_model // self.heads}
         return self.model_copy(update={"k_heads": k_heads, **sizes})
 
@@ -135,11 +130,5 @@ class GatedDeltaNetLayer(StatefulLayer):
         parts = self.activation(self.conv(torch.cat((self.q(x), self.k(x), self.v(x)), dim=-1), step, cache))
         q, k, v = parts.split(self.spec.widths, dim=-1)
         k = on_text(k, step)
-        q, k = (_unit(split(part, self.k_heads)) for part in (q, k))
+        q, k = (unit(split(part, self.k_heads)) for part in (q, k))
         return q * self.head_dim**-0.5, k, split(v, self.heads)
-
-
-def _unit(x: Tensor) -> Tensor:
-    """(…, d) of length 1; zero stays zero."""
-    wide = x.to(torch.promote_types(x.dtype, torch.float32))
-    return wide * torch.rsqrt(wide.square().sum(-1, keepdim=True) + EPS)

@@ -37,6 +37,10 @@ class Chunked(Sparsity):
         whole, rest = divmod(context, self.chunk)
         return whole * counted(self.chunk, None) + counted(rest, None)
 
+    def computed(self, context: int) -> int:
+        size = min(self.chunk, context)
+        return -(-context // size) * size**2
+
     def attend(self, q: Tensor, k: Tensor, v: Tensor, scoring: Scoring) -> Tensor:
         """Each chunk is a text of its own."""
         length, size = q.shape[2], min(self.chunk, q.shape[2])

@@ -1,0 +1,61 @@
+"""What tokens of a chunk are to each other where what lies between them fades what was said before."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def faded_products(q: Tensor, k: Tensor, total: Tensor) -> Tensor:
+    """q, k: (…, C, n), total: the decay summed up to each token, ≤ 0 and falling: (…, C, 1), or (…, C, n) where each
+    feature has its own → (…, C, C): Σ_f q_if k_jf exp(total_if − total_jf) for j ≤ i, 0 beyond."""
+    if total.shape[-1] == 1:
+        return q @ k.transpose(-1, -2) * pairwise(total)
+    return _by_halves(q, k, total)
+
+
+def pairwise(total: Tensor) -> Tensor:
+    """total: (…, C, 1) → (…, C, C), exp(total_i − total_j) for j ≤ i, 0 beyond."""
+    difference = total - total.transpose(-1, -2)
+    later = torch.ones(difference.shape[-2:], dtype=torch.bool, device=total.device).triu(1)
+    # Before the exponential, which would overflow there.
+    return difference.masked_fill(later, float("-inf")).exp()
+
+
+def _by_halves(q: Tensor, k: Tensor, total: Tensor) -> Tensor:
+    """(…, C, n) each, C a power of two → (…, C, C).
+
+    q_i ⊙ exp(total_i) times k_j ⊙ exp(−total_j) would be one product, and overflow. So a token i in the second half of
+    a block meets a token j in the first by way of m, the last token before the middle: exp(total_i − total_m) and
+    exp(total_m − total_j) are both at most 1. Blocks double from one token to all, and every pair meets once.
+    """
+    block, length = 1, q.shape[-2]
+    products = (q * k).sum(-1)[..., None, None]
+    while block < length:
+        early, late = _halves(total, block)
+        middle = early[..., -1:, :]
+        queries = _halves(q, block)[1] * (late - middle).exp()
+        keys = _halves(k, block)[0] * (middle - early).exp()
+        products = assembled(products, queries @ keys.transpose(-1, -2))
+        block *= 2
+    return products[..., 0, :, :]
+
+
+def _halves(x: Tensor, block: int) -> tuple[Tensor, Tensor]:
+    """(…, C, n) → the first and the second half of each 2b tokens: (…, C/2b, b, n) each."""
+    first, second = x.unflatten(-2, (-1, 2, block)).unbind(-3)
+    return first, second
+
+
+def assembled(diagonal: Tensor, corner: Tensor) -> Tensor:
+    """diagonal: (…, 2m, b, b), corner: (…, m, b, b) → (…, m, 2b, 2b), [[A, 0], [corner, B]] of each two blocks A, B."""
+    first, second = diagonal[..., 0::2, :, :], diagonal[..., 1::2, :, :]
+    upper = torch.cat((first, torch.zeros_like(first)), dim=-1)
+    return torch.cat((upper, torch.cat((corner, second), dim=-1)), dim=-2)
+
+
+def fade_flops(channels: bool, heads: int, groups: int, features: int, width: int) -> float:
+    """Of `faded_products` for one chunk of C tokens: a whole matrix for each group, or for each head C/2b products of
+    b × b at each of b = 1, 2, … C/2."""
+    one_by_one = channels and features > 1
+    return features * (heads * width * (width - 1.0) if one_by_one else 2.0 * groups * width**2)

@@ -1,0 +1,94 @@
+"""Gated linear attention."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+import torch
+from pydantic import PositiveFloat, PositiveInt
+from torch import Tensor
+from torch.nn import functional as F
+
+from zoo.axis import Choice
+from zoo.cache import LayerCache
+from zoo.conv import on_text
+from zoo.init import Linear
+from zoo.mixers import MixerLayer
+from zoo.mixers._linear import LinearHeads, LinearHeadsLayer, check_chunk, check_width, split
+from zoo.mixers._low_rank import LowRank
+from zoo.mixers._scan import ScanCost, scan
+from zoo.norms import Norm
+from zoo.norms.rmsnorm import RMSNorm
+from zoo.site import Site, Step
+
+
+class GatedLinearAttention(LinearHeads):
+    """S_t = diag(α_t) S_{t−1} + k_t v_tᵀ, out = W_o (norm(S_tᵀ q_t/√n) ⊙ silu(W_r x)), with a decay of its own for each
+    key feature, α = σ(W₂W₁x + b)^(1/τ). Yang et al. 2023 (GLA), arXiv:2312.06635 §4.4.
+
+    q, k: n = D/2H features of a head, v: D/H; W₁: (16, D), τ = 16. The norm is over each head, with one gain for all,
+    and RMSNorm as in the authors' code, where the paper has LayerNorm.
+    """
+
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"chunk": 8, "head_dim": 5, "rank": 3},)
+    kind: Literal["gla"] = "gla"
+    head_dim: PositiveInt | None = None
+    """n; null for d_model / (2 heads)."""
+    v_dim: PositiveInt | None = None
+    """Features of a value head; null for 2n."""
+    rank: PositiveInt = 16
+    """Features through which the decay is read."""
+    temperature: PositiveFloat = 16.0
+    """τ: the larger, the slower is what is kept forgotten."""
+    head_norm: Annotated[Norm, Choice("zoo.norms")] = RMSNorm(eps=1e-5)
+
+    def resolve(self, d_model: int) -> Self:
+        check_chunk(self.chunk)
+        if self.head_dim is None:
+            check_width(2 * self.heads, d_model, "head_dim")
+        head_dim = self.head_dim or d_model // (2 * self.heads)
+        return self.model_copy(update={"head_dim": head_dim, "v_dim": self.v_dim or 2 * head_dim})
+
+    @property
+    def value_features(self) -> int:
+        if self.v_dim is None:
+            raise TypeError("the spec is not resolved")
+        return self.v_dim
+
+    def build(self, site: Site) -> MixerLayer:
+        return GatedLinearAttentionLayer(self, site.d_model)
+
+    def matrices(self, d_model: int) -> int:
+        keys, values = self.heads * self.key_features, self.heads * self.value_features
+        return super().matrices(d_model) + d_model * values + self.rank * (d_model + keys)
+
+    def vectors(self, d_model: int) -> int:
+        return self.heads * self.key_features + self.head_norm.parameters(self.value_features)
+
+    def scanning(self) -> ScanCost:
+        return ScanCost(self.heads, self.key_features, self.heads, self.value_features, self.chunk, channels=True)
+
+
+class GatedLinearAttentionLayer(LinearHeadsLayer):
+    """x: (B, T, D) → (B, T, D)."""
+
+    def __init__(self, spec: GatedLinearAttention, d_model: int) -> None:
+        super().__init__(spec, d_model)
+        self.chunk, self.scale, self.temperature = spec.chunk, spec.key_features**-0.5, spec.temperature
+        self.forget = LowRank(d_model, spec.rank, spec.heads * spec.key_features, bias=True)
+        self.gate = Linear(d_model, spec.heads * spec.value_features, role="input")
+        self.head_norm = spec.head_norm.build(spec.value_features)
+
+    def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
+        q, k, v = self._project(x, step, cache)
+        k = on_text(k.transpose(1, 2), step).transpose(1, 2)
+        mixed = scan(q * self.scale, k, v, self._decay(x), self.chunk, cache).to(v.dtype)
+        heads = self.head_norm(mixed) * F.silu(split(self.gate(x), self.heads))
+        out: Tensor = self.o(heads.transpose(1, 2).flatten(2))
+        return out
+
+    def _decay(self, x: Tensor) -> Tensor:
+        """log α: (B, H, T, n), float32 or more."""
+        raw = split(self.forget(x), self.heads)
+        return F.logsigmoid(raw.to(torch.promote_types(raw.dtype, torch.float32))) / self.temperature

@@ -1,0 +1,127 @@
+"""Kimi Delta Attention."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+import torch
+from pydantic import Field, NegativeFloat, PositiveInt
+from torch import Tensor, nn
+
+from zoo.axis import Choice, is_off
+from zoo.cache import LayerCache
+from zoo.conv import STATE as CONV
+from zoo.conv import ShortConv, conv_cost, on_text
+from zoo.ffns._activations import UNGATED, PlainActivation
+from zoo.init import Linear
+from zoo.mixers import MixerLayer
+from zoo.mixers._decay import ChannelDecay
+from zoo.mixers._delta import DeltaCost, delta_scan
+from zoo.mixers._linear import Stateful, StatefulLayer, check_chunk, check_width, split, unit
+from zoo.mixers._low_rank import LowRank
+from zoo.mixers._scan import STATE
+from zoo.norms import Norm
+from zoo.norms.rmsnorm import RMSNorm
+from zoo.site import PartCost, Site, Step
+
+
+class KimiDeltaAttention(Stateful):
+    """S_t = (I − β_t k_t k_tᵀ) diag(α_t) S_{t−1} + β_t k_t v_tᵀ, out = W_o (norm(S_tᵀ q_t/√n) ⊙ σ(W_g x)): Gated
+    DeltaNet with a decay α of its own for each key feature. Kimi Team 2025, arXiv:2510.26692.
+
+    q, k, v = silu(conv(W x)), n features of a head each, q and k of length 1. β = σ(W_b x), one number per head.
+    α = exp(−A softplus(W_α x + b)), A one number per head and b one per feature. W_α and W_g go through n features. The
+    norm is over each head, with one gain for all. Ling 3.0 (2026) has whole W_α and W_g, and a floor for log α:
+    floor · σ(A (W_α x + b)).
+    """
+
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {"chunk": 8, "head_dim": 5},
+        {"chunk": 8, "head_dim": 5, "low_rank": False, "decay_floor": -5.0},
+    )
+    kind: Literal["kda"] = "kda"
+    heads: PositiveInt = 4
+    head_dim: PositiveInt | None = None
+    """n; null for d_model / heads."""
+    conv: PositiveInt = 4
+    """Tokens that the convolution of queries, keys and values sees."""
+    activation: PlainActivation = Field(default="silu", exclude_if=lambda name: name == "silu")
+    """After the convolution."""
+    low_rank: bool = True
+    """Whether W_α and W_g go through n features."""
+    decay_floor: NegativeFloat | None = Field(default=None, exclude_if=is_off)
+    """The least log α; null for softplus, which has none."""
+    head_norm: Annotated[Norm, Choice("zoo.norms")] = RMSNorm(eps=1e-5)
+
+    def resolve(self, d_model: int) -> Self:
+        check_chunk(self.chunk)
+        if self.head_dim is None:
+            check_width(self.heads, d_model, "head_dim")
+        return self.model_copy(update={"head_dim": self.head_dim or d_model // self.heads})
+
+    @property
+    def features(self) -> int:
+        """n of a resolved spec."""
+        if self.head_dim is None:
+            raise TypeError("the spec is not resolved")
+        return self.head_dim
+
+    @property
+    def inner(self) -> int:
+        """Features of all heads."""
+        return self.heads * self.features
+
+    def build(self, site: Site) -> MixerLayer:
+        return KimiDeltaAttentionLayer(self, site.d_model)
+
+    def matrices(self, d_model: int) -> int:
+        read = self.features * (d_model + self.inner) if self.low_rank else d_model * self.inner
+        return 4 * d_model * self.inner + d_model * self.heads + 2 * read
+
+    def vectors(self, d_model: int) -> int:
+        return self.heads + self.inner + self.head_norm.parameters(self.features)
+
+    def convolution(self) -> PartCost:
+        return conv_cost(3 * self.inner, self.conv)
+
+    def scanning(self) -> DeltaCost:
+        return DeltaCost(self.heads, self.features, self.heads, self.features, self.chunk, channels=True)
+
+    def states(self) -> Mapping[str, tuple[int, ...]]:
+        return {STATE: (self.heads, self.features, self.features), CONV: (self.conv - 1, 3 * self.inner)}
+
+
+class KimiDeltaAttentionLayer(StatefulLayer):
+    """x: (B, T, D) → (B, T, D)."""
+
+    def __init__(self, spec: KimiDeltaAttention, d_model: int) -> None:
+        super().__init__(spec)
+        self.heads, self.chunk, self.scale = spec.heads, spec.chunk, spec.features**-0.5
+        self.q, self.k = (Linear(d_model, spec.inner, role="input") for _ in range(2))
+        self.v = Linear(d_model, spec.inner, role="input", values=True)
+        self.strength = Linear(d_model, spec.heads, role="input")
+        self.forget, self.gate = (_reading(spec, d_model) for _ in range(2))
+        self.conv = ShortConv(3 * spec.inner, spec.conv)
+        self.activation = UNGATED[spec.activation]
+        self.decay = ChannelDecay(spec.heads, spec.features, spec.decay_floor)
+        self.head_norm = spec.head_norm.build(spec.features)
+        self.o = Linear(spec.inner, d_model, role="output")
+
+    def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
+        joined = self.conv(torch.cat((self.q(x), self.k(x), self.v(x)), dim=-1), step, cache)
+        q, k, v = self.activation(joined).chunk(3, dim=-1)
+        q, k = (unit(split(part, self.heads)) for part in (q, on_text(k, step)))
+        strength = self.strength(x).sigmoid().transpose(1, 2)
+        decay = self.decay(self.forget(x))
+        mixed = delta_scan(q * self.scale, k, split(v, self.heads), decay, strength, self.chunk, cache).to(v.dtype)
+        heads = self.head_norm(mixed) * split(self.gate(x), self.heads).sigmoid()
+        out: Tensor = self.o(heads.transpose(1, 2).flatten(2))
+        return out
+
+
+def _reading(spec: KimiDeltaAttention, d_model: int) -> nn.Module:
+    """(B, T, D) → (B, T, H·n)."""
+    if spec.low_rank:
+        return LowRank(d_model, spec.features, spec.inner)
+    return Linear(d_model, spec.inner, role="input")
