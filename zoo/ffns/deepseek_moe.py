@@ -29,8 +29,7 @@ class DeepSeekMoE(MoE):
 
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"d_ff": 12, "experts": 12, "groups": 4, "top_groups": 2, "top_k": 4, "scale": 3.0},
-        {"d_ff": 12, "score": "softmax", "group_score": "max", "normalise": False, "bias_rate": None},
-        {"d_ff": 12, "normalise": False, "bias_rate": None, "weights_on": "input"},
+        {"d_ff": 12, "score": "softmax", "normalise": False, "bias_rate": None, "weights_on": "input"},
     )
     kind: Literal["deepseek_moe"] = "deepseek_moe"
     experts: PositiveInt = 16

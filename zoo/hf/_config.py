@@ -63,6 +63,7 @@ class Config:
         self._values: dict[str, Any] = {**config.to_dict(), IMPLEMENTATION: config._attn_implementation}
         if tied is not None:
             self._values["tie_word_embeddings"] = tied
+        self._aliases: dict[str, str] = type(config).attribute_map
         self._defaults: dict[str, Any] = type(config)().to_dict()
         self._read = {"model_type"}
 
@@ -73,10 +74,15 @@ class Config:
         return value
 
     def __contains__(self, key: str) -> bool:
-        return key in self._values
+        return self._stored(key) in self._values
+
+    def _stored(self, key: str) -> str:
+        """The name under which the config keeps it: classes that share code keep some under names of their own."""
+        return key if key in self._values else self._aliases.get(key, key)
 
     def get(self, key: str, default: Any = None) -> Any:
         """A value; the default where the config does not have the key."""
+        key = self._stored(key)
         self._read.add(key)
         return copy.deepcopy(self._values.get(key, default))
 
@@ -95,7 +101,7 @@ class Config:
 
     def ignore(self, *keys: str) -> None:
         """Keys without a meaning for this model."""
-        self._read.update(keys)
+        self._read.update(self._stored(key) for key in keys)
 
     def finish(self) -> None:
         """Raise UnsupportedError for the first key that nobody read and that says something."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from zoo.block_spec import BlockSpec
 from zoo.errors import UnsupportedError
@@ -11,31 +11,36 @@ from zoo.ffns.deepseek_moe import DeepSeekMoE
 from zoo.hf._config import Config
 from zoo.hf._experts import expert_act, gated_experts
 from zoo.hf._ffn import name_of
-from zoo.hf._llama_like import LlamaLike
+from zoo.hf._layered import Layered
 from zoo.hf._pairs import Pair, Tensors, both, same
 from zoo.spec import ModelSpec
 
-DENSE = "dense"
+EXPERTS = "experts"
 PARTS = ("gate", "up", "down")
 
 
-class FineExperts(LlamaLike):
+class FineExperts(Layered):
     """Llama's block with dense layers first and DeepSeek-V3's mixture of experts in the others.
 
     transformers' models have no multi-token prediction, whatever the config says of it.
     """
 
+    count_key: ClassVar[str] = "n_routed_experts"
+    """Where a config has the number of experts."""
+
     def spec(self, config: Config) -> dict[str, Any]:
         # What training adds, how work is divided, and modules that look ahead.
         config.ignore("aux_loss_alpha", "seq_aux", "ep_size", "output_router_logits")
         config.ignore("num_nextn_predict_layers", "num_mtp_layers")
+        return super().spec(config)
+
+    def ffn_kinds(self, config: Config) -> list[list[str]]:
         config.only("moe_layer_freq", 1)
-        spec, layers = super().spec(config), config["num_hidden_layers"]
-        dense, experts = min(config["first_k_dense_replace"] or 0, layers), self.experts(config)
-        if dense == layers:
-            return spec
-        spec["block"]["ffn"], first = experts, spec["block"]["ffn"]
-        return {**spec, "first": [DENSE] * dense, "blocks": {DENSE: {"ffn": first}} if dense else {}}
+        dense = config["first_k_dense_replace"] or 0
+        return [[EXPERTS] * (i >= dense) for i in range(config["num_hidden_layers"])]
+
+    def edits(self, config: Config) -> dict[str, dict[str, Any]]:
+        return {**super().edits(config), EXPERTS: {"ffn": self.experts(config)}}
 
     def experts(self, config: Config) -> dict[str, Any]:
         """The FFN of layers with experts."""
@@ -57,7 +62,7 @@ class FineExperts(LlamaLike):
             "kind": "deepseek_moe",
             "activation": name_of(**kind),
             "d_ff": config["moe_intermediate_size"],
-            "experts": config["n_routed_experts"],
+            "experts": config[self.count_key],
             "top_k": config["num_experts_per_tok"],
             "shared_experts": shared,
             "scale": float(config["routed_scaling_factor"]),
@@ -65,13 +70,13 @@ class FineExperts(LlamaLike):
         }
 
     def config(self, spec: ModelSpec) -> dict[str, Any]:
-        dense = next((i for i, layer in enumerate(spec.layers) if isinstance(layer.ffn, DeepSeekMoE)), spec.n_layers)
-        first = spec.layers[0]
-        width = {} if dense == 0 else super().ffn_config(first)
-        return {**super().config(spec), "first_k_dense_replace": dense, **width}
+        widths = {key: value for layer in spec.layers for key, value in self.ffn_config(layer).items()}
+        return {**super().config(spec), **widths, **self.ffn_kinds_config(spec)}
 
-    def typical(self, spec: ModelSpec) -> BlockSpec:
-        return spec.layers[-1]
+    def ffn_kinds_config(self, spec: ModelSpec) -> dict[str, Any]:
+        """Arguments that say which layers have experts."""
+        sparse = [isinstance(layer.ffn, DeepSeekMoE) for layer in spec.layers]
+        return {"first_k_dense_replace": sparse.index(True) if any(sparse) else spec.n_layers}
 
     def ffn_config(self, layer: BlockSpec) -> dict[str, Any]:
         moe = layer.ffn
@@ -80,7 +85,7 @@ class FineExperts(LlamaLike):
         return {
             "hidden_act": expert_act(moe),
             "moe_intermediate_size": moe.width,
-            "n_routed_experts": moe.experts,
+            self.count_key: moe.experts,
             "num_experts_per_tok": moe.top_k,
             "n_shared_experts": moe.shared_experts,
             "routed_scaling_factor": moe.scale,

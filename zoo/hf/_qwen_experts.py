@@ -11,8 +11,7 @@ from zoo.ffns.topk_moe import TopKMoE
 from zoo.hf._config import Config
 from zoo.hf._experts import expert_act, gated_experts
 from zoo.hf._ffn import name_of
-from zoo.hf._layers import layered
-from zoo.hf._llama_like import LlamaLike
+from zoo.hf._layered import Layered
 from zoo.hf._pairs import Pair, same
 from zoo.spec import ModelSpec
 
@@ -20,36 +19,23 @@ EXPERTS = "experts"
 PARTS = ("gate", "up", "down")
 
 
-class QwenExperts(LlamaLike):
-    """Llama's block with experts in some layers. Layers may differ in other ways too: see `kinds` and `edits`."""
+class QwenExperts(Layered):
+    """Llama's block with experts in some layers."""
 
     width_key: ClassVar[str] = "moe_intermediate_size"
     """Where a config has the hidden features of an expert."""
 
-    def spec(self, config: Config) -> dict[str, Any]:
-        sparse = self.sparse(config)
-        kinds = [[*kind, *[EXPERTS] * s] for kind, s in zip(self.kinds(config), sparse, strict=True)]
-        return {
-            **super().spec(config),
-            **layered(kinds, {**self.edits(config), EXPERTS: {"ffn": self.experts(config)}}),
-        }
-
-    def kinds(self, config: Config) -> list[list[str]]:
-        """Which of `edits` each layer has."""
-        return [[] for _ in range(config["num_hidden_layers"])]
+    def ffn_kinds(self, config: Config) -> list[list[str]]:
+        return [[EXPERTS] * has_experts for has_experts in self.sparse(config)]
 
     def edits(self, config: Config) -> dict[str, dict[str, Any]]:
-        """Edits of the base block by name."""
-        return {}
+        return {**super().edits(config), EXPERTS: {"ffn": self.experts(config)}}
 
     def sparse(self, config: Config) -> list[bool]:
         """Which layers have experts."""
         dense, every = config.get("mlp_only_layers") or (), config["decoder_sparse_step"]
-        any_at_all, layers = self._count(config) > 0, config["num_hidden_layers"]
+        any_at_all, layers = config["num_experts"] > 0, config["num_hidden_layers"]
         return [any_at_all and i not in dense and (i + 1) % every == 0 for i in range(layers)]
-
-    def _count(self, config: Config) -> int:
-        return int(config.first("num_experts", "num_local_experts"))
 
     def experts(self, config: Config) -> dict[str, Any]:
         """The FFN of layers with experts, without a shared one."""
@@ -61,7 +47,7 @@ class QwenExperts(LlamaLike):
             "activation": name_of(**kind),
             "d_ff": config[self.width_key],
             # A model of dense layers only may say that there are none.
-            "experts": self._count(config) or config["num_experts_per_tok"],
+            "experts": config["num_experts"] or config["num_experts_per_tok"],
             "top_k": config["num_experts_per_tok"],
             "softmax_over": "chosen" if config["norm_topk_prob"] else "all",
             "balance_loss": weight * config["num_experts_per_tok"] / config["num_hidden_layers"],

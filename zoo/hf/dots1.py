@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 from zoo.block_spec import BlockSpec
 from zoo.hf._common import attention
 from zoo.hf._config import Config
-from zoo.hf._fine_experts import DENSE, FineExperts
-from zoo.hf._layers import SLIDING, layer_types, layered, types_of, window_of
+from zoo.hf._fine_experts import FineExperts
+from zoo.hf._layers import SLIDING, layer_types, types_of, window_of
 from zoo.spec import ModelSpec
 
-EXPERTS, WINDOW = "experts", "window"
+WINDOW = "window"
 
 
 class Dots1(FineExperts):
@@ -20,13 +20,12 @@ class Dots1(FineExperts):
 
     model_types: ClassVar[tuple[str, ...]] = ("dots1",)
 
-    def spec(self, config: Config) -> dict[str, Any]:
+    def mixer_kinds(self, config: Config) -> list[list[str]]:
         config.ignore("max_window_layers")  # it only says what layer_types are by default
-        spec, types = super().spec(config), types_of(config)
-        dense = len(spec.pop("first", ())) if spec["block"]["ffn"]["kind"] == "deepseek_moe" else len(types)
-        first = spec.pop("blocks", {}).get(DENSE, {"ffn": spec["block"]["ffn"]})
-        kinds = [[WINDOW] * (kind == SLIDING) + [DENSE] * (i < dense) for i, kind in enumerate(types)]
-        return {**spec, **layered(kinds, {WINDOW: {"mixer.window": config["sliding_window"]}, DENSE: first})}
+        return [[WINDOW] * (kind == SLIDING) for kind in types_of(config)]
+
+    def edits(self, config: Config) -> dict[str, dict[str, Any]]:
+        return {**super().edits(config), WINDOW: {"mixer.window": config["sliding_window"]}}
 
     def mixer(self, config: Config) -> dict[str, Any]:
         return {**super().mixer(config), "bias": config["attention_bias"], "qk_norm": self.norm(config)}

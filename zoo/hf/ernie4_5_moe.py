@@ -11,7 +11,7 @@ from zoo.ffns.deepseek_moe import DeepSeekMoE
 from zoo.hf._config import Config
 from zoo.hf._experts import expert_act, gated_experts
 from zoo.hf._ffn import name_of
-from zoo.hf._layers import layered
+from zoo.hf._layered import Layered
 from zoo.hf._pairs import Pair, both, reshaped, same
 from zoo.hf.ernie4_5 import Ernie
 from zoo.spec import ModelSpec
@@ -20,7 +20,7 @@ EXPERTS = "experts"
 PARTS = ("gate", "up", "down")
 
 
-class ErnieMoe(Ernie):
+class ErnieMoe(Ernie, Layered):
     """Softmax scores, a bias that balances, shared experts. Baidu 2025,
     https://ernie.baidu.com/blog/publication/ERNIE_Technical_Report.pdf."""
 
@@ -28,11 +28,15 @@ class ErnieMoe(Ernie):
 
     def spec(self, config: Config) -> dict[str, Any]:
         config.ignore("output_router_logits", "router_aux_loss_coef")
+        return {**super().spec(config), "head_bias": config["use_bias"]}
+
+    def ffn_kinds(self, config: Config) -> list[list[str]]:
         start, end = config["moe_layer_start_index"], config["moe_layer_end_index"]
         every, layers = config["moe_layer_interval"], config["num_hidden_layers"]
-        kinds = [[EXPERTS] * (start <= i <= end and (i + 1) % every == 0) for i in range(layers)]
-        spec = {**super().spec(config), "head_bias": config["use_bias"]}
-        return {**spec, **layered(kinds, {EXPERTS: {"ffn": self._experts(config)}})}
+        return [[EXPERTS] * (start <= i <= end and (i + 1) % every == 0) for i in range(layers)]
+
+    def edits(self, config: Config) -> dict[str, dict[str, Any]]:
+        return {EXPERTS: {"ffn": self._experts(config)}}
 
     def _experts(self, config: Config) -> dict[str, Any]:
         config.only("moe_norm_min", 1e-12)

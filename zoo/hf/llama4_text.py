@@ -13,8 +13,8 @@ from zoo.hf._config import Config
 from zoo.hf._experts import expert_act
 from zoo.hf._ffn import name_of
 from zoo.hf._gpt import of_transposed
-from zoo.hf._layers import FULL, layered
-from zoo.hf._llama_like import LlamaLike
+from zoo.hf._layered import Layered
+from zoo.hf._layers import FULL
 from zoo.hf._pairs import Pair, fused, same
 from zoo.mixers.attention import Attention
 from zoo.norms.rmsnorm import RMSNorm
@@ -25,7 +25,7 @@ from zoo.spec import ModelSpec
 CHUNKED, FAR, EXPERTS = "chunked_attention", "far", "experts"
 
 
-class Llama4(LlamaLike):
+class Llama4(Layered):
     """Chunked attention with RoPE in most layers, full attention without positions in the others; experts that read
     what their weights multiply. Meta 2025, https://ai.meta.com/blog/llama-4-multimodal-intelligence."""
 
@@ -35,17 +35,23 @@ class Llama4(LlamaLike):
         config.ignore("no_rope_layer_interval", "interleave_moe_layer_step")  # they say what lists are by default
         config.ignore("output_router_logits", "router_aux_loss_coef", "for_llm_compressor")
         config.only("router_jitter_noise", 0.0)
+        return super().spec(config)
+
+    def mixer_kinds(self, config: Config) -> list[list[str]]:
         types, turns = config["layer_types"], config["no_rope_layers"]  # 1 where there is RoPE, despite the name
         for kind in types:
             if kind not in (FULL, CHUNKED):
                 raise UnsupportedError("layer_types", f"'{kind}' cannot be converted, only {FULL} and {CHUNKED}")
+        kinds = zip(types, turns, strict=True)
+        return [[CHUNKED] * (kind == CHUNKED) + [FAR] * (not turned) for kind, turned in kinds]
+
+    def ffn_kinds(self, config: Config) -> list[list[str]]:
         sparse = config["moe_layers"]
-        kinds = [
-            [CHUNKED] * (kind == CHUNKED) + [FAR] * (not turned) + [EXPERTS] * (i in sparse)
-            for i, (kind, turned) in enumerate(zip(types, turns, strict=True))
-        ]
-        edits = {CHUNKED: self._chunks(config, types), FAR: self._far(config), EXPERTS: {"ffn": self._experts(config)}}
-        return {**super().spec(config), **layered(kinds, edits)}
+        return [[EXPERTS] * (i in sparse) for i in range(config["num_hidden_layers"])]
+
+    def edits(self, config: Config) -> dict[str, dict[str, Any]]:
+        experts, types = {"ffn": self._experts(config)}, config["layer_types"]
+        return {CHUNKED: self._chunks(config, types), FAR: self._far(config), EXPERTS: experts}
 
     def _chunks(self, config: Config, types: list[str]) -> dict[str, Any]:
         chunk = config["attention_chunk_size"]

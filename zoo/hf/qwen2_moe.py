@@ -21,7 +21,7 @@ class Qwen2Moe(QwenSharedExperts):
 
     model_types: ClassVar[tuple[str, ...]] = ("qwen2_moe",)
 
-    def kinds(self, config: Config) -> list[list[str]]:
+    def mixer_kinds(self, config: Config) -> list[list[str]]:
         config.ignore("use_sliding_window", "max_window_layers")  # they only say what layer_types are by default
         types = types_of(config)
         if SLIDING in types and not config["sliding_window"]:
@@ -29,7 +29,7 @@ class Qwen2Moe(QwenSharedExperts):
         return [[WINDOW] * (kind == SLIDING) for kind in types]
 
     def edits(self, config: Config) -> dict[str, dict[str, Any]]:
-        return {WINDOW: {"mixer.window": config["sliding_window"]}}
+        return {**super().edits(config), WINDOW: {"mixer.window": config["sliding_window"]}}
 
     def mixer(self, config: Config) -> dict[str, Any]:
         return {**super().mixer(config), "bias": list(QKV) if config["qkv_bias"] else False}

@@ -29,7 +29,7 @@ class Qwen3Next(QwenSharedExperts):
     model_types: ClassVar[tuple[str, ...]] = ("qwen3_next",)
     partial_rotary: ClassVar[bool] = True
 
-    def kinds(self, config: Config) -> list[list[str]]:
+    def mixer_kinds(self, config: Config) -> list[list[str]]:
         types = config["layer_types"]
         for kind in types:
             if kind not in (FULL, LINEAR):
@@ -37,7 +37,7 @@ class Qwen3Next(QwenSharedExperts):
         return [[LINEAR] * (kind == LINEAR) for kind in types]
 
     def edits(self, config: Config) -> dict[str, dict[str, Any]]:
-        return {LINEAR: {"mixer": self._deltanet(config)}}
+        return {**super().edits(config), LINEAR: {"mixer": self._deltanet(config)}}
 
     def norm(self, config: Config) -> dict[str, Any]:
         return {**super().norm(config), "unit_offset": True}

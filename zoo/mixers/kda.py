@@ -36,10 +36,7 @@ class KimiDeltaAttention(Stateful):
     floor · σ(A (W_α x + b)).
     """
 
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
-        {"chunk": 8, "head_dim": 5},
-        {"chunk": 8, "head_dim": 5, "low_rank": False, "decay_floor": -5.0},
-    )
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"chunk": 8, "head_dim": 5},)
     kind: Literal["kda"] = "kda"
     heads: PositiveInt = 4
     head_dim: PositiveInt | None = None

@@ -31,7 +31,7 @@ class LightningAttention(LinearHeads):
     a little too, as in the released model.
     """
 
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"chunk": 8}, {"chunk": 4, "head_dim": 5, "conv": 3})
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"chunk": 8, "head_dim": 5},)
     kind: Literal["lightning"] = "lightning"
     activation: PlainActivation = Field(default="silu", exclude_if=lambda name: name == "silu")
     """Of queries, keys and values."""

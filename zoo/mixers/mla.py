@@ -6,16 +6,17 @@ from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import torch
-from pydantic import PositiveFloat, PositiveInt
+from pydantic import Field, PositiveFloat, PositiveInt
 from torch import Tensor
 
 from zoo.attend import Scoring, Visible, attend, scores_computed
-from zoo.axis import Choice, number
+from zoo.axis import Choice, is_off, number
 from zoo.cache import LayerCache, TokenCache, kept_by
 from zoo.errors import SpecError
 from zoo.facts import AtMost, Dropout, Fact, Features, HeadFeatures, Heads
 from zoo.init import Linear
 from zoo.mixers import SELF_ALONE, Mixer, MixerLayer
+from zoo.mixers._gate import Gate, OutputGate, gate_features
 from zoo.norms import Norm
 from zoo.norms.rmsnorm import RMSNorm
 from zoo.positions import Position, check_ahead
@@ -37,7 +38,7 @@ class MLA(Mixer):
 
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"kv_rank": 10, "nope_dim": 7, "rope_dim": 6, "v_dim": 5},
-        {"kv_rank": 10, "nope_dim": 7, "rope_dim": 6, "q_rank": 9},
+        {"kv_rank": 10, "nope_dim": 7, "rope_dim": 6, "q_rank": 9, "gate": "head"},
     )
     kind: Literal["mla"] = "mla"
     heads: Heads = 4
@@ -55,6 +56,8 @@ class MLA(Mixer):
     window: Annotated[PositiveInt | None, AtMost(8)] = None
     bias: bool = False
     """On the projections that read the stream down to a latent, and on the output."""
+    gate: Gate | None = Field(default=None, exclude_if=is_off)
+    """The heads' output times σ(W x), per feature or per head (Qiu et al. 2025, arXiv:2505.06708; Ling 3.0)."""
     dropout: Dropout = 0.0
     """Of attention weights, while training."""
     scale: Annotated[PositiveFloat | None, Fact.SCORE_SCALE] = None
@@ -80,6 +83,7 @@ class MLA(Mixer):
     def cost(self, d_model: int, context: int) -> PartCost:
         q, v = self.heads * (self.nope_dim + self.rope_dim), self.heads * self.value_features
         matrix = (self.q_rank or 0) * d_model + (self.q_rank or d_model) * q
+        matrix += d_model * gate_features(self.gate, self.heads, self.value_features)
         matrix += (
             d_model * (self.kv_rank + self.rope_dim) + self.kv_rank * (self.heads * self.nope_dim + v) + v * d_model
         )
@@ -148,6 +152,8 @@ class MLALayer(MixerLayer):
         self.v = Linear(spec.kv_rank, self.heads * spec.value_features, role="input", values=True)
         self.o = Linear(self.heads * spec.value_features, d_model, bias=spec.bias, role="output")
         self.position = spec.position.build(spec.rope_dim, self.heads)
+        heads = self.heads, spec.value_features
+        self.gate = OutputGate(spec.gate, d_model, *heads, bias=False) if spec.gate else None
 
     def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
         q_nope, q_rope = self._queries(x, step)
@@ -160,8 +166,8 @@ class MLALayer(MixerLayer):
         dropout = self.spec.dropout if self.training else 0.0
         scoring = Scoring(number(self.spec.scale), bias=self.position.bias(step, places), dropout=dropout, tap=step.tap)
         mix = self._absorbed if self._absorbs(x.shape[1], places.shape[0]) else self._expanded
-        heads = mix(q_nope, q_rope, latent, k_rope, visible, scoring)
-        out: Tensor = self.o(heads.transpose(1, 2).flatten(2))
+        heads = mix(q_nope, q_rope, latent, k_rope, visible, scoring).transpose(1, 2).flatten(2)
+        out: Tensor = self.o(heads if self.gate is None else self.gate(heads, x))
         return out
 
     def _queries(self, x: Tensor, step: Step) -> tuple[Tensor, Tensor]:

@@ -6,6 +6,7 @@ import copy
 import importlib
 import inspect
 import random
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForSeq2SeqLM, DynamicCache
 
 import zoo
+from zoo.hf import families
 
 LENGTH = 19
 FAMILIES = sorted(p.stem for p in (Path(__file__).parent / "families").glob("[a-z]*.py"))
@@ -29,7 +31,12 @@ def hf_model(config: Any, seed: int = 0) -> Any:
     """A model whose every parameter is random: what starts at zero or one would hide what it multiplies."""
     model = eager(_auto(config).from_config(config))
     generator = torch.Generator().manual_seed(seed)
-    buffers = [b for name, b in model.state_dict(keep_vars=True).items() if b.is_floating_point()]
+    computed = families()[config.model_type].buffers
+    buffers = [
+        value
+        for name, value in model.state_dict(keep_vars=True).items()
+        if value.is_floating_point() and not any(fnmatch(name, pattern) for pattern in computed)
+    ]
     with torch.no_grad():
         for tensor in {id(t): t for t in buffers}.values():
             tensor.add_(0.2 * torch.randn(tensor.shape, generator=generator))

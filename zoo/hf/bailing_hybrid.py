@@ -1,0 +1,63 @@
+"""Ling 3.0 and Ring 3.0."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from zoo.block_spec import BlockSpec
+from zoo.hf._config import Config
+from zoo.hf._pairs import Pair, same
+from zoo.hf.deepseek_v3 import DeepSeekV3
+from zoo.hf.kimi_linear import KimiLinear
+from zoo.mixers.kda import KimiDeltaAttention
+from zoo.mixers.mla import MLA
+
+
+class BailingHybrid(KimiLinear):
+    """Kimi Delta Attention with a floor under its decay, and latent attention with RoPE and a gate for each head.
+    Inclusion AI 2026, https://huggingface.co/inclusionAI/Ling-3.0-Flash."""
+
+    model_types: ClassVar[tuple[str, ...]] = ("bailing_hybrid",)
+
+    def spec(self, config: Config) -> dict[str, Any]:
+        # By default they say what lists are, how many heads there are, and how wide.
+        config.ignore("layer_group_size", "short_conv_kernel_size", "mtp_loss_scaling_factor")
+        return super().spec(config)
+
+    def mixer(self, config: Config) -> dict[str, Any]:
+        return {**super().mixer(config), "q_rank": None, "gate": "head"}
+
+    def position(self, config: Config) -> dict[str, Any]:
+        return DeepSeekV3.position(self, config)
+
+    def delta(self, config: Config) -> dict[str, Any]:
+        floor, safe = float(config["kda_lower_bound"]), config["kda_safe_gate"]
+        return {**super().delta(config), "low_rank": False, "decay_floor": floor if safe else None}
+
+    def delta_config(self, mixer: object) -> dict[str, Any]:
+        if not isinstance(mixer, KimiDeltaAttention):
+            return {}
+        floor = {} if mixer.decay_floor is None else {"kda_lower_bound": mixer.decay_floor}
+        sizes = {"head_dim": mixer.features, "short_conv_kernel_size": mixer.conv}
+        return {**sizes, **floor, "kda_safe_gate": mixer.decay_floor is not None}
+
+    def block_config(self, layer: BlockSpec) -> dict[str, Any]:
+        arguments = super().block_config(layer)
+        del arguments["q_lora_rank"]
+        return arguments
+
+    def position_config(self, layer: BlockSpec) -> dict[str, Any]:
+        arguments = DeepSeekV3.position_config(self, layer)
+        del arguments["rope_interleave"]
+        return arguments
+
+    def mixer_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
+        yield from super().mixer_weights(layer, ours, theirs)
+        if isinstance(layer.mixer, MLA):
+            yield same(f"{ours}.gate.project.weight", f"{theirs}.g_proj.weight")
+
+    def gate_weights(self, mixer: KimiDeltaAttention, ours: str, theirs: str) -> Iterator[Pair]:
+        yield same(f"{ours}.decay.log_rate", f"{theirs}.forget_gate.A_log")
+        yield same(f"{ours}.forget.weight", f"{theirs}.forget_gate.f_proj.weight")
+        yield same(f"{ours}.gate.weight", f"{theirs}.g_proj.weight")
