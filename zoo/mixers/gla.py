@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import torch
-from pydantic import PositiveFloat, PositiveInt
+from pydantic import PositiveFloat
 from torch import Tensor
 from torch.nn import functional as F
 
-from zoo.axis import Choice
+from zoo.axis import Choice, number
 from zoo.cache import LayerCache
 from zoo.conv import on_text
+from zoo.facts import Features, HeadFeatures
 from zoo.init import Linear
 from zoo.mixers import MixerLayer
 from zoo.mixers._linear import LinearHeads, LinearHeadsLayer, check_chunk, check_width, split
@@ -33,11 +34,11 @@ class GatedLinearAttention(LinearHeads):
 
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"chunk": 8, "head_dim": 5, "rank": 3},)
     kind: Literal["gla"] = "gla"
-    head_dim: PositiveInt | None = None
+    head_dim: HeadFeatures | None = None
     """n; null for d_model / (2 heads)."""
-    v_dim: PositiveInt | None = None
+    v_dim: HeadFeatures | None = None
     """Features of a value head; null for 2n."""
-    rank: PositiveInt = 16
+    rank: Features = 16
     """Features through which the decay is read."""
     temperature: PositiveFloat = 16.0
     """τ: the larger, the slower is what is kept forgotten."""
@@ -52,9 +53,7 @@ class GatedLinearAttention(LinearHeads):
 
     @property
     def value_features(self) -> int:
-        if self.v_dim is None:
-            raise TypeError("the spec is not resolved")
-        return self.v_dim
+        return number(self.v_dim)
 
     def build(self, site: Site) -> MixerLayer:
         return GatedLinearAttentionLayer(self, site.d_model)

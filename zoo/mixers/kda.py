@@ -9,10 +9,11 @@ import torch
 from pydantic import Field, NegativeFloat, PositiveInt
 from torch import Tensor, nn
 
-from zoo.axis import Choice, is_off
+from zoo.axis import Choice, is_off, number
 from zoo.cache import LayerCache
 from zoo.conv import STATE as CONV
 from zoo.conv import ShortConv, conv_cost, on_text
+from zoo.facts import HeadFeatures, Heads
 from zoo.ffns._activations import UNGATED, PlainActivation
 from zoo.init import Linear
 from zoo.mixers import MixerLayer
@@ -38,8 +39,8 @@ class KimiDeltaAttention(Stateful):
 
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"chunk": 8, "head_dim": 5},)
     kind: Literal["kda"] = "kda"
-    heads: PositiveInt = 4
-    head_dim: PositiveInt | None = None
+    heads: Heads = 4
+    head_dim: HeadFeatures | None = None
     """n; null for d_model / heads."""
     conv: PositiveInt = 4
     """Tokens that the convolution of queries, keys and values sees."""
@@ -60,9 +61,7 @@ class KimiDeltaAttention(Stateful):
     @property
     def features(self) -> int:
         """n of a resolved spec."""
-        if self.head_dim is None:
-            raise TypeError("the spec is not resolved")
-        return self.head_dim
+        return number(self.head_dim)
 
     @property
     def inner(self) -> int:
