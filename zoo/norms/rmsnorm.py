@@ -22,7 +22,7 @@ class RMSNorm(Norm):
     eps: Annotated[PositiveFloat, Tried()] = 1e-6
     unit_offset: bool = False
     """The gain is 1 + w with w from zero (Gemma, arXiv:2403.08295)."""
-    gain: bool = Field(default=True, exclude_if=lambda gain: gain)
+    gain: Annotated[bool, Tried()] = Field(default=True, exclude_if=lambda gain: gain)
     """Whether there is one: Llama 4's norm of queries and keys has none."""
 
     @model_validator(mode="after")
