@@ -12,7 +12,7 @@ import torch
 import zoo
 from tests.zoo.combinations import random_tokens
 from tests.zoo.slow import layer_of, maps, mix, project, random_stream, run, write
-from zoo.caches import cache_kind
+from zoo.cache_kinds import cache_kind
 from zoo.mixers.attention import Attention
 from zoo.norms.rmsnorm import RMSNorm
 from zoo.positions.nope import NoPE
