@@ -7,7 +7,7 @@ import pytest
 import zoo
 from tests.zoo.hf import kinds, parity
 
-FAST, WIDE = 5, 60
+FAST, WIDE = 3, 60
 
 
 def check(family: str, seed: int) -> None:
