@@ -188,8 +188,9 @@ def test_the_recurrence_costs_the_same_at_every_length(spec: Mixer) -> None:
 def test_the_products_of_chunks_are_those_counted(kind: str, chunk: int, length: int) -> None:
     spec = zoo.load("small", d_model=24, n_layers=2, vocab_size=31, **{"block.mixer": {"kind": kind, "chunk": chunk}})
     model, tokens = random_model(spec), random_tokens(spec, 2, length + 1)
-    passes = 3 if length > 1 else 1  # what a single token forgets changes nothing, and sends no gradient back
-    with counted(model, passes) as count:
+    # What a single token forgets changes nothing, and sends no gradient back: there, of the forward pass alone.
+    passes = 3 if length > 1 else 1
+    with torch.set_grad_enabled(passes == 3), counted(model, passes) as count:
         loss = model.loss(tokens[:, :-1], tokens[:, 1:])[0]
         if passes == 3:
             loss.backward()
