@@ -31,7 +31,9 @@ def through(layer: Any, x: Tensor) -> Tensor:
 @every_chunk
 def test_gla_is_its_recurrence(chunk: int) -> None:
     """Equations of §4.4: diagonal decay, a norm over each head, a gate."""
-    layer: Any = layer_of(GatedLinearAttention(heads=3, head_dim=4, v_dim=5, rank=2, temperature=3.0, chunk=chunk), D)
+    layer: Any = layer_of(
+        GatedLinearAttention(heads=3, head_dim=4, v_dim=5, rank=2, decay_temperature=3.0, chunk=chunk), D
+    )
     q, k, v = (project(layer, name, X, 3) for name in "qkv")
     alpha = through(layer.forget, X[0]).sigmoid() ** (1 / 3)
     gate = project(layer, "gate", X, 3)

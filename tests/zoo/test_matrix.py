@@ -27,6 +27,7 @@ RULES = [
     (r"\w+ needs an ffn beside the mixer, and there is none", {"topology"}),
     (r"retention keeps a state and has no scores to which \w+ could add", {"mixer", "mixer.position"}),
     (r"flash sums up what is before a chunk and has no scores to which \w+ could add", {"mixer", "mixer.position"}),
+    (r"positions are applied to heads, and full is the width before the split", {"mixer.qk_norm_over"}),
     (r"\w+ says which keys are seen: leave the mixer's window out", {"mixer.sparsity"}),
     (r"\w+ gives what it reads to the power of 6: it needs a norm", {"norm", "mixer"}),
     (r"\w+ has no heads to take the number from: set it", {"mixer", "encoder"}),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from zoo.hf._config import Config
 from zoo.hf._layers import layered
@@ -11,6 +11,8 @@ from zoo.hf._llama_like import LlamaLike
 
 class Layered(LlamaLike):
     """Llama's block, edited layer by layer. Families say which layer has which edits."""
+
+    preference: ClassVar[int] = 2
 
     def spec(self, config: Config) -> dict[str, Any]:
         kinds = zip(self.mixer_kinds(config), self.ffn_kinds(config), strict=True)

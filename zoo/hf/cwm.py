@@ -14,6 +14,7 @@ class Windowed(LlamaLike):
     """Llama without biases, with windows on some layers. FAIR 2025 (CWM), arXiv:2510.02387."""
 
     model_types: ClassVar[tuple[str, ...]] = ("cwm", "ministral")
+    preference: ClassVar[int] = 2
 
     def spec(self, config: Config) -> dict[str, Any]:
         config.ignore("mlp_bias", "attention_bias")

@@ -40,7 +40,7 @@ class GatedLinearAttention(LinearHeads):
     """Features of a value head; null for 2n."""
     rank: Features = 16
     """Features through which the decay is read."""
-    temperature: PositiveFloat = 16.0
+    decay_temperature: PositiveFloat = 16.0
     """τ: the larger, the slower is what is kept forgotten."""
     head_norm: Annotated[Norm, Choice("zoo.norms")] = RMSNorm(eps=1e-5)
 
@@ -74,7 +74,7 @@ class GatedLinearAttentionLayer(LinearHeadsLayer):
 
     def __init__(self, spec: GatedLinearAttention, d_model: int) -> None:
         super().__init__(spec, d_model)
-        self.chunk, self.scale, self.temperature = spec.chunk, spec.key_features**-0.5, spec.temperature
+        self.chunk, self.scale, self.temperature = spec.chunk, spec.key_features**-0.5, spec.decay_temperature
         self.forget = LowRank(d_model, spec.rank, spec.heads * spec.key_features, bias=True)
         self.gate = Linear(d_model, spec.heads * spec.value_features, role="input")
         self.head_norm = spec.head_norm.build(spec.value_features)
