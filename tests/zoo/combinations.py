@@ -41,7 +41,7 @@ def legal(strength: int, axes: tuple[str, ...]) -> frozenset[Met]:
         frozenset(chosen)
         for some in itertools.combinations(axes, strength)
         for chosen in itertools.product(*(choices()[axis] for axis in some))
-        if matrix.conflict(*chosen) is None
+        if _conflict(frozenset(chosen)) is None
     )
 
 
@@ -86,12 +86,12 @@ Fits = Callable[[Collection[Option], Option], bool]
 
 def _in_pairs(row: Collection[Option], option: Option) -> bool:
     """Whether a choice can be combined with each of a row's: quick, and nearly always right for the row as a whole."""
-    return all(_pair_conflict(one, option) is None for one in row)
+    return all(_conflict(frozenset((one, option))) is None for one in row)
 
 
 @functools.cache
-def _pair_conflict(one: Option, other: Option) -> str | None:
-    return matrix.conflict(one, other)
+def _conflict(chosen: Met) -> str | None:
+    return matrix.conflict(*chosen)
 
 
 def _as_a_whole(row: Collection[Option], option: Option) -> bool:
