@@ -17,8 +17,9 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-import statsmodels.api as sm
 from numpy.typing import NDArray
+from statsmodels.regression.linear_model import OLS
+from statsmodels.tools.tools import add_constant
 
 from reports.statistics.estimates import ALPHA, Estimate, estimate, geometric
 
@@ -132,7 +133,7 @@ def _regression(x: Floats, y: Floats) -> Any:
     """Least squares of y on x; None where two sizes and a spare run are not there."""
     if len(np.unique(x)) < 2 or len(x) < 3:
         return None
-    return sm.OLS(y, sm.add_constant(x)).fit()
+    return OLS(y, add_constant(x)).fit()
 
 
 def _power_law(runs: pl.DataFrame) -> Any:
@@ -148,7 +149,7 @@ def _line(fit: Any, flops: list[float]) -> tuple[LinePoint, ...]:
     inside = np.geomspace(min(flops), max(flops), POINTS)
     beyond = np.geomspace(max(flops), REACH * max(flops), POINTS)
     x = np.concatenate([inside, beyond])
-    frame = fit.get_prediction(sm.add_constant(np.log(x), has_constant="add")).summary_frame(alpha=ALPHA)
+    frame = fit.get_prediction(add_constant(np.log(x), has_constant="add")).summary_frame(alpha=ALPHA)
     columns = np.exp(frame[["mean", "mean_ci_lower", "mean_ci_upper"]].to_numpy())
     return tuple(
         LinePoint(float(c), float(loss), float(low), float(high), extrapolated=i >= POINTS)

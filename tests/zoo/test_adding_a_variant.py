@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-CONFORMING = 4
+CONFORMING = 2
 """Rows of the conformance suite with the variant that are run here."""
 
 PROGRAM = f"""

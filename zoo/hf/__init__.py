@@ -162,7 +162,7 @@ def _first_that_fits(spec: ModelSpec, candidates: list[Candidate]) -> tuple[Fami
             continue
         if not differences:
             return family, config
-        obstacles.append((len(differences), f"{name}, differs in {differences[0]}"))
+        obstacles.append((len(differences), f"{name}, differs in {_first_of(differences)}"))
     raise UnsupportedError("", f"no family of transformers expresses this model; the nearest, {min(obstacles)[1]}")
 
 
@@ -182,6 +182,11 @@ def _differences(candidate: ModelSpec, wanted: ModelSpec) -> list[str]:
         for path in [*ours, *(path for path in theirs if path not in ours)]
         if ours.get(path) != theirs.get(path)
     ]
+
+
+def _first_of(differences: list[str], shown: int = 3) -> str:
+    more = len(differences) - shown
+    return "; ".join(differences[:shown]) + (f"; and {more} more" if more > 0 else "")
 
 
 def _leaves(spec: ModelSpec) -> Iterator[tuple[str, Any]]:
