@@ -84,7 +84,7 @@ def test_one_program_per_shape_and_no_silence_where_there_are_too_many(backend):
 def test_a_compiled_run_has_two_programs_and_the_losses_of_an_eager_one(
     backend, monkeypatch, tmp_path, identity, corpus, numerics
 ):
-    """One to learn, one to validate: 6 held-out windows come in two batches of 3, at steps 0, 3 and 6 and at the end."""
+    """One to learn, one to validate: 6 held-out windows come in two batches of 3, at steps 0, 3, 6 and at the end."""
     monkeypatch.setattr("ablate.training.session.compiled", partial(compiled, backend=backend))
     losses = []
     for compile_ in (False, True):
