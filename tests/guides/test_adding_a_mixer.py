@@ -1,0 +1,61 @@
+"""The mixer of docs/adding_a_mixer.md, dropped into its folder: one file, and it decodes from a cache of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.guides.guide import files_of, followed
+
+PROGRAM = """
+import torch
+import zoo
+from zoo.mixers.ema import averaged
+
+spec = zoo.load("small", **{"d_model": 32, "n_layers": 2, "block.mixer": "ema"})
+model = zoo.build(spec, seed=0)
+draw = torch.Generator().manual_seed(0)
+tokens, left_pad = torch.randint(spec.vocab_size, (3, 12), generator=draw), torch.tensor([0, 2, 5])
+cache = model.new_cache(batch=3, capacity=64)
+with torch.no_grad():
+    chunks = [model(tokens[:, :6], left_pad=left_pad, cache=cache)]
+    chunks += [model(chunk, cache=cache) for chunk in tokens[:, 6:].split([1, 3, 2], dim=1)]
+    alone = [model(row[pad:][None])[0, -1] for row, pad in zip(tokens, left_pad)]
+
+other = zoo.build(zoo.load("small", **{"d_model": 32, "n_layers": 2, "block.mixer.heads": 2}))
+try:
+    model(tokens, cache=other.new_cache(batch=3, capacity=64))
+except TypeError as error:
+    refused = str(error)
+
+cost = zoo.cost(spec, context=12)
+values, rate, state = (torch.randn(*shape, generator=draw, dtype=torch.float64) for shape in ((2, 5, 3), (3,), (2, 3)))
+print(json.dumps({
+    "cached": torch.cat(chunks, dim=1)[:, -1].tolist(),
+    "alone": torch.stack(alone).tolist(),
+    "nbytes": [cache.nbytes, cost.cache_bytes(3, 64, torch.float32)],
+    "parameters": [sum(parameter.numel() for parameter in model.parameters()), cost.params],
+    "refused": refused,
+    "values": values.tolist(), "rate": rate.tolist(), "state": state.tolist(),
+    "averages": averaged(values, rate, state).tolist(),
+}))
+"""
+
+
+def test_a_dropped_mixer_decodes_from_its_cache_and_costs_what_it_declares(tmp_path: Path) -> None:
+    assert set(files_of("adding_a_mixer.md")) == {"zoo/mixers/ema.py"}
+    said = followed("adding_a_mixer.md", tmp_path, PROGRAM)
+    # A head that starts at zero would be right whatever the mixer does.
+    assert np.ptp(said["alone"]) > 0.1
+    np.testing.assert_allclose(said["cached"], said["alone"], atol=1e-5)
+    assert said["nbytes"] == [2 * 3 * 32 * 4] * 2  # layers, rows, features, bytes: whatever the capacity
+    assert said["parameters"][0] == said["parameters"][1]
+    assert "keeps a StateCache but was given a TokenCache" in said["refused"]
+    values, rate, state = (np.array(said[name]) for name in ("values", "rate", "state"))
+    share = 1 / (1 + np.exp(-rate))
+    # Unrolled: s_t = (1 − α)^(t+1) s_before + Σ_j α (1 − α)^(t−j) v_j.
+    for t, average in enumerate(np.moveaxis(np.array(said["averages"]), 1, 0)):
+        terms = [share * (1 - share) ** (t - j) * values[:, j] for j in range(t + 1)]
+        assert average == pytest.approx((1 - share) ** (t + 1) * state + sum(terms))
