@@ -20,7 +20,7 @@ USUAL_SCALES = {
     "cpu": "The demo: under five minutes on two cores, measuring included.",
     "cpu-long": "Up to 40 minutes on two cores, 5 seeds or more: what findings are made at.",
     "gpu-quick": "Minutes per run on one GPU.",
-    "gpu": "Hours per run on one GPU.",
+    "gpu": "Up to an hour or so per run on one GPU.",
 }
 """What shipped studies call their scales. Any other name will do."""
 NAMING = "a name has letters, digits, '_', '+' and '-' (at most 40), and starts with one of the former"
