@@ -11,6 +11,7 @@ from reports.findings.shapes import ArmSummary, Comparison, StudySummary
 from reports.statistics.estimates import Estimate
 from reports.statistics.power import MOST_SEEDS
 from reports.wording.cost_words import costs
+from reports.wording.length_words import undertrained
 
 NONE = "–"
 MATCHED = {"flops": "FLOPs", "seconds": "training time"}
@@ -224,7 +225,8 @@ def headline(summary: StudySummary) -> str:
     if not parts:
         return "There is nothing to compare yet."
     terms = matched(summary)
-    return f"{terms[0].upper()}{terms[1:]}{but_for(summary)}, {'; '.join(parts)}."
+    answer = f"{terms[0].upper()}{terms[1:]}{but_for(summary)}, {'; '.join(parts)}."
+    return f"{answer}{undertrained(summary.study)}"
 
 
 def _named(summary: StudySummary, arms: list[ArmSummary]) -> str:

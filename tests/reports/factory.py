@@ -52,6 +52,8 @@ class Arm:
     parameters: int = 1_000_000
     flops_per_token: float = 6e6
     steps: int = 20
+    tokens_before: int = 4_000_000
+    """Of the arm that it starts from: with them it has trained for long enough."""
     edits: Mapping[str, Any] = field(default_factory=dict)
     diverged: Sequence[int] = ()
 
@@ -119,6 +121,7 @@ class StudyOf:
             flops_per_token=arm.flops_per_token,
             tokens=arm.steps * TOKENS_PER_STEP,
             steps=arm.steps,
+            tokens_before=arm.tokens_before,
             kv_bytes_per_token=arm.kv_bytes_per_token,
             seconds=None,
             data="data0",

@@ -1,0 +1,71 @@
+"""How long arms were trained, and what their losses compare with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import polars as pl
+
+from ablate.store.documents import ReferenceLosses, TextMeta
+from ablate.store.documents.data import NEAR_UNIGRAM
+from reports.findings.shapes import StudySummary
+from reports.reading.collected import Collected
+from reports.reading.documents import StudyDocuments
+from reports.sections import Section
+from reports.wording import length_words
+
+LOSSES = tuple(ReferenceLosses.model_fields)
+CORPORA = {"data": pl.String, "train_tokens": pl.Int64, **dict.fromkeys(LOSSES, pl.Float64)}
+
+
+@dataclass(frozen=True)
+class Lengths(Section):
+    """`train_tokens` by the digest of a corpus, of those in the store; `references` where all arms read one of them."""
+
+    place: ClassVar[int] = 35
+    title: ClassVar[str] = "Length of training"
+
+    train_tokens: Mapping[str, int]
+    references: ReferenceLosses | None
+
+    @classmethod
+    def collect(cls, documents: StudyDocuments) -> Mapping[str, pl.DataFrame]:
+        folders = {arm.data: documents.store.data(arm.data) for arm in documents.study.arms}
+        found = [folder.read() for folder in folders.values() if folder.path.is_dir()]
+        rows = [
+            {"data": meta.digest, "train_tokens": meta.tokens.train, **dict(meta.references)}
+            for meta in found
+            if isinstance(meta, TextMeta)
+        ]
+        return {"corpora": pl.DataFrame(rows, schema=CORPORA)}
+
+    @classmethod
+    def summarise(cls, data: Collected) -> Self:
+        return cls(dict(data.frames["corpora"].select("data", "train_tokens").rows()), _references(data))
+
+    @classmethod
+    def warnings(cls, data: Collected) -> Iterator[str]:
+        """Seeds that learned token frequencies and little else: their loss is no measure of the architecture."""
+        found = _references(data)
+        if found is None:
+            return
+        stalled = data.runs.filter(status="finished").filter(pl.col("loss") > found.unigram - NEAR_UNIGRAM)
+        for (arm,), runs in stalled.group_by("arm", maintain_order=True):
+            seeds = ", ".join(map(str, runs["seed"]))
+            yield f"{arm}: stalled near the unigram loss ({found.unigram:.3f}) in {runs.height} of its seeds ({seeds})."
+
+    def sentences(self, summary: StudySummary) -> Iterator[str]:
+        for arm in summary.study.arms:
+            yield length_words.length(arm, self.train_tokens.get(arm.data))
+        if self.references is not None:
+            yield length_words.references(self.references)
+
+
+def _references(data: Collected) -> ReferenceLosses | None:
+    """Losses per token compare with them, of the one corpus that all arms read."""
+    rows = data.frames["corpora"].select(LOSSES).rows(named=True)
+    if len(rows) != 1 or data.study.per != "token":
+        return None
+    return ReferenceLosses(**rows[0])

@@ -1,0 +1,35 @@
+"""How long arms were trained, in words."""
+
+from __future__ import annotations
+
+from ablate.store.documents import ReferenceLosses, StudyArm, StudyDocument
+from ablate.store.documents.length import STEPS, TOKENS_PER_PARAMETER
+
+
+def undertrained(study: StudyDocument) -> str:
+    """` Undertrained: …`, after the answer that it qualifies; nothing where every arm trained long enough."""
+    names = [arm.name for arm in study.arms if arm.length.undertrained]
+    if not names:
+        return ""
+    who = "all arms" if len(names) == len(study.arms) else ", ".join(names)
+    limits = f"{TOKENS_PER_PARAMETER} tokens per non-embedding parameter or {STEPS} steps"
+    return f" Undertrained: {who} had fewer than {limits}, so this speaks of early training."
+
+
+def mark(study: StudyDocument) -> str:
+    """What the title of a figure of losses ends with."""
+    return " (undertrained)" if undertrained(study) else ""
+
+
+def length(arm: StudyArm, train_tokens: int | None) -> str:
+    """`pre: 543 steps, 20 tokens per non-embedding parameter, 0.3 epochs.`"""
+    epochs = "" if train_tokens is None else f", {arm.tokens / train_tokens:.2g} epochs"
+    per_parameter = f"{arm.length.tokens_per_parameter:.3g} tokens per non-embedding parameter"
+    return f"{arm.name}: {arm.steps:,} steps, {per_parameter}{epochs}."
+
+
+def references(found: ReferenceLosses) -> str:
+    return (
+        f"Losses to compare with, in nats per token: uniform {found.uniform:.3f}, unigram {found.unigram:.3f}, "
+        f"bigram {found.bigram:.3f}, gzip {found.gzip:.3f} ({found.gzip_bits_per_byte:.2f} bits per byte)."
+    )

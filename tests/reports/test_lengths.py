@@ -1,0 +1,63 @@
+"""A report says how long arms trained, what their losses compare with, and where that is too short or too high."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ablate.store import Store
+from reports.figures import galleries
+from reports.findings.shapes import StudySummary
+from reports.findings.summary import summarise_study
+from reports.wording import words
+from tests.documents import text_meta_of
+from tests.reports.factory import Arm, StudyOf
+
+LOSSES = [2.50, 2.52, 2.49]
+
+
+def summary_of(tmp_path: Path, *arms: Arm) -> StudySummary:
+    folder = StudyOf(arms).write(tmp_path)
+    data = Store.of_study(folder).data("data0")
+    data.path.mkdir(parents=True)
+    data.write(text_meta_of())  # 990,000 tokens, unigram loss 5.98
+    return summarise_study(folder)
+
+
+def said(summary: StudySummary) -> list[str]:
+    return list(summary.sections["lengths"].sentences(summary))
+
+
+def titles(summary: StudySummary) -> list[str]:
+    return [figure.title for figures in galleries(summary).values() for figure in figures]
+
+
+def test_steps_tokens_per_parameter_epochs_and_references_are_said(tmp_path: Path) -> None:
+    summary = summary_of(tmp_path, Arm("pre", LOSSES), Arm("post", LOSSES[::-1], tokens_before=0))
+    assert said(summary) == [
+        "pre: 20 steps, 5.39 tokens per non-embedding parameter, 0.041 epochs.",
+        "post: 20 steps, 0.0546 tokens per non-embedding parameter, 0.041 epochs.",
+        "Losses to compare with, in nats per token: uniform 6.931, unigram 5.980, bigram 4.400, gzip 3.300 "
+        "(1.60 bits per byte).",
+    ]
+
+
+def test_headline_and_figures_say_undertrained(tmp_path: Path) -> None:
+    summary = summary_of(tmp_path, Arm("pre", LOSSES), Arm("post", [2.6, 2.61, 2.6], tokens_before=0))
+    assert "Undertrained: post had fewer than 5 tokens per non-embedding parameter or 500 steps" in words.headline(
+        summary
+    )
+    marked = [title for title in titles(summary) if title.endswith("(undertrained)")]
+    assert marked == ["Loss against pre, seed by seed (undertrained)", "Trade-offs (undertrained)"]
+
+
+def test_they_do_not_of_arms_that_trained_for_long_enough(tmp_path: Path) -> None:
+    summary = summary_of(tmp_path, Arm("pre", LOSSES), Arm("post", [2.6, 2.61, 2.6]))
+    assert "ndertrained" not in "".join([words.headline(summary), *titles(summary)])
+
+
+@pytest.mark.parametrize(("loss", "warned"), [(5.9, True), (5.87, False)])
+def test_a_seed_near_the_unigram_loss_is_named(tmp_path: Path, loss: float, warned: bool) -> None:
+    summary = summary_of(tmp_path, Arm("pre", LOSSES), Arm("post", [2.6, loss, 2.6]))
+    assert ("post: stalled near the unigram loss (5.980) in 1 of its seeds (1)." in summary.warnings) == warned
