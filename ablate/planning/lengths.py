@@ -52,7 +52,7 @@ def undertrained_line(plan: Plan) -> Iterator[str]:
     names = [arm.name for arm in plan.arms if arm.length.undertrained]
     if names:
         limits = f"{TOKENS_PER_PARAMETER} tokens per non-embedding parameter or {STEPS} steps"
-        yield f"undertrained: {', '.join(names)}: below {limits}, so their losses speak of early training"
+        yield f"undertrained: {', '.join(names)}: below {limits}, so the losses reflect early training only"
 
 
 def references_text(found: ReferenceLosses) -> str:

@@ -143,7 +143,7 @@ class DataFolder:
 
     def read(self) -> TextMeta | SyntheticMeta:
         """What the corpus is. Raises StoreError where that is gone."""
-        remedy = f"remove {self.path}, and the data is prepared again"
+        remedy = f"remove {self.path} to prepare the data again"
         kind = jsonfile.read(self.document_path, _Kind, remedy)
         shape: type[TextMeta] | type[SyntheticMeta] = SyntheticMeta if kind and kind.kind == "synthetic" else TextMeta
         found = jsonfile.read(self.document_path, shape, remedy)

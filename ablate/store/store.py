@@ -90,14 +90,14 @@ class Store(Paths):
         jsonfile.write(self.result_path(result.digest), result)
 
     def read_measure(self, digest: str, request: str) -> MeasureDocument | None:
-        remedy = "remove it, and the run is measured again"
+        remedy = "remove it to measure the run again"
         return jsonfile.read(self.measure_path(digest, request), MeasureDocument, remedy)
 
     def write_measure(self, digest: str, request: str, found: MeasureDocument) -> None:
         jsonfile.write(self.measure_path(digest, request), found)
 
     def read_evals(self, digest: str, request: str) -> EvalsDocument | None:
-        remedy = "remove it, and the run is evaluated again"
+        remedy = "remove it to evaluate the run again"
         return jsonfile.read(self.evals_path(digest, request), EvalsDocument, remedy)
 
     def write_evals(self, digest: str, request: str, found: EvalsDocument, samples: Sequence[SampleRecord]) -> None:
@@ -115,11 +115,11 @@ class Store(Paths):
         path = self.samples_path(digest, request)
         if not path.exists():
             return None
-        remedy = f"remove {self.evals_path(digest, request)}, and the run is evaluated again"
+        remedy = f"remove {self.evals_path(digest, request)} to evaluate the run again"
         return list(jsonfile.records(path, SampleRecord, remedy))
 
     def read_calibration(self, digest: str) -> CalibrationDocument | None:
-        path, remedy = self.calibration_path(digest), "remove it, and the time of a step is measured again"
+        path, remedy = self.calibration_path(digest), "remove it to measure the step time again"
         return _owned(path, jsonfile.read(path, CalibrationDocument, remedy), digest, remedy)
 
     def write_calibration(self, found: CalibrationDocument) -> None:
@@ -186,7 +186,7 @@ class Store(Paths):
         return Log(self.probes_path(digest), ProbeRecord, self._train_again(digest))
 
     def _train_again(self, digest: str) -> str:
-        return f"remove {self.run_dir(digest)}, and the run is trained again"
+        return f"remove {self.run_dir(digest)} to train the run again"
 
     # Locks
 

@@ -42,4 +42,4 @@ def _whole(store: Store, digest: str) -> Iterator[None]:
         ):
             raise
         folder = store.model_dir(digest)
-        raise StoreError(f"{folder} is damaged: remove {folder.parent}, and it is trained again") from error
+        raise StoreError(f"{folder} is damaged: remove {folder.parent} to train it again") from error

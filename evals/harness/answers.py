@@ -79,7 +79,7 @@ class Answers:
         except sqlite3.OperationalError:  # the disk is full, or another process keeps the file: no damage
             raise
         except (sqlite3.DatabaseError, ValueError) as error:  # a ValueError: an answer is no JSON
-            raise AnswersError(f"{self._path} is damaged: remove it, and the model answers again") from error
+            raise AnswersError(f"{self._path} is damaged: remove it to let the model answer again") from error
 
     def __enter__(self) -> Answers:
         return self

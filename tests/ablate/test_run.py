@@ -405,7 +405,7 @@ def test_damage_in_the_store_is_named(study, copy, capsys):
     (copy / digests[0] / "model" / "weights.safetensors").write_bytes(b"short")
     status, _, err = ablate(capsys, "eval", digests[0], "--store", copy)
     assert status == 2
-    assert err.splitlines()[-1].endswith(f"is damaged: remove {copy / digests[0]}, and it is trained again")
+    assert err.splitlines()[-1].endswith(f"is damaged: remove {copy / digests[0]} to train it again")
     for command in (("eval",), ("generate", "--prompt", "a"), ("export", copy / "hf")):
         status, _, err = ablate(capsys, command[0], digests[0], *command[1:], "--store", copy)
         assert (status, "is damaged: remove" in err.splitlines()[-1]) == (2, True), command
@@ -413,14 +413,14 @@ def test_damage_in_the_store_is_named(study, copy, capsys):
     asked = ("eval", digests[1], "--store", copy, "--tasks", "heldout_text", "--limit", "2")
     status, _, err = ablate(capsys, *asked)
     assert status == 2
-    assert err.splitlines()[-1].endswith("answers.db is damaged: remove it, and the model answers again")
+    assert err.splitlines()[-1].endswith("answers.db is damaged: remove it to let the model answer again")
     (copy / digests[1] / "answers.db").unlink()
     assert ablate(capsys, *asked)[0] == 0
     for damage in (lambda path: path.write_text("{"), lambda path: path.unlink()):
         damage(copy / digests[1] / "model" / "tokenizer.json")
         status, _, err = ablate(capsys, *asked[:-1], "3")
         assert status == 2
-        assert err.splitlines()[-1].endswith(f"is damaged: remove {copy / digests[1]}, and it is trained again")
+        assert err.splitlines()[-1].endswith(f"is damaged: remove {copy / digests[1]} to train it again")
     (copy / digests[1] / "result.json").unlink()
     (copy / digests[1] / "state.pt").write_bytes(b"junk")
     status, _, err = ablate(capsys, "run", study, "--store", copy, "--engine", "inprocess")

@@ -101,7 +101,7 @@ def test_killed_workers_and_parents_cost_nothing_that_was_done(
     wait_until(lambda: list(store.root.glob("*/result.json")), process)
     process.kill()
     _, said = process.communicate()
-    assert "ended by SIGKILL: begun again" in said
+    assert "ended by SIGKILL: restarted" in said
     done = times_of_results(store)
     begun = set(store.runs())
     assert len(done) < 4, "the kill came too late to test anything"

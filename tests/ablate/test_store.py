@@ -143,7 +143,7 @@ def test_what_does_not_fit_is_one_line_with_the_field_and_the_remedy(
     write_result(store, json.dumps({**PLAIN, **changes}).encode())
     with pytest.raises(StoreError) as raised:
         store.read_result(DIGEST)
-    remedy = f"remove {store.run_dir(DIGEST)}, and the run is trained again"
+    remedy = f"remove {store.run_dir(DIGEST)} to train the run again"
     assert str(raised.value) == f"{store.result_path(DIGEST)}: {said}: {remedy}"
 
 
@@ -218,7 +218,7 @@ def test_metrics_come_back_in_order_with_nulls(store: Store) -> None:
 def test_a_line_of_other_types_is_an_error_that_names_it(store: Store, line: str, said: str) -> None:
     good = metrics_of(1, loss=5.0).model_dump_json(exclude_unset=True)
     write_metrics(store, "\n".join([good, line, good, ""]).encode())
-    remedy = f"remove {store.run_dir(DIGEST)}, and the run is trained again"
+    remedy = f"remove {store.run_dir(DIGEST)} to train the run again"
     for read in (store.read_metrics, lambda digest: store.truncate_logs(digest, 5)):
         with pytest.raises(StoreError) as raised:
             read(DIGEST)
