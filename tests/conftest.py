@@ -8,6 +8,11 @@ from pathlib import Path
 import pytest
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest tests first."""
+    items.sort(key=lambda item: item.get_closest_marker("processes") is None)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def one_thread() -> None:
     """Tests run side by side, so each keeps to one core."""

@@ -16,6 +16,7 @@ from ablate.cli import main
 from ablate.store import Store
 from tests.ablate.conftest import metrics_without_clock
 
+pytestmark = pytest.mark.processes
 ROOT = Path(__file__).parents[2]
 SETTINGS = ("--set", "budget.tokens=12800", "--set", "seeds=1", "--checkpoint-seconds", "0")
 

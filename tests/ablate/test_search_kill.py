@@ -23,6 +23,7 @@ from ablate.store import Store
 from tests.ablate.servers import grpc_proxy, postgresql
 from tests.ablate.toy import toy_study
 
+pytestmark = pytest.mark.processes
 ROOT = Path(__file__).parents[2]
 SEARCH = """
 search:

@@ -12,7 +12,7 @@ from tests.reports.browsing import no_chromium, playwright, visit, wait_until
 from tests.reports.factory import HOSTILE, SEEN, Arm, StudyOf, typical
 from tests.reports.test_page import HOSTILE_STUDY
 
-pytestmark = no_chromium
+pytestmark = [no_chromium, pytest.mark.processes]
 
 WIDE = "[...document.querySelectorAll('main *')].filter(e => !e.closest('.scroll, .drawing, pre') && "
 DRAWN = """() => [...document.querySelectorAll('.drawing')].map(div => ({

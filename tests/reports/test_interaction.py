@@ -17,7 +17,7 @@ from tests.reports.browsing import no_chromium, visit, wait_until
 from tests.reports.factory import HOSTILE, Arm, StudyOf, shown, typical
 from tests.reports.searching import write_search
 
-pytestmark = no_chromium
+pytestmark = [no_chromium, pytest.mark.processes]
 
 MEANS = "document.getElementById('trade-off').data.filter(t => t.meta === 'mean').map(t => [t.x[0], t.y[0]])"
 FRONT = "(t => t.x.map((x, i) => [x, t.y[i]]))(document.getElementById('trade-off').data.at(-1))"

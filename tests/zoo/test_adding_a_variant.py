@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.processes
 ROOT = Path(__file__).parents[2]
 CONFORMING = 2
 """Rows of the conformance suite with the variant that are run here."""
