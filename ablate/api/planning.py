@@ -34,6 +34,7 @@ class StudyPlan:
         tuned: whether tuning is done; where it is not, arms have the settings that the study gives them.
         flops_per_second: of this machine's matrix products, measured: what times are estimated from.
         done: whether the store has the result of a run, by digest.
+        asked: the study as it was read, with its tuning.
     """
 
     outcome: Outcome
@@ -41,6 +42,7 @@ class StudyPlan:
     flops_per_second: float
     done: dict[str, bool]
     store: Store
+    asked: Study
 
     @property
     def study(self) -> Study:
@@ -104,7 +106,7 @@ class StudyPlan:
 
     def notes(self) -> list[str]:
         """What goes with the tables: what is matched, what is tuned, and how many runs there are."""
-        notes = [matched_line(self.outcome.plan), *remarks(self.study, self.tuned)]
+        notes = [matched_line(self.outcome.plan), *remarks(self.asked, self.tuned)]
         notes += length_lines(self.outcome.plan, self.corpora)
         if self.study.is_search_alone:
             return [*notes, "no arms: `ablate search` tries the study's space, each trial at this budget"]
@@ -160,9 +162,10 @@ def plan(
         >>> plan.arms.select("arm", "parameters", "kv_bytes_per_token", "seconds")
     """
     workshop = open_workshop(store, device, engine, workers, progress=progress)
-    planner = workshop.planner(read(study, scale, sets, workshop.device))
+    asked = read(study, scale, sets, workshop.device)
+    planner = workshop.planner(asked)
     outcome, tuned = planner.foreseen()
     numerics = Numerics(**outcome.plan.runs[0].identity.numerics.model_dump())
     peak = peak_flops_per_second(numerics.device, numerics.torch_dtype)
     done = {run.digest: planner.loss(run.digest) is not None for size in outcome.sizes for run in size.plan.runs}
-    return StudyPlan(outcome, tuned, peak, done, workshop.store)
+    return StudyPlan(outcome, tuned, peak, done, workshop.store, asked)

@@ -134,6 +134,12 @@ def test_an_argument_that_cannot_be_used_is_named(study: Path, argument: dict[st
     assert str(error.value) == message
 
 
+def test_a_plan_says_that_its_arms_tune_first(question: dict[str, Any], tmp_path: Path) -> None:
+    tune = {"space": {"train.lr": [1e-3, 3e-3]}, "seeds": 2, "fraction": 0.25}
+    notes = ablate.plan({**question, "tune": tune}, store=tmp_path, device="cpu").notes()
+    assert any(note.startswith("before that, every arm tunes train.lr: 2 settings × 2 seeds") for note in notes)
+
+
 def test_what_is_planned_is_what_is_trained(trained: ablate.StudyResult, study: Path) -> None:
     plan = ablate.plan(study, scale="cpu", store=trained.store.root)
     assert set(digests(plan)) == set(trained.runs["digest"])
