@@ -94,16 +94,16 @@ class BlockSpec(Spec):
             except SpecError as error:
                 raise error.under("cross") from None
             if self.topology != "serial":
-                raise SpecError("topology", f"{self.topology} has no place for attention to an encoder")
+                raise SpecError("topology", f"{self.topology} does not support cross-attention")
         if self.topology != "serial" and self.ffn.absent:
             raise SpecError("topology", f"{self.topology} needs an ffn beside the mixer, and there is none")
         if self.mixer.degree > 1 and not self.norm.normalises:
-            reason = f"{self.mixer.kind} gives what it reads to the power of {self.mixer.degree}: it needs a norm"
+            reason = f"{self.mixer.kind} is of degree {self.mixer.degree} in its input: it needs a norm"
             raise SpecError("norm", reason)
         if self.ffn.absent and self.canon is not None and "ffn" in self.canon.before:
             raise SpecError("canon.before", "there is no ffn for it to be before: before: [mixer]")
         if self.topology == "parallel_two_norms" and not self.norm_placement.additive:
             placement = self.norm_placement.kind
-            reason = f"{placement} normalises the stream where two branches with norms of their own would meet it"
+            reason = f"{placement} normalises the stream, which two branches with separate norms would read"
             raise SpecError("topology", reason)
         return self.model_copy(update=parts)

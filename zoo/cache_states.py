@@ -64,7 +64,7 @@ class StateCache:
 
         def take_back(kept: int) -> None:
             if kept:
-                raise ValueError("a recurrent state cannot be divided")
+                raise ValueError("a recurrent state cannot be rolled back")
             self.states, self._written = saved, written
 
         return take_back

@@ -16,7 +16,7 @@ from zoo.mixers.attention import Attention
 
 RULES = [
     (
-        r"(post|deepnorm|normed) normalises the stream where two branches .+ would meet it",
+        r"(post|deepnorm|normed) normalises the stream, which two branches .+ would read",
         {"norm_placement", "topology"},
     ),
     (r"\w+ has no such setting \(.+\)", {"norm", "norm_placement", "mixer", "mixer.position", "ffn"}),
@@ -29,7 +29,7 @@ RULES = [
     (r"flash sums up what is before a chunk and has no scores to which \w+ could add", {"mixer", "mixer.position"}),
     (r"positions are applied to heads, and full is the width before the split", {"mixer.qk_norm_over"}),
     (r"\w+ says which keys are seen: leave the mixer's window out", {"mixer.sparsity"}),
-    (r"\w+ gives what it reads to the power of 6: it needs a norm", {"norm", "mixer"}),
+    (r"\w+ is of degree 6 in its input: it needs a norm", {"norm", "mixer"}),
     (r"\w+ has no heads to take the number from: set it", {"mixer", "encoder"}),
     (r"there is no ffn for it to be before: before: \[mixer\]", {"canon"}),
     (r"layer \d+ is '\w+' and would share its weights with '\w+'", {"sharing"}),
@@ -38,10 +38,10 @@ RULES = [
     (r"scores decay with the distance to earlier tokens .+", {"visible", "encoder"}),
     (r"m·j is a distance to earlier tokens only", {"visible", "encoder"}),
     (r"a model with visible: all is an encoder itself", {"visible", "encoder"}),
-    (r"\w+ has no place for attention to an encoder", {"topology", "encoder"}),
+    (r"\w+ does not support cross-attention", {"topology", "encoder"}),
     (r"a model with an encoder has none", {"token_types", "encoder"}),
     (r"modules that look ahead are for causal models without an encoder", {"mtp"}),
-    (r"linformer scores mixtures of keys, which are at no place for which \w+ could add", {"mixer", "mixer.position"}),
+    (r"linformer scores mixtures of keys, which have no positions for \w+", {"mixer", "mixer.position"}),
     (r"linformer mixes keys of the whole text: it cannot hide later tokens", {"visible"}),
     (r"NTK-aware scaling needs more than one pair of features, not 2 features", {"mixer.position.scaling"}),
 ]

@@ -287,7 +287,7 @@ def test_a_hybrid_keeps_keys_of_its_attention_alone() -> None:
         ({"kind": "gated_deltanet", "chunk": 12}, "chunk: must be a power of two, not 12"),
         ({"kind": "mamba2", "heads": 7}, "heads: 7 heads do not divide 256 features"),
         ({"kind": "retention", "heads": 7}, "heads: 7 heads do not divide d_model 128"),
-        ({"kind": "retention", "head_dim": 5}, "position: RoPE turns pairs"),
+        ({"kind": "retention", "head_dim": 5}, "position: RoPE rotates pairs"),
     ],
     ids=str,
 )

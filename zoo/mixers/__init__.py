@@ -82,7 +82,7 @@ class Mixer(Variant):
         return None
 
 
-SELF_ALONE = "a window of 1 shows a token itself alone: queries and keys change nothing and get no gradient"
+SELF_ALONE = "with a window of 1 a token sees only itself: queries and keys have no effect and get no gradient"
 
 
 class MixerLayer(nn.Module, ABC):
