@@ -10,12 +10,14 @@ from typing import Literal
 from pydantic_core import to_jsonable_python
 
 from ablate.planning.campaign import Outcome, Size, Tuning
+from ablate.planning.identity import digest_of
 from ablate.planning.lengths import NO_CORPORA, Corpora, epochs, epochs_text, references_json
 from ablate.planning.plan import UTILISATION, ArmPlan, Plan
 from ablate.store.documents import (
     CacheBytes,
     JsonObject,
     ParameterBudget,
+    RunDocument,
     SpentBudget,
     StudyArm,
     StudyDocument,
@@ -34,7 +36,7 @@ from evals.costs.prompts import convention
 
 
 def study_document(outcome: Outcome, created: datetime | None = None) -> StudyDocument:
-    """What a study planned. Whether it was judged before is for `judged_before` to say."""
+    """What a study planned."""
     plan = outcome.plan
     study = plan.study
     return StudyDocument(
@@ -87,24 +89,6 @@ def _objective(objective: Objective) -> StudyObjective | None:
     return StudyObjective(kind=objective.kind, counts=objective.counts)
 
 
-def judged_before(old: StudyDocument | None, new: StudyDocument) -> list[int]:
-    """Numbers of seeds at which a study, now `new`, was judged before, but for the looks that it plans.
-
-    `old` is the document that stood there, all of its runs done. Another baseline is another study.
-    """
-    if old is None:
-        return []
-    before, now = ({run.digest for run in document.arms[0].runs} for document in (old, new))
-    if not (before <= now or now <= before):
-        return []
-    known = set(old.judged)
-    if old.looks != new.looks:
-        known |= {look.seeds for look in old.looks if look.seeds <= len(before)}
-    if not old.looks:
-        known.add(len(before))
-    return sorted(known)
-
-
 def _size(size: Size) -> StudySize:
     return StudySize(name=str(size.plan.study.rung), arms=tuple(map(_arm, size.plan.arms)), tuning=_tunings(size))
 
@@ -144,11 +128,17 @@ def _arm(arm: ArmPlan) -> StudyArm:
         data=arm.identity.digest,
         cache_bytes=tuple(CacheBytes(context=context, bytes=size) for context, size in arm.cache_bytes),
         differs=arm.differs,
+        identity=_identity(arm.runs[0].identity),
         runs=tuple(StudyRun(digest=run.digest, seed=run.seed) for run in arm.runs),
     )
 
 
-PLANNED = {"data", "cache_bytes", "runs"}
+def _identity(run: RunDocument) -> str:
+    """Of an arm, from its run with the first seed."""
+    return digest_of(run.model_dump(by_alias=True, exclude={"digest", "seed"}))
+
+
+PLANNED = {"data", "cache_bytes", "identity", "runs"}
 """What `ablate plan --json` leaves out of an arm."""
 
 

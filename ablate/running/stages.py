@@ -13,7 +13,7 @@ from ablate.planning.campaign import Outcome, Stage
 from ablate.planning.identity import RunPlan
 from ablate.planning.lengths import length_lines, prepared
 from ablate.planning.plan import Plan
-from ablate.planning.plan_document import judged_before, study_document
+from ablate.planning.plan_document import study_document
 from ablate.running.corpora import prepare_corpora
 from ablate.running.engines import Event
 from ablate.running.progress import Progress
@@ -118,11 +118,7 @@ class StudyRunner:
         return Failure(event.digest, arm, seed, event.error or "failed", details if details.exists() else None)
 
     def _write_study(self, outcome: Outcome) -> None:
-        folder = self.store.study(self.study.name, self.study.scale)
-        document, old = study_document(outcome), folder.read()
-        done = old and all(self.planner.loss(run.digest) is not None for arm in old.arms for run in arm.runs)
-        judged = judged_before(old if done else None, document)
-        folder.write(document.model_copy(update={"judged": tuple(judged)}))
+        self.store.study(self.study.name, self.study.scale).write(study_document(outcome))
 
     def statuses(self) -> list[dict[str, Any]]:
         """What became of every run met."""

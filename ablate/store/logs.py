@@ -1,4 +1,4 @@
-"""Append-only logs: one JSON object per line, each with the `step` that it is of.
+"""Append-only logs: one JSON object per line.
 
 A kill can tear the last line: it is cut on reading, and before anything is appended.
 """
@@ -15,33 +15,46 @@ from typing import IO, TYPE_CHECKING, Generic, TypeVar, get_args
 from pydantic import ValidationError
 
 from ablate.store import jsonfile
-from ablate.store.documents import MetricsRecord, ProbeRecord
+from ablate.store.documents import MetricsRecord, Part, ProbeRecord
 from ablate.store.files import replacing
 
 if TYPE_CHECKING:
     import polars
 
 Record = TypeVar("Record", MetricsRecord, ProbeRecord)
+Line = TypeVar("Line", bound=Part)
 
 TAIL_BYTES = 4096
 """Enough of the end of a log to hold its last record of each kind."""
 
 
 @dataclass(frozen=True)
-class Log(Generic[Record]):
+class Lines(Generic[Line]):
     """A log and the model of its lines. `remedy` says what to do about a line that does not fit: StoreError has it."""
 
     path: Path
-    model: type[Record]
+    model: type[Line]
     remedy: str
 
-    def append(self, records: Iterable[Record]) -> None:
+    def append(self, records: Iterable[Line]) -> None:
         """Append a line for each record, all in one write, after cutting a torn one."""
         lines = b"".join(record.model_dump_json(exclude_unset=True).encode() + b"\n" for record in records)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("a+b", buffering=0) as file:
             _cut_torn_line(file)
             file.write(lines)
+
+    def records(self) -> Iterator[Line]:
+        """In the order written. Raises StoreError."""
+        lines = self.path.read_bytes().split(b"\n")[:-1] if self.path.exists() else []
+        if lines and not jsonfile.is_object(lines[-1]):
+            lines.pop()
+        for number, line in enumerate(lines, start=1):
+            yield jsonfile.record(line, self.model, f"{self.path}:{number}", self.remedy)
+
+
+class Log(Lines[Record]):
+    """One whose lines each have the `step` that they are of."""
 
     def frame(self, only: Collection[str] = ()) -> polars.DataFrame:
         """The records in the order written, with nulls for what one lacks. `only` these columns, much faster."""
@@ -64,7 +77,7 @@ class Log(Generic[Record]):
         """Line by line: the last may be torn; any other that does not fit is a StoreError."""
         import polars as pl  # noqa: PLC0415 (as above)
 
-        records = [record.model_dump() for record in self._records()]
+        records = [record.model_dump() for record in self.records()]
         return pl.DataFrame(records, schema=types, orient="row")
 
     def last(self, wanted: Callable[[Record], bool]) -> Record | None:
@@ -80,17 +93,10 @@ class Log(Generic[Record]):
 
     def truncate(self, step: int) -> None:
         """Drop the records after `step`."""
-        kept = [record for record in self._records() if record.step <= step]
+        kept = [record for record in self.records() if record.step <= step]
         with replacing(self.path) as temporary:
             temporary.touch()
             Log(temporary, self.model, self.remedy).append(kept)
-
-    def _records(self) -> Iterator[Record]:
-        lines = self.path.read_bytes().split(b"\n")[:-1] if self.path.exists() else []
-        if lines and not jsonfile.is_object(lines[-1]):
-            lines.pop()
-        for number, line in enumerate(lines, start=1):
-            yield jsonfile.record(line, self.model, f"{self.path}:{number}", self.remedy)
 
     def _record_or_none(self, line: bytes) -> Record | None:
         """None for the end of a line that is cut off."""

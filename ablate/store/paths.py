@@ -9,7 +9,7 @@ from urllib.parse import quote
 from ablate.store.files import StoreError
 from ablate.store.folders import DataFolder, SearchFolder, StudyFolder
 
-FOLDERS = {"studies", "searches", "data", "calibration"}
+FOLDERS = {"studies", "searches", "data", "calibration", "ledger"}
 """What lies beside the runs."""
 
 
@@ -84,6 +84,10 @@ class Paths:
 
     def calibration_path(self, digest: str) -> Path:
         return self.root / "calibration" / f"{_checked(digest)}.json"
+
+    def ledger_path(self, name: str) -> Path:
+        """What was judged for the question of that study, at any scale."""
+        return self.root / "ledger" / f"{quote(name, safe='')}.ndjson"
 
     @property
     def index_path(self) -> Path:

@@ -25,6 +25,7 @@ MODULES = (
     "evals",
     "sample",
     "study",
+    "ledger",
     "search",
     "data",
     "calibration",

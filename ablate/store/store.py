@@ -16,6 +16,7 @@ from ablate.store import jsonfile
 from ablate.store.documents import (
     CalibrationDocument,
     EvalsDocument,
+    LedgerRecord,
     MeasureDocument,
     MetricsRecord,
     ProbeRecord,
@@ -25,7 +26,7 @@ from ablate.store.documents import (
 )
 from ablate.store.files import StoreError, remove, replacing, write_text
 from ablate.store.folders import SearchFolder, StudyFolder
-from ablate.store.logs import Log
+from ablate.store.logs import Lines, Log
 from ablate.store.paths import Paths
 
 if TYPE_CHECKING:
@@ -125,6 +126,13 @@ class Store(Paths):
     def write_calibration(self, found: CalibrationDocument) -> None:
         jsonfile.write(self.calibration_path(found.digest), found)
 
+    def read_ledger(self, name: str) -> tuple[LedgerRecord, ...]:
+        """What was judged for the question of the study of that name, the oldest first."""
+        return tuple(self._ledger(name).records())
+
+    def append_ledger(self, name: str, record: LedgerRecord) -> None:
+        self._ledger(name).append([record])
+
     def write_index(self, html: str) -> Path:
         return write_text(self.index_path, html)
 
@@ -184,6 +192,10 @@ class Store(Paths):
 
     def _probes(self, digest: str) -> Log[ProbeRecord]:
         return Log(self.probes_path(digest), ProbeRecord, self._train_again(digest))
+
+    def _ledger(self, name: str) -> Lines[LedgerRecord]:
+        path = self.ledger_path(name)
+        return Lines(path, LedgerRecord, "restore the file: verdicts count what was judged before")
 
     def _train_again(self, digest: str) -> str:
         return f"remove {self.run_dir(digest)} to train the run again"

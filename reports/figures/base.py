@@ -95,7 +95,8 @@ def mean_point(figure: go.Figure, look: ArmStyle, name: str, x: Estimate, y: Est
 def _bars(look: ArmStyle, value: Estimate) -> dict[str, object]:
     return {
         "type": "data",
-        "array": [value.half_width or 0],
+        "array": [value.high - value.mean if value.high is not None else 0],
+        "arrayminus": [value.mean - value.low if value.low is not None else 0],
         "color": look.colour,
         "thickness": 1.8,
         "width": 5,

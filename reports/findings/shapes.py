@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import polars as pl
 
-from ablate.store.documents import StudyDocument
+from ablate.store.documents import LedgerRecord, LedgerTest, StudyDocument
 from reports.findings.items import ItemDifference
 from reports.statistics.estimates import ALPHA, Estimate
 
@@ -18,32 +18,36 @@ if TYPE_CHECKING:  # sections draw from a summary
 
 Shown = TypeVar("Shown", bound="Section")
 
-Verdict = Literal["baseline", "better", "worse", "no difference", "inconclusive", "cannot tell", "diverged"]
+Verdict = Literal[
+    "baseline", "better", "worse", "no difference", "inconclusive", "cannot tell", "no verdict", "diverged"
+]
 
 
 @dataclass(frozen=True)
 class Comparison:
     """An arm against the baseline, seed by seed. `difference` is arm − baseline, in nats per token.
 
-    Its interval is at the confidence 1 − `alpha`: 95 %, or more where the study looks at its results more than once.
-    `p` is that of the paired t-test, corrected for the looks, and `p_holm` for the study's arms too; `p_equivalence`
-    is that of the tests against the study's margin, None without one, corrected in the same way. All are None with
-    fewer than two pairs or none that differ. `detectable_nats` is the smallest true difference that was found with
-    80 % probability; so many `seeds_needed` more would settle the pair with that probability, None where none would.
-    Ratios are arm / baseline.
+    `p_holm` is that of the paired t-test, `p_equivalence` that of the tests against the study's margin, both corrected
+    for all that was judged for the question, looks included; they are None with fewer than two pairs or none that
+    differ, and where the verdict is withheld. The interval of `difference` excludes zero where `p_holm` is significant.
+    A test that is `repeated` has neither. `alpha` is the level of its look. `detectable_nats` is the smallest true
+    difference that was found with 80 % probability; so many `seeds_needed` more would settle the pair with that
+    probability, None where none would or where seeds are not added by plan. Ratios are arm / baseline. `test` is what
+    the ledger keeps.
     """
 
     difference: Estimate | None
     seeds: tuple[int, ...]
     alpha: float
-    p: float | None
-    p_holm: float | None
-    p_equivalence: float | None
-    detectable_nats: float | None
-    seeds_needed: int | None
     speed_ratio: Estimate | None
     memory_ratio: Estimate | None
     kv_ratio: float | None
+    test: LedgerTest | None = None
+    p_holm: float | None = None
+    p_equivalence: float | None = None
+    detectable_nats: float | None = None
+    seeds_needed: int | None = None
+    repeated: bool = False
 
     @property
     def shows_difference(self) -> bool:
@@ -120,6 +124,8 @@ class ArmSummary:
     items: tuple[ItemDifference, ...]
     comparison: Comparison | None
     verdict: Verdict
+    withheld: str | None
+    """Why there is no verdict."""
 
     @property
     def seeds_needed(self) -> int | None:
@@ -175,7 +181,8 @@ class Noise:
 
 @dataclass(frozen=True)
 class StudySummary:
-    """All that a report says. `environment` maps a key to its distinct values over the runs.
+    """All that a report says. `environment` maps a key to its distinct values over the runs, `ledger` is
+    what was judged for its question before.
 
     `sections` are those that have something to show, by name, in the order of the page; `grouped` are tasks of which a
     group has the score too: figures draw the group, tables have both.
@@ -187,6 +194,7 @@ class StudySummary:
     warnings: tuple[str, ...]
     environment: tuple[tuple[str, tuple[str, ...]], ...]
     runs: pl.DataFrame
+    ledger: tuple[LedgerRecord, ...]
     grouped: frozenset[str]
     sections: Mapping[str, Section]
 

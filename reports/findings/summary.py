@@ -21,6 +21,13 @@ from reports.reading.units import comparable
 from reports.sections import sections
 from reports.statistics.estimates import Estimate, combined_stderr, estimate
 
+UNJUDGED = frozenset({"smoke"})
+"""Scales whose runs are too short for any verdict."""
+REPEATED = (
+    "some of these seeds were judged before: adding seeds until a difference appears inflates false positives. "
+    "Let the study add them (seeds: auto), or judge fresh seeds"
+)
+
 
 def summarise_study(study_dir: Path | str) -> StudySummary:
     """Collect and summarise. Raises ReportError where the runs must not be compared."""
@@ -40,6 +47,7 @@ def summarise(data: Collected) -> StudySummary:
         warnings=(*warnings.find(data), *unpaired({arm.name: arm.items for arm in arms})),
         environment=warnings.environment(data),
         runs=data.runs,
+        ledger=data.ledger,
         grouped=data.grouped,
         sections={name: section for name, section in found.items() if section is not None},
     )
@@ -69,14 +77,36 @@ def open_arms(summary: StudySummary) -> tuple[str, ...]:
 
 
 def _arms(data: Collected) -> tuple[ArmSummary, ...]:
-    comparisons = compare(data.study, data.runs.filter(status="finished"))
+    waiting = {arm.name: reason for arm in data.study.arms if (reason := _waits_for(data, arm.name)) is not None}
+    comparisons = compare(data.study, data.runs.filter(status="finished"), data.ledger, waiting)
+    repeated = {name: REPEATED for name, found in comparisons.items() if found.repeated}
     levels = {arm.name: level(data.study, arm) for arm in data.study.arms}
     items = item_differences(data, levels)
-    return tuple(_arm(data, arm, comparisons.get(arm.name), items.get(arm.name, ())) for arm in data.study.arms)
+    withheld = repeated | waiting
+    return tuple(
+        _arm(data, arm, comparisons.get(arm.name), items.get(arm.name, ()), withheld.get(arm.name))
+        for arm in data.study.arms
+    )
+
+
+def _waits_for(data: Collected, arm: str) -> str | None:
+    """Why an arm must not be judged yet, whatever its runs say so far.
+
+    Who looks at results as they come in, and stops when they please, finds differences that are not there.
+    """
+    if data.study.scale in UNJUDGED:
+        return f"the scale {data.study.scale} shows that a study runs, not what it finds"
+    pair = data.runs.filter(pl.col("arm").is_in([arm, data.study.baseline]))
+    missing = pair.filter(pl.col("status").is_in(["absent", "partial"])).height
+    return f"{missing} of {pair.height} runs of this comparison have not ended" if missing else None
 
 
 def _arm(
-    data: Collected, arm: StudyArm, comparison: Comparison | None, items: tuple[ItemDifference, ...]
+    data: Collected,
+    arm: StudyArm,
+    comparison: Comparison | None,
+    items: tuple[ItemDifference, ...],
+    withheld: str | None,
 ) -> ArmSummary:
     name = arm.name
     runs = data.runs.filter(arm=name)
@@ -105,7 +135,10 @@ def _arm(
         scores=_scores(data, name),
         items=items,
         comparison=comparison,
-        verdict=decide(comparison, len(diverged), len(finished), _diverged(data, data.study.baseline)),
+        verdict=decide(
+            comparison, len(diverged), len(finished), _diverged(data, data.study.baseline), withheld=bool(withheld)
+        ),
+        withheld=withheld if comparison is not None else None,
     )
 
 

@@ -14,15 +14,17 @@ of those that it does not.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import polars as pl
 
-from ablate.store.documents import StudyArm, StudyDocument
+from ablate.store.documents import LedgerRecord, LedgerTest, StudyArm, StudyDocument
+from reports.findings.judging import Standing, differences, ledger_test, ties
 from reports.findings.shapes import Comparison, Verdict
-from reports.statistics.estimates import ALPHA, Estimate, equivalence_p, estimate, geometric, holm_by_name, paired_p
+from reports.statistics.estimates import ALPHA, Estimate, equivalence_p, estimate, geometric, mean_interval, paired_p
 from reports.statistics.power import seeds_needed, smallest_detectable
+from reports.statistics.simultaneous import Evidence
 
 
 def level(study: StudyDocument, arm: StudyArm) -> float:
@@ -41,46 +43,90 @@ def last_level(study: StudyDocument) -> float:
     return study.looks[-1].alpha if study.looks else ALPHA
 
 
-def compare(study: StudyDocument, finished: pl.DataFrame) -> dict[str, Comparison]:
-    """Every arm but the baseline against it, over the seeds that finished in both. `finished`: the runs that did."""
+def compare(
+    study: StudyDocument,
+    finished: pl.DataFrame,
+    ledger: Sequence[LedgerRecord] = (),
+    withheld: Collection[str] = (),
+) -> dict[str, Comparison]:
+    """Every arm but the baseline against it, over the seeds that finished in both. `finished`: the runs that did.
+
+    ledger: what was judged for the question before. withheld: arms that are not judged yet, though they count.
+    """
     others = [arm for arm in study.arms if arm.name != study.baseline]
-    return _corrected({arm.name: _compare(study, arm, finished) for arm in others})
+    plain = {arm.name: _compare(study, arm, finished) for arm in others}
+    tests = [_test(study, arm, plain[arm.name], arm.name in withheld) for arm in others]
+    evidence = {test.arm: _evidence(plain[test.arm], test.p) for test in tests if test.p is not None}
+    standings, alike = differences(tests, evidence, ledger), ties(tests, ledger)
+    return {
+        test.arm: _standing(study, replace(plain[test.arm], test=test), standings.get(test.arm), alike.get(test.arm))
+        for test in tests
+    }
 
 
 def _compare(study: StudyDocument, arm: StudyArm, finished: pl.DataFrame) -> Comparison:
-    base, alpha, margin = study.baseline_arm, level(study, arm), study.margin
+    """By itself: what other tests there are is not known yet."""
+    base, alpha = study.baseline_arm, level(study, arm)
     own, theirs = (finished.filter(arm=each.name) for each in (arm, base))
     pairs = own.join(theirs, on="seed", suffix="_base").sort("seed")
-    difference = estimate((pairs["loss"] - pairs["loss_base"]).to_list(), alpha)
-    tested = difference is not None and bool(difference.sd)
-    values = difference.values if difference is not None else ()
-    comparisons, looked = len(study.arms) - 1, ALPHA / alpha
     kv, base_kv = arm.kv_bytes_per_token, base.kv_bytes_per_token
     return Comparison(
-        difference=difference,
+        difference=estimate((pairs["loss"] - pairs["loss_base"]).to_list(), alpha),
         seeds=tuple(pairs["seed"]),
         alpha=alpha,
-        p=min(1.0, looked * float(paired_p(values))) if tested else None,
-        p_holm=None,
-        p_equivalence=min(1.0, looked * float(equivalence_p(values, margin))) if tested and margin else None,
-        detectable_nats=_detectable(difference, comparisons, alpha),
-        seeds_needed=_needed(difference, comparisons, margin, last_level(study)),
         speed_ratio=_ratio(pairs, "tokens_per_second"),
         memory_ratio=_ratio(pairs, "peak_memory_bytes"),
         kv_ratio=kv / base_kv if kv is not None and base_kv else None,
     )
 
 
-def _detectable(difference: Estimate | None, comparisons: int, alpha: float) -> float | None:
-    if difference is None or not difference.sd:
-        return None
-    return smallest_detectable(difference.sd, len(difference.values), comparisons, alpha=alpha)
+def _test(study: StudyDocument, arm: StudyArm, plain: Comparison, withheld: bool) -> LedgerTest:
+    """Corrected for the looks alone."""
+    found, looked = plain.difference, ALPHA / plain.alpha
+    if withheld or found is None or not found.sd:
+        return ledger_test(study, arm, None, None)
+    p = min(1.0, looked * float(paired_p(found.values)))
+    tie = min(1.0, looked * float(equivalence_p(found.values, study.margin))) if study.margin else None
+    return ledger_test(study, arm, p, tie)
 
 
-def _needed(difference: Estimate | None, comparisons: int, margin: float | None, alpha: float) -> int | None:
-    if difference is None or not difference.sd:
-        return None
-    return seeds_needed(difference.mean, difference.sd, len(difference.values), comparisons, margin, alpha)
+def _evidence(plain: Comparison, p: float) -> Evidence:
+    assert plain.difference is not None  # it has a p
+    values, looked = plain.difference.values, plain.alpha / ALPHA
+
+    def interval(level: float) -> tuple[float, float]:
+        _, low, high = mean_interval(values, level * looked)
+        return float(low), float(high)
+
+    return Evidence(plain.difference.mean, p, interval)
+
+
+def _standing(
+    study: StudyDocument, found: Comparison, standing: Standing | None, p_equivalence: float | None
+) -> Comparison:
+    """The comparison among all that are judged."""
+    difference = found.difference
+    if standing is None or difference is None or not difference.sd:
+        return replace(found, repeated=standing is None)
+    number, spent = len(difference.values), standing.level / ALPHA
+    needed = None
+    if study.looks:
+        last = spent * last_level(study)
+        needed = seeds_needed(difference.mean, difference.sd, number, standing.tests, study.margin, last)
+    return replace(
+        found,
+        difference=_within(difference, standing),
+        p_holm=standing.p,
+        p_equivalence=p_equivalence,
+        detectable_nats=smallest_detectable(float(difference.sd), number, standing.tests, alpha=spent * found.alpha),
+        seeds_needed=needed,
+    )
+
+
+def _within(difference: Estimate, standing: Standing) -> Estimate:
+    """With the interval of the test; that of the look alone where there is none."""
+    found = standing.interval
+    return difference if standing.p is None else replace(difference, low=found.low, high=found.high)
 
 
 def _ratio(pairs: pl.DataFrame, column: str) -> Estimate | None:
@@ -88,14 +134,9 @@ def _ratio(pairs: pl.DataFrame, column: str) -> Estimate | None:
     return geometric((rows[column] / rows[f"{column}_base"]).to_list())
 
 
-def _corrected(comparisons: Mapping[str, Comparison]) -> dict[str, Comparison]:
-    """The same with Holm's correction in each family."""
-    differ = holm_by_name({name: c.p for name, c in comparisons.items()})
-    alike = holm_by_name({name: c.p_equivalence for name, c in comparisons.items()})
-    return {name: replace(c, p_holm=differ[name], p_equivalence=alike[name]) for name, c in comparisons.items()}
-
-
-def decide(comparison: Comparison | None, diverged: int, finished: int, baseline_diverged: int = 0) -> Verdict:
+def decide(
+    comparison: Comparison | None, diverged: int, finished: int, baseline_diverged: int = 0, *, withheld: bool = False
+) -> Verdict:
     """Lower loss is better. Fewer than two pairs, or seeds that all give the same difference, cannot tell.
 
     A difference shown to be smaller than the margin is none, whatever its sign. An arm of which a seed diverged is
@@ -103,8 +144,8 @@ def decide(comparison: Comparison | None, diverged: int, finished: int, baseline
     """
     if diverged and not finished:
         return "diverged"
-    if comparison is None:
-        return "baseline"
+    if comparison is None or withheld:
+        return "baseline" if comparison is None else "no verdict"
     if comparison.difference is None or comparison.p_holm is None:
         return "cannot tell"
     if comparison.shows_no_difference and not (diverged or baseline_diverged):

@@ -17,7 +17,7 @@ FEW_SEEDS = 3
 
 def find(data: Collected) -> tuple[str, ...]:
     """All warnings, the gravest first, then those of sections."""
-    checks = (_diverged, _missing, _few_seeds, _judged, _unlike, _unmatched, _off_time, _dirty)
+    checks = (_diverged, _missing, _few_seeds, _unlike, _unmatched, _off_time, _dirty)
     own = (text for check in checks for text in check(data))
     return (*own, *(text for section in sections().values() for text in section.warnings(data)))
 
@@ -60,17 +60,6 @@ def _few_seeds(data: Collected) -> Iterator[str]:
         yield (
             f"{', '.join(few)}: fewer than {FEW_SEEDS} finished seeds. Intervals over so few are wide, and assume"
             " normally distributed seed noise."
-        )
-
-
-def _judged(data: Collected) -> Iterator[str]:
-    """Seeds that were added because of what fewer of them showed."""
-    now = max(len(arm.runs) for arm in data.study.arms)
-    fewer = [str(seeds) for seeds in data.study.judged if 1 < seeds < now]
-    if fewer:
-        yield (
-            f"This study was judged at {' and '.join(fewer)} seeds before. Adding seeds until a difference "
-            "appears inflates false positives beyond 5 %: `seeds: auto` keeps the error rate."
         )
 
 

@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ablate.store import StudyFolder
+from ablate.store import Store, StudyFolder
+from ablate.store.documents import LedgerRecord
 from reports.figures import CONFIG, Figure, galleries
 from reports.figures.style import looks
 from reports.findings.shapes import StudySummary
 from reports.findings.summary import summarise_study
 from reports.pages.templating import render
 from reports.reading.progress import StudyProgress
-from reports.wording import cost_words, tables, words
+from reports.wording import cost_words, method_words, tables, words
 
 SCRIPTS = ("figures.js", "choice.js", "tables.js")
 
 
 def render_study(study_dir: Path | str, summary: StudySummary | None = None) -> Path:
-    """Draw a study, summarised unless a `summary` is given, into its folder."""
-    return StudyFolder(Path(study_dir)).write_report(render_page(summary or summarise_study(study_dir)))
+    """Draw a study, summarised unless a `summary` is given, into its folder, and keep what it judges in the ledger."""
+    summary = summary or summarise_study(study_dir)
+    record(summary, Store.of_study(study_dir))
+    return StudyFolder(Path(study_dir)).write_report(render_page(summary))
+
+
+def record(summary: StudySummary, store: Store) -> None:
+    """Add what is judged on this page to the ledger, unless it is there."""
+    tests = tuple(arm.comparison.test for arm in summary.arms if arm.comparison and arm.comparison.test)
+    judged = any(test.p is not None for test in tests)
+    if judged and all(each.tests != tests for each in summary.ledger):
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        store.append_ledger(summary.study.name, LedgerRecord(judged=now, scale=summary.study.scale, tests=tests))
 
 
 def render_page(summary: StudySummary, progress: StudyProgress | None = None) -> str:
@@ -39,6 +52,7 @@ def render_page(summary: StudySummary, progress: StudyProgress | None = None) ->
         summary=summary,
         words=words,
         cost_words=cost_words,
+        method_words=method_words,
         tables=tables,
         galleries=found,
         notes={each.gallery: each.gallery_note for each in summary.sections.values()},

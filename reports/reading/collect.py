@@ -67,6 +67,7 @@ def collect(study_dir: Path | str) -> Collected:
         items=evaluations.items(documents.evaluated),
         grouped=evaluations.grouped(documents.evaluated),
         environments={digest: result.environment for digest, result in results.items() if result},
+        ledger=store.read_ledger(documents.study.name),
         frames={name: frame for each in sections().values() for name, frame in each.collect(documents).items()},
     )
 

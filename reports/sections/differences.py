@@ -56,8 +56,8 @@ def _figure(found: list[tuple[ArmSummary, Estimate]], summary: StudySummary, sty
     return Figure(
         key="differences",
         title=f"Loss against {summary.baseline}, seed by seed{mark(summary.study)}",
-        note=f"Left of zero is better. Bars are {words.confidences(summary)} intervals of the mean, open points are"
-        " seeds.",
+        note="Left of zero is better. Bars are simultaneous 95 % intervals, which agree with the verdicts; open points"
+        " are seeds.",
         alt="; ".join(f"{a.name} {words.difference(a.comparison)}" for a, _ in found if a.comparison),
         drawing=figure,
         table=frame_table(("arm", "seed", f"difference ({summary.unit})"), rows),

@@ -82,11 +82,12 @@ def reuses_seeds(claim: Claim, known: Iterable[Claim]) -> bool:
 def corrected(ledger: Ledger) -> dict[Claim, float | None]:
     """The p-value of every valid test ever judged, corrected for all of them: significant below 0.05."""
     return {
-        claim: None if p is None else min(1.0, p / _share(number))
+        claim: None if p is None else min(1.0, p / share(number))
         for number, claims in enumerate(rounds(ledger), start=1)
         for claim, p in holm_by_name(claims).items()
     }
 
 
-def _share(number: int) -> float:
+def share(number: int) -> float:
+    """s_r of 1-based round r."""
     return FIRST_SHARE if number == 1 else (1 - FIRST_SHARE) / (number * (number - 1))

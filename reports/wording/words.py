@@ -99,13 +99,17 @@ def _three(value: float) -> str:
 
 
 def difference(comparison: Comparison) -> str:
-    """`−0.012 ± 0.004 nats`."""
+    """`−0.012 ± 0.004 nats`, or `−0.012 (−0.021 to 0.000) nats` where a verdict cut the interval at zero."""
     value = comparison.difference
     if value is None:
         return NONE
     digits = decimals(value.half_width)
     mean = signed(value.mean, digits)
-    return f"{mean} ± {value.half_width:.{digits}f} nats" if value.half_width else f"{mean} nats"
+    if not value.half_width or value.low is None or value.high is None:
+        return f"{mean} nats"
+    if math.isclose(value.high - value.mean, value.mean - value.low, rel_tol=1e-3):
+        return f"{mean} ± {value.half_width:.{digits}f} nats"
+    return f"{mean} ({signed(value.low, digits)} to {signed(value.high, digits)}) nats"
 
 
 def matched(summary: StudySummary) -> str:
@@ -125,7 +129,7 @@ def terms(summary: StudySummary, arm: ArmSummary) -> str:
 def but_for(summary: StudySummary) -> str:
     """The arms that `matched` is not true of."""
     found = [arm.name for arm in summary.arms if "start.arm" in dict(arm.edits)]
-    return f", except {_and(found)}, which started from another arm" if found else ""
+    return f", except {listed(found)}, which started from another arm" if found else ""
 
 
 def sentence(summary: StudySummary, arm: ArmSummary) -> str:
@@ -140,7 +144,8 @@ def sentence(summary: StudySummary, arm: ArmSummary) -> str:
         return f"{arm.verdict}: no seed finished in both {arm.name} and {summary.baseline}."
     parts = (f"{difference(comparison)} {terms(summary, arm)}", answers(arm), costs(comparison))
     said = ", ".join(filter(None, parts))
-    return f"{said}; {arm.verdict}{_ground(summary, arm, comparison)}"
+    ground = f": {arm.withheld}." if arm.withheld else _ground(summary, arm, comparison)
+    return f"{said}; {arm.verdict}{ground}"
 
 
 def answers(arm: ArmSummary) -> str:
@@ -176,10 +181,8 @@ def _open(arm: ArmSummary, comparison: Comparison) -> str:
     assert value.high is not None
     assert smallest is not None
     farthest = max(abs(value.low), abs(value.high))
-    return (
-        f"excludes differences larger than {_nats(farthest)}; could detect {_nats(smallest)} with 80 % "
-        f"power; {more_seeds(arm.seeds_needed)}."
-    )
+    planned = f"; {more_seeds(arm.seeds_needed)}" if arm.seeds_needed is not None else ""
+    return f"excludes differences larger than {nats(farthest)}; could detect {nats(smallest)} with 80 % power{planned}."
 
 
 def more_seeds(needed: int | None) -> str:
@@ -195,7 +198,7 @@ def verdict(summary: StudySummary, arm: ArmSummary) -> str:
     return f"{arm.verdict} (+{_seeds(arm.seeds_needed)})" if arm.seeds_needed else arm.verdict
 
 
-def _nats(value: float) -> str:
+def nats(value: float) -> str:
     return f"{value:.{decimals(value)}f} nats"
 
 
@@ -220,6 +223,7 @@ def headline(summary: StudySummary) -> str:
         ("no difference", f": no difference from {base} larger than {summary.study.margin or 0:g} nats"),
         ("inconclusive", f": inconclusive against {base}"),
         ("cannot tell", f": cannot tell against {base}"),
+        ("no verdict", ": no verdict"),
     )
     parts = [f"{_named(summary, by[verdict])}{said}" for verdict, said in clauses if verdict in by]
     if not parts:
@@ -234,7 +238,7 @@ def _named(summary: StudySummary, arms: list[ArmSummary]) -> str:
     told = [arm for arm in arms if arm.verdict in ("better", "worse") or len(summary.arms) == 2]
     if len(told) > FEW:
         told = [min(told, key=_mean_difference)]
-    return _and([_bracketed(arm) if arm in told else arm.name for arm in arms])
+    return listed([_bracketed(arm) if arm in told else arm.name for arm in arms])
 
 
 def _mean_difference(arm: ArmSummary) -> float:
@@ -249,55 +253,8 @@ def _bracketed(arm: ArmSummary) -> str:
     return f"{arm.name} ({', '.join(filter(None, [difference(found), costs(found, cache=False)]))})"
 
 
-def _and(names: list[str]) -> str:
+def listed(names: list[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-
-
-def noise(summary: StudySummary) -> str:
-    """The noise floor: how far seeds scatter, and the smallest difference that shows above it."""
-    loss, paired = summary.noise.loss_sd, summary.noise.difference_sd
-    if loss is None:
-        return "Seed noise unknown: no arm has two finished seeds."
-    text = f"Seed noise, as a standard deviation over seeds: {_nats(loss)} for the loss"
-    if paired is None or summary.noise.detectable_nats is None:
-        return f"{text}."
-    least, most = map(_nats, summary.noise.detectable_nats)
-    seen = most if least == most else f"{least} to {most}, depending on the arm"
-    return (
-        f"{text}, {_nats(paired)} for paired differences. The smallest difference detectable with 80 % power is {seen}."
-    )
-
-
-def confidences(summary: StudySummary) -> str:
-    """Of the intervals of differences: `95 %`, or more where a study looks at its results more than once."""
-    found = dict.fromkeys(f"{100 * (1 - a.comparison.alpha):.4g} %" for a in summary.arms if a.comparison)
-    return _and(list(found))
-
-
-def method(summary: StudySummary) -> str:
-    """How the verdicts were reached."""
-    parts = [
-        "± is half a 95 % Student t-interval over seeds.",
-        f"Differences are paired: each seed of an arm against the same seed of {summary.baseline}.",
-        "Better and worse are two-sided paired t-tests of the validation loss after the last step, at 5 % after Holm’s "
-        "correction over the arms.",
-    ]
-    if summary.study.margin is not None:
-        parts.append(
-            f"No difference means smaller than {summary.study.margin:g} nats: two one-sided paired t-tests against "
-            "that margin, at 5 % after a separate Holm correction."
-        )
-    if summary.study.objective is not None:
-        kind, counts = summary.study.objective.kind, summary.study.objective.counts
-        bytes_ = "bits per byte are over the bytes of these"
-        parts.insert(0, f"The loss is that of the objective {kind}, a mean over {counts}; {bytes_}.")
-    if summary.study.looks:
-        looks = ", ".join(str(look.seeds) for look in summary.study.looks)
-        parts.append(
-            f"Arms may be judged several times, at {looks} seeds, and these looks share the 5 %: intervals of "
-            f"differences are at {confidences(summary)}."
-        )
-    return " ".join(parts)
 
 
 def in_groups(tasks: Collection[str]) -> str:

@@ -104,29 +104,26 @@ def test_one_more_seed_trains_that_seed(study, copy, capsys):
     assert (document["trained"], document["reused"]) == (2, 4)
 
 
-def warned(capsys, study, store, seeds):
-    """What the report says of earlier judgements."""
+def judged(capsys, study, store, seeds):
+    """The verdict on the arm after a run with these seeds, and how many judgements the ledger has."""
     status, _, _ = ablate(capsys, "run", study, "--store", store, "--engine", "inprocess", "--set", f"seeds={seeds}")
     assert status == 0
     (path,) = store.glob("studies/*/study.json")
-    return [text.partition(" seeds before.")[0] for text in reports.summarise(path.parent).warnings if "judged" in text]
+    return reports.summarise(path.parent).arms[1].verdict, len(Store(store).read_ledger("tiny"))
 
 
-def test_seeds_that_are_added_after_a_report_are_warned_of(study, copy, capsys):
-    assert warned(capsys, study, copy, 2) == []
-    assert warned(capsys, study, copy, 3) == ["This study was judged at 2"]
-    assert warned(capsys, study, copy, 4) == ["This study was judged at 2 and 3"]
-    assert warned(capsys, study, copy, 4) == ["This study was judged at 2 and 3"]
-    assert warned(capsys, study, copy, 2) == []
-    assert warned(capsys, study, copy, [7, 8, 9]) == []
+def test_seeds_that_are_added_after_a_verdict_take_it_away(study, copy, capsys):
+    """Two seeds were judged when the study ran first; the same two again are the same judgement."""
+    before = judged(capsys, study, copy, 2)
+    assert before[0] in ("better", "worse", "inconclusive")
+    assert before[1] == 1
+    assert judged(capsys, study, copy, 3) == ("no verdict", 2)
+    assert judged(capsys, study, copy, 2) == (before[0], 2)
+    assert judged(capsys, study, copy, [7, 8])[0] != "no verdict"
 
 
-def test_rounds_of_seeds_are_planned_looks_and_a_fixed_number_before_them_is_not(study, copy, capsys):
-    (old,) = copy.glob("studies/*/study.json")
-    old.unlink()  # nobody has judged it yet
-    assert warned(capsys, study, copy, "{start: 2, cap: 3}") == []
-    assert warned(capsys, study, copy, 3) == ["This study was judged at 2"]  # no longer at the levels of rounds
-    assert warned(capsys, study, copy, "{start: 4, cap: 5}") == ["This study was judged at 2 and 3"]
+def test_planned_looks_are_a_test_of_their_own(study, copy, capsys):
+    assert judged(capsys, study, copy, "{start: 2, cap: 3}")[0] != "no verdict"
 
 
 def test_the_json_document_has_what_others_rely_on(study, copy, capsys):

@@ -127,6 +127,7 @@ class StudyOf:
             data="data0",
             cache_bytes=tuple(CacheBytes(context=c, bytes=int(c * arm.kv_bytes_per_token)) for c in CONTEXTS),
             differs={},
+            identity=f"identity of {arm.name}",
             runs=tuple(StudyRun(digest=self.digest(arm, seed), seed=seed) for seed in range(len(arm.losses))),
         )
 

@@ -96,9 +96,9 @@ def test_an_arm_that_goes_on_from_another_is_not_said_to_have_spent_the_same(tmp
     assert not [text for text in summary.warnings if "differ from the baseline's" in text]
 
 
-def test_the_figure_of_differences_says_how_sure_its_intervals_are(tmp_path: Path) -> None:
+def test_the_figure_of_differences_says_what_its_intervals_are(tmp_path: Path) -> None:
     looks = (StudyLook(seeds=2, alpha=0.025), StudyLook(seeds=3, alpha=0.025))
-    assert "Bars are 97.5 % intervals of the mean, open points" in render_page(summary_of(tmp_path, looks=looks))
+    assert "Bars are simultaneous 95 % intervals" in render_page(summary_of(tmp_path, looks=looks))
 
 
 def test_a_baseline_without_a_result_has_no_loss(tmp_path: Path) -> None:

@@ -44,12 +44,13 @@ def test_estimates_and_differences_are_those_of_scipy(tmp_path: Path) -> None:
     assert arm.loss.mean == pytest.approx(2.311)
     assert (arm.loss.low, arm.loss.high) == pytest.approx((2.311 - half, 2.311 + half))
     expected = stats.ttest_rel(pre, base)
-    interval = expected.confidence_interval(0.95)
+    interval = expected.confidence_interval(0.98)  # 4 % of the first judgement, over two arms
     assert arm.comparison.difference.mean == pytest.approx(-0.09)
     assert arm.comparison.difference.low == pytest.approx(interval.low)
     assert arm.comparison.difference.high == pytest.approx(interval.high)
-    assert arm.comparison.p == pytest.approx(expected.pvalue)
-    assert arm.comparison.p_holm == pytest.approx(2 * expected.pvalue)
+    assert arm.comparison.test is not None
+    assert arm.comparison.test.p == pytest.approx(expected.pvalue)
+    assert arm.comparison.p_holm == pytest.approx(2 * expected.pvalue / 0.8)
 
 
 def test_verdicts_costs_and_noise(tmp_path: Path) -> None:
@@ -224,7 +225,7 @@ def test_a_cache_that_allocates_otherwise_than_declared_is_warned_of(tmp_path: P
 
 def test_nothing_trained_yet(tmp_path: Path) -> None:
     summary = summary_of(pair([None, None], [None, None]), tmp_path)
-    assert [arm.verdict for arm in summary.arms] == ["baseline", "cannot tell"]
+    assert [arm.verdict for arm in summary.arms] == ["baseline", "no verdict"]
     assert summary.runs["status"].to_list() == ["absent"] * 4
     assert len(summary.warnings) == 2
 

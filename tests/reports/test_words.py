@@ -8,7 +8,7 @@ import pytest
 
 import reports
 from reports.statistics.estimates import Estimate, estimate, geometric
-from reports.wording import cost_words, words
+from reports.wording import cost_words, method_words, words
 from tests.reports.factory import Arm, StudyOf, typical
 
 
@@ -56,22 +56,22 @@ def test_ratios() -> None:
 def test_sentences_of_a_study(tmp_path: Path) -> None:
     summary = reports.summarise(typical(4).write(tmp_path))
     assert words.headline(summary) == (
-        "At equal FLOPs, pre (−0.0900 ± 0.0050 nats, 2 % faster, the same peak memory) reached a lower loss than post; "
+        "At equal FLOPs, pre (−0.0900 ± 0.0080 nats, 2 % faster, the same peak memory) reached a lower loss than post; "
         "double: inconclusive against post."
     )
     post, pre, double = (words.sentence(summary, arm) for arm in summary.arms)
     assert post == "the baseline: 2.401 ± 0.026 nats per token over 3 seeds."
     assert pre.startswith(
-        "−0.0900 ± 0.0050 nats at equal FLOPs, 2 % faster, the same peak memory, the same KV cache; better (3 seeds, p"
+        "−0.0900 ± 0.0080 nats at equal FLOPs, 2 % faster, the same peak memory, the same KV cache; better (3 seeds, p"
     )
     assert double.startswith(
-        "+0.001 ± 0.019 nats at equal FLOPs, 3 % slower, 15 % more peak memory, 2× smaller KV cache; inconclusive"
+        "+0.001 ± 0.030 nats at equal FLOPs, 3 % slower, 15 % more peak memory, 2× smaller KV cache; inconclusive"
     )
-    assert "p = 0.84): excludes differences larger than 0.020 nats; could detect 0.035 nats with 80 %" in double
-    assert double.endswith("power; 542 more seeds would probably settle it.")
-    noise = words.noise(summary)
+    assert "p = 1): excludes differences larger than 0.031 nats; could detect 0.039 nats with 80 %" in double
+    assert double.endswith("power.")  # seeds that nobody planned settle nothing
+    noise = method_words.noise(summary)
     assert noise.startswith("Seed noise, as a standard deviation over seeds: 0.0096 nats for the loss, ")
-    assert noise.endswith("detectable with 80 % power is 0.0092 nats to 0.035 nats, depending on the arm.")
+    assert noise.endswith("detectable with 80 % power is 0.010 nats to 0.039 nats, depending on the arm.")
 
 
 @pytest.mark.parametrize(
@@ -98,4 +98,4 @@ def test_closing_table(tmp_path: Path) -> None:
     header, post, _, double = reports.table(reports.summarise(typical(4).write(tmp_path)))
     assert header[0] == "arm"
     assert post == ("post", "2.401 ± 0.026", "–", "1.801 ± 0.020", "4,016", "201 MiB", "2,048", "baseline")
-    assert double[-2:] == ("1,024", "inconclusive (+542 seeds)")
+    assert double[-2:] == ("1,024", "inconclusive")

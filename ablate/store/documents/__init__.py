@@ -4,6 +4,7 @@ from ablate.store.documents._document import Document, Environment, JsonObject, 
 from ablate.store.documents.calibration import CalibrationDocument
 from ablate.store.documents.data import DataDocument, PerSplit, ReferenceLosses, SyntheticMeta, TextMeta, TextSplit
 from ablate.store.documents.evals import EvalsDocument, Score, Section, TaskGroup
+from ablate.store.documents.ledger import LedgerRecord, LedgerTest
 from ablate.store.documents.length import Length
 from ablate.store.documents.measure import (
     CacheLoss,
@@ -60,6 +61,8 @@ __all__ = [
     "GradNorm",
     "JsonObject",
     "JsonScalar",
+    "LedgerRecord",
+    "LedgerTest",
     "Length",
     "LossThroughCache",
     "MeanNats",

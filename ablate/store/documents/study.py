@@ -105,6 +105,8 @@ class StudyArm(Part):
     """At several contexts; none for an encoder."""
     differs: dict[str, Percent]
     """By how much tokens, FLOPs, parameters and, where planned, seconds exceed the baseline's."""
+    identity: str
+    """Digest of all that decides its losses but the seeds."""
     runs: tuple[StudyRun, ...]
     """One for each seed."""
 
@@ -206,8 +208,6 @@ class StudyDocument(Document):
     """Digest of the evaluation request."""
     looks: tuple[StudyLook, ...]
     """Empty where the number of seeds is fixed."""
-    judged: tuple[int, ...] = ()
-    """Numbers of seeds at which the study was judged before, planned looks excluded."""
     tuning: tuple[StudyTuning, ...]
     """How the arms were tuned."""
     ladder: tuple[StudySize, ...]

@@ -1,0 +1,39 @@
+"""`ledger/<study>.ndjson`: every comparison that was ever judged for a question. Lines are only ever added."""
+
+from __future__ import annotations
+
+from ablate.store.documents._document import Part
+
+
+class LedgerTest(Part):
+    """A comparison of two arms, with the p-values that it had by itself."""
+
+    arm: str
+    """The arm's name."""
+    baseline: str
+    """The name of the arm that it was compared with."""
+    arm_identity: str
+    """Digest of all that decides the arm's losses but the seeds."""
+    baseline_identity: str
+    """The baseline's."""
+    seeds: tuple[int, ...] | None
+    """The seeds compared; null where seeds are added in planned looks, for which `p` is corrected."""
+    looks: tuple[int, ...]
+    """Numbers of seeds at which it may be judged; empty where the number is fixed."""
+    margin: float | None
+    """The study's margin, in nats per token."""
+    p: float | None
+    """Of a difference; null where there is none yet."""
+    p_tie: float | None
+    """Of no difference as large as the margin; null where there is none yet, or no margin."""
+
+
+class LedgerRecord(Part):
+    """One judgement of a study."""
+
+    judged: str
+    """When (ISO 8601)."""
+    scale: str
+    """The study's scale."""
+    tests: tuple[LedgerTest, ...]
+    """One for every arm but the baseline."""

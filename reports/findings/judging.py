@@ -1,0 +1,114 @@
+"""What a study's tests are worth after everything that was ever judged for its question. Pure.
+
+Tests of a difference and tests of a tie are two families. In each, the tests of one judgement that no earlier one had
+are a round, Holm's correction runs within the round, and rounds share 5 % (`reports.statistics.ledger`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from ablate.store.documents import LedgerRecord, LedgerTest, StudyArm, StudyDocument
+from reports.statistics.estimates import ALPHA, holm, holm_by_name
+from reports.statistics.interval import Interval
+from reports.statistics.ledger import Claim, Contrast, Judged, rounds, share
+from reports.statistics.simultaneous import Evidence, difference_intervals
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A test in its family. `p` is corrected: below 0.05 is significant. `level` is what its round may spend, `tests`
+    how many share it."""
+
+    p: float | None
+    interval: Interval
+    level: float
+    tests: int
+
+
+def ledger_test(study: StudyDocument, arm: StudyArm, p: float | None, p_tie: float | None) -> LedgerTest:
+    """What the ledger keeps of an arm's comparison with the baseline."""
+    base = study.baseline_arm
+    return LedgerTest(
+        arm=arm.name,
+        baseline=base.name,
+        arm_identity=arm.identity,
+        baseline_identity=base.identity,
+        seeds=None if study.looks else tuple(sorted(_seeds(arm) & _seeds(base))),
+        looks=tuple(look.seeds for look in study.looks),
+        margin=study.margin,
+        p=p,
+        p_tie=p_tie,
+    )
+
+
+def _seeds(arm: StudyArm) -> set[int]:
+    return {run.seed for run in arm.runs}
+
+
+def differences(
+    tests: Sequence[LedgerTest], evidence: Mapping[str, Evidence], ledger: Sequence[LedgerRecord]
+) -> dict[str, Standing]:
+    """By arm, with intervals that exclude zero where the corrected p is significant.
+
+    An arm is left out whose seeds were judged before, in part: repeating a test because of what it showed is no test.
+    """
+    found: dict[str, Standing] = {}
+    own = _by_claim(tests, _difference)
+    for number, claims in _rounds(_difference, lambda test: test.p, tests, ledger):
+        level = ALPHA * share(number)
+        known = [evidence.get(own[claim][0]) if claim in own else None for claim in claims]
+        counted = [each or _of_p(p) for each, p in zip(known, claims.values(), strict=True)]
+        corrected, intervals = holm([each.p for each in counted]), difference_intervals(counted, level)
+        for claim, has, p, interval in zip(claims, known, corrected, intervals, strict=True):
+            standing = Standing(min(1.0, p / share(number)) if has else None, interval, level, len(claims))
+            found |= dict.fromkeys(own.get(claim, ()), standing)
+    return found
+
+
+def ties(tests: Sequence[LedgerTest], ledger: Sequence[LedgerRecord]) -> dict[str, float | None]:
+    """Corrected p-values by arm. Another margin is another test."""
+    found: dict[str, float | None] = {}
+    own = _by_claim(tests, _tie)
+    for number, claims in _rounds(_tie, lambda test: test.p_tie, tests, ledger):
+        corrected = holm_by_name(claims)
+        for claim in claims.keys() & own.keys():
+            p = corrected[claim]
+            found |= dict.fromkeys(own[claim], None if p is None else min(1.0, p / share(number)))
+    return found
+
+
+def _rounds(
+    claim: Callable[[LedgerTest], Claim],
+    p: Callable[[LedgerTest], float | None],
+    tests: Sequence[LedgerTest],
+    ledger: Sequence[LedgerRecord],
+) -> Iterator[tuple[int, dict[Claim, float | None]]]:
+    """Those of earlier judgements and of this one, counted from 1."""
+    judgements = [*(record.tests for record in ledger), tests]
+    return enumerate(rounds([[Judged(claim(test), p(test)) for test in each] for each in judgements]), start=1)
+
+
+def _by_claim(tests: Iterable[LedgerTest], claim: Callable[[LedgerTest], Claim]) -> dict[Claim, list[str]]:
+    """The arms of each claim: several where they are the same architecture under two names."""
+    found: dict[Claim, list[str]] = {}
+    for test in tests:
+        found.setdefault(claim(test), []).append(test.arm)
+    return found
+
+
+def _of_p(p: float | None) -> Evidence:
+    """Of a test of which the p-value is all that is known, or not even that."""
+    return Evidence(0.0, 1.0 if p is None else p, lambda _level: (-math.inf, math.inf))
+
+
+def _difference(test: LedgerTest) -> Claim:
+    arm = f"{test.arm_identity} {test.looks}" if test.looks else test.arm_identity
+    return Claim(Contrast(arm, test.baseline_identity), None if test.seeds is None else frozenset(test.seeds))
+
+
+def _tie(test: LedgerTest) -> Claim:
+    claim = _difference(test)
+    return Claim(Contrast(f"{claim.contrast.arm} ± {test.margin}", claim.contrast.baseline), claim.seeds)

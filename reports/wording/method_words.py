@@ -1,0 +1,55 @@
+"""How verdicts were reached, and what could have been seen, in words."""
+
+from __future__ import annotations
+
+from reports.findings.shapes import StudySummary
+from reports.wording import words
+
+
+def noise(summary: StudySummary) -> str:
+    """The noise floor: how far seeds scatter, and the smallest difference that shows above it."""
+    loss, paired = summary.noise.loss_sd, summary.noise.difference_sd
+    if loss is None:
+        return "Seed noise unknown: no arm has two finished seeds."
+    text = f"Seed noise, as a standard deviation over seeds: {words.nats(loss)} for the loss"
+    if paired is None or summary.noise.detectable_nats is None:
+        return f"{text}."
+    least, most = map(words.nats, summary.noise.detectable_nats)
+    seen = most if least == most else f"{least} to {most}, depending on the arm"
+    return (
+        f"{text}, {words.nats(paired)} for paired differences. The smallest difference detectable with 80 % power is "
+        f"{seen}."
+    )
+
+
+def method(summary: StudySummary) -> str:
+    """How the verdicts were reached."""
+    parts = [
+        "± of a mean is half a 95 % Student t-interval over seeds.",
+        f"Differences are paired: each seed of an arm against the same seed of {summary.baseline}.",
+        "Better and worse are two-sided paired t-tests of the validation loss after the last step. With probability "
+        "95 %, none of the verdicts ever given for this question is wrong: p-values are corrected (Holm) for every arm "
+        "ever judged for it, and the intervals of differences agree with them.",
+    ]
+    if summary.study.margin is not None:
+        parts.append(
+            f"No difference means smaller than {summary.study.margin:g} nats: two one-sided paired t-tests against "
+            "that margin, corrected likewise at another 5 %."
+        )
+    if summary.study.objective is not None:
+        kind, counts = summary.study.objective.kind, summary.study.objective.counts
+        bytes_ = "bits per byte are over the bytes of these"
+        parts.insert(0, f"The loss is that of the objective {kind}, a mean over {counts}; {bytes_}.")
+    if summary.study.looks:
+        looks = ", ".join(str(look.seeds) for look in summary.study.looks)
+        parts.append(f"Arms may be judged several times, at {looks} seeds; these looks share the 5 %.")
+    return " ".join([*parts, *_earlier(summary)])
+
+
+def _earlier(summary: StudySummary) -> list[str]:
+    """What of the question was judged before, and is not on this page."""
+    tests = [arm.comparison.test for arm in summary.arms if arm.comparison and arm.comparison.test]
+    shown = {(test.arm_identity, test.seeds) for test in tests}
+    judged = {(test.arm_identity, test.seeds): test.arm for record in summary.ledger for test in record.tests}
+    others = dict.fromkeys(name for key, name in judged.items() if key not in shown)
+    return [f"Judged for this question before, and counted: {words.listed(list(others))}."] if others else []

@@ -1,0 +1,181 @@
+"""What was judged for a question before counts, whatever became of it: arms dropped, seeds added, results watched."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+from statsmodels.stats.multitest import multipletests
+
+import reports
+from ablate.store import Store, StoreError
+from ablate.store.documents import LedgerRecord, StudyDocument, StudyRun
+from reports.findings.shapes import StudySummary
+from reports.findings.verdicts import compare, decide
+from reports.wording import method_words, words
+from tests.reports.factory import Arm, StudyOf
+
+BASE = [2.400, 2.412, 2.391, 2.405]
+ARMS = {
+    "a": [2.391, 2.406, 2.380, 2.401],
+    "b": [2.41, 2.40, 2.39, 2.40],
+    "c": [2.39, 2.42, 2.40, 2.41],
+    "d": [2.40, 2.41, 2.37, 2.43],
+}
+STUDIES = 400
+
+
+def study_of(arms: dict[str, Sequence[float | None]], scale: str = "cpu") -> StudyOf:
+    return StudyOf([Arm("base", BASE), *(Arm(name, losses, steps=4) for name, losses in arms.items())], measured=False)
+
+
+def rendered(root: Path, arms: dict[str, Sequence[float | None]]) -> StudySummary:
+    """The study's summary after its page was drawn."""
+    folder = study_of(arms).write(root)
+    reports.render(folder)
+    return reports.summarise(folder)
+
+
+def p_of(summary: StudySummary, arm: str) -> float | None:
+    (found,) = (each.comparison for each in summary.arms if each.name == arm)
+    assert found is not None
+    return found.p_holm
+
+
+def test_dropping_arms_gives_back_nothing(tmp_path: Path) -> None:
+    """Holm by statsmodels, at the 4 % of a first judgement."""
+    raw = [float(stats.ttest_rel(losses, BASE).pvalue) for losses in ARMS.values()]
+    expected = multipletests(raw, method="holm")[1][0] / 0.8
+    assert raw[0] / 0.8 < 0.05 < expected  # alone it would win
+    assert p_of(rendered(tmp_path, dict(ARMS)), "a") == pytest.approx(expected)
+    alone = rendered(tmp_path, {"a": ARMS["a"]})
+    assert p_of(alone, "a") == pytest.approx(expected)
+    assert alone.arms[1].verdict == "inconclusive"
+    assert method_words.method(alone).endswith("Judged for this question before, and counted: b, c and d.")
+
+
+def test_arms_that_come_later_are_a_round_of_their_own(tmp_path: Path) -> None:
+    """Its share is 10 % of the 5 %; what was judged before stays as it was."""
+    first = rendered(tmp_path, {"a": ARMS["a"]})
+    later = rendered(tmp_path, {"a": ARMS["a"], "b": ARMS["b"]})
+    assert p_of(later, "a") == p_of(first, "a") == pytest.approx(stats.ttest_rel(ARMS["a"], BASE).pvalue / 0.8)
+    assert p_of(later, "b") == pytest.approx(min(1.0, stats.ttest_rel(ARMS["b"], BASE).pvalue / 0.1))
+
+
+def test_a_page_is_counted_once(tmp_path: Path) -> None:
+    for _ in range(3):
+        rendered(tmp_path, dict(ARMS))
+    (record,) = Store(tmp_path).read_ledger("norm_placement")
+    assert [test.arm for test in record.tests] == list(ARMS)
+    assert {test.seeds for test in record.tests} == {(0, 1, 2, 3)}
+
+
+def test_results_that_come_in_are_shown_and_not_judged(tmp_path: Path) -> None:
+    """Two of four seeds have ended in arm a, three in the baseline of another study."""
+    summary = rendered(tmp_path, {"a": [2.300, 2.313, None, None], "b": ARMS["b"]})
+    _, a, b = summary.arms
+    assert a.comparison is not None
+    assert a.comparison.difference is not None
+    assert (a.verdict, a.comparison.p_holm) == ("no verdict", None)
+    assert words.sentence(summary, a).endswith("no verdict: 2 of 8 runs of this comparison have not ended.")
+    assert b.verdict == "inconclusive"
+    raw = stats.ttest_rel(ARMS["b"], BASE).pvalue
+    assert p_of(summary, "b") == pytest.approx(min(1.0, 2 * raw / 0.8))  # a counts all the same
+    assert "a: no verdict" in words.headline(summary)
+    assert "better" not in a.verdict
+
+
+def test_nothing_is_kept_of_a_study_without_a_verdict(tmp_path: Path) -> None:
+    rendered(tmp_path, {"a": [2.300, None, None, None]})
+    assert Store(tmp_path).read_ledger("norm_placement") == ()
+
+
+def test_seeds_added_after_a_verdict_take_it_away(tmp_path: Path) -> None:
+    rendered(tmp_path, {"a": ARMS["a"][:3], "b": ARMS["b"][:3]})
+    summary = rendered(tmp_path, {"a": ARMS["a"], "b": ARMS["b"][:3]})
+    _, a, b = summary.arms
+    assert (a.verdict, b.verdict) == ("no verdict", "inconclusive")
+    assert "some of these seeds were judged before" in words.sentence(summary, a)
+    assert "seeds: auto" in words.sentence(summary, a)
+
+
+def test_a_damaged_ledger_is_named(tmp_path: Path) -> None:
+    rendered(tmp_path, dict(ARMS))
+    path = Store(tmp_path).ledger_path("norm_placement")
+    path.write_text('{"judged": 3}\n' + path.read_text())
+    with pytest.raises(StoreError, match=r"norm_placement\.ndjson:1: .*restore the file"):
+        reports.summarise(Store(tmp_path).study("norm_placement", "cpu").path)
+
+
+def asked(arms: Sequence[int], seeds: Sequence[int]) -> StudyDocument:
+    """A study of the baseline 0 and these arms."""
+    document = StudyOf([Arm(str(arm), [2.4]) for arm in (0, *arms)], measured=False).document()
+    runs = tuple(StudyRun(digest=f"{seed:04x}", seed=seed) for seed in seeds)
+    return document.model_copy(update={"arms": tuple(arm.model_copy(update={"runs": runs}) for arm in document.arms)})
+
+
+def verdicts(
+    losses: NDArray[np.float64], study: StudyDocument, ledger: list[LedgerRecord]
+) -> dict[int, tuple[str, float]]:
+    """Verdict and mean difference by arm, of losses (arms, seeds), added to the ledger."""
+    rows = [
+        {"arm": arm.name, "seed": run.seed, "loss": float(losses[int(arm.name), run.seed])}
+        for arm in study.arms
+        for run in arm.runs
+    ]
+    frame = pl.DataFrame(rows).with_columns(
+        tokens_per_second=pl.lit(None, pl.Float64), peak_memory_bytes=pl.lit(None, pl.Float64)
+    )
+    found = compare(study, frame, ledger)
+    tests = tuple(each.test for each in found.values() if each.test is not None)
+    ledger.append(LedgerRecord(judged="2026-01-01T00:00:00+00:00", scale="cpu", tests=tests))
+    return {
+        int(name): (decide(each, 0, 1, withheld=each.repeated), each.difference.mean if each.difference else 0.0)
+        for name, each in found.items()
+    }
+
+
+def claims(found: dict[int, tuple[str, float]]) -> bool:
+    return any(verdict in ("better", "worse") for verdict, _ in found.values())
+
+
+def dropper(losses: NDArray[np.float64]) -> bool:
+    """Judges six arms, then shows the best of them alone."""
+    ledger: list[LedgerRecord] = []
+    first = verdicts(losses, asked(range(1, 7), range(4)), ledger)
+    best = min(first, key=lambda arm: first[arm][1])
+    return claims(verdicts(losses, asked([best], range(4)), ledger))
+
+
+def adder(losses: NDArray[np.float64]) -> bool:
+    """Adds seeds to one arm until there is a verdict."""
+    ledger: list[LedgerRecord] = []
+    return any(claims(verdicts(losses, asked([1], range(seeds)), ledger)) for seeds in range(3, 12))
+
+
+def searcher(losses: NDArray[np.float64]) -> bool:
+    """Tries one arm after the other until one wins."""
+    ledger: list[LedgerRecord] = []
+    return any(claims(verdicts(losses, asked([arm], range(4)), ledger)) for arm in range(1, 7))
+
+
+def refresher(losses: NDArray[np.float64]) -> bool:
+    """Asks the same of fresh seeds until they say yes."""
+    ledger: list[LedgerRecord] = []
+    return any(claims(verdicts(losses, asked([1], range(start, start + 3)), ledger)) for start in range(0, 12, 3))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("route", [dropper, adder, searcher, refresher])
+def test_a_question_keeps_its_error_rate_however_it_is_asked(route: object) -> None:
+    """Identical arms. The bound is what a binomial test at 1 % allows at a true rate of 5 %."""
+    assert callable(route)
+    draw = np.random.default_rng(11)
+    wrong = sum(route(draw.normal(2.3, 0.01, (7, 12))) for _ in range(STUDIES))
+    print(f"{route.__name__}: {wrong} of {STUDIES} questions name a winner of identical arms")
+    assert stats.binomtest(wrong, STUDIES, 0.05, alternative="greater").pvalue > 0.01
