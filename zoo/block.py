@@ -28,15 +28,17 @@ class Block(nn.Module):
     def __init__(self, spec: BlockSpec, site: Site) -> None:
         super().__init__()
         self.topology = spec.topology
-        self.mixes_only = spec.ffn.absent
+        self.mixes, self.feeds = not spec.mixer.absent, not spec.ffn.absent
+        self.reaches_back = spec.ffn.reaches_back
         self.mixer = spec.mixer.build(site)
         self.ffn = spec.ffn.build(site)
-        self.mixer_residual = self._residual(spec, site, 0)
+        if spec.has_mixer_residual:
+            self.mixer_residual = self._residual(spec, site, 0)
         if spec.has_ffn_residual:
             self.ffn_residual = self._residual(spec, site, spec.branches - 1)
         self.cross = spec.cross.build(site.d_model) if spec.cross is not None else None
         if spec.cross is not None:
-            self.cross_residual = self._residual(spec, site, 1)
+            self.cross_residual = self._residual(spec, site, int(spec.has_mixer_residual))
         self.canon = spec.canon.build(site.d_model) if spec.canon else nn.ModuleDict()
         self.dropout = nn.Dropout(spec.dropout)
         self.depth = StochasticDepth(spec.stochastic_depth, site)
@@ -89,7 +91,7 @@ class Block(nn.Module):
 
     def _parts(self, cache: LayerCache | None) -> Mapping[str, LayerCache]:
         """The caches of the parts, by name: the mixer's alone where no other part keeps anything."""
-        if not (self.canon or self.cross is not None or self.ffn.conv is not None):
+        if not (self.canon or self.cross is not None or self.reaches_back):
             return {} if cache is None else {MIXER: cache}
         kept = kept_by(self, cache, PartsCache)
         return {} if kept is None else kept.parts
@@ -100,21 +102,21 @@ class Block(nn.Module):
         if self.topology == "parallel_two_norms":
             update = self.mixer_residual.update(x, mix) + self.ffn_residual.update(x, feed)
             return self.mixer_residual.join(x, update)
-        x = self.mixer_residual(x, mix)
+        if self.mixes:
+            x = self.mixer_residual(x, mix)
         if self.cross is not None:
             x = self.cross_residual(x, look)
-        if self.mixes_only:
-            return x
-        return self.ffn_residual(x, feed)  # type: ignore[no-any-return]
+        return self.ffn_residual(x, feed) if self.feeds else x
 
     def new_cache(self, batch: int, capacity: int, dtype: torch.dtype, memory: int) -> LayerCache:
         """For `batch` rows of up to `capacity` tokens, and `memory` of the encoder's: the mixer's cache, or those of
         all parts where others keep something too."""
         mixer = self.mixer.new_cache(batch, capacity, dtype)
         convs = {f"{CANON}.{name}": cast(CanonLayer, layer).conv for name, layer in self.canon.items()}
-        if self.ffn.conv is not None:
-            convs[FFN] = self.ffn.conv
         others: dict[str, LayerCache] = {name: conv.new_cache(batch, dtype) for name, conv in convs.items()}
+        near = self.ffn.new_cache(batch, dtype)
+        if near is not None:
+            others[FFN] = near
         if self.cross is not None:
             others[CROSS] = self.cross.new_cache(batch, memory, dtype)
         return PartsCache({MIXER: mixer, **others}) if others else mixer

@@ -54,7 +54,12 @@ class BlockSpec(Spec):
     @property
     def branches(self) -> int:
         """How many residuals it has."""
-        return 1 + self.has_ffn_residual + (self.cross is not None)
+        return self.has_mixer_residual + self.has_ffn_residual + (self.cross is not None)
+
+    @property
+    def has_mixer_residual(self) -> bool:
+        """Whether the mixer has one."""
+        return not self.mixer.absent
 
     @property
     def has_ffn_residual(self) -> bool:
@@ -72,13 +77,13 @@ class BlockSpec(Spec):
         except SpecError as error:
             raise error.under("mixer") from None
         if visible != "causal" and (self.canon is not None or self.ffn.reaches_back):
-            path = "ffn.conv" if self.canon is None else "canon"
+            path = "ffn" if self.canon is None else "canon"
             raise SpecError(path, "reaches back only: it cannot see later tokens")
 
     def cache_elements(self, d_model: int, capacity: int) -> int:
         """Numbers kept per sequence, for up to `capacity` tokens, by a resolved block."""
         near = 0 if self.canon is None else self.canon.cache_elements(d_model)
-        return self.mixer.cache_elements(capacity) + near + self.ffn.cache_elements
+        return self.mixer.cache_elements(capacity) + near + self.ffn.cache_elements(d_model)
 
     def resolve(self, d_model: int) -> Self:
         """The same block with ratios and defaults turned into numbers."""
@@ -94,16 +99,23 @@ class BlockSpec(Spec):
             except SpecError as error:
                 raise error.under("cross") from None
             if self.topology != "serial":
-                raise SpecError("topology", f"{self.topology} does not support cross-attention")
-        if self.topology != "serial" and self.ffn.absent:
-            raise SpecError("topology", f"{self.topology} needs an ffn beside the mixer, and there is none")
+                raise SpecError("topology", f"{self.topology} has no place for attention to an encoder")
+        self._check_absent()
         if self.mixer.degree > 1 and not self.norm.normalises:
-            reason = f"{self.mixer.kind} is of degree {self.mixer.degree} in its input: it needs a norm"
+            reason = f"{self.mixer.kind} gives what it reads to the power of {self.mixer.degree}: it needs a norm"
             raise SpecError("norm", reason)
-        if self.ffn.absent and self.canon is not None and "ffn" in self.canon.before:
-            raise SpecError("canon.before", "there is no ffn for it to be before: before: [mixer]")
         if self.topology == "parallel_two_norms" and not self.norm_placement.additive:
             placement = self.norm_placement.kind
-            reason = f"{placement} normalises the stream, which two branches with separate norms would read"
+            reason = f"{placement} normalises the stream where two branches with norms of their own would meet it"
             raise SpecError("topology", reason)
         return self.model_copy(update=parts)
+
+    def _check_absent(self) -> None:
+        """Raise SpecError where something asks for the mixer or the FFN of a block that has none."""
+        if self.mixer.absent and self.ffn.absent:
+            raise SpecError("ffn", "there is no mixer either: a block has one of them at least")
+        for name, part, other in (("mixer", self.mixer, "ffn"), ("ffn", self.ffn, "mixer")):
+            if part.absent and self.topology != "serial":
+                raise SpecError("topology", f"{self.topology} needs mixer and ffn side by side, and there is no {name}")
+            if part.absent and self.canon is not None and name in self.canon.before:
+                raise SpecError("canon.before", f"there is no {name} for it to be before: before: [{other}]")

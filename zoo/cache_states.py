@@ -57,14 +57,14 @@ class StateCache:
         self.states = {name: state[rows] for name, state in self.states.items()}
 
     def divides(self, tokens: int) -> bool:
-        return False
+        return not self.states
 
     def mark(self, tokens: int) -> TakeBack:
         saved, written = {name: state.clone() for name, state in self.states.items()}, set(self._written)
 
         def take_back(kept: int) -> None:
-            if kept:
-                raise ValueError("a recurrent state cannot be rolled back")
+            if kept and saved:
+                raise ValueError("a recurrent state cannot be divided")
             self.states, self._written = saved, written
 
         return take_back

@@ -80,10 +80,10 @@ def _ends(model: ModelSpec, ratio: float) -> Iterator[str]:
         if getattr(model, part) is not None:
             yield f"no rule is known for {part}"
     if not model.has_embedding_norm and not _near(model.embedding_factor, math.sqrt(model.d_model)):
-        yield "the residual stream must start at the same scale at every width: embedding_scale: sqrt_d_model"
+        yield "the stream must start at the same size at every width: embedding_scale: sqrt_d_model"
     if model.tie_embeddings and not _near(model.logit_scale, ratio**-0.5):
         scale = f"logit_scale: {ratio**-0.5:.4g} (√(base_width / d_model))"
-        yield f"the logits of a tied table learn faster with width: {scale}, or tie_embeddings: false"
+        yield f"the logits of a tied table learn faster as it widens: {scale}, or tie_embeddings: false"
 
 
 def _block_reasons(block: BlockSpec, d_model: int) -> Iterator[str]:
@@ -91,7 +91,7 @@ def _block_reasons(block: BlockSpec, d_model: int) -> Iterator[str]:
     if not isinstance(mixer, Attention):
         yield f"no rule is known for the mixer {mixer.kind}"
     elif mixer.head_dim is None:
-        yield "the head size must not change with width: give block.mixer.head_dim, and d_model / head_dim heads"
+        yield "the heads must not widen with the model: give block.mixer.head_dim, and d_model / head_dim heads"
     elif mixer.heads * mixer.head_dim != d_model:
         yield f"{mixer.heads} heads of {mixer.head_dim} features are not d_model {d_model}"
     elif mixer.position.kind not in POSITIONS:

@@ -227,7 +227,7 @@ CASES = {
     ),
     "odd RoPE": (
         arm("{block.mixer.head_dim: @15}"),
-        "RoPE rotates pairs of features and needs an even number of them, not 15",
+        "RoPE turns pairs, so it needs an even number of features, not 15",
     ),
     "width": (arm("{block.ffn.d_ff: @4y}"), "must be a positive whole number or a ratio to d_model"),
     # arms that compare nothing
@@ -462,7 +462,7 @@ PLANNED = {
     ),
     "width transfer": (
         HEAD.replace("64,", "64, tie_embeddings: false,") + "train: {width_transfer.base_width: @32}\n",
-        "the head size must not change with width: give block.mixer.head_dim",
+        "the heads must not widen with the model: give block.mixer.head_dim",
     ),
     "less than one step": (HEAD.replace("1e12", "@1e6"), "budget.flops: 1e+06 flops are less than one step of arm pre"),
     "less than one step of tokens": (HEAD.replace("flops: 1e12", "tokens: @100"), "budget.tokens: 100 tokens are less"),

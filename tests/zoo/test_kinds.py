@@ -247,7 +247,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "both": ({"visible": "all", "encoder.n_layers": 1}, "encoder: a model with visible: all is an encoder"),
     "no encoder": ({"block.cross.heads": 2}, "block.cross: there is no encoder to attend to: set encoder too"),
     "kv heads": ({"encoder.n_layers": 1, "block.cross.kv_heads": 3}, "block.cross.kv_heads: 3 kv heads do not"),
-    "parallel": ({"encoder.n_layers": 1, "block.topology": "parallel"}, "block.topology: parallel does not support"),
+    "parallel": ({"encoder.n_layers": 1, "block.topology": "parallel"}, "block.topology: parallel has no place for"),
     "typo": ({"encoder.n_layer": 1}, r"encoder.n_layer: unknown key \(did you mean 'n_layers'\?\)"),
     "inside": ({"encoder": {"n_layers": 1, "block.mixer.headz": 1}}, "encoder.block.mixer.headz: unknown key"),
     "its state": ({"encoder.n_layers": 1, "block.mixer": "retention"}, "encoder.block.mixer: retention reads"),

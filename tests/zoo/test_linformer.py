@@ -144,8 +144,8 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "prefix": ({"visible": "prefix"}, WHOLE),
     "one layer": ({"visible": "causal", "block.mixer": "attention", "blocks": {"wide": {"mixer": "linformer"}},
                    "pattern": ["block", "wide"]}, "blocks.wide.mixer: linformer mixes keys of the whole text"),
-    "alibi": ({"block.mixer.position": "alibi"}, "block.mixer.position: linformer scores mixtures of keys, which have"),
-    "t5": ({"block.mixer.position": "t5"}, "block.mixer.position: linformer scores mixtures of keys, which have"),
+    "alibi": ({"block.mixer.position": "alibi"}, "block.mixer.position: linformer scores mixtures of keys, which are"),
+    "t5": ({"block.mixer.position": "t5"}, "block.mixer.position: linformer scores mixtures of keys, which are"),
     "window": ({"block.mixer.window": 3}, "block.mixer.window: reaches back only"),
     "sparsity": ({"block.mixer.sparsity": "longformer"}, "block.mixer.sparsity: reaches back only"),
 }  # fmt: skip

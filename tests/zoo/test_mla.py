@@ -141,14 +141,14 @@ def test_an_explicit_scale_is_the_factor_on_the_scores() -> None:
 
 
 def test_what_cannot_be_rotated_says_where() -> None:
-    with pytest.raises(zoo.SpecError, match=r"block\.mixer\.position: RoPE rotates pairs"):
+    with pytest.raises(zoo.SpecError, match=r"block\.mixer\.position: RoPE turns pairs"):
         spec_of(rope_dim=5)
 
 
 @pytest.mark.parametrize("mixer", [{"kind": "mla"}, {"kind": "attention"}])
 def test_a_window_of_one_warns_that_queries_and_keys_do_nothing(mixer: dict[str, Any]) -> None:
     spec = zoo.load("small", d_model=24, n_layers=2, **{"block.mixer": {**mixer, "window": 1}})
-    with pytest.warns(zoo.SpecWarning, match=r"block\.mixer: with a window of 1 a token sees only itself"):
+    with pytest.warns(zoo.SpecWarning, match=r"block\.mixer: a window of 1 shows a token itself alone"):
         model = zoo.build(spec)
     tokens = torch.arange(10).view(1, 10)
     model.loss(tokens[:, :-1], tokens[:, 1:])[0].backward()

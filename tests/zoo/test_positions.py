@@ -56,7 +56,7 @@ def test_scores_depend_on_distance_alone() -> None:
 
 
 def test_an_odd_dimension_is_refused_by_name() -> None:
-    with pytest.raises(zoo.SpecError, match=r"^block\.mixer\.position: RoPE rotates pairs.*not 7$"):
+    with pytest.raises(zoo.SpecError, match=r"^block\.mixer\.position: RoPE turns pairs.*not 7$"):
         zoo.load("small", **{"block.mixer.head_dim": 7})
 
 

@@ -35,7 +35,7 @@ class Sink(CacheKind):
         super().check(mixers)
         added = [scheme.kind for mixer in mixers for scheme, _ in mixer.positions() if scheme.absolute]
         if added:
-            reason = f"{added[0]} positions are added to the stream before the keys: sink cannot move them"
+            reason = f"{added[0]} positions are in the stream that keys were computed from: sink cannot move them"
             raise UnsupportedError("cache", reason)
 
     def store_tokens(self, tokens: TokenCache, mixer: MixerLayer) -> TokenCache:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import ClassVar, Self
 
+import torch
 from torch import Tensor, nn
 
 from zoo.axis import Variant
@@ -50,8 +51,7 @@ class Ffn(Variant):
         """Whether it sees tokens before its own."""
         return False
 
-    @property
-    def cache_elements(self) -> int:
+    def cache_elements(self, d_model: int) -> int:
         """Numbers kept per sequence. Called on a resolved spec."""
         return 0
 
@@ -70,4 +70,8 @@ class FfnLayer(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
-        """Each token by itself, but for `conv`, whose state the cache holds; auxiliary losses go to `step.losses`."""
+        """Each token by itself, but for what the cache holds; auxiliary losses go to `step.losses`."""
+
+    def new_cache(self, batch: int, dtype: torch.dtype) -> LayerCache | None:
+        """An empty cache for `batch` rows; None where each token is by itself."""
+        return None if self.conv is None else self.conv.new_cache(batch, dtype)

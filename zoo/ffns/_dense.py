@@ -65,8 +65,7 @@ class Dense(Ffn):
     def reaches_back(self) -> bool:
         return self.conv is not None
 
-    @property
-    def cache_elements(self) -> int:
+    def cache_elements(self, d_model: int) -> int:
         return self.channels * ((self.conv or 1) - 1)
 
 

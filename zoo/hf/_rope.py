@@ -58,7 +58,7 @@ def rope(
     if kind == "proportional":
         fraction = 1.0
     if fraction != 1 and not partial:
-        raise UnsupportedError(FRACTION, "the model rotates whole heads")
+        raise UnsupportedError(FRACTION, "the model turns whole heads")
     config.ignore("max_position_embeddings")
     position = {"kind": "rope", "base": base, "layout": layout, "fraction": float(fraction), "scaling": scaling}
     return _whole(position, head_dim)
@@ -76,7 +76,7 @@ def _whole(position: dict[str, Any], head_dim: int) -> dict[str, Any]:
     features = rotary.counted(head_dim)
     if features % 2 and position["scaling"] and position["scaling"]["kind"] == "yarn":
         # transformers' ramp has a step less than there are pairs, and is stretched over them or leaves none.
-        raise UnsupportedError(FRACTION, f"YaRN rotates an even number of features, not {features} of {head_dim}")
+        raise UnsupportedError(FRACTION, f"YaRN turns an even number of features, not {features} of {head_dim}")
     return rotary.model_dump(mode="json")
 
 

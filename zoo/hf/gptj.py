@@ -53,7 +53,7 @@ class GPTJ(Family):
         head_dim = config["n_embd"] // config["n_head"]
         turned = config["rotary_dim"]
         if not 0 < turned <= head_dim or turned % 2:
-            raise UnsupportedError("rotary_dim", f"{turned} of {head_dim} features of a head cannot be rotated")
+            raise UnsupportedError("rotary_dim", f"{turned} of {head_dim} features of a head cannot be turned")
         return {"kind": "rope", "layout": "interleaved", "fraction": fraction(turned, head_dim)}
 
     def config(self, spec: ModelSpec) -> dict[str, Any]:

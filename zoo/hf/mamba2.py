@@ -83,7 +83,7 @@ class Mamba2(Family):
         for i, layer in enumerate(spec.layers):
             ours, theirs = f"blocks.{i}", f"backbone.layers.{i}"
             yield same(f"{ours}.mixer_residual.norm_in.gain", f"{theirs}.norm.weight")
-            yield from _mixer(expect(layer.mixer, Mixer, "mixer"), f"{ours}.mixer", f"{theirs}.mixer")
+            yield from mamba2_weights(expect(layer.mixer, Mixer, "mixer"), f"{ours}.mixer", f"{theirs}.mixer")
 
 
 def _limits(config: Config) -> dict[str, Any]:
@@ -92,7 +92,7 @@ def _limits(config: Config) -> dict[str, Any]:
     return {"step_min": least, "step_max": None if math.isinf(most) else most}
 
 
-def _mixer(mixer: Mixer, ours: str, theirs: str) -> Iterator[Pair]:
+def mamba2_weights(mixer: Mixer, ours: str, theirs: str) -> Iterator[Pair]:
     """Its one projection is our five; its one gain is ours of all groups."""
     inner, channels = mixer.widths[0], sum(mixer.widths)
     projections = [f"{ours}.{name}" for name in ("gate", "x", "b", "c", "forget")]

@@ -43,7 +43,7 @@ class StableLM(LlamaLike):
         # transformers cuts so many features off a head, and multiplies them with a table of the pairs that turn.
         cut, table = int(head_dim * scaling.get("proportion", position["fraction"])), head_dim * position["fraction"]
         if cut % 2 or cut != int(table):
-            raise UnsupportedError(FRACTION, f"{cut} of a head's {head_dim} features cannot be rotated")
+            raise UnsupportedError(FRACTION, f"{cut} of a head's {head_dim} features cannot be turned")
         return position
 
     def config(self, spec: ModelSpec) -> dict[str, Any]:

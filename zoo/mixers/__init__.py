@@ -18,6 +18,8 @@ from zoo.site import PartCost, Site, Step
 class Mixer(Variant):
     """Builds a `MixerLayer` and declares what it costs."""
 
+    absent: ClassVar[bool] = False
+    """Whether the block has no residual, and so no norm, for it."""
     degree: ClassVar[int] = 1
     """With which power of what it reads its output grows, where that is so large that only a norm keeps it finite."""
 
@@ -82,7 +84,7 @@ class Mixer(Variant):
         return None
 
 
-SELF_ALONE = "with a window of 1 a token sees only itself: queries and keys have no effect and get no gradient"
+SELF_ALONE = "a window of 1 shows a token itself alone: queries and keys change nothing and get no gradient"
 
 
 class MixerLayer(nn.Module, ABC):

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 from torch import Tensor
 
-from zoo.cache import LayerCache, kept_by
-from zoo.cache_states import StateCache
+from zoo.cache import LayerCache
 from zoo.mixers._fading import assembled, faded_products
-from zoo.mixers._scan import STATE, Chunks, ScanCost, by_group, faded_read, faded_write
-from zoo.precision import at_default_precision, in_float32
+from zoo.mixers._scan import Chunks, ScanCost, by_group, faded_read, faded_write, stepwise
 
 
 @dataclass(frozen=True)
@@ -57,28 +54,8 @@ def delta_scan(
     arXiv:2406.06484, §3.2; arXiv:2412.06464, §3.3).
     """
     decay = decay if decay.dim() == 4 else decay[..., None]
-    states = kept_by("a recurrent layer", cache, StateCache)
-    kind = torch.promote_types(v.dtype, torch.float32)
-    length = v.shape[2]
-
-    def run(q: Tensor, k: Tensor, v: Tensor, decay: Tensor, strength: Tensor) -> Tensor:
-        state = states.read(STATE, kind) if states is not None else None
-        before = None if state is None else by_group(state, q)
-        v, decay, strength = (by_group(x, q) for x in (v, decay, strength[..., None]))
-        q, k = q[:, :, None], k[:, :, None]
-        after: Tensor | None
-        if length == 1 and before is not None:
-            out, after = _one(q, k, v, decay, strength, before)
-        else:
-            pieces = Chunks.of(length, chunk)
-            q, k, v, decay, strength = (pieces.cut(x) for x in (q, k, v, decay, strength))
-            out, after = _chunked(q, k, v, decay, strength, before, states is not None)
-            out = pieces.join(out)
-        if states is not None and after is not None:
-            states.write(STATE, after.flatten(1, 2))
-        return out.flatten(1, 2)
-
-    return in_float32(partial(at_default_precision, run), q, k, v, decay, strength)
+    of_heads = (by_group(x, q) for x in (v, decay, strength[..., None]))
+    return stepwise(_one, _chunked, (q[:, :, None], k[:, :, None], *of_heads), chunk, cache).flatten(1, 2)
 
 
 def _one(q: Tensor, k: Tensor, v: Tensor, decay: Tensor, strength: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -116,6 +117,36 @@ def scan(q: Tensor, k: Tensor, v: Tensor, decay: Tensor | None, chunk: int, cach
         return out
 
     return in_float32(partial(at_default_precision, run), q, k, v, decay)
+
+
+OneToken = Callable[..., tuple[Tensor, Tensor]]
+"""Parts of one token and the state before it → its output, and the state after it."""
+Chunked = Callable[..., tuple[Tensor, Tensor | None]]
+"""Parts in chunks, the state before them or None, and whether to keep the one after them → outputs, and that state."""
+
+
+def stepwise(one: OneToken, chunked: Chunked, parts: Sequence[Tensor], chunk: int, cache: LayerCache | None) -> Tensor:
+    """A recurrence over parts (B, …, T, f), from the state that the cache holds, or zero: by itself for one token, or
+    by chunks (B, …, N, C, f). Computed in float32 or more."""
+    states = kept_by("a recurrent layer", cache, StateCache)
+    last = parts[-1]
+    kind, length, heads = torch.promote_types(last.dtype, torch.float32), last.shape[-2], last.shape[1:-2]
+
+    def run(*parts: Tensor) -> Tensor:
+        state = states.read(STATE, kind) if states is not None else None
+        before = None if state is None else state.unflatten(1, heads)
+        after: Tensor | None
+        if length == 1 and before is not None:
+            out, after = one(*parts, before)
+        else:
+            pieces = Chunks.of(length, chunk)
+            out, after = chunked(*(pieces.cut(x) for x in parts), before, states is not None)
+            out = pieces.join(out)
+        if states is not None and after is not None:
+            states.write(STATE, after.flatten(1, -3))
+        return out
+
+    return in_float32(partial(at_default_precision, run), *parts)
 
 
 def by_group(x: Tensor, q: Tensor) -> Tensor:

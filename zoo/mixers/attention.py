@@ -297,7 +297,7 @@ class AttentionLayer(MixerLayer):
     def moved(self, kept: list[Tensor], by: int) -> list[Tensor]:
         if self.spec.sparsity is not None:
             raise UnsupportedError(
-                "mixer.sparsity", "the pattern depends on positions in the text, which sinks would change"
+                "mixer.sparsity", "it is a pattern of places in the text, and what is kept would move"
             )
         if self.spec.qk_norm is not None and self.spec.qk_norm_after_position:
             raise UnsupportedError("mixer.qk_norm_after_position", "what is kept was normalised after it was turned")

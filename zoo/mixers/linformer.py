@@ -45,7 +45,9 @@ class Linformer(MultiHead):
     def resolve(self, d_model: int) -> Self:
         spec = super().resolve(d_model)
         if self.position.adds_to_scores:
-            reason = f"linformer scores mixtures of keys, which have no positions for {self.position.kind}"
+            reason = (
+                f"linformer scores mixtures of keys, which are at no place for which {self.position.kind} could add"
+            )
             raise SpecError("position", reason)
         return spec
 

@@ -34,7 +34,7 @@ class Rotary(Position):
     def check(self, head_dim: int) -> None:
         counted, turned = self.counted(head_dim), self.turned(head_dim)
         if not 0 < turned <= head_dim:
-            raise SpecError("", f"RoPE rotates pairs of features and needs an even number of them, not {counted}")
+            raise SpecError("", f"RoPE turns pairs, so it needs an even number of features, not {counted}")
         try:
             if self.scaling is not None:
                 self.scaling.check(counted)
@@ -91,7 +91,7 @@ class RotaryLayer(PositionLayer):
     def moved(self, k: Tensor, by: int) -> Tensor:
         """Rotations add up, as long as frequencies stay what they are."""
         if self._depends_on_length:
-            reason = "frequencies depend on the length of the text, and cached keys were rotated by different ones"
+            reason = "frequencies change with the length of the text, and what is cached was turned by others"
             raise UnsupportedError("position.scaling", reason)
         step = Step(torch.tensor([by], device=k.device), start=by)
         return self.rotate_keys(k, step) / self.spec.magnitude

@@ -108,7 +108,7 @@ def test_bytes_are_those_by_hand(label: str) -> None:
     ("edits", "kind", "reason"),
     [
         ({"block.mixer": "mamba2"}, "int8", "cache: int8 stores keys and values, and no layer"),
-        ({"block.mixer.position": "learned"}, "sink", "learned positions are added to the stream"),
+        ({"block.mixer.position": "learned"}, "sink", "learned positions are in the stream"),
         ({}, {"kind": "paged", "page": 4, "pages": 2}, "all 2 pages of the cache are in use"),
     ],
 )

@@ -196,7 +196,7 @@ def test_a_window_beyond_the_capacity_bounds_it() -> None:
     ("edits", "kind", "reason"),
     [
         ({"block.mixer": "mamba2"}, "int8", "cache: int8 stores keys and values, and no layer"),
-        ({"block.mixer.position": "learned"}, "sink", "learned positions are added to the stream"),
+        ({"block.mixer.position": "learned"}, "sink", "learned positions are in the stream"),
         ({}, "int3", "cache: .*int3"),
         ({}, {"kind": "int8", "gruop": 4}, "gruop: unknown key .did you mean .group"),
     ],
@@ -213,7 +213,7 @@ def test_sinks_cannot_be_moved_where_frequencies_change_nor_padded() -> None:
     scaled = {
         "block.mixer.position": {"kind": "rope", "scaling": {"kind": "dynamic", "factor": 2.0, "original_length": 8}}
     }
-    with pytest.raises(zoo.UnsupportedError, match="frequencies depend on the length"):
+    with pytest.raises(zoo.UnsupportedError, match="frequencies change with the length"):
         zoo.build(spec_of(**scaled)).new_cache(1, 2000, kind="sink")
     model = zoo.build(spec_of())
     with pytest.raises(ValueError, match="do not pad prompts"):

@@ -128,5 +128,5 @@ def test_what_cannot_be_decoded_so_is_refused_and_says_why() -> None:
     with pytest.raises(ValueError, match="this model has an encoder: give it encoder_tokens"):
         zoo.decode.beam_search(model, prompts, 3)
     sparse = zoo.build(zoo.load("small", **SHAPE, **{"block.mixer.sparsity": "strided"}))
-    with pytest.raises(zoo.UnsupportedError, match="the pattern depends on positions"):
+    with pytest.raises(zoo.UnsupportedError, match="a pattern of places"):
         sparse.new_cache(1, 2000, kind="sink")

@@ -74,11 +74,15 @@ def length_dependent(ours: zoo.Decoder) -> bool:
     return any(scaling is not None and scaling.kind in ("dynamic", "longrope") for scaling in scalings)
 
 
+LEAKS = dict.fromkeys(("mamba", "mamba2", "falcon_mamba", "nemotron_h"), "use_bias") | {"jamba": "mamba_proj_bias"}
+"""The option with which a family's padding reaches the convolution: a bias of the projection before it."""
+
+
 def padding_leaks(model: Any) -> bool:
-    """Whether transformers' padding changes the text after it: Mamba-2's reaches the convolution through a bias of the
-    projection before it, and Llama 4's temperature counts it. Then each row by itself is the reference."""
+    """Whether transformers' padding changes the text after it: Mamba's through `LEAKS`, and Llama 4's temperature
+    counts it. Then each row by itself is the reference."""
     tuned = getattr(model.config, "attn_temperature_tuning", False)
-    return bool(tuned or (model.config.model_type == "mamba2" and model.config.use_bias))
+    return bool(tuned or getattr(model.config, LEAKS.get(model.config.model_type, ""), False))
 
 
 def in_chunks(model: Any, chunks: tuple[Tensor, ...]) -> Tensor:

@@ -1,0 +1,102 @@
+"""Mamba."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from zoo.hf._common import expect, norm_eps
+from zoo.hf._config import Config
+from zoo.hf._family import Family
+from zoo.hf._ffn import plain_activation, theirs_by_name
+from zoo.hf._pairs import Pair, both, fused, reshaped, same
+from zoo.mixers.mamba import Mamba as Mixer
+from zoo.spec import ModelSpec
+
+UNREAD = (
+    "intermediate_size",
+    "use_mambapy",
+    "use_associative_scan",
+    "use_falcon_mambapy",
+    "d_inner",
+    "d_model",
+    "ssm_cfg",
+)
+"""Keys that name an implementation, or that no version of transformers reads."""
+
+
+class Mamba(Family):
+    """Gu & Dao 2023, arXiv:2312.00752: x + mixer(norm(x)), and no FFN."""
+
+    model_types: ClassVar[tuple[str, ...]] = ("mamba",)
+
+    def spec(self, config: Config) -> dict[str, Any]:
+        # Initial values, and the precision of the stream.
+        config.ignore("time_step_min", "time_step_max", "time_step_floor", "time_step_scale", "time_step_init_scheme")
+        config.ignore("rescale_prenorm_residual", "residual_in_fp32", *UNREAD)
+        return {
+            "vocab_size": config["vocab_size"],
+            "d_model": config["hidden_size"],
+            "n_layers": config["num_hidden_layers"],
+            "tie_embeddings": config["tie_word_embeddings"],
+            "block": {
+                "norm": {"kind": "rmsnorm", "eps": config["layer_norm_epsilon"]},
+                "mixer": self.mixer(config),
+                "ffn": "none",
+            },
+        }
+
+    def mixer(self, config: Config) -> dict[str, Any]:
+        return {
+            "kind": "mamba",
+            "inner": int(config["expand"] * config["hidden_size"]),
+            "state": config["state_size"],
+            "rank": config["time_step_rank"],
+            "conv": config["conv_kernel"],
+            "conv_bias": config["use_conv_bias"],
+            "activation": plain_activation(config, "hidden_act"),
+            "bias": config["use_bias"],
+        }
+
+    def config(self, spec: ModelSpec) -> dict[str, Any]:
+        layer = spec.layers[0]
+        mixer = expect(layer.mixer, Mixer, "mixer")
+        inner, rank = mixer.sizes()
+        return {
+            "vocab_size": spec.vocab_size,
+            "hidden_size": spec.d_model,
+            "num_hidden_layers": spec.n_layers,
+            "tie_word_embeddings": spec.tie_embeddings,
+            "layer_norm_epsilon": norm_eps(layer),
+            "expand": inner // spec.d_model,
+            "state_size": mixer.state,
+            "time_step_rank": rank,
+            "conv_kernel": mixer.conv,
+            "use_conv_bias": mixer.conv_bias,
+            "use_bias": mixer.bias,
+            "hidden_act": theirs_by_name(gated=False)[mixer.activation],
+        }
+
+    def weights(self, spec: ModelSpec) -> Iterator[Pair]:
+        yield same("embedding.weight", "backbone.embeddings.weight")
+        yield same("norm.gain", "backbone.norm_f.weight")
+        if not spec.tie_embeddings:
+            yield same("head.weight", "lm_head.weight")
+        for i, layer in enumerate(spec.layers):
+            ours, theirs = f"blocks.{i}", f"backbone.layers.{i}"
+            yield same(f"{ours}.mixer_residual.norm_in.gain", f"{theirs}.norm.weight")
+            yield from mamba_weights(expect(layer.mixer, Mixer, "mixer"), f"{ours}.mixer", f"{theirs}.mixer")
+
+
+def mamba_weights(mixer: Mixer, ours: str, theirs: str) -> Iterator[Pair]:
+    """All but those of the norms of δ, b and c."""
+    inner, _ = mixer.sizes()
+    for kind in ("weight", "bias") if mixer.bias else ("weight",):
+        yield fused([f"{ours}.x.{kind}", f"{ours}.gate.{kind}"], f"{theirs}.in_proj.{kind}", [inner] * 2)
+    yield from both(f"{ours}.o", f"{theirs}.out_proj", bias=mixer.bias)
+    yield reshaped(f"{ours}.conv.weight", f"{theirs}.conv1d.weight", (inner, mixer.conv), (inner, 1, mixer.conv))
+    if mixer.conv_bias:
+        yield same(f"{ours}.conv.bias", f"{theirs}.conv1d.bias")
+    names = {"parts.weight": "x_proj.weight", "step.weight": "dt_proj.weight", "step_bias": "dt_proj.bias"}
+    for name, their_name in {**names, "log_rate": "A_log", "skip": "D"}.items():
+        yield same(f"{ours}.{name}", f"{theirs}.{their_name}")

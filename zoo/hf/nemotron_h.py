@@ -1,0 +1,203 @@
+"""Nemotron-H, Nemotron Nano 2 and Nemotron 3."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from zoo.block_spec import BlockSpec
+from zoo.errors import UnsupportedError
+from zoo.ffns._dense import Dense
+from zoo.ffns.deepseek_moe import DeepSeekMoE
+from zoo.hf._common import attention_weights, expect, norm_eps
+from zoo.hf._config import Config
+from zoo.hf._family import Family
+from zoo.hf._ffn import activation, ffn, name_of, plain_activation, theirs_by_name
+from zoo.hf._layers import FULL, pattern
+from zoo.hf._pairs import Pair, both, same
+from zoo.hf.mamba2 import mamba2_weights
+from zoo.mixers.attention import Attention
+from zoo.mixers.mamba2 import Mamba2
+from zoo.spec import BASE, ModelSpec
+
+LINEAR, MOE, MLP = "linear_attention", "moe", "mlp"
+
+
+class NemotronH(Family):
+    """Layers of one branch each: Mamba-2, attention without positions, an FFN, or experts. NVIDIA 2025,
+    arXiv:2504.03624 and 2512.20856."""
+
+    model_types: ClassVar[tuple[str, ...]] = ("nemotron_h",)
+
+    def spec(self, config: Config) -> dict[str, Any]:
+        # Initial values and precision; what transformers does not read, or only to check other keys.
+        config.ignore("time_step_max", "time_step_floor", "time_step_limit", "rescale_prenorm_residual", "expand")
+        config.ignore("residual_in_fp32", "num_logits_to_keep", "mamba_ssm_cache_dtype", "use_mamba_kernels")
+        config.ignore("max_position_embeddings", "hidden_dropout", "mamba_proj_bias", "moe_shared_expert_overlap")
+        config.ignore("num_nextn_predict_layers", "mtp_layers_block_type", "output_router_logits", "sliding_window")
+        config.ignore("tie_word_embeddings")  # no head of its is tied
+        config.only("moe_latent_size", None)
+        kinds = config["layers_block_type"]
+        blocks: dict[str, dict[str, Any]] = {
+            FULL: {"mixer": self._attention(config)},
+            MLP: {"mixer": "none", "ffn": self._mlp(config)},
+            MOE: {"mixer": "none", "ffn": self._experts(config)},
+        }
+        return {
+            "vocab_size": config["vocab_size"],
+            "d_model": config["hidden_size"],
+            "n_layers": len(kinds),
+            "tie_embeddings": False,
+            "block": {
+                "norm": {"kind": "rmsnorm", "eps": config["layer_norm_epsilon"]},
+                "mixer": self._mamba(config),
+                "ffn": "none",
+            },
+            **pattern([BASE if kind == LINEAR else kind for kind in kinds], blocks),
+        }
+
+    def _mamba(self, config: Config) -> dict[str, Any]:
+        return {
+            "kind": "mamba2",
+            "heads": config["mamba_num_heads"],
+            "head_dim": config["mamba_head_dim"],
+            "state": config["ssm_state_size"],
+            "groups": config["n_groups"],
+            "conv": config["conv_kernel"],
+            "conv_bias": config["use_conv_bias"],
+            "activation": plain_activation(config, "mamba_hidden_act"),
+            "bias": config["use_bias"],
+            "chunk": config["chunk_size"],
+            "step_min": float(config["time_step_min"]),
+            "head_norm": {"kind": "rmsnorm", "eps": config["layer_norm_epsilon"]},
+        }
+
+    def _attention(self, config: Config) -> dict[str, Any]:
+        config.ignore("attention_bias")  # transformers does not read it
+        return {
+            "kind": "attention",
+            "heads": config["num_attention_heads"],
+            "kv_heads": config["num_key_value_heads"],
+            "head_dim": config["head_dim"],
+            "position": "nope",
+            "dropout": float(config["attention_dropout"]),
+        }
+
+    def _mlp(self, config: Config) -> dict[str, Any]:
+        kind = ffn(config, "mlp_hidden_act", gated=False)
+        return {**kind, "d_ff": config["intermediate_size"], "bias": config["mlp_bias"]}
+
+    def _experts(self, config: Config) -> dict[str, Any]:
+        return {
+            "kind": "deepseek_moe",
+            "activation": name_of(**ffn(config, "mlp_hidden_act", gated=False)),
+            "d_ff": config["moe_intermediate_size"],
+            "experts": config["n_routed_experts"],
+            "top_k": config["num_experts_per_tok"],
+            "shared_experts": 1,
+            "shared_d_ff": config["moe_shared_expert_intermediate_size"],
+            "shared_bias": config["mlp_bias"],
+            "groups": config["n_group"],
+            "top_groups": config["topk_group"],
+            "normalise": config["norm_topk_prob"],
+            "scale": float(config["routed_scaling_factor"]),
+            "balance_loss": 0.0,
+        }
+
+    def config(self, spec: ModelSpec) -> dict[str, Any]:
+        arguments = {
+            "vocab_size": spec.vocab_size,
+            "hidden_size": spec.d_model,
+            "layers_block_type": [_kind(layer) for layer in spec.layers],
+            "layer_norm_epsilon": norm_eps(spec.layers[0]),
+        }
+        for layer in spec.layers:
+            arguments |= _layer_config(layer)
+        return arguments
+
+    def weights(self, spec: ModelSpec) -> Iterator[Pair]:
+        yield same("embedding.weight", "model.embeddings.weight")
+        yield same("norm.gain", "model.norm_f.weight")
+        yield same("head.weight", "lm_head.weight")
+        for i, layer in enumerate(spec.layers):
+            ours, theirs = f"blocks.{i}", f"model.layers.{i}"
+            branch = "ffn" if layer.mixer.absent else "mixer"
+            yield same(f"{ours}.{branch}_residual.norm_in.gain", f"{theirs}.norm.weight")
+            yield from _weights(layer, f"{ours}.{branch}", f"{theirs}.mixer")
+
+
+def _kind(layer: BlockSpec) -> str:
+    """Its name in the config. Raises UnsupportedError for a block of two branches, or of another kind."""
+    if not layer.mixer.absent:
+        if not layer.ffn.absent:
+            raise UnsupportedError("ffn", "a layer of Nemotron-H has one branch")
+        return FULL if isinstance(layer.mixer, Attention) else LINEAR
+    return MOE if isinstance(layer.ffn, DeepSeekMoE) else MLP
+
+
+def _layer_config(layer: BlockSpec) -> dict[str, Any]:
+    """Arguments of the config class that a layer tells."""
+    kind = _kind(layer)
+    if kind == FULL:
+        mixer = expect(layer.mixer, Attention, "mixer")
+        heads = {"num_attention_heads": mixer.heads, "num_key_value_heads": mixer.kv_heads, "head_dim": mixer.head_dim}
+        return {**heads, "attention_dropout": mixer.dropout}
+    if kind == LINEAR:
+        return _mamba_config(expect(layer.mixer, Mamba2, "mixer"))
+    if kind == MLP:
+        dense = expect(layer.ffn, Dense, "ffn")
+        shape = {"intermediate_size": dense.width, "mlp_bias": dense.bias}
+        return {**shape, "mlp_hidden_act": activation(dense, gated=False)}
+    return _experts_config(expect(layer.ffn, DeepSeekMoE, "ffn"))
+
+
+def _mamba_config(mixer: Mamba2) -> dict[str, Any]:
+    return {
+        "mamba_num_heads": mixer.heads,
+        "mamba_head_dim": mixer.features,
+        "ssm_state_size": mixer.state,
+        "n_groups": mixer.groups,
+        "conv_kernel": mixer.conv,
+        "use_conv_bias": mixer.conv_bias,
+        "mamba_hidden_act": theirs_by_name(gated=False)[mixer.activation],
+        "use_bias": mixer.bias,
+        "chunk_size": mixer.chunk,
+        "time_step_min": mixer.step_min,
+    }
+
+
+def _experts_config(moe: DeepSeekMoE) -> dict[str, Any]:
+    names = theirs_by_name(gated=False)
+    if moe.activation not in names:
+        raise UnsupportedError("ffn.activation", f"{moe.activation} has no counterpart")
+    return {
+        "mlp_hidden_act": names[moe.activation],
+        "moe_intermediate_size": moe.width,
+        "n_routed_experts": moe.experts,
+        "num_experts_per_tok": moe.top_k,
+        "moe_shared_expert_intermediate_size": moe.shared_width,
+        "mlp_bias": moe.shared_bias,
+        "n_group": moe.groups,
+        "topk_group": moe.top_groups,
+        "norm_topk_prob": moe.normalise,
+        "routed_scaling_factor": moe.scale,
+    }
+
+
+def _weights(layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
+    """Of the layer's branch."""
+    if isinstance(layer.mixer, Mamba2):
+        yield from mamba2_weights(layer.mixer, ours, theirs)
+    elif isinstance(layer.mixer, Attention):
+        yield from attention_weights(layer.mixer, ours, theirs)
+    elif isinstance(layer.ffn, DeepSeekMoE):
+        moe = layer.ffn
+        yield same(f"{ours}.router.weight", f"{theirs}.gate.weight")
+        yield same(f"{ours}.router.selection_bias", f"{theirs}.gate.e_score_correction_bias")
+        for part in ("up", "down"):
+            yield same(f"{ours}.experts.{part}.weight", f"{theirs}.experts.{part}_proj")
+            yield from both(f"{ours}.shared.{part}", f"{theirs}.shared_experts.{part}_proj", bias=moe.shared_bias)
+    else:
+        bias = expect(layer.ffn, Dense, "ffn").bias
+        for part in ("up", "down"):
+            yield from both(f"{ours}.{part}", f"{theirs}.{part}_proj", bias=bias)

@@ -1,0 +1,58 @@
+"""A state each number of which decays at a pace of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from zoo.cache import LayerCache, kept_by
+from zoo.cache_states import StateCache
+from zoo.mixers._scan import STATE, Chunks, ScanCost
+
+
+@dataclass(frozen=True)
+class DiagonalCost(ScanCost):
+    """FLOPs of `diagonal_scan`, which computes the recurrence itself."""
+
+    def computed(self, length: int) -> float:
+        return self.token * length
+
+
+def diagonal_scan(
+    c: Tensor, b: Tensor, x: Tensor, decay: Tensor, chunk: int, cache: LayerCache | None = None
+) -> Tensor:
+    """y_t = S_t c_t, S_t = exp(g_t) ⊙ S_{t−1} + x_t b_tᵀ, from the state that the cache holds, or zero.
+
+    c, b: (B, T, N), x: (B, T, I), g ≤ 0: (B, T, I, N) → (B, T, I). Computed in float32 or more.
+
+    No product of matrices has a decay for each number of the state, so chunks go through their tokens one by one, all
+    chunks at once: C steps, and T/C more to carry the states on.
+    """
+    states = kept_by("a recurrent layer", cache, StateCache)
+    kind = torch.promote_types(x.dtype, torch.float32)
+    with torch.autocast(x.device.type, enabled=False):
+        c, b, x, decay = (part.to(kind) for part in (c, b, x, decay))
+        first = states.read(STATE, kind) if states is not None else None
+        added = x[..., None] @ b[..., None, :]
+        state = _states(added, decay, Chunks.of(x.shape[1], chunk), first)
+        if states is not None:
+            states.write(STATE, state[:, -1])
+        out: Tensor = (state @ c[..., None])[..., 0]
+    return out
+
+
+def _states(added: Tensor, decay: Tensor, chunks: Chunks, first: Tensor | None) -> Tensor:
+    """added, decay: (B, T, I, N), first: (B, I, N) or None → (B, T, I, N), the state after every token."""
+    shape = added.shape[2:]
+    added, decay = (chunks.cut(part.flatten(2)) for part in (added, decay))  # (B, M, C, I·N)
+    inside, faded = [added[:, :, 0]], decay.cumsum(2).exp()
+    for new, factor in zip(added[:, :, 1:].unbind(2), decay[:, :, 1:].exp().unbind(2), strict=True):
+        inside.append(factor * inside[-1] + new)
+    own = torch.stack(inside, dim=2)
+    before = [torch.zeros_like(own[:, 0, 0]) if first is None else first.flatten(1)]
+    for last, fading in zip(own[:, :-1, -1].unbind(1), faded[:, :-1, -1].unbind(1), strict=True):
+        before.append(fading * before[-1] + last)
+    out: Tensor = chunks.join(own + faded * torch.stack(before, dim=1)[:, :, None]).unflatten(-1, shape)
+    return out

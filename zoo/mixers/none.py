@@ -1,0 +1,43 @@
+"""No mixer."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from zoo.cache import LayerCache
+from zoo.cache_states import StateCache
+from zoo.mixers import Mixer, MixerLayer
+from zoo.site import PartCost, Site, Step
+
+
+class NoMixer(Mixer):
+    """A block of its FFN alone, as in Nemotron-H (NVIDIA 2025, arXiv:2504.03624), where mixers and FFNs are layers of
+    their own: no first residual, no norm."""
+
+    absent: ClassVar[bool] = True
+    kind: Literal["none"] = "none"
+
+    def build(self, site: Site) -> MixerLayer:
+        return NoMixerLayer()
+
+    def cost(self, d_model: int, context: int) -> PartCost:
+        return PartCost(0)
+
+    def cache_elements(self, capacity: int) -> int:
+        return 0
+
+    def check_ahead(self) -> None:
+        """Nothing moves between tokens."""
+
+
+class NoMixerLayer(MixerLayer):
+    """x: (B, T, D) → zero."""
+
+    def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
+        return torch.zeros_like(x)
+
+    def new_cache(self, batch: int, capacity: int, dtype: torch.dtype) -> LayerCache:
+        return StateCache({})

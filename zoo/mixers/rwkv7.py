@@ -1,0 +1,169 @@
+"""RWKV-7."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from zoo.axis import Choice, number
+from zoo.cache import LayerCache
+from zoo.conv import on_text
+from zoo.errors import SpecError
+from zoo.facts import Features, HeadFeatures, Heads
+from zoo.init import Linear
+from zoo.mixers import MixerLayer
+from zoo.mixers._erasing import ErasingCost, erasing_scan
+from zoo.mixers._linear import Stateful, StatefulLayer, check_chunk, check_width, split
+from zoo.mixers._low_rank import LowRank
+from zoo.mixers._per_head import NormPerHead
+from zoo.mixers._scan import STATE
+from zoo.mixers._values import first_values
+from zoo.norms import Norm
+from zoo.norms.layernorm import LayerNorm
+from zoo.shift import STATE as SHIFT
+from zoo.shift import TokenShift, mixed
+from zoo.site import PartCost, Site, Step
+
+READERS = {"r": 0.2, "w": 0.9, "k": 0.7, "v": 0.7, "a": 0.9, "g": 0.2}
+"""Who reads a mixture of its own of a token and the one before it, and how its μ starts (see `_shares`)."""
+
+
+class RWKV7(Stateful):
+    """S_t = S_{t−1} (diag(w_t) − κ̂_tᵀ (a_t ⊙ κ̂_t)) + v_tᵀ k̃_t, out = W_o ((norm(S_t r_tᵀ) + (r_t · ρ ⊙ k̃_t) v_t) ⊙
+    g_t), rows. Peng et al. 2025 (Goose), arXiv:2503.14456.
+
+    Each of r, k, v and of the low-rank w, a, g reads x_t + (x_{t−1} − x_t) ⊙ μ with its own μ. w = exp(−e^(−1/2) σ(w₀ +
+    tanh(x A) B)); a = σ(a₀ + x A B), the rate at which a key is erased; κ̂ = k ⊙ ξ of length 1;
+    k̃ = k ⊙ (1 + (a − 1) ⊙ α); g = σ(x A) B. Values are mixed with those of the first layer: v + (v₁ − v) ⊙ σ(v₀ +
+    x A B), which changes nothing in the first layer itself. Ranks that are null have the ratio to d_model that they
+    have in the paper at 768.
+    """
+
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {"chunk": 8, "decay_rank": 3, "rate_rank": 3, "value_rank": 2, "gate_rank": 5},
+    )
+    kind: Literal["rwkv7"] = "rwkv7"
+    heads: Heads = 4
+    head_dim: HeadFeatures | None = None
+    """Features of a head; null for d_model / heads, which the heads together must have."""
+    decay_rank: Features | None = None
+    """Features through which w is read."""
+    rate_rank: Features | None = None
+    """And a."""
+    value_rank: Features | None = None
+    """And how much values are mixed with those of the first layer."""
+    gate_rank: Features | None = None
+    """And g."""
+    head_norm: Annotated[Norm, Choice("zoo.norms")] = LayerNorm(eps=64e-5)
+
+    def resolve(self, d_model: int) -> Self:
+        check_chunk(self.chunk)
+        check_width(self.heads, d_model, "heads")
+        head_dim = d_model // self.heads
+        if self.head_dim not in (None, head_dim):
+            raise SpecError("head_dim", f"{self.heads} heads of {self.head_dim} features are not d_model {d_model}")
+        shares = {"decay_rank": 12, "rate_rank": 12, "value_rank": 24, "gate_rank": 6}
+        ranks = {name: getattr(self, name) or max(8, d_model // share) for name, share in shares.items()}
+        return self.model_copy(update={"head_dim": head_dim, **ranks})
+
+    def sizes(self) -> tuple[int, tuple[int, int, int, int]]:
+        """Features of a head and the four ranks, of a resolved spec."""
+        ranks = number(self.decay_rank), number(self.rate_rank), number(self.value_rank), number(self.gate_rank)
+        return number(self.head_dim), ranks
+
+    def build(self, site: Site) -> MixerLayer:
+        return RWKV7Layer(self, site)
+
+    def matrices(self, d_model: int) -> int:
+        return 4 * d_model**2 + 2 * d_model * sum(self.sizes()[1])
+
+    def vectors(self, d_model: int) -> int:
+        """μ; w₀, a₀ and v₀; ξ, α and ρ; and the norm."""
+        norm = self.heads * self.head_norm.parameters(self.sizes()[0])
+        return (len(READERS) + 3 + 3) * d_model + norm
+
+    def convolution(self) -> PartCost:
+        return PartCost(0)
+
+    def scanning(self) -> ErasingCost:
+        head_dim, _ = self.sizes()
+        return ErasingCost(self.heads, head_dim, self.heads, head_dim, self.chunk, channels=True)
+
+    def states(self) -> Mapping[str, tuple[int, ...]]:
+        head_dim, _ = self.sizes()
+        return {STATE: (self.heads, head_dim, head_dim), SHIFT: (self.heads * head_dim,)}
+
+    @property
+    def shared_values(self) -> tuple[int, int]:
+        return self.heads, self.sizes()[0]
+
+
+class RWKV7Layer(StatefulLayer):
+    """x: (B, T, D) → (B, T, D)."""
+
+    roles: ClassVar = {"shares": "gain", "erased": "gain", "kept": "gain", "bonus": "bias"}
+
+    def __init__(self, spec: RWKV7, site: Site) -> None:
+        super().__init__(spec)
+        self.heads, self.chunk, d_model = spec.heads, spec.chunk, site.d_model
+        head_dim, (decay_rank, rate_rank, value_rank, gate_rank) = spec.sizes()
+        self.shift = TokenShift(d_model)
+        self.shares = nn.Parameter(_shares(site))
+        """μ."""
+        self.r, self.k = (Linear(d_model, d_model, role="input") for _ in range(2))
+        self.v = Linear(d_model, d_model, role="input", values=True)
+        self.decay = LowRank(d_model, decay_rank, d_model, bias=True, between=torch.tanh)
+        self.rate = LowRank(d_model, rate_rank, d_model, bias=True)
+        self.value_mix = LowRank(d_model, value_rank, d_model, bias=True)
+        self.gate = LowRank(d_model, gate_rank, d_model, between=torch.sigmoid)
+        self.erased, self.kept = (nn.Parameter(torch.ones(d_model)) for _ in range(2))
+        """ξ and α."""
+        self.bonus = nn.Parameter(torch.zeros(spec.heads, head_dim))
+        """ρ."""
+        self.head_norm = NormPerHead(spec.head_norm, spec.heads, head_dim)
+        self.o = Linear(d_model, d_model, role="output")
+        self.initial = {"shares": _shares(site), "erased": 0.71, "kept": 1.02, "bonus": -0.04}
+        for read, bias in ((self.decay, _decays(site)), (self.rate, -0.19), (self.value_mix, 0.73)):
+            up: Any = read.up
+            up.init_gain, up.initial = 0.0, {"bias": bias}
+
+    def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
+        before = self.shift(x, step, cache)
+        for_r, for_w, for_k, for_v, for_a, for_g = (mixed(x, before, share) for share in self.shares.unbind())
+        r, k, v = self.r(for_r), on_text(self.k(for_k), step), self._values(for_v, step)
+        rate = self.rate(for_a).sigmoid()
+        decay = -math.exp(-0.5) * self.decay(for_w).sigmoid()
+        key = F.normalize(split(k * self.erased, self.heads), dim=-1)
+        k, r, rate = (split(part, self.heads) for part in (k * (1 + (rate - 1) * self.kept), r, rate))
+        state = erasing_scan(r, k, v, key, key * rate, split(decay, self.heads), self.chunk, cache).to(v.dtype)
+        own = (r * k * self.bonus[:, None]).sum(-1, keepdim=True) * v
+        heads = (self.head_norm(state) + own).transpose(1, 2).flatten(2)
+        out: Tensor = self.o(heads * self.gate(for_g))
+        return out
+
+    def _values(self, x: Tensor, step: Step) -> Tensor:
+        """(B, H, T, d), mixed with the first layer's."""
+        v = split(self.v(x), self.heads)
+        share = split(self.value_mix(x).sigmoid(), self.heads)
+        return mixed(v, first_values(v, step), share)
+
+
+def _shares(site: Site) -> Tensor:
+    """How μ starts in the authors' code: 1 − (i/D)^(c (1 − l/L)) for feature i in layer l: (readers, D)."""
+    features = torch.arange(site.d_model, dtype=torch.float64) / site.d_model
+    late = 1 - min(site.layer, site.n_layers - 1) / site.n_layers
+    return torch.stack([1 - features ** (power * late) for power in READERS.values()]).float()
+
+
+def _decays(site: Site) -> Tensor:
+    """How w₀ starts there, but for its zigzag within heads: −5.5 + 6 (i/(D − 1))^(1 + (l/(L − 1))^0.3): (D,), the first
+    features the slowest."""
+    features = torch.linspace(0, 1, site.d_model, dtype=torch.float64)
+    depth = min(1.0, site.layer / max(1, site.n_layers - 1))
+    starts: Tensor = -5.5 + 6 * features ** (1 + depth**0.3)
+    return starts.float()
