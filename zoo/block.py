@@ -51,8 +51,9 @@ class Block(nn.Module):
     @property
     def last_residual(self) -> ResidualLayer:
         """The one by which the stream leaves the block."""
-        alone = self.topology != "serial" or self.mixes_only
-        return self.mixer_residual if alone else self.ffn_residual
+        if self.topology == "serial" and self.feeds:
+            return self.ffn_residual
+        return self.mixer_residual if self.cross is None else self.cross_residual
 
     def _set_initial_scales(self, placement: Residual, site: Site) -> None:
         """DeepNorm's β is for the FFN, the values and the projections that write to the stream; the factor of

@@ -95,6 +95,17 @@ def test_the_gain_that_a_tied_table_reads_starts_small_and_all_else_as_ever(norm
     assert_differ_by(spec, "norm.gain" if placement == "pre" else "blocks.1.ffn_residual.norm_after.gain", QUIET)
 
 
+def test_the_gain_starts_small_where_the_mixer_writes_last() -> None:
+    spec = zoo.load("small", d_model=32, n_layers=2, **{"block.ffn": "none", "block.norm_placement": "post"})
+    assert_differ_by(spec, "blocks.1.mixer_residual.norm_after.gain", QUIET)
+
+
+def test_the_gain_starts_small_where_attention_to_the_encoder_writes_last() -> None:
+    edits = {"block.ffn": "none", "block.norm_placement": "post", "encoder": {"n_layers": 1}}
+    spec = zoo.load("small", d_model=32, n_layers=2, **edits)
+    assert_differ_by(spec, "blocks.1.cross_residual.norm_after.gain", QUIET)
+
+
 def test_a_gain_that_adds_to_one_is_small_in_all() -> None:
     for norm in ({"kind": "rmsnorm", "unit_offset": True}, {"kind": "layernorm", "unit_offset": True}):
         model = zoo.build(zoo.load("small", d_model=32, n_layers=2, **{"block.norm": norm}))
