@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from reports.findings.shapes import ArmSummary, StudySummary
 
 __all__ = [
+    "contrasts",
     "export_study",
     "figures_of",
     "headline",
@@ -51,6 +52,13 @@ def headline(summary: StudySummary) -> str:
     from reports.wording import words  # noqa: PLC0415 (keeps the import cheap)
 
     return words.headline(summary)
+
+
+def contrasts(summary: StudySummary) -> list[str]:
+    """What is said of each comparison that the study declares between arms other than the baseline."""
+    from reports.sections.contrasts import sentence  # noqa: PLC0415 (keeps the import cheap)
+
+    return [sentence(each) for each in summary.contrasts]
 
 
 def sentence(summary: StudySummary, arm: ArmSummary) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from reports.findings.shapes import ArmSummary, StudySummary
+from reports.findings.shapes import ArmSummary, Judgement, StudySummary
 from reports.reading.collect import RUNS
 from reports.statistics.estimates import Estimate
 
@@ -97,19 +97,18 @@ def _map(pairs: tuple[tuple[str, str], ...]) -> str:
 
 
 def contrasts_frame(summary: StudySummary | None) -> pl.DataFrame:
-    rows = [] if summary is None else [_contrast_row(summary, arm) for arm in summary.arms if arm.comparison]
+    rows = [] if summary is None else [_contrast_row(each, summary.unit) for each in summary.judgements]
     return pl.DataFrame(rows, schema=CONTRASTS)
 
 
-def _contrast_row(summary: StudySummary, arm: ArmSummary) -> dict[str, Any]:
-    found = arm.comparison
-    assert found is not None  # the baseline has no row
+def _contrast_row(judged: Judgement, unit: str) -> dict[str, Any]:
+    found = judged.comparison
     difference = found.difference
     return {
-        "arm": arm.name,
-        "baseline": summary.baseline,
-        "verdict": arm.verdict,
-        "unit": summary.unit,
+        "arm": judged.arm,
+        "baseline": judged.base,
+        "verdict": judged.verdict,
+        "unit": unit,
         "difference": difference.mean if difference else None,
         "low": difference.low if difference else None,
         "high": difference.high if difference else None,
@@ -118,7 +117,7 @@ def _contrast_row(summary: StudySummary, arm: ArmSummary) -> dict[str, Any]:
         "p_equivalence": found.p_equivalence,
         "pairs": len(found.seeds),
         "detectable": found.detectable_nats,
-        "seeds_needed": arm.seeds_needed,
+        "seeds_needed": judged.seeds_needed,
         "speed_ratio": found.speed_ratio.mean if found.speed_ratio else None,
         "memory_ratio": found.memory_ratio.mean if found.memory_ratio else None,
         "kv_ratio": found.kv_ratio,

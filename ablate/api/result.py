@@ -168,6 +168,10 @@ class StudyResult:
         """Rows of text for a terminal, the header first."""
         return () if self.summary is None else reports.table(self.summary)
 
+    def contrast_lines(self) -> list[str]:
+        """A sentence for each comparison that the study declares between arms other than the baseline."""
+        return [] if self.summary is None else reports.contrasts(self.summary)
+
     def document(self) -> dict[str, Any]:
         """What `ablate run --json` prints."""
         return {

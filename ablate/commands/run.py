@@ -38,6 +38,8 @@ def run(options: argparse.Namespace) -> int:
         print_json(result.document())
     elif result.summary:
         print_table(result.table())
+        for line in result.contrast_lines():
+            print(line)
         print(result.report)
     for failure in result.failed:
         print(f"ablate: failed: {failure}", file=sys.stderr)

@@ -125,6 +125,7 @@ class _Reader:
         if builder is not None and sections is not None and not self.problems:
             self.problems += tuning_problems(builder, sections.tune, arms) if sections.tune else ()
             self.problems += space_problems(builder, sections.search.space) if sections.search else ()
+            self.problems += self._contrast_problems(sections, [arm.name for arm in arms])
             self.problems += start_problems(builder, arms, tuned=sections.tune is not None)
         if self.problems or sections is None or builder is None:
             raise StudyError(self.problems)
@@ -164,6 +165,22 @@ class _Reader:
                 if name not in self.layers[0].nested.get("arms", {}):
                     reason = "there is no such arm" + did_you_mean(name, names)
                     yield self.origins.problem(("arms", name), reason, at_key=True)
+
+    def _contrast_problems(self, sections: StudySections, names: Sequence[str]) -> Iterator[Problem]:
+        seen = set[frozenset[str]]()
+        for place, contrast in enumerate(sections.contrasts):
+            sides = contrast.split(" - ")
+            unknown = [side for side in sides if side not in names]
+            reason = None
+            if unknown:
+                reason = f"there is no arm '{unknown[0]}'" + did_you_mean(unknown[0], names)
+            elif sections.baseline in sides:
+                reason = "every arm is compared with the baseline already"
+            elif len(set(sides)) == 1 or frozenset(sides) in seen:
+                reason = "needs two arms, once"
+            seen.add(frozenset(sides))
+            if reason is not None:
+                yield self.origins.problem(("contrasts", str(place)), f"'{contrast}': {reason}")
 
     def _arms(self, tree: Mapping[str, Any], sections: StudySections | None, builder: ArmBuilder | None) -> list[Arm]:
         arms = tree.get("arms") or {}

@@ -195,6 +195,9 @@ DEFAULT_TRAIN = {"optimizer": {"kind": TrainSpec().optimizer.kind}}
 Scalar = str | int | float | bool | None
 
 
+Contrast = Annotated[str, Field(pattern=r"^\S+ - \S+$")]
+
+
 class StudySections(Spec):
     """One question: a base model, arms that each change something in it, and a budget."""
 
@@ -222,6 +225,8 @@ class StudySections(Spec):
     data: Annotated[DataSpec, Layered(merged_within_source)] = StdlibSource()
     train: Annotated[TrainSpec, Layered(first=DEFAULT_TRAIN)] = TrainSpec()
     budget: Annotated[Budget, Layered(replaced_but_for_matching)]
+    contrasts: Annotated[tuple[Contrast, ...], Field(strict=False)] = ()
+    """More comparisons, between any two arms, `swiglu - geglu`: judged together with those against the baseline."""
     margin: PositiveFloat | None = None
     """A difference in loss too small to matter, in nats per token: one shown to be smaller is *no difference*."""
     measure: MeasureSpec | None = MeasureSpec()

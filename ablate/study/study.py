@@ -71,6 +71,11 @@ class Study:
         return self.sections.baseline
 
     @property
+    def contrasts(self) -> tuple[tuple[str, str], ...]:
+        """Arms that are compared beside the comparisons with the baseline: (arm, other arm)."""
+        return tuple((arm, other) for arm, other in (each.split(" - ") for each in self.sections.contrasts))
+
+    @property
     def budget(self) -> Budget:
         """What every arm may spend on training."""
         return self.sections.budget

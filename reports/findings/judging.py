@@ -28,9 +28,14 @@ class Standing:
     tests: int
 
 
-def ledger_test(study: StudyDocument, arm: StudyArm, p: float | None, p_tie: float | None) -> LedgerTest:
-    """What the ledger keeps of an arm's comparison with the baseline."""
-    base = study.baseline_arm
+Pair = tuple[str, str]
+"""The names of an arm and of the one that it is compared with."""
+
+
+def ledger_test(
+    study: StudyDocument, arm: StudyArm, base: StudyArm, p: float | None, p_tie: float | None
+) -> LedgerTest:
+    """What the ledger keeps of a comparison."""
     return LedgerTest(
         arm=arm.name,
         baseline=base.name,
@@ -49,13 +54,13 @@ def _seeds(arm: StudyArm) -> set[int]:
 
 
 def differences(
-    tests: Sequence[LedgerTest], evidence: Mapping[str, Evidence], ledger: Sequence[LedgerRecord]
-) -> dict[str, Standing]:
-    """By arm, with intervals that exclude zero where the corrected p is significant.
+    tests: Sequence[LedgerTest], evidence: Mapping[Pair, Evidence], ledger: Sequence[LedgerRecord]
+) -> dict[Pair, Standing]:
+    """By pair, with intervals that exclude zero where the corrected p is significant.
 
-    An arm is left out whose seeds were judged before, in part: repeating a test because of what it showed is no test.
+    A pair is left out whose seeds were judged before, in part: repeating a test because of what it showed is no test.
     """
-    found: dict[str, Standing] = {}
+    found: dict[Pair, Standing] = {}
     own = _by_claim(tests, _difference)
     for number, claims in _rounds(_difference, lambda test: test.p, tests, ledger):
         level = ALPHA * share(number)
@@ -68,9 +73,9 @@ def differences(
     return found
 
 
-def ties(tests: Sequence[LedgerTest], ledger: Sequence[LedgerRecord]) -> dict[str, float | None]:
-    """Corrected p-values by arm. Another margin is another test."""
-    found: dict[str, float | None] = {}
+def ties(tests: Sequence[LedgerTest], ledger: Sequence[LedgerRecord]) -> dict[Pair, float | None]:
+    """Corrected p-values by pair. Another margin is another test."""
+    found: dict[Pair, float | None] = {}
     own = _by_claim(tests, _tie)
     for number, claims in _rounds(_tie, lambda test: test.p_tie, tests, ledger):
         corrected = holm_by_name(claims)
@@ -91,11 +96,11 @@ def _rounds(
     return enumerate(rounds([[Judged(claim(test), p(test)) for test in each] for each in judgements]), start=1)
 
 
-def _by_claim(tests: Iterable[LedgerTest], claim: Callable[[LedgerTest], Claim]) -> dict[Claim, list[str]]:
-    """The arms of each claim: several where they are the same architecture under two names."""
-    found: dict[Claim, list[str]] = {}
+def _by_claim(tests: Iterable[LedgerTest], claim: Callable[[LedgerTest], Claim]) -> dict[Claim, list[Pair]]:
+    """The pairs of each claim: several where arms are the same architecture under two names."""
+    found: dict[Claim, list[Pair]] = {}
     for test in tests:
-        found.setdefault(claim(test), []).append(test.arm)
+        found.setdefault(claim(test), []).append((test.arm, test.baseline))
     return found
 
 

@@ -60,6 +60,22 @@ class Comparison:
 
 
 @dataclass(frozen=True)
+class Judgement:
+    """A comparison of two arms with its verdict on the first; `withheld` is why there is none."""
+
+    arm: str
+    base: str
+    comparison: Comparison
+    verdict: Verdict
+    withheld: str | None
+
+    @property
+    def seeds_needed(self) -> int | None:
+        """How many more would probably settle it; None where none would, or it is not open."""
+        return _seeds_needed(self.verdict, self.comparison)
+
+
+@dataclass(frozen=True)
 class Score:
     """One metric of one task, averaged over seeds; `stderr` covers items and seeds.
 
@@ -130,10 +146,7 @@ class ArmSummary:
     @property
     def seeds_needed(self) -> int | None:
         """How many more seeds would probably settle an inconclusive arm; None where none would, or nothing is open."""
-        found = self.comparison
-        if found is None or self.verdict != "inconclusive" or found.shows_difference:
-            return None
-        return found.seeds_needed
+        return _seeds_needed(self.verdict, self.comparison)
 
     def document(self) -> dict[str, Any]:
         """The arm as `ablate run --json` prints it; null where there is no number."""
@@ -182,7 +195,7 @@ class Noise:
 @dataclass(frozen=True)
 class StudySummary:
     """All that a report says. `environment` maps a key to its distinct values over the runs, `ledger` is
-    what was judged for its question before.
+    what was judged for its question before, `contrasts` are those between arms other than the baseline.
 
     `sections` are those that have something to show, by name, in the order of the page; `grouped` are tasks of which a
     group has the score too: figures draw the group, tables have both.
@@ -195,6 +208,7 @@ class StudySummary:
     environment: tuple[tuple[str, tuple[str, ...]], ...]
     runs: pl.DataFrame
     ledger: tuple[LedgerRecord, ...]
+    contrasts: tuple[Judgement, ...]
     grouped: frozenset[str]
     sections: Mapping[str, Section]
 
@@ -202,6 +216,21 @@ class StudySummary:
         """What a section found; None where it has nothing to show."""
         found = self.sections.get(kind.name())
         return found if isinstance(found, kind) else None
+
+    @property
+    def judgements(self) -> tuple[Judgement, ...]:
+        """Of every arm against the baseline, then those that the study declares."""
+        first = (
+            Judgement(arm.name, self.baseline, arm.comparison, arm.verdict, arm.withheld)
+            for arm in self.arms
+            if arm.comparison is not None
+        )
+        return (*first, *self.contrasts)
+
+    @property
+    def tests(self) -> tuple[LedgerTest, ...]:
+        """Every comparison that it judges, as the ledger keeps it."""
+        return tuple(each.comparison.test for each in self.judgements if each.comparison.test is not None)
 
     @property
     def baseline(self) -> str:
@@ -220,6 +249,12 @@ class StudySummary:
     def arm_documents(self) -> list[dict[str, Any]]:
         """`arms` of `ablate run --json`."""
         return [arm.document() for arm in self.arms]
+
+
+def _seeds_needed(verdict: Verdict, found: Comparison | None) -> int | None:
+    if found is None or verdict != "inconclusive" or found.shows_difference:
+        return None
+    return found.seeds_needed
 
 
 def _mean(value: Estimate | None) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import polars as pl
@@ -12,7 +12,8 @@ import polars as pl
 from ablate.store.documents import StudyArm, StudyDocument
 from reports.findings import warnings
 from reports.findings.items import ItemDifference, item_differences, unpaired
-from reports.findings.shapes import ArmBudget, ArmSummary, Comparison, Noise, Score, StudySummary
+from reports.findings.judging import Pair
+from reports.findings.shapes import ArmBudget, ArmSummary, Comparison, Judgement, Noise, Score, StudySummary, Verdict
 from reports.findings.verdicts import compare, decide, level
 from reports.reading.collect import collect
 from reports.reading.collected import Collected
@@ -38,7 +39,8 @@ def summarise(data: Collected) -> StudySummary:
     """Pure: frames in, tuples out. Raises ReportError when runs were trained on different data."""
     _check_data(data)
     data = comparable(data)
-    arms = _arms(data)
+    judged = _judged(data)
+    arms = _arms(data, judged)
     found = {name: each.summarise(data) for name, each in sections().items()}
     return StudySummary(
         study=data.study,
@@ -48,6 +50,7 @@ def summarise(data: Collected) -> StudySummary:
         environment=warnings.environment(data),
         runs=data.runs,
         ledger=data.ledger,
+        contrasts=tuple(each for (_, base), each in judged.items() if base != data.study.baseline),
         grouped=data.grouped,
         sections={name: section for name, section in found.items() if section is not None},
     )
@@ -63,50 +66,63 @@ def _check_data(data: Collected) -> None:
 
 
 def open_arms(summary: StudySummary) -> tuple[str, ...]:
-    """The arms that more seeds could settle: neither better, worse, without a difference, nor diverged.
+    """The arms that more seeds could settle, by themselves or in a contrast.
 
     An arm whose difference is plain, and of which only diverged seeds forbid the verdict, is not among them.
     """
-    return tuple(
-        arm.name
-        for arm in summary.arms
-        if arm.comparison is not None
-        and arm.verdict in ("inconclusive", "cannot tell")
-        and not arm.comparison.shows_difference
-    )
+    found = [arm.name for arm in summary.arms if arm.comparison and _is_open(arm.verdict, arm.comparison)]
+    for each in summary.contrasts:
+        found += [each.arm, each.base] if _is_open(each.verdict, each.comparison) else []
+    return tuple(name for name in dict.fromkeys(found) if name != summary.baseline)
 
 
-def _arms(data: Collected) -> tuple[ArmSummary, ...]:
-    waiting = {arm.name: reason for arm in data.study.arms if (reason := _waits_for(data, arm.name)) is not None}
-    comparisons = compare(data.study, data.runs.filter(status="finished"), data.ledger, waiting)
-    repeated = {name: REPEATED for name, found in comparisons.items() if found.repeated}
-    levels = {arm.name: level(data.study, arm) for arm in data.study.arms}
-    items = item_differences(data, levels)
-    withheld = repeated | waiting
-    return tuple(
-        _arm(data, arm, comparisons.get(arm.name), items.get(arm.name, ()), withheld.get(arm.name))
-        for arm in data.study.arms
-    )
+def _is_open(verdict: Verdict, comparison: Comparison) -> bool:
+    return verdict in ("inconclusive", "cannot tell") and not comparison.shows_difference
 
 
-def _waits_for(data: Collected, arm: str) -> str | None:
-    """Why an arm must not be judged yet, whatever its runs say so far.
+def _withheld(data: Collected) -> dict[Pair, str]:
+    """Pairs that must not be judged yet, whatever their runs say so far, and why.
 
     Who looks at results as they come in, and stops when they please, finds differences that are not there.
     """
+    names = [(arm.name, base.name) for arm, base in data.study.pairs]
     if data.study.scale in UNJUDGED:
-        return f"the scale {data.study.scale} shows that a study runs, not what it finds"
-    pair = data.runs.filter(pl.col("arm").is_in([arm, data.study.baseline]))
-    missing = pair.filter(pl.col("status").is_in(["absent", "partial"])).height
-    return f"{missing} of {pair.height} runs of this comparison have not ended" if missing else None
+        return dict.fromkeys(names, f"the scale {data.study.scale} shows that a study runs, not what it finds")
+    found = {}
+    for names_of_pair in names:
+        runs = data.runs.filter(pl.col("arm").is_in(names_of_pair))
+        missing = runs.filter(pl.col("status").is_in(["absent", "partial"])).height
+        if missing:
+            found[names_of_pair] = f"{missing} of {runs.height} runs of this comparison have not ended"
+    return found
+
+
+def _judged(data: Collected) -> dict[Pair, Judgement]:
+    waiting = _withheld(data)
+    found = compare(data.study, data.runs.filter(status="finished"), data.ledger, waiting)
+    return {pair: _judgement(data, pair, each, waiting.get(pair)) for pair, each in found.items()}
+
+
+def _judgement(data: Collected, pair: Pair, comparison: Comparison, waiting: str | None) -> Judgement:
+    arm, base = pair
+    withheld = waiting or (REPEATED if comparison.repeated else None)
+    diverged = [data.runs.filter(arm=name, status="diverged").height for name in pair]
+    finished = data.runs.filter(arm=arm, status="finished").height
+    said = decide(comparison, diverged[0], finished, diverged[1], withheld=withheld is not None)
+    return Judgement(arm, base, comparison, said, withheld)
+
+
+def _arms(data: Collected, judged: Mapping[Pair, Judgement]) -> tuple[ArmSummary, ...]:
+    base = data.study.baseline_arm
+    items = item_differences(data, {arm.name: level(data.study, arm, base) for arm in data.study.arms})
+    return tuple(_arm(data, arm, judged.get((arm.name, base.name)), items.get(arm.name, ())) for arm in data.study.arms)
 
 
 def _arm(
     data: Collected,
     arm: StudyArm,
-    comparison: Comparison | None,
+    judgement: Judgement | None,
     items: tuple[ItemDifference, ...],
-    withheld: str | None,
 ) -> ArmSummary:
     name = arm.name
     runs = data.runs.filter(arm=name)
@@ -134,16 +150,14 @@ def _arm(
         budget=_budget(data.study, arm, finished),
         scores=_scores(data, name),
         items=items,
-        comparison=comparison,
-        verdict=decide(
-            comparison, len(diverged), len(finished), _diverged(data, data.study.baseline), withheld=bool(withheld)
-        ),
-        withheld=withheld if comparison is not None else None,
+        comparison=judgement.comparison if judgement else None,
+        verdict=judgement.verdict if judgement else _of_baseline(diverged, finished),
+        withheld=judgement.withheld if judgement else None,
     )
 
 
-def _diverged(data: Collected, arm: str) -> int:
-    return data.runs.filter(arm=arm, status="diverged").height
+def _of_baseline(diverged: Collection[int], finished: pl.DataFrame) -> Verdict:
+    return "diverged" if diverged and finished.is_empty() else "baseline"
 
 
 def _finished(data: Collected, arm: str) -> pl.DataFrame:

@@ -19,22 +19,22 @@ from dataclasses import replace
 
 import polars as pl
 
-from ablate.store.documents import LedgerRecord, LedgerTest, StudyArm, StudyDocument
-from reports.findings.judging import Standing, differences, ledger_test, ties
+from ablate.store.documents import LedgerRecord, StudyArm, StudyDocument
+from reports.findings.judging import Pair, Standing, differences, ledger_test, ties
 from reports.findings.shapes import Comparison, Verdict
 from reports.statistics.estimates import ALPHA, Estimate, equivalence_p, estimate, geometric, mean_interval, paired_p
 from reports.statistics.power import seeds_needed, smallest_detectable
 from reports.statistics.simultaneous import Evidence
 
 
-def level(study: StudyDocument, arm: StudyArm) -> float:
-    """α of the look at which an arm stands: that of its number of seeds, or the next. 0.05 where seeds are fixed.
+def level(study: StudyDocument, arm: StudyArm, base: StudyArm) -> float:
+    """α of the look at which a pair stands: that of its number of seeds, or the next. 0.05 where seeds are fixed.
 
-    Seeds are those that the study asks of both the arm and the baseline, whether or not their runs have ended.
+    Seeds are those that the study asks of both, whether or not their runs have ended.
     """
     if not study.looks:
         return ALPHA
-    seeds = len({run.seed for run in arm.runs} & {run.seed for run in study.baseline_arm.runs})
+    seeds = len({run.seed for run in arm.runs} & {run.seed for run in base.runs})
     return next((look.alpha for look in study.looks if look.seeds >= seeds), study.looks[-1].alpha)
 
 
@@ -47,26 +47,30 @@ def compare(
     study: StudyDocument,
     finished: pl.DataFrame,
     ledger: Sequence[LedgerRecord] = (),
-    withheld: Collection[str] = (),
-) -> dict[str, Comparison]:
-    """Every arm but the baseline against it, over the seeds that finished in both. `finished`: the runs that did.
+    withheld: Collection[Pair] = (),
+) -> dict[Pair, Comparison]:
+    """Every pair that the study compares, over the seeds that finished in both arms. `finished`: the runs that did.
 
-    ledger: what was judged for the question before. withheld: arms that are not judged yet, though they count.
+    ledger: what was judged for the question before. withheld: pairs that are not judged yet, though they count.
     """
-    others = [arm for arm in study.arms if arm.name != study.baseline]
-    plain = {arm.name: _compare(study, arm, finished) for arm in others}
-    tests = [_test(study, arm, plain[arm.name], arm.name in withheld) for arm in others]
-    evidence = {test.arm: _evidence(plain[test.arm], test.p) for test in tests if test.p is not None}
-    standings, alike = differences(tests, evidence, ledger), ties(tests, ledger)
+    plain = {(arm.name, base.name): _compare(study, arm, base, finished) for arm, base in study.pairs}
+    tests = {}
+    for arm, base in study.pairs:
+        pair = arm.name, base.name
+        p, p_tie = (None, None) if pair in withheld else _p_values(study, plain[pair])
+        tests[pair] = ledger_test(study, arm, base, p, p_tie)
+    evidence = {pair: _evidence(plain[pair], test.p) for pair, test in tests.items() if test.p is not None}
+    judged = tuple(tests.values())
+    standings, alike = differences(judged, evidence, ledger), ties(judged, ledger)
     return {
-        test.arm: _standing(study, replace(plain[test.arm], test=test), standings.get(test.arm), alike.get(test.arm))
-        for test in tests
+        pair: _standing(study, replace(plain[pair], test=test), standings.get(pair), alike.get(pair))
+        for pair, test in tests.items()
     }
 
 
-def _compare(study: StudyDocument, arm: StudyArm, finished: pl.DataFrame) -> Comparison:
+def _compare(study: StudyDocument, arm: StudyArm, base: StudyArm, finished: pl.DataFrame) -> Comparison:
     """By itself: what other tests there are is not known yet."""
-    base, alpha = study.baseline_arm, level(study, arm)
+    alpha = level(study, arm, base)
     own, theirs = (finished.filter(arm=each.name) for each in (arm, base))
     pairs = own.join(theirs, on="seed", suffix="_base").sort("seed")
     kv, base_kv = arm.kv_bytes_per_token, base.kv_bytes_per_token
@@ -80,14 +84,13 @@ def _compare(study: StudyDocument, arm: StudyArm, finished: pl.DataFrame) -> Com
     )
 
 
-def _test(study: StudyDocument, arm: StudyArm, plain: Comparison, withheld: bool) -> LedgerTest:
-    """Corrected for the looks alone."""
+def _p_values(study: StudyDocument, plain: Comparison) -> tuple[float | None, float | None]:
+    """Of a difference and of a tie, corrected for the looks alone."""
     found, looked = plain.difference, ALPHA / plain.alpha
-    if withheld or found is None or not found.sd:
-        return ledger_test(study, arm, None, None)
-    p = min(1.0, looked * float(paired_p(found.values)))
+    if found is None or not found.sd:
+        return None, None
     tie = min(1.0, looked * float(equivalence_p(found.values, study.margin))) if study.margin else None
-    return ledger_test(study, arm, p, tie)
+    return min(1.0, looked * float(paired_p(found.values))), tie
 
 
 def _evidence(plain: Comparison, p: float) -> Evidence:
@@ -135,7 +138,7 @@ def _ratio(pairs: pl.DataFrame, column: str) -> Estimate | None:
 
 
 def decide(
-    comparison: Comparison | None, diverged: int, finished: int, baseline_diverged: int = 0, *, withheld: bool = False
+    comparison: Comparison, diverged: int, finished: int, baseline_diverged: int = 0, *, withheld: bool = False
 ) -> Verdict:
     """Lower loss is better. Fewer than two pairs, or seeds that all give the same difference, cannot tell.
 
@@ -144,8 +147,8 @@ def decide(
     """
     if diverged and not finished:
         return "diverged"
-    if comparison is None or withheld:
-        return "baseline" if comparison is None else "no verdict"
+    if withheld:
+        return "no verdict"
     if comparison.difference is None or comparison.p_holm is None:
         return "cannot tell"
     if comparison.shows_no_difference and not (diverged or baseline_diverged):

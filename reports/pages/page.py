@@ -28,7 +28,7 @@ def render_study(study_dir: Path | str, summary: StudySummary | None = None) -> 
 
 def record(summary: StudySummary, store: Store) -> None:
     """Add what is judged on this page to the ledger, unless it is there."""
-    tests = tuple(arm.comparison.test for arm in summary.arms if arm.comparison and arm.comparison.test)
+    tests = summary.tests
     judged = any(test.p is not None for test in tests)
     if judged and all(each.tests != tests for each in summary.ledger):
         now = datetime.now(UTC).isoformat(timespec="seconds")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ablate.store.documents import LedgerTest
 from reports.findings.shapes import StudySummary
 from reports.wording import words
 
@@ -48,8 +49,11 @@ def method(summary: StudySummary) -> str:
 
 def _earlier(summary: StudySummary) -> list[str]:
     """What of the question was judged before, and is not on this page."""
-    tests = [arm.comparison.test for arm in summary.arms if arm.comparison and arm.comparison.test]
-    shown = {(test.arm_identity, test.seeds) for test in tests}
-    judged = {(test.arm_identity, test.seeds): test.arm for record in summary.ledger for test in record.tests}
+    shown = {_key(test) for test in summary.tests}
+    judged = {_key(test): test.arm for record in summary.ledger for test in record.tests}
     others = dict.fromkeys(name for key, name in judged.items() if key not in shown)
     return [f"Judged for this question before, and counted: {words.listed(list(others))}."] if others else []
+
+
+def _key(test: LedgerTest) -> object:
+    return test.arm_identity, test.baseline_identity, test.seeds

@@ -14,9 +14,10 @@ from statsmodels.stats.multitest import multipletests
 
 import reports
 from ablate.store import Store, StoreError
-from ablate.store.documents import LedgerRecord, StudyDocument, StudyRun
+from ablate.store.documents import LedgerRecord, StudyContrast, StudyDocument, StudyRun
 from reports.findings.shapes import StudySummary
 from reports.findings.verdicts import compare, decide
+from reports.pages.page import render_page
 from reports.wording import method_words, words
 from tests.reports.factory import Arm, StudyOf
 
@@ -30,7 +31,7 @@ ARMS = {
 STUDIES = 400
 
 
-def study_of(arms: dict[str, Sequence[float | None]], scale: str = "cpu") -> StudyOf:
+def study_of(arms: dict[str, Sequence[float | None]]) -> StudyOf:
     return StudyOf([Arm("base", BASE), *(Arm(name, losses, steps=4) for name, losses in arms.items())], measured=False)
 
 
@@ -112,6 +113,23 @@ def test_a_damaged_ledger_is_named(tmp_path: Path) -> None:
         reports.summarise(Store(tmp_path).study("norm_placement", "cpu").path)
 
 
+def test_declared_contrasts_are_corrected_with_the_rest(tmp_path: Path) -> None:
+    """c − d beside four arms against the baseline: Holm over five."""
+    study = study_of(dict(ARMS)).document()
+    declared = study.model_copy(update={"contrasts": (StudyContrast(arm="c", other="d"),)})
+    folder = study_of(dict(ARMS)).write(tmp_path)
+    Store(tmp_path).study("norm_placement", "cpu").write(declared)
+    summary = reports.summarise(folder)
+    raw = [float(stats.ttest_rel(losses, BASE).pvalue) for losses in ARMS.values()]
+    raw.append(float(stats.ttest_rel(ARMS["c"], ARMS["d"]).pvalue))
+    expected = np.minimum(multipletests(raw, method="holm")[1] / 0.8, 1.0)
+    assert [each.comparison.p_holm for each in summary.judgements] == pytest.approx(list(expected))
+    (line,) = reports.contrasts(summary)
+    assert line.startswith("c − d: +0.002 ± 0.0")
+    assert "c − d" in render_page(summary)
+    assert [test.baseline for test in summary.tests] == ["base"] * 4 + ["d"]
+
+
 def asked(arms: Sequence[int], seeds: Sequence[int]) -> StudyDocument:
     """A study of the baseline 0 and these arms."""
     document = StudyOf([Arm(str(arm), [2.4]) for arm in (0, *arms)], measured=False).document()
@@ -136,7 +154,7 @@ def verdicts(
     ledger.append(LedgerRecord(judged="2026-01-01T00:00:00+00:00", scale="cpu", tests=tests))
     return {
         int(name): (decide(each, 0, 1, withheld=each.repeated), each.difference.mean if each.difference else 0.0)
-        for name, each in found.items()
+        for (name, _), each in found.items()
     }
 
 

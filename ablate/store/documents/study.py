@@ -121,6 +121,15 @@ class StudyArm(Part):
         return Length.of(self.tokens, self.steps, self.tokens_before, self.parameters - self.parameters_embedding)
 
 
+class StudyContrast(Part):
+    """A comparison of two arms, neither of which is the baseline."""
+
+    arm: str
+    """The arm's name."""
+    other: str
+    """That of the arm it is compared with."""
+
+
 class StudyLook(Part):
     """One look of a study that adds seeds in rounds: its arms are judged at this number of seeds."""
 
@@ -189,6 +198,8 @@ class StudyDocument(Document):
     """What each run may spend."""
     matched: str
     """What is equal in all arms: `flops`, `tokens` or `seconds`, alone or with parameters."""
+    contrasts: tuple[StudyContrast, ...] = ()
+    """Comparisons that the study declares beside those with the baseline."""
     margin: NatsPerToken | None
     """The largest difference that does not matter."""
     per: Literal["token", "target", "byte"]
@@ -213,7 +224,17 @@ class StudyDocument(Document):
     ladder: tuple[StudySize, ...]
     """Every size, the smallest first; empty without a ladder."""
 
+    def arm(self, name: str) -> StudyArm:
+        """The arm of that name."""
+        return next(arm for arm in self.arms if arm.name == name)
+
+    @property
+    def pairs(self) -> tuple[tuple[StudyArm, StudyArm], ...]:
+        """All comparisons: every other arm with the baseline, then the declared ones."""
+        first = ((arm, self.baseline_arm) for arm in self.arms if arm.name != self.baseline)
+        return (*first, *((self.arm(each.arm), self.arm(each.other)) for each in self.contrasts))
+
     @property
     def baseline_arm(self) -> StudyArm:
         """The arm that others are compared with."""
-        return next(arm for arm in self.arms if arm.name == self.baseline)
+        return self.arm(self.baseline)

@@ -1,0 +1,38 @@
+"""The comparisons that a study declares between arms other than its baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+from reports.findings.shapes import Judgement, StudySummary
+from reports.reading.collected import Collected
+from reports.sections import Section
+from reports.wording import words
+
+
+@dataclass(frozen=True)
+class Contrasts(Section):
+    """Of the summary, which judges them together with the other comparisons."""
+
+    place: ClassVar[int] = 15
+    title: ClassVar[str] = "Contrasts"
+
+    @classmethod
+    def summarise(cls, data: Collected) -> Self | None:
+        return cls() if data.study.contrasts else None
+
+    def introduction(self, summary: StudySummary) -> str:
+        return f"Declared by the study, and corrected together with the comparisons with {summary.baseline}."
+
+    def sentences(self, summary: StudySummary) -> Iterator[str]:
+        return map(sentence, summary.contrasts)
+
+
+def sentence(found: Judgement) -> str:
+    """`swiglu − geglu: +0.019 ± 0.029 nats; inconclusive (3 seeds, p = 0.2).`"""
+    pairs = f"{len(found.comparison.seeds)} seed{'s' * (len(found.comparison.seeds) != 1)}"
+    p = f", {words.p_value(found.comparison.p_holm)}" if found.comparison.p_holm is not None else ""
+    ground = f": {found.withheld}" if found.withheld else f" ({pairs}{p})"
+    return f"{found.arm} − {found.base}: {words.difference(found.comparison)}; {found.verdict}{ground}."
