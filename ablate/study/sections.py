@@ -214,8 +214,8 @@ class StudySections(Spec):
         Field(default={})
     )
     """Values per path: every arm is trained with every combination."""
-    seeds: Seeds = (0, 1, 2)
-    """How many, or which, or `auto`: as many as it takes to settle every arm."""
+    seeds: Seeds = AutoSeeds()
+    """How many, or which, or `auto`: as many as it takes to settle every arm, from 3 to 12."""
     tune: Annotated[TuneSpec | None, Layered(merged_but_for_space, spelled=space_by_path)] = None
     """What each arm tunes for itself before it is compared."""
     search: Annotated[SearchSpec | None, Layered(spelled=space_by_path)] = None
