@@ -69,9 +69,9 @@ def covering(strength: int = 2, axes: tuple[str, ...] | None = None) -> list[Row
 
 def _thin(rows: list[dict[str, Option]], strength: int) -> None:
     """Leave out multi-token prediction, in place, where all that a row brings together with it meets it in other rows
-    too: the blocks that it adds take time in every test."""
+    too: the blocks that it adds take time in every test. The last rows go first: the first ones are always tested."""
     met = Counter(frozenset(some) for row in rows for some in itertools.combinations(row.values(), strength))
-    for row in rows:
+    for row in reversed(rows):
         option = row.get("mtp")
         if option is None or not option.edits:
             continue
@@ -79,6 +79,21 @@ def _thin(rows: list[dict[str, Option]], strength: int) -> None:
         if all(met[some] > 1 for some in own):
             met.subtract(own)
             row["mtp"] = choices()["mtp"][0]
+
+
+@functools.cache
+def opening(times: int = 2, share: float = 0.9) -> int:
+    """How many of the first rows of pairs it takes for every choice to be in so many of them, and for this share of the
+    pairs that can be combined to meet."""
+    wanted = Counter(dict.fromkeys(itertools.chain(*choices().values()), times))
+    left = set(legal(2, tuple(choices())))
+    spare = (1 - share) * len(left)
+    for number, row in enumerate(covering(), 1):
+        wanted -= Counter(row.values())
+        left.difference_update(map(frozenset, itertools.combinations(row.values(), 2)))
+        if not wanted and len(left) <= spare:
+            return number
+    raise ValueError(f"no {times} rows with {min(wanted, key=str)}")
 
 
 Fits = Callable[[Collection[Option], Option], bool]
