@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ablate.store.documents import ReferenceLosses, StudyArm, StudyDocument
 from ablate.store.documents.length import STEPS, TOKENS_PER_PARAMETER
 
@@ -14,6 +16,35 @@ def undertrained(study: StudyDocument) -> str:
     who = "all arms" if len(names) == len(study.arms) else ", ".join(names)
     limits = f"{TOKENS_PER_PARAMETER} tokens per non-embedding parameter or {STEPS} steps"
     return f" Undertrained: {who} had fewer than {limits}, so this speaks of early training."
+
+
+def conditions(study: StudyDocument) -> str:
+    """What an answer holds for: `57 k non-embedding parameters, 20 tokens each, tuned rates`."""
+    sizes = _range([arm.parameters - arm.parameters_embedding for arm in study.arms])
+    lengths = _range([arm.length.tokens_per_parameter for arm in study.arms])
+    return f"{sizes} non-embedding parameters, {lengths} tokens each, {rates(study)}"
+
+
+def rates(study: StudyDocument) -> str:
+    """Whether arms had the learning rates that suit them."""
+    if any(arm.tuned for arm in study.arms):
+        return "tuned rates"
+    others = [arm for arm in study.arms if arm.name != study.baseline]
+    return "a given rate per arm" if all("train.lr" in arm.edits for arm in others) else "one untuned rate"
+
+
+def _range(values: Sequence[float]) -> str:
+    """`57 k`, or `57 k to 60 k`."""
+    low, high = (f"{prefixed(value)}" for value in (min(values), max(values)))
+    return low if low == high else f"{low} to {high}"
+
+
+def prefixed(value: float) -> str:
+    """Two significant digits, with a decimal prefix."""
+    for unit, scale in ((" G", 1e9), (" M", 1e6), (" k", 1e3)):
+        if value >= scale:
+            return f"{float(f'{value / scale:.2g}'):g}{unit}"
+    return f"{float(f'{value:.2g}'):g}"
 
 
 def mark(study: StudyDocument) -> str:

@@ -11,7 +11,7 @@ from reports.findings.shapes import ArmSummary, Comparison, StudySummary
 from reports.statistics.estimates import Estimate
 from reports.statistics.power import MOST_SEEDS
 from reports.wording.cost_words import costs
-from reports.wording.length_words import undertrained
+from reports.wording.length_words import conditions, undertrained
 
 NONE = "–"
 MATCHED = {"flops": "FLOPs", "seconds": "training time"}
@@ -229,8 +229,8 @@ def headline(summary: StudySummary) -> str:
     if not parts:
         return "There is nothing to compare yet."
     terms = matched(summary)
-    answer = f"{terms[0].upper()}{terms[1:]}{but_for(summary)}, {'; '.join(parts)}."
-    return f"{answer}{undertrained(summary.study)}"
+    answer = f"{terms[0].upper()}{terms[1:]}{but_for(summary)}, {'; '.join(parts)}"
+    return f"{answer} ({conditions(summary.study)}).{undertrained(summary.study)}"
 
 
 def _named(summary: StudySummary, arms: list[ArmSummary]) -> str:
