@@ -62,7 +62,7 @@ def _show_plan(options: argparse.Namespace) -> int:
             raise OptionError(f"--{name} belongs to --at PRESET")
     if options.device not in (None, *HERE):
         raise OptionError(
-            f"--device {options.device}: runs are on {' or '.join(HERE)}; other devices belong to --at PRESET"
+            f"--device {options.device}: expected {' or '.join(HERE)}; other devices belong to --at PRESET"
         )
     plan = ablate.plan(options.study, **given(options, "scale", "sets", "store", "device", "workers"))
     if options.json:

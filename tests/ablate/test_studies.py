@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from ablate.searching.laboratory import StudyLaboratory
 from ablate.store import Store
 from ablate.study.reading import load_study
 from ablate.study.schema import study_schema
+from ablate.study.study import Study
 from ablate.study.yamlfile import parse_yaml, read_yaml
 
 FOLDER = Path(__file__).parents[2] / "studies"
@@ -36,8 +38,14 @@ TUNED = ("norm_placement", "ffn_activation", "rope_base", "gqa_groups", "swa_nop
 TRAINED = [name for name in STUDIES if name not in (*AT_START, *SEARCHED)]
 
 
-def plan_of(name: str, scale: str, *sets: str) -> Plan:
-    study = load_study(FOLDER / f"{name}.yaml", scale, sets)
+@functools.cache
+def study_at(name: str, scale: str) -> Study:
+    return load_study(FOLDER / f"{name}.yaml", scale)
+
+
+@functools.cache
+def plan_of(name: str, scale: str) -> Plan:
+    study = study_at(name, scale)
     if not isinstance(study.data, TextSource):
         return make_plan(study)
     vocabulary = study.data.tokenizer.vocabulary(study.folder)
@@ -52,13 +60,12 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def schema() -> jsonschema.Draft202012Validator:
-    jsonschema.Draft202012Validator.check_schema(study_schema())
     return jsonschema.Draft202012Validator(study_schema())
 
 
 def test_every_study_says_where_its_claim_is_from() -> None:
     for name in STUDIES:
-        source = load_study(FOLDER / f"{name}.yaml", "cpu").source
+        source = study_at(name, "cpu").source
         assert source is not None and "arXiv:" in source, name
 
 
@@ -83,9 +90,9 @@ def test_every_scale_can_be_planned(name: str) -> None:
 def test_verdicts_come_from_long_enough_runs_at_each_arm_s_own_rate(name: str) -> None:
     for scale in ("cpu", "cpu-long", "gpu-quick", "gpu"):
         assert all(arm.steps >= 500 and arm.length.tokens_per_parameter > 12 for arm in plan_of(name, scale).arms)
-    study = load_study(FOLDER / f"{name}.yaml", "cpu")
+    study = study_at(name, "cpu")
     assert all("train.lr" in arm.edits for arm in study.arms[1:])
-    long = load_study(FOLDER / f"{name}.yaml", "cpu-long")
+    long = study_at(name, "cpu-long")
     assert len(long.seeds) >= 5
     assert long.tune is not None
     assert (list(long.tune.space), long.tune.seeds) == (["train.lr"], 2)
@@ -93,7 +100,7 @@ def test_verdicts_come_from_long_enough_runs_at_each_arm_s_own_rate(name: str) -
 
 @pytest.mark.parametrize("name", TRAINED)
 def test_arms_spend_the_same_to_within_a_step(name: str) -> None:
-    budget = load_study(FOLDER / f"{name}.yaml", "cpu").budget
+    budget = study_at(name, "cpu").budget
     for arm in plan_of(name, "cpu").arms:
         share = 0.05 if arm.name in CONTINUED else 1
         assert abs(getattr(arm, budget.kind) / (share * budget.amount) - 1) <= 0.5 / arm.steps + 1e-9
@@ -147,6 +154,16 @@ def test_windows_and_positions_are_where_the_arms_say(scale: str) -> None:
     assert set(positions["full"] + positions["swa"] + positions["swa_rope"]) == {"rope"}
 
 
+def test_the_schema_of_arms_is_one(schema: jsonschema.Draft202012Validator) -> None:
+    """Bases, grids and scales repeat it."""
+    schema.check_schema(schema.schema["properties"]["arms"])
+
+
+@pytest.mark.slow
+def test_the_schema_is_one(schema: jsonschema.Draft202012Validator) -> None:
+    schema.check_schema(schema.schema)
+
+
 @pytest.mark.parametrize("name", STUDIES)
 def test_the_schema_accepts_the_studies(name: str, schema: jsonschema.Draft202012Validator) -> None:
     assert not list(schema.iter_errors(read_yaml(FOLDER / f"{name}.yaml").data))
@@ -198,7 +215,7 @@ def test_the_schema_checks_nested_and_dotted_edits(
 @pytest.mark.parametrize("scale", ["smoke", "cpu", "gpu"])
 @pytest.mark.parametrize("name", SEARCHED)
 def test_a_search_has_legal_settings_at_every_scale(name: str, scale: str, tmp_path: Path) -> None:
-    study = load_study(FOLDER / f"{name}.yaml", scale)
+    study = study_at(name, scale)
     data = DataIdentity("0" * 32, study.data.tokenizer.vocabulary(study.folder), "")
     lab = StudyLaboratory(
         study,
