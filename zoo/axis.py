@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Annotated, Any, ClassVar, TypeVar, Union, get_args
+from typing import Annotated, Any, ClassVar, TypeAlias, TypeVar, Union, get_args
 
 from pydantic import (
     BaseModel,
@@ -22,9 +22,15 @@ from pydantic import (
     GetJsonSchemaHandler,
     Tag,
 )
+from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
+from zoo.edits import Edits
+
 Number = TypeVar("Number", int, float)
+
+Examples: TypeAlias = tuple[Edits, ...]
+"""Settings of a variant, several times."""
 
 
 class Spec(BaseModel):
@@ -56,11 +62,11 @@ def number(setting: Number | None) -> Number:
 class Variant(Spec):
     """A spec that is one choice on an axis. Subclasses in an axis file narrow `kind` to the file's name."""
 
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({},)
+    examples: ClassVar[Examples] = ({},)
     """Settings at which the variant is tried with every choice of the other axes, for a model of d_model 24 with 4
     heads of 6 features. To be given where the defaults are too large or leave something out, or there are none."""
 
-    requires: ClassVar[Mapping[str, Any]] = {}
+    requires: ClassVar[Edits] = {}
     """Edits of a model by path without which it cannot have the variant."""
 
     kind: str
@@ -114,7 +120,7 @@ class Choice:
         union: Any = Union.__getitem__(members)
         return handler.generate_schema(Annotated[union, Discriminator(self._tag_of), BeforeValidator(self._named)])
 
-    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         return {"anyOf": [{"enum": list(variants(self.axis, self.tag))}, handler(schema)]}
 
     def _named(self, value: Any) -> Any:

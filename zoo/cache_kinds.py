@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from zoo.axis import Choice, Spec
 from zoo.caches import CacheKind
+from zoo.edits import SpecJson
 from zoo.explain import checked
 
 
@@ -13,6 +14,6 @@ class _Asked(Spec):
     cache: Annotated[CacheKind, Choice("zoo.caches")]
 
 
-def cache_kind(value: CacheKind | str | dict[str, Any]) -> CacheKind:
+def cache_kind(value: CacheKind | str | SpecJson) -> CacheKind:
     """A kind, given as a spec, as a map with `kind`, or as the bare kind. Raises SpecError."""
     return value if isinstance(value, CacheKind) else checked(_Asked, {"cache": value}).cache

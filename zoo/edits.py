@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, TypeAlias
+
+SpecJson: TypeAlias = dict[str, Any]
+"""A spec or a part of one as plain nested data: what `zoo.parse` takes and `ModelSpec.dump` returns."""
+Edits: TypeAlias = Mapping[str, Any]
+"""Changes of a spec: values, parts or kinds of variants, by dotted path, in nested maps, or in both."""
 
 
 def merge(old: Any, new: Any) -> Any:
@@ -22,13 +27,13 @@ def merge(old: Any, new: Any) -> Any:
     return {**old, **{key: merge(old.get(key), value) for key, value in new.items()}}
 
 
-def _other_kind(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+def _other_kind(old: Edits, new: Edits) -> bool:
     return "kind" in new and "kind" in old and new["kind"] != old["kind"]
 
 
-def expand(edits: Mapping[str, Any]) -> dict[str, Any]:
+def expand(edits: Edits) -> SpecJson:
     """Dotted keys as nested maps: `{"a.b": 1, "a": {"c": 2}}` → `{"a": {"b": 1, "c": 2}}`."""
-    nested: dict[str, Any] = {}
+    nested: SpecJson = {}
     for key, value in edits.items():
         head, _, rest = str(key).partition(".")
         inner = {rest: value} if rest else value
@@ -38,7 +43,7 @@ def expand(edits: Mapping[str, Any]) -> dict[str, Any]:
     return nested
 
 
-def flatten(edits: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def flatten(edits: Edits, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """The leaves of nested edits, by dotted path."""
     for key, value in edits.items():
         path = f"{prefix}{key}"

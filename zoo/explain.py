@@ -24,7 +24,7 @@ KINDS: dict[str, Kind] = {
 Checked = TypeVar("Checked", bound=BaseModel)
 
 
-def checked(model: type[Checked], data: Mapping[str, Any]) -> Checked:
+def checked(model: type[Checked], data: Mapping[str, object]) -> Checked:
     """The model of this data. Raises SpecError, the first complaint there is."""
     try:
         return model.model_validate(data)

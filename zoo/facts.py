@@ -16,6 +16,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, Field, PositiveInt
 
 from zoo.axis import Spec
+from zoo.edits import SpecJson
 
 
 class Fact(Enum):
@@ -95,7 +96,7 @@ def said_of(owner: type[BaseModel], name: str, kind: type[T]) -> T | None:
     return next((said for said in facts_of(owner, name) if isinstance(said, kind)), None)
 
 
-def what_computes(spec: Spec) -> dict[str, Any]:
+def what_computes(spec: Spec) -> SpecJson:
     """A spec as plain data without what shows in training alone."""
     data = spec.model_dump(mode="json")
     for name in data.keys() & type(spec).model_fields.keys():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field, PositiveInt, ValidationError, field_validator
 
 from zoo.axis import Spec
-from zoo.edits import expand, merge
+from zoo.edits import SpecJson, expand, merge
 from zoo.errors import SpecError
 from zoo.explain import explain
 from zoo.facts import Fact, names_with
@@ -30,8 +30,8 @@ class EncoderSpec(Spec):
     """
 
     n_layers: Annotated[PositiveInt, Field(le=MAX_LAYERS)] = 4
-    block: dict[str, Any] = Field(default={})
-    blocks: dict[str, dict[str, Any]] = Field(default={})
+    block: SpecJson = Field(default={})
+    blocks: dict[str, SpecJson] = Field(default={})
     first: Names = ()
     pattern: Annotated[Names, Field(min_length=1)] = ("block",)
     final_norm: bool | None = None

@@ -12,7 +12,7 @@ import types
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, TypedDict, Union, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -20,7 +20,7 @@ from pydantic.fields import FieldInfo
 from zoo.axis import Choice, Spec, Variant, variants
 from zoo.cache import NOTHING_TO_CACHE
 from zoo.cache_kinds import cache_kind
-from zoo.edits import merge
+from zoo.edits import Edits, SpecJson, merge
 from zoo.errors import SpecError, UnsupportedError
 from zoo.explain import choice_of
 from zoo.facts import Fact, Tried, facts_of, said_of
@@ -32,7 +32,7 @@ SMALL = {"vocab_size": 61, "d_model": 24, "n_layers": 3, "block.mixer.heads": 4,
 CACHES = "zoo.caches"
 """The kinds of cache, which are no part of a spec."""
 
-PATTERNS: dict[str, dict[str, Any]] = {
+PATTERNS: dict[str, SpecJson] = {
     "window, full without positions": {
         "blocks": {"local": {"mixer.window": 3}, "far": {"mixer.position": "nope"}},
         "pattern": ["local", "far"],
@@ -46,13 +46,22 @@ PATTERNS: dict[str, dict[str, Any]] = {
 """Choices of layers, which are several settings at once."""
 
 
+class MatrixDocument(TypedDict):
+    """The matrix as plain data."""
+
+    axes: dict[str, list[str]]
+    """The choices of each axis; kinds of cache last."""
+    conflicts: dict[str, list[list[str]]]
+    """By reason, the pairs that it excludes: [axis, choice, axis, choice]."""
+
+
 @dataclass(frozen=True)
 class Option:
     """A choice on an axis: edits of the small model."""
 
     axis: str
     name: str
-    edits: dict[str, Any] = field(compare=False)
+    edits: SpecJson = field(compare=False)
 
     def __str__(self) -> str:
         return f"{self.axis}: {self.name}"
@@ -103,9 +112,8 @@ def unserved(option: Option, kind: str) -> str | None:
     return None
 
 
-def document() -> dict[str, Any]:
-    """The matrix as plain data: `axes`, the choices by axis, kinds of cache last; `conflicts`, [axis, choice, axis,
-    choice] by reason."""
+def document() -> MatrixDocument:
+    """What can be chosen, and what cannot be combined."""
     conflicts: dict[str, list[list[str]]] = {}
     for a, b, reason in pairs():
         if reason is not None:
@@ -114,11 +122,11 @@ def document() -> dict[str, Any]:
     for option, kind in itertools.product(itertools.chain(*axes().values()), kinds := list(variants(CACHES))):
         if (reason := unserved(option, kind)) is not None:
             conflicts.setdefault(reason, []).append([option.axis, option.name, "cache", kind])
-    return {"axes": names | {"cache": kinds}, "conflicts": conflicts}
+    return MatrixDocument(axes=names | {"cache": kinds}, conflicts=conflicts)
 
 
 @cache
-def _small() -> dict[str, Any]:
+def _small() -> SpecJson:
     return ModelSpec().edit(SMALL).dump()
 
 
@@ -143,9 +151,7 @@ def _tried(owner: type[BaseModel], name: str) -> tuple[Any, ...] | None:
     return () if Fact.SIZE in facts_of(owner, name) else None
 
 
-def _values(
-    setting: FieldInfo, default: Any, tried: tuple[Any, ...] | None
-) -> Iterator[tuple[str, Any, Mapping[str, Any]]]:
+def _values(setting: FieldInfo, default: Any, tried: tuple[Any, ...] | None) -> Iterator[tuple[str, Any, Edits]]:
     """What a setting can be, with a name and the edits of the model that it takes: but for its default, unless it is a
     part of the model."""
     choice = choice_of(setting)
@@ -157,7 +163,7 @@ def _values(
                 yield _said(value), value, {}
 
 
-def _kinds(choice: Choice) -> Iterator[tuple[str, dict[str, Any], Mapping[str, Any]]]:
+def _kinds(choice: Choice) -> Iterator[tuple[str, SpecJson, Edits]]:
     for kind, variant in choice.variants().items():
         examples, others = (variant.examples, variant.requires) if issubclass(variant, Variant) else (({},), {})
         for number, example in enumerate(examples):

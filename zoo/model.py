@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import Any, Unpack, cast
+from typing import Any, TypedDict, Unpack, cast
 
 import torch
 from torch import Tensor, nn
@@ -25,13 +25,20 @@ from zoo.spec import ModelSpec
 from zoo.stack import Leaving, Stack, ignored
 
 
+class Converted(TypedDict):
+    """Which other library's model one was converted from, so that it can be converted back (see `zoo.hf`)."""
+
+    library: str
+    config: dict[str, Any]
+    """The library's own config of the model."""
+
+
 class Decoder(Stack):
     """tokens: (B, T) int64 → logits: (B, T, V). Shows `log_z`: (B, T), log Σ exp of each token's logits."""
 
     def __init__(self, spec: ModelSpec) -> None:
         super().__init__(spec)
-        self.origin: dict[str, Any] | None = None
-        """Plain data that says which other library's model this was converted from (see `zoo.hf`)."""
+        self.origin: Converted | None = None
         self.mtp = nn.ModuleList(self._mtp_module(k) for k in range(spec.mtp.depth if spec.mtp else 0))
         self.transform = None
         if spec.head_transform is not None:

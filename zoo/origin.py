@@ -3,17 +3,18 @@ and dumps do not see it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from zoo.axis import Spec
+from zoo.edits import Edits
 
 
 class Origin(NamedTuple):
     """The preset that a spec was loaded as, by name and as plain data."""
 
     preset: str
-    model: Mapping[str, Any]
+    model: Edits
 
 
 def edits_between(before: Spec, after: Spec, prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from zoo.axis import Spec
 from zoo.block_spec import BlockSpec
+from zoo.edits import SpecJson
 from zoo.facts import AtMost, Fact, facts_of, names_with, said_of
 from zoo.mixers import Mixer
 from zoo.spec import BASE, ModelSpec, parse
@@ -48,7 +49,7 @@ class _Ratio:
     head: float
 
 
-def _block(block: BlockSpec, d_model: int) -> dict[str, Any]:
+def _block(block: BlockSpec, d_model: int) -> SpecJson:
     """A resolved block as plain data for d_model 64."""
     heads = getattr(block.mixer, "heads", HEADS)
     stream = D_MODEL / d_model
@@ -64,7 +65,7 @@ def _has_default_scale(mixer: Mixer, d_model: int) -> bool:
     return bool(scales) and mixer.model_copy(update=dict.fromkeys(scales)).resolve(d_model) == mixer
 
 
-def _small(part: Spec, ratio: _Ratio) -> dict[str, Any]:
+def _small(part: Spec, ratio: _Ratio) -> SpecJson:
     """A part of a block as plain data."""
     data = part.model_dump(mode="json")
     for name in data.keys() & type(part).model_fields.keys():
@@ -98,7 +99,7 @@ def _heads(part: Spec) -> dict[str, int]:
     return dict.fromkeys(names, HEADS) | {name: fewer.get(getattr(part, name), HEADS // 2) for name in shared}
 
 
-def _score_scale(part: Spec, small: dict[str, Any]) -> dict[str, float]:
+def _score_scale(part: Spec, small: SpecJson) -> dict[str, float]:
     """Gemma's 1/√168 at d = 128 is 1/√21 at d = 16, to the last bit."""
     width = getattr(part, "head_dim", None)
     given = {name: getattr(part, name) for name in names_with(type(part), Fact.SCORE_SCALE)}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, TypedDict, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 T = TypeVar("T")
 
@@ -167,7 +167,7 @@ class Step:
     places: Tensor | None = None
     block_places: Tensor | None = None
     memory: Memory | None = None
-    shared: Mapping[str, Any] = field(default_factory=dict)
+    shared: Mapping[str, nn.Module] = field(default_factory=dict)
     start: int = 0
     recorder: Tap | None = None
     prefix: str = ""

@@ -22,7 +22,7 @@ from pydantic import (
 
 from zoo.axis import Spec, is_off
 from zoo.block_spec import BlockSpec
-from zoo.edits import expand, merge
+from zoo.edits import Edits, SpecJson, expand, merge
 from zoo.errors import SpecError
 from zoo.explain import explain
 from zoo.facts import Dropout, Fact, Features, Tried, names_with, what_computes
@@ -51,7 +51,7 @@ class ModelSpec(Spec):
     d_model: Features = 128
     n_layers: Annotated[PositiveInt, Field(le=MAX_LAYERS), Fact.SIZE] = 4
     block: Annotated[BlockSpec, Fact.LAYERS] = BlockSpec()
-    blocks: Annotated[dict[str, dict[str, Any]], Fact.LAYERS, Tried()] = Field(default={})
+    blocks: Annotated[dict[str, SpecJson], Fact.LAYERS, Tried()] = Field(default={})
     first: Annotated[Names, Fact.LAYERS, Tried()] = ()
     pattern: Annotated[Names, Field(min_length=1), Fact.LAYERS, Tried()] = (BASE,)
     sharing: Annotated[Sharing | None, Fact.DECODER, Tried({"blocks": 1}, {"blocks": 2, "order": "sequence"})] = Field(
@@ -99,7 +99,7 @@ class ModelSpec(Spec):
 
     @field_validator("blocks")
     @classmethod
-    def _nested(cls, blocks: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    def _nested(cls, blocks: dict[str, SpecJson]) -> dict[str, SpecJson]:
         return {name: expand(edits) for name, edits in blocks.items()}
 
     @model_validator(mode="after")
@@ -236,7 +236,7 @@ class ModelSpec(Spec):
     def has_embedding_norm(self) -> bool:
         return self.embedding_norm or self.layers[0].norm_placement.normalises_embedding
 
-    def edit(self, edits: Mapping[str, Any]) -> ModelSpec:
+    def edit(self, edits: Edits) -> ModelSpec:
         """This spec with edits by path. Raises SpecError."""
         return parse(merge(self.dump(), edits)).from_preset(self.origin)
 
@@ -264,19 +264,19 @@ class ModelSpec(Spec):
     def __str__(self) -> str:
         return repr(self)
 
-    def dump(self) -> dict[str, Any]:
+    def dump(self) -> SpecJson:
         """Plain data: `parse(spec.dump()) == spec`."""
         return self.model_dump(mode="json")
 
-    def resolve(self) -> dict[str, Any]:
+    def resolve(self) -> SpecJson:
         """Plain data that says the architecture alone: every layer spelled out, every default a number."""
         return self._spelled_out(lambda part: part.model_dump(mode="json"))
 
-    def computation(self) -> dict[str, Any]:
+    def computation(self) -> SpecJson:
         """As `resolve`, without what shows in training alone: equal for models that compute the same once trained."""
         return self._spelled_out(what_computes)
 
-    def _spelled_out(self, dump: Callable[[Spec], dict[str, Any]]) -> dict[str, Any]:
+    def _spelled_out(self, dump: Callable[[Spec], SpecJson]) -> SpecJson:
         has_norms = self.has_final_norm or self.has_embedding_norm or self.mtp is not None
         has_norms = has_norms or self.head_transform is not None
         spelled = {"n_layers", *names_with(type(self), Fact.LAYERS)}

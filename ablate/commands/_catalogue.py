@@ -102,7 +102,7 @@ def show_matrix(path: str, as_json: bool) -> int:
     from reports.pages.matrix import render_matrix
 
     try:
-        Path(path).write_text(render_matrix(document()), encoding="utf-8")
+        Path(path).write_text(render_matrix(**document()), encoding="utf-8")
     except OSError as error:
         raise OptionError(f"cannot write {path}: {error.strerror}") from None
     print(path)

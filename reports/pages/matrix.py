@@ -37,11 +37,11 @@ class Row:
     cells: tuple[Cell, ...]
 
 
-def render_matrix(document: Mapping[str, Any]) -> str:
-    """The page as text. `document`: `axes`, choices by axis; `conflicts`, [axis, choice, axis, choice] by reason."""
-    choices = [(axis, name) for axis, names in document["axes"].items() for name in names]
-    reasons = _reasons(document["conflicts"])
-    refused = _refused(document["conflicts"], reasons)
+def render_matrix(axes: Mapping[str, list[str]], conflicts: Mapping[str, list[list[str]]]) -> str:
+    """The page as text, of the choices by axis, and of [axis, choice, axis, choice] by the reason that excludes them."""
+    choices = [(axis, name) for axis, names in axes.items() for name in names]
+    reasons = _reasons(conflicts)
+    refused = _refused(conflicts, reasons)
     rows = [
         Row(axis, name, tuple(Cell(axis == other[0], refused.get(((axis, name), other))) for other in choices))
         for axis, name in choices
@@ -51,7 +51,7 @@ def render_matrix(document: Mapping[str, Any]) -> str:
         environment()
         .get_template("matrix.html.j2")
         .render(
-            axes=document["axes"],
+            axes=axes,
             rows=rows,
             reasons=reasons,
             pairs=pairs,

@@ -36,7 +36,7 @@ class Table(HTMLParser):
 
 
 def test_each_refused_pair_shows_its_reason_both_ways() -> None:
-    rows = Table(render_matrix(DOCUMENT)).rows
+    rows = Table(render_matrix(**DOCUMENT)).rows
     assert rows == [
         ["", "", "2", "", "", ""],
         ["", "", "", "", "", ""],
@@ -48,7 +48,7 @@ def test_each_refused_pair_shows_its_reason_both_ways() -> None:
 
 
 def test_the_page_counts_says_why_and_escapes() -> None:
-    page = render_matrix(DOCUMENT)
+    page = render_matrix(**DOCUMENT)
     assert "6 choices on 3 axes make 12 pairs. 9 of them can be combined; 3 are refused, for 2 reasons." in page
     assert "block.heads: latent has &lt;none&gt;" in page
     assert "mixer latent with heads 2, 1" in page
@@ -56,7 +56,7 @@ def test_the_page_counts_says_why_and_escapes() -> None:
 
 
 def test_the_page_stands_alone_and_has_a_dark_mode() -> None:
-    page = render_matrix(DOCUMENT)
+    page = render_matrix(**DOCUMENT)
     assert not re.search(r"(src|href)=\"(?!#|data:)", page)
     assert "<script" not in page
     assert "prefers-color-scheme: dark" in page

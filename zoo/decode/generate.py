@@ -81,7 +81,7 @@ def cache_for(model: Decoder, tokens: Tensor, new_tokens: int, given: Given) -> 
     return model.new_cache(tokens.shape[0], tokens.shape[1] + new_tokens, encoder_capacity=encoded)
 
 
-def divided(settings: Mapping[str, Any]) -> tuple[Given, dict[str, Any]]:
+def divided(settings: Mapping[str, object]) -> tuple[Given, dict[str, object]]:
     """What the prompts are told, and the other settings."""
     given = {name: value for name, value in settings.items() if name in Given.__annotations__}
     return cast(Given, given), {name: value for name, value in settings.items() if name not in given}

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 import torch
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 from torch import Tensor
 
+from zoo.axis import Examples
 from zoo.errors import SpecError
 from zoo.facts import AtMost, Fact
 from zoo.ffns._moe import MoE, Router, Routing
@@ -27,7 +27,7 @@ class DeepSeekMoE(MoE):
     the router.
     """
 
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+    examples: ClassVar[Examples] = (
         {"d_ff": 12, "experts": 12, "groups": 4, "top_groups": 2, "top_k": 4, "scale": 3.0},
         {"d_ff": 12, "score": "softmax", "normalise": False, "bias_rate": None, "weights_on": "input"},
     )

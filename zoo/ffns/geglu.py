@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
+from zoo.axis import Examples
 from zoo.ffns._activations import GATED, Activation, Approximation, approximated
 from zoo.ffns._dense import Gated
 
@@ -15,7 +15,7 @@ class GEGLU(Gated):
     T5 v1.1 and Gemma approximate GELU by tanh.
     """
 
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({}, {"approximate": "tanh"})
+    examples: ClassVar[Examples] = ({}, {"approximate": "tanh"})
     kind: Literal["geglu"] = "geglu"
     approximate: Approximation = "none"
 

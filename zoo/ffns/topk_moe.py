@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from pydantic import NonNegativeFloat
 from torch import Tensor
 
+from zoo.axis import Examples
 from zoo.ffns._moe import MoE, Router, Routing
 
 
@@ -19,7 +19,7 @@ class TopKMoE(MoE):
     the router.
     """
 
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+    examples: ClassVar[Examples] = (
         {"d_ff": 20, "experts": 5},
         {"d_ff": 20, "experts": 5, "activation": "clamped_swiglu", "router_bias": True, "router_z_loss": 1e-3},
         {"d_ff": 20, "experts": 5, "shared_experts": 1, "shared_d_ff": 14, "shared_gate": True},

@@ -22,7 +22,7 @@ import torch
 from zoo.checkpoint import assemble
 from zoo.edits import flatten
 from zoo.errors import SpecError, UnsupportedError, did_you_mean
-from zoo.hf._config import Config
+from zoo.hf._config import Config, ConfigJson
 from zoo.hf._family import AUTO, CLASSES, Family
 from zoo.hf._weights import to_ours, to_theirs
 from zoo.model import Decoder
@@ -136,13 +136,13 @@ def _by_preference() -> Iterator[tuple[str, Family]]:
     yield from sorted(families().items(), key=lambda item: item[1].preference)
 
 
-Candidate = tuple[str, Family, Callable[[], dict[str, Any]]]
+Candidate = tuple[str, Family, Callable[[], ConfigJson]]
 """A `model_type`, its family, and how to get a config's arguments, which may raise."""
 
 
 def _candidates(model: Decoder, family: str | None) -> Iterator[Candidate]:
     """In the order in which they are tried."""
-    remembered = (model.origin or {}).get("config", {})
+    remembered = {} if model.origin is None else model.origin["config"]
     before = remembered.get("model_type")
     if before and family in (None, before):
         yield before, _family(before), lambda: remembered
@@ -166,7 +166,7 @@ def _first_that_fits(spec: ModelSpec, candidates: list[Candidate]) -> tuple[Fami
     raise UnsupportedError("", f"no family of transformers expresses this model; the nearest, {min(obstacles)[1]}")
 
 
-def _try(spec: ModelSpec, name: str, family: Family, arguments: dict[str, Any]) -> tuple[Any, list[str]]:
+def _try(spec: ModelSpec, name: str, family: Family, arguments: ConfigJson) -> tuple[Any, list[str]]:
     """A config, and where the architecture that it means differs from `spec`."""
     arguments = {key: value for key, value in copy.deepcopy(arguments).items() if key != "model_type"}
     config = _transformers().AutoConfig.for_model(name, **arguments)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+
 import copy
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 from zoo.errors import UnsupportedError
 
@@ -52,6 +53,9 @@ INERT = BOOKKEEPING | {
 IMPLEMENTATION = "attn_implementation"
 """Which code computes attention. It says nothing where all mean the same, so that only who asks remembers it."""
 
+ConfigJson: TypeAlias = dict[str, Any]
+"""Keys and values of a transformers `config.json`, or arguments of its config class. Each family has its own."""
+
 _MISSING = object()
 
 
@@ -60,11 +64,11 @@ class Config:
 
     def __init__(self, config: Any, tied: bool | None = None) -> None:
         """tied: whether the head is tied to the token table, where the config is not to be asked."""
-        self._values: dict[str, Any] = {**config.to_dict(), IMPLEMENTATION: config._attn_implementation}
+        self._values: ConfigJson = {**config.to_dict(), IMPLEMENTATION: config._attn_implementation}
         if tied is not None:
             self._values["tie_word_embeddings"] = tied
         self._aliases: dict[str, str] = type(config).attribute_map
-        self._defaults: dict[str, Any] = type(config)().to_dict()
+        self._defaults: ConfigJson = type(config)().to_dict()
         self._read = {"model_type"}
 
     def __getitem__(self, key: str) -> Any:
@@ -109,7 +113,7 @@ class Config:
             if key not in INERT and key != IMPLEMENTATION:
                 raise UnsupportedError(key, f"{self._values[key]!r} cannot be converted, only its default")
 
-    def plain(self) -> dict[str, Any]:
+    def plain(self) -> ConfigJson:
         """The config as plain data, without bookkeeping."""
         left_out = (BOOKKEEPING | {IMPLEMENTATION}) - {"model_type"}
         return {key: value for key, value in self._values.items() if key not in left_out or key in self._read}

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
-from zoo.hf._config import Config
+from zoo.edits import SpecJson
+from zoo.hf._config import Config, ConfigJson
 from zoo.hf._pairs import Pair
 from zoo.spec import ModelSpec
 
@@ -40,11 +41,11 @@ class Family(ABC):
     """Where several families express a model, the one with the smallest."""
 
     @abstractmethod
-    def spec(self, config: Config) -> dict[str, Any]:
+    def spec(self, config: Config) -> SpecJson:
         """Data for `zoo.parse`. Raises UnsupportedError for an option without a counterpart."""
 
     @abstractmethod
-    def config(self, spec: ModelSpec) -> dict[str, Any]:
+    def config(self, spec: ModelSpec) -> ConfigJson:
         """Arguments of the config class for a model that may or may not be of this family.
 
         Only `spec(config(spec))` is believed: what a family cannot express need not be checked here, save what keeps it

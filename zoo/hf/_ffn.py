@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from zoo.edits import SpecJson
 from zoo.errors import UnsupportedError
 from zoo.ffns import Ffn
 from zoo.ffns._activations import Approximation, approximated
 from zoo.hf._config import Config
 
-GATED: dict[str, dict[str, Any]] = {
+GATED: dict[str, SpecJson] = {
     "silu": {"kind": "swiglu"},
     "gelu": {"kind": "geglu"},
     "gelu_pytorch_tanh": {"kind": "geglu", "approximate": "tanh"},
@@ -17,7 +18,7 @@ GATED: dict[str, dict[str, Any]] = {
     "relu": {"kind": "reglu"},
     "sigmoid": {"kind": "glu"},
 }
-UNGATED: dict[str, dict[str, Any]] = {
+UNGATED: dict[str, SpecJson] = {
     "relu": {"kind": "relu"},
     "gelu": {"kind": "gelu"},
     "gelu_pytorch_tanh": {"kind": "gelu", "approximate": "tanh"},
@@ -34,7 +35,7 @@ OTHER_NAMES = {
 }
 
 
-def ffn(config: Config, key: str, *, gated: bool) -> dict[str, Any]:
+def ffn(config: Config, key: str, *, gated: bool) -> SpecJson:
     """The kind of FFN whose activation the config names under `key`."""
     table = GATED if gated else UNGATED
     name = config[key]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
+from zoo.edits import SpecJson
 from zoo.errors import UnsupportedError
 from zoo.ffns.deepseek_moe import DeepSeekMoE
-from zoo.hf._config import Config
+from zoo.hf._config import Config, ConfigJson
 from zoo.hf._experts import expert_act, gated_experts
 from zoo.hf._ffn import name_of
 from zoo.hf._layered import Layered
@@ -28,7 +29,7 @@ class FineExperts(Layered):
     count_key: ClassVar[str] = "n_routed_experts"
     """Where a config has the number of experts."""
 
-    def spec(self, config: Config) -> dict[str, Any]:
+    def spec(self, config: Config) -> SpecJson:
         # What training adds, how work is divided, and modules that look ahead.
         config.ignore("aux_loss_alpha", "seq_aux", "ep_size", "output_router_logits")
         config.ignore("num_nextn_predict_layers", "num_mtp_layers")
@@ -39,10 +40,10 @@ class FineExperts(Layered):
         dense = config["first_k_dense_replace"] or 0
         return [[EXPERTS] * (i >= dense) for i in range(config["num_hidden_layers"])]
 
-    def edits(self, config: Config) -> dict[str, dict[str, Any]]:
+    def edits(self, config: Config) -> dict[str, SpecJson]:
         return {**super().edits(config), EXPERTS: {"ffn": self.experts(config)}}
 
-    def experts(self, config: Config) -> dict[str, Any]:
+    def experts(self, config: Config) -> SpecJson:
         """The FFN of layers with experts."""
         config.only("scoring_func", "sigmoid")
         config.only("topk_method", "noaux_tc")
@@ -53,7 +54,7 @@ class FineExperts(Layered):
             "normalise": config["norm_topk_prob"],
         }
 
-    def shared_and_fine(self, config: Config) -> dict[str, Any]:
+    def shared_and_fine(self, config: Config) -> SpecJson:
         """What V2 and V3 have in common. Without balance losses, which transformers does not have."""
         kind, shared = super().ffn(config), config["n_shared_experts"]
         if shared == 0 and config.get("mlp_bias"):
@@ -69,16 +70,16 @@ class FineExperts(Layered):
             "balance_loss": 0.0,
         }
 
-    def config(self, spec: ModelSpec) -> dict[str, Any]:
+    def config(self, spec: ModelSpec) -> ConfigJson:
         widths = {key: value for layer in spec.layers for key, value in self.ffn_config(layer).items()}
         return {**super().config(spec), **widths, **self.ffn_kinds_config(spec)}
 
-    def ffn_kinds_config(self, spec: ModelSpec) -> dict[str, Any]:
+    def ffn_kinds_config(self, spec: ModelSpec) -> ConfigJson:
         """Arguments that say which layers have experts."""
         sparse = [isinstance(layer.ffn, DeepSeekMoE) for layer in spec.layers]
         return {"first_k_dense_replace": sparse.index(True) if any(sparse) else spec.n_layers}
 
-    def ffn_config(self, layer: BlockSpec) -> dict[str, Any]:
+    def ffn_config(self, layer: BlockSpec) -> ConfigJson:
         moe = layer.ffn
         if not isinstance(moe, DeepSeekMoE):
             return super().ffn_config(layer)
@@ -92,7 +93,7 @@ class FineExperts(Layered):
             **self.grouping(moe),
         }
 
-    def grouping(self, moe: DeepSeekMoE) -> dict[str, Any]:
+    def grouping(self, moe: DeepSeekMoE) -> ConfigJson:
         return {"n_group": moe.groups, "topk_group": moe.top_groups, "norm_topk_prob": moe.normalise}
 
     def ffn_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:

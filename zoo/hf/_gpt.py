@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from zoo.hf._common import attention, norm_eps
-from zoo.hf._config import Config
+from zoo.hf._config import Config, ConfigJson
 from zoo.hf._pairs import Pair, Tensors, both, fused, same
 from zoo.mixers.attention import Attention
 from zoo.spec import ModelSpec
@@ -22,7 +21,7 @@ UNREAD = (
 """Keys of published configs that the language model does not read."""
 
 
-def sizes(spec: ModelSpec) -> dict[str, Any]:
+def sizes(spec: ModelSpec) -> ConfigJson:
     """What the configs of OpenAI's line have in common."""
     layer = spec.layers[0]
     mixer = attention(layer)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
+from zoo.edits import SpecJson
 from zoo.hf._config import Config
 from zoo.hf._layers import layered
 from zoo.hf._llama_like import LlamaLike
@@ -14,7 +15,7 @@ class Layered(LlamaLike):
 
     preference: ClassVar[int] = 2
 
-    def spec(self, config: Config) -> dict[str, Any]:
+    def spec(self, config: Config) -> SpecJson:
         kinds = zip(self.mixer_kinds(config), self.ffn_kinds(config), strict=True)
         return {**super().spec(config), **layered([[*mixer, *ffn] for mixer, ffn in kinds], self.edits(config))}
 
@@ -26,6 +27,6 @@ class Layered(LlamaLike):
         """And about its FFN."""
         return [[] for _ in range(config["num_hidden_layers"])]
 
-    def edits(self, config: Config) -> dict[str, dict[str, Any]]:
+    def edits(self, config: Config) -> dict[str, SpecJson]:
         """Edits of the base block by name."""
         return {}

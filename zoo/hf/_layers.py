@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
+from zoo.edits import SpecJson
 from zoo.errors import UnsupportedError
 from zoo.hf._common import attention
-from zoo.hf._config import Config
+from zoo.hf._config import Config, ConfigJson
 from zoo.spec import BASE, ModelSpec
 
 FULL, SLIDING = "full_attention", "sliding_attention"
 
 
-def pattern(names: Sequence[str], blocks: dict[str, dict[str, Any]]) -> dict[str, Any]:
+def pattern(names: Sequence[str], blocks: dict[str, SpecJson]) -> SpecJson:
     """Fields of a spec whose layer i is the block `names[i]`, the base block or one of `blocks`: its edits."""
     period = next(p for p in range(1, len(names) + 1) if all(name == names[i % p] for i, name in enumerate(names)))
     used = {name: edits for name, edits in blocks.items() if name in names}
     return {"blocks": used, "pattern": list(names[:period])}
 
 
-def layered(kinds: Sequence[Sequence[str]], edits: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+def layered(kinds: Sequence[Sequence[str]], edits: Mapping[str, SpecJson]) -> SpecJson:
     """Fields of a spec whose layer i is the base block with the edits that `kinds[i]` names, one after the other."""
     named = {"_".join(kind) or BASE: kind for kind in kinds}
     blocks = {name: {key: value for each in kind for key, value in edits[each].items()} for name, kind in named.items()}
     return pattern(["_".join(kind) or BASE for kind in kinds], {k: v for k, v in blocks.items() if k != BASE})
 
 
-def windows(config: Config) -> dict[str, Any]:
+def windows(config: Config) -> SpecJson:
     """Fields of a spec whose `layer_types` say where attention is windowed."""
     window, types = config.get("sliding_window"), types_of(config)
     if SLIDING in types and window is None:
@@ -62,7 +62,7 @@ def layer_types(spec: ModelSpec) -> list[str]:
     return [FULL if attention(layer).window is None else SLIDING for layer in spec.layers]
 
 
-def window_config(spec: ModelSpec) -> dict[str, Any]:
+def window_config(spec: ModelSpec) -> ConfigJson:
     """Arguments of a config class whose models want a window even where no layer uses it."""
     window = window_of(spec)
     return {"layer_types": layer_types(spec), **({} if window is None else {"sliding_window": window})}

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
+from zoo.edits import SpecJson
 from zoo.hf._common import attention, attention_weights, dense, gated_weights, norm_eps, outside, pre_norms
-from zoo.hf._config import Config
+from zoo.hf._config import Config, ConfigJson
 from zoo.hf._family import Family
 from zoo.hf._ffn import activation, ffn
 from zoo.hf._pairs import Pair, same
@@ -22,7 +23,7 @@ class LlamaLike(Family):
     """Whether the model heeds `partial_rotary_factor`."""
     activation_key: ClassVar[str] = "hidden_act"
 
-    def spec(self, config: Config) -> dict[str, Any]:
+    def spec(self, config: Config) -> SpecJson:
         return {
             "vocab_size": config["vocab_size"],
             "d_model": config["hidden_size"],
@@ -31,14 +32,14 @@ class LlamaLike(Family):
             "block": self.block(config),
         }
 
-    def block(self, config: Config) -> dict[str, Any]:
+    def block(self, config: Config) -> SpecJson:
         """The base block."""
         return {"norm": self.norm(config), "mixer": self.mixer(config), "ffn": self.ffn(config)}
 
-    def norm(self, config: Config) -> dict[str, Any]:
+    def norm(self, config: Config) -> SpecJson:
         return {"kind": "rmsnorm", "eps": config["rms_norm_eps"]}
 
-    def mixer(self, config: Config) -> dict[str, Any]:
+    def mixer(self, config: Config) -> SpecJson:
         """Attention without biases."""
         return {
             "kind": "attention",
@@ -53,14 +54,14 @@ class LlamaLike(Family):
         """Features of a head: where the config does not say, what is left of D / H is in no head."""
         return int(config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"])
 
-    def position(self, config: Config) -> dict[str, Any]:
+    def position(self, config: Config) -> SpecJson:
         return rope(config, self.head_dim(config), partial=self.partial_rotary)
 
-    def ffn(self, config: Config) -> dict[str, Any]:
+    def ffn(self, config: Config) -> SpecJson:
         """A gated FFN without biases."""
         return {**ffn(config, self.activation_key, gated=True), "d_ff": config["intermediate_size"]}
 
-    def config(self, spec: ModelSpec) -> dict[str, Any]:
+    def config(self, spec: ModelSpec) -> ConfigJson:
         return {
             "vocab_size": spec.vocab_size,
             "hidden_size": spec.d_model,
@@ -73,7 +74,7 @@ class LlamaLike(Family):
         """The layer that tells what the config says once for all layers."""
         return spec.layers[0]
 
-    def block_config(self, layer: BlockSpec) -> dict[str, Any]:
+    def block_config(self, layer: BlockSpec) -> ConfigJson:
         """Arguments of the config class that a layer tells."""
         mixer = attention(layer)
         return {
@@ -86,14 +87,14 @@ class LlamaLike(Family):
             **self.position_config(layer),
         }
 
-    def position_config(self, layer: BlockSpec) -> dict[str, Any]:
+    def position_config(self, layer: BlockSpec) -> ConfigJson:
         config = partial_rope_config if self.partial_rotary else rope_config
         return config(attention(layer).position)
 
-    def ffn_config(self, layer: BlockSpec) -> dict[str, Any]:
+    def ffn_config(self, layer: BlockSpec) -> ConfigJson:
         return {self.activation_key: activation(layer.ffn, gated=True), "intermediate_size": dense(layer).width}
 
-    def norm_config(self, layer: BlockSpec) -> dict[str, Any]:
+    def norm_config(self, layer: BlockSpec) -> ConfigJson:
         return {"rms_norm_eps": norm_eps(layer)}
 
     def weights(self, spec: ModelSpec) -> Iterator[Pair]:

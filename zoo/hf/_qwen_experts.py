@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
+from zoo.edits import SpecJson
 from zoo.errors import UnsupportedError
 from zoo.ffns.topk_moe import TopKMoE
-from zoo.hf._config import Config
+from zoo.hf._config import Config, ConfigJson
 from zoo.hf._experts import expert_act, gated_experts
 from zoo.hf._ffn import name_of
 from zoo.hf._layered import Layered
@@ -28,7 +29,7 @@ class QwenExperts(Layered):
     def ffn_kinds(self, config: Config) -> list[list[str]]:
         return [[EXPERTS] * has_experts for has_experts in self.sparse(config)]
 
-    def edits(self, config: Config) -> dict[str, dict[str, Any]]:
+    def edits(self, config: Config) -> dict[str, SpecJson]:
         return {**super().edits(config), EXPERTS: {"ffn": self.experts(config)}}
 
     def sparse(self, config: Config) -> list[bool]:
@@ -37,7 +38,7 @@ class QwenExperts(Layered):
         any_at_all, layers = config["num_experts"] > 0, config["num_hidden_layers"]
         return [any_at_all and i not in dense and (i + 1) % every == 0 for i in range(layers)]
 
-    def experts(self, config: Config) -> dict[str, Any]:
+    def experts(self, config: Config) -> SpecJson:
         """The FFN of layers with experts, without a shared one."""
         kind, weight = super().ffn(config), config["router_aux_loss_coef"]
         if not config["output_router_logits"]:
@@ -53,13 +54,13 @@ class QwenExperts(Layered):
             "balance_loss": weight * config["num_experts_per_tok"] / config["num_hidden_layers"],
         }
 
-    def config(self, spec: ModelSpec) -> dict[str, Any]:
+    def config(self, spec: ModelSpec) -> ConfigJson:
         sparse = [isinstance(layer.ffn, TopKMoE) for layer in spec.layers]
         widths = {key: value for layer in spec.layers for key, value in self.ffn_config(layer).items()}
         dense = [i for i, has_experts in enumerate(sparse) if not has_experts]
         return {**super().config(spec), **widths, "mlp_only_layers": dense, "decoder_sparse_step": 1}
 
-    def ffn_config(self, layer: BlockSpec) -> dict[str, Any]:
+    def ffn_config(self, layer: BlockSpec) -> ConfigJson:
         moe = layer.ffn
         if not isinstance(moe, TopKMoE):
             return super().ffn_config(layer)
@@ -87,13 +88,13 @@ class QwenExperts(Layered):
 class QwenSharedExperts(QwenExperts):
     """With a shared expert."""
 
-    def experts(self, config: Config) -> dict[str, Any]:
+    def experts(self, config: Config) -> SpecJson:
         shared = config["shared_expert_intermediate_size"]
         if not shared:
             raise UnsupportedError("shared_expert_intermediate_size", "a shared expert has features")
         return {**super().experts(config), "shared_experts": 1, "shared_d_ff": shared, "shared_gate": True}
 
-    def ffn_config(self, layer: BlockSpec) -> dict[str, Any]:
+    def ffn_config(self, layer: BlockSpec) -> ConfigJson:
         moe = layer.ffn
         shared = {"shared_expert_intermediate_size": moe.shared_width} if isinstance(moe, TopKMoE) else {}
         return {**super().ffn_config(layer), **shared}

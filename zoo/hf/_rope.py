@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pydantic import ValidationError
 
+from zoo.edits import SpecJson
 from zoo.errors import SpecError, UnsupportedError
 from zoo.explain import explain
 from zoo.hf._common import expect
-from zoo.hf._config import Config
+from zoo.hf._config import Config, ConfigJson
 from zoo.hf._layers import FULL, SLIDING
 from zoo.hf._version import MAJOR
 from zoo.positions import Position
@@ -40,7 +39,7 @@ def rope(
     *,
     partial: bool = False,
     layout: str = "half",
-) -> dict[str, Any]:
+) -> SpecJson:
     """The position of a spec, of heads of `head_dim` features. partial: whether the model heeds
     `partial_rotary_factor`."""
     parameters = _parameters(config, layer_type)
@@ -64,7 +63,7 @@ def rope(
     return _whole(position, head_dim)
 
 
-def _whole(position: dict[str, Any], head_dim: int) -> dict[str, Any]:
+def _whole(position: SpecJson, head_dim: int) -> SpecJson:
     """With every default spelled out, since as an edit of another position it must leave nothing of that."""
     try:
         rotary = RoPE.model_validate(position)
@@ -86,7 +85,7 @@ def _named(error: SpecError) -> UnsupportedError:
     return UnsupportedError(f"rope_parameters.{option}" if option else FRACTION, error.reason)
 
 
-def _parameters(config: Config, layer_type: str | None) -> dict[str, Any]:
+def _parameters(config: Config, layer_type: str | None) -> ConfigJson:
     if "rope_parameters" in config:
         # Where a config of version 4 was read by version 5, they are in the parameters too.
         config.ignore("rope_theta", "rope_scaling", "partial_rotary_factor")
@@ -100,9 +99,9 @@ def _parameters(config: Config, layer_type: str | None) -> dict[str, Any]:
     return {**own, **(config.get("rope_scaling") or {})}
 
 
-def _scaling(config: Config, kind: str, parameters: dict[str, Any], fraction: float) -> dict[str, Any]:
+def _scaling(config: Config, kind: str, parameters: ConfigJson, fraction: float) -> SpecJson:
     """Takes what it uses out of the parameters."""
-    scaling: dict[str, Any] = {"kind": kind}
+    scaling: SpecJson = {"kind": kind}
     if kind == "dynamic":
         scaling["original_length"] = config["max_position_embeddings"]
     if kind in WITH_LENGTH:
@@ -125,13 +124,13 @@ def _scaling(config: Config, kind: str, parameters: dict[str, Any], fraction: fl
     return scaling
 
 
-def rope_config(position: Position) -> dict[str, Any]:
+def rope_config(position: Position) -> ConfigJson:
     """Arguments of a config class."""
     rotary = expect(position, RoPE, "mixer.position")
     return _by_version(rope_parameters(rotary), rotary.scaling)
 
 
-def layered_rope_config(positions: dict[str, Position]) -> dict[str, Any]:
+def layered_rope_config(positions: dict[str, Position]) -> ConfigJson:
     """Arguments of a config class, given the position of each kind of layer in use."""
     rotary = {kind: expect(position, RoPE, "mixer.position") for kind, position in positions.items()}
     if MAJOR >= 5:
@@ -143,16 +142,16 @@ def layered_rope_config(positions: dict[str, Position]) -> dict[str, Any]:
     return {**(rope_config(rotary[FULL]) if FULL in rotary else {}), **near}
 
 
-def partial_rope_config(position: Position) -> dict[str, Any]:
+def partial_rope_config(position: Position) -> ConfigJson:
     """Arguments of a config class that turns only some features where it is not told to turn all."""
     arguments = rope_config(position)
     arguments.get("rope_parameters", arguments).setdefault("partial_rotary_factor", 1.0)
     return arguments
 
 
-def rope_parameters(rotary: RoPE) -> dict[str, Any]:
+def rope_parameters(rotary: RoPE) -> ConfigJson:
     """As `rope_parameters` has them."""
-    parameters: dict[str, Any] = {"rope_type": "default", "rope_theta": rotary.base}
+    parameters: ConfigJson = {"rope_type": "default", "rope_theta": rotary.base}
     if rotary.fraction != 1:
         parameters["partial_rotary_factor"] = rotary.fraction
     if rotary.scaling is not None:
@@ -160,7 +159,7 @@ def rope_parameters(rotary: RoPE) -> dict[str, Any]:
     return parameters
 
 
-def _scaling_parameters(scaling: Scaling) -> dict[str, Any]:
+def _scaling_parameters(scaling: Scaling) -> ConfigJson:
     if scaling.kind not in OPTIONAL:
         raise UnsupportedError("mixer.position.scaling", f"{scaling.kind} has no counterpart")
     values = scaling.model_dump(mode="json")
@@ -172,12 +171,12 @@ def _scaling_parameters(scaling: Scaling) -> dict[str, Any]:
     return parameters | {key: values[key] for key in OPTIONAL[scaling.kind] if values[key] is not None}
 
 
-def _by_version(parameters: dict[str, Any], scaling: Scaling | None) -> dict[str, Any]:
+def _by_version(parameters: ConfigJson, scaling: Scaling | None) -> ConfigJson:
     length = {"max_position_embeddings": getattr(scaling, "original_length", 0)}
     extra = length if scaling is not None and scaling.kind == "dynamic" else {}
     if MAJOR >= 5:
         return {"rope_parameters": parameters, **extra}
-    beside: dict[str, Any] = {
+    beside: ConfigJson = {
         key: parameters.pop(key) for key in ("rope_theta", "partial_rotary_factor") if key in parameters
     }
     return {**beside, "rope_scaling": parameters if scaling is not None else None, **extra}

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
-from zoo.hf._config import Config
+from zoo.edits import SpecJson
+from zoo.hf._config import Config, ConfigJson
 from zoo.hf._pairs import Pair, same
 from zoo.hf.deepseek_v3 import DeepSeekV3
 from zoo.hf.kimi_linear import KimiLinear
@@ -20,34 +21,34 @@ class BailingHybrid(KimiLinear):
 
     model_types: ClassVar[tuple[str, ...]] = ("bailing_hybrid",)
 
-    def spec(self, config: Config) -> dict[str, Any]:
+    def spec(self, config: Config) -> SpecJson:
         # By default they say what lists are, how many heads there are, and how wide.
         config.ignore("layer_group_size", "short_conv_kernel_size", "mtp_loss_scaling_factor")
         return super().spec(config)
 
-    def mixer(self, config: Config) -> dict[str, Any]:
+    def mixer(self, config: Config) -> SpecJson:
         return {**super().mixer(config), "q_rank": None, "gate": "head"}
 
-    def position(self, config: Config) -> dict[str, Any]:
+    def position(self, config: Config) -> SpecJson:
         return DeepSeekV3.position(self, config)
 
-    def delta(self, config: Config) -> dict[str, Any]:
+    def delta(self, config: Config) -> SpecJson:
         floor, safe = float(config["kda_lower_bound"]), config["kda_safe_gate"]
         return {**super().delta(config), "low_rank": False, "decay_floor": floor if safe else None}
 
-    def delta_config(self, mixer: object) -> dict[str, Any]:
+    def delta_config(self, mixer: object) -> ConfigJson:
         if not isinstance(mixer, KimiDeltaAttention):
             return {}
         floor = {} if mixer.decay_floor is None else {"kda_lower_bound": mixer.decay_floor}
         sizes = {"head_dim": mixer.features, "short_conv_kernel_size": mixer.conv}
         return {**sizes, **floor, "kda_safe_gate": mixer.decay_floor is not None}
 
-    def block_config(self, layer: BlockSpec) -> dict[str, Any]:
+    def block_config(self, layer: BlockSpec) -> ConfigJson:
         arguments = super().block_config(layer)
         del arguments["q_lora_rank"]
         return arguments
 
-    def position_config(self, layer: BlockSpec) -> dict[str, Any]:
+    def position_config(self, layer: BlockSpec) -> ConfigJson:
         arguments = DeepSeekV3.position_config(self, layer)
         del arguments["rope_interleave"]
         return arguments

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import ClassVar
 
+from zoo.edits import SpecJson
 from zoo.errors import UnsupportedError
 from zoo.hf._common import attention, dense, expect, norm_eps
-from zoo.hf._config import Config
+from zoo.hf._config import Config, ConfigJson
 from zoo.hf._family import Family, Task
 from zoo.hf._ffn import activation, ffn
 from zoo.hf._pairs import Pair, both, layernorm, same
@@ -35,7 +36,7 @@ class BERT(Family):
     buffers: ClassVar[tuple[str, ...]] = ("cls.predictions.bias",)
     """Another name of the bias that the head adds, or where embeddings are not tied a bias that nothing reads."""
 
-    def spec(self, config: Config) -> dict[str, Any]:
+    def spec(self, config: Config) -> SpecJson:
         config.only("is_decoder", False)
         config.only("add_cross_attention", False)
         config.only("position_embedding_type", "absolute")
@@ -68,7 +69,7 @@ class BERT(Family):
             },
         }
 
-    def config(self, spec: ModelSpec) -> dict[str, Any]:
+    def config(self, spec: ModelSpec) -> ConfigJson:
         if spec.visible != "all" or spec.token_types is None:
             raise UnsupportedError("visible", "only an encoder with token types has this counterpart")
         layer = spec.layers[0]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import ClassVar
 
+from zoo.edits import SpecJson
 from zoo.errors import UnsupportedError
 from zoo.hf._common import attention, norm_eps
-from zoo.hf._config import Config
+from zoo.hf._config import Config, ConfigJson
 from zoo.hf._family import Family
 from zoo.hf._gpt import fused_qkv, linears
 from zoo.hf._pairs import Pair, layernorm, same
@@ -31,7 +32,7 @@ class Bloom(Family):
 
     model_types: ClassVar[tuple[str, ...]] = ("bloom",)
 
-    def spec(self, config: Config) -> dict[str, Any]:
+    def spec(self, config: Config) -> SpecJson:
         if config["slow_but_exact"] and config["pretraining_tp"] > 1:
             raise UnsupportedError("slow_but_exact", "transformers leaves out the biases of the output projections")
         config.ignore(*UNREAD)
@@ -56,7 +57,7 @@ class Bloom(Family):
             },
         }
 
-    def config(self, spec: ModelSpec) -> dict[str, Any]:
+    def config(self, spec: ModelSpec) -> ConfigJson:
         layer = spec.layers[0]
         mixer = attention(layer)
         return {

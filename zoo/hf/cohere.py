@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 
 from zoo.block_spec import BlockSpec
+from zoo.edits import SpecJson
 from zoo.hf._common import attention, norm_eps
-from zoo.hf._config import Config
+from zoo.hf._config import Config, ConfigJson
 from zoo.hf._llama_like import LlamaLike
 from zoo.hf._pairs import Pair, same
 from zoo.spec import ModelSpec
@@ -23,29 +24,29 @@ class Cohere(LlamaLike):
     heeds_qk_norm: ClassVar[bool] = True
     """Whether the model reads `use_qk_norm`."""
 
-    def spec(self, config: Config) -> dict[str, Any]:
+    def spec(self, config: Config) -> SpecJson:
         return {**super().spec(config), "logit_scale": config["logit_scale"]}
 
-    def block(self, config: Config) -> dict[str, Any]:
+    def block(self, config: Config) -> SpecJson:
         return {**super().block(config), "topology": "parallel"}
 
-    def norm(self, config: Config) -> dict[str, Any]:
+    def norm(self, config: Config) -> SpecJson:
         return {"kind": "layernorm", "eps": config["layer_norm_eps"], "bias": False}
 
-    def mixer(self, config: Config) -> dict[str, Any]:
+    def mixer(self, config: Config) -> SpecJson:
         mixer = {**super().mixer(config), "bias": config["attention_bias"]}
         mixer["position"] = {**mixer["position"], "layout": "interleaved"}
         if self.heeds_qk_norm and config["use_qk_norm"]:
             mixer |= {"qk_norm": self.norm(config), "qk_norm_over": "heads"}
         return mixer
 
-    def config(self, spec: ModelSpec) -> dict[str, Any]:
+    def config(self, spec: ModelSpec) -> ConfigJson:
         arguments = {**super().config(spec), "logit_scale": spec.logit_scale}
         if arguments["head_dim"] * arguments["num_attention_heads"] == spec.d_model:
             del arguments["head_dim"]
         return arguments
 
-    def block_config(self, layer: BlockSpec) -> dict[str, Any]:
+    def block_config(self, layer: BlockSpec) -> ConfigJson:
         mixer = attention(layer)
         return {
             **super().block_config(layer),
@@ -53,7 +54,7 @@ class Cohere(LlamaLike):
             "use_qk_norm": mixer.qk_norm is not None,
         }
 
-    def norm_config(self, layer: BlockSpec) -> dict[str, Any]:
+    def norm_config(self, layer: BlockSpec) -> ConfigJson:
         return {"layer_norm_eps": norm_eps(layer)}
 
     def norm_weights(self, ours: str, theirs: str) -> Iterator[Pair]:

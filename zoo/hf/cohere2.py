@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
+from zoo.edits import SpecJson
 from zoo.errors import UnsupportedError
 from zoo.hf._common import attention
-from zoo.hf._config import Config
+from zoo.hf._config import Config, ConfigJson
 from zoo.hf._layers import FULL, SLIDING, pattern, types_of, window_config
 from zoo.hf.cohere import Cohere
 from zoo.spec import BASE, ModelSpec
@@ -33,7 +34,7 @@ class Cohere2(Cohere):
     model_types: ClassVar[tuple[str, ...]] = ("cohere2",)
     heeds_qk_norm: ClassVar[bool] = False
 
-    def spec(self, config: Config) -> dict[str, Any]:
+    def spec(self, config: Config) -> SpecJson:
         config.ignore(*UNREAD)
         types, window = types_of(config), config["sliding_window"]
         if window is None and SLIDING in types:
@@ -43,7 +44,7 @@ class Cohere2(Cohere):
         full = {"mixer.position": "nope", "mixer.window": None}
         return {**spec, **pattern([FULL if kind == FULL else BASE for kind in types], {FULL: full})}
 
-    def config(self, spec: ModelSpec) -> dict[str, Any]:
+    def config(self, spec: ModelSpec) -> ConfigJson:
         arguments = {**super().config(spec), **window_config(spec)}
         arguments.pop("use_qk_norm")
         return arguments
@@ -51,5 +52,5 @@ class Cohere2(Cohere):
     def typical(self, spec: ModelSpec) -> BlockSpec:
         return next((layer for layer in spec.layers if attention(layer).window is not None), spec.layers[0])
 
-    def position_config(self, layer: BlockSpec) -> dict[str, Any]:
+    def position_config(self, layer: BlockSpec) -> ConfigJson:
         return super().position_config(layer) if attention(layer).window is not None else {}

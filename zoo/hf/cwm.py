@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from zoo.hf._config import Config
+from zoo.edits import SpecJson
+from zoo.hf._config import Config, ConfigJson
 from zoo.hf._layers import window_config, windows
 from zoo.hf._llama_like import LlamaLike
 from zoo.spec import ModelSpec
@@ -16,9 +17,9 @@ class Windowed(LlamaLike):
     model_types: ClassVar[tuple[str, ...]] = ("cwm", "ministral")
     preference: ClassVar[int] = 2
 
-    def spec(self, config: Config) -> dict[str, Any]:
+    def spec(self, config: Config) -> SpecJson:
         config.ignore("mlp_bias", "attention_bias")
         return {**super().spec(config), **windows(config)}
 
-    def config(self, spec: ModelSpec) -> dict[str, Any]:
+    def config(self, spec: ModelSpec) -> ConfigJson:
         return {**super().config(spec), **window_config(spec)}

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
+from zoo.edits import SpecJson
 from zoo.hf._common import expect
-from zoo.hf._config import Config
+from zoo.hf._config import Config, ConfigJson
 from zoo.hf._fine_experts import FineExperts
 from zoo.hf._pairs import Pair, both, fused, same
 from zoo.hf._rope import rope, rope_config
@@ -19,11 +20,11 @@ class DeepSeekV3(FineExperts):
 
     model_types: ClassVar[tuple[str, ...]] = ("deepseek_v3",)
 
-    def spec(self, config: Config) -> dict[str, Any]:
+    def spec(self, config: Config) -> SpecJson:
         config.ignore("qk_head_dim")  # it follows from others
         return super().spec(config)
 
-    def mixer(self, config: Config) -> dict[str, Any]:
+    def mixer(self, config: Config) -> SpecJson:
         heads = config["num_attention_heads"]
         config.only("num_key_value_heads", heads)
         return {
@@ -44,7 +45,7 @@ class DeepSeekV3(FineExperts):
         """Features that are turned. A config has them under this name too."""
         return int(config.only("head_dim", config["qk_rope_head_dim"], None) or config["qk_rope_head_dim"])
 
-    def position(self, config: Config) -> dict[str, Any]:
+    def position(self, config: Config) -> SpecJson:
         position = rope(config, self.head_dim(config), layout="interleaved" if self.interleaved(config) else "half")
         scaling = position["scaling"]
         if scaling and scaling.get("mscale_all_dim"):
@@ -54,7 +55,7 @@ class DeepSeekV3(FineExperts):
     def interleaved(self, config: Config) -> bool:
         return bool(config.get("rope_interleave", True))
 
-    def block_config(self, layer: BlockSpec) -> dict[str, Any]:
+    def block_config(self, layer: BlockSpec) -> ConfigJson:
         mixer = expect(layer.mixer, MLA, "mixer")
         return {
             **self.norm_config(layer),
@@ -71,7 +72,7 @@ class DeepSeekV3(FineExperts):
             **self.position_config(layer),
         }
 
-    def position_config(self, layer: BlockSpec) -> dict[str, Any]:
+    def position_config(self, layer: BlockSpec) -> ConfigJson:
         position = expect(layer.mixer, MLA, "mixer").position
         return {**rope_config(position), "rope_interleave": getattr(position, "layout", "") == "interleaved"}
 

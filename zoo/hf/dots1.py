@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
+from zoo.edits import SpecJson
 from zoo.hf._common import attention
-from zoo.hf._config import Config
+from zoo.hf._config import Config, ConfigJson
 from zoo.hf._fine_experts import FineExperts
 from zoo.hf._layers import SLIDING, layer_types, types_of, window_of
 from zoo.spec import ModelSpec
@@ -24,14 +25,14 @@ class Dots1(FineExperts):
         config.ignore("max_window_layers")  # it only says what layer_types are by default
         return [[WINDOW] * (kind == SLIDING) for kind in types_of(config)]
 
-    def edits(self, config: Config) -> dict[str, dict[str, Any]]:
+    def edits(self, config: Config) -> dict[str, SpecJson]:
         return {**super().edits(config), WINDOW: {"mixer.window": config["sliding_window"]}}
 
-    def mixer(self, config: Config) -> dict[str, Any]:
+    def mixer(self, config: Config) -> SpecJson:
         return {**super().mixer(config), "bias": config["attention_bias"], "qk_norm": self.norm(config)}
 
-    def config(self, spec: ModelSpec) -> dict[str, Any]:
+    def config(self, spec: ModelSpec) -> ConfigJson:
         return {**super().config(spec), "layer_types": layer_types(spec), "sliding_window": window_of(spec)}
 
-    def block_config(self, layer: BlockSpec) -> dict[str, Any]:
+    def block_config(self, layer: BlockSpec) -> ConfigJson:
         return {**super().block_config(layer), "attention_bias": bool(attention(layer).bias)}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
+from zoo.edits import SpecJson
 from zoo.hf._common import attention
-from zoo.hf._config import Config
+from zoo.hf._config import Config, ConfigJson
 from zoo.hf._llama_like import LlamaLike
 
 
@@ -16,7 +17,7 @@ class Ernie(LlamaLike):
 
     model_types: ClassVar[tuple[str, ...]] = ("ernie4_5",)
 
-    def mixer(self, config: Config) -> dict[str, Any]:
+    def mixer(self, config: Config) -> SpecJson:
         config.ignore("attention_dropout", "compression_ratio")  # transformers does not read them
         return {
             "kind": "attention",
@@ -27,10 +28,10 @@ class Ernie(LlamaLike):
             "bias": config["use_bias"],
         }
 
-    def ffn(self, config: Config) -> dict[str, Any]:
+    def ffn(self, config: Config) -> SpecJson:
         return {**super().ffn(config), "bias": config["use_bias"]}
 
-    def block_config(self, layer: BlockSpec) -> dict[str, Any]:
+    def block_config(self, layer: BlockSpec) -> ConfigJson:
         arguments = {**super().block_config(layer), "use_bias": bool(attention(layer).bias)}
         del arguments["attention_dropout"]
         return arguments

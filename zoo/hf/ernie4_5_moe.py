@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
+from zoo.edits import SpecJson
 from zoo.errors import UnsupportedError
 from zoo.ffns.deepseek_moe import DeepSeekMoE
-from zoo.hf._config import Config
+from zoo.hf._config import Config, ConfigJson
 from zoo.hf._experts import expert_act, gated_experts
 from zoo.hf._ffn import name_of
 from zoo.hf._layered import Layered
@@ -26,7 +27,7 @@ class ErnieMoe(Ernie, Layered):
 
     model_types: ClassVar[tuple[str, ...]] = ("ernie4_5_moe",)
 
-    def spec(self, config: Config) -> dict[str, Any]:
+    def spec(self, config: Config) -> SpecJson:
         config.ignore("output_router_logits", "router_aux_loss_coef")
         return {**super().spec(config), "head_bias": config["use_bias"]}
 
@@ -35,10 +36,10 @@ class ErnieMoe(Ernie, Layered):
         every, layers = config["moe_layer_interval"], config["num_hidden_layers"]
         return [[EXPERTS] * (start <= i <= end and (i + 1) % every == 0) for i in range(layers)]
 
-    def edits(self, config: Config) -> dict[str, dict[str, Any]]:
+    def edits(self, config: Config) -> dict[str, SpecJson]:
         return {EXPERTS: {"ffn": self._experts(config)}}
 
-    def _experts(self, config: Config) -> dict[str, Any]:
+    def _experts(self, config: Config) -> SpecJson:
         config.only("moe_norm_min", 1e-12)
         return {
             "kind": "deepseek_moe",
@@ -53,7 +54,7 @@ class ErnieMoe(Ernie, Layered):
             "balance_loss": 0.0,
         }
 
-    def config(self, spec: ModelSpec) -> dict[str, Any]:
+    def config(self, spec: ModelSpec) -> ConfigJson:
         sparse = [i for i, layer in enumerate(spec.layers) if isinstance(layer.ffn, DeepSeekMoE)]
         start, end = (sparse[0], sparse[-1]) if sparse else (spec.n_layers, spec.n_layers)
         every = sparse[1] - sparse[0] if len(sparse) > 1 else start + 1
@@ -61,7 +62,7 @@ class ErnieMoe(Ernie, Layered):
         widths = {key: value for layer in spec.layers for key, value in self.ffn_config(layer).items()}
         return {**super().config(spec), **widths, **place}
 
-    def ffn_config(self, layer: BlockSpec) -> dict[str, Any]:
+    def ffn_config(self, layer: BlockSpec) -> ConfigJson:
         moe = layer.ffn
         if not isinstance(moe, DeepSeekMoE):
             return super().ffn_config(layer)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
+from zoo.edits import SpecJson
 from zoo.errors import UnsupportedError
 from zoo.hf._common import attention
-from zoo.hf._config import Config
+from zoo.hf._config import Config, ConfigJson
 from zoo.hf._layers import FULL, SLIDING, layer_types, pattern, types_of, window_of
 from zoo.hf._llama_like import LlamaLike
 from zoo.hf.olmo2 import Olmo2
@@ -21,7 +22,7 @@ class Exaone4(Olmo2):
 
     model_types: ClassVar[tuple[str, ...]] = ("exaone4",)
 
-    def spec(self, config: Config) -> dict[str, Any]:
+    def spec(self, config: Config) -> SpecJson:
         config.ignore("sliding_window_pattern")  # it only says what layer_types are by default
         types, window = types_of(config), config["sliding_window"]
         far = {"mixer.window": None, "mixer.position": "nope"} if window is not None else {}
@@ -30,11 +31,11 @@ class Exaone4(Olmo2):
             raise UnsupportedError("sliding_window", "layers with sliding attention need one")
         return {**super().spec(config), **pattern(names, {FULL: far})}
 
-    def mixer(self, config: Config) -> dict[str, Any]:
+    def mixer(self, config: Config) -> SpecJson:
         own = {"qk_norm": self.norm(config), "window": config["sliding_window"]}
         return {**LlamaLike.mixer(self, config), **own}
 
-    def config(self, spec: ModelSpec) -> dict[str, Any]:
+    def config(self, spec: ModelSpec) -> ConfigJson:
         window, far = window_of(spec), any(isinstance(attention(layer).position, NoPE) for layer in spec.layers)
         # With any window at all, layers of full attention have no positions.
         return {
@@ -46,8 +47,8 @@ class Exaone4(Olmo2):
     def typical(self, spec: ModelSpec) -> BlockSpec:
         return next((layer for layer in spec.layers if attention(layer).window is not None), spec.layers[0])
 
-    def position_config(self, layer: BlockSpec) -> dict[str, Any]:
+    def position_config(self, layer: BlockSpec) -> ConfigJson:
         return {} if isinstance(attention(layer).position, NoPE) else super().position_config(layer)
 
-    def block_config(self, layer: BlockSpec) -> dict[str, Any]:
+    def block_config(self, layer: BlockSpec) -> ConfigJson:
         return LlamaLike.block_config(self, layer)

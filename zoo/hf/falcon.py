@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import ClassVar
 
+from zoo.edits import SpecJson
 from zoo.errors import UnsupportedError
 from zoo.hf._common import attention, dense, norm_eps
-from zoo.hf._config import Config
+from zoo.hf._config import Config, ConfigJson
 from zoo.hf._family import Family
 from zoo.hf._ffn import activation, ffn
 from zoo.hf._gpt import fused_qkv, linears
@@ -22,7 +23,7 @@ class Falcon(Family):
 
     model_types: ClassVar[tuple[str, ...]] = ("falcon",)
 
-    def spec(self, config: Config) -> dict[str, Any]:
+    def spec(self, config: Config) -> SpecJson:
         config.only("hidden_dropout", 0.0)
         config.only("attention_dropout", 0.0)
         config.ignore("apply_residual_connection_post_layernorm", "ff_factor")  # transformers does not read them
@@ -51,7 +52,7 @@ class Falcon(Family):
             },
         }
 
-    def config(self, spec: ModelSpec) -> dict[str, Any]:
+    def config(self, spec: ModelSpec) -> ConfigJson:
         layer = spec.layers[0]
         mixer = attention(layer)
         heads, kv_heads, _ = mixer.sizes()
@@ -121,7 +122,7 @@ def _kv_heads(config: Config) -> int:
     return 1 if multi_query else int(heads)
 
 
-def _layout(topology: str, heads: int, kv_heads: int) -> dict[str, Any]:
+def _layout(topology: str, heads: int, kv_heads: int) -> ConfigJson:
     """The switches for a topology and a number of kv heads."""
     new = topology == "parallel_two_norms" or kv_heads not in (1, heads)
     return {
@@ -133,7 +134,7 @@ def _layout(topology: str, heads: int, kv_heads: int) -> dict[str, Any]:
     }
 
 
-def _alibi(config: Config) -> dict[str, Any]:
+def _alibi(config: Config) -> SpecJson:
     """Falcon's biases are rounded to bfloat16 and divided by √d with the scores. transformers' eager attention adds
     them twice, once with the mask."""
     factor = 2.0 if config.get("attn_implementation") == "eager" else 1.0

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
+from zoo.edits import SpecJson
 from zoo.hf._common import expect
-from zoo.hf._config import Config
+from zoo.hf._config import Config, ConfigJson
 from zoo.hf.mamba import Mamba
 from zoo.mixers.mamba import Mamba as Mixer
 from zoo.spec import ModelSpec
@@ -16,10 +17,10 @@ class FalconMamba(Mamba):
 
     model_types: ClassVar[tuple[str, ...]] = ("falcon_mamba",)
 
-    def mixer(self, config: Config) -> dict[str, Any]:
+    def mixer(self, config: Config) -> SpecJson:
         norm = {"kind": "rmsnorm", "eps": config["mixer_rms_eps"], "gain": False}
         return {**super().mixer(config), "part_norm": norm}
 
-    def config(self, spec: ModelSpec) -> dict[str, Any]:
+    def config(self, spec: ModelSpec) -> ConfigJson:
         norm = expect(spec.layers[0].mixer, Mixer, "mixer").part_norm
         return {**super().config(spec), "mixer_rms_eps": getattr(norm, "eps", 1e-6)}

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
+from zoo.edits import SpecJson
 from zoo.hf._common import attention
-from zoo.hf._config import Config
+from zoo.hf._config import Config, ConfigJson
 from zoo.hf._layers import window_config, windows
 from zoo.hf._pairs import Pair, same
 from zoo.hf.gemma import Gemma
@@ -21,25 +22,25 @@ class Gemma2(Gemma):
     model_types: ClassVar[tuple[str, ...]] = ("gemma2",)
     activation_key: ClassVar[str] = "hidden_activation"
 
-    def spec(self, config: Config) -> dict[str, Any]:
+    def spec(self, config: Config) -> SpecJson:
         config.ignore("sliding_window_size")  # transformers does not read it
         return {**super().spec(config), "final_softcap": config["final_logit_softcapping"], **windows(config)}
 
-    def block(self, config: Config) -> dict[str, Any]:
+    def block(self, config: Config) -> SpecJson:
         return {**super().block(config), "norm_placement": "double"}
 
-    def mixer(self, config: Config) -> dict[str, Any]:
+    def mixer(self, config: Config) -> SpecJson:
         scale = config["query_pre_attn_scalar"] ** -0.5
         return {**super().mixer(config), "scale": scale, "softcap": config["attn_logit_softcapping"]}
 
-    def config(self, spec: ModelSpec) -> dict[str, Any]:
+    def config(self, spec: ModelSpec) -> ConfigJson:
         return {
             **super().config(spec),
             "final_logit_softcapping": spec.final_softcap,
             **window_config(spec),
         }
 
-    def block_config(self, layer: BlockSpec) -> dict[str, Any]:
+    def block_config(self, layer: BlockSpec) -> ConfigJson:
         mixer = attention(layer)
         # A whole number, as the config wants it: another scale is not found again, and so refused.
         scalar = max(1, round((mixer.scale or 1.0) ** -2))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
+from zoo.edits import SpecJson
 from zoo.hf._common import attention, dense
-from zoo.hf._config import Config
+from zoo.hf._config import Config, ConfigJson
 from zoo.hf._gpt import QKV
 from zoo.hf._llama_like import LlamaLike
 from zoo.hf._pairs import Pair, fused, same
@@ -25,15 +26,15 @@ class GLM(LlamaLike):
     model_types: ClassVar[tuple[str, ...]] = ("glm", "glm4")
     partial_rotary: ClassVar[bool] = True
 
-    def block(self, config: Config) -> dict[str, Any]:
+    def block(self, config: Config) -> SpecJson:
         return {**super().block(config), "norm_placement": "double" if config["model_type"] == "glm4" else "pre"}
 
-    def mixer(self, config: Config) -> dict[str, Any]:
+    def mixer(self, config: Config) -> SpecJson:
         mixer = {**super().mixer(config), "bias": list(QKV) if config["attention_bias"] else False}
         mixer["position"] = {**mixer["position"], "layout": "interleaved"}
         return mixer
 
-    def block_config(self, layer: BlockSpec) -> dict[str, Any]:
+    def block_config(self, layer: BlockSpec) -> ConfigJson:
         return {**super().block_config(layer), "attention_bias": bool(attention(layer).bias)}
 
     def weights(self, spec: ModelSpec) -> Iterator[Pair]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import ClassVar
 
+from zoo.edits import SpecJson
 from zoo.hf._common import attention, dense, expect
-from zoo.hf._config import Config
+from zoo.hf._config import Config, ConfigJson
 from zoo.hf._family import Family
 from zoo.hf._ffn import activation, ffn
 from zoo.hf._gpt import UNREAD, conv_weights, inner, sizes
@@ -20,7 +21,7 @@ class GPT2(Family):
 
     model_types: ClassVar[tuple[str, ...]] = ("gpt2",)
 
-    def spec(self, config: Config) -> dict[str, Any]:
+    def spec(self, config: Config) -> SpecJson:
         config.only("add_cross_attention", False)
         config.ignore(*UNREAD, "reorder_and_upcast_attn")
         heads = config["n_head"]
@@ -47,7 +48,7 @@ class GPT2(Family):
         }
         return spec | self._scales(scale, config["n_layer"]) if config["scale_attn_by_inverse_layer_idx"] else spec
 
-    def _scales(self, scale: float, n_layers: int) -> dict[str, Any]:
+    def _scales(self, scale: float, n_layers: int) -> SpecJson:
         """Layer i divides its scores by i + 1."""
         names = [f"layer_{i}" for i in range(n_layers)]
         return {
@@ -55,7 +56,7 @@ class GPT2(Family):
             "pattern": names,
         }
 
-    def config(self, spec: ModelSpec) -> dict[str, Any]:
+    def config(self, spec: ModelSpec) -> ConfigJson:
         layer = spec.layers[0]
         mixer = attention(layer)
         return {

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import ClassVar
 
+from zoo.edits import SpecJson
 from zoo.hf._common import attention, dense, norm_eps
-from zoo.hf._config import Config
+from zoo.hf._config import Config, ConfigJson
 from zoo.hf._family import Family
 from zoo.hf._ffn import activation, ffn
 from zoo.hf._gpt import fused_qkv, linears
@@ -20,7 +21,7 @@ class GPTNeoX(Family):
 
     model_types: ClassVar[tuple[str, ...]] = ("gpt_neox",)
 
-    def spec(self, config: Config) -> dict[str, Any]:
+    def spec(self, config: Config) -> SpecJson:
         config.ignore("attention_probs_dropout_prob", "hidden_dropout_prob", "classifier_dropout", "is_decoder")
         dropout = config["hidden_dropout"]
         head_dim = config["hidden_size"] // config["num_attention_heads"]
@@ -49,7 +50,7 @@ class GPTNeoX(Family):
             },
         }
 
-    def config(self, spec: ModelSpec) -> dict[str, Any]:
+    def config(self, spec: ModelSpec) -> ConfigJson:
         layer = spec.layers[0]
         mixer = attention(layer)
         return {

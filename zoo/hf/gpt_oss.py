@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
+from zoo.edits import SpecJson
 from zoo.ffns.topk_moe import TopKMoE
 from zoo.hf._common import attention, expect
-from zoo.hf._config import Config
+from zoo.hf._config import Config, ConfigJson
 from zoo.hf._experts import alternating
 from zoo.hf._layers import window_config, windows
 from zoo.hf._llama_like import LlamaLike
@@ -22,14 +23,14 @@ class GptOss(LlamaLike):
 
     model_types: ClassVar[tuple[str, ...]] = ("gpt_oss",)
 
-    def spec(self, config: Config) -> dict[str, Any]:
+    def spec(self, config: Config) -> SpecJson:
         config.ignore("experts_per_token", "initial_context_length")  # transformers does not read them
         return {**super().spec(config), **windows(config)}
 
-    def mixer(self, config: Config) -> dict[str, Any]:
+    def mixer(self, config: Config) -> SpecJson:
         return {**super().mixer(config), "bias": config["attention_bias"], "sinks": True}
 
-    def ffn(self, config: Config) -> dict[str, Any]:
+    def ffn(self, config: Config) -> SpecJson:
         config.ignore("hidden_act")  # the experts have their own
         return {
             "kind": "topk_moe",
@@ -42,13 +43,13 @@ class GptOss(LlamaLike):
             **routing(config),
         }
 
-    def config(self, spec: ModelSpec) -> dict[str, Any]:
+    def config(self, spec: ModelSpec) -> ConfigJson:
         return {**super().config(spec), **window_config(spec)}
 
-    def block_config(self, layer: BlockSpec) -> dict[str, Any]:
+    def block_config(self, layer: BlockSpec) -> ConfigJson:
         return {**super().block_config(layer), "attention_bias": bool(attention(layer).bias)}
 
-    def ffn_config(self, layer: BlockSpec) -> dict[str, Any]:
+    def ffn_config(self, layer: BlockSpec) -> ConfigJson:
         experts = expect(layer.ffn, TopKMoE, "ffn")
         clamp = {"swiglu_alpha": experts.swiglu_alpha, "swiglu_limit": experts.swiglu_limit}
         return {**routing_config(experts), **{key: value for key, value in clamp.items() if value is not None}}

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import ClassVar
 
+from zoo.edits import SpecJson
 from zoo.errors import UnsupportedError
 from zoo.hf._common import attention, dense, expect
-from zoo.hf._config import Config
+from zoo.hf._config import Config, ConfigJson
 from zoo.hf._family import Family
 from zoo.hf._ffn import activation, ffn
 from zoo.hf._gpt import UNREAD, inner, linears, sizes
@@ -22,7 +23,7 @@ class GPTJ(Family):
 
     model_types: ClassVar[tuple[str, ...]] = ("gptj",)
 
-    def spec(self, config: Config) -> dict[str, Any]:
+    def spec(self, config: Config) -> SpecJson:
         config.ignore(*UNREAD, "n_positions", "rotary", "scale_attn_weights")
         return {
             "vocab_size": config["vocab_size"],
@@ -49,14 +50,14 @@ class GPTJ(Family):
             },
         }
 
-    def _rope(self, config: Config) -> dict[str, Any]:
+    def _rope(self, config: Config) -> SpecJson:
         head_dim = config["n_embd"] // config["n_head"]
         turned = config["rotary_dim"]
         if not 0 < turned <= head_dim or turned % 2:
             raise UnsupportedError("rotary_dim", f"{turned} of {head_dim} features of a head cannot be turned")
         return {"kind": "rope", "layout": "interleaved", "fraction": fraction(turned, head_dim)}
 
-    def config(self, spec: ModelSpec) -> dict[str, Any]:
+    def config(self, spec: ModelSpec) -> ConfigJson:
         layer = spec.layers[0]
         mixer = attention(layer)
         return {

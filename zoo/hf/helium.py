@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
+from zoo.edits import SpecJson
 from zoo.errors import UnsupportedError
 from zoo.hf._common import attention
-from zoo.hf._config import Config
+from zoo.hf._config import Config, ConfigJson
 from zoo.hf._gpt import QKV
 from zoo.hf.llama import Llama
 
@@ -19,12 +20,12 @@ class Helium(Llama):
     model_types: ClassVar[tuple[str, ...]] = ("helium",)
     preference: ClassVar[int] = 1
 
-    def mixer(self, config: Config) -> dict[str, Any]:
+    def mixer(self, config: Config) -> SpecJson:
         mixer = super().mixer(config)
         biases = list(QKV) if config["attention_bias"] else False
         return {**mixer, "position": {**mixer["position"], "layout": "interleaved"}, "bias": biases}
 
-    def block_config(self, layer: BlockSpec) -> dict[str, Any]:
+    def block_config(self, layer: BlockSpec) -> ConfigJson:
         mixer = attention(layer)
         if "o" in mixer.bias:
             raise UnsupportedError("mixer.bias", "Helium's output projection has none")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
+from zoo.edits import SpecJson
 from zoo.hf._common import attention
-from zoo.hf._config import Config
+from zoo.hf._config import Config, ConfigJson
 from zoo.hf._llama_like import LlamaLike
 from zoo.hf._pairs import Pair, both, same
 from zoo.positions.rope import RoPE
@@ -20,12 +21,12 @@ class Hunyuan(LlamaLike):
 
     model_types: ClassVar[tuple[str, ...]] = ("hunyuan_v1_dense",)
 
-    def mixer(self, config: Config) -> dict[str, Any]:
+    def mixer(self, config: Config) -> SpecJson:
         config.ignore("eod_token_id")
         own = {"bias": config["attention_bias"], "qk_norm": self.norm(config), "qk_norm_after_position": True}
         return {**super().mixer(config), **own}
 
-    def position(self, config: Config) -> dict[str, Any]:
+    def position(self, config: Config) -> SpecJson:
         """`dynamic` with an `alpha` is NTK-aware scaling by that, whatever the length, and reads nothing else."""
         parameters = config.get("rope_parameters") or {}
         if parameters.get("rope_type") != "dynamic" or not parameters.get("alpha"):
@@ -36,10 +37,10 @@ class Hunyuan(LlamaLike):
             mode="json"
         )
 
-    def block_config(self, layer: BlockSpec) -> dict[str, Any]:
+    def block_config(self, layer: BlockSpec) -> ConfigJson:
         return {**super().block_config(layer), "attention_bias": bool(attention(layer).bias)}
 
-    def position_config(self, layer: BlockSpec) -> dict[str, Any]:
+    def position_config(self, layer: BlockSpec) -> ConfigJson:
         position = attention(layer).position
         if not isinstance(position, RoPE) or not isinstance(position.scaling, NTK):
             return super().position_config(layer)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
+from zoo.edits import SpecJson
 from zoo.errors import UnsupportedError
 from zoo.ffns.topk_moe import TopKMoE
 from zoo.hf._common import expect
-from zoo.hf._config import Config
+from zoo.hf._config import Config, ConfigJson
 from zoo.hf._experts import expert_act, gated_experts
 from zoo.hf._ffn import name_of
 from zoo.hf._pairs import Pair, same
@@ -21,7 +22,7 @@ class HunyuanMoe(Hunyuan):
 
     model_types: ClassVar[tuple[str, ...]] = ("hunyuan_v1_moe",)
 
-    def ffn(self, config: Config) -> dict[str, Any]:
+    def ffn(self, config: Config) -> SpecJson:
         config.ignore("output_router_logits")
         kind, experts, top_k = super().ffn(config), config["num_experts"], config["moe_topk"]
         if not isinstance(top_k, int):
@@ -36,7 +37,7 @@ class HunyuanMoe(Hunyuan):
             "balance_loss": 0.0,
         }
 
-    def ffn_config(self, layer: BlockSpec) -> dict[str, Any]:
+    def ffn_config(self, layer: BlockSpec) -> ConfigJson:
         experts = expect(layer.ffn, TopKMoE, "ffn")
         sizes = {"intermediate_size": experts.width, "num_experts": experts.experts, "moe_topk": experts.top_k}
         return {"hidden_act": expert_act(experts), **sizes}

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
+from zoo.edits import SpecJson
 from zoo.errors import UnsupportedError
 from zoo.ffns.topk_moe import TopKMoE
-from zoo.hf._config import Config
+from zoo.hf._config import Config, ConfigJson
 from zoo.hf._ffn import plain_activation
 from zoo.hf._pairs import Pair, same
 from zoo.hf._qwen_experts import QwenExperts
@@ -27,7 +28,7 @@ class Jamba(QwenExperts):
     model_types: ClassVar[tuple[str, ...]] = ("jamba",)
     width_key: ClassVar[str] = "intermediate_size"
 
-    def spec(self, config: Config) -> dict[str, Any]:
+    def spec(self, config: Config) -> SpecJson:
         # Implementations, and an option of published configs that no model reads.
         config.ignore("use_mamba_kernels", "use_mambapy", "use_associative_scan", "max_position_embeddings")
         return super().spec(config)
@@ -44,13 +45,13 @@ class Jamba(QwenExperts):
         )
         return [config["num_experts"] > 1 and i % period == offset for i in range(layers)]
 
-    def edits(self, config: Config) -> dict[str, dict[str, Any]]:
+    def edits(self, config: Config) -> dict[str, SpecJson]:
         return {**super().edits(config), MAMBA: {"mixer": self._mamba(config)}}
 
-    def position(self, config: Config) -> dict[str, Any]:
+    def position(self, config: Config) -> SpecJson:
         return {"kind": "nope"}
 
-    def _mamba(self, config: Config) -> dict[str, Any]:
+    def _mamba(self, config: Config) -> SpecJson:
         return {
             "kind": "mamba",
             "inner": config["mamba_expand"] * config["hidden_size"],
@@ -63,10 +64,10 @@ class Jamba(QwenExperts):
             "part_norm": self.norm(config),
         }
 
-    def experts(self, config: Config) -> dict[str, Any]:
+    def experts(self, config: Config) -> SpecJson:
         return {**super().experts(config), "softmax_over": "all"}
 
-    def config(self, spec: ModelSpec) -> dict[str, Any]:
+    def config(self, spec: ModelSpec) -> ConfigJson:
         arguments, mixers = super().config(spec), [layer.mixer for layer in spec.layers]
         for key in ("mlp_only_layers", "decoder_sparse_step", "norm_topk_prob", "head_dim"):
             arguments.pop(key, None)
@@ -80,7 +81,7 @@ class Jamba(QwenExperts):
     def typical(self, spec: ModelSpec) -> BlockSpec:
         return next((layer for layer in spec.layers if isinstance(layer.mixer, Attention)), spec.layers[0])
 
-    def position_config(self, layer: BlockSpec) -> dict[str, Any]:
+    def position_config(self, layer: BlockSpec) -> ConfigJson:
         return {}
 
     def weights(self, spec: ModelSpec) -> Iterator[Pair]:
@@ -110,7 +111,7 @@ class Jamba(QwenExperts):
             yield Pair(pair.ours, names, pair.read, pair.write)
 
 
-def _mamba_config(mixer: object, d_model: int) -> dict[str, Any]:
+def _mamba_config(mixer: object, d_model: int) -> ConfigJson:
     """Arguments of the config class that a layer with a state tells."""
     if not isinstance(mixer, Mamba):
         return {}

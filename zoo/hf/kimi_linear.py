@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
+from zoo.edits import SpecJson
 from zoo.errors import UnsupportedError
 from zoo.ffns.deepseek_moe import DeepSeekMoE
 from zoo.hf._common import expect
-from zoo.hf._config import Config
+from zoo.hf._config import Config, ConfigJson
 from zoo.hf._ffn import plain_activation
 from zoo.hf._fine_experts import EXPERTS
 from zoo.hf._layers import FULL
@@ -30,7 +31,7 @@ class KimiLinear(DeepSeekV3):
     model_types: ClassVar[tuple[str, ...]] = ("kimi_linear",)
     count_key: ClassVar[str] = "num_local_experts"
 
-    def spec(self, config: Config) -> dict[str, Any]:
+    def spec(self, config: Config) -> SpecJson:
         # What layer_types are by default, and sizes that follow from others.
         config.ignore("linear_attn_config", "max_position_embeddings", "head_dim")
         return {**super().spec(config), "tie_embeddings": False}  # whatever the config says of it
@@ -46,13 +47,13 @@ class KimiLinear(DeepSeekV3):
         config.ignore("first_k_dense_replace")  # it says what mlp_layer_types are by default
         return [[EXPERTS] * (kind == SPARSE) for kind in config["mlp_layer_types"]]
 
-    def edits(self, config: Config) -> dict[str, dict[str, Any]]:
+    def edits(self, config: Config) -> dict[str, SpecJson]:
         return {**super().edits(config), LINEAR: {"mixer": self.delta(config)}}
 
-    def position(self, config: Config) -> dict[str, Any]:
+    def position(self, config: Config) -> SpecJson:
         return {"kind": "nope"}
 
-    def delta(self, config: Config) -> dict[str, Any]:
+    def delta(self, config: Config) -> SpecJson:
         """The mixer of layers with a state."""
         return {
             "kind": "kda",
@@ -63,17 +64,17 @@ class KimiLinear(DeepSeekV3):
             "head_norm": {"kind": "rmsnorm", "eps": config["rms_norm_eps"]},
         }
 
-    def config(self, spec: ModelSpec) -> dict[str, Any]:
+    def config(self, spec: ModelSpec) -> ConfigJson:
         mixers = [layer.mixer for layer in spec.layers]
         linear = {key: value for mixer in mixers for key, value in self.delta_config(mixer).items()}
         types = [FULL if isinstance(mixer, MLA) else LINEAR for mixer in mixers]
         return {**super().config(spec), **linear, "layer_types": types}
 
-    def ffn_kinds_config(self, spec: ModelSpec) -> dict[str, Any]:
+    def ffn_kinds_config(self, spec: ModelSpec) -> ConfigJson:
         kinds = [SPARSE if isinstance(layer.ffn, DeepSeekMoE) else DENSE for layer in spec.layers]
         return {"mlp_layer_types": kinds}
 
-    def delta_config(self, mixer: object) -> dict[str, Any]:
+    def delta_config(self, mixer: object) -> ConfigJson:
         """Arguments of the config class that a layer with a state tells."""
         if not isinstance(mixer, KimiDeltaAttention):
             return {}
@@ -83,7 +84,7 @@ class KimiLinear(DeepSeekV3):
     def typical(self, spec: ModelSpec) -> BlockSpec:
         return next((layer for layer in spec.layers if isinstance(layer.mixer, MLA)), spec.layers[0])
 
-    def position_config(self, layer: BlockSpec) -> dict[str, Any]:
+    def position_config(self, layer: BlockSpec) -> ConfigJson:
         return {}
 
     def mixer_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:

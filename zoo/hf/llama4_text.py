@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
+from zoo.edits import SpecJson
 from zoo.errors import UnsupportedError
 from zoo.ffns.deepseek_moe import DeepSeekMoE
 from zoo.hf._common import attention
-from zoo.hf._config import Config
+from zoo.hf._config import Config, ConfigJson
 from zoo.hf._experts import expert_act
 from zoo.hf._ffn import name_of
 from zoo.hf._gpt import of_transposed
@@ -31,7 +32,7 @@ class Llama4(Layered):
 
     model_types: ClassVar[tuple[str, ...]] = ("llama4_text",)
 
-    def spec(self, config: Config) -> dict[str, Any]:
+    def spec(self, config: Config) -> SpecJson:
         config.ignore("no_rope_layer_interval", "interleave_moe_layer_step")  # they say what lists are by default
         config.ignore("output_router_logits", "router_aux_loss_coef", "for_llm_compressor")
         config.only("router_jitter_noise", 0.0)
@@ -49,33 +50,33 @@ class Llama4(Layered):
         sparse = config["moe_layers"]
         return [[EXPERTS] * (i in sparse) for i in range(config["num_hidden_layers"])]
 
-    def edits(self, config: Config) -> dict[str, dict[str, Any]]:
+    def edits(self, config: Config) -> dict[str, SpecJson]:
         experts, types = {"ffn": self._experts(config)}, config["layer_types"]
         return {CHUNKED: self._chunks(config, types), FAR: self._far(config), EXPERTS: experts}
 
-    def _chunks(self, config: Config, types: list[str]) -> dict[str, Any]:
+    def _chunks(self, config: Config, types: list[str]) -> SpecJson:
         chunk = config["attention_chunk_size"]
         if CHUNKED in types and chunk is None:
             raise UnsupportedError("attention_chunk_size", "layers with chunked attention need one")
         return {"mixer.sparsity": {"kind": "chunked", "chunk": chunk}}
 
-    def _far(self, config: Config) -> dict[str, Any]:
+    def _far(self, config: Config) -> SpecJson:
         """Layers without positions."""
         coefficient, floor = float(config["attn_scale"]), int(config["floor_scale"])
         tuned = {"coefficient": coefficient, "floor": floor} if config["attn_temperature_tuning"] else None
         plain = {"mixer.qk_norm": None, "mixer.qk_norm_after_position": False}
         return {"mixer.position": "nope", "mixer.temperature": tuned, **plain}
 
-    def mixer(self, config: Config) -> dict[str, Any]:
+    def mixer(self, config: Config) -> SpecJson:
         mixer = {**super().mixer(config), "bias": config["attention_bias"]}
         mixer["position"] = {**mixer["position"], "layout": "interleaved"}
         norm = {"kind": "rmsnorm", "eps": config["rms_norm_eps"], "gain": False} if config["use_qk_norm"] else None
         return {**mixer, "qk_norm": norm, "qk_norm_after_position": norm is not None}
 
-    def ffn(self, config: Config) -> dict[str, Any]:
+    def ffn(self, config: Config) -> SpecJson:
         return {**super().ffn(config), "d_ff": config["intermediate_size_mlp"]}
 
-    def _experts(self, config: Config) -> dict[str, Any]:
+    def _experts(self, config: Config) -> SpecJson:
         return {
             "kind": "deepseek_moe",
             "activation": name_of(**self.ffn(config)),
@@ -89,7 +90,7 @@ class Llama4(Layered):
             "balance_loss": 0.0,
         }
 
-    def config(self, spec: ModelSpec) -> dict[str, Any]:
+    def config(self, spec: ModelSpec) -> ConfigJson:
         mixers = [attention(layer) for layer in spec.layers]
         chunks = {mixer.sparsity.chunk for mixer in mixers if isinstance(mixer.sparsity, Chunked)}
         widths = {key: value for layer in spec.layers for key, value in self.ffn_config(layer).items()}
@@ -106,15 +107,15 @@ class Llama4(Layered):
     def typical(self, spec: ModelSpec) -> BlockSpec:
         return next((layer for layer in spec.layers if _turns(layer)), spec.layers[0])
 
-    def block_config(self, layer: BlockSpec) -> dict[str, Any]:
+    def block_config(self, layer: BlockSpec) -> ConfigJson:
         mixer = attention(layer)
         own = {"attention_bias": bool(mixer.bias), "use_qk_norm": isinstance(mixer.qk_norm, RMSNorm)}
         return {**super().block_config(layer), **own}
 
-    def position_config(self, layer: BlockSpec) -> dict[str, Any]:
+    def position_config(self, layer: BlockSpec) -> ConfigJson:
         return super().position_config(layer) if _turns(layer) else {}
 
-    def ffn_config(self, layer: BlockSpec) -> dict[str, Any]:
+    def ffn_config(self, layer: BlockSpec) -> ConfigJson:
         moe = layer.ffn
         if not isinstance(moe, DeepSeekMoE):
             plain = super().ffn_config(layer)
@@ -143,7 +144,7 @@ def _turns(layer: BlockSpec) -> bool:
     return not isinstance(attention(layer).position, NoPE)
 
 
-def _temperature_config(mixers: list[Attention]) -> dict[str, Any]:
+def _temperature_config(mixers: list[Attention]) -> ConfigJson:
     found = next((mixer.temperature for mixer in mixers if mixer.temperature is not None), None)
     tuned = {} if found is None else {"attn_scale": found.coefficient, "floor_scale": found.floor}
     return {"attn_temperature_tuning": found is not None, **tuned}

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import ClassVar
 
+from zoo.edits import SpecJson
 from zoo.hf._common import expect, norm_eps
-from zoo.hf._config import Config
+from zoo.hf._config import Config, ConfigJson
 from zoo.hf._family import Family
 from zoo.hf._ffn import plain_activation, theirs_by_name
 from zoo.hf._pairs import Pair, both, fused, reshaped, same
@@ -30,7 +31,7 @@ class Mamba(Family):
 
     model_types: ClassVar[tuple[str, ...]] = ("mamba",)
 
-    def spec(self, config: Config) -> dict[str, Any]:
+    def spec(self, config: Config) -> SpecJson:
         # Initial values, and the precision of the stream.
         config.ignore("time_step_min", "time_step_max", "time_step_floor", "time_step_scale", "time_step_init_scheme")
         config.ignore("rescale_prenorm_residual", "residual_in_fp32", *UNREAD)
@@ -46,7 +47,7 @@ class Mamba(Family):
             },
         }
 
-    def mixer(self, config: Config) -> dict[str, Any]:
+    def mixer(self, config: Config) -> SpecJson:
         return {
             "kind": "mamba",
             "inner": int(config["expand"] * config["hidden_size"]),
@@ -58,7 +59,7 @@ class Mamba(Family):
             "bias": config["use_bias"],
         }
 
-    def config(self, spec: ModelSpec) -> dict[str, Any]:
+    def config(self, spec: ModelSpec) -> ConfigJson:
         layer = spec.layers[0]
         mixer = expect(layer.mixer, Mixer, "mixer")
         inner, rank = mixer.sizes()

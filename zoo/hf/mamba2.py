@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import ClassVar
 
+from zoo.edits import SpecJson
 from zoo.hf._common import expect, norm_eps
-from zoo.hf._config import Config
+from zoo.hf._config import Config, ConfigJson
 from zoo.hf._family import Family
 from zoo.hf._ffn import plain_activation, theirs_by_name
 from zoo.hf._pairs import Pair, both, fused, reshaped, same
@@ -23,7 +24,7 @@ class Mamba2(Family):
 
     model_types: ClassVar[tuple[str, ...]] = ("mamba2",)
 
-    def spec(self, config: Config) -> dict[str, Any]:
+    def spec(self, config: Config) -> SpecJson:
         # Initial values, the precision of the stream, and what follows from the heads.
         config.ignore("time_step_rank", "time_step_min", "time_step_max", "time_step_floor", "rescale_prenorm_residual")
         config.ignore("residual_in_fp32", "expand", *UNREAD)
@@ -53,7 +54,7 @@ class Mamba2(Family):
             },
         }
 
-    def config(self, spec: ModelSpec) -> dict[str, Any]:
+    def config(self, spec: ModelSpec) -> ConfigJson:
         layer = spec.layers[0]
         mixer = expect(layer.mixer, Mixer, "mixer")
         return {
@@ -86,7 +87,7 @@ class Mamba2(Family):
             yield from mamba2_weights(expect(layer.mixer, Mixer, "mixer"), f"{ours}.mixer", f"{theirs}.mixer")
 
 
-def _limits(config: Config) -> dict[str, Any]:
+def _limits(config: Config) -> SpecJson:
     """Of Δ. transformers forgets them while it decodes a token at a time; ours does not."""
     least, most = map(float, config["time_step_limit"])
     return {"step_min": least, "step_max": None if math.isinf(most) else most}

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
+from zoo.edits import SpecJson
 from zoo.errors import UnsupportedError
-from zoo.hf._config import Config
+from zoo.hf._config import Config, ConfigJson
 from zoo.hf._ffn import plain_activation
 from zoo.hf._layered import Layered
 from zoo.hf._layers import FULL
@@ -29,7 +30,7 @@ class MiniMax(Mixtral, Layered):
         f"*.self_attn.{name}" for name in ("slope_rate", "query_decay", "key_decay", "diagonal_decay")
     )
 
-    def spec(self, config: Config) -> dict[str, Any]:
+    def spec(self, config: Config) -> SpecJson:
         config.only("router_jitter_noise", 0.0)
         config.ignore("block_size")  # how many tokens are computed at a time
         return super().spec(config)
@@ -41,14 +42,14 @@ class MiniMax(Mixtral, Layered):
                 raise UnsupportedError("layer_types", f"'{kind}' cannot be converted, only {FULL} and {LINEAR}")
         return [[LINEAR] * (kind == LINEAR) for kind in types]
 
-    def edits(self, config: Config) -> dict[str, dict[str, Any]]:
+    def edits(self, config: Config) -> dict[str, SpecJson]:
         placement = self._placement(config, "linear")
         return {LINEAR: {"mixer": self._lightning(config), "norm_placement": placement}}
 
-    def block(self, config: Config) -> dict[str, Any]:
+    def block(self, config: Config) -> SpecJson:
         return {**super().block(config), "norm_placement": self._placement(config, "full")}
 
-    def _placement(self, config: Config, kind: str) -> dict[str, Any]:
+    def _placement(self, config: Config, kind: str) -> SpecJson:
         """Of both branches of a layer, which have their factors in common."""
         scales = {}
         for ours, theirs in (("stream_scale", "alpha"), ("branch_scale", "beta")):
@@ -58,7 +59,7 @@ class MiniMax(Mixtral, Layered):
             scales[ours] = float(factor)
         return {"kind": "normed", **scales}
 
-    def _lightning(self, config: Config) -> dict[str, Any]:
+    def _lightning(self, config: Config) -> SpecJson:
         return {
             "kind": "lightning",
             "heads": config["num_attention_heads"],
@@ -67,7 +68,7 @@ class MiniMax(Mixtral, Layered):
             "output_norm": {"kind": "rmsnorm", "eps": 1e-6},
         }
 
-    def config(self, spec: ModelSpec) -> dict[str, Any]:
+    def config(self, spec: ModelSpec) -> ConfigJson:
         types = [FULL if isinstance(layer.mixer, Attention) else LINEAR for layer in spec.layers]
         placement = spec.layers[0].norm_placement
         factors = {

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
+from zoo.edits import SpecJson
 from zoo.errors import UnsupportedError
 from zoo.ffns.deepseek_moe import DeepSeekMoE
 from zoo.hf._common import expect
-from zoo.hf._config import Config
+from zoo.hf._config import Config, ConfigJson
 from zoo.hf._experts import expert_act, gated_experts
 from zoo.hf._ffn import name_of
 from zoo.hf._llama_like import LlamaLike
@@ -23,10 +24,10 @@ class MiniMaxM2(LlamaLike):
     model_types: ClassVar[tuple[str, ...]] = ("minimax_m2",)
     partial_rotary: ClassVar[bool] = True
 
-    def mixer(self, config: Config) -> dict[str, Any]:
+    def mixer(self, config: Config) -> SpecJson:
         return {**super().mixer(config), "qk_norm": self.norm(config), "qk_norm_over": "full"}
 
-    def ffn(self, config: Config) -> dict[str, Any]:
+    def ffn(self, config: Config) -> SpecJson:
         config.ignore("router_aux_loss_coef", "output_router_logits")  # its balance is the bias's
         kind = super().ffn(config)
         return {
@@ -39,7 +40,7 @@ class MiniMaxM2(LlamaLike):
             "balance_loss": 0.0,
         }
 
-    def ffn_config(self, layer: BlockSpec) -> dict[str, Any]:
+    def ffn_config(self, layer: BlockSpec) -> ConfigJson:
         moe = expect(layer.ffn, DeepSeekMoE, "ffn")
         if moe.bias_rate is None:
             raise UnsupportedError("ffn.bias_rate", "MiniMax-M2's experts have a bias that balances")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
+from zoo.edits import SpecJson
 from zoo.ffns.topk_moe import TopKMoE
 from zoo.hf._common import expect
-from zoo.hf._config import Config
+from zoo.hf._config import Config, ConfigJson
 from zoo.hf._experts import expert_act, gated_experts
 from zoo.hf._ffn import name_of
 from zoo.hf._pairs import Pair, same
@@ -24,11 +25,11 @@ class Mixtral(Mistral):
 
     model_types: ClassVar[tuple[str, ...]] = ("mixtral",)
 
-    def ffn(self, config: Config) -> dict[str, Any]:
+    def ffn(self, config: Config) -> SpecJson:
         kind = super().ffn(config)
         return {"kind": "topk_moe", "d_ff": kind["d_ff"], "activation": name_of(**kind), **routing(config)}
 
-    def ffn_config(self, layer: BlockSpec) -> dict[str, Any]:
+    def ffn_config(self, layer: BlockSpec) -> ConfigJson:
         experts = expect(layer.ffn, TopKMoE, "ffn")
         return {"hidden_act": expert_act(experts), **routing_config(experts)}
 
@@ -41,7 +42,7 @@ class Mixtral(Mistral):
         yield from gated_experts(f"{ours}.experts", f"{theirs}.experts", experts.width, experts.experts, modules)
 
 
-def routing(config: Config) -> dict[str, Any]:
+def routing(config: Config) -> SpecJson:
     """How tokens are sent to experts, and the balance loss, which the model has if it gives the router's logits."""
     top_k, weight = config["num_experts_per_tok"], config["router_aux_loss_coef"]
     if not config["output_router_logits"]:
@@ -53,7 +54,7 @@ def routing(config: Config) -> dict[str, Any]:
     }
 
 
-def routing_config(experts: TopKMoE) -> dict[str, Any]:
+def routing_config(experts: TopKMoE) -> ConfigJson:
     """Arguments of a config class."""
     return {
         "intermediate_size": experts.width,

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
+from zoo.edits import SpecJson
 from zoo.errors import UnsupportedError
 from zoo.ffns._dense import Dense
 from zoo.ffns.deepseek_moe import DeepSeekMoE
 from zoo.hf._common import attention_weights, expect, norm_eps
-from zoo.hf._config import Config
+from zoo.hf._config import Config, ConfigJson
 from zoo.hf._family import Family
 from zoo.hf._ffn import activation, ffn, name_of, plain_activation, theirs_by_name
 from zoo.hf._layers import FULL, pattern
@@ -29,7 +30,7 @@ class NemotronH(Family):
 
     model_types: ClassVar[tuple[str, ...]] = ("nemotron_h",)
 
-    def spec(self, config: Config) -> dict[str, Any]:
+    def spec(self, config: Config) -> SpecJson:
         # Initial values and precision; what transformers does not read, or only to check other keys.
         config.ignore("time_step_max", "time_step_floor", "time_step_limit", "rescale_prenorm_residual", "expand")
         config.ignore("residual_in_fp32", "num_logits_to_keep", "mamba_ssm_cache_dtype", "use_mamba_kernels")
@@ -38,7 +39,7 @@ class NemotronH(Family):
         config.ignore("tie_word_embeddings")  # no head of its is tied
         config.only("moe_latent_size", None)
         kinds = config["layers_block_type"]
-        blocks: dict[str, dict[str, Any]] = {
+        blocks: dict[str, SpecJson] = {
             FULL: {"mixer": self._attention(config)},
             MLP: {"mixer": "none", "ffn": self._mlp(config)},
             MOE: {"mixer": "none", "ffn": self._experts(config)},
@@ -56,7 +57,7 @@ class NemotronH(Family):
             **pattern([BASE if kind == LINEAR else kind for kind in kinds], blocks),
         }
 
-    def _mamba(self, config: Config) -> dict[str, Any]:
+    def _mamba(self, config: Config) -> SpecJson:
         return {
             "kind": "mamba2",
             "heads": config["mamba_num_heads"],
@@ -72,7 +73,7 @@ class NemotronH(Family):
             "head_norm": {"kind": "rmsnorm", "eps": config["layer_norm_epsilon"]},
         }
 
-    def _attention(self, config: Config) -> dict[str, Any]:
+    def _attention(self, config: Config) -> SpecJson:
         config.ignore("attention_bias")  # transformers does not read it
         return {
             "kind": "attention",
@@ -83,11 +84,11 @@ class NemotronH(Family):
             "dropout": float(config["attention_dropout"]),
         }
 
-    def _mlp(self, config: Config) -> dict[str, Any]:
+    def _mlp(self, config: Config) -> SpecJson:
         kind = ffn(config, "mlp_hidden_act", gated=False)
         return {**kind, "d_ff": config["intermediate_size"], "bias": config["mlp_bias"]}
 
-    def _experts(self, config: Config) -> dict[str, Any]:
+    def _experts(self, config: Config) -> SpecJson:
         return {
             "kind": "deepseek_moe",
             "activation": name_of(**ffn(config, "mlp_hidden_act", gated=False)),
@@ -104,7 +105,7 @@ class NemotronH(Family):
             "balance_loss": 0.0,
         }
 
-    def config(self, spec: ModelSpec) -> dict[str, Any]:
+    def config(self, spec: ModelSpec) -> ConfigJson:
         arguments = {
             "vocab_size": spec.vocab_size,
             "hidden_size": spec.d_model,
@@ -135,7 +136,7 @@ def _kind(layer: BlockSpec) -> str:
     return MOE if isinstance(layer.ffn, DeepSeekMoE) else MLP
 
 
-def _layer_config(layer: BlockSpec) -> dict[str, Any]:
+def _layer_config(layer: BlockSpec) -> ConfigJson:
     """Arguments of the config class that a layer tells."""
     kind = _kind(layer)
     if kind == FULL:
@@ -151,7 +152,7 @@ def _layer_config(layer: BlockSpec) -> dict[str, Any]:
     return _experts_config(expect(layer.ffn, DeepSeekMoE, "ffn"))
 
 
-def _mamba_config(mixer: Mamba2) -> dict[str, Any]:
+def _mamba_config(mixer: Mamba2) -> ConfigJson:
     return {
         "mamba_num_heads": mixer.heads,
         "mamba_head_dim": mixer.features,
@@ -166,7 +167,7 @@ def _mamba_config(mixer: Mamba2) -> dict[str, Any]:
     }
 
 
-def _experts_config(moe: DeepSeekMoE) -> dict[str, Any]:
+def _experts_config(moe: DeepSeekMoE) -> ConfigJson:
     names = theirs_by_name(gated=False)
     if moe.activation not in names:
         raise UnsupportedError("ffn.activation", f"{moe.activation} has no counterpart")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
+from zoo.edits import SpecJson
 from zoo.hf._common import attention
-from zoo.hf._config import Config
+from zoo.hf._config import Config, ConfigJson
 from zoo.hf._llama_like import LlamaLike
 from zoo.hf._pairs import Pair, same
 
@@ -17,14 +18,14 @@ class Olmo2(LlamaLike):
 
     model_types: ClassVar[tuple[str, ...]] = ("olmo2",)
 
-    def block(self, config: Config) -> dict[str, Any]:
+    def block(self, config: Config) -> SpecJson:
         return {**super().block(config), "norm_placement": "output"}
 
-    def mixer(self, config: Config) -> dict[str, Any]:
+    def mixer(self, config: Config) -> SpecJson:
         norm = {"qk_norm": self.norm(config), "qk_norm_over": "full"}
         return {**super().mixer(config), "bias": config["attention_bias"], **norm}
 
-    def block_config(self, layer: BlockSpec) -> dict[str, Any]:
+    def block_config(self, layer: BlockSpec) -> ConfigJson:
         return {**super().block_config(layer), "attention_bias": bool(attention(layer).bias)}
 
     def norm_weights(self, ours: str, theirs: str) -> Iterator[Pair]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
+from zoo.edits import SpecJson
 from zoo.hf._common import attention
-from zoo.hf._config import Config
+from zoo.hf._config import Config, ConfigJson
 from zoo.hf._layers import FULL, SLIDING, layer_types, window_config, windows
 from zoo.hf._rope import layered_rope_config, rope
 from zoo.hf.olmo2 import Olmo2
@@ -18,18 +19,18 @@ class Olmo3(Olmo2):
 
     model_types: ClassVar[tuple[str, ...]] = ("olmo3",)
 
-    def spec(self, config: Config) -> dict[str, Any]:
+    def spec(self, config: Config) -> SpecJson:
         spec = {**super().spec(config), **windows(config)}
         if "window" in spec["blocks"]:
             spec["blocks"]["window"]["mixer.position"] = rope(config, self.head_dim(config), SLIDING)
         return spec
 
-    def position(self, config: Config) -> dict[str, Any]:
+    def position(self, config: Config) -> SpecJson:
         return rope(config, self.head_dim(config), FULL)
 
-    def config(self, spec: ModelSpec) -> dict[str, Any]:
+    def config(self, spec: ModelSpec) -> ConfigJson:
         positions = dict(zip(layer_types(spec), (attention(layer).position for layer in spec.layers), strict=True))
         return {**super().config(spec), **window_config(spec), **layered_rope_config(positions)}
 
-    def position_config(self, layer: BlockSpec) -> dict[str, Any]:
+    def position_config(self, layer: BlockSpec) -> ConfigJson:
         return {}

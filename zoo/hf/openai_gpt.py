@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import ClassVar
 
+from zoo.edits import SpecJson
 from zoo.errors import UnsupportedError
 from zoo.hf._common import attention, expect
-from zoo.hf._config import Config
+from zoo.hf._config import Config, ConfigJson
 from zoo.hf._family import Family
 from zoo.hf._ffn import UNGATED, activation
 from zoo.hf._gpt import UNREAD, conv_weights, sizes
@@ -24,7 +25,7 @@ class OpenAIGPT(Family):
 
     model_types: ClassVar[tuple[str, ...]] = ("openai-gpt",)
 
-    def spec(self, config: Config) -> dict[str, Any]:
+    def spec(self, config: Config) -> SpecJson:
         config.ignore(*UNREAD)
         return {
             "vocab_size": config["vocab_size"],
@@ -51,7 +52,7 @@ class OpenAIGPT(Family):
             },
         }
 
-    def config(self, spec: ModelSpec) -> dict[str, Any]:
+    def config(self, spec: ModelSpec) -> ConfigJson:
         layer = spec.layers[0]
         mixer = attention(layer)
         return {

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import ClassVar
 
+from zoo.edits import SpecJson
 from zoo.hf._common import attention, dense, expect
-from zoo.hf._config import Config
+from zoo.hf._config import Config, ConfigJson
 from zoo.hf._family import Family
 from zoo.hf._ffn import activation, ffn
 from zoo.hf._gpt import linears
@@ -24,7 +25,7 @@ class OPT(Family):
 
     model_types: ClassVar[tuple[str, ...]] = ("opt",)
 
-    def spec(self, config: Config) -> dict[str, Any]:
+    def spec(self, config: Config) -> SpecJson:
         config.only("layerdrop", 0.0)
         config.ignore("activation_dropout", "init_std", "learned_embeddings", "scale_embeddings")
         affine = config["layer_norm_elementwise_affine"]
@@ -56,7 +57,7 @@ class OPT(Family):
             },
         }
 
-    def config(self, spec: ModelSpec) -> dict[str, Any]:
+    def config(self, spec: ModelSpec) -> ConfigJson:
         layer = spec.layers[0]
         mixer = attention(layer)
         before = layer.norm_placement.kind == "pre"

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
+from zoo.edits import SpecJson
 from zoo.hf._common import attention, dense
-from zoo.hf._config import Config
+from zoo.hf._config import Config, ConfigJson
 from zoo.hf._pairs import Pair, fused, same
 from zoo.hf.mistral import Mistral
 
@@ -19,15 +20,15 @@ class Phi3(Mistral):
     model_types: ClassVar[tuple[str, ...]] = ("phi3",)
     partial_rotary: ClassVar[bool] = True
 
-    def block(self, config: Config) -> dict[str, Any]:
+    def block(self, config: Config) -> SpecJson:
         config.ignore("embd_pdrop", "full_attn_mod", "interpolate_factor")  # transformers does not read them
         config.ignore("original_max_position_embeddings")  # of LongRoPE, which reads it
         return {**super().block(config), "dropout": float(config["resid_pdrop"])}
 
-    def block_config(self, layer: BlockSpec) -> dict[str, Any]:
+    def block_config(self, layer: BlockSpec) -> ConfigJson:
         return {**super().block_config(layer), "resid_pdrop": layer.dropout}
 
-    def position_config(self, layer: BlockSpec) -> dict[str, Any]:
+    def position_config(self, layer: BlockSpec) -> ConfigJson:
         """LongRoPE's length stands beside its other settings."""
         length = getattr(getattr(attention(layer).position, "scaling", None), "original_length", None)
         beside = {} if length is None else {"original_max_position_embeddings": length}

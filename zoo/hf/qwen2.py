@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from zoo.hf._config import Config
+from zoo.edits import SpecJson
+from zoo.hf._config import Config, ConfigJson
 from zoo.hf._layers import layer_types, window_of, windows
 from zoo.hf._llama_like import LlamaLike
 from zoo.spec import ModelSpec
@@ -15,14 +16,14 @@ class Qwen2(LlamaLike):
 
     model_types: ClassVar[tuple[str, ...]] = ("qwen2",)
 
-    def spec(self, config: Config) -> dict[str, Any]:
+    def spec(self, config: Config) -> SpecJson:
         config.ignore("use_sliding_window", "max_window_layers")  # they only say what layer_types are by default
         return {**super().spec(config), **windows(config)}
 
-    def mixer(self, config: Config) -> dict[str, Any]:
+    def mixer(self, config: Config) -> SpecJson:
         return {**super().mixer(config), "bias": ["q", "k", "v"]}
 
-    def config(self, spec: ModelSpec) -> dict[str, Any]:
+    def config(self, spec: ModelSpec) -> ConfigJson:
         window = window_of(spec)
         return {
             **super().config(spec),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
+from zoo.edits import SpecJson
 from zoo.errors import UnsupportedError
 from zoo.hf._common import attention
-from zoo.hf._config import Config
+from zoo.hf._config import Config, ConfigJson
 from zoo.hf._gpt import QKV
 from zoo.hf._layers import SLIDING, layer_types, types_of, window_of
 from zoo.hf._qwen_experts import QwenSharedExperts
@@ -28,16 +29,16 @@ class Qwen2Moe(QwenSharedExperts):
             raise UnsupportedError("sliding_window", "layers with sliding attention need one")
         return [[WINDOW] * (kind == SLIDING) for kind in types]
 
-    def edits(self, config: Config) -> dict[str, dict[str, Any]]:
+    def edits(self, config: Config) -> dict[str, SpecJson]:
         return {**super().edits(config), WINDOW: {"mixer.window": config["sliding_window"]}}
 
-    def mixer(self, config: Config) -> dict[str, Any]:
+    def mixer(self, config: Config) -> SpecJson:
         return {**super().mixer(config), "bias": list(QKV) if config["qkv_bias"] else False}
 
-    def config(self, spec: ModelSpec) -> dict[str, Any]:
+    def config(self, spec: ModelSpec) -> ConfigJson:
         window = window_of(spec)
         types = {"layer_types": layer_types(spec), "use_sliding_window": window is not None, "sliding_window": window}
         return {**super().config(spec), **types}
 
-    def block_config(self, layer: BlockSpec) -> dict[str, Any]:
+    def block_config(self, layer: BlockSpec) -> ConfigJson:
         return {**super().block_config(layer), "qkv_bias": bool(attention(layer).bias)}

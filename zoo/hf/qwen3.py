@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
+from zoo.edits import SpecJson
 from zoo.hf._common import attention
-from zoo.hf._config import Config
+from zoo.hf._config import Config, ConfigJson
 from zoo.hf.qwen2 import Qwen2
 
 
@@ -15,8 +16,8 @@ class Qwen3(Qwen2):
 
     model_types: ClassVar[tuple[str, ...]] = ("qwen3",)
 
-    def mixer(self, config: Config) -> dict[str, Any]:
+    def mixer(self, config: Config) -> SpecJson:
         return {**super().mixer(config), "bias": config["attention_bias"], "qk_norm": self.norm(config)}
 
-    def block_config(self, layer: BlockSpec) -> dict[str, Any]:
+    def block_config(self, layer: BlockSpec) -> ConfigJson:
         return {**super().block_config(layer), "attention_bias": bool(attention(layer).bias)}

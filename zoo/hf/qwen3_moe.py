@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
+from zoo.edits import SpecJson
 from zoo.hf._common import attention
-from zoo.hf._config import Config
+from zoo.hf._config import Config, ConfigJson
 from zoo.hf._qwen_experts import QwenExperts
 
 
@@ -15,12 +16,12 @@ class Qwen3Moe(QwenExperts):
 
     model_types: ClassVar[tuple[str, ...]] = ("qwen3_moe",)
 
-    def mixer(self, config: Config) -> dict[str, Any]:
+    def mixer(self, config: Config) -> SpecJson:
         config.ignore("use_sliding_window", "max_window_layers")  # the window is null where it is not used
         own = {"bias": config["attention_bias"], "qk_norm": self.norm(config), "window": config["sliding_window"]}
         return {**super().mixer(config), **own}
 
-    def block_config(self, layer: BlockSpec) -> dict[str, Any]:
+    def block_config(self, layer: BlockSpec) -> ConfigJson:
         mixer = attention(layer)
         window = {"use_sliding_window": mixer.window is not None, "sliding_window": mixer.window}
         return {**super().block_config(layer), "attention_bias": bool(mixer.bias), **window}

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
+from zoo.edits import SpecJson
 from zoo.errors import UnsupportedError
 from zoo.hf._common import attention
-from zoo.hf._config import Config
+from zoo.hf._config import Config, ConfigJson
 from zoo.hf._ffn import plain_activation
 from zoo.hf._layers import FULL
 from zoo.hf._pairs import Pair, both, fused, reshaped, same
@@ -36,13 +37,13 @@ class Qwen3Next(QwenSharedExperts):
                 raise UnsupportedError("layer_types", f"'{kind}' cannot be converted, only {FULL} and {LINEAR}")
         return [[LINEAR] * (kind == LINEAR) for kind in types]
 
-    def edits(self, config: Config) -> dict[str, dict[str, Any]]:
+    def edits(self, config: Config) -> dict[str, SpecJson]:
         return {**super().edits(config), LINEAR: {"mixer": self._deltanet(config)}}
 
-    def norm(self, config: Config) -> dict[str, Any]:
+    def norm(self, config: Config) -> SpecJson:
         return {**super().norm(config), "unit_offset": True}
 
-    def mixer(self, config: Config) -> dict[str, Any]:
+    def mixer(self, config: Config) -> SpecJson:
         own = {
             "qk_norm": self.norm(config),
             "gate": "feature",
@@ -50,7 +51,7 @@ class Qwen3Next(QwenSharedExperts):
         }
         return {**super().mixer(config), **own}
 
-    def _deltanet(self, config: Config) -> dict[str, Any]:
+    def _deltanet(self, config: Config) -> SpecJson:
         return {
             "kind": "gated_deltanet",
             "heads": config["linear_num_value_heads"],
@@ -62,7 +63,7 @@ class Qwen3Next(QwenSharedExperts):
             "head_norm": {"kind": "rmsnorm", "eps": config["rms_norm_eps"]},
         }
 
-    def config(self, spec: ModelSpec) -> dict[str, Any]:
+    def config(self, spec: ModelSpec) -> ConfigJson:
         mixers = [layer.mixer for layer in spec.layers]
         types = [FULL if isinstance(mixer, Attention) else LINEAR for mixer in mixers]
         linear = {key: value for mixer in mixers for key, value in _deltanet_config(mixer).items()}
@@ -71,7 +72,7 @@ class Qwen3Next(QwenSharedExperts):
     def typical(self, spec: ModelSpec) -> BlockSpec:
         return next((layer for layer in spec.layers if isinstance(layer.mixer, Attention)), spec.layers[0])
 
-    def block_config(self, layer: BlockSpec) -> dict[str, Any]:
+    def block_config(self, layer: BlockSpec) -> ConfigJson:
         return {**super().block_config(layer), "attention_bias": bool(attention(layer).bias)}
 
     def mixer_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
@@ -89,7 +90,7 @@ class Qwen3Next(QwenSharedExperts):
             yield same(f"{ours}.{name}.gain", f"{theirs}.{name}.weight")
 
 
-def _deltanet_config(mixer: Mixer) -> dict[str, Any]:
+def _deltanet_config(mixer: Mixer) -> ConfigJson:
     """Arguments of the config class that a layer without attention tells."""
     if not isinstance(mixer, GatedDeltaNet):
         return {}

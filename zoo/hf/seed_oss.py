@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
+from zoo.edits import SpecJson
 from zoo.hf._common import attention
-from zoo.hf._config import Config
+from zoo.hf._config import Config, ConfigJson
 from zoo.hf._gpt import QKV
 from zoo.hf.llama import Llama
 
@@ -18,14 +19,14 @@ class SeedOss(Llama):
     model_types: ClassVar[tuple[str, ...]] = ("seed_oss",)
     preference: ClassVar[int] = 1
 
-    def block(self, config: Config) -> dict[str, Any]:
+    def block(self, config: Config) -> SpecJson:
         return {**super().block(config), "dropout": float(config["residual_dropout"])}
 
-    def mixer(self, config: Config) -> dict[str, Any]:
+    def mixer(self, config: Config) -> SpecJson:
         biases = [*QKV] * config["attention_bias"] + ["o"] * config["attention_out_bias"]
         return {**super().mixer(config), "bias": biases}
 
-    def block_config(self, layer: BlockSpec) -> dict[str, Any]:
+    def block_config(self, layer: BlockSpec) -> ConfigJson:
         bias = attention(layer).bias
         biases = {"attention_bias": "q" in bias, "attention_out_bias": "o" in bias}
         return {**super().block_config(layer), **biases, "residual_dropout": layer.dropout}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
+from zoo.edits import SpecJson
 from zoo.errors import UnsupportedError
 from zoo.hf._common import attention
-from zoo.hf._config import Config
+from zoo.hf._config import Config, ConfigJson
 from zoo.hf._layers import SLIDING, layer_types, layered, types_of, window_of
 from zoo.hf.llama import Llama
 from zoo.positions.nope import NoPE
@@ -21,7 +22,7 @@ class SmolLM3(Llama):
     model_types: ClassVar[tuple[str, ...]] = ("smollm3",)
     preference: ClassVar[int] = 1
 
-    def spec(self, config: Config) -> dict[str, Any]:
+    def spec(self, config: Config) -> SpecJson:
         config.ignore("no_rope_layer_interval", "max_window_layers")  # at most, they say what lists are by default
         types, rotary = types_of(config), config["no_rope_layers"]  # 1 where there is RoPE, despite the name
         if len(rotary) != len(types):
@@ -36,7 +37,7 @@ class SmolLM3(Llama):
         edits = {"nope": {"mixer.position": "nope"}, "window": {"mixer.window": window}}
         return {**super().spec(config), **layered(kinds, edits)}
 
-    def config(self, spec: ModelSpec) -> dict[str, Any]:
+    def config(self, spec: ModelSpec) -> ConfigJson:
         window = window_of(spec)
         return {
             **super().config(spec),
@@ -49,7 +50,7 @@ class SmolLM3(Llama):
     def typical(self, spec: ModelSpec) -> BlockSpec:
         return next((layer for layer in spec.layers if _turns(layer)), spec.layers[0])
 
-    def position_config(self, layer: BlockSpec) -> dict[str, Any]:
+    def position_config(self, layer: BlockSpec) -> ConfigJson:
         return super().position_config(layer) if _turns(layer) else {}
 
 

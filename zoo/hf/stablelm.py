@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
+from zoo.edits import SpecJson
 from zoo.errors import UnsupportedError
 from zoo.hf._common import attention, norm_eps
-from zoo.hf._config import Config
+from zoo.hf._config import Config, ConfigJson
 from zoo.hf._gpt import QKV
 from zoo.hf._llama_like import LlamaLike
 from zoo.hf._pairs import Pair, layernorm, same
@@ -23,33 +24,33 @@ class StableLM(LlamaLike):
     model_types: ClassVar[tuple[str, ...]] = ("stablelm",)
     partial_rotary: ClassVar[bool] = True
 
-    def block(self, config: Config) -> dict[str, Any]:
+    def block(self, config: Config) -> SpecJson:
         config.only("hidden_dropout", 0.0)  # transformers applies it to the FFN alone
         return {**super().block(config), "topology": "parallel" if config["use_parallel_residual"] else "serial"}
 
-    def norm(self, config: Config) -> dict[str, Any]:
+    def norm(self, config: Config) -> SpecJson:
         return {"kind": "layernorm", "eps": config["layer_norm_eps"]}
 
-    def mixer(self, config: Config) -> dict[str, Any]:
+    def mixer(self, config: Config) -> SpecJson:
         config.only("head_dim", None)
         mixer = {**super().mixer(config), "bias": list(QKV) if config["use_qkv_bias"] else False}
         if config["qk_layernorm"]:
             mixer |= {"qk_norm": {**self.norm(config), "bias": False}, "qk_norm_over": "heads"}
         return mixer
 
-    def position(self, config: Config) -> dict[str, Any]:
+    def position(self, config: Config) -> SpecJson:
         position, head_dim = super().position(config), self.head_dim(config)
-        scaling = position["scaling"] or {}
+        scaling: SpecJson = {"proportion": position["fraction"], **(position["scaling"] or {})}
         # transformers cuts so many features off a head, and multiplies them with a table of the pairs that turn.
-        cut, table = int(head_dim * scaling.get("proportion", position["fraction"])), head_dim * position["fraction"]
+        cut, table = int(head_dim * scaling["proportion"]), head_dim * position["fraction"]
         if cut % 2 or cut != int(table):
             raise UnsupportedError(FRACTION, f"{cut} of a head's {head_dim} features cannot be turned")
         return position
 
-    def config(self, spec: ModelSpec) -> dict[str, Any]:
+    def config(self, spec: ModelSpec) -> ConfigJson:
         return {key: value for key, value in super().config(spec).items() if key != "head_dim"}
 
-    def block_config(self, layer: BlockSpec) -> dict[str, Any]:
+    def block_config(self, layer: BlockSpec) -> ConfigJson:
         mixer = attention(layer)
         return {
             **super().block_config(layer),
@@ -58,7 +59,7 @@ class StableLM(LlamaLike):
             "use_qkv_bias": bool(mixer.bias),
         }
 
-    def norm_config(self, layer: BlockSpec) -> dict[str, Any]:
+    def norm_config(self, layer: BlockSpec) -> ConfigJson:
         return {"layer_norm_eps": norm_eps(layer)}
 
     def final_norm_weights(self, spec: ModelSpec) -> Iterator[Pair]:

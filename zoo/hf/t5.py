@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
+from zoo.edits import SpecJson
 from zoo.errors import UnsupportedError
 from zoo.hf._common import attention, dense, expect, norm_eps
-from zoo.hf._config import Config
+from zoo.hf._config import Config, ConfigJson
 from zoo.hf._family import Family, Task
 from zoo.hf._ffn import activation, ffn
 from zoo.hf._pairs import Pair, same
@@ -30,7 +31,7 @@ class T5(Family):
     task: ClassVar[Task] = "sequence to sequence"
     says_tied: ClassVar[bool] = True
 
-    def spec(self, config: Config) -> dict[str, Any]:
+    def spec(self, config: Config) -> SpecJson:
         config.only("is_encoder_decoder", True)
         config.ignore("is_decoder", "initializer_factor", "classifier_dropout", "feed_forward_proj")
         config.ignore("decoder_start_token_id", "n_positions", "output_past")  # relative positions have no end
@@ -57,7 +58,7 @@ class T5(Family):
             },
         }
 
-    def _mixer(self, config: Config) -> dict[str, Any]:
+    def _mixer(self, config: Config) -> SpecJson:
         return {
             "kind": "attention",
             "heads": config["num_heads"],
@@ -71,7 +72,7 @@ class T5(Family):
             },
         }
 
-    def config(self, spec: ModelSpec) -> dict[str, Any]:
+    def config(self, spec: ModelSpec) -> ConfigJson:
         if spec.encoder is None:
             raise UnsupportedError("encoder", "only a model with an encoder has this counterpart")
         layer = spec.layers[0]

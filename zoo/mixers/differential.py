@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
 from zoo.attend import Scoring, Visible, attend
-from zoo.axis import Choice
+from zoo.axis import Choice, Examples
 from zoo.errors import SpecError
 from zoo.mixers import MixerLayer
 from zoo.mixers.attention import AttentionLayer, MultiHead
@@ -31,7 +30,7 @@ class Differential(MultiHead):
     first members of the pairs before all second ones.
     """
 
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"head_dim": 6},)
+    examples: ClassVar[Examples] = ({"head_dim": 6},)
     kind: Literal["differential"] = "differential"
     head_norm: Annotated[Norm, Choice("zoo.norms")] = RMSNorm(eps=1e-5)
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import ClassVar, Literal, NamedTuple, Self
 
 import torch
 from pydantic import PositiveInt
 from torch import Tensor
 from torch.nn import functional as F
 
+from zoo.axis import Examples
 from zoo.cache import LayerCache, kept_by
 from zoo.cache_states import StateCache
 from zoo.conv import on_text
@@ -37,7 +38,7 @@ class FLASH(GatedUnit):
     counted from where the text begins. Decoding keeps C (s + e) + 2 s e numbers, whatever the context.
     """
 
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"head_dim": 6, "chunk": 8}, {"head_dim": 4, "chunk": 5})
+    examples: ClassVar[Examples] = ({"head_dim": 6, "chunk": 8}, {"head_dim": 4, "chunk": 5})
     readings: ClassVar[int] = 4
     kind: Literal["flash"] = "flash"
     chunk: PositiveInt = 256

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 import torch
 from pydantic import Field, PositiveInt
 from torch import Tensor
 from torch.nn import functional as F
 
-from zoo.axis import Choice, number
+from zoo.axis import Choice, Examples, number
 from zoo.cache import LayerCache
 from zoo.conv import STATE as CONV
 from zoo.conv import ShortConv, conv_cost, on_text
@@ -37,7 +37,7 @@ class GatedDeltaNet(Stateful):
     query and key head serves several value heads.
     """
 
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"chunk": 8, "k_heads": 2, "head_dim": 5, "v_dim": 7},)
+    examples: ClassVar[Examples] = ({"chunk": 8, "k_heads": 2, "head_dim": 5, "v_dim": 7},)
     kind: Literal["gated_deltanet"] = "gated_deltanet"
     heads: Heads = 4
     """Of values."""

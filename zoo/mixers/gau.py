@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from pydantic import PositiveInt
@@ -11,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from zoo.attend import Visible
+from zoo.axis import Examples
 from zoo.cache import LayerCache, TokenCache, kept_by
 from zoo.facts import AtMost
 from zoo.mixers import MixerLayer
@@ -28,7 +28,7 @@ class GAU(GatedUnit):
     so that nothing but n keeps it small.
     """
 
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"head_dim": 6, "length": 8},)
+    examples: ClassVar[Examples] = ({"head_dim": 6, "length": 8},)
     readings: ClassVar[int] = 2
     kind: Literal["gau"] = "gau"
     length: Annotated[PositiveInt, AtMost(512)] = 512

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 import torch
 from pydantic import PositiveFloat
 from torch import Tensor
 from torch.nn import functional as F
 
-from zoo.axis import Choice, number
+from zoo.axis import Choice, Examples, number
 from zoo.cache import LayerCache
 from zoo.conv import on_text
 from zoo.facts import Features, HeadFeatures
@@ -32,7 +31,7 @@ class GatedLinearAttention(LinearHeads):
     and RMSNorm as in the authors' code, where the paper has LayerNorm.
     """
 
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"chunk": 8, "head_dim": 5, "rank": 3},)
+    examples: ClassVar[Examples] = ({"chunk": 8, "head_dim": 5, "rank": 3},)
     kind: Literal["gla"] = "gla"
     head_dim: HeadFeatures | None = None
     """n; null for d_model / (2 heads)."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 import torch
 from pydantic import Field, NegativeFloat, PositiveInt
 from torch import Tensor, nn
 
-from zoo.axis import Choice, is_off, number
+from zoo.axis import Choice, Examples, is_off, number
 from zoo.cache import LayerCache
 from zoo.conv import STATE as CONV
 from zoo.conv import ShortConv, conv_cost, on_text
@@ -37,7 +37,7 @@ class KimiDeltaAttention(Stateful):
     floor · σ(A (W_α x + b)).
     """
 
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"chunk": 8, "head_dim": 5},)
+    examples: ClassVar[Examples] = ({"chunk": 8, "head_dim": 5},)
     kind: Literal["kda"] = "kda"
     heads: Heads = 4
     head_dim: HeadFeatures | None = None

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from zoo.axis import Choice
+from zoo.axis import Choice, Examples
 from zoo.cache import LayerCache
 from zoo.conv import on_text
 from zoo.ffns._activations import UNGATED, PlainActivation
@@ -31,7 +30,7 @@ class LightningAttention(LinearHeads):
     a little too, as in the released model.
     """
 
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"chunk": 8, "head_dim": 5},)
+    examples: ClassVar[Examples] = ({"chunk": 8, "head_dim": 5},)
     kind: Literal["lightning"] = "lightning"
     activation: PlainActivation = Field(default="silu", exclude_if=lambda name: name == "silu")
     """Of queries, keys and values."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import PositiveFloat
 from torch import Tensor
 from torch.nn import functional as F
 
+from zoo.axis import Examples
 from zoo.cache import LayerCache
 from zoo.conv import on_text
 from zoo.mixers import MixerLayer
@@ -25,7 +25,7 @@ class LinearAttention(LinearHeads):
     Decoding keeps S = Σ φ(k_j) v_jᵀ and z = Σ φ(k_j) of each head: d (d + 1) numbers, whatever the context.
     """
 
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"chunk": 8}, {"chunk": 4, "head_dim": 5, "conv": 4})
+    examples: ClassVar[Examples] = ({"chunk": 8}, {"chunk": 4, "head_dim": 5, "conv": 4})
     kind: Literal["linear_attention"] = "linear_attention"
     eps: PositiveFloat = 1e-6
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
 import torch
 from pydantic import PositiveInt
 from torch import Tensor, nn
 
 from zoo.attend import Scoring, Visible, attend
+from zoo.axis import Examples
 from zoo.cache import LayerCache
+from zoo.edits import Edits
 from zoo.errors import SpecError, UnsupportedError
 from zoo.mixers import MixerLayer
 from zoo.mixers.attention import AttentionLayer, MultiHead
@@ -30,11 +31,11 @@ class Linformer(MultiHead):
     all heads of a layer; `key_value`, one matrix for both. Its fourth, one matrix for all layers, is not there.
     """
 
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+    examples: ClassVar[Examples] = (
         {"rank": 5, "max_length": 23, "share": "none"},
         {"rank": 3, "max_length": 23, "share": "key_value"},
     )
-    requires: ClassVar[Mapping[str, Any]] = {"visible": "all"}
+    requires: ClassVar[Edits] = {"visible": "all"}
     kind: Literal["linformer"] = "linformer"
     rank: PositiveInt = 64
     """r: the paper's k, 128 or 256 for texts of 512."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 import torch
 from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from zoo.axis import Choice, is_off, number
+from zoo.axis import Choice, Examples, is_off, number
 from zoo.cache import LayerCache
 from zoo.conv import STATE as CONV
 from zoo.conv import ShortConv, conv_cost, on_text
@@ -36,9 +36,7 @@ class Mamba(Stateful):
     normalise δ, b and c (`part_norm`).
     """
 
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
-        {"state": 5, "rank": 3, "chunk": 4, "part_norm": {"kind": "rmsnorm"}},
-    )
+    examples: ClassVar[Examples] = ({"state": 5, "rank": 3, "chunk": 4, "part_norm": {"kind": "rmsnorm"}},)
     kind: Literal["mamba"] = "mamba"
     chunk: PositiveInt = 16
     """Tokens that are computed at a time where there are several; no result depends on it."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 import torch
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from zoo.axis import Choice, is_off, number
+from zoo.axis import Choice, Examples, is_off, number
 from zoo.cache import LayerCache
 from zoo.conv import STATE as CONV
 from zoo.conv import ShortConv, conv_cost, on_text
@@ -37,7 +37,7 @@ class Mamba2(Stateful):
     convolution reaches back to, whatever the context.
     """
 
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"head_dim": 12, "state": 5, "groups": 2, "chunk": 8},)
+    examples: ClassVar[Examples] = ({"head_dim": 12, "state": 5, "groups": 2, "chunk": 8},)
     kind: Literal["mamba2"] = "mamba2"
     heads: Heads = 4
     """H."""

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 import torch
 from pydantic import Field, PositiveFloat, PositiveInt
 from torch import Tensor
 
 from zoo.attend import Scoring, Visible, attend, scores_computed
-from zoo.axis import Choice, is_off, number
+from zoo.axis import Choice, Examples, is_off, number
 from zoo.cache import LayerCache, TokenCache, kept_by
 from zoo.errors import SpecError
 from zoo.facts import AtMost, Dropout, Fact, Features, HeadFeatures, Heads
@@ -36,7 +35,7 @@ class MLA(Mixer):
     the queries and the outputs (§2.1.2): scores are (W_kᵀ q_n) cᵀ + q_r k_rᵀ, one key of r + ρ features for all heads.
     """
 
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+    examples: ClassVar[Examples] = (
         {"kv_rank": 10, "nope_dim": 7, "rope_dim": 6, "v_dim": 5},
         {"kv_rank": 10, "nope_dim": 7, "rope_dim": 6, "q_rank": 9, "gate": "head"},
     )

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from zoo.axis import Choice, number
+from zoo.axis import Choice, Examples, number
 from zoo.cache import LayerCache
 from zoo.conv import on_text
 from zoo.errors import SpecError
@@ -35,7 +34,7 @@ class Retention(LinearHeads):
     bias could be added.
     """
 
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"chunk": 8},)
+    examples: ClassVar[Examples] = ({"chunk": 8},)
     kind: Literal["retention"] = "retention"
     v_dim: HeadFeatures | None = None
     """Features of a value head; null for twice those of a key."""

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from zoo.axis import Choice, number
+from zoo.axis import Choice, Examples, number
 from zoo.cache import LayerCache
 from zoo.conv import on_text
 from zoo.errors import SpecError
@@ -44,9 +44,7 @@ class RWKV7(Stateful):
     have in the paper at 768.
     """
 
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
-        {"chunk": 8, "decay_rank": 3, "rate_rank": 3, "value_rank": 2, "gate_rank": 5},
-    )
+    examples: ClassVar[Examples] = ({"chunk": 8, "decay_rank": 3, "rate_rank": 3, "value_rank": 2, "gate_rank": 5},)
     kind: Literal["rwkv7"] = "rwkv7"
     heads: Heads = 4
     head_dim: HeadFeatures | None = None

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
 import torch
 from pydantic import PositiveFloat, model_validator
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from zoo.axis import Examples
 from zoo.errors import SpecError
 from zoo.norms import Norm
 
@@ -17,7 +17,7 @@ from zoo.norms import Norm
 class LayerNorm(Norm):
     """y = (x − mean(x)) · rsqrt(var(x) + ε) · g + b. Ba et al. 2016, arXiv:1607.06450."""
 
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+    examples: ClassVar[Examples] = (
         {},
         {"bias": False, "unit_offset": True},
         {"gain": False, "bias": False},

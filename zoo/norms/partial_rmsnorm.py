@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from pydantic import Field, PositiveFloat
 from torch import Tensor, nn
 
+from zoo.axis import Examples
 from zoo.norms import Norm
 
 
@@ -19,7 +19,7 @@ class PartialRMSNorm(Norm):
     pRMSNorm of Zhang & Sennrich 2019, arXiv:1910.07467, §4, where p is 6.25 %.
     """
 
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"fraction": 0.5},)
+    examples: ClassVar[Examples] = ({"fraction": 0.5},)
     kind: Literal["partial_rmsnorm"] = "partial_rmsnorm"
     eps: PositiveFloat = 1e-6
     fraction: Annotated[float, Field(gt=0, le=1)] = 0.0625

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 import torch
 from pydantic import Field, PositiveFloat, model_validator
 from torch import Tensor, nn
 
+from zoo.axis import Examples
 from zoo.errors import SpecError
 from zoo.facts import Tried
 from zoo.norms import Norm
@@ -17,7 +17,7 @@ from zoo.norms import Norm
 class RMSNorm(Norm):
     """y = x · rsqrt(mean(x²) + ε) · g. Zhang & Sennrich 2019, arXiv:1910.07467."""
 
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({}, {"unit_offset": True}, {"gain": False})
+    examples: ClassVar[Examples] = ({}, {"unit_offset": True}, {"gain": False})
     kind: Literal["rmsnorm"] = "rmsnorm"
     eps: Annotated[PositiveFloat, Tried()] = 1e-6
     unit_offset: bool = False

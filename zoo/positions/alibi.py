@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import PositiveFloat
 from torch import Tensor
 
+from zoo.axis import Examples
 from zoo.errors import SpecError
 from zoo.positions import Position, PositionLayer
 from zoo.positions._bias import BiasLayer
@@ -23,7 +23,7 @@ class ALiBi(Position):
     2^(−8(h − ½)/n). A row's scores may all be shifted alike, so m_h·j (BLOOM, MPT) is the same scheme.
     """
 
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({}, {"rounded": True, "scaled": True})
+    examples: ClassVar[Examples] = ({}, {"rounded": True, "scaled": True})
     kind: Literal["alibi"] = "alibi"
     adds_to_scores: ClassVar[bool] = True
     takes_places: ClassVar[bool] = False

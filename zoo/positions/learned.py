@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from collections.abc import Iterator
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import NonNegativeInt, PositiveInt
 from torch import Tensor, nn
 
+from zoo.axis import Examples
 from zoo.facts import AtMost
 from zoo.init import Embedding
 from zoo.positions import Position, PositionLayer
@@ -22,7 +23,7 @@ class Learned(Position):
     Texts of more than `length` tokens are refused. The table has `offset` rows before that of place 0 (2 in OPT).
     """
 
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"length": 23, "offset": 2},)
+    examples: ClassVar[Examples] = ({"length": 23, "offset": 2},)
     kind: Literal["learned"] = "learned"
     absolute: ClassVar[bool] = True
     length: Annotated[PositiveInt, AtMost(512)] = 1024

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from zoo.axis import Examples
 from zoo.positions import Position, PositionLayer
 from zoo.site import Step
 
@@ -22,7 +22,7 @@ class Sinusoidal(Position):
     slowest is 1/base exactly; an odd last feature is zero.
     """
 
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({}, {"layout": "concatenated"})
+    examples: ClassVar[Examples] = ({}, {"layout": "concatenated"})
     kind: Literal["sinusoidal"] = "sinusoidal"
     absolute: ClassVar[bool] = True
     base: Annotated[float, Field(gt=1)] = 10_000.0

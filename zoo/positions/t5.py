@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 import torch
 from pydantic import Field, PositiveInt, model_validator
 from torch import Tensor, nn
 
+from zoo.axis import Examples
 from zoo.errors import SpecError
 from zoo.positions import Position, PositionLayer
 from zoo.positions._bias import BiasLayer
@@ -25,7 +25,7 @@ class T5(Position):
     buckets, in the same way. T5 does not divide QKᵀ by √d: set the mixer's `scale: 1.0` for that.
     """
 
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"buckets": 6, "max_distance": 11},)
+    examples: ClassVar[Examples] = ({"buckets": 6, "max_distance": 11},)
     kind: Literal["t5"] = "t5"
     adds_to_scores: ClassVar[bool] = True
     takes_places: ClassVar[bool] = False

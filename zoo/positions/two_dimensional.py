@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from pydantic import PositiveInt
 from torch import Tensor, nn
 
+from zoo.axis import Examples
 from zoo.facts import AtMost
 from zoo.init import Embedding
 from zoo.positions import Position, PositionLayer
@@ -24,7 +24,7 @@ class TwoDimensional(Position):
     table has `length` rows; texts with further places are refused.
     """
 
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"length": 23},)
+    examples: ClassVar[Examples] = ({"length": 23},)
     kind: Literal["two_dimensional"] = "two_dimensional"
     absolute: ClassVar[bool] = True
     length: Annotated[PositiveInt, AtMost(512)] = 1024

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from pydantic import Field, PositiveFloat
 from torch import Tensor
 
+from zoo.axis import Examples
 from zoo.errors import SpecError
 from zoo.positions import PositionLayer
 from zoo.positions._rotary import Rotary, RotaryLayer
@@ -22,7 +22,7 @@ class XPos(Rotary):
     S is `scale_base`. float32 holds the factors up to positions of about 70·S.
     """
 
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"scale_base": 30.0},)
+    examples: ClassVar[Examples] = ({"scale_base": 30.0},)
     kind: Literal["xpos"] = "xpos"
     gamma: Annotated[float, Field(gt=0)] = 0.4
     scale_base: PositiveFloat = 512.0

@@ -13,7 +13,7 @@ from pydantic import Field, PositiveFloat, PositiveInt
 from ruamel.yaml import YAML
 
 from zoo.axis import Spec
-from zoo.edits import merge
+from zoo.edits import SpecJson, merge
 from zoo.errors import SpecError, did_you_mean
 from zoo.origin import Origin
 from zoo.shrink import shrink
@@ -23,7 +23,7 @@ from zoo.spec import ModelSpec, parse
 class Size(Spec):
     """Another size of a published model: edits of its spec by path, none for the file's own size."""
 
-    edits: Annotated[dict[str, Any], Field(default_factory=dict)]
+    edits: Annotated[SpecJson, Field(default_factory=dict)]
     published_parameters: PositiveFloat | None = None
     published_active_parameters: PositiveFloat | None = None
     note: str | None = None
@@ -35,7 +35,7 @@ class Preset(Spec):
     name: str
     year: PositiveInt
     source: str
-    parts: Annotated[dict[str, Any], Field(alias="model")]
+    parts: Annotated[SpecJson, Field(alias="model")]
     """The spec at full size as plain data, or what is known of it."""
     published_parameters: PositiveFloat | None
     """As the source states them; null where there is no published count."""
@@ -51,7 +51,7 @@ class Preset(Spec):
     """The family's sizes, the file's own among them: size 70b of llama3 is the preset llama3-70b."""
 
     @property
-    def model(self) -> dict[str, Any]:
+    def model(self) -> SpecJson:
         """The spec at full size as plain data. Raises SpecError where too little is public."""
         if not self.buildable:
             raise SpecError("preset", f"'{self.name}' cannot be built: {self.note}")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from zoo.axis import Examples
 from zoo.residuals import Branch, MakeNorm, Residual, ResidualLayer
 from zoo.site import PartCost, Site
 
@@ -27,7 +27,7 @@ class HyperConnections(Residual):
     one has without hyper-connections. The text does not say which way; only a division serves that purpose.
     """
 
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({}, {"n": 3, "dynamic": False})
+    examples: ClassVar[Examples] = ({}, {"n": 3, "dynamic": False})
     kind: Literal["hyper_connections"] = "hyper_connections"
     norms_per_branch: ClassVar[int] = 1
     n: Annotated[int, Field(ge=1)] = 4

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import NonNegativeInt, PositiveInt
 from torch import Tensor
 
+from zoo.axis import Examples
 from zoo.sparsities._gathered import Gathered
 
 
@@ -20,9 +20,7 @@ class BigBird(Gathered):
     texts, rows and heads; `seed` draws others. The paper has b = 64, w = r = 3 and g = 2.
     """
 
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
-        {"block": 2, "window_blocks": 2, "global_blocks": 1, "random_blocks": 2},
-    )
+    examples: ClassVar[Examples] = ({"block": 2, "window_blocks": 2, "global_blocks": 1, "random_blocks": 2},)
     kind: Literal["bigbird"] = "bigbird"
     block: PositiveInt = 16
     """b."""

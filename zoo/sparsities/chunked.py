@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import PositiveInt
@@ -11,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from zoo.attend import Scoring, Visible, fold, fused, unfold
+from zoo.axis import Examples
 from zoo.sparsities import Sparsity, counted
 
 
@@ -21,7 +21,7 @@ class Chunked(Sparsity):
     Chunks are counted from where the text begins. The first token of a chunk sees itself alone.
     """
 
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"chunk": 6},)
+    examples: ClassVar[Examples] = ({"chunk": 6},)
     kind: Literal["chunked"] = "chunked"
     chunk: PositiveInt = 64
     """C."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from pydantic import PositiveInt
@@ -11,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from zoo.attend import Scoring, Visible, fastest, scores_computed
+from zoo.axis import Examples
 from zoo.facts import AtMost
 from zoo.sparsities import Sparsity, counted
 
@@ -22,7 +22,7 @@ class Dilated(Sparsity):
     Each of the r residues is a text of its own, T/r tokens long, with a window over it.
     """
 
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+    examples: ClassVar[Examples] = (
         {"window": 2, "dilation": 3},
         {"window": None, "dilation": 4},
     )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from pydantic import NonNegativeInt, PositiveInt
 from torch import Tensor
 
+from zoo.axis import Examples
 from zoo.facts import AtMost
 from zoo.sparsities import counted
 from zoo.sparsities._gathered import Gathered
@@ -21,7 +21,7 @@ class Longformer(Gathered):
     paper has windows of 512 and gives global tokens projections of their own, which are not here.
     """
 
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"window": 3, "global_tokens": 2},)
+    examples: ClassVar[Examples] = ({"window": 3, "global_tokens": 2},)
     kind: Literal["longformer"] = "longformer"
     window: Annotated[PositiveInt, AtMost(8)] = 64
     """W: a token sees itself and the W − 1 before it."""

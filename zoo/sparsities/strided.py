@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import PositiveInt
@@ -12,6 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from zoo.attend import Scoring, with_previous
+from zoo.axis import Examples
 from zoo.precision import in_float32
 from zoo.sparsities import Sparsity, counted
 
@@ -24,7 +24,7 @@ class Strided(Sparsity):
     memory grow as T (l + T/l): for l near √T as T√T.
     """
 
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"stride": 4},)
+    examples: ClassVar[Examples] = ({"stride": 4},)
     kind: Literal["strided"] = "strided"
     stride: PositiveInt = 32
     """l, about the square root of the context."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import PositiveFloat, PositiveInt
 from torch import Tensor
 
+from zoo.axis import Examples
 from zoo.errors import SpecError
 from zoo.facts import AtMost
 from zoo.positions.scalings import Scaling, rotation
@@ -23,7 +23,7 @@ class Dynamic(Scaling):
     """
 
     # Longer than what is tried: past it, a cache is not the uncached forward pass.
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"factor": 4.0, "original_length": 32},)
+    examples: ClassVar[Examples] = ({"factor": 4.0, "original_length": 32},)
     kind: Literal["dynamic"] = "dynamic"
     factor: PositiveFloat
     original_length: Annotated[PositiveInt, AtMost(64)]

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from pydantic import PositiveFloat
 from torch import Tensor
 
+from zoo.axis import Examples
 from zoo.positions.scalings import Scaling, rotation
 
 
 class Linear(Scaling):
     """θ'_i = θ_i / factor: positions are squeezed by a factor. Chen et al. 2023, arXiv:2306.15595."""
 
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"factor": 4.0},)
+    examples: ClassVar[Examples] = ({"factor": 4.0},)
     kind: Literal["linear"] = "linear"
     factor: PositiveFloat
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import PositiveFloat, PositiveInt, model_validator
 from torch import Tensor
 
+from zoo.axis import Examples
 from zoo.errors import SpecError
 from zoo.facts import AtMost
 from zoo.positions.scalings import Scaling, rotation
@@ -21,7 +21,7 @@ class Llama3(Scaling):
     than `low_freq_factor` times are interpolated. Grattafiori et al. 2024, arXiv:2407.21783, and its published code.
     """
 
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"original_length": 8},)
+    examples: ClassVar[Examples] = ({"original_length": 8},)
     kind: Literal["llama3"] = "llama3"
     factor: PositiveFloat = 8.0
     low_freq_factor: PositiveFloat = 1.0

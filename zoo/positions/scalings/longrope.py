@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from pydantic import Field, PositiveFloat, PositiveInt
 from torch import Tensor
 
+from zoo.axis import Examples
 from zoo.errors import SpecError
 from zoo.facts import AtMost
 from zoo.positions.scalings import Scaling, rotation
@@ -26,7 +26,7 @@ class LongRoPE(Scaling):
     """
 
     # Longer than what is tried: past it, a cache is not the uncached forward pass.
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+    examples: ClassVar[Examples] = (
         {
             "factor": 4.0,
             "original_length": 32,

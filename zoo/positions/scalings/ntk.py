@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from pydantic import PositiveFloat
 from torch import Tensor
 
+from zoo.axis import Examples
 from zoo.errors import SpecError
 from zoo.positions.scalings import Scaling, rotation
 
@@ -18,7 +18,7 @@ class NTK(Scaling):
     bloc97 2023; Peng et al. 2023, arXiv:2309.00071, §3.1.
     """
 
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"factor": 4.0},)
+    examples: ClassVar[Examples] = ({"factor": 4.0},)
     kind: Literal["ntk"] = "ntk"
     factor: PositiveFloat
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 import torch
 from pydantic import PositiveFloat, PositiveInt, model_validator
 from torch import Tensor
 
+from zoo.axis import Examples
 from zoo.errors import SpecError
 from zoo.facts import AtMost
 from zoo.positions.scalings import Scaling, rotation
@@ -28,7 +28,7 @@ class YaRN(Scaling):
     d·ln(L/(2π·β)) / (2·ln base), rounded outwards if `truncate`.
     """
 
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"factor": 4.0, "original_length": 8, "truncate": False},)
+    examples: ClassVar[Examples] = ({"factor": 4.0, "original_length": 8, "truncate": False},)
     kind: Literal["yarn"] = "yarn"
     factor: PositiveFloat
     original_length: Annotated[PositiveInt, AtMost(64)]
