@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from pydantic.fields import FieldInfo
 
@@ -18,6 +18,9 @@ from evals.conditions import Conditions
 from evals.evaluations import EvaluationSpec, evaluations
 from evals.option import Option
 from evals.spec import EvalSettings, EvaluationError, nothing
+
+SectionMap: TypeAlias = dict[str, Any]
+"""The section `evals` of a study as written, or settings by name, before either is checked."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +54,9 @@ def named(path: str) -> str:
     return path
 
 
-def section(settings: Mapping[str, Any], conditions: Conditions) -> dict[str, Any]:
+def section(settings: Mapping[str, object], conditions: Conditions) -> SectionMap:
     """The settings as a study would write them, with what they leave out. Raises EvaluationError."""
-    found: dict[str, Any] = {}
+    found: SectionMap = {}
     known = _by_name()
     for name, value in settings.items():
         *around, last = _path(name, known.get(name, []), conditions)
@@ -89,7 +92,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
             parser.add_argument(flag, nargs="+", action="extend", metavar=option.metavar, help=text)
 
 
-def given(options: argparse.Namespace) -> dict[str, Any]:
+def given(options: argparse.Namespace) -> SectionMap:
     """The settings that options give. Raises EvaluationError for a word that cannot be read."""
     words = {name: getattr(options, name) for name in _by_name()}
     return {name: _value(name, words[name], settings[0]) for name, settings in _by_name().items() if words[name]}

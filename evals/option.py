@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -58,9 +60,9 @@ def flat(values: Iterable[list[str]]) -> list[str]:
     return list(chain.from_iterable(values))
 
 
-def once(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+def once(pairs: Iterable[tuple[str, T]]) -> dict[str, T]:
     """Raises ValueError for a name that is given twice, of which one would be lost."""
-    found: dict[str, Any] = {}
+    found: dict[str, T] = {}
     for name, value in pairs:
         if name in found:
             raise ValueError(f"{name} is given twice")

@@ -72,7 +72,7 @@ class EvalSettings(Spec):
         return spec._with(asked)
 
     def _with(self, asked: dict[str, EvaluationSpec]) -> Self:
-        update: dict[str, Any] = {}
+        update: dict[str, object] = {}
         for name, evaluation in asked.items():
             update |= dict(evaluation) if evaluation.inline else {name: evaluation}
         return self.model_copy(update=update)
@@ -80,7 +80,7 @@ class EvalSettings(Spec):
     def _says(self, key: str) -> bool:
         return key in self.model_fields_set and getattr(self, key) not in EMPTY
 
-    def _defaults(self, conditions: Conditions) -> dict[str, Any]:
+    def _defaults(self, conditions: Conditions) -> dict[str, object]:
         """The keys of evaluations that are made by default, as far as the section says nothing of them."""
         silent = {n: cls for n, cls in evaluations().items() if cls.by_default and n not in self.model_fields_set}
         return {
@@ -115,7 +115,7 @@ def _switched_on(value: Any) -> Any:
     return ({} if value else None) if isinstance(value, bool) else value
 
 
-def _fields(name: str, cls: type[EvaluationSpec]) -> dict[str, Any]:
+def _fields(name: str, cls: type[EvaluationSpec]) -> dict[str, object]:
     """The keys of an evaluation, as fields of the section."""
     if cls.inline:
         return {key: (field.annotation, field) for key, field in cls.model_fields.items()}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
-from typing import Any
 
 import torch
 
@@ -12,10 +11,11 @@ from ablate.machine.environment import cores
 from ablate.machine.numerics import enforce, pick_device, restored
 from ablate.store import AblateError
 from ablate.study.written import Sets, edit_layers
-from evals.costs.bench import Setting, compare
+from evals.costs.bench import BenchDocument, Setting, compare
+from zoo.edits import Edits
 from zoo.errors import SpecError, UnsupportedError
 
-DEFAULT: dict[str, Any] = {"d_model": 512, "n_layers": 8, "vocab_size": 8192, "embedding_scale": 1.0}
+DEFAULT: Edits = {"d_model": 512, "n_layers": 8, "vocab_size": 8192, "embedding_scale": 1.0}
 """Edits of the preset `small` that make it a Llama of about 30 M parameters."""
 
 
@@ -29,7 +29,7 @@ def bench(
     rounds: int = 5,
     dtype: str = "float32",
     device: str | None = None,
-) -> dict[str, Any]:
+) -> BenchDocument:
     """Measure a training step, prefill, decoding and memory beside transformers, alternating round by round.
 
     Args:
@@ -65,7 +65,7 @@ def bench(
     return {"model": model or "small", "edits": edits, "device": where, **found}
 
 
-def _built(name: str, edits: dict[str, Any]) -> zoo.Decoder:
+def _built(name: str, edits: Edits) -> zoo.Decoder:
     try:
         return zoo.build(zoo.load(name, **edits))
     except SpecError as error:

@@ -20,14 +20,15 @@ from ablate.planning.identity import request_digest
 from ablate.running.engines import Options, load
 from ablate.running.request import Request
 from ablate.store import Store, StoreError
-from ablate.store.documents import EvalsDocument, RunDocument
+from ablate.store.documents import EvalsDocument, JsonObject, RunDocument
 from ablate.study.complaints import complaints
 from evals.asking import named, section
 from evals.harness.skipped import skipped_lines
 from evals.spec import EvalSpec, EvaluationError
+from reports.reading.keys import Schema
 from zoo.spec import ModelSpec, parse
 
-SCORES: dict[str, Any] = {
+SCORES: Schema = {
     "task": pl.String,
     "metric": pl.String,
     **dict.fromkeys(("value", "stderr", "chance"), pl.Float64),
@@ -61,7 +62,7 @@ class Scores:
         """Requested tasks that were skipped, a line for each."""
         return list(skipped_lines(self.found.skipped, self.found.groups))
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> JsonObject:
         """What `ablate eval --json` prints."""
         return {"digest": self.digest, **self.found.model_dump(by_alias=True)}
 
@@ -117,7 +118,7 @@ def evaluate(
     return Scores(identity.digest, _evaluated(place, request))
 
 
-def _asked(settings: dict[str, Any], corpus: AnyCorpus, model: ModelSpec) -> EvalSpec:
+def _asked(settings: Mapping[str, object], corpus: AnyCorpus, model: ModelSpec) -> EvalSpec:
     synthetic = corpus.source if isinstance(corpus, SyntheticCorpus) else None
     source = synthetic.source if synthetic else "what this one was trained on"
     found = conditions(synthetic, source, {"this one": model}, Path.cwd(), own_tokenizers=False)

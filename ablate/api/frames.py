@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import Any
 
 import polars as pl
 
 from reports.findings.shapes import ArmSummary, Judgement, StudySummary
 from reports.reading.collect import RUNS
+from reports.reading.keys import Schema
 from reports.statistics.estimates import Estimate
 
-ARMS: dict[str, Any] = {
+INTERVALS = ("loss", "bits_per_byte", "accuracy", "excess", "tokens_per_second", "peak_memory_bytes")
+"""Means over seeds of which a frame has the bounds too."""
+
+ARMS: Schema = {
     "arm": pl.String,
     "verdict": pl.String,
-    **{
-        f"{name}{end}": pl.Float64
-        for name in ("loss", "bits_per_byte", "accuracy", "excess", "tokens_per_second", "peak_memory_bytes")
-        for end in ("", "_low", "_high")
-    },
+    **dict.fromkeys((f"{name}{end}" for name in INTERVALS for end in ("", "_low", "_high")), pl.Float64),
     "kv_bytes_per_token": pl.Float64,
     "parameters": pl.Int64,
     "parameters_embedding": pl.Int64,
@@ -35,7 +34,7 @@ ARMS: dict[str, Any] = {
     "tuned": pl.String,
     "matching": pl.String,
 }
-CONTRASTS: dict[str, Any] = {
+CONTRASTS: Schema = {
     "arm": pl.String,
     "baseline": pl.String,
     "verdict": pl.String,
@@ -46,7 +45,7 @@ CONTRASTS: dict[str, Any] = {
     "seeds_needed": pl.Int64,
     **dict.fromkeys(("speed_ratio", "memory_ratio", "kv_ratio"), pl.Float64),
 }
-SCORES: dict[str, Any] = {
+SCORES: Schema = {
     "arm": pl.String,
     "task": pl.String,
     "metric": pl.String,
@@ -60,16 +59,11 @@ def arms_frame(arms: Iterable[ArmSummary]) -> pl.DataFrame:
     return pl.DataFrame([_arm_row(arm) for arm in arms], schema=ARMS)
 
 
-def _arm_row(arm: ArmSummary) -> dict[str, Any]:
+def _arm_row(arm: ArmSummary) -> dict[str, object]:
     return {
         "arm": arm.name,
         "verdict": arm.verdict,
-        **_interval("loss", arm.loss),
-        **_interval("bits_per_byte", arm.bits_per_byte),
-        **_interval("accuracy", arm.accuracy),
-        **_interval("excess", arm.excess),
-        **_interval("tokens_per_second", arm.tokens_per_second),
-        **_interval("peak_memory_bytes", arm.peak_memory_bytes),
+        **{name: value for each in INTERVALS for name, value in _interval(each, getattr(arm, each)).items()},
         "kv_bytes_per_token": arm.kv_bytes_per_token,
         "parameters": arm.budget.parameters,
         "parameters_embedding": arm.parameters_embedding,
@@ -101,7 +95,7 @@ def contrasts_frame(summary: StudySummary | None) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=CONTRASTS)
 
 
-def _contrast_row(judged: Judgement, unit: str) -> dict[str, Any]:
+def _contrast_row(judged: Judgement, unit: str) -> dict[str, object]:
     found = judged.comparison
     difference = found.difference
     return {

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from html import escape
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
@@ -19,6 +18,7 @@ from ablate.planning.plan_document import matched_line, plan_json, plan_rows, re
 from ablate.running.progress import Wanted
 from ablate.running.workshop import open_workshop
 from ablate.store import Store
+from ablate.store.documents import JsonObject
 from ablate.study.study import Study
 from ablate.study.written import Sets
 from evals.costs.matmul import peak_flops_per_second
@@ -94,7 +94,7 @@ class StudyPlan:
         ]
         return pl.DataFrame(rows, schema_overrides={"size": pl.String})
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> JsonObject:
         """What `ablate plan --json` prints."""
         planned = plan_json(self.outcome, self.flops_per_second, done=self.done, corpora=self.corpora)
         return {**planned, "tuned": self.tuned}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from ablate.store import Store
 from ablate.store.documents import SearchDocument, StudyDocument
@@ -13,7 +12,7 @@ from ablate.study.reading import load_study
 from ablate.study.study import Study
 from ablate.study.written import Sets
 
-StudyLike = str | Path | Mapping[str, Any] | Study
+StudyLike = str | Path | Mapping[str, object] | Study
 """A path, the name of a shipped study, a mapping with the keys of a study file, or a `Study`."""
 
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from html import escape
 from pathlib import Path
-from typing import Any
 
 import plotly.graph_objects as go
 import polars as pl
@@ -16,6 +15,7 @@ from ablate.api.frames import arms_frame, contrasts_frame, runs_frame, scores_fr
 from ablate.errors import ArgumentError
 from ablate.running.stages import Failure, StudyRunner
 from ablate.store import Store, StudyFolder
+from ablate.store.documents import JsonObject
 from reports.findings.shapes import ArmSummary, StudySummary
 from zoo.errors import did_you_mean
 
@@ -65,7 +65,7 @@ class StudyResult:
     report: Path | None
     failed: tuple[Failure, ...] = ()
     skipped: tuple[str, ...] = ()
-    statuses: tuple[dict[str, Any], ...] = ()
+    statuses: tuple[JsonObject, ...] = ()
     trained: int = 0
     reused: int = 0
 
@@ -172,7 +172,7 @@ class StudyResult:
         """A sentence for each comparison that the study declares between arms other than the baseline."""
         return [] if self.summary is None else reports.contrasts(self.summary)
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> JsonObject:
         """What `ablate run --json` prints."""
         return {
             "study": self.name,
@@ -182,7 +182,7 @@ class StudyResult:
             "reused": self.reused,
             "failed": len(self.failed),
             "runs": list(self.statuses),
-            "arms": self.summary.arm_documents() if self.summary else [],
+            "arms": [arm.document() for arm in self.summary.arms] if self.summary else [],
         }
 
     def __repr__(self) -> str:

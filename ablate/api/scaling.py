@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from ablate.api.questions import StudyLike
 from ablate.errors import ArgumentError
 from ablate.machine.numerics import enforce, pick_device, restored
 from ablate.planning.scaleup import Room, ScaledArm, Setting, fit_arms, fits_json, scale_up_arms, scaleup_json
+from ablate.store.documents import JsonObject
 from ablate.study.reading import load_study
 from ablate.study.search_constraints import NUMBER, UNITS
 from ablate.study.study import Study
@@ -35,7 +35,7 @@ class ScaleUp:
     setting: Setting
     arms: list[ScaledArm[Prediction]]
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> JsonObject:
         """What `ablate plan --at … --json` prints."""
         return scaleup_json(self.study, self.preset, self.setting, self.arms)
 
@@ -49,7 +49,7 @@ class Fits:
     room: Room
     arms: list[ScaledArm[Fit]]
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> JsonObject:
         """What `ablate plan --at … --memory … --json` prints."""
         return fits_json(self.study, self.preset, self.room, self.arms)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ from ablate.searching.samplers import ended, make_pruner, make_sampler
 from ablate.searching.search import Search
 from ablate.searching.search_document import column_of, search_digest, search_document, write_tables
 from ablate.searching.storage import Owner, close_storage, open_storage
-from ablate.store.documents import SearchDocument
+from ablate.store.documents import JsonObject, SearchDocument
 from ablate.study.problems import Place, Problem, StudyError
 from ablate.study.search_spec import SearchSpec
 from ablate.study.study import Study
@@ -78,15 +79,15 @@ class SearchResult:
         """The best trials as rows of text, the header first."""
         return reports.search_table(self.report.parent)
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> JsonObject:
         """What `ablate search --json` prints."""
-        states = [trial.state for trial in self.found.trials]
+        states: JsonObject = {**Counter(sorted(trial.state for trial in self.found.trials))}
         return {
             "study": self.found.name,
             "scale": self.found.scale,
             "report": str(self.report),
             "promoted": str(self.promoted) if self.promoted else None,
-            "trials": {state: states.count(state) for state in sorted(set(states))},
+            "trials": states,
             "illegal": self.found.illegal,
             "best": [trial.model_dump(include=BEST) for trial in self.found.trials if trial.best],
         }

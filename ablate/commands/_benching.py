@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from evals.costs.bench import OURS, THEIRS
+from evals.costs.bench import OURS, THEIRS, BenchDocument
 
 HEADER = ("", OURS, THEIRS, "speed, theirs = 1", "memory, theirs = 1")
 PHASES = {"train": "training step", "prefill": "prefill", "decode": "decoding"}
 MIB = 2**20
 
 
-def rows(document: dict[str, Any]) -> list[tuple[str, ...]]:
+def rows(document: BenchDocument) -> list[tuple[str, ...]]:
     table = []
     for phase, title in PHASES.items():
         found = document["phases"][phase]
@@ -28,12 +26,12 @@ def rows(document: dict[str, Any]) -> list[tuple[str, ...]]:
     return table
 
 
-def _side(found: dict[str, Any]) -> str:
+def _side(found: BenchDocument) -> str:
     speed, grown = found["tokens_per_second"]["median"], found["peak_growth_bytes"]
     return f"{speed:,.0f} tokens/s" + ("" if grown is None else f", {grown / MIB:,.0f} MiB")
 
 
-def explained(document: dict[str, Any]) -> str:
+def explained(document: BenchDocument) -> str:
     threads = "" if document["device"] == "cuda" else f", threads: {document['threads']}"
     return (
         f"{document['parameters'] / 1e6:,.1f} M parameters, context {document['context']:,}, "

@@ -11,7 +11,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TypedDict, get_args
 
 import zoo
 from ablate.commands import OptionError, print_json, print_table
@@ -84,10 +84,10 @@ def show_one(name: str, small: bool, as_json: bool) -> int:
     if as_json:
         print_json(entries[0] if len(entries) == 1 else entries)
         return 0
-    for (axis, said, cls), entry in zip(found, entries, strict=True):
+    for axis, said, cls in found:
         print(f"{axis}: {name}\n\n{inspect.getdoc(said)}\n")
         docs = _setting_docs(cls)
-        rows = [(name, _default(default), docs.get(name, "")) for name, default in entry["settings"].items()]
+        rows = [(name, _default(default), docs.get(name, "")) for name, default in _settings(cls).items()]
         if rows:
             print_table([("setting", "default", "what it is"), *rows], text_columns=3)
     return 0
@@ -146,7 +146,13 @@ def _is_axis(package: str) -> bool:
     return any(isinstance(v, type) and issubclass(v, Variant) and v.__module__ == package for v in values)
 
 
-def _entry(name: str, documented: Any) -> dict[str, Any]:
+class _Entry(TypedDict):
+    name: str
+    doc: str
+    paper: str | None
+
+
+def _entry(name: str, documented: Any) -> _Entry:
     """A name, the first paragraph of its documentation and the first paper that it names."""
     text = inspect.getdoc(documented) or ""
     paper = PAPER.search(text)
@@ -173,7 +179,7 @@ def _setting_docs(cls: type[Spec]) -> dict[str, str]:
     return docs
 
 
-def _settings(cls: type[Spec]) -> dict[str, Any]:
+def _settings(cls: type[Spec]) -> dict[str, object]:
     """Default values as plain data; `required` where there is none."""
     fields = {name: field for name, field in cls.model_fields.items() if name != "kind"}
     plain = {name: field.get_default(call_default_factory=True) for name, field in fields.items()}

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 import zoo
 from zoo.axis import Spec
+from zoo.edits import SpecJson
 from zoo.facts import Fact, names_with
 from zoo.presets import Preset
 
@@ -19,9 +20,11 @@ PATHS = {
     "activation": "block.ffn.kind",
 }
 """The columns of a row that name a part, and where that part is in a spec."""
+Row: TypeAlias = dict[str, Any]
+"""What is said of a preset, by column."""
 
 
-def preset_row(preset: Preset) -> dict[str, Any]:
+def preset_row(preset: Preset) -> Row:
     """What `ablate zoo --json` says of a preset."""
     parts = _built(preset.spec) if preset.buildable else _claimed(preset.parts)
     return {
@@ -43,7 +46,7 @@ def assumed_columns(preset: Preset) -> set[str]:
     }
 
 
-def _built(spec: zoo.ModelSpec) -> dict[str, Any]:
+def _built(spec: zoo.ModelSpec) -> Row:
     layers = spec.layers
     return {
         "norm": _each(layer.norm.kind for layer in layers),
@@ -55,7 +58,7 @@ def _built(spec: zoo.ModelSpec) -> dict[str, Any]:
     }
 
 
-def _claimed(parts: dict[str, Any]) -> dict[str, Any]:
+def _claimed(parts: SpecJson) -> Row:
     """What little is said of a model that cannot be built."""
     return {column: _at(parts, path) for column, path in PATHS.items()} | {"tricks": []}
 

@@ -11,12 +11,15 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ablate.commands import DONE, add_json, add_store, given, positive, print_json
 
 if TYPE_CHECKING:
+    from pydantic import JsonValue
+
     from ablate import Generated
+    from ablate.store.documents import JsonObject
 
 SAMPLING = {
     "temperature": (float, "divisor of the logits; 0 always takes the likeliest token (default: 0)"),
@@ -60,10 +63,10 @@ def run(options: argparse.Namespace) -> int:
     return DONE
 
 
-def _document(found: Sequence[Generated]) -> dict[str, Any]:
+def _document(found: Sequence[Generated]) -> JsonObject:
     digest = found[0].digest
     if found[0].fills_holes:
-        filled = [{"prompt": each.prompt, "text": each.text, "fills": list(each.new)} for each in found]
+        filled: list[JsonValue] = [{"prompt": each.prompt, "text": each.text, "fills": [*each.new]} for each in found]
         return {"digest": digest, "filled": filled}
-    continued = [{"prompt": each.prompt, "text": each.new[0]} for each in found]
+    continued: list[JsonValue] = [{"prompt": each.prompt, "text": each.new[0]} for each in found]
     return {"digest": digest, "continuations": continued}

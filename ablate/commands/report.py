@@ -9,9 +9,12 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ablate.commands import DONE, add_json, print_json
+
+if TYPE_CHECKING:
+    from ablate.store.documents import JsonObject
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -39,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
     return DONE
 
 
-def _document(folder: Path, kind: str, page: Path) -> dict[str, Any]:
+def _document(folder: Path, kind: str, page: Path) -> JsonObject:
     import ablate
 
     if kind != "study":

@@ -5,16 +5,19 @@ Nothing is built: a model of any size is arithmetic on its spec.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
+from pydantic import JsonValue
+
+from ablate.store.documents import JsonObject
 from ablate.study.arms import SECTIONS, Arm
 from ablate.study.study import Study
 from evals.costs.devices import Device
 from evals.costs.fit import Fit, fit
 from evals.costs.roofline import Phase, Prediction, predict
-from zoo.edits import expand, merge
+from zoo.edits import Edits, expand, merge
 from zoo.errors import SpecError
 from zoo.presets import Preset
 from zoo.spec import ModelSpec, parse
@@ -47,7 +50,7 @@ class ScaledArm(Generic[T]):
     """An arm's edits of the full-size model. Either `prediction` is there, or `reason` says why it cannot be."""
 
     name: str
-    edits: dict[str, Any]
+    edits: JsonObject
     prediction: T | None
     reason: str | None = None
     same_as: str | None = None
@@ -91,15 +94,15 @@ def _at_full_size(study: Study, preset: Preset, of: Callable[[ModelSpec], T]) ->
     return rows
 
 
-def _model_edits(arm: Arm) -> dict[str, Any]:
+def _model_edits(arm: Arm) -> JsonObject:
     return {path: value for path, value in arm.edits.items() if path.partition(".")[0] not in SECTIONS}
 
 
 def _row(
     name: str,
-    edits: dict[str, Any],
-    model: Mapping[str, Any],
-    named: Mapping[str, Any],
+    edits: JsonObject,
+    model: Edits,
+    named: Edits,
     of: Callable[[ModelSpec], T],
     seen: dict[str, str],
 ) -> ScaledArm[T]:
@@ -112,14 +115,14 @@ def _row(
     return ScaledArm(name, edits, found, same_as=None if twin == name else twin)
 
 
-def _edited(model: Mapping[str, Any], edits: Mapping[str, Any], named: Mapping[str, Any]) -> ModelSpec:
+def _edited(model: Edits, edits: Edits, named: Edits) -> ModelSpec:
     nested, own = expand(edits), expand(model).get("blocks", {})
     used = {*nested.get("pattern", ()), *nested.get("first", ()), *nested.get("blocks", {})}
     brought = {name: block for name, block in named.items() if name in used and name not in own}
     return parse(merge(merge(expand(model), {"blocks": brought}), nested))
 
 
-def scaleup_json(study: Study, preset: Preset, setting: Setting, arms: list[ScaledArm[Prediction]]) -> dict[str, Any]:
+def scaleup_json(study: Study, preset: Preset, setting: Setting, arms: list[ScaledArm[Prediction]]) -> JsonObject:
     """The document of `ablate plan --at … --json`."""
     return {
         "prediction": "roofline",
@@ -136,7 +139,7 @@ def scaleup_json(study: Study, preset: Preset, setting: Setting, arms: list[Scal
     }
 
 
-def fits_json(study: Study, preset: Preset, room: Room, arms: list[ScaledArm[Fit]]) -> dict[str, Any]:
+def fits_json(study: Study, preset: Preset, room: Room, arms: list[ScaledArm[Fit]]) -> JsonObject:
     """The document of `ablate plan --at … --memory … --json`."""
     return {
         "prediction": "fit",
@@ -150,15 +153,15 @@ def fits_json(study: Study, preset: Preset, room: Room, arms: list[ScaledArm[Fit
     }
 
 
-def _document(arm: ScaledArm[T], of: Callable[[T], dict[str, Any]]) -> dict[str, Any]:
-    document: dict[str, Any] = {"name": arm.name, "edits": arm.edits}
+def _document(arm: ScaledArm[T], of: Callable[[T], JsonObject]) -> JsonObject:
+    document: JsonObject = {"name": arm.name, "edits": arm.edits}
     if arm.prediction is None:
         return {**document, "reason": arm.reason}
     return {**document, "same_as": arm.same_as, **of(arm.prediction)}
 
 
-def _fit_document(found: Fit) -> dict[str, Any]:
-    batches = [{"context": context, "batch": batch} for context, batch in found.batches.items()]
+def _fit_document(found: Fit) -> JsonObject:
+    batches: list[JsonValue] = [{"context": context, "batch": batch} for context, batch in found.batches.items()]
     return {
         "parameters": found.parameters,
         "weight_bytes": found.weight_bytes,
@@ -168,7 +171,7 @@ def _fit_document(found: Fit) -> dict[str, Any]:
     }
 
 
-def _prediction_document(found: Prediction) -> dict[str, Any]:
+def _prediction_document(found: Prediction) -> JsonObject:
     return {
         "parameters": found.parameters,
         "parameters_active": found.parameters_active,
@@ -183,5 +186,5 @@ def _prediction_document(found: Prediction) -> dict[str, Any]:
     }
 
 
-def _phase_document(phase: Phase) -> dict[str, Any]:
+def _phase_document(phase: Phase) -> JsonObject:
     return {**asdict(phase), "seconds": phase.seconds, "bound": phase.bound}

@@ -7,7 +7,6 @@ from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 from ablate.planning.campaign import Outcome, Stage
 from ablate.planning.identity import RunPlan
@@ -19,6 +18,7 @@ from ablate.running.engines import Event
 from ablate.running.progress import Progress
 from ablate.running.workshop import Workshop
 from ablate.store import Store
+from ablate.store.documents import JsonObject
 from ablate.study.study import Study
 from evals.harness.skipped import skipped_lines
 
@@ -120,7 +120,7 @@ class StudyRunner:
     def _write_study(self, outcome: Outcome) -> None:
         self.store.study(self.study.name, self.study.scale).write(study_document(outcome))
 
-    def statuses(self) -> list[dict[str, Any]]:
+    def statuses(self) -> list[JsonObject]:
         """What became of every run met."""
         failed = {failure.digest for failure in self.failures}
         return [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from copy import deepcopy
 from pathlib import Path
-from typing import Any
 
 from ruamel.yaml import YAML
 
@@ -12,6 +11,8 @@ from ablate.searching.laboratory import StudyLaboratory
 from ablate.searching.ranks import best_first
 from ablate.searching.search import Search
 from ablate.store import replacing
+from ablate.study.yamlfile import StudyMap
+from zoo.edits import Edits
 
 SEEDS = 3
 DROPPED = ("search", "arms", "tune", "grid", "ladder", "seeds", "question", "baseline")
@@ -21,7 +22,7 @@ def promote(lab: StudyLaboratory, search: Search, count: int) -> Path:
     """Write `<study>_promoted.yaml` beside the study. Trials count from 1000 for seeds; an ordinary study from 0."""
     done = search.done[-1]
     params = {trial.number: trial.params for trial in search.study.get_trials(deepcopy=False)}
-    arms: dict[str, dict[str, Any]] = {}
+    arms: dict[str, StudyMap] = {}
     known = {lab.study.arms[0].identity}
     for number in best_first(done, list(lab.spec.objectives.values())):
         identity = lab.space.arm("", params[number]).identity
@@ -41,7 +42,7 @@ def promote(lab: StudyLaboratory, search: Search, count: int) -> Path:
     return path
 
 
-def _document(lab: StudyLaboratory, arms: dict[str, Any]) -> dict[str, Any]:
+def _document(lab: StudyLaboratory, arms: dict[str, StudyMap]) -> StudyMap:
     written = lab.study.written.document.data
     kept = {key: value for key, value in written.items() if key.partition(".")[0] not in DROPPED}
     scales = kept.get("scales")
@@ -51,13 +52,13 @@ def _document(lab: StudyLaboratory, arms: dict[str, Any]) -> dict[str, Any]:
     return {"question": question, "baseline": lab.study.baseline, "arms": arms, "seeds": SEEDS, **kept}
 
 
-def _without(edits: dict[str, Any]) -> dict[str, Any]:
+def _without(edits: StudyMap) -> StudyMap:
     return {key: value for key, value in edits.items() if key.partition(".")[0] not in DROPPED}
 
 
-def _nested(settings: dict[str, Any]) -> dict[str, Any]:
+def _nested(settings: Edits) -> StudyMap:
     """Settings of a part beside its kind, since a study says nothing twice: `block.ffn: {kind: gelu, d_ff: 4x}`."""
-    edits: dict[str, Any] = {}
+    edits: StudyMap = {}
     for path, value in settings.items():
         part = next((part for part in edits if path.startswith(f"{part}.")), None)
         if part is None:

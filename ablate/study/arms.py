@@ -11,13 +11,14 @@ from pydantic import ValidationError
 from ablate.data.sources import DataSource, TextSource
 from ablate.data.tokenizers import TokenizerSpec
 from ablate.data.tokenizers.bytes import BytesTokenizer
+from ablate.store.documents import JsonObject
 from ablate.study.complaints import complaints, plain
 from ablate.study.layers import Origins, Target, common_length
 from ablate.study.problems import Problem, StudyError
 from ablate.study.sections import StartSpec, StudySections
 from ablate.training.spec import TrainSpec
 from zoo.axis import Choice, Spec
-from zoo.edits import expand, merge
+from zoo.edits import Edits, SpecJson, expand, merge
 from zoo.errors import SpecError
 from zoo.explain import explain
 from zoo.spec import ModelSpec
@@ -53,7 +54,7 @@ class Edit:
     layer: int
 
     @property
-    def data(self) -> dict[str, Any]:
+    def data(self) -> SpecJson:
         """The edit as a nested map."""
         return expand({".".join(self.path): self.value})
 
@@ -63,7 +64,7 @@ class Arm:
     """A model and its training, with the edits that make it from the base, and where it was written."""
 
     name: str
-    edits: dict[str, Any]
+    edits: JsonObject
     model: ModelSpec
     train: TrainSpec
     data: DataSource
@@ -72,7 +73,7 @@ class Arm:
     """The edits as they were written."""
     start: StartSpec | None = None
     """What it starts from; None for initial values."""
-    tuned: dict[str, Any] = field(default_factory=dict)
+    tuned: JsonObject = field(default_factory=dict)
     """Settings that tuning chose, by path."""
     seeds: tuple[int, ...] | None = None
     """Where it has other seeds than the study says: `seeds: auto` gives more of them to arms that are not settled."""
@@ -90,7 +91,7 @@ def tuning_edit(path: str, value: Any, *place: str) -> Edit:
     return Edit(("tune", "space", *keys, *place), keys, value, TUNED)
 
 
-def edits_in(written: Mapping[str, Any], root: Target, layer: int, path: Target = ()) -> Iterator[Edit]:
+def edits_in(written: Edits, root: Target, layer: int, path: Target = ()) -> Iterator[Edit]:
     """The edits in a nested map. A map with a `kind` is one edit, since it may replace a part whole."""
     for key, value in written.items():
         here = (*path, key)
@@ -105,9 +106,9 @@ class ArmBuilder:
 
     def __init__(
         self,
-        preset: Mapping[str, Any],
+        preset: Edits,
         base: Iterable[Edit],
-        train: Mapping[str, Any],
+        train: Edits,
         data: DataSource,
         origins: Origins,
     ) -> None:
@@ -189,7 +190,7 @@ class ArmBuilder:
             kinds = [edit.target for edit in (*self.base, *arm.own) if edit.path[0] == error.path]
             raise StudyError([self.origins.problem([(TRAIN, "objective"), *kinds][-1], error.reason)]) from None
 
-    def tuned(self, arm: Arm, settings: Mapping[str, Any]) -> Arm:
+    def tuned(self, arm: Arm, settings: Edits) -> Arm:
         """The arm with settings that tuning gave it. Raises StudyError."""
         chosen = [tuning_edit(path, value) for path, value in settings.items()]
         whole = self.build(arm.name, [*arm.own, *chosen], arm.target)

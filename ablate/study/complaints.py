@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
@@ -13,7 +13,8 @@ from pydantic_core import ErrorDetails
 from zoo.errors import Kind, did_you_mean
 from zoo.explain import KINDS
 
-Schema = dict[str, Any]
+Schema: TypeAlias = dict[str, Any]
+"""A JSON Schema, of which only a few keywords are read."""
 
 WORDING = (
     (r"^[Ii]nput should be ", "must be "),

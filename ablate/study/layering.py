@@ -10,6 +10,7 @@ from pydantic.fields import FieldInfo
 
 from ablate.study.layers import Layer
 from ablate.study.space import axes
+from ablate.study.yamlfile import StudyMap
 from ablate.training.probes import short
 from zoo.axis import variants
 from zoo.edits import flatten, merge
@@ -83,7 +84,7 @@ class Layered:
     spelled: Callable[[Any], Any] = as_written
 
 
-def together(layers: Iterable[Layer], fields: Mapping[str, FieldInfo]) -> dict[str, Any]:
+def together(layers: Iterable[Layer], fields: Mapping[str, FieldInfo]) -> StudyMap:
     """The sections of all layers, nested. What is no section is merged too: it is refused later, with its place."""
     how = {name: _layered(field) for name, field in fields.items()}
     tree = {name: each.first for name, each in how.items() if each.first is not None}

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ablate.study.problems import Place, Problem, StudyError
-from ablate.study.yamlfile import Keys, YamlDocument, parse_yaml
+from ablate.study.yamlfile import Keys, StudyMap, YamlDocument, parse_yaml
 from zoo.edits import expand
 from zoo.errors import Kind
 
@@ -54,7 +54,7 @@ class Layer:
         return self.root[-2:-1] == ("ladder",)
 
     @property
-    def written(self) -> dict[str, Any]:
+    def written(self) -> StudyMap:
         """The map as the user wrote it."""
         here = self.document.data
         for part in self.root:
@@ -62,7 +62,7 @@ class Layer:
         return {key: value for key, value in here.items() if key not in self.without}
 
     @property
-    def nested(self) -> dict[str, Any]:
+    def nested(self) -> StudyMap:
         """The map without dotted keys."""
         return expand(self.written)
 

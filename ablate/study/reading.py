@@ -27,6 +27,7 @@ from ablate.study.search_space import space_problems
 from ablate.study.sections import DEFAULT_TRAIN, NAME, StudySections
 from ablate.study.study import Study
 from ablate.study.written import Sets, edit_layers, read_study
+from ablate.study.yamlfile import StudyMap
 from ablate.training.spec import TrainSpec
 from zoo.errors import SpecError, did_you_mean
 from zoo.presets import preset
@@ -40,7 +41,7 @@ def default_scale() -> str:
 
 
 def load_study(
-    source: str | Path | Mapping[str, Any] | Study,
+    source: str | Path | Mapping[str, object] | Study,
     scale: str | None = None,
     sets: Sets = (),
     *,
@@ -140,7 +141,7 @@ class _Reader:
             rung=self.rung,
         )
 
-    def _sections(self, tree: Mapping[str, Any]) -> StudySections | None:
+    def _sections(self, tree: StudyMap) -> StudySections | None:
         try:
             return StudySections.model_validate(tree)
         except ValidationError as error:
@@ -149,7 +150,7 @@ class _Reader:
                 self.problems.append(self.origins.problem(target, reason, kind=kind))
         return None
 
-    def _name_problems(self, tree: Mapping[str, Any]) -> Iterator[Problem]:
+    def _name_problems(self, tree: StudyMap) -> Iterator[Problem]:
         written = self.document.data.get("arms")
         names = list(written) if isinstance(written, Mapping) else []
         for name in names:
@@ -182,7 +183,7 @@ class _Reader:
             if reason is not None:
                 yield self.origins.problem(("contrasts", str(place)), f"'{contrast}': {reason}")
 
-    def _arms(self, tree: Mapping[str, Any], sections: StudySections | None, builder: ArmBuilder | None) -> list[Arm]:
+    def _arms(self, tree: StudyMap, sections: StudySections | None, builder: ArmBuilder | None) -> list[Arm]:
         arms = tree.get("arms") or {}
         if builder is None or not isinstance(arms, Mapping):
             return []
@@ -202,7 +203,7 @@ class _Reader:
         self.problems += problems
         return crossed
 
-    def _builder(self, tree: Mapping[str, Any], data: DataSource) -> ArmBuilder | None:
+    def _builder(self, tree: StudyMap, data: DataSource) -> ArmBuilder | None:
         base = tree.get("base")
         if not isinstance(base, Mapping):
             return None  # _sections has said so
@@ -219,7 +220,7 @@ class _Reader:
         edits = [edit for edit in self._edits(("base",)) if edit.path != ("preset",)]
         return ArmBuilder(model, edits, self._valid_train(tree), data, self.origins)
 
-    def _valid_train(self, tree: Mapping[str, Any]) -> dict[str, Any]:
+    def _valid_train(self, tree: StudyMap) -> StudyMap:
         """The training settings; the defaults where they have problems of their own."""
         train = tree.get(TRAIN, {})
         try:

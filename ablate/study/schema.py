@@ -7,15 +7,13 @@ edits: nothing is required, and `block.mixer.kv_heads` is a key beside `block`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from ablate.study.arms import SECTIONS
+from ablate.study.complaints import Schema
 from ablate.study.scales import USUAL_SCALES
 from ablate.study.sections import NAME, StudySections
 from zoo.presets import names, sized_names
 from zoo.spec import ModelSpec
-
-Schema = dict[str, Any]
 
 
 def study_schema() -> Schema:

@@ -12,6 +12,7 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution, Int
 from ablate.study.arms import DATA, START, TUNED, Arm, ArmBuilder, Edit
 from ablate.study.problems import Problem, StudyError
 from ablate.study.search_axes import AnyAxis
+from zoo.edits import Edits
 
 Params = dict[str, Any]
 """Values as optuna keeps them, by path: a ratio is a number, a list is JSON."""
@@ -52,7 +53,7 @@ class SearchSpace:
     def edits(self, params: Params) -> list[Edit]:
         return [edit_of(path, value) for path, value in self.settings(params).items()]
 
-    def settings(self, params: Params) -> dict[str, Any]:
+    def settings(self, params: Params) -> Edits:
         """Values as the study's edits spell them."""
         return {path: self.axes[path].value(known) for path, known in params.items()}
 

@@ -37,7 +37,7 @@ OF_CACHES = ("decode_tokens_per_second", "kv_bytes_per_token")
 
 def _objectives(value: Any) -> Any:
     """A list of names and of `{name: direction}`, or one name, as a map from name to direction."""
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     for item in value if isinstance(value, Sequence) and not isinstance(value, str) else [value]:
         pairs = item.items() if isinstance(item, Mapping) else [(item, DIRECTIONS.get(str(item)))]
         for name, direction in pairs:

@@ -33,6 +33,7 @@ from ablate.study.layering import (
 )
 from ablate.study.search_spec import SearchSpec
 from ablate.study.space import TuneSpec
+from ablate.study.yamlfile import StudyMap
 from ablate.training.probes import Probes
 from ablate.training.spec import TrainSpec
 from evals.costs.spec import MeasureSpec
@@ -206,9 +207,9 @@ class StudySections(Spec):
     """Where the question or the claim comes from."""
     baseline: Annotated[str, Field(pattern=f"^{NAME.pattern}$")] = "base"
     """The name of the base model as it is: the arm that the others are compared with."""
-    base: dict[str, Any]
+    base: StudyMap
     """A preset of the zoo, and edits by path."""
-    arms: dict[str, dict[str, Any]] = Field(default={})
+    arms: dict[str, StudyMap] = Field(default={})
     """Edits of the base by path, per arm; `train.…` edits the training."""
     grid: Annotated[dict[str, Annotated[list[Scalar], Field(min_length=1)]], Layered(replaced, spelled=by_path)] = (
         Field(default={})
@@ -220,7 +221,7 @@ class StudySections(Spec):
     """What each arm tunes for itself before it is compared."""
     search: Annotated[SearchSpec | None, Layered(spelled=space_by_path)] = None
     """What `ablate search` varies in the base, and what for."""
-    ladder: Annotated[dict[str, dict[str, Any]], Layered(replaced)] = Field(default={})
+    ladder: Annotated[dict[str, StudyMap], Layered(replaced)] = Field(default={})
     """Sizes, the smallest first, each by edits of base, budget and train. The last is the one that is compared."""
     data: Annotated[DataSpec, Layered(merged_within_source)] = StdlibSource()
     train: Annotated[TrainSpec, Layered(first=DEFAULT_TRAIN)] = TrainSpec()

@@ -136,7 +136,7 @@ def _meant(key: str) -> str | None:
     return next(exchanged, None) or next(iter(difflib.get_close_matches(key, KEYS, n=1, cutoff=0.8)), None)
 
 
-def _is_axis(value: Mapping[str, Any]) -> bool:
+def _is_axis(value: Mapping[str, object]) -> bool:
     return tag(value) is not None or any(
         _meant(key) and isinstance(inner, list | tuple) for key, inner in value.items()
     )
@@ -157,7 +157,7 @@ def _by_path(value: Any) -> Any:
     return dict(axes(value)) if isinstance(value, Mapping) else value
 
 
-def axes(nested: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def axes(nested: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """The axes in nested maps, by dotted path."""
     for key, value in nested.items():
         path = f"{prefix}{key}"

@@ -22,7 +22,7 @@ SHIPPED = PROJECT / "studies"
 NOWHERE = Place("")
 """Where what is written in Python stands: messages have its dotted path alone."""
 
-Sets = Mapping[str, Any] | Sequence[str]
+Sets = Mapping[str, object] | Sequence[str]
 """Edits of a study by dotted path: `{"train.lr": 1e-3}`, or `["train.lr=1e-3"]` as on the command line."""
 
 
@@ -44,7 +44,7 @@ class Written:
         return self.name if self.path is None else str(self.path)
 
 
-def read_study(source: str | Path | Mapping[str, Any]) -> Written:
+def read_study(source: str | Path | Mapping[str, object]) -> Written:
     """The study at a path, the shipped one of that name, or a map with the keys of a study file.
 
     Raises:
@@ -77,7 +77,7 @@ def _located(source: str | Path) -> Path:
     raise StudyError([Problem(Place(str(source)), "", reason)])
 
 
-def _from_map(source: Mapping[str, Any]) -> Written:
+def _from_map(source: Mapping[str, object]) -> Written:
     """Named by its content: the same map is the same study."""
     document = _document(source, NOWHERE)
     stream = io.StringIO()
@@ -102,7 +102,7 @@ def _map_layer(path: str, value: Any) -> Layer:
     return Layer(_document({path: value}, place))
 
 
-def _document(data: Mapping[str, Any], place: Place) -> YamlDocument:
+def _document(data: Mapping[str, object], place: Place) -> YamlDocument:
     """A document of Python's own data, all of it at one place. Raises StudyError."""
     problems: list[Problem] = []
     values = _plain(data, (), place, problems)

@@ -10,7 +10,7 @@ import re
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
@@ -25,6 +25,8 @@ MAX_BYTES = 1_000_000
 MAX_NODES = 100_000
 MAX_DEPTH = 50
 
+StudyMap: TypeAlias = dict[str, Any]
+"""A study or a part of one as written, before anything of it is checked: maps with text as keys, lists and scalars."""
 Keys = tuple[str | int, ...]
 """Keys and list positions from the root, keys as written (`"block.norm"` is one)."""
 
@@ -157,11 +159,11 @@ class _Reading:
         assert isinstance(node, ScalarNode)  # the one kind of node that is left
         return self.scalar(node, path)
 
-    def mapping(self, node: MappingNode, path: Keys) -> dict[str, Any]:
+    def mapping(self, node: MappingNode, path: Keys) -> StudyMap:
         self.refuse_tag(node, path, "map")
         pairs = [(key, value) for key, value in node.value if not self.is_merge(key)]
         inherited = self.inherited([value for key, value in node.value if self.is_merge(key)], path)
-        own: dict[str, Any] = {}
+        own: StudyMap = {}
         for key_node, value_node in pairs:
             key = self.key(key_node, path)
             if key in own:
@@ -176,9 +178,9 @@ class _Reading:
     def is_merge(self, key: Node) -> bool:
         return str(key.tag) == type_prefix + "merge"
 
-    def inherited(self, nodes: list[Node], path: Keys) -> dict[str, Any]:
+    def inherited(self, nodes: list[Node], path: Keys) -> StudyMap:
         """What merge keys `<<: *a` and `<<: [*a, *b]` bring in: the first map that has a key wins."""
-        together: dict[str, Any] = {}
+        together: StudyMap = {}
         for node in nodes:
             for each in node.value if isinstance(node, SequenceNode) else [node]:
                 if not isinstance(each, MappingNode):

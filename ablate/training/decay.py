@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from pydantic import GetJsonSchemaHandler, NonNegativeFloat, model_validator
+from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from zoo.axis import Spec
@@ -50,5 +51,5 @@ class WeightDecay(Spec):
         return dict.fromkeys(MATRICES, value)
 
     @classmethod
-    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         return {"anyOf": [{"type": "number", "minimum": 0}, handler(schema)]}

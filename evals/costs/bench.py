@@ -11,13 +11,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 import zoo
+from ablate.store.documents import JsonObject
 from evals.costs.clock import quartiles, synchronise
 from evals.costs.memory import keep_freed_memory, peak_growth
 from evals.reading.mode import evaluating
@@ -39,7 +40,11 @@ class Setting:
     rounds: int
 
 
-def compare(model: Decoder, setting: Setting) -> dict[str, Any]:
+BenchDocument: TypeAlias = dict[str, Any]
+"""What `ablate bench --json` prints: the setting, versions, and for each phase both sides and their ratio."""
+
+
+def compare(model: Decoder, setting: Setting) -> BenchDocument:
     """The bench document. Raises UnsupportedError where transformers has no such architecture."""
     keep_freed_memory()
     theirs = zoo.to_hf(model).to(device=_device(model), dtype=model.embedding.weight.dtype)
@@ -138,7 +143,7 @@ def _update(loss: Tensor, optimizer: torch.optim.Optimizer) -> None:
     optimizer.step()
 
 
-def _phase(name: str, model: Decoder, sides: tuple[Work, Work], setting: Setting) -> dict[str, Any]:
+def _phase(name: str, model: Decoder, sides: tuple[Work, Work], setting: Setting) -> JsonObject:
     """Turns of both sides, and their ratio round by round: speed of ours / speed of theirs."""
     draw = torch.Generator().manual_seed(0)
     seconds: dict[str, list[float]] = {OURS: [], THEIRS: []}

@@ -15,7 +15,6 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -27,10 +26,11 @@ from evals.costs.precision import use_fast_float32
 from evals.costs.roofline import Phase, predict
 from evals.costs.speed import Point, rate
 from evals.reading.mode import evaluating
+from zoo.edits import Edits
 from zoo.model import Decoder
 from zoo.spec import ModelSpec
 
-MODELS: dict[str, dict[str, Any]] = {
+MODELS: dict[str, Edits] = {
     "multi-head": {"block.mixer.heads": 8},
     "1 kv head": {"block.mixer": {"heads": 8, "kv_heads": 1}},
     "window 64": {"block.mixer": {"heads": 8, "window": 64}},
@@ -38,7 +38,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "8 experts": {"block.mixer.heads": 8, "block.ffn": {"kind": "topk_moe", "experts": 8, "top_k": 2, "d_ff": 683}},
 }
 """Edits of `SIZE`, whose weights of about 100 MB are more than most processors' caches hold."""
-SIZE: dict[str, Any] = {"d_model": 512, "n_layers": 8, "vocab_size": 8192}
+SIZE: Edits = {"d_model": 512, "n_layers": 8, "vocab_size": 8192}
 POINTS = ((256, 1), (1024, 1), (256, 8))
 """Context and batch."""
 _CPUINFO = Path("/proc/cpuinfo")

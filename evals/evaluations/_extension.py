@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
 from zoo.axis import variants
 from zoo.checkpoint import assemble
+from zoo.edits import SpecJson
 from zoo.errors import SpecError
 from zoo.model import Decoder
 from zoo.spec import ModelSpec, parse
@@ -24,13 +24,13 @@ def extended(model: Decoder, scaling: str, factor: float, original_length: int) 
     return assemble(_stretched(model.spec, _settings(scaling, factor, original_length)), weights)
 
 
-def _settings(scaling: str, factor: float, original_length: int) -> dict[str, Any]:
+def _settings(scaling: str, factor: float, original_length: int) -> SpecJson:
     fields = variants(AXIS)[scaling].model_fields
     given = {"factor": float(factor), "original_length": original_length}
     return {"kind": scaling} | {name: value for name, value in given.items() if name in fields}
 
 
-def _stretched(spec: ModelSpec, scaling: Mapping[str, Any]) -> ModelSpec:
+def _stretched(spec: ModelSpec, scaling: SpecJson) -> ModelSpec:
     """Every layer's resolved block is named once, so that an edit of one kind of layer reaches all layers."""
     names: dict[str, str] = {}
     pattern = [names.setdefault(_block(layer, scaling), f"block{len(names) + 1}") for layer in spec.layers]
@@ -41,7 +41,7 @@ def _stretched(spec: ModelSpec, scaling: Mapping[str, Any]) -> ModelSpec:
     return parse({**spec.dump(), **whole, "pattern": ["block" if name == "block1" else name for name in pattern]})
 
 
-def _block(layer: Any, scaling: Mapping[str, Any]) -> str:
+def _block(layer: Any, scaling: SpecJson) -> str:
     data = layer.model_dump(mode="json")
     position = data["mixer"].get("position") or {}
     if "scaling" in position:

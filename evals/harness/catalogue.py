@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import lm_eval.tasks
 from lm_eval.tasks._index import Entry, Kind, TaskIndex
@@ -30,6 +30,8 @@ _NAMING = re.compile(rb"^[ \t]*(?:[\"']?(?:task|group|tag)[\"']?:|- ).*", re.MUL
 _INCLUDE = re.compile(rb"^[\"']?include[\"']?:(.*(?:\n[ \t]*- .*)*)", re.MULTILINE)
 
 Index = dict[str, Entry]
+TaskConfig: TypeAlias = Mapping[str, Any]
+"""A task's settings as its file has them, for lm-eval to check."""
 
 
 def index(names: Sequence[str], own: Sequence[Path]) -> Index:
@@ -58,7 +60,7 @@ def members(entry: Entry) -> Iterator[str]:
 
 
 def _official(names: set[str]) -> Index:
-    parsed: dict[str, Any] = {}
+    parsed: dict[str, TaskConfig | None] = {}
     wanted, found = set(names), dict[str, Entry]()
     while new := sorted(_mentioning(wanted) - parsed.keys()):
         parsed |= {path: _parse(Path(path)) for path in new}
@@ -67,7 +69,7 @@ def _official(names: set[str]) -> Index:
     return found
 
 
-def _build(parsed: Mapping[str, Any]) -> Index:
+def _build(parsed: Mapping[str, TaskConfig | None]) -> Index:
     """lm-eval's own rule: in the order of paths, the first definition of a name counts."""
     found: Index = {}
     for path, config in sorted(parsed.items()):

@@ -6,7 +6,7 @@ import gzip
 import io
 import json
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -20,6 +20,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 from datasets import Dataset
 
+from evals.harness.catalogue import TaskConfig
 from evals.harness.known import DATA_SUFFIXES
 
 SPLITS = ("test_split", "validation_split", "training_split", "fewshot_split")
@@ -32,7 +33,7 @@ class DataError(ValueError):
     """A task's data is not available; the message says which, and the remedy."""
 
 
-def local(task: str, config: Mapping[str, Any], place: Path) -> dict[str, Dataset]:
+def local(task: str, config: TaskConfig, place: Path) -> dict[str, Dataset]:
     """The splits that a task reads, from a file, which is every split, or from a folder.
 
     A folder may have a file or a folder for each subset, by the name of the data set's subset or of the task, and a
@@ -103,7 +104,7 @@ def _lines(text: str) -> Iterator[Any]:
                 raise ValueError(f"line {number}: {error}") from error
 
 
-def from_hub(config: Mapping[str, Any], fetch: str) -> Any:
+def from_hub(config: TaskConfig, fetch: str) -> Any:
     """The data set that a task's file names: the copy in the cache, or else the hub's.
 
     fetch: the command that gets it, for a machine that cannot reach the hub.

@@ -11,7 +11,7 @@ import random
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import lm_eval.api.task
 import numpy as np
@@ -28,6 +28,8 @@ from evals.harness.stderr import WEIGHTED_METRICS, jackknife_stderr, stderr_over
 if TYPE_CHECKING:  # the spec knows the harness
     from evals.evaluations.tasks import TasksSpec
 
+Sample: TypeAlias = dict[str, Any]
+"""lm-eval's record of one item: the document, what the model answered, and a value for each metric."""
 Scores = dict[str, dict[str, Score]]
 """By task, or group of tasks, and metric."""
 
@@ -87,7 +89,7 @@ def _scores(name: str, results: Any, task: Any) -> dict[str, Score]:
     return scores
 
 
-def _values(row: Mapping[str, Any]) -> Iterator[tuple[str, str, str, Any]]:
+def _values(row: Mapping[str, object]) -> Iterator[tuple[str, str, str, object]]:
     """(our name, metric, filter, value) of lm-eval's scores of one task or group."""
     for key, value in row.items():
         metric, _comma, chosen = key.partition(",")
@@ -119,7 +121,7 @@ def _mean_of(values: Sequence[float | None], weights: Sequence[int], independent
     return (math.hypot(*products) if independent else sum(products)) / sum(weights)
 
 
-def _stderr(metric: str, task: Any, items: list[dict[str, Any]]) -> float | None:
+def _stderr(metric: str, task: Any, items: list[Sample]) -> float | None:
     """Over items; for likelihoods of whole texts over the documents that they are from."""
     if len(items) < 2:
         return None
@@ -132,14 +134,14 @@ def _stderr(metric: str, task: Any, items: list[dict[str, Any]]) -> float | None
     return _finite(jackknife_stderr(metric, values, clusters))
 
 
-def _document_of(sample: Mapping[str, Any]) -> int | None:
+def _document_of(sample: Sample) -> int | None:
     """Which held-out text an item is from; other tasks' fields of that name are none of ours."""
     doc = sample["doc"]
     document = doc.get("document") if isinstance(doc, dict) else None
     return document if isinstance(document, int) else None
 
 
-def _chance(metric: str, task: Any, items: list[dict[str, Any]]) -> float | None:
+def _chance(metric: str, task: Any, items: list[Sample]) -> float | None:
     """Expected accuracy of guessing; None where the notion does not apply."""
     if metric not in _ACCURACIES or not items or task.OUTPUT_TYPE != "multiple_choice":
         return None
@@ -148,11 +150,11 @@ def _chance(metric: str, task: Any, items: list[dict[str, Any]]) -> float | None
     return float(np.mean([1 / len(task.doc_to_choice(item["doc"])) for item in items]))
 
 
-def _finite(value: Any) -> float | None:
+def _finite(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
 
 
-def _record(task: str, sample: dict[str, Any]) -> SampleRecord:
+def _record(task: str, sample: Sample) -> SampleRecord:
     """What a later paired test needs of one item: which it is, what the model answered, how that scored."""
     kept = {key: sample[key] for key in ("doc_id", "doc_hash", "filter", "target", "filtered_resps")}
     metrics = {metric: _plain(sample[metric]) for metric in sample["metrics"]}

@@ -8,10 +8,9 @@ and from a shell `python -m evals lm-eval --model zoo --model_args path=runs/012
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeAlias
 
 import torch
 from lm_eval.api.registry import register_model
@@ -19,9 +18,13 @@ from lm_eval.utils import simple_parse_args_string
 from tokenizers import Tokenizer
 
 import zoo
+from ablate.store import Store, jsonfile
+from ablate.store.documents import RunDocument, TextMeta
 from evals.harness.lm import Encoded, ZooLM
 
 OWNER = "ablate: whose answers these are"
+Arguments: TypeAlias = Mapping[str, Any]
+"""`--model_args`, by the names that `Checkpoint` has for them."""
 
 
 class CheckpointError(ValueError):
@@ -64,12 +67,12 @@ class Checkpoint(ZooLM):
             batch="auto" if str(batch_size).startswith("auto") else int(batch_size),
             seed=seed,
         )
-        self.dtype = dtype or run.get("numerics", {}).get("dtype", "float32")
+        self.dtype = dtype or ("float32" if run is None else run.numerics.dtype)
         if self.dtype not in ("float32", "bfloat16"):
             raise CheckpointError(f"dtype={self.dtype}: expected float32 or bfloat16")
 
     @classmethod
-    def create_from_arg_obj(cls, arg_dict: dict[str, Any], additional_config: dict[str, Any] | None = None) -> Self:
+    def create_from_arg_obj(cls, arg_dict: Arguments, additional_config: Arguments | None = None) -> Self:
         """From `--model_args`, which come before lm-eval's own options, of which `--device` is a GPU by itself."""
         options = {key: value for key, value in (additional_config or {}).items() if value is not None}
         if str(options.get("device")).startswith("cuda") and not torch.cuda.is_available():
@@ -77,7 +80,7 @@ class Checkpoint(ZooLM):
         return cls(**{**options, **arg_dict})
 
     @classmethod
-    def create_from_arg_string(cls, arg_string: str, additional_config: dict[str, Any] | None = None) -> Self:
+    def create_from_arg_string(cls, arg_string: str, additional_config: Arguments | None = None) -> Self:
         return cls.create_from_arg_obj(simple_parse_args_string(arg_string), additional_config)
 
     def _loglikelihood_tokens(self, requests: Sequence[Encoded], **options: Any) -> list[tuple[float, bool]]:
@@ -105,32 +108,32 @@ class Checkpoint(ZooLM):
         super().set_cache_hook(cache_hook)
 
 
-def _folder(path: Path) -> tuple[Path, dict[str, Any]]:
-    """Where the model lies, and the run.json beside it, or nothing."""
+def _folder(path: Path) -> tuple[Path, RunDocument | None]:
+    """Where the model lies, and the run.json beside it, where there is one."""
     folder = path if (path / "spec.json").is_file() else path / "model"
     for name in ("spec.json", "weights.safetensors", "tokenizer.json"):
         if not (folder / name).is_file():
             raise CheckpointError(f"{path}: neither this folder nor its model/ is a model: there is no {name}")
-    run = folder.parent / "run.json"
-    return folder, json.loads(run.read_text(encoding="utf-8")) if run.is_file() else {}
+    run = jsonfile.read(folder.parent / "run.json", RunDocument, f"copy {folder} elsewhere to read it without its run")
+    return folder, run
 
 
-def _context(folder: Path, run: dict[str, Any], given: int | None) -> int:
-    found = given or run.get("train", {}).get("context")
-    if found is None:
+def _context(folder: Path, run: RunDocument | None, given: int | None) -> int:
+    found = given if given or run is None else run.train.get("context")
+    if not isinstance(found, int):
         raise CheckpointError(f"{folder} is not the folder of a run: give the context, e.g. context=1024")
-    return int(found)
+    return found
 
 
-def _eos(folder: Path, run: dict[str, Any], tokenizer: Tokenizer, given: str | int | None) -> int:
+def _eos(folder: Path, run: RunDocument | None, tokenizer: Tokenizer, given: str | int | None) -> int:
     if given is not None:
         found = given if isinstance(given, int) else tokenizer.token_to_id(given)
         if found is None or tokenizer.id_to_token(found) is None:
             raise CheckpointError(f"eos={given}: the tokenizer has no such token")
         return int(found)
-    corpus = folder.parents[1] / "data" / str(run.get("data", {}).get("digest")) / "meta.json"
-    if corpus.is_file():
-        return int(json.loads(corpus.read_text(encoding="utf-8"))["eos"])
+    corpus = None if run is None else Store(folder.parents[1]).data(run.data.digest)
+    if corpus is not None and corpus.document_path.is_file() and isinstance(meta := corpus.read(), TextMeta):
+        return meta.eos
     special = [index for index, token in tokenizer.get_added_tokens_decoder().items() if token.special]
     if len(special) != 1:
         raise CheckpointError(f"{folder}: unknown end-of-document token: give it, e.g. eos=<|endoftext|>")

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jinja2 import UndefinedError
 from lm_eval.api.group import Group
@@ -16,6 +16,7 @@ from lm_eval.tasks._index import Entry, Kind, TaskIndex
 
 from ablate.store.documents import TaskGroup
 from evals.harness import catalogue
+from evals.harness.catalogue import TaskConfig
 from evals.harness.datafiles import SPLITS, DataError, first_line, from_hub, local, offline_first
 from evals.harness.known import TASK_FOLDER, near, stray_data
 
@@ -34,8 +35,8 @@ class Loaded:
     members: the tasks of each group, those that are skipped too; of a group that is skipped whole there is no more.
     """
 
-    tasks: dict[str, Any] = field(default_factory=dict)
-    groups: dict[str, Any] = field(default_factory=dict)
+    tasks: dict[str, Task] = field(default_factory=dict)
+    groups: dict[str, Group] = field(default_factory=dict)
     members: dict[str, list[str]] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
 
@@ -116,13 +117,15 @@ class _Skipped:
 class _Factory(TaskFactory):  # type: ignore[misc]  # lm_eval has no types
     """Makes lm-eval's tasks with data from where they are, and a placeholder where there are none."""
 
-    def __init__(self, given: dict[str, Any], places: Mapping[str, Path], fetch: str, skipped: dict[str, str]) -> None:
+    def __init__(
+        self, given: Mapping[str, object], places: Mapping[str, Path], fetch: str, skipped: dict[str, str]
+    ) -> None:
         super().__init__(meta=given)
         self._places = places
         self._fetch = fetch
         self._skipped = skipped
 
-    def _build_task(self, entry: Entry, overrides: dict[str, Any] | None) -> Task | _Skipped:
+    def _build_task(self, entry: Entry, overrides: TaskConfig | None) -> Task | _Skipped:
         build, name = super()._build_task, entry.name
         try:
             config = offline_first(lambda: self._load_full_config(entry, overrides), self._fetch)
@@ -139,9 +142,9 @@ class _Factory(TaskFactory):  # type: ignore[misc]  # lm_eval has no types
             self._skipped[name] = f"{self._places[name]} lacks the fields that it reads: {error}"
         return _Skipped(name)
 
-    def _data(self, entry: Entry, name: str, config: Mapping[str, Any]) -> dict[str, Any]:
+    def _data(self, entry: Entry, name: str, config: TaskConfig) -> TaskConfig:
         """The part of a task's settings that says where its data come from."""
-        absent: dict[str, Any] = {}
+        absent: dict[str, None] = {}
         if name in self._places:
             data = local(name, config, self._places[name])
             absent = {key: None for key in SPLITS if config.get(key) not in data}

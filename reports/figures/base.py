@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
@@ -21,6 +21,10 @@ NORMAL_95 = 1.96
 NEUTRAL = {"color": "#888", "width": 1.5, "dash": "dot"}
 
 
+Attributes: TypeAlias = dict[str, Any]
+"""plotly's attributes of a trace or a layout, or a figure of them as its script takes it."""
+
+
 @dataclass(frozen=True)
 class SwitchOption:
     """One choice of a switch: attributes of all traces, one value for each, and of the layout. None leaves a trace.
@@ -30,7 +34,7 @@ class SwitchOption:
 
     label: str
     traces: dict[str, list[Any]]
-    layout: dict[str, Any]
+    layout: Attributes
     better: str | None = None
 
 

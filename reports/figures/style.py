@@ -6,7 +6,6 @@ import html
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import plotly.graph_objects as go
 
@@ -18,7 +17,7 @@ SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "cross
 GRID = "rgba(128,128,128,0.22)"
 LONGEST_LABEL = 28
 
-CONFIG: dict[str, Any] = {
+CONFIG: dict[str, bool | str | list[str]] = {
     "displaylogo": False,
     "responsive": True,
     "showSendToCloud": False,

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import polars as pl
 from scipy import stats
 
+from ablate.store.documents import JsonObject
 from reports.reading.collected import Collected
 from reports.statistics.estimates import ALPHA, Floats, holm_by_name, paired_p
 
@@ -47,7 +47,7 @@ class ItemDifference:
     by_seed: tuple[float, ...] = ()
     reason: str | None = None
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> JsonObject:
         """As `ablate run --json` prints it."""
         return {
             "difference": self.difference,

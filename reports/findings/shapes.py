@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 import polars as pl
+from pydantic import JsonValue
 
-from ablate.store.documents import LedgerRecord, LedgerTest, StudyDocument
+from ablate.store.documents import JsonObject, LedgerRecord, LedgerTest, StudyDocument
 from reports.findings.items import ItemDifference
 from reports.statistics.estimates import ALPHA, Estimate
 
@@ -148,7 +149,7 @@ class ArmSummary:
         """How many more seeds would probably settle an inconclusive arm; None where none would, or nothing is open."""
         return _seeds_needed(self.verdict, self.comparison)
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> JsonObject:
         """The arm as `ablate run --json` prints it; null where there is no number."""
         loss = self.loss
         found = self.comparison
@@ -246,7 +247,7 @@ class StudySummary:
         """Of losses and their differences."""
         return f"nats/{self.study.per}"
 
-    def arm_documents(self) -> list[dict[str, Any]]:
+    def arm_documents(self) -> list[JsonObject]:
         """`arms` of `ablate run --json`."""
         return [arm.document() for arm in self.arms]
 
@@ -261,22 +262,22 @@ def _mean(value: Estimate | None) -> float | None:
     return None if value is None else value.mean
 
 
-def _interval(value: Estimate | None) -> list[float] | None:
+def _interval(value: Estimate | None) -> list[JsonValue] | None:
     return None if value is None or value.low is None or value.high is None else [value.low, value.high]
 
 
-def _item_document(items: tuple[ItemDifference, ...]) -> dict[str, dict[str, dict[str, Any]]]:
-    tasks: dict[str, dict[str, dict[str, Any]]] = {}
+def _item_document(items: tuple[ItemDifference, ...]) -> JsonObject:
+    tasks: dict[str, JsonObject] = {}
     for found in items:
         tasks.setdefault(found.task, {})[found.metric] = found.document()
-    return tasks
+    return {**tasks}
 
 
-def _score_document(scores: tuple[Score, ...]) -> dict[str, dict[str, dict[str, float | None]]]:
-    tasks: dict[str, dict[str, dict[str, float | None]]] = {}
+def _score_document(scores: tuple[Score, ...]) -> JsonObject:
+    tasks: dict[str, JsonObject] = {}
     for score in scores:
         tasks.setdefault(score.task, {})[score.metric] = {
             "value": score.value,
             "stderr": score.stderr,
         }
-    return tasks
+    return {**tasks}

@@ -38,7 +38,7 @@ class Row:
 
 
 def render_matrix(axes: Mapping[str, list[str]], conflicts: Mapping[str, list[list[str]]]) -> str:
-    """The page as text, of the choices by axis, and of [axis, choice, axis, choice] by the reason that excludes them."""
+    """The page as text, of the choices by axis, and of those that a reason excludes: [axis, choice, axis, choice]."""
     choices = [(axis, name) for axis, names in axes.items() for name in names]
     reasons = _reasons(conflicts)
     refused = _refused(conflicts, reasons)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from ablate.store import Store, StudyFolder
 from ablate.store.documents import LedgerRecord
 from reports.figures import CONFIG, Figure, galleries
+from reports.figures.base import Attributes
 from reports.figures.style import looks
 from reports.findings.shapes import StudySummary
 from reports.findings.summary import summarise_study
@@ -62,7 +62,7 @@ def render_page(summary: StudySummary, progress: StudyProgress | None = None) ->
     )
 
 
-def drawn(figure: Figure) -> dict[str, Any]:
+def drawn(figure: Figure) -> Attributes:
     """What the page's script needs of a figure."""
     switches = {
         switch.key: [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import plotly.graph_objects as go
@@ -12,6 +11,7 @@ import plotly.graph_objects as go
 from ablate.store import SearchFolder, Store, StoreError, StudyFolder
 from ablate.store.documents import SearchDocument, StudyDocument
 from reports.figures import CONFIG
+from reports.figures.base import Attributes
 from reports.figures.small import small_differences
 from reports.findings.searches import read_search
 from reports.findings.shapes import StudySummary
@@ -133,5 +133,5 @@ def _render_search(folder: Path) -> None:
     render_page(folder)
 
 
-def _drawn(drawing: go.Figure) -> dict[str, Any]:
+def _drawn(drawing: go.Figure) -> Attributes:
     return {**drawing.to_plotly_json(), "switches": {}, "chosen": {}, "front": False}

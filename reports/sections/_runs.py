@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,7 +59,7 @@ def run_losses(data: Collected) -> tuple[RunLoss, ...]:
     return tuple(found for run in runs for found in _run_loss(data, run, points))
 
 
-def _run_loss(data: Collected, run: dict[str, Any], points: int) -> Iterator[RunLoss]:
+def _run_loss(data: Collected, run: Mapping[str, Any], points: int) -> Iterator[RunLoss]:
     rows = data.curve_of[run["arm"], run["digest"]].drop_nulls("loss")
     if not rows.height:
         return

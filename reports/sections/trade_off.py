@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import plotly.graph_objects as go
 
-from reports.figures.base import Figure, Switch, SwitchOption, short
+from reports.figures.base import Attributes, Figure, Switch, SwitchOption, short
 from reports.figures.style import ArmStyle, blank, label
 from reports.findings.shapes import StudySummary
 from reports.reading.collected import Collected
@@ -137,11 +137,11 @@ def _front(x: SwitchOption, y: SwitchOption) -> list[tuple[float, float]]:
     )
 
 
-def _bars(look: ArmStyle) -> dict[str, Any]:
+def _bars(look: ArmStyle) -> Attributes:
     return {"color": look.colour, "thickness": 1.8, "width": 5}
 
 
-def _style(look: ArmStyle, mean: bool) -> dict[str, Any]:
+def _style(look: ArmStyle, mean: bool) -> Attributes:
     common = {"legendgroup": look.label, "mode": "markers", "name": look.label}
     if mean:
         hover = "mean: %{x:.5g}, %{y:.5g}"

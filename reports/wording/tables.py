@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import polars as pl
 
 from reports.findings.shapes import ArmBudget, ArmSummary, StudySummary
+from reports.reading.keys import Row
 from reports.wording import cost_words, words
 
 Rows = tuple[tuple[str, ...], ...]
@@ -209,7 +209,7 @@ def _run_row(run: dict[str, float | str | None]) -> tuple[str, ...]:
     )
 
 
-def run_documents(summary: StudySummary) -> list[dict[str, Any]]:
+def run_documents(summary: StudySummary) -> list[Row]:
     """Each run in full, in the rows' order: for the page's details and its download."""
     hidden = ("loss_spike_steps",)
     return [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 import copy
 from collections.abc import Iterator
 from typing import Any, TypeAlias

@@ -9,9 +9,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from ablate.data.tokenizers._encoder import Encoder
+from ablate.store.documents import JsonObject
 from zoo.axis import Variant
 
 
@@ -26,6 +26,6 @@ class TokenizerSpec(Variant, ABC):
     def encoder(self, texts: Iterable[str], base: Path) -> Encoder:
         """Ready to encode; what has to be learnt is learnt from `texts`, in their order."""
 
-    def identity(self, base: Path) -> dict[str, Any]:
+    def identity(self, base: Path) -> JsonObject:
         """What decides the token ids, apart from the corpus."""
         return self.model_dump(mode="json")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from tokenizers import Tokenizer
 
@@ -13,6 +13,7 @@ from ablate.data.error import DataError
 from ablate.data.paths import expanded
 from ablate.data.tokenizers import TokenizerSpec
 from ablate.data.tokenizers._encoder import EOS, Encoder
+from ablate.store.documents import JsonObject
 
 KNOWN_EOS = (EOS, "<|end_of_text|>", "</s>", "<eos>", "<|eos|>", "<|im_end|>", "[SEP]")
 
@@ -29,7 +30,7 @@ class FileTokenizer(TokenizerSpec):
     def vocabulary(self, base: Path) -> int:
         return max(self._load(base).get_vocab(with_added_tokens=True).values()) + 1
 
-    def identity(self, base: Path) -> dict[str, Any]:
+    def identity(self, base: Path) -> JsonObject:
         content = hashlib.sha256(self._read(base)).hexdigest()
         return {"kind": self.kind, "content": content, "eos": self._eos(self._load(base))}
 

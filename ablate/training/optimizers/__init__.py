@@ -13,7 +13,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Protocol
+from typing import Annotated, Any, ClassVar, Protocol, TypeAlias
 
 from pydantic import BeforeValidator, ConfigDict, Field
 from torch import nn
@@ -34,8 +34,10 @@ def _two(value: Any) -> Any:
 
 Betas = Annotated[tuple[Average, Average], Field(strict=False), BeforeValidator(_two)]
 
-Group = dict[str, Any]
+Group: TypeAlias = dict[str, Any]
 """Parameters that share their settings, as torch's optimizers take and keep them."""
+StateDict: TypeAlias = dict[str, Any]
+"""What an optimizer keeps between steps, as torch saves and loads it."""
 
 
 @dataclass(frozen=True)
@@ -58,9 +60,9 @@ class Updates(Protocol):
 
     def zero_grad(self, set_to_none: bool = True) -> None: ...
 
-    def state_dict(self) -> dict[str, Any]: ...
+    def state_dict(self) -> StateDict: ...
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None: ...
+    def load_state_dict(self, state_dict: StateDict) -> None: ...
 
 
 class Optimizer(Variant):

@@ -10,6 +10,7 @@ import pkgutil
 from typing import Annotated, Any, cast
 
 from pydantic import BeforeValidator, Field, GetJsonSchemaHandler, WithJsonSchema
+from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from ablate.training.probes._kinds import Probe
@@ -47,7 +48,7 @@ def _listed() -> str:
     return ", ".join(names())
 
 
-WHICH: dict[str, Any] = {
+WHICH: JsonSchemaValue = {
     "anyOf": [{"const": "all"}, {"type": "array", "items": {"enum": names()}, "minItems": 1, "uniqueItems": True}]
 }
 
@@ -74,7 +75,7 @@ def short(value: Any) -> Any:
 class Short:
     """Field annotation: what `short` reads, for editors."""
 
-    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         return {"anyOf": [*WHICH["anyOf"], handler(schema)]}
 
 

@@ -18,12 +18,12 @@ from typing import Any
 from datasets import Dataset
 
 from evals.harness.datafiles import DataError
+from evals.harness.tasks.heldout import Item
 
 OPENERS, CLOSERS = "([{", ")]}"
 INDENT = "    "
 LINES_PER_FUNCTION = 4
 ITEMS_PER_DOCUMENT = 40
-Item = dict[str, Any]
 
 
 def brackets(documents: Sequence[str], seed: int, items: int, context_characters: int, **_: Any) -> dict[str, Dataset]:

@@ -8,7 +8,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, islice, zip_longest
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from datasets import Dataset
 
@@ -50,7 +50,11 @@ def pairs(
     return {"test": _dataset(rows)}
 
 
-def _pair_up(spots: Iterator[Spot], draw: random.Random) -> Iterator[dict[str, Any]]:
+Item: TypeAlias = dict[str, Any]
+"""A row of a task's data set; each task has its own fields."""
+
+
+def _pair_up(spots: Iterator[Spot], draw: random.Random) -> Iterator[Item]:
     """Items from spots, two at a time; a pair that overlaps, or whose contexts are the same, is dropped."""
     for real, other in zip(spots, spots, strict=False):
         reach = len(real.context) + len(real.continuation)
@@ -143,7 +147,7 @@ def _places(size: int, step: int, most: int, draw: random.Random) -> list[int]:
     return [slot * step for slot in draw.sample(range(slots), min(slots, most))]
 
 
-def _dataset(rows: list[dict[str, Any]]) -> Dataset:
+def _dataset(rows: list[Item]) -> Dataset:
     if not rows:
         raise DataError("the held-out documents are too short for a single item")
     return Dataset.from_list(rows)

@@ -16,9 +16,11 @@ from lm_eval.tasks import TaskManager
 from tokenizers import Tokenizer
 
 import zoo
+from ablate.store import Store
 from evals.__main__ import main
 from evals.harness.lm import ZooLM
 from evals.harness.lm_eval_model import Checkpoint, CheckpointError
+from tests.documents import run_of, text_meta_of
 from tests.evals.bytelevel import EOS
 from zoo.model import Decoder
 
@@ -43,10 +45,10 @@ def run(tmp_path: Path, model: Decoder, byte_tokenizer: Tokenizer) -> Path:
     folder = tmp_path / "runs" / "0123456789abcdef"
     zoo.save(model, folder / "model")
     (folder / "model" / "tokenizer.json").write_text(byte_tokenizer.to_str())
-    (folder / "run.json").write_text(json.dumps({"train": {"context": 32}, "data": {"digest": "d"}}))
-    corpus = tmp_path / "runs" / "data" / "d"
-    corpus.mkdir(parents=True)
-    (corpus / "meta.json").write_text(json.dumps({"eos": EOS}))
+    store = Store(tmp_path / "runs")
+    store.write_run(run_of(folder.name, train={"context": 32}))
+    store.data("data0").path.mkdir(parents=True)
+    store.data("data0").write(text_meta_of(eos=EOS))
     return folder
 
 
