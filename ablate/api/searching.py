@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -81,14 +80,14 @@ class SearchResult:
 
     def document(self) -> JsonObject:
         """What `ablate search --json` prints."""
-        states: JsonObject = {**Counter(sorted(trial.state for trial in self.found.trials))}
+        states = [trial.state for trial in self.found.trials]
         return {
             "study": self.found.name,
             "scale": self.found.scale,
             "report": str(self.report),
             "promoted": str(self.promoted) if self.promoted else None,
-            "trials": states,
-            "illegal": self.found.illegal,
+            "trials": {state: states.count(state) for state in sorted(set(states))},
+            "illegal": {**self.found.illegal},
             "best": [trial.model_dump(include=BEST) for trial in self.found.trials if trial.best],
         }
 
