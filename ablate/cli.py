@@ -13,7 +13,20 @@ from ablate.commands import BAD_INPUT
 from ablate.errors import ArgumentError
 from ablate.store import AblateError
 
-COMMANDS = ("run", "plan", "search", "eval", "generate", "report", "serve", "zoo", "schema", "export", "bench")
+COMMANDS = (
+    "run",
+    "plan",
+    "search",
+    "eval",
+    "generate",
+    "report",
+    "ledger",
+    "serve",
+    "zoo",
+    "schema",
+    "export",
+    "bench",
+)
 INTERRUPTED, UNREAD = 130, 141
 
 EXAMPLES = """examples:

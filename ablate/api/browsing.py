@@ -8,12 +8,14 @@ from pathlib import Path
 import polars as pl
 
 import zoo
+from ablate.api.frames import ledger_frame
 from ablate.api.result import StudyResult
 from ablate.api.runs import find_run
 from ablate.errors import ArgumentError
 from ablate.store import Store, StoreError
 from ablate.store.documents import JsonObject, SearchDocument, StudyDocument
 from ablate.training.trained import trained_model
+from reports.findings.history import RULES, Rule, history
 from zoo.errors import did_you_mean
 
 QUESTIONS = {
@@ -87,6 +89,28 @@ class Runs:
             raise ArgumentError("name", f"there is no study '{name}' in {self.store.root}/" + did_you_mean(name, known))
         scales = [document.scale for document in named]
         return StudyResult.stored(self.store.study(name, _one(scales, scale)).path)
+
+    def ledger(self, name: str, fdr: Rule | None = None) -> pl.DataFrame:
+        """A row for every comparison that was ever judged for a study's question, the oldest first.
+
+        Args:
+            name: of the study.
+            fdr: None corrects p-values so that at most 5 % of questions err at all. `lord` or `saffron` (Javanmard and
+                Montanari 2018, arXiv:1603.09000; Ramdas et al. 2018, arXiv:1802.09098) decide comparison by comparison,
+                so that at most 5 % of the significant ones are expected to be wrong: for campaigns without an end.
+
+        Raises:
+            ArgumentError: nothing was judged for such a study, or there is no such rule.
+
+        Example:
+            >>> ablate.open("runs").ledger("norm_placement")
+        """
+        if fdr not in (None, *RULES):
+            raise ArgumentError("fdr", f"one of {', '.join(RULES)}, or None", fdr)
+        found = history(self.store.read_ledger(name), fdr)
+        if not found:
+            raise ArgumentError("name", f"no comparison of a study '{name}' was judged in {self.store.root}/")
+        return ledger_frame(found)
 
     def model(self, run: str) -> zoo.Decoder:
         """The trained model of a run, by its digest or the beginning of it, on the CPU.

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 import polars as pl
 
+from reports.findings.history import Entry
 from reports.findings.shapes import ArmSummary, Judgement, StudySummary
 from reports.reading.collect import RUNS
 from reports.reading.keys import Schema
@@ -33,6 +34,12 @@ ARMS: Schema = {
     "edits": pl.String,
     "tuned": pl.String,
     "matching": pl.String,
+}
+LEDGER: Schema = {
+    **dict.fromkeys(("judged", "scale", "arm", "baseline", "seeds"), pl.String),
+    "round": pl.Int64,
+    **dict.fromkeys(("p", "p_corrected", "level"), pl.Float64),
+    "significant": pl.Boolean,
 }
 CONTRASTS: Schema = {
     "arm": pl.String,
@@ -116,6 +123,17 @@ def _contrast_row(judged: Judgement, unit: str) -> dict[str, object]:
         "memory_ratio": found.memory_ratio.mean if found.memory_ratio else None,
         "kv_ratio": found.kv_ratio,
     }
+
+
+def ledger_frame(entries: Iterable[Entry]) -> pl.DataFrame:
+    rows = [
+        {
+            **{name: getattr(entry, name) for name in LEDGER if name != "seeds"},
+            "seeds": "auto" if entry.seeds is None else ", ".join(map(str, entry.seeds)),
+        }
+        for entry in entries
+    ]
+    return pl.DataFrame(rows, schema=LEDGER)
 
 
 def scores_frame(arms: Iterable[ArmSummary]) -> pl.DataFrame:

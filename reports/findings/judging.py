@@ -61,8 +61,8 @@ def differences(
     A pair is left out whose seeds were judged before, in part: repeating a test because of what it showed is no test.
     """
     found: dict[Pair, Standing] = {}
-    own = _by_claim(tests, _difference)
-    for number, claims in _rounds(_difference, lambda test: test.p, tests, ledger):
+    own = _by_claim(tests, difference_claim)
+    for number, claims in rounds_of(difference_claim, lambda test: test.p, tests, ledger):
         level = ALPHA * share(number)
         known = [evidence.get(own[claim][0]) if claim in own else None for claim in claims]
         counted = [each or _of_p(p) for each, p in zip(known, claims.values(), strict=True)]
@@ -77,7 +77,7 @@ def ties(tests: Sequence[LedgerTest], ledger: Sequence[LedgerRecord]) -> dict[Pa
     """Corrected p-values by pair. Another margin is another test."""
     found: dict[Pair, float | None] = {}
     own = _by_claim(tests, _tie)
-    for number, claims in _rounds(_tie, lambda test: test.p_tie, tests, ledger):
+    for number, claims in rounds_of(_tie, lambda test: test.p_tie, tests, ledger):
         corrected = holm_by_name(claims)
         for claim in claims.keys() & own.keys():
             p = corrected[claim]
@@ -85,7 +85,7 @@ def ties(tests: Sequence[LedgerTest], ledger: Sequence[LedgerRecord]) -> dict[Pa
     return found
 
 
-def _rounds(
+def rounds_of(
     claim: Callable[[LedgerTest], Claim],
     p: Callable[[LedgerTest], float | None],
     tests: Sequence[LedgerTest],
@@ -109,11 +109,11 @@ def _of_p(p: float | None) -> Evidence:
     return Evidence(0.0, 1.0 if p is None else p, lambda _level: (-math.inf, math.inf))
 
 
-def _difference(test: LedgerTest) -> Claim:
+def difference_claim(test: LedgerTest) -> Claim:
     arm = f"{test.arm_identity} {test.looks}" if test.looks else test.arm_identity
     return Claim(Contrast(arm, test.baseline_identity), None if test.seeds is None else frozenset(test.seeds))
 
 
 def _tie(test: LedgerTest) -> Claim:
-    claim = _difference(test)
+    claim = difference_claim(test)
     return Claim(Contrast(f"{claim.contrast.arm} ± {test.margin}", claim.contrast.baseline), claim.seeds)

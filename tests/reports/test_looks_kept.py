@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
+import ablate
 import reports
+from ablate.cli import main
 from ablate.store import Store, StoreError
 from ablate.store.documents import LedgerRecord, StudyContrast, StudyDocument, StudyRun
 from reports.findings.shapes import StudySummary
@@ -128,6 +130,27 @@ def test_declared_contrasts_are_corrected_with_the_rest(tmp_path: Path) -> None:
     assert line.startswith("c − d: +0.002 ± 0.0")
     assert "c − d" in render_page(summary)
     assert [test.baseline for test in summary.tests] == ["base"] * 4 + ["d"]
+
+
+def test_the_ledger_is_read_aloud(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Three arms, then one more: corrected as on the pages, or decided one by one at LORD++'s levels."""
+    rendered(tmp_path, {name: ARMS[name] for name in "abc"})
+    later = rendered(tmp_path, {name: ARMS[name] for name in "ad"})
+    frame = ablate.open(tmp_path).ledger("norm_placement")
+    assert frame["arm"].to_list() == list("abcd")
+    assert frame["round"].to_list() == [1, 1, 1, 2]
+    assert frame["p"].to_list() == pytest.approx([stats.ttest_rel(ARMS[name], BASE).pvalue for name in "abcd"])
+    assert [frame["p_corrected"][0], frame["p_corrected"][3]] == [p_of(later, "a"), p_of(later, "d")]
+    assert frame["significant"].to_list() == [p < 0.05 for p in frame["p_corrected"]]
+    online = ablate.open(tmp_path).ledger("norm_placement", "lord")
+    assert online["level"][0] == pytest.approx(0.005 * 0.07720838 * np.log(2))  # W₀ · γ₁
+    assert online["significant"].to_list() == [
+        p <= level for p, level in zip(online["p"], online["level"], strict=True)
+    ]
+    assert main(["ledger", "norm_placement", "--store", str(tmp_path), "--fdr", "saffron"]) == 0
+    assert capsys.readouterr().out.count("base") == 5  # baseline, above four of them
+    assert main(["ledger", "nobody", "--store", str(tmp_path)]) == 2
+    assert "no comparison of a study 'nobody' was judged" in capsys.readouterr().err
 
 
 def asked(arms: Sequence[int], seeds: Sequence[int]) -> StudyDocument:

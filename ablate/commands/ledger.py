@@ -1,0 +1,36 @@
+"""Show every comparison that a store ever judged for a study's question, and what it is worth now.
+
+p-values are corrected for the whole ledger, so that dropped arms and repeated attempts count. For campaigns of hundreds
+of proposals, where such a correction finds nothing, --fdr controls the share of false discoveries instead, proposal by
+proposal.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from ablate.commands import DONE, add_json, add_store, print_json, print_table
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("study", metavar="STUDY", help="the study's name, such as norm_placement")
+    parser.add_argument("--fdr", choices=("lord", "saffron"), help="online control of the false-discovery rate at 5 %%")
+    add_store(parser)
+    add_json(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    import ablate
+
+    found = ablate.open(options.store).ledger(options.study, options.fdr)
+    if options.json:
+        print_json(found.to_dicts())
+    else:
+        print_table([tuple(found.columns), *(tuple(map(_text, row)) for row in found.iter_rows())])
+    return DONE
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.2g}" if isinstance(value, float) else str(value)

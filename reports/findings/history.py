@@ -1,0 +1,87 @@
+"""The ledger of a question, read aloud: every comparison that was ever judged, and what it is worth now. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from ablate.store.documents import LedgerRecord, LedgerTest
+from reports.findings.judging import difference_claim, rounds_of
+from reports.statistics.estimates import ALPHA, holm_by_name
+from reports.statistics.ledger import Claim, share
+from reports.statistics.online_fdr import Decision, lord, saffron
+
+Rule = Literal["lord", "saffron"]
+RULES: tuple[str, ...] = get_args(Rule)
+DECIDE: Mapping[Rule, Callable[[Sequence[float]], tuple[Decision, ...]]] = {"lord": lord, "saffron": saffron}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A comparison in the order in which it was first judged.
+
+    `p` is its own, `p_corrected` that after correction for the whole ledger, so that at most 5 % of questions err at
+    all. `level` and `discovery` are those of an online rule for the false-discovery rate, where one was chosen: at most
+    5 % of its discoveries are expected to be wrong.
+    """
+
+    judged: str
+    scale: str
+    arm: str
+    baseline: str
+    seeds: tuple[int, ...] | None
+    round: int
+    p: float | None
+    p_corrected: float | None
+    level: float | None
+    discovery: bool | None
+
+    @property
+    def significant(self) -> bool | None:
+        """By the rule that was chosen; by the correction without one."""
+        if self.level is not None:
+            return self.discovery
+        return None if self.p_corrected is None else self.p_corrected < ALPHA
+
+
+def history(ledger: Sequence[LedgerRecord], rule: Rule | None = None) -> tuple[Entry, ...]:
+    """All valid comparisons. One that repeated some of its own seeds is not among them."""
+    first = _first(ledger)
+    rounds = list(rounds_of(difference_claim, lambda test: test.p, (), ledger))
+    decided = _decided([p for _, claims in rounds for p in claims.values() if p is not None], rule)
+    found = []
+    for number, claims in rounds:
+        corrected = holm_by_name(claims)
+        for claim, p in claims.items():
+            record, test = first[claim]
+            p_holm = corrected[claim]
+            decision = None if p is None or rule is None else next(decided)
+            found.append(
+                Entry(
+                    judged=record.judged,
+                    scale=record.scale,
+                    arm=test.arm,
+                    baseline=test.baseline,
+                    seeds=test.seeds,
+                    round=number,
+                    p=p,
+                    p_corrected=None if p_holm is None else min(1.0, p_holm / share(number)),
+                    level=decision.level if decision else None,
+                    discovery=decision.discovery if decision else None,
+                )
+            )
+    return tuple(found)
+
+
+def _decided(p_values: Sequence[float], rule: Rule | None) -> Iterator[Decision]:
+    return iter(DECIDE[rule](p_values) if rule else ())
+
+
+def _first(ledger: Sequence[LedgerRecord]) -> dict[Claim, tuple[LedgerRecord, LedgerTest]]:
+    """Where each comparison was judged first."""
+    found: dict[Claim, tuple[LedgerRecord, LedgerTest]] = {}
+    for record in ledger:
+        for test in record.tests:
+            found.setdefault(difference_claim(test), (record, test))
+    return found
