@@ -6,6 +6,7 @@ An axis is a package such as `zoo.norms`. Each file in it that does not begin wi
 
 from __future__ import annotations
 
+import functools
 import importlib
 import pkgutil
 from collections.abc import Iterator
@@ -79,6 +80,7 @@ def variants(axis: str, tag: str = "kind") -> dict[str, type[Spec]]:
     return {name: _variant_of(importlib.import_module(f"{axis}.{name}"), name, tag) for name in sorted(names)}
 
 
+@functools.cache
 def _variant_of(module: ModuleType, name: str, tag: str) -> type[Spec]:
     own = [
         value

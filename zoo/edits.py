@@ -17,14 +17,17 @@ def merge(old: Any, new: Any) -> Any:
     Maps merge key by key, with two exceptions: a map whose `kind` differs, and a bare kind (`"gelu"`) that differs,
     replace the part whole, since another variant has other settings. Anything else replaces.
     """
+    return _merge(old, expand(new) if isinstance(new, Mapping) else new)
+
+
+def _merge(old: Any, new: Any) -> Any:
     if isinstance(new, str) and isinstance(old, Mapping) and "kind" in old:
         return dict(old) if old["kind"] == new else {"kind": new}
     if not isinstance(new, Mapping):
         return new
-    new = expand(new)
     if not isinstance(old, Mapping) or _other_kind(old, new):
         return new
-    return {**old, **{key: merge(old.get(key), value) for key, value in new.items()}}
+    return {**old, **{key: _merge(old.get(key), value) for key, value in new.items()}}
 
 
 def _other_kind(old: Edits, new: Edits) -> bool:
@@ -39,7 +42,7 @@ def expand(edits: Edits) -> SpecJson:
         inner = {rest: value} if rest else value
         inner = expand(inner) if isinstance(inner, Mapping) else inner
         both_maps = isinstance(inner, Mapping) and isinstance(nested.get(head), Mapping)
-        nested[head] = merge(nested[head], inner) if both_maps else inner
+        nested[head] = _merge(nested[head], inner) if both_maps else inner
     return nested
 
 

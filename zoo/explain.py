@@ -91,8 +91,9 @@ def _walk(location: tuple[int | str, ...], model: type[BaseModel]) -> tuple[list
     inside: type[BaseModel] | None = model
     choice: Choice | None = None
     for part in map(str, location):
-        if choice is not None and part in choice.variants():
-            inside, choice = choice.variants()[part], None
+        chosen = choice.variants().get(part) if choice is not None else None
+        if chosen is not None:
+            inside, choice = chosen, None
             continue
         keys.append(part)
         owner = inside

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import types
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, Literal, TypedDict, Union, get_args, get_origin
 
@@ -22,9 +22,9 @@ from zoo.cache import NOTHING_TO_CACHE
 from zoo.cache_kinds import cache_kind
 from zoo.edits import Edits, SpecJson, merge
 from zoo.errors import SpecError, UnsupportedError
-from zoo.explain import choice_of
+from zoo.explain import checked, choice_of
 from zoo.facts import Fact, Tried, facts_of, said_of
-from zoo.spec import ModelSpec, parse
+from zoo.spec import ModelSpec
 
 SMALL = {"vocab_size": 61, "d_model": 24, "n_layers": 3, "block.mixer.heads": 4, "block.ffn.d_ff": 40}
 """The model that choices are edits of. Odd sizes, so that a transposed or mistaken dimension shows."""
@@ -55,13 +55,13 @@ class MatrixDocument(TypedDict):
     """By reason, the pairs that it excludes: [axis, choice, axis, choice]."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Option:
-    """A choice on an axis: edits of the small model."""
+    """A choice on an axis: edits of the small model. There is one object for each, so that sets of them are quick."""
 
     axis: str
     name: str
-    edits: SpecJson = field(compare=False)
+    edits: SpecJson
 
     def __str__(self) -> str:
         return f"{self.axis}: {self.name}"
@@ -81,7 +81,7 @@ def combine(chosen: Iterable[Option]) -> ModelSpec:
     data = _small()
     for option in sorted(chosen, key=lambda option: order.index(option.axis)):
         data = merge(data, option.edits)
-    return parse(data)
+    return checked(ModelSpec, data)
 
 
 def conflict(*chosen: Option) -> str | None:
