@@ -106,6 +106,11 @@ def _in_pairs(row: Collection[Option], option: Option) -> bool:
 
 @functools.cache
 def _conflict(chosen: Met) -> str | None:
+    return _conflict_of(frozenset(option for option in chosen if option.edits))
+
+
+@functools.cache
+def _conflict_of(chosen: Met) -> str | None:
     return matrix.conflict(*chosen)
 
 
