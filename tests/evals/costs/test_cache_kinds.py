@@ -59,9 +59,12 @@ def test_a_request_without_kinds_is_as_it_was() -> None:
         MeasureSpec.model_validate({"caches": ["int3"]})
 
 
-def test_every_kind_is_measured_at_every_point() -> None:
-    model = model_of()
-    document = plain_of(measure(model, quick(KINDS), text_of(200)))
+@pytest.fixture(scope="module")
+def document() -> dict[str, Any]:
+    return plain_of(measure(model_of(), quick(KINDS), text_of(200)))
+
+
+def test_every_kind_is_measured_at_every_point(document: dict[str, Any]) -> None:
     json.dumps(document, allow_nan=False)
     assert list(document["caches"]) == LABELS
     for found in document["caches"].values():
@@ -73,7 +76,7 @@ def test_every_kind_is_measured_at_every_point() -> None:
         assert all(p["seconds_per_output_token"]["median"] > 0 for p in found["decode"])
         assert all(p["bandwidth_utilisation"]["median"] > 0 for p in found["decode"])
     assert set(document["cache_loss"]["kinds"]) == {"plain", *LABELS}
-    alone = plain_of(measure(model, quick([]), text_of(200)))
+    alone = plain_of(measure(model_of(), quick([]), text_of(200)))
     assert (alone["caches"], "cache_loss" in alone) == ({}, False)
 
 
@@ -91,8 +94,7 @@ def bytes_by_hand(label: str, tokens: int) -> int:
 
 
 @pytest.mark.parametrize("label", ["plain", *LABELS])
-def test_bytes_are_those_by_hand(label: str) -> None:
-    document = plain_of(measure(model_of(), quick(KINDS)))
+def test_bytes_are_those_by_hand(label: str, document: dict[str, Any]) -> None:
     found = document if label == "plain" else document["caches"][label]
     for point in found["cache"]:
         expected = point["batch"] * bytes_by_hand(label, point["context"])
@@ -122,21 +124,20 @@ def test_a_kind_that_a_model_cannot_have_says_why(edits: dict[str, Any], kind: A
     assert "reason" not in document["decode"][0]
 
 
-@pytest.mark.parametrize("kind", ["plain", *KINDS], ids=str)
-def test_the_loss_is_that_of_reading_token_by_token(kind: Any) -> None:
+def test_the_loss_is_that_of_reading_token_by_token() -> None:
     model, text, length = model_of().double(), text_of(400), 150
-    stored = cache_kind(kind)
-    kinds = list(dict.fromkeys((cache_kind("plain"), stored)))
+    plain, *others = kinds = [cache_kind(kind) for kind in ("plain", *KINDS)]
     found = plain_of(loss_by_cache(model, text, kinds, length))
     assert found["windows"] == 2
-    nats = {each: by_hand(model, text, each, length) for each in kinds}
-    for each in kinds:
-        score = found["kinds"][each.label]
-        assert score["nats_per_token"]["value"] == pytest.approx(nats[each].mean(), rel=1e-5)
-    if stored.label != "plain":
-        added = nats[stored].mean(axis=1) - nats[kinds[0]].mean(axis=1)
-        assert found["kinds"][stored.label]["added"]["value"] == pytest.approx(added.mean(), rel=1e-3, abs=1e-6)
-        assert found["kinds"][stored.label]["added"]["stderr"] == pytest.approx(stats.sem(added), rel=1e-2, abs=1e-6)
+    nats = {kind: by_hand(model, text, kind, length) for kind in kinds}
+    for kind in kinds:
+        value = found["kinds"][kind.label]["nats_per_token"]["value"]
+        assert value == pytest.approx(nats[kind].mean(), rel=1e-5), kind.label
+    for kind in others:
+        added = nats[kind].mean(axis=1) - nats[plain].mean(axis=1)
+        score = found["kinds"][kind.label]["added"]
+        assert score["value"] == pytest.approx(added.mean(), rel=1e-3, abs=1e-6), kind.label
+        assert score["stderr"] == pytest.approx(stats.sem(added), rel=1e-2, abs=1e-6), kind.label
 
 
 def by_hand(model: Decoder, text: Text, kind: Any, length: int) -> Any:
