@@ -41,7 +41,7 @@ for step in range(4):
             momentum[i, j] = 0.8 * momentum[i, j] + 0.2 * gradient[i, j]
             expected[i, j] = expected[i, j] * (1 - 0.01 * 0.1) - 0.01 * (1 if momentum[i, j] > 0 else -1)
 
-edits = ("--set", "train.optimizer=signum", "--set", "train.lr=3e-3", "--set", "seeds=[0]")
+edits = ("--set", "train.optimizer=signum", "--set", "train.lr=1e-2", "--set", "seeds=[0]")
 (losses,) = [[arm["loss"] for arm in run(*edits)]]
 print(json.dumps({"refused": refused, "losses": losses, "off": float((parameter - expected).abs().max())}))
 """
