@@ -96,20 +96,20 @@ def _kinds(spec: zoo.ModelSpec) -> set[Any]:
 
 @every_preset
 def test_a_shrunk_preset_learns(name: str) -> None:
-    """20 steps on one batch: the loss falls."""
+    """16 steps on one batch: the loss falls. T5's, whose logits are scaled by 1/√D, falls slowest."""
     spec = presets.shrunk(name)
     model, tokens, given = zoo.build(spec).train(), random_tokens(spec, 2, 17), given_to(spec, 2, 16)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     losses = []
     torch.manual_seed(0)
-    for _ in range(20):
+    for _ in range(16):
         objective, nats = model.loss(tokens[:, :-1], tokens[:, 1:], **given)
         optimizer.zero_grad()
         objective.backward()
         optimizer.step()
         losses.append(nats.item())
     assert losses[-1] < 0.9 * losses[0]
-    assert sum(losses[10:]) < sum(losses[:10])
+    assert sum(losses[8:]) < sum(losses[:8])
 
 
 def started(spec: zoo.ModelSpec) -> zoo.Decoder:
@@ -124,7 +124,7 @@ def started(spec: zoo.ModelSpec) -> zoo.Decoder:
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if zoo.load(name).visible != "all"])
-@pytest.mark.parametrize("chunks", [[1] * 15, [11, 1, 3]], ids=str)
+@pytest.mark.parametrize("chunks", [pytest.param([1] * 15, marks=pytest.mark.slow), [11, 1, 3]], ids=str)
 def test_a_shrunk_preset_decodes_as_it_reads(name: str, chunks: list[int]) -> None:
     """Beyond the window of 8, where there is one."""
     spec = presets.shrunk(name)
@@ -155,18 +155,17 @@ def test_presets_are_told_apart_by_their_files_alone() -> None:
 
 
 @every_preset
-@pytest.mark.parametrize(
-    "edits", [{}, {"block.dropout": 0.25}, {"block.norm": {"kind": "layernorm", "eps": 0.5}, "z_loss": 0.1}]
-)
-def test_a_loaded_model_is_shown_as_its_edits(name: str, edits: dict[str, Any]) -> None:
+def test_a_loaded_model_is_shown_as_its_edits(name: str) -> None:
     """As the call that makes it, however it was edited; and what is shown is no part of what it is."""
-    spec = zoo.load(name).edit({"vocab_size": 77, **edits}) if edits else zoo.load(name)
-    assert len(repr(spec)) < 120
-    assert eval(repr(spec)) == spec
-    plain = zoo.parse(spec.dump())
-    assert plain == spec
-    assert (plain.dump(), plain.digest) == (spec.dump(), spec.digest)
-    assert repr(plain).startswith("ModelSpec(")
+    preset = zoo.load(name)
+    of_parts = {"vocab_size": 77, "block.norm": {"kind": "layernorm", "eps": 0.5}, "z_loss": 0.1}
+    for spec in (preset, preset.edit({"vocab_size": 77, "block.dropout": 0.25}), preset.edit(of_parts)):
+        assert len(repr(spec)) < 120
+        assert eval(repr(spec)) == spec
+        plain = zoo.parse(spec.dump())
+        assert plain == spec
+        assert (plain.dump(), plain.digest) == (spec.dump(), spec.digest)
+        assert repr(plain).startswith("ModelSpec(")
 
 
 def test_a_copy_with_other_values_is_not_shown_as_its_preset() -> None:
