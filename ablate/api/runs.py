@@ -6,8 +6,13 @@ from pathlib import Path
 
 from ablate.data.tokenizers._encoder import EOS
 from ablate.store import Store, StoreError
-from ablate.store.documents import RunDocument, TextMeta
+from ablate.store.documents import JsonObject, RunDocument, TextMeta
+from ablate.training.spec import TrainSpec
 from ablate.training.trained import trained_tokenizer
+from zoo.axis import Spec
+from zoo.errors import SpecError
+from zoo.explain import checked
+from zoo.spec import ModelSpec
 
 
 def find_run(name: str | Path, root: str | Path) -> tuple[Store, RunDocument]:
@@ -23,7 +28,22 @@ def find_run(name: str | Path, root: str | Path) -> tuple[Store, RunDocument]:
     status, run = store.status(found[0]), store.read_run(found[0])
     if status != "finished" or run is None:
         raise StoreError(f"{found[0]}: the run is {status}, so there is no model")
+    _check(store, run)
     return store, run
+
+
+def _check(store: Store, run: RunDocument) -> None:
+    """Raise StoreError for a model or a training that the document may hold but no run of this version can have."""
+    path = store.run_path(run.digest)
+    sections: list[tuple[str, type[Spec], JsonObject]] = [
+        ("model", ModelSpec, run.model),
+        ("train", TrainSpec, run.train),
+    ]
+    for section, model, data in sections:
+        try:
+            checked(model, data)
+        except SpecError as error:
+            raise StoreError(f"{path}: {section}.{error}: remove {path.parent} to train the run again") from error
 
 
 def end_token(store: Store, run: RunDocument) -> int:
