@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +15,7 @@ from numpy.typing import NDArray
 from ablate.data.error import DataError
 from ablate.data.examples import Windows
 from ablate.data.shuffle import offset, permuted
-from ablate.store import DataFolder
+from ablate.store import DataFolder, StoreError
 from ablate.store.documents import TextMeta
 
 
@@ -85,7 +88,8 @@ class Corpus:
 
     def held_out(self) -> list[str]:
         """The validation documents."""
-        with self._folder.texts_path("validation").open("rb") as lines:
+        path = self._folder.texts_path("validation")
+        with self._whole(path), path.open("rb") as lines:
             return [json.loads(line)["text"] for line in lines]
 
     def floor(self) -> None:
@@ -93,12 +97,13 @@ class Corpus:
 
     def document_offsets(self, split: str) -> NDArray[np.int64]:
         """(documents + 1,) indices: document i is tokens[offsets[i] : offsets[i + 1] − 1], then comes its `eos`."""
-        offsets: NDArray[np.int64] = np.load(self._folder.offsets_path(split))
-        return offsets
+        return self._array(self._folder.offsets_path(split))
 
     def tokens(self, split: str) -> NDArray[Any]:
         """The tokens of a split, memory-mapped (as a plain array: slicing `np.memmap` costs ten times as much)."""
-        return np.asarray(np.memmap(self._folder.tokens_path(split), dtype=self.meta.dtype, mode="r"))
+        path, count = self._folder.tokens_path(split), getattr(self.meta.tokens, split)
+        with self._whole(path):
+            return np.asarray(np.memmap(path, dtype=self.meta.dtype, mode="r").reshape(count))
 
     def _windows_per_epoch(self, context: int) -> int:
         windows = (self.train_tokens - context) // context
@@ -118,8 +123,22 @@ class Corpus:
 
     @cached_property
     def _validation_bytes(self) -> NDArray[np.uint32]:
-        sizes: NDArray[np.uint32] = np.load(self._folder.bytes_path("validation"))
-        return sizes
+        return self._array(self._folder.bytes_path("validation"))
+
+    def _array(self, path: Path) -> NDArray[Any]:
+        with self._whole(path):
+            array: NDArray[Any] = np.load(path)
+            return array
+
+    @contextmanager
+    def _whole(self, path: Path) -> Iterator[None]:
+        """Around the reading of a file: what is gone or unlike what `prepare` wrote is a StoreError with the remedy."""
+        try:
+            yield
+        except PermissionError:
+            raise
+        except (OSError, ValueError, LookupError, TypeError, EOFError) as error:
+            raise StoreError(f"{path} is damaged: remove {self.directory} to prepare the data again") from error
 
 
 def window_starts(first: int, count: int, windows: int, context: int, key: tuple[int, int]) -> list[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 import torch
 
 import zoo
+from ablate.cli import main
 from ablate.machine.numerics import enforce
 from ablate.store.documents import RunData, RunDocument
 from ablate.training.spec import TrainSpec
@@ -100,6 +102,19 @@ def study(tmp_path_factory) -> Path:
         (folder / "texts" / f"{number}.txt").write_text(" ".join(text))
     (folder / "tiny.yaml").write_text(STUDY)
     return folder / "tiny.yaml"
+
+
+@pytest.fixture(scope="session")
+def trained(study: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store in which the tiny study is done."""
+    store = tmp_path_factory.mktemp("trained") / "runs"
+    assert main(["run", str(study), "--store", str(store), "--engine", "inprocess"]) == 0
+    return store
+
+
+@pytest.fixture
+def copy(trained: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(trained, tmp_path / "runs")
 
 
 def metrics_without_clock(path: Path) -> list[dict[str, Any]]:

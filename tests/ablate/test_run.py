@@ -30,19 +30,6 @@ def run_json(capsys, study, store, *arguments):
     return status, json.loads(out)
 
 
-@pytest.fixture(scope="module")
-def trained(study, tmp_path_factory):
-    """A store in which the tiny study is done."""
-    store = tmp_path_factory.mktemp("trained") / "runs"
-    assert main(["run", str(study), "--store", str(store), "--engine", "inprocess"]) == 0
-    return store
-
-
-@pytest.fixture
-def copy(trained, tmp_path):
-    return shutil.copytree(trained, tmp_path / "runs")
-
-
 def result_times(store):
     return {path: path.stat().st_mtime_ns for path in sorted(store.glob("*/result.json"))}
 
