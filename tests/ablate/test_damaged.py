@@ -19,6 +19,11 @@ def of(text: str) -> Change:
     return lambda _: text.encode()
 
 
+def gone(_: bytes) -> bytes:
+    """No file at all."""
+    return b""
+
+
 def field(path: str, value: object) -> Change:
     """The document with another value at a path; `*` is the first key."""
 
@@ -62,6 +67,7 @@ DAMAGE: dict[str, list[tuple[Change, str, str, str]]] = {
         ),
     ],
     "data/*/meta.json": [
+        (gone, "plan report run eval", "is gone", PREPARE),
         (of("{}"), "plan report run eval generate", "schema version None", PREPARE),
         (field("eos", "x"), "plan report run eval generate", "eos: expected a whole number, not 'x'", PREPARE),
     ],
@@ -91,7 +97,9 @@ def test_a_damaged_document_is_one_line_with_its_file_and_the_remedy(
     (path,) = copy.glob(file.replace("DIGEST", digest))
     whole = path.read_bytes()
     for change, readers, said, remedy in DAMAGE[file]:
-        path.write_bytes(change(whole))
+        path.unlink(missing_ok=True)
+        if change is not gone:
+            path.write_bytes(change(whole))
         for command in readers.split():
             capsys.readouterr()
             assert main(commands[command]) == 2, (command, said)
