@@ -70,7 +70,7 @@ def _arm_row(arm: ArmSummary) -> dict[str, object]:
     return {
         "arm": arm.name,
         "verdict": arm.verdict,
-        **{name: value for each in INTERVALS for name, value in _interval(each, getattr(arm, each)).items()},
+        **{name: value for each in INTERVALS for name, value in _interval(each, arm.means.get(each)).items()},
         "kv_bytes_per_token": arm.kv_bytes_per_token,
         "parameters": arm.budget.parameters,
         "parameters_embedding": arm.parameters_embedding,

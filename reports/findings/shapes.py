@@ -125,13 +125,8 @@ class ArmSummary:
     seeds: tuple[int, ...]
     diverged: tuple[int, ...]
     missing: tuple[int, ...]
-    loss: Estimate | None
-    bits_per_byte: Estimate | None
-    accuracy: Estimate | None
-    excess: Estimate | None
-    tokens_per_second: Estimate | None
-    mfu: Estimate | None
-    peak_memory_bytes: Estimate | None
+    means: Mapping[str, Estimate]
+    """Over seeds, of every number in the frame of runs that a seed has, by column; and of the `excess`."""
     kv_bytes_per_token: float | None
     cache_bytes: tuple[tuple[int, int], ...]
     parameters_embedding: int
@@ -143,6 +138,22 @@ class ArmSummary:
     verdict: Verdict
     withheld: str | None
     """Why there is no verdict."""
+
+    @property
+    def loss(self) -> Estimate | None:
+        return self.means.get("loss")
+
+    @property
+    def bits_per_byte(self) -> Estimate | None:
+        return self.means.get("bits_per_byte")
+
+    @property
+    def accuracy(self) -> Estimate | None:
+        return self.means.get("accuracy")
+
+    @property
+    def excess(self) -> Estimate | None:
+        return self.means.get("excess")
 
     @property
     def seeds_needed(self) -> int | None:
@@ -165,8 +176,8 @@ class ArmSummary:
             "accuracy": _mean(self.accuracy),
             "accuracy_interval": _interval(self.accuracy),
             "excess": _mean(self.excess),
-            "tokens_per_second": _mean(self.tokens_per_second),
-            "peak_memory_bytes": _mean(self.peak_memory_bytes),
+            "tokens_per_second": _mean(self.means.get("tokens_per_second")),
+            "peak_memory_bytes": _mean(self.means.get("peak_memory_bytes")),
             "kv_bytes_per_token": self.kv_bytes_per_token,
             "parameters": self.budget.parameters,
             "flops_per_token": self.flops_per_token,

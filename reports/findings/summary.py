@@ -17,6 +17,7 @@ from reports.findings.shapes import ArmBudget, ArmSummary, Comparison, Judgement
 from reports.findings.verdicts import compare, decide, level
 from reports.reading.collect import collect
 from reports.reading.collected import Collected
+from reports.reading.columns import NUMBERS
 from reports.reading.documents import ReportError
 from reports.reading.units import comparable
 from reports.sections import sections
@@ -136,13 +137,7 @@ def _arm(
         seeds=tuple(finished["seed"]),
         diverged=diverged,
         missing=tuple(runs.filter(pl.col("status").is_in(["absent", "partial"]))["seed"]),
-        loss=_over_seeds(finished, "loss"),
-        bits_per_byte=_over_seeds(finished, "bits_per_byte"),
-        accuracy=_over_seeds(finished, "accuracy"),
-        excess=_over_seeds(finished.with_columns(excess=pl.col("loss") - pl.col("floor")), "excess"),
-        tokens_per_second=_over_seeds(finished, "tokens_per_second"),
-        mfu=_over_seeds(finished, "mfu"),
-        peak_memory_bytes=_over_seeds(finished, "peak_memory_bytes"),
+        means=_means(finished),
         kv_bytes_per_token=arm.kv_bytes_per_token,
         cache_bytes=tuple((each.context, each.bytes) for each in arm.cache_bytes),
         parameters_embedding=arm.parameters_embedding,
@@ -164,8 +159,10 @@ def _finished(data: Collected, arm: str) -> pl.DataFrame:
     return data.runs.filter(arm=arm, status="finished").sort("seed")
 
 
-def _over_seeds(runs: pl.DataFrame, column: str) -> Estimate | None:
-    return estimate(runs[column].drop_nulls().to_list())
+def _means(runs: pl.DataFrame) -> dict[str, Estimate]:
+    known = runs.with_columns(excess=pl.col("loss") - pl.col("floor"))
+    found = {name: estimate(known[name].drop_nulls().to_list()) for name in (*NUMBERS, "excess")}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _edits(edits: Mapping[str, object]) -> tuple[tuple[str, str], ...]:

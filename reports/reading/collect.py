@@ -10,41 +10,12 @@ from ablate.store import Store
 from ablate.store.documents import ResultDocument
 from reports.reading import evaluations
 from reports.reading.collected import Collected
+from reports.reading.columns import RESULT, result_row
 from reports.reading.documents import StudyDocuments
 from reports.reading.keys import KEYS, Row, RunKey, Schema, keyed
 from reports.sections import sections
 
-RUNS: Schema = KEYS | {
-    "status": pl.String,
-    "reason": pl.String,
-    "loss": pl.Float64,
-    "bits_per_byte": pl.Float64,
-    "accuracy": pl.Float64,
-    "floor": pl.Float64,
-    "train_loss": pl.Float64,
-    "tokens_per_second": pl.Float64,
-    "mfu": pl.Float64,
-    "peak_memory_bytes": pl.Float64,
-    "peak_memory_source": pl.String,
-    "grad_norm": pl.Float64,
-    "grad_norm_spikes": pl.Int64,
-    "loss_spikes": pl.Int64,
-    "loss_spike_steps": pl.List(pl.Int64),
-    "steps": pl.Int64,
-    "tokens": pl.Int64,
-    "flops": pl.Float64,
-    "train_seconds": pl.Float64,
-    "wall_seconds": pl.Float64,
-    "data": pl.String,
-    "dtype": pl.String,
-    "matmul": pl.String,
-}
-OF_RESULT = tuple(
-    name
-    for name in RUNS
-    if name in ResultDocument.model_fields and name not in (*KEYS, "tokens_per_second", "grad_norm")
-)
-"""Columns that are fields of a result as they are."""
+RUNS: Schema = KEYS | RESULT | dict.fromkeys(("data", "dtype", "matmul"), pl.String())
 CURVES = KEYS | {
     "step": pl.Int64,
     "tokens": pl.Int64,
@@ -74,12 +45,7 @@ def collect(study_dir: Path | str) -> Collected:
 
 def _run_row(store: Store, key: RunKey, result: ResultDocument | None) -> Row:
     run = store.read_run(key.digest)
-    known = {name: getattr(result, name) for name in OF_RESULT} if result else {}
-    if result:
-        speed, norm = result.tokens_per_second.median, result.grad_norm
-        known |= {"tokens_per_second": speed, "grad_norm": norm.median, "grad_norm_spikes": norm.spikes}
-    else:
-        known["status"] = "absent" if run is None else "partial"
+    known = result_row(result) if result else {"status": "absent" if run is None else "partial"}
     if run:
         known |= {"data": run.data.digest, "dtype": run.numerics.dtype, "matmul": run.numerics.matmul}
     return key.row(known)

@@ -11,9 +11,9 @@ import polars as pl
 
 from reports.evaluations import twins
 from reports.reading.collected import Collected
+from reports.reading.columns import LOSSES
 from reports.sections import sections
 
-OF_RUNS = ("loss", "train_loss")
 OF_CURVES = ("loss", "validation_loss")
 OF_SCORES = ("value", "stderr")
 OF_ITEMS = ("value",)
@@ -35,7 +35,7 @@ def comparable(data: Collected) -> Collected:
     frames = {name: columns for each in sections().values() for name, columns in each.losses().items()}
     return replace(
         data,
-        runs=_scaled(data.runs, OF_RUNS, factors),
+        runs=_scaled(data.runs, LOSSES, factors),
         curves=_scaled(data.curves, OF_CURVES, factors),
         scores=_scaled(data.scores, OF_SCORES, factors, losses),
         items=_scaled(data.items, OF_ITEMS, factors, losses),

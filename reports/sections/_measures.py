@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 import polars as pl
 
 from reports.reading.collected import Collected
+from reports.wording.measures import MIB, RUN_MEASURES, Better
 
-MIB = 2**20
-Better = Literal["low", "high"]
 Values = dict[str, dict[int, float]]
 
 
@@ -28,24 +26,6 @@ class Measure:
     values: Values
 
 
-RUN_MEASURES: tuple[tuple[str, str, Better, pl.Expr], ...] = (
-    ("bits-per-byte", "bits per byte", "low", pl.col("bits_per_byte")),
-    ("accuracy", "accuracy", "high", pl.col("accuracy")),
-    ("excess", "loss above the floor (nats/token)", "low", pl.col("loss") - pl.col("floor")),
-    ("speed", "training speed (tokens/s)", "high", pl.col("tokens_per_second")),
-    ("mfu", "model FLOP utilisation (%)", "high", 100 * pl.col("mfu")),
-    (
-        "step-time",
-        "time of a training step (ms)",
-        "low",
-        1000 * pl.col("tokens") / pl.col("steps") / pl.col("tokens_per_second"),
-    ),
-    ("peak-memory", "peak memory (MiB)", "low", pl.col("peak_memory_bytes") / MIB),
-    ("seconds", "training time (s)", "low", pl.col("train_seconds")),
-    ("flops", "training FLOPs", "low", pl.col("flops")),
-)
-
-
 def run_measures(data: Collected) -> tuple[Measure, ...]:
     """All measures that any run has, the loss first."""
     found = (*_of_runs(data), *_declared(data), *_decoding(data), *_scores(data))
@@ -57,8 +37,8 @@ def _of_runs(data: Collected) -> Iterator[Measure]:
     yield Measure(
         "loss", f"validation loss (nats/{data.study.per})", "low", _values(finished.select("arm", "seed", value="loss"))
     )
-    for key, label, better, value in RUN_MEASURES:
-        yield Measure(key, label, better, _values(finished.select("arm", "seed", value.alias("value"))))
+    for each in RUN_MEASURES:
+        yield Measure(each.key, each.label, each.better, _values(finished.select("arm", "seed", value=each.value)))
 
 
 def _values(rows: pl.DataFrame) -> Values:

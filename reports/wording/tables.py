@@ -9,7 +9,8 @@ import polars as pl
 
 from reports.findings.shapes import ArmBudget, ArmSummary, StudySummary
 from reports.reading.keys import Row
-from reports.wording import cost_words, words
+from reports.wording import words
+from reports.wording.measures import RUN_MEASURES, mean_of
 
 Rows = tuple[tuple[str, ...], ...]
 
@@ -53,8 +54,8 @@ def _closing_row(summary: StudySummary, arm: ArmSummary) -> tuple[str, ...]:
         words.plus_minus(arm.bits_per_byte),
         words.plus_minus(arm.accuracy),
         words.plus_minus(arm.excess),
-        words.whole(arm.tokens_per_second.mean if arm.tokens_per_second else None),
-        words.size(arm.peak_memory_bytes.mean if arm.peak_memory_bytes else None),
+        words.whole(mean_of(arm, "tokens_per_second")),
+        words.size(mean_of(arm, "peak_memory_bytes")),
         words.whole(arm.kv_bytes_per_token),
         words.verdict(summary, arm),
     )
@@ -71,12 +72,7 @@ def arms_table(summary: StudySummary) -> Table:
         "p for equivalence (Holm)",
         f"smallest detectable ({summary.unit})",
         "more seeds to settle it",
-        "bits per byte",
-        "accuracy",
-        "loss above the floor (nats/token)",
-        "training speed (tokens/s)",
-        "model FLOP utilisation",
-        "peak memory",
+        *(each.heading for each in RUN_MEASURES if each.text),
         "KV cache (bytes/token)",
         "seeds",
     )
@@ -95,7 +91,6 @@ def without_empty(table: Table, among: Iterable[str] | None = None) -> Table:
 def _arm_row(arm: ArmSummary) -> tuple[str, ...]:
     found = arm.comparison
     detectable = found.detectable_nats if found else None
-    speed = cost_words.speed_change(found.speed_ratio).removesuffix(" in speed") if found else ""
     return (
         arm.name,
         arm.verdict,
@@ -105,12 +100,7 @@ def _arm_row(arm: ArmSummary) -> tuple[str, ...]:
         words.p_value(found.p_equivalence) if found else words.NONE,
         f"{detectable:.{words.decimals(detectable)}f}" if detectable else words.NONE,
         words.whole(arm.seeds_needed),
-        words.plus_minus(arm.bits_per_byte),
-        words.plus_minus(arm.accuracy),
-        words.plus_minus(arm.excess),
-        words.whole(arm.tokens_per_second.mean if arm.tokens_per_second else None) + (f" ({speed})" if speed else ""),
-        f"{100 * arm.mfu.mean:.1f} %" if arm.mfu else words.NONE,
-        words.size(arm.peak_memory_bytes.mean if arm.peak_memory_bytes else None),
+        *(each.text(arm) for each in RUN_MEASURES if each.text),
         words.whole(arm.kv_bytes_per_token),
         _seed_count(arm),
     )

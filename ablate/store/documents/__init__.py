@@ -1,6 +1,6 @@
 """Stored documents: one typed model for each. Nothing here reads or writes; `ablate.store.Store` does."""
 
-from ablate.store.documents._document import Document, Environment, JsonObject, JsonScalar, Part, Quartiles, Unit
+from ablate.store.documents._document import Document, Environment, JsonObject, JsonScalar, Nats, Part, Quartiles, Unit
 from ablate.store.documents.calibration import CalibrationDocument
 from ablate.store.documents.data import DataDocument, PerSplit, ReferenceLosses, SyntheticMeta, TextMeta, TextSplit
 from ablate.store.documents.evals import EvalsDocument, Score, Section, TaskGroup
@@ -71,6 +71,7 @@ __all__ = [
     "Measured",
     "MeasuredPoint",
     "MetricsRecord",
+    "Nats",
     "ParameterBudget",
     "Part",
     "PerSplit",

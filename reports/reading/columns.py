@@ -1,0 +1,59 @@
+"""The columns that a result fills in a frame of runs: its own fields, by type and unit. Nothing else lists them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+
+import polars as pl
+
+from ablate.store.documents import Nats, Part, ResultDocument, Unit
+from reports.reading.keys import KEYS, Row, Schema
+
+TYPES: dict[object, pl.DataType] = {int: pl.Int64(), float: pl.Float64(), str: pl.String()}
+FIELDS = {
+    name: hint
+    for name, hint in get_type_hints(ResultDocument, include_extras=True).items()
+    if name not in (*KEYS, "version", "model_config")
+}
+
+
+def _columns(name: str, hint: Any) -> Iterator[tuple[str, pl.DataType]]:
+    """A part is known by its median, and by what it counts beside; a part without is no number of a run."""
+    origin, inside = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        yield name, pl.String()
+    elif origin is tuple:
+        yield name, pl.List(TYPES[inside[0]])
+    elif inside:  # annotated, or null too
+        yield from _columns(name, inside[0])
+    elif not issubclass(hint, Part):
+        yield name, TYPES[hint]
+    elif "median" in hint.model_fields:
+        yield name, pl.Float64()
+        yield from ((f"{name}_{each}", pl.Int64()) for each, of in hint.model_fields.items() if of.annotation is int)
+
+
+def _units(hint: Any) -> set[str]:
+    inner = get_args(hint) if get_origin(hint) is not Literal else ()
+    own = {each.name for each in inner if isinstance(each, Unit)}
+    return own.union(*map(_units, inner)) if get_origin(hint) is not Annotated else own
+
+
+RESULT: Schema = {column: kind for name, hint in FIELDS.items() for column, kind in _columns(name, hint)}
+LOSSES = tuple(name for name in RESULT if name in FIELDS and _units(FIELDS[name]) & _units(Nats))
+"""Those in nats per scored target, which are rescaled where tokenizers differ."""
+NUMBERS = tuple(name for name, kind in RESULT.items() if kind in (pl.Int64(), pl.Float64()))
+
+
+def result_row(result: ResultDocument) -> Row:
+    """A result's value in each column."""
+    return {column: _value(result, column) for column in RESULT}
+
+
+def _value(result: ResultDocument, column: str) -> object:
+    if column in FIELDS:
+        value = getattr(result, column)
+        return getattr(value, "median", value)
+    part = next(name for name in FIELDS if column.startswith(f"{name}_"))
+    return getattr(getattr(result, part), column.removeprefix(f"{part}_"))

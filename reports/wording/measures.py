@@ -1,0 +1,94 @@
+"""What training tells of each run, as figures weigh it and as the table of arms has it. Nothing else lists these."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import polars as pl
+
+from reports.findings.shapes import ArmSummary
+from reports.wording import cost_words, words
+
+MIB = 2**20
+Better = Literal["low", "high"]
+
+
+@dataclass(frozen=True)
+class RunMeasure:
+    """A number of each run: its `value` from the frame of runs, in the unit of the `label`.
+
+    `text` is an arm's mean as the table of arms has it, below `heading`; without it the table does not have it.
+    """
+
+    key: str
+    label: str
+    better: Better
+    value: pl.Expr
+    text: Callable[[ArmSummary], str] | None = None
+    column: str | None = None
+
+    @property
+    def heading(self) -> str:
+        return self.column or self.label
+
+
+def mean_of(arm: ArmSummary, column: str) -> float | None:
+    """Over the arm's seeds, of a number in the frame of runs."""
+    found = arm.means.get(column)
+    return None if found is None else found.mean
+
+
+def _speed(arm: ArmSummary) -> str:
+    change = cost_words.speed_change(arm.comparison.speed_ratio).removesuffix(" in speed") if arm.comparison else ""
+    return words.whole(mean_of(arm, "tokens_per_second")) + (f" ({change})" if change else "")
+
+
+def _share(arm: ArmSummary, column: str) -> str:
+    mean = mean_of(arm, column)
+    return words.NONE if mean is None else f"{100 * mean:.1f} %"
+
+
+RUN_MEASURES = (
+    RunMeasure(
+        "bits-per-byte",
+        "bits per byte",
+        "low",
+        pl.col("bits_per_byte"),
+        lambda arm: words.plus_minus(arm.bits_per_byte),
+    ),
+    RunMeasure("accuracy", "accuracy", "high", pl.col("accuracy"), lambda arm: words.plus_minus(arm.accuracy)),
+    RunMeasure(
+        "excess",
+        "loss above the floor (nats/token)",
+        "low",
+        pl.col("loss") - pl.col("floor"),
+        lambda arm: words.plus_minus(arm.excess),
+    ),
+    RunMeasure("speed", "training speed (tokens/s)", "high", pl.col("tokens_per_second"), _speed),
+    RunMeasure(
+        "mfu",
+        "model FLOP utilisation (%)",
+        "high",
+        100 * pl.col("mfu"),
+        lambda arm: _share(arm, "mfu"),
+        "model FLOP utilisation",
+    ),
+    RunMeasure(
+        "step-time",
+        "time of a training step (ms)",
+        "low",
+        1000 * pl.col("tokens") / pl.col("steps") / pl.col("tokens_per_second"),
+    ),
+    RunMeasure(
+        "peak-memory",
+        "peak memory (MiB)",
+        "low",
+        pl.col("peak_memory_bytes") / MIB,
+        lambda arm: words.size(mean_of(arm, "peak_memory_bytes")),
+        "peak memory",
+    ),
+    RunMeasure("seconds", "training time (s)", "low", pl.col("train_seconds")),
+    RunMeasure("flops", "training FLOPs", "low", pl.col("flops")),
+)
