@@ -3,7 +3,7 @@
 plan = ablate.plan("norm_placement", scale="cpu")     # what would run, and what that would cost
 result = ablate.run("norm_placement", store="runs")   # train what is missing, measure, evaluate, report
 result.contrasts                                      # polars frames: arms, runs, contrasts, scores
-result.figure("tradeoff")                             # Plotly figures, those of the page
+result.figure("trade-off")                            # Plotly figures, those of the page
 """
 
 from __future__ import annotations

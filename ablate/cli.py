@@ -35,7 +35,7 @@ EXAMPLES = """examples:
   ablate plan studies/gqa_groups.yaml --scale gpu         what would run, and what it would cost
   ablate zoo llama3                                       one model, in full
 
-Exit status: 0 done, 1 some runs failed (they are named), 2 bad input (nothing is written)."""
+Exit status: 0 done, 1 some runs failed or tasks were skipped (they are named), 2 bad input (nothing is written)."""
 
 
 class Command(Protocol):

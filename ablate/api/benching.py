@@ -33,7 +33,7 @@ def bench(
     """Measure a training step, prefill, decoding and memory beside transformers, alternating round by round.
 
     Args:
-        model: a preset of the zoo; None: 30 M parameters of Llama's kind.
+        model: a preset of the zoo; None: a Llama-style model of 30 M parameters.
         sets: edits of the model by path, as in `ablate.run`.
         context: tokens per row.
         batch: rows.

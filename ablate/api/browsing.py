@@ -100,7 +100,8 @@ class Runs:
                 so that at most 5 % of the significant ones are expected to be wrong: for campaigns without an end.
 
         Raises:
-            ArgumentError: nothing was judged for such a study, or there is no such rule.
+            ArgumentError: there is no such rule.
+            StoreError: nothing was judged for such a study.
 
         Example:
             >>> ablate.open("runs").ledger("norm_placement")
@@ -109,7 +110,7 @@ class Runs:
             raise ArgumentError("fdr", f"one of {', '.join(RULES)}, or None", fdr)
         found = history(self.store.read_ledger(name), fdr)
         if not found:
-            raise ArgumentError("name", f"no comparison of a study '{name}' was judged in {self.store.root}/")
+            raise StoreError(f"{self.store.root}/: no comparison of a study '{name}' was judged here")
         return ledger_frame(found)
 
     def model(self, run: str) -> zoo.Decoder:

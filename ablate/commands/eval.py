@@ -17,7 +17,7 @@ from ablate.errors import ArgumentError
 def configure(parser: argparse.ArgumentParser) -> None:
     from evals import asking
 
-    parser.add_argument("run", metavar="RUN")
+    parser.add_argument("run", metavar="RUN", help="digest (or its beginning), or folder, of a trained run")
     asking.add_options(parser)
     add_store(parser)
     add_json(parser)

@@ -15,7 +15,7 @@ from ablate.commands import DONE, add_json, add_store, given, print_json
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", metavar="RUN")
+    parser.add_argument("run", metavar="RUN", help="digest (or its beginning), or folder, of a trained run")
     parser.add_argument("directory", metavar="DIR", type=Path)
     parser.add_argument("--family", metavar="TYPE", help="a model_type of transformers (default: the first that fits)")
     add_store(parser)

@@ -31,7 +31,7 @@ SAMPLING = {
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", metavar="RUN")
+    parser.add_argument("run", metavar="RUN", help="digest (or its beginning), or folder, of a trained run")
     parser.add_argument("--prompt", nargs="+", required=True, metavar="TEXT", help="one or more prompts")
     parser.add_argument(
         "--tokens",

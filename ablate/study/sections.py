@@ -61,7 +61,7 @@ def _seeds(value: Any) -> tuple[int, ...]:
         if len(set(value)) == len(value):
             return tuple(value)
         raise ValueError(f"a seed is given twice: {', '.join(map(str, value))}")
-    legal = f"how many seeds (1 to 1000), a list of whole numbers from 0 to {LARGEST_SEED}, or auto"
+    legal = f"a number of seeds (1 to 1000), a list of whole numbers from 0 to {LARGEST_SEED}, or auto"
     raise ValueError(f"expected {legal}, not {yaml(value)}")
 
 

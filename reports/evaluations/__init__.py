@@ -16,6 +16,7 @@ from ablate.store.documents import Section as Stored
 from reports.reading.documents import StudyDocuments
 from reports.reading.keys import KEYS, Row, Schema
 from reports.sections import Section, sections
+from reports.wording import words
 
 Lines = Iterator[tuple[str, str, str]]
 """Task, metric, and why there is no score."""
@@ -70,7 +71,7 @@ def lines(document: EvalsDocument) -> list[tuple[str, ...]]:
         (
             task,
             metric,
-            *("" if number is None else f"{number:.4f}" for number in (each.value, each.stderr, each.chance)),
+            *("" if number is None else words.score(number) for number in (each.value, each.stderr, each.chance)),
         )
         for task, metrics in document.scores.items()
         for metric, each in metrics.items()

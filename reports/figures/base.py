@@ -230,4 +230,4 @@ def stacked(titles: Sequence[str], labels: Sequence[str], row: int = 30) -> go.F
 
 
 def optional(value: float | None) -> str:
-    return words.NONE if value is None else f"{value:.4f}"
+    return words.NONE if value is None else words.score(value)

@@ -19,18 +19,22 @@ def undertrained(study: StudyDocument) -> str:
 
 
 def conditions(study: StudyDocument) -> str:
-    """What an answer holds for: `57 k non-embedding parameters, 20 tokens each, tuned rates`."""
+    """What an answer holds for: `57 k non-embedding parameters, 20 tokens per parameter, tuned learning rates`."""
     sizes = _range([arm.parameters - arm.parameters_embedding for arm in study.arms])
     lengths = _range([arm.length.tokens_per_parameter for arm in study.arms])
-    return f"{sizes} non-embedding parameters, {lengths} tokens each, {rates(study)}"
+    return f"{sizes} non-embedding parameters, {lengths} tokens per parameter, {rates(study)}"
 
 
 def rates(study: StudyDocument) -> str:
     """Whether arms had the learning rates that suit them."""
     if any(arm.tuned for arm in study.arms):
-        return "tuned rates"
+        return "tuned learning rates"
     others = [arm for arm in study.arms if arm.name != study.baseline]
-    return "a given rate per arm" if all("train.lr" in arm.edits for arm in others) else "one untuned rate"
+    return (
+        "a given learning rate per arm"
+        if all("train.lr" in arm.edits for arm in others)
+        else "one untuned learning rate"
+    )
 
 
 def _range(values: Sequence[float]) -> str:

@@ -17,6 +17,11 @@ NONE = "–"
 MATCHED = {"flops": "FLOPs", "seconds": "training time"}
 
 
+def score(value: float) -> str:
+    """To four decimals; to four digits where perplexities of hardly trained models would have dozens of them."""
+    return f"{value:.4f}" if abs(value) < 1e6 else f"{value:.4g}"
+
+
 def decimals(scale: float | None, most: int = 4) -> int:
     """Decimals that show two significant digits of `scale`; three where it is not known."""
     if not scale:

@@ -127,8 +127,8 @@ CASES = {
     "lr as text": (HEAD + "train: {lr: @'1e-3'}\n", "train.lr: must be a number, not '1e-3'"),
     "batch as a fraction": (HEAD + "train: {batch: @1.5}\n", "train.batch: must be a whole number, not 1.5"),
     "compile: yes": (HEAD + "train: {compile: @yes}\n", "train.compile: must be true or false, not 'yes'"),
-    "seeds: two": (HEAD + "seeds: @two\n", "seeds: expected how many seeds"),
-    "seeds: true": (HEAD + "seeds: @true\n", "seeds: expected how many seeds"),
+    "seeds: two": (HEAD + "seeds: @two\n", "seeds: expected a number of seeds"),
+    "seeds: true": (HEAD + "seeds: @true\n", "seeds: expected a number of seeds"),
     "norm: off": (arm("{block.norm: @off}"), "arms.x.block.norm: unknown kind 'off'"),
     "schedule": (HEAD + "train: {schedule: @cosin}\n", "unknown schedule 'cosin' (did you mean 'cosine'?)"),
     "base as text": (HEAD.replace("{preset: small, d_model: 64, block.ffn.d_ff: 4x}", "@small"), "base: must be a map"),
@@ -195,7 +195,7 @@ CASES = {
     "a contrast with the baseline": (HEAD + "contrasts: [@post - pre]\n", "compared with the baseline already"),
     "a contrast with itself": (HEAD + "contrasts: [@post - post]\n", "needs two arms, once"),
     "a seed twice": (HEAD + "seeds: @[1, 2, 1]\n", "seeds: a seed is given twice: 1, 2, 1"),
-    "a seed too large": (HEAD + "seeds: @[9223372036854775808]\n", "seeds: expected how many seeds"),
+    "a seed too large": (HEAD + "seeds: @[9223372036854775808]\n", "seeds: expected a number of seeds"),
     "no context measured": (HEAD + "measure: {contexts: @[]}\n", "measure.contexts: needs at least one"),
     "no batch measured": (HEAD + "measure: {batches: @[]}\n", "measure.batches: needs at least one"),
     "window of nothing": (
@@ -209,7 +209,7 @@ CASES = {
         "train.optimizer.betas: expected two numbers, found 3",
     ),
     "negative weight decay": (HEAD + "train: {weight_decay: @-1}\n", "train.weight_decay: must be a number from 0"),
-    "a negative seed": (HEAD + "seeds: @[-1]\n", "seeds: expected how many seeds"),
+    "a negative seed": (HEAD + "seeds: @[-1]\n", "seeds: expected a number of seeds"),
     # unknown names
     "preset": (HEAD.replace("small", "@smal"), "base.preset: unknown preset 'smal' (did you mean 'small'?)"),
     "kind": (

@@ -150,7 +150,7 @@ def test_the_ledger_is_read_aloud(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert main(["ledger", "norm_placement", "--store", str(tmp_path), "--fdr", "saffron"]) == 0
     assert capsys.readouterr().out.count("base") == 5  # baseline, above four of them
     assert main(["ledger", "nobody", "--store", str(tmp_path)]) == 2
-    assert "no comparison of a study 'nobody' was judged" in capsys.readouterr().err
+    assert capsys.readouterr().err == f"ablate: {tmp_path}/: no comparison of a study 'nobody' was judged here\n"
 
 
 def asked(arms: Sequence[int], seeds: Sequence[int]) -> StudyDocument:

@@ -53,11 +53,18 @@ def test_ratios() -> None:
     assert cost_words.memory_change(geometric([1.004])) == "the same peak memory"
 
 
+def test_scores() -> None:
+    assert words.score(0.59375) == "0.5938"
+    assert words.score(-12345.6) == "-12345.6000"
+    assert words.score(2.910911763620949e22) == "2.911e+22"
+
+
 def test_sentences_of_a_study(tmp_path: Path) -> None:
     summary = reports.summarise(typical(4).write(tmp_path))
     assert words.headline(summary) == (
         "At equal FLOPs, pre (−0.0900 ± 0.0080 nats, 2 % faster, the same peak memory) reached a lower loss than post; "
-        "double: inconclusive against post (750 k non-embedding parameters, 5.3 tokens each, one untuned rate)."
+        "double: inconclusive against post (750 k non-embedding parameters, 5.3 tokens per parameter, "
+        "one untuned learning rate)."
     )
     post, pre, double = (words.sentence(summary, arm) for arm in summary.arms)
     assert post == "the baseline: 2.401 ± 0.026 nats per token over 3 seeds."
