@@ -49,8 +49,9 @@ def test_beams_are_those_of_transformers(family: str, settings: dict[str, Any]) 
     # Tokens that are likely: rows end at unlike lengths, and some not at all.
     likely = zoo.generate(ours, prompts, NEW)
     eos = [int(likely[0, 4]), int(likely[1, 7])]
-    # Gemma's cache of a window shorter than the prompt loses tokens in transformers: its scores are then not its own.
-    expected = transformers_beams(theirs, prompts, eos=eos, use_cache=family != "gemma2", **settings)
+    # Gemma's cache of a window shorter than the prompt loses tokens in transformers, and Mamba-2 says other things with
+    # its cache than without: their scores are then not their own.
+    expected = transformers_beams(theirs, prompts, eos=eos, use_cache=family not in ("gemma2", "mamba2"), **settings)
     found = beam_search(ours, prompts, NEW, stop=Stop([[token] for token in eos], eos[0]), **settings)
     texts = expected.sequences[:, LENGTH:].view(3, settings["beams"], -1)
     assert torch.equal(found.tokens[:, :, : texts.shape[2]], texts)
