@@ -162,8 +162,11 @@ def _first_that_fits(spec: ModelSpec, candidates: list[Candidate]) -> tuple[Fami
             continue
         if not differences:
             return family, config
-        obstacles.append((len(differences), f"{name}, differs in {_first_of(differences)}"))
-    raise UnsupportedError("", f"no family of transformers expresses this model; the nearest, {min(obstacles)[1]}")
+        obstacles.append((len(differences), f"{name}, which differs in {_first_of(differences)}"))
+    nearest = min(obstacles)[1]
+    if len(candidates) == 1:
+        raise UnsupportedError("", f"cannot be expressed as {nearest}")
+    raise UnsupportedError("", f"no family of transformers expresses this model; the nearest, {nearest}")
 
 
 def _try(spec: ModelSpec, name: str, family: Family, arguments: ConfigJson) -> tuple[Any, list[str]]:
