@@ -27,6 +27,7 @@ __all__ = [
     "sentence",
     "summarise",
     "table",
+    "withheld",
 ]
 
 
@@ -59,6 +60,15 @@ def contrasts(summary: StudySummary) -> list[str]:
     from reports.sections.contrasts import sentence  # noqa: PLC0415 (keeps the import cheap)
 
     return [sentence(each) for each in summary.contrasts]
+
+
+def withheld(summary: StudySummary) -> list[str]:
+    """`post, double: no verdict: …`, a line for each reason."""
+    found: dict[str, list[str]] = {}
+    for arm in summary.arms:
+        if arm.withheld is not None:
+            found.setdefault(arm.withheld, []).append(arm.name)
+    return [f"{', '.join(names)}: no verdict: {reason}" for reason, names in found.items()]
 
 
 def sentence(summary: StudySummary, arm: ArmSummary) -> str:

@@ -168,9 +168,9 @@ class StudyResult:
         """Rows of text for a terminal, the header first."""
         return () if self.summary is None else reports.table(self.summary)
 
-    def contrast_lines(self) -> list[str]:
-        """A sentence for each comparison that the study declares between arms other than the baseline."""
-        return [] if self.summary is None else reports.contrasts(self.summary)
+    def notes(self) -> list[str]:
+        """What the table leaves out: the contrasts that the study declares, and why verdicts are withheld."""
+        return [] if self.summary is None else [*reports.contrasts(self.summary), *reports.withheld(self.summary)]
 
     def document(self) -> JsonObject:
         """What `ablate run --json` prints."""

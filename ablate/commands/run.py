@@ -38,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
         print_json(result.document())
     elif result.summary:
         print_table(result.table())
-        for line in result.contrast_lines():
+        for line in result.notes():
             print(line)
         print(result.report)
     for failure in result.failed:

@@ -128,6 +128,10 @@ def yaml(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
+FEW_KEYS = 8
+"""So many may be listed."""
+
+
 def _hint(path: tuple[str, ...], data: Any, schema: Schema) -> str:
     """Whose setting an unknown key is, if that of another kind, or the nearest known key."""
     *around, key = path
@@ -137,7 +141,8 @@ def _hint(path: tuple[str, ...], data: Any, schema: Schema) -> str:
     having = [name for branch in others if key in branch["properties"] for name in _kinds(branch)]
     if having:
         return f" (a setting of {' and '.join(having)}, not of {' or '.join(k for b in own for k in _kinds(b))})"
-    return did_you_mean(key, [known for branch in own for known in branch["properties"]])
+    known = list(dict.fromkeys(name for branch in own for name in branch["properties"]))
+    return did_you_mean(key, known) or (f": one of {', '.join(known)}" if len(known) <= FEW_KEYS else "")
 
 
 def _kinds(branch: Schema) -> list[str]:

@@ -28,7 +28,7 @@ from ablate.training.objectives.prefix import Prefix
 from ablate.training.objectives.span_corruption import SpanCorruption
 from ablate.training.session import Session
 from ablate.training.spec import TrainSpec
-from reports.wording.words import method
+from reports.wording.method_words import method
 from tests.ablate.conftest import TinyCorpus
 from tests.ablate.toy import plan_toy, run_toy, toy_study
 from tests.documents import run_of
