@@ -31,7 +31,7 @@ INTERRUPTED, UNREAD = 130, 141
 
 EXAMPLES = """examples:
   ablate run studies/norm_placement.yaml                  train, measure, evaluate, report
-  ablate run studies/norm_placement.yaml --set seeds=5    two more seeds: only what is new is trained
+  ablate run studies/norm_placement.yaml --scale smoke    seconds: shows that everything works
   ablate plan studies/gqa_groups.yaml --scale gpu         what would run, and what it would cost
   ablate zoo llama3                                       one model, in full
 

@@ -38,7 +38,7 @@ def add_study(parser: argparse.ArgumentParser, device: bool = True) -> None:
         action="append",
         default=[],
         metavar="PATH=VALUE",
-        help="edit the study, e.g. --set seeds=5 --set train.lr=1e-3 (may be repeated)",
+        help="edit the study, e.g. --set train.lr=1e-3 --set seeds=auto (may be repeated)",
     )
     if device:
         parser.add_argument("--device", choices=HERE, help="default: cuda if there is a GPU, else cpu")
