@@ -74,11 +74,10 @@ def test_every_combination_starts_at_log_v() -> None:
 
 @pytest.mark.slow
 def test_of_the_others_few_start_elsewhere() -> None:
-    """12 of 56 where this was written: tied tables that read a stream without a final norm, or with norms of none."""
     others = [spec for spec in SPECS if reads_what_no_norm_bounds(spec)]
     assert len(others) < len(SPECS) / 5
     far = [spec for spec in others if max(map(abs, (excess_on_random_tokens(spec), excess_on_text(spec)))) > NATS]
-    assert len(far) < len(others) / 4
+    assert len(far) < len(others) / 5
 
 
 def test_every_preset_starts_at_log_v() -> None:
