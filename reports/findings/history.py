@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from ablate.store.documents import LedgerRecord, LedgerTest
-from reports.findings.judging import difference_claim, rounds_of
-from reports.statistics.estimates import ALPHA, holm_by_name
-from reports.statistics.ledger import Claim, share
+from reports.findings.judging import difference_claim, judgements
+from reports.statistics.estimates import ALPHA
+from reports.statistics.ledger import Claim, corrected, rounds
 from reports.statistics.online_fdr import Decision, lord, saffron
 
 Rule = Literal["lord", "saffron"]
@@ -48,14 +48,13 @@ class Entry:
 def history(ledger: Sequence[LedgerRecord], rule: Rule | None = None) -> tuple[Entry, ...]:
     """All valid comparisons. One that repeated some of its own seeds is not among them."""
     first = _first(ledger)
-    rounds = list(rounds_of(difference_claim, lambda test: test.p, (), ledger))
-    decided = _decided([p for _, claims in rounds for p in claims.values() if p is not None], rule)
+    judged = judgements(difference_claim, lambda test: test.p, (), ledger)
+    p_corrected, in_rounds = corrected(judged), rounds(judged)
+    decided = _decided([p for claims in in_rounds for p in claims.values() if p is not None], rule)
     found = []
-    for number, claims in rounds:
-        corrected = holm_by_name(claims)
+    for number, claims in enumerate(in_rounds, start=1):
         for claim, p in claims.items():
             record, test = first[claim]
-            p_holm = corrected[claim]
             decision = None if p is None or rule is None else next(decided)
             found.append(
                 Entry(
@@ -66,7 +65,7 @@ def history(ledger: Sequence[LedgerRecord], rule: Rule | None = None) -> tuple[E
                     seeds=test.seeds,
                     round=number,
                     p=p,
-                    p_corrected=None if p_holm is None else min(1.0, p_holm / share(number)),
+                    p_corrected=p_corrected[claim],
                     level=decision.level if decision else None,
                     discovery=decision.discovery if decision else None,
                 )

@@ -7,13 +7,13 @@ are a round, Holm's correction runs within the round, and rounds share 5 % (`rep
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ablate.store.documents import LedgerRecord, LedgerTest, StudyArm, StudyDocument
-from reports.statistics.estimates import ALPHA, holm, holm_by_name
+from reports.statistics.estimates import ALPHA, holm
 from reports.statistics.interval import Interval
-from reports.statistics.ledger import Claim, Contrast, Judged, rounds, share
+from reports.statistics.ledger import Claim, Contrast, Judged, Ledger, corrected, rounds, share
 from reports.statistics.simultaneous import Evidence, difference_intervals
 
 
@@ -62,12 +62,13 @@ def differences(
     """
     found: dict[Pair, Standing] = {}
     own = _by_claim(tests, difference_claim)
-    for number, claims in rounds_of(difference_claim, lambda test: test.p, tests, ledger):
+    judged = judgements(difference_claim, lambda test: test.p, tests, ledger)
+    for number, claims in enumerate(rounds(judged), start=1):
         level = ALPHA * share(number)
         known = [evidence.get(own[claim][0]) if claim in own else None for claim in claims]
         counted = [each or _of_p(p) for each, p in zip(known, claims.values(), strict=True)]
-        corrected, intervals = holm([each.p for each in counted]), difference_intervals(counted, level)
-        for claim, has, p, interval in zip(claims, known, corrected, intervals, strict=True):
+        p_values, intervals = holm([each.p for each in counted]), difference_intervals(counted, level)
+        for claim, has, p, interval in zip(claims, known, p_values, intervals, strict=True):
             standing = Standing(min(1.0, p / share(number)) if has else None, interval, level, len(claims))
             found |= dict.fromkeys(own.get(claim, ()), standing)
     return found
@@ -75,25 +76,19 @@ def differences(
 
 def ties(tests: Sequence[LedgerTest], ledger: Sequence[LedgerRecord]) -> dict[Pair, float | None]:
     """Corrected p-values by pair. Another margin is another test."""
-    found: dict[Pair, float | None] = {}
+    found = corrected(judgements(_tie, lambda test: test.p_tie, tests, ledger))
     own = _by_claim(tests, _tie)
-    for number, claims in rounds_of(_tie, lambda test: test.p_tie, tests, ledger):
-        corrected = holm_by_name(claims)
-        for claim in claims.keys() & own.keys():
-            p = corrected[claim]
-            found |= dict.fromkeys(own[claim], None if p is None else min(1.0, p / share(number)))
-    return found
+    return {pair: found[claim] for claim in found.keys() & own.keys() for pair in own[claim]}
 
 
-def rounds_of(
+def judgements(
     claim: Callable[[LedgerTest], Claim],
     p: Callable[[LedgerTest], float | None],
     tests: Sequence[LedgerTest],
     ledger: Sequence[LedgerRecord],
-) -> Iterator[tuple[int, dict[Claim, float | None]]]:
-    """Those of earlier judgements and of this one, counted from 1."""
-    judgements = [*(record.tests for record in ledger), tests]
-    return enumerate(rounds([[Judged(claim(test), p(test)) for test in each] for each in judgements]), start=1)
+) -> Ledger:
+    """Earlier ones, then this one, as `reports.statistics.ledger` reads them."""
+    return [[Judged(claim(test), p(test)) for test in each] for each in (*(record.tests for record in ledger), tests)]
 
 
 def _by_claim(tests: Iterable[LedgerTest], claim: Callable[[LedgerTest], Claim]) -> dict[Claim, list[Pair]]:

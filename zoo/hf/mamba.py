@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from zoo.edits import SpecJson
+from zoo.hf._backbone import Backbone
 from zoo.hf._common import expect, norm_eps
 from zoo.hf._config import Config, ConfigJson
-from zoo.hf._family import Family
 from zoo.hf._ffn import plain_activation, theirs_by_name
 from zoo.hf._pairs import Pair, both, fused, reshaped, same
+from zoo.mixers import Mixer as AnyMixer
 from zoo.mixers.mamba import Mamba as Mixer
 from zoo.spec import ModelSpec
 
@@ -26,7 +27,7 @@ UNREAD = (
 """Keys that name an implementation, or that no version of transformers reads."""
 
 
-class Mamba(Family):
+class Mamba(Backbone):
     """Gu & Dao 2023, arXiv:2312.00752: x + mixer(norm(x)), and no FFN."""
 
     model_types: ClassVar[tuple[str, ...]] = ("mamba",)
@@ -78,15 +79,8 @@ class Mamba(Family):
             "hidden_act": theirs_by_name(gated=False)[mixer.activation],
         }
 
-    def weights(self, spec: ModelSpec) -> Iterator[Pair]:
-        yield same("embedding.weight", "backbone.embeddings.weight")
-        yield same("norm.gain", "backbone.norm_f.weight")
-        if not spec.tie_embeddings:
-            yield same("head.weight", "lm_head.weight")
-        for i, layer in enumerate(spec.layers):
-            ours, theirs = f"blocks.{i}", f"backbone.layers.{i}"
-            yield same(f"{ours}.mixer_residual.norm_in.gain", f"{theirs}.norm.weight")
-            yield from mamba_weights(expect(layer.mixer, Mixer, "mixer"), f"{ours}.mixer", f"{theirs}.mixer")
+    def mixer_weights(self, mixer: AnyMixer, ours: str, theirs: str) -> Iterator[Pair]:
+        return mamba_weights(expect(mixer, Mixer, "mixer"), ours, theirs)
 
 
 def mamba_weights(mixer: Mixer, ours: str, theirs: str) -> Iterator[Pair]:

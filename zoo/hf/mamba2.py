@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from zoo.edits import SpecJson
+from zoo.hf._backbone import Backbone
 from zoo.hf._common import expect, norm_eps
 from zoo.hf._config import Config, ConfigJson
-from zoo.hf._family import Family
 from zoo.hf._ffn import plain_activation, theirs_by_name
 from zoo.hf._pairs import Pair, both, fused, reshaped, same
+from zoo.mixers import Mixer as AnyMixer
 from zoo.mixers.mamba2 import Mamba2 as Mixer
 from zoo.spec import ModelSpec
 
@@ -19,7 +20,7 @@ UNREAD = ("intermediate_size", "norm_before_gate", "rms_norm", "time_step_init_s
 """Keys of published configs, Mamba-Codestral-7B's among them, that no version of transformers reads."""
 
 
-class Mamba2(Family):
+class Mamba2(Backbone):
     """Dao & Gu 2024, arXiv:2405.21060: x + mixer(norm(x)), and no FFN."""
 
     model_types: ClassVar[tuple[str, ...]] = ("mamba2",)
@@ -76,15 +77,8 @@ class Mamba2(Family):
             "time_step_limit": (mixer.step_min, mixer.step_max or math.inf),
         }
 
-    def weights(self, spec: ModelSpec) -> Iterator[Pair]:
-        yield same("embedding.weight", "backbone.embeddings.weight")
-        yield same("norm.gain", "backbone.norm_f.weight")
-        if not spec.tie_embeddings:
-            yield same("head.weight", "lm_head.weight")
-        for i, layer in enumerate(spec.layers):
-            ours, theirs = f"blocks.{i}", f"backbone.layers.{i}"
-            yield same(f"{ours}.mixer_residual.norm_in.gain", f"{theirs}.norm.weight")
-            yield from mamba2_weights(expect(layer.mixer, Mixer, "mixer"), f"{ours}.mixer", f"{theirs}.mixer")
+    def mixer_weights(self, mixer: AnyMixer, ours: str, theirs: str) -> Iterator[Pair]:
+        return mamba2_weights(expect(mixer, Mixer, "mixer"), ours, theirs)
 
 
 def _limits(config: Config) -> SpecJson:
