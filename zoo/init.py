@@ -18,7 +18,8 @@ above log V; how far above would differ between arms that mix other things into 
 that a tied head reads starts at `InitSpec.tied_head` / (logit_scale·√D), at most 1: that logit is then `tied_head` at
 most, and the others are N(0, tied_head²/D). It is learned like any other gain and soon forgets where it started.
 Where no norm has such a gain to itself (norms without one, no norm before the head, or layers that share it) the token
-table takes the factor instead. An untied head starts at zero. `tests/zoo/test_start.py` holds every model to log V.
+table takes the factor instead, and `UNNORMED` of it where nothing norms the stream, which branches make larger than
+one. An untied head starts at zero. `tests/zoo/test_start.py` holds models to log V: all that read a normed stream.
 
 A branch under DeepNorm asks for its own standard deviation instead of the rule (see `zoo.residuals`).
 
@@ -42,6 +43,9 @@ from torch.nn import functional as F
 from zoo.axis import Spec
 
 Role = Literal["embedding", "input", "output", "head", "gain", "bias"]
+
+UNNORMED = 0.5
+"""What more a tied head that reads an unnormed stream starts smaller by."""
 
 
 class InitSpec(Spec):

@@ -16,7 +16,7 @@ from zoo.cache_kinds import cache_kind
 from zoo.caches import CacheKind
 from zoo.errors import SpecWarning
 from zoo.head import HeadTransform
-from zoo.init import Linear, initialise
+from zoo.init import UNNORMED, Linear, initialise
 from zoo.loss import Head, Part, chunks_for, next_token_loss, scored
 from zoo.mtp import MtpModule, mtp_loss
 from zoo.refusals import check_given, check_size, check_tokens
@@ -147,12 +147,13 @@ class Decoder(Stack):
     def initial_factors(self) -> dict[str, float]:
         """What makes a tied head start quietly (see `zoo.init`): a factor on the gain that it reads, or on its table
         where there is none that it alone reads."""
-        largest = self.spec.init.tied_head
-        if self.head is not None or largest is None:
+        if self.head is not None or self.spec.init.tied_head is None:
             return {}
         norm = self.last_norm if self.transform is None else self.transform.norm
         gain = getattr(norm, "gain", None)
         name = next((name for name, each in self.named_parameters() if each is gain), "embedding.weight")
+        normed = norm is not None or self.spec.layers[-1].norm_placement.normalises_stream
+        largest = self.spec.init.tied_head * (1.0 if normed and self.spec.block.norm.normalises else UNNORMED)
         return {name: min(1.0, largest / (self.spec.logit_scale * math.sqrt(self.spec.table_width)))}
 
     def predict_ahead(
