@@ -102,8 +102,7 @@ class ServedStore:
             summary = summarise_study(folder.path)
         except (ReportError, StoreError):  # the entry says which
             summary = None
-        number = self.store.studies().index(folder)
-        return _Study(written, entry_of(self.store, folder, number, summary), summary)
+        return _Study(written, entry_of(self.store, folder, summary), summary)
 
 
 def _written(store: Store, folder: StudyFolder, study: StudyDocument | None) -> Written:

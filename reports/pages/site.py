@@ -55,7 +55,7 @@ class Entry:
 def render_site(root: Path | str) -> Path:
     """Write a store's index, and the report of each of its studies and searches."""
     store = Store(root)
-    entries = [entry_of(store, folder, number) for number, folder in enumerate(store.studies())]
+    entries = [entry_of(store, folder) for folder in store.studies()]
     for folder, entry in zip(store.studies(), entries, strict=True):
         if not entry.error:
             render_study(folder.path)
@@ -74,9 +74,9 @@ def render_index(entries: list[Entry], refresh: bool = False) -> str:
     return render("index.html.j2", SCRIPTS, data, entries=newest, words=words, refresh=refresh)
 
 
-def entry_of(store: Store, folder: StudyFolder, number: int, summary: StudySummary | None = None) -> Entry:
+def entry_of(store: Store, folder: StudyFolder, summary: StudySummary | None = None) -> Entry:
     """A study as the index shows it. `summary` where it is already known."""
-    entry = Entry(f"study-{number}", link_to(store, folder.report_path), folder.path.name)
+    entry = Entry(f"study-{folder.path.name}", link_to(store, folder.report_path), folder.path.name)
     try:
         study = folder.read()
         if study is None:

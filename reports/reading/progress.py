@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 
 from ablate.store import Store
 from ablate.store.documents import StudyArm, StudyDocument, StudyRun
@@ -40,16 +42,27 @@ class StudyProgress:
 
 
 def study_progress(store: Store, study: StudyDocument) -> StudyProgress:
-    keys = [(arm, run) for arm in study.arms for run in arm.runs]
-    statuses = {run.digest: store.status(run.digest) for _, run in keys}
-    begun = [(arm, run) for arm, run in keys if statuses[run.digest] == "partial"]
-    written = max((_written(store, digest) for digest in statuses), default=0.0)
+    keys = {run.digest: (arm, run) for arm, run in _planned(study)}
+    statuses = {digest: store.status(digest) for digest in keys}
+    ended = sum(status in ("finished", "diverged") for status in statuses.values())
+    written = max(_planned_at(study), *(_written(store, digest) for digest in keys))
     return StudyProgress(
-        ended=sum(statuses[run.digest] in ("finished", "diverged") for _, run in keys),
+        ended=ended,
         total=len(keys),
-        runs=tuple(_running(store, arm, run) for arm, run in begun),
-        is_running=bool(begun) and time.time() - written < STALLED_SECONDS,
+        runs=tuple(_running(store, *keys[digest]) for digest, status in statuses.items() if status == "partial"),
+        is_running=ended < len(keys) and time.time() - written < STALLED_SECONDS,
     )
+
+
+def _planned(study: StudyDocument) -> Iterator[tuple[StudyArm, StudyRun]]:
+    """Runs of every size, those of the size that is compared last. Sizes may share some."""
+    arms = [*(arm for size in study.ladder for arm in size.arms), *study.arms]
+    return ((arm, run) for arm in arms for run in arm.runs)
+
+
+def _planned_at(study: StudyDocument) -> float:
+    """In seconds since 1970."""
+    return datetime.fromisoformat(study.created).timestamp()
 
 
 def _running(store: Store, arm: StudyArm, run: StudyRun) -> Running:

@@ -217,6 +217,8 @@ FEW = 3
 
 def headline(summary: StudySummary) -> str:
     """The answer to the study's question, as far as it can be told, with what was matched."""
+    if not any(arm.seeds or arm.diverged for arm in summary.arms):
+        return "No result yet: no run has ended."
     by: dict[str, list[ArmSummary]] = {}
     for arm in summary.arms:
         by.setdefault(arm.verdict, []).append(arm)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import http.client
+import json
+import re
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from http.server import ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
-from ablate.store import Store
+from ablate.store import Store, StudyFolder
 from ablate.store.documents import MetricsRecord
-from reports.pages.serve import server
+from reports.pages.serve import ServedStore, server
 from tests.reports.factory import HOSTILE, Arm, StudyOf
 from tests.reports.searching import write_search
 
@@ -66,6 +69,30 @@ def test_a_running_study_is_followed(serving: ThreadingHTTPServer, tmp_path: Pat
     _, text = get(serving, ADDRESS)
     assert 'http-equiv="refresh"' not in text
     assert "runs have ended" not in text
+
+
+def test_a_study_is_followed_from_its_plan_on(tmp_path: Path) -> None:
+    none = replace(STUDY, arms=[replace(arm, losses=[None, None]) for arm in STUDY.arms])
+    folder, site = StudyFolder(none.write(tmp_path)), ServedStore(tmp_path)
+    assert 'http-equiv="refresh"' not in str(site.page(ADDRESS))
+    planned = folder.read()
+    assert planned is not None
+    folder.write(planned.model_copy(update={"created": datetime.now(UTC).isoformat(timespec="seconds")}))
+    assert '<meta http-equiv="refresh"' in str(site.page(ADDRESS))
+    assert "0 of 4 runs have ended" in str(site.page(ADDRESS))
+    assert "No result yet" in str(site.page(ADDRESS))
+
+
+def test_a_study_keeps_its_figure_when_another_is_added(serving: ThreadingHTTPServer, tmp_path: Path) -> None:
+    def drawn(text: str) -> set[str]:
+        return set(re.findall(r'class="drawing" id="([^"]+)"', text))
+
+    before = drawn(get(serving, "/")[1])
+    replace(STUDY, name="another").write(tmp_path)
+    _, text = get(serving, "/")
+    figures = json.loads(re.findall(r'id="data">(.*?)</script>', text, re.DOTALL)[0])["figures"]
+    assert before < drawn(text) == set(figures)
+    assert len(figures) == 2
 
 
 def test_searches_are_served_too(serving: ThreadingHTTPServer, tmp_path: Path) -> None:
