@@ -5,8 +5,12 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
 from typing import Any, NoReturn, Protocol, cast
 
 from ablate.commands import BAD_INPUT
@@ -27,7 +31,9 @@ COMMANDS = (
     "export",
     "bench",
 )
-INTERRUPTED, UNREAD = 130, 141
+UNREAD = 141
+TO_END = ("SIGTERM", "SIGHUP", "SIGUSR1")
+"""What `timeout`, systemd and Slurm send, what a closed terminal does, and what Slurm warns of its time limit with."""
 
 EXAMPLES = """examples:
   ablate run studies/norm_placement.yaml                  train, measure, evaluate, report
@@ -35,7 +41,15 @@ EXAMPLES = """examples:
   ablate plan studies/gqa_groups.yaml --scale gpu         what would run, and what it would cost
   ablate zoo llama3                                       one model, in full
 
-Exit status: 0 done, 1 some runs failed or tasks were skipped (they are named), 2 bad input (nothing is written)."""
+Exit status: 0 done, 1 some runs failed or tasks were skipped (they are named), 2 bad input (nothing is written),
+128 + n stopped by signal n, with all state saved."""
+
+
+class Stopped(KeyboardInterrupt):
+    """Asked to end by a signal, as by Ctrl-C."""
+
+    def __init__(self, number: int = signal.SIGINT) -> None:
+        self.status = 128 + number
 
 
 class Command(Protocol):
@@ -53,7 +67,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     options = _parser().parse_args(given)
     try:
-        return cast(Command, options.command).run(options)
+        with _signals_as_ctrl_c():
+            return cast(Command, options.command).run(options)
     except AblateError as error:
         message = _as_option(error) if isinstance(error, ArgumentError) else str(error)
         print(f"ablate: {message}" if "\n" not in message else message, file=sys.stderr)
@@ -64,9 +79,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:  # a full disk, a folder that may not be written
         print(f"ablate: {error}", file=sys.stderr)
         return BAD_INPUT
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as end:
         print("ablate: stopped. Run the same command again to resume.", file=sys.stderr)
-        return INTERRUPTED
+        return end.status if isinstance(end, Stopped) else Stopped().status
+
+
+@contextmanager
+def _signals_as_ctrl_c() -> Iterator[None]:
+    """Workers save their state on any of them. One that is ignored, as SIGHUP is under nohup, stays so."""
+
+    def stop(number: int, _frame: FrameType | None) -> NoReturn:
+        raise Stopped(number)
+
+    in_main = threading.current_thread() is threading.main_thread()  # signals are heard nowhere else
+    found = [number for name in TO_END if signal.getsignal(number := signal.Signals[name]) == signal.SIG_DFL]
+    heard = found if in_main else []
+    for number in heard:
+        signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for number in heard:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _as_option(error: ArgumentError) -> str:

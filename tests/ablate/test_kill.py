@@ -133,13 +133,14 @@ def test_a_failed_run_is_named_and_the_others_end(study, undisturbed, tmp_path, 
     assert store.status(whole) == "finished"
 
 
-def test_ctrl_c_saves_the_state_and_says_how_to_go_on(study, undisturbed, tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=str)
+def test_a_signal_saves_the_state_and_says_how_to_go_on(number, study, undisturbed, tmp_path):
     store = tmp_path / "runs"
     process = start(study, store)
     wait_until(lambda: list(store.glob("*/state.pt")))
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     status, out, err = finish(process)
-    assert (status, out) == (130, "")
+    assert (status, out) == (128 + number, "")
     assert "Run the same command again to resume" in err
     assert "Traceback" not in err
     assert not workers(store)
