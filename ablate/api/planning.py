@@ -30,7 +30,7 @@ class StudyPlan:
     """What a study would run. In a notebook it shows itself as the table of its arms.
 
     Attributes:
-        outcome: every size of the study's ladder with its arms and runs, as objects.
+        outcome: every rung of the study's ladder with its arms and runs, as objects.
         tuned: whether tuning is done; where it is not, arms have the settings that the study gives them.
         flops_per_second: of this machine's matrix products, measured: what times are estimated from.
         done: whether the store has the result of a run, by digest.
@@ -51,16 +51,17 @@ class StudyPlan:
 
     @property
     def planned(self) -> tuple[ArmPlan, ...]:
-        """The arms of the largest size as objects, with their specs, budgets and runs."""
+        """The arms of the last rung as objects, with their specs, budgets and runs."""
         return self.outcome.plan.arms
 
     @cached_property
     def arms(self) -> pl.DataFrame:
-        """A row for each arm of each size: parameters, FLOPs, tokens, steps, cache bytes, estimated time of a run."""
+        """A row for each arm of each rung: parameters, FLOPs, tokens, steps, cache bytes, estimated time of a run."""
         rows = [
             {
                 "arm": arm.name,
-                "size": size.plan.study.rung,
+                "rung": rung.plan.study.rung,
+                "axis": rung.axis,
                 "parameters": arm.parameters,
                 "parameters_embedding": arm.parameters_embedding,
                 "flops_per_token": float(arm.flops_per_token),
@@ -73,26 +74,27 @@ class StudyPlan:
                 "runs": len(arm.runs),
                 **{f"{name}_differs_percent": differs for name, differs in arm.differs.items()},
             }
-            for size in self.outcome.sizes
-            for arm in size.plan.arms
+            for rung in self.outcome.rungs
+            for arm in rung.plan.arms
         ]
-        return pl.DataFrame(rows, schema_overrides={"size": pl.String, "kv_bytes_per_token": pl.Float64})
+        overrides = {"rung": pl.String, "axis": pl.String, "kv_bytes_per_token": pl.Float64}
+        return pl.DataFrame(rows, schema_overrides=overrides)
 
     @cached_property
     def runs(self) -> pl.DataFrame:
-        """A row for each run: its digest, arm, seed, size of the ladder, and whether the store has it already."""
+        """A row for each run: its digest, arm, seed, rung of the ladder, and whether the store has it already."""
         rows = [
             {
                 "digest": run.digest,
                 "arm": run.arm,
                 "seed": run.seed,
-                "size": size.plan.study.rung,
+                "rung": rung.plan.study.rung,
                 "reused": self.done[run.digest],
             }
-            for size in self.outcome.sizes
-            for run in size.plan.runs
+            for rung in self.outcome.rungs
+            for run in rung.plan.runs
         ]
-        return pl.DataFrame(rows, schema_overrides={"size": pl.String})
+        return pl.DataFrame(rows, schema_overrides={"rung": pl.String})
 
     def document(self) -> JsonObject:
         """What `ablate plan --json` prints."""
@@ -100,8 +102,8 @@ class StudyPlan:
         return {**planned, "tuned": self.tuned}
 
     def tables(self) -> list[tuple[str | None, list[tuple[str, ...]]]]:
-        """A table of text for each size, the header first, with the size's name; None without a ladder."""
-        plans = [size.plan for size in self.outcome.sizes]
+        """A table of text for each rung, the header first, with the rung's name; None without a ladder."""
+        plans = [rung.plan for rung in self.outcome.rungs]
         return [(plan.study.rung, plan_rows(plan, self.flops_per_second, corpora=self.corpora)) for plan in plans]
 
     def notes(self) -> list[str]:
@@ -122,9 +124,9 @@ class StudyPlan:
 
     def _repr_html_(self) -> str:
         parts = [f"<p><strong>{escape(self.study.question)}</strong></p>"]
-        for size, rows in self.tables():
-            if size is not None:
-                parts.append(f"<p>{escape(size)}</p>")
+        for rung, rows in self.tables():
+            if rung is not None:
+                parts.append(f"<p>{escape(rung)}</p>")
             parts.append(html_table(rows))
         return "".join([*parts, *(f"<p>{escape(note)}</p>" for note in self.notes())])
 
@@ -167,5 +169,5 @@ def plan(
     outcome, tuned = planner.foreseen()
     numerics = Numerics(**outcome.plan.runs[0].identity.numerics.model_dump())
     peak = peak_flops_per_second(numerics.device, numerics.torch_dtype)
-    done = {run.digest: planner.loss(run.digest) is not None for size in outcome.sizes for run in size.plan.runs}
+    done = {run.digest: planner.loss(run.digest) is not None for rung in outcome.rungs for run in rung.plan.runs}
     return StudyPlan(outcome, tuned, peak, done, workshop.store, asked)

@@ -69,9 +69,9 @@ def _show_plan(options: argparse.Namespace) -> int:
         print_json(plan.document())
         return DONE
     print(plan.study.question)
-    for size, rows in plan.tables():
-        if size:
-            print(f"\n{size}")
+    for rung, rows in plan.tables():
+        if rung:
+            print(f"\n{rung}")
         print_table(rows)
     print("\n".join(plan.notes()))
     return DONE

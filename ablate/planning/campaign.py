@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ablate.planning.ladder import refuse_unlike
+from ablate.planning.ladder import Axis, axis, refuse_unlike
 from ablate.planning.looks import Look, looks
 from ablate.planning.plan import ArmPlan, Plan
 from ablate.planning.tuning import Batches, IllegalSpaceError, Settings, Tuned, propose
@@ -40,24 +40,27 @@ class Tuning:
 
 
 @dataclass(frozen=True)
-class Size:
-    """A study at one size of its ladder, or all there is without one."""
+class Rung:
+    """A study at one rung of its ladder, or all there is without one. A length has the settings of the last rung, and
+    no tuning of its own."""
 
     plan: Plan
     tunings: tuple[Tuning, ...] = ()
+    axis: Axis | None = None
+    """What it has less of than the last."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """All that a study planned, the sizes of its ladder from small to large."""
+    """All that a study planned, at the rungs of its ladder as they are listed."""
 
-    sizes: tuple[Size, ...]
+    rungs: tuple[Rung, ...]
     looks: tuple[Look, ...] = ()
 
     @property
     def plan(self) -> Plan:
-        """Of the size that is compared."""
-        return self.sizes[-1].plan
+        """Of the rung that is compared."""
+        return self.rungs[-1].plan
 
 
 @dataclass(frozen=True)
@@ -77,19 +80,19 @@ Stages = Generator[Stage, Sequence[str], Outcome]
 
 def campaign(study: Study, plan: Planner, losses: Losses) -> Stages:
     """The stages of a study. Raises UnfinishedError where one lacks a result that decides the next, and StudyError."""
-    sizes = *study.smaller, study
-    refuse_unlike(sizes, plan)
-    tuned = yield from _tuned(sizes, plan, losses)
+    rungs = *study.smaller, study
+    refuse_unlike(rungs, plan)
+    tuned = yield from _tuned(rungs, plan, losses)
     schedule = looks(study.auto_seeds.start, study.auto_seeds.cap) if study.auto_seeds else ()
-    smaller = tuple(Size(plan(size), tunings) for size, tunings in tuned[:-1])
     study, tunings = tuned[-1]
+    smaller = tuple(Rung(plan(rung), tried, axis(rung, study)) for rung, tried in tuned[:-1])
     counts = dict.fromkeys((arm.name for arm in study.arms), schedule[0].seeds if schedule else 0)
     for number in range(max(1, len(schedule))):
-        outcome = Outcome((*smaller, Size(plan(_with_seeds(study, counts)), tunings)), schedule)
+        outcome = Outcome((*smaller, Rung(plan(_with_seeds(study, counts)), tunings)), schedule)
         name = f"seeds, round {number + 1}" if schedule else "seeds"
-        if sources := tuple(found for size in outcome.sizes if (found := size.plan.sources()).arms):
+        if sources := tuple(found for rung in outcome.rungs if (found := rung.plan.sources()).arms):
             yield Stage("arms that others start from", sources)
-        open_arms = yield Stage(name, tuple(size.plan for size in outcome.sizes), outcome)
+        open_arms = yield Stage(name, tuple(rung.plan for rung in outcome.rungs), outcome)
         if not open_arms or number + 1 >= len(schedule):
             break
         more = dict.fromkeys([study.baseline, *open_arms], schedule[number + 1].seeds)
@@ -106,11 +109,15 @@ def _with_seeds(study: Study, counts: Mapping[str, int]) -> Study:
     return replace(study, arms=tuple(replace(arm, seeds=tuple(range(counts[arm.name]))) for arm in study.arms))
 
 
-Sizes = Sequence[tuple[Study, tuple[Tuning, ...]]]
+Tried = tuple[Study, tuple[Tuning, ...]]
+"""A rung with its arms at their best settings, and how these were found."""
 
 
-def _tuned(sizes: Sequence[Study], plan: Planner, losses: Losses) -> Generator[Stage, Sequence[str], Sizes]:
-    """Every size with its arms at their best settings. All arms of all sizes are tuned at once, round by round."""
+def _tuned(rungs: Sequence[Study], plan: Planner, losses: Losses) -> Generator[Stage, Sequence[str], Sequence[Tried]]:
+    """All arms of all sizes are tuned at once, round by round. Lengths share what the last rung, the same size, found:
+    every rate is found on runs that are shorter than the one it is for."""
+    last = rungs[-1]
+    sizes = [rung for rung in rungs if axis(rung, last) != "length"]
     jobs = [_Job(size, arm) for size in sizes if size.tune for arm in size.arms]
     number = 0
     while waiting := [job for job in jobs if job.tuned is None]:
@@ -119,13 +126,14 @@ def _tuned(sizes: Sequence[Study], plan: Planner, losses: Losses) -> Generator[S
         yield Stage(f"tuning, round {number}", tuple(plans.values()), tunes=True)
         for job in waiting:
             job.hear(plans[id(job.study)].arms, losses)
-    return [_settled(size, [job for job in jobs if job.study is size]) for size in sizes]
+    return [_settled(rung, [job for job in jobs if job.study is (rung if rung in sizes else last)]) for rung in rungs]
 
 
-def _settled(size: Study, jobs: Sequence[_Job]) -> tuple[Study, tuple[Tuning, ...]]:
+def _settled(rung: Study, jobs: Sequence[_Job]) -> Tried:
     if not jobs:
-        return size, ()
-    return replace(size, arms=tuple(job.best for job in jobs)), tuple(job.record for job in jobs)
+        return rung, ()
+    best = tuple(rung.builder.tuned(arm, job.chosen) for arm, job in zip(rung.arms, jobs, strict=True))
+    return replace(rung, arms=best), tuple(job.record for job in jobs if job.study is rung)
 
 
 def _trials(size: Study, jobs: Sequence[_Job]) -> Study | None:
@@ -188,8 +196,8 @@ class _Job:
             raise self.study.error("tune.space", f"{error} (in arm {self.arm.name})") from error
 
     @property
-    def best(self) -> Arm:
-        return self.study.builder.tuned(self.arm, self.record.tuned.chosen)
+    def chosen(self) -> Settings:
+        return self.record.tuned.chosen
 
     @property
     def record(self) -> Tuning:

@@ -1,41 +1,57 @@
-"""What the sizes of a ladder must have in common, so that their losses lie on one curve."""
+"""The rungs of a ladder: which are sizes and which are lengths, and what they must have in common to be compared."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from typing import Literal
 
 from ablate.planning.plan import Plan
 from ablate.study.problems import Problem, StudyError
 from ablate.study.study import Study
 
+Axis = Literal["size", "length"]
+"""What a rung has less of than the last one: other models are another size, the same models another length."""
+ORDER: dict[Axis, str] = {"size": "list sizes from small to large", "length": "list lengths from short to long"}
 
-def refuse_unlike(sizes: Sequence[Study], plan: Callable[[Study], Plan]) -> None:
-    """Raises StudyError where sizes, from small to large, are no ladder."""
-    problems = list(_unlike(sizes)) or list(_falling(sizes, plan))
+
+def axis(rung: Study, last: Study) -> Axis | None:
+    """None for the last rung itself."""
+    if rung.rung == last.rung:
+        return None
+    return "length" if rung.has_models_of(last) else "size"
+
+
+def refuse_unlike(rungs: Sequence[Study], plan: Callable[[Study], Plan]) -> None:
+    """Raises StudyError where rungs, of which the last is the one that is compared, are no ladder."""
+    problems = list(_unlike(rungs)) or list(_falling(rungs, plan))
     if problems:
         raise StudyError(problems)
 
 
-def _unlike(sizes: Sequence[Study]) -> Iterator[Problem]:
-    last = sizes[-1]
-    for size in sizes[:-1]:
-        if size.budget.matched != last.budget.matched:
-            unlike = f"size {size.rung} matches {size.budget.matched}, and size {last.rung} {last.budget.matched}"
-            yield size.origins.problem(("budget", size.budget.kind), unlike)
-        if size.train.context != last.train.context:
-            reason = "losses at different contexts are not comparable: all sizes must share one context"
-            yield size.origins.problem(("train", "context"), reason, at_key=True)
+def _unlike(rungs: Sequence[Study]) -> Iterator[Problem]:
+    last = rungs[-1]
+    for rung in rungs[:-1]:
+        if rung.budget.matched != last.budget.matched:
+            unlike = f"rung {rung.rung} matches {rung.budget.matched}, and rung {last.rung} {last.budget.matched}"
+            yield rung.origins.problem(("budget", rung.budget.kind), unlike)
+        if rung.train.context != last.train.context:
+            reason = "losses at different contexts are not comparable: all rungs must share one context"
+            yield rung.origins.problem(("train", "context"), reason, at_key=True)
 
 
-def _falling(sizes: Sequence[Study], plan: Callable[[Study], Plan]) -> Iterator[Problem]:
-    """Sizes that spend no more compute than the one before: there is no curve through them.
+def _falling(rungs: Sequence[Study], plan: Callable[[Study], Plan]) -> Iterator[Problem]:
+    """Rungs of one axis that spend no more compute than the one before: they lie on no curve.
 
     How much a budget in seconds buys is known only when steps have been timed with the settings that tuning chooses.
     """
-    if len(sizes) < 2 or sizes[0].budget.seconds is not None:
+    last = rungs[-1]
+    if len(rungs) < 2 or last.budget.seconds is not None:
         return
-    flops = [plan(size).arms[0].flops for size in sizes]
-    for before, after, size in zip(flops, flops[1:], sizes[1:], strict=False):
-        if after <= before:
-            reason = f"{after:.3g} FLOPs are no more than the previous {before:.3g}: list sizes from small to large"
-            yield size.origins.problem(("ladder", str(size.rung)), reason)
+    flops = {rung.rung: plan(rung).arms[0].flops for rung in rungs}
+    for kind, order in ORDER.items():
+        for before, rung in pairwise([*(rung for rung in rungs if axis(rung, last) == kind), last]):
+            spent, less = flops[rung.rung], flops[before.rung]
+            if spent <= less:
+                reason = f"{spent:.3g} FLOPs are no more than the {less:.3g} of {before.rung}: {order}"
+                yield rung.origins.problem(("ladder", str(rung.rung)), reason)

@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic_core import to_jsonable_python
 
-from ablate.planning.campaign import Outcome, Size, Tuning
+from ablate.planning.campaign import Outcome, Rung, Tuning
 from ablate.planning.identity import digest_of
 from ablate.planning.lengths import NO_CORPORA, Corpora, epochs, epochs_text, references_json
 from ablate.planning.plan import UTILISATION, ArmPlan, Plan
@@ -25,7 +25,7 @@ from ablate.store.documents import (
     StudyLook,
     StudyObjective,
     StudyRun,
-    StudySize,
+    StudyRung,
     StudyTrial,
     StudyTuning,
 )
@@ -60,8 +60,8 @@ def study_document(outcome: Outcome, created: datetime | None = None) -> StudyDo
         measure=plan.measure_digest,
         evals=plan.evals_digest,
         looks=tuple(StudyLook(seeds=look.seeds, alpha=look.alpha) for look in outcome.looks),
-        tuning=_tunings(outcome.sizes[-1]),
-        ladder=tuple(map(_size, outcome.sizes)) if len(outcome.sizes) > 1 else (),
+        tuning=_tunings(outcome.rungs[-1]),
+        ladder=tuple(map(_rung, outcome.rungs)) if len(outcome.rungs) > 1 else (),
     )
 
 
@@ -91,13 +91,14 @@ def _objective(objective: Objective) -> StudyObjective | None:
     return StudyObjective(kind=objective.kind, counts=objective.counts)
 
 
-def _size(size: Size) -> StudySize:
-    return StudySize(name=str(size.plan.study.rung), arms=tuple(map(_arm, size.plan.arms)), tuning=_tunings(size))
+def _rung(rung: Rung) -> StudyRung:
+    arms = tuple(map(_arm, rung.plan.arms))
+    return StudyRung(name=str(rung.plan.study.rung), axis=rung.axis, arms=arms, tuning=_tunings(rung))
 
 
-def _tunings(size: Size) -> tuple[StudyTuning, ...]:
-    tune = size.plan.study.tune
-    return tuple(_tuning(tuning, tune.fraction) for tuning in size.tunings) if tune else ()
+def _tunings(rung: Rung) -> tuple[StudyTuning, ...]:
+    tune = rung.plan.study.tune
+    return tuple(_tuning(tuning, tune.fraction) for tuning in rung.tunings) if tune else ()
 
 
 def _tuning(tuning: Tuning, fraction: float) -> StudyTuning:
@@ -151,7 +152,7 @@ def plan_json(
     done: Mapping[str, bool] | None = None,
     corpora: Corpora = NO_CORPORA,
 ) -> JsonObject:
-    """The document of `ablate plan --json`; `runs` are those of all sizes of a ladder, `arms` those of the largest.
+    """The document of `ablate plan --json`; `runs` are those of all rungs of a ladder, `arms` those of the last.
 
     `estimated_seconds` is the training time of one run at a share `utilisation` of the device's matmul peak; null where
     `flops_per_second` is not given. Where the time of a step was measured it is that time, and `seconds` says it too.
@@ -181,14 +182,14 @@ def plan_json(
         "utilisation": utilisation,
         "runs": [
             {"digest": run.digest, "arm": run.arm, "seed": run.seed, "reused": bool(done and done[run.digest])}
-            for size in outcome.sizes
-            for run in size.plan.runs
+            for rung in outcome.rungs
+            for run in rung.plan.runs
         ],
         "arms": [planned(arm) for arm in outcome.plan.arms],
         "ladder": [
-            {"name": size.plan.study.rung, "arms": [planned(arm) for arm in size.plan.arms]}
-            for size in outcome.sizes
-            if size.plan.study.rung
+            {"name": rung.plan.study.rung, "axis": rung.axis, "arms": [planned(arm) for arm in rung.plan.arms]}
+            for rung in outcome.rungs
+            if rung.plan.study.rung
         ],
     }
 

@@ -58,7 +58,7 @@ class StudyRunner:
         self.to_train: dict[str, bool] = {}
         """Every run met so far, and whether it was still to be trained then."""
         self.labels: dict[str, tuple[str, int]] = {}
-        """Arm and seed of every run met so far, and the size of a ladder."""
+        """Arm and seed of every run met so far, and the rung of a ladder."""
         self.failures: list[Failure] = []
         self.outcome: Outcome | None = None
         self._evaluations: set[tuple[str, str]] = set()

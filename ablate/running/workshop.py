@@ -40,7 +40,7 @@ class Workshop:
 
     def _clock(self, study: Study) -> Calibration | None:
         """Step times for a budget in seconds: from the store, or measured, which needs the corpus prepared."""
-        if all(size.budget.seconds is None for size in (*study.smaller, study)):
+        if all(rung.budget.seconds is None for rung in (*study.smaller, study)):
             return None
 
         def corpus() -> Path:

@@ -1,4 +1,4 @@
-"""How the layers of a study (file, scale, size, edits) become one. Each section says how, at its field."""
+"""How the layers of a study (file, scale, rung, edits) become one. Each section says how, at its field."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def replaced(_old: Any, new: Any, _layer: Layer) -> Any:
 
 
 def replaced_but_for_matching(old: Any, new: Any, layer: Layer) -> Any:
-    """A budget is replaced whole, but sizes of a ladder match parameters alike."""
-    if layer.is_size and isinstance(old, Mapping) and isinstance(new, Mapping) and "parameters" in old:
+    """A budget is replaced whole, but rungs of a ladder match parameters alike."""
+    if layer.is_rung and isinstance(old, Mapping) and isinstance(new, Mapping) and "parameters" in old:
         return {"parameters": old["parameters"], **new}
     return new
 

@@ -49,8 +49,8 @@ class Layer:
     without: frozenset[str] = frozenset()
 
     @property
-    def is_size(self) -> bool:
-        """Whether these are the edits of a ladder's size."""
+    def is_rung(self) -> bool:
+        """Whether these are the edits of a ladder's rung."""
         return self.root[-2:-1] == ("ladder",)
 
     @property

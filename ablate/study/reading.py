@@ -22,7 +22,7 @@ from ablate.study.grid import cells
 from ablate.study.layering import together
 from ablate.study.layers import Origins, Target
 from ablate.study.problems import Problem, StudyError
-from ablate.study.scales import NAMING, Layers, Sizes, sizes_by_scale
+from ablate.study.scales import NAMING, Layers, Rungs, rungs_by_scale
 from ablate.study.search_space import space_problems
 from ablate.study.sections import DEFAULT_TRAIN, NAME, StudySections
 from ablate.study.study import Study
@@ -74,41 +74,47 @@ def load_study(
     else:
         written = read_study(source)
     named = replace(written, name=name or written.name, sets=(*written.sets, *edit_layers(sets)))
-    asked, *others = sizes_by_scale(named, scale or default_scale())
+    asked, *others = rungs_by_scale(named, scale or default_scale())
     studies, problems = _studies(asked)
     for other in others:
         problems += _studies(other)[1]
     if problems:
         raise StudyError({(problem.place, problem.path): problem for problem in reversed(problems)}.values())
-    return replace(studies[-1], smaller=tuple(studies[:-1]))
+    return replace(studies[-1], smaller=tuple(map(_loss_alone, studies[:-1])))
 
 
-def _studies(sizes: Sizes) -> tuple[list[Study], list[Problem]]:
-    """The study at every size, and what is wrong with it."""
+def _loss_alone(study: Study) -> Study:
+    """A smaller rung, of which reports show nothing but the loss and the speed of training."""
+    unasked: dict[str, object] = dict.fromkeys(("measure", "evals", "probes"))
+    return replace(study, sections=study.sections.model_copy(update=unasked))
+
+
+def _studies(rungs: Rungs) -> tuple[list[Study], list[Problem]]:
+    """The study at every rung, and what is wrong with it."""
     studies, refused = [], dict[str | None, list[Problem]]()
-    for size in sizes.every:
+    for each in rungs.every:
         try:
-            studies.append(_Reader(size).study())
+            studies.append(_Reader(each).study())
         except StudyError as error:
-            refused[size.rung] = list(error.problems)
-    return studies, [*sizes.problems, *_by_size(refused, len(sizes.every))]
+            refused[each.rung] = list(error.problems)
+    return studies, [*rungs.problems, *_by_rung(refused, len(rungs.every))]
 
 
-def _by_size(refused: Mapping[str | None, Sequence[Problem]], count: int) -> Iterator[Problem]:
-    """Problems of one size say so where they do not stand in it."""
+def _by_rung(refused: Mapping[str | None, Sequence[Problem]], count: int) -> Iterator[Problem]:
+    """Problems of one rung say so where they do not stand in it."""
     times = Counter(problem for problems in refused.values() for problem in set(problems))
     for rung, problems in refused.items():
         for problem in problems:
             said = times[problem] == count or rung is None or f"ladder.{rung}" in problem.path
-            yield problem if said else replace(problem, reason=f"{problem.reason} (at size {rung})")
+            yield problem if said else replace(problem, reason=f"{problem.reason} (at rung {rung})")
 
 
 class _Reader:
     """One pass over the layers of a study, which collects problems until nothing more can be checked."""
 
-    def __init__(self, size: Layers) -> None:
-        self.written, self.document = size.written, size.written.document
-        self.scale, self.rung, self.layers = size.scale, size.rung, size.layers
+    def __init__(self, read: Layers) -> None:
+        self.written, self.document = read.written, read.written.document
+        self.scale, self.rung, self.layers, self.share = read.scale, read.rung, read.layers, read.share
         self.origins = Origins(self.document.values[()])
         self.problems: list[Problem] = []
         for layer in self.layers:
@@ -130,6 +136,8 @@ class _Reader:
             self.problems += start_problems(builder, arms, tuned=sections.tune is not None)
         if self.problems or sections is None or builder is None:
             raise StudyError(self.problems)
+        if self.share is not None:
+            sections = sections.model_copy(update={"budget": sections.budget.scaled(self.share)})
         return Study(
             written=self.written,
             scale=self.scale,
@@ -138,6 +146,7 @@ class _Reader:
             vocabulary_given="vocab_size" in tree["base"],
             origins=self.origins,
             builder=builder,
+            budget_share=None if self.share is None else f"ladder.{self.rung}",
             rung=self.rung,
         )
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from ablate.study.layers import Layer
 from ablate.study.problems import Problem
-from ablate.study.sections import NAME, StudySections
+from ablate.study.sections import NAME, StudySections, is_share
 from ablate.study.written import Written
-from ablate.study.yamlfile import Keys, YamlDocument
+from ablate.study.yamlfile import Keys, StudyMap, YamlDocument
 from zoo.errors import did_you_mean
 
 DEFAULT_SCALES = ("cpu", "gpu")
@@ -25,59 +25,64 @@ USUAL_SCALES = {
 """What shipped studies call their scales. Any other name will do."""
 NAMING = "a name has letters, digits, '_', '+' and '-' (at most 40), and starts with one of the former"
 RUNG_SECTIONS = ("base", "budget", "train")
-"""What may differ between the sizes of a ladder: losses on other text, or of other arms, would not be one curve."""
+"""What may differ between the rungs of a ladder: losses on other text, or of other arms, would not be one curve."""
 
 
 @dataclass(frozen=True)
 class Layers:
-    """What a study says at one scale and one size of its ladder, where it has one. Later layers win."""
+    """What a study says at one scale and one rung of its ladder, where it has one. Later layers win.
+
+    `share` is the part of the budget that the rung has where that is all it says.
+    """
 
     written: Written
     scale: str
     rung: str | None
     layers: tuple[Layer, ...]
+    share: float | None = None
 
 
 @dataclass(frozen=True)
-class Sizes:
-    """A study at one scale: its layers at every size, the smallest first, and what is wrong with the ladder itself."""
+class Rungs:
+    """A study at one scale: its layers at every rung, the compared one last, and what is wrong with the ladder."""
 
     every: tuple[Layers, ...]
     problems: tuple[Problem, ...]
 
 
-def sizes_by_scale(written: Written, scale: str) -> list[Sizes]:
+def rungs_by_scale(written: Written, scale: str) -> list[Rungs]:
     """The study at the scale that is asked for, with its edits, then at each of its other scales, without.
 
     Mistakes in other scales are better found now than on the machine that they are for.
     """
     document = written.document
-    found = _sizes(written, scale)
+    found = _ladder(written, scale)
     asked = replace(found, problems=(*_scale_problems(document, scale), *found.problems))
-    return [asked, *(_sizes(replace(written, sets=()), other) for other in _other_scales(document, scale))]
+    return [asked, *(_ladder(replace(written, sets=()), other) for other in _other_scales(document, scale))]
 
 
-def _sizes(written: Written, scale: str) -> Sizes:
-    rungs: list[str | None] = [*_rungs(written.document, scale)]
-    every = (Layers(written, scale, rung, _layers(written, scale, rung)) for rung in rungs or [None])
-    return Sizes(tuple(every), tuple(_ladder_problems(written.document, scale)))
+def _ladder(written: Written, scale: str) -> Rungs:
+    rungs = _rungs(written.document, scale)
+    every = [_at_rung(written, scale, *rung) for rung in rungs.items()] or [_at_rung(written, scale, None, {})]
+    return Rungs(tuple(every), tuple(_ladder_problems(written.document, scale)))
 
 
-def _layers(written: Written, scale: str, rung: str | None) -> tuple[Layer, ...]:
+def _at_rung(written: Written, scale: str, rung: str | None, edits: StudyMap | float) -> Layers:
     document = written.document
     found = [Layer(document, without=frozenset({"scales"}))]
     if isinstance(_at(document, ("scales", scale)), Mapping):
         found.append(Layer(document, ("scales", scale)))
-    if rung is not None:
+    if rung is not None and isinstance(edits, Mapping):
         found.append(Layer(document, (*_ladder_root(document, scale), rung)))
-    return (*found, *written.sets)
+    return Layers(written, scale, rung, (*found, *written.sets), None if isinstance(edits, Mapping) else edits)
 
 
-def _rungs(document: YamlDocument, scale: str) -> list[str]:
-    """Names of the ladder's sizes at a scale, the smallest first; none where it has no ladder."""
+def _rungs(document: YamlDocument, scale: str) -> dict[str, StudyMap | float]:
+    """The rungs of the ladder at a scale by name, less those that are neither edits nor a share: they are refused."""
     root = _ladder_root(document, scale)
     ladder = _at(document, root) if root else None
-    return [name for name, edits in ladder.items() if isinstance(edits, Mapping)] if isinstance(ladder, Mapping) else []
+    rungs = ladder.items() if isinstance(ladder, Mapping) else ()
+    return {name: each for name, each in rungs if isinstance(each, Mapping) or is_share(each)}
 
 
 def _ladder_root(document: YamlDocument, scale: str) -> Keys:
@@ -103,10 +108,14 @@ def _ladder_problems(document: YamlDocument, scale: str) -> Iterator[Problem]:
             yield Problem(document.keys[*root, name], where, NAMING)
         for key in edits if isinstance(edits, Mapping) else ():
             if key.partition(".")[0] not in RUNG_SECTIONS:
-                reason = f"a size edits {', '.join(RUNG_SECTIONS[:-1])} and {RUNG_SECTIONS[-1]}, nothing else"
+                reason = f"a rung edits {', '.join(RUNG_SECTIONS[:-1])} and {RUNG_SECTIONS[-1]}, nothing else"
                 yield Problem(document.keys[*root, name, key], f"{where}.{key}", reason)
     if isinstance(ladder, Mapping) and len(ladder) == 1:
-        yield Problem(document.values[root], ".".join(map(str, root)), "a ladder needs two or more sizes")
+        yield Problem(document.values[root], ".".join(map(str, root)), "a ladder needs two or more rungs")
+    elif isinstance(ladder, Mapping) and ladder and is_share(list(ladder.values())[-1]):
+        last = (*root, list(ladder)[-1])
+        reason = "the last rung is the one that is compared, at the whole budget: end the ladder with, e.g., full: {}"
+        yield Problem(document.values[last], ".".join(map(str, last)), reason)
 
 
 def _scale_problems(document: YamlDocument, scale: str) -> Iterator[Problem]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeGuard
 
 from pydantic import (
     BeforeValidator,
@@ -190,6 +190,24 @@ class StartSpec(Spec):
     which compute the same; null where there are as many and as wide."""
 
 
+def _rung(value: Any) -> Any:
+    """Edits, or a share of the budget at the same model."""
+    if isinstance(value, Mapping) or is_share(value):
+        return value
+    raise ValueError(f"expected a map of edits, or a share of the budget between 0 and 1, not {yaml(value)}")
+
+
+def is_share(value: Any) -> TypeGuard[float]:
+    """Whether it is a part of a whole."""
+    return isinstance(value, float) and 0 < value < 1
+
+
+Rung = Annotated[
+    StudyMap | float,
+    BeforeValidator(_rung),
+    WithJsonSchema({"anyOf": [{"type": "object"}, {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}]}),
+]
+
 DEFAULT_TRAIN = {"optimizer": {"kind": TrainSpec().optimizer.kind}}
 """What edits such as `train.optimizer.momentum` merge into: the kind, without which no setting has a meaning."""
 
@@ -221,8 +239,9 @@ class StudySections(Spec):
     """What each arm tunes for itself before it is compared."""
     search: Annotated[SearchSpec | None, Layered(spelled=space_by_path)] = None
     """What `ablate search` varies in the base, and what for."""
-    ladder: Annotated[dict[str, StudyMap], Layered(replaced)] = Field(default={})
-    """Sizes, the smallest first, each by edits of base, budget and train. The last is the one that is compared."""
+    ladder: Annotated[dict[str, Rung], Layered(replaced)] = Field(default={})
+    """Smaller models and shorter runs of the same question, each by edits of base, budget and train, or by a share of
+    the budget. The last is the one that is compared."""
     data: Annotated[DataSpec, Layered(merged_within_source)] = StdlibSource()
     train: Annotated[TrainSpec, Layered(first=DEFAULT_TRAIN)] = TrainSpec()
     budget: Annotated[Budget, Layered(replaced_but_for_matching)]

@@ -36,9 +36,9 @@ class Study:
     budget_share: str | None = None
     """The setting that made the budget a share of the study's, by its path; None where it is the whole."""
     rung: str | None = None
-    """Which size of the ladder this is; None without one."""
+    """Which rung of the ladder this is; None without one."""
     smaller: tuple[Study, ...] = ()
-    """The same study at the smaller sizes of its ladder, the smallest first."""
+    """The same study at the other rungs of its ladder, as they are listed: smaller models and shorter runs."""
 
     @property
     def name(self) -> str:
@@ -141,6 +141,10 @@ class Study:
     def folder(self) -> Path:
         """What relative paths in the study start from."""
         return self.written.folder
+
+    def has_models_of(self, other: Study) -> bool:
+        """Whether every arm is the same model: then only the training differs."""
+        return [arm.model for arm in self.arms] == [arm.model for arm in other.arms]
 
     def error(self, setting: str, reason: str) -> StudyError:
         """An error at a setting, by its dotted path (`"budget.flops"`)."""

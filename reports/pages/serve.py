@@ -107,7 +107,7 @@ class ServedStore:
 
 def _written(store: Store, folder: StudyFolder, study: StudyDocument | None) -> Written:
     """Path, time and size of every document and log that the study's page is made of."""
-    arms = [*study.arms, *(arm for size in study.ladder for arm in size.arms)] if study else []
+    arms = [*study.arms, *(arm for rung in study.ladder for arm in rung.arms)] if study else []
     digests = {run.digest for arm in arms for run in arm.runs}
     files = [folder.document_path, *(path for digest in digests for path in store.written_paths(digest))]
     return frozenset((str(path), found.st_mtime_ns, found.st_size) for path in files for found in [path.stat()])

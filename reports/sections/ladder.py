@@ -66,7 +66,8 @@ class Ladder(Section):
 
 def _rows(documents: StudyDocuments) -> Iterator[Row]:
     """The runs of every size. The loss of one that diverged or is absent is null."""
-    for size in documents.study.ladder:
+    sizes = [rung for rung in documents.study.ladder if rung.axis != "length"]
+    for size in sizes if len(sizes) > 1 else ():
         for arm in size.arms:
             for run in arm.runs:
                 result = documents.store.read_result(run.digest)

@@ -32,10 +32,10 @@ class Trial:
 
 @dataclass(frozen=True)
 class ArmTuning:
-    """All that one arm tried, at one size of a ladder (`size` is None without one)."""
+    """All that one arm tried, at one rung of a ladder (`rung` is None without one)."""
 
     arm: str
-    size: str | None
+    rung: str | None
     fraction: float
     trials: tuple[Trial, ...]
     chosen: tuple[tuple[str, Any], ...]
@@ -43,7 +43,7 @@ class ArmTuning:
 
     @property
     def name(self) -> str:
-        return self.arm if self.size is None else f"{self.arm} at {self.size}"
+        return self.arm if self.rung is None else f"{self.arm} at {self.rung}"
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -87,8 +87,8 @@ class Tuning(Section):
 
     def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:
         """One per tuned setting, and size."""
-        for size in dict.fromkeys(tuning.size for tuning in self.tunings):
-            found = [tuning for tuning in self.tunings if tuning.size == size]
+        for rung in dict.fromkeys(tuning.rung for tuning in self.tunings):
+            found = [tuning for tuning in self.tunings if tuning.rung == rung]
             for path in dict.fromkeys(path for tuning in found for path in tuning.paths):
                 yield _curve(found, path, style)
 
@@ -97,12 +97,12 @@ def tunings_of(study: StudyDocument) -> tuple[ArmTuning, ...]:
     """Of the study, or of every size of its ladder."""
     if not study.ladder:
         return tuple(_tuning(each, None) for each in study.tuning)
-    return tuple(_tuning(each, size.name) for size in study.ladder for each in size.tuning)
+    return tuple(_tuning(each, rung.name) for rung in study.ladder for each in rung.tuning)
 
 
-def _tuning(found: StudyTuning, size: str | None) -> ArmTuning:
+def _tuning(found: StudyTuning, rung: str | None) -> ArmTuning:
     trials = tuple(Trial(tuple(trial.settings.items()), trial.loss) for trial in found.trials)
-    return ArmTuning(found.arm, size, found.fraction, trials, tuple(found.chosen.items()), found.edges)
+    return ArmTuning(found.arm, rung, found.fraction, trials, tuple(found.chosen.items()), found.edges)
 
 
 def is_number(value: Any) -> bool:
@@ -118,11 +118,11 @@ def _curve(found: list[ArmTuning], path: str, style: Mapping[str, ArmStyle]) -> 
         figure.update_xaxes(type="log")
     elif not all(is_number(value) for value in values):
         figure.update_xaxes(type="category")
-    size, share = found[0].size, found[0].fraction
+    rung, share = found[0].rung, found[0].fraction
     several = " Each point is the best over the other settings." if len(found[0].paths) > 1 else ""
     return Figure(
-        key="-".join(filter(None, ("tuning", path.replace(".", "-"), size))),
-        title=f"Tuning {path}" + (f" at size {size}" if size else ""),
+        key="-".join(filter(None, ("tuning", path.replace(".", "-"), rung))),
+        title=f"Tuning {path}" + (f" at {rung}" if rung else ""),
         note=f"Loss after tuning runs of {share:.0%} of the budget, on separate seeds. "
         f"Filled: the value chosen for the comparison.{several}",
         alt="; ".join(f"{tuning.arm}: best at {dict(tuning.chosen)[path]}" for tuning in found),

@@ -13,7 +13,7 @@ import pytest
 import zoo
 from ablate.data import DataIdentity
 from ablate.planning.budgets import MatchError, Workload, nearest, solve
-from ablate.planning.campaign import Outcome, Size
+from ablate.planning.campaign import Outcome, Rung
 from ablate.planning.plan import Plan, make_plan
 from ablate.planning.plan_document import matched_line, plan_json, plan_rows, study_document
 from ablate.store.documents import SpentBudget
@@ -44,7 +44,7 @@ def plan_of(tmp_path: Path, text: str = STUDY, *sets: str, **given: Any) -> Plan
 
 
 def outcome_of(plan: Plan) -> Outcome:
-    return Outcome((Size(plan),))
+    return Outcome((Rung(plan),))
 
 
 def built_parameters(spec: zoo.ModelSpec) -> int:

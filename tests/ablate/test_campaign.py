@@ -124,7 +124,7 @@ def test_a_ladder_runs_every_size_and_tunes_each(tmp_path: Path) -> None:
 
     stages, outcome = gone_through(tmp_path, STUDY + LADDER + TUNE.replace("seeds: 2", "extend: 0"), score)
     assert [stage.name for stage in stages] == ["tuning, round 1", "seeds"]
-    small, large = (size.plan for size in outcome.sizes)
+    small, large = (size.plan for size in outcome.rungs)
     assert [each.study.rung for each in (small, large)] == ["s", "l"]
     assert [{arm.spec.d_model for arm in each.arms} for each in (small, large)] == [{4}, {8}]
     assert ({arm.steps for arm in small.arms}, {arm.steps for arm in large.arms}) == ({50}, {100})
@@ -135,17 +135,55 @@ def test_a_ladder_runs_every_size_and_tunes_each(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sizes", "message"),
+    ("rungs", "message"),
     [
-        ("{s: {}, l: {}}", r"8:\d+: ladder.l: .* FLOPs are no more than the previous .*: list"),
+        ("{s: {}, l: {}}", r"8:\d+: ladder.l: .* FLOPs are no more than the .* of s: list lengths from short to long"),
+        ("{h: 0.5, q: 0.25, l: {}}", r"8:21: ladder.q: .* FLOPs are no more than the .* of h: list lengths"),
         ("{s: {base.d_model: 16}, l: {}}", r"8:\d+: ladder.l: .*: list sizes from small to large"),
         ("{s: {train.context: 2}, l: {}}", r"8:14: ladder.s.train.context: losses at different contexts"),
-        ("{s: {budget.flops: 1e6}, l: {}}", r"8:28: ladder.s.budget.flops: size s matches flops, and size l tokens"),
+        ("{s: {budget.flops: 1e6}, l: {}}", r"8:28: ladder.s.budget.flops: rung s matches flops, and rung l tokens"),
+        ("{s: 1e-3, l: {}}", r"8:13: ladder.s: 0.8 tokens are less than one step of arm pre \(8\)"),
     ],
 )
-def test_sizes_without_one_curve_are_no_ladder(tmp_path: Path, sizes: str, message: str) -> None:
+def test_rungs_without_one_curve_are_no_ladder(tmp_path: Path, rungs: str, message: str) -> None:
     with pytest.raises(StudyError, match=message):
-        gone_through(tmp_path, STUDY + f"ladder: {sizes}\n", lambda _: 1.0)
+        gone_through(tmp_path, STUDY + f"ladder: {rungs}\n", lambda _: 1.0)
+
+
+def test_lengths_are_the_same_models_with_the_rates_of_the_last(tmp_path: Path) -> None:
+    """Half the length and half the size: each size is tuned, and no length is."""
+    best = {4: 1e-2, 8: 1e-1}
+
+    def score(run: RunPlan) -> float:
+        return abs(math.log(lr(run) / best[run.identity.model["d_model"]]))
+
+    rungs = "ladder: {half_size: {base.d_model: 4, budget.tokens: 400}, half_length: 0.5, full: {}}\n"
+    stages, outcome = gone_through(tmp_path, STUDY + rungs + TUNE.replace("seeds: 2", "extend: 0"), score)
+    assert len(stages[0].plans) == 2
+    ladder = study_document(outcome).ladder
+    assert [(rung.name, rung.axis) for rung in ladder] == [
+        ("half_size", "size"),
+        ("half_length", "length"),
+        ("full", None),
+    ]
+    assert [{arm.steps for arm in rung.arms} for rung in ladder] == [{50}, {50}, {100}]
+    assert [{arm.tuned["train.lr"] for arm in rung.arms} for rung in ladder] == [{1e-2}, {1e-1}, {1e-1}]
+    assert [len(rung.tuning) for rung in ladder] == [3, 0, 3]
+    assert ladder[1].arms[0].parameters == ladder[2].arms[0].parameters > ladder[0].arms[0].parameters
+
+
+def test_a_share_of_the_budget_is_the_run_of_the_budget_written_out(tmp_path: Path) -> None:
+    written, share = (
+        gone_through(tmp_path, f"{STUDY}ladder: {{half: {half}, full: {{}}}}\n", lambda _: 1.0)[1]
+        for half in ("{budget.tokens: 400}", "0.5")
+    )
+    assert [run.digest for run in written.rungs[0].plan.runs] == [run.digest for run in share.rungs[0].plan.runs]
+
+
+def test_only_the_last_rung_is_measured_and_evaluated(tmp_path: Path) -> None:
+    _, outcome = gone_through(tmp_path, f"{STUDY}ladder: {{half: 0.5, full: {{}}}}\n", lambda _: 1.0)
+    asked = [(rung.plan.measure_digest is not None, rung.plan.evals_digest is not None) for rung in outcome.rungs]
+    assert asked == [(False, False), (True, True)]
 
 
 def test_the_budget_of_a_size_leaves_parameters_matched(tmp_path: Path) -> None:
@@ -155,7 +193,7 @@ def test_the_budget_of_a_size_leaves_parameters_matched(tmp_path: Path) -> None:
     _, outcome = gone_through(
         tmp_path, text + LADDER.replace("d_model: 4", "d_model: 8, base.n_layers: 1"), lambda _: 1.0
     )
-    assert [size.plan.study.budget.matched for size in outcome.sizes] == ["tokens and parameters"] * 2
+    assert [size.plan.study.budget.matched for size in outcome.rungs] == ["tokens and parameters"] * 2
 
 
 def test_seeds_are_added_for_the_baseline_and_the_arms_that_are_open(tmp_path: Path) -> None:

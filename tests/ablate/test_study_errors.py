@@ -321,11 +321,22 @@ CASES |= {
     "tune key": (tune("{space: {train.lr: [1e-3]}, @fractoin: 1}"), "did you mean 'fraction'?"),
     "size": (ladder("{base.d_model: 15, base.block.mixer.heads: @2}"), "heads: 2 heads do not divide d_model 15"),
     "size key": (ladder("{@base.d_modle: 16}"), "ladder.s.base.d_modle: unknown key (did you mean 'd_model'?)"),
-    "size section": (ladder("{@seeds: 3}"), "ladder.s.seeds: a size edits base, budget and train, nothing else"),
-    "size kind": (ladder("@3"), "ladder.s: must be a map, not 3"),
+    "size section": (ladder("{@seeds: 3}"), "ladder.s.seeds: a rung edits base, budget and train, nothing else"),
+    "size kind": (
+        ladder("@3"),
+        "ladder.s: expected a map of edits, or a share of the budget between 0 and 1, not 3",
+    ),
+    "whole length": (
+        ladder("@1.0"),
+        "ladder.s: expected a map of edits, or a share of the budget between 0 and 1, not 1.0",
+    ),
+    "share last": (
+        HEAD + "ladder: {s: {base.d_model: 16}, l: @0.5}\n",
+        "ladder.l: the last rung is the one that is compared, at the whole budget: end the ladder with, e.g., full: {}",
+    ),
     "size and an arm": (
         ladder("{base.block.norm_placement: post}").replace("  post:", "  @post:"),
-        "arms.post: changes nothing in the base (at size s)",
+        "arms.post: changes nothing in the base (at rung s)",
     ),
     "scale of another machine": (
         HEAD + "scales: {gpu: {train.lr: @fast}}\n",
@@ -335,7 +346,7 @@ CASES |= {
         HEAD + "scales:\n  gpu:\n    ladder: {s: {base.d_model: 16}, l: {@base.d_modle: 32}}\n",
         "scales.gpu.ladder.l.base.d_modle: unknown key",
     ),
-    "one size": (HEAD + "ladder:\n  @s: {base.d_model: 16}\n", "ladder: a ladder needs two or more sizes"),
+    "one size": (HEAD + "ladder:\n  @s: {base.d_model: 16}\n", "ladder: a ladder needs two or more rungs"),
     "ladder kind": (HEAD + "ladder: @3\n", "ladder: must be a map, not 3"),
     "dotted ladder": (HEAD + "@ladder.s.base.d_model: 16\n", "is written in the file or in a scale, as a map of maps"),
     "start of nothing": (arm("{start: {arm: @prre}}"), "arms.x.start.arm: there is no such arm (did you mean 'pre'?)"),

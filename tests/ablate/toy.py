@@ -10,7 +10,7 @@ import numpy as np
 import reports
 from ablate.data import prepare
 from ablate.machine.numerics import enforce
-from ablate.planning.campaign import Outcome, Size
+from ablate.planning.campaign import Outcome, Rung
 from ablate.planning.plan import Plan, make_plan
 from ablate.planning.plan_document import study_document
 from ablate.running.request import Request
@@ -56,5 +56,5 @@ def run_toy(path: Path, store: Store, seeds: Sequence[int]) -> StudySummary:
         corpus = str(store.data(run.identity.data.digest).path)
         carry_out(Request(store=str(store.root), corpus=corpus, identity=run.identity))
     folder = store.study(study.name, study.scale)
-    folder.write(study_document(Outcome((Size(plan),))))
+    folder.write(study_document(Outcome((Rung(plan),))))
     return reports.summarise(folder.path)

@@ -42,7 +42,7 @@ from ablate.store.documents.study import (
     StudyLook,
     StudyObjective,
     StudyRun,
-    StudySize,
+    StudyRung,
     StudyTrial,
     StudyTuning,
 )
@@ -99,7 +99,7 @@ __all__ = [
     "StudyLook",
     "StudyObjective",
     "StudyRun",
-    "StudySize",
+    "StudyRung",
     "StudyTrial",
     "StudyTuning",
     "SyntheticMeta",

@@ -165,11 +165,14 @@ class StudyTuning(Part):
     """All trials."""
 
 
-class StudySize(Part):
-    """A study at one size of its ladder."""
+class StudyRung(Part):
+    """A study at one rung of its ladder."""
 
     name: str
-    """The size's name."""
+    """The rung's name."""
+    axis: Literal["size", "length"] | None
+    """What it has less of than the last rung: `size` where the models are others, `length` where they are the same and
+    the budget is smaller. Null for the last."""
     arms: tuple[StudyArm, ...]
     """Its arms."""
     tuning: tuple[StudyTuning, ...]
@@ -212,7 +215,7 @@ class StudyDocument(Document):
     created: str
     """When it was planned (ISO 8601)."""
     arms: tuple[StudyArm, ...]
-    """Those of the largest size, where there is a ladder."""
+    """Those of the last rung, where there is a ladder."""
     measure: str | None
     """Digest of the measurement request."""
     evals: str | None
@@ -221,8 +224,8 @@ class StudyDocument(Document):
     """Empty where the number of seeds is fixed."""
     tuning: tuple[StudyTuning, ...]
     """How the arms were tuned."""
-    ladder: tuple[StudySize, ...]
-    """Every size, the smallest first; empty without a ladder."""
+    ladder: tuple[StudyRung, ...]
+    """Every rung, the one that is compared last; empty without a ladder."""
 
     def arm(self, name: str) -> StudyArm:
         """The arm of that name."""
