@@ -10,7 +10,7 @@ from ablate.study.layers import Layer
 from ablate.study.problems import Problem
 from ablate.study.sections import NAME, StudySections, is_share
 from ablate.study.written import Written
-from ablate.study.yamlfile import Keys, StudyMap, YamlDocument
+from ablate.study.yamlfile import Keys, YamlDocument
 from zoo.errors import did_you_mean
 
 DEFAULT_SCALES = ("cpu", "gpu")
@@ -67,7 +67,7 @@ def _ladder(written: Written, scale: str) -> Rungs:
     return Rungs(tuple(every), tuple(_ladder_problems(written.document, scale)))
 
 
-def _at_rung(written: Written, scale: str, rung: str | None, edits: StudyMap | float) -> Layers:
+def _at_rung(written: Written, scale: str, rung: str | None, edits: Mapping[str, Any] | float) -> Layers:
     document = written.document
     found = [Layer(document, without=frozenset({"scales"}))]
     if isinstance(_at(document, ("scales", scale)), Mapping):
@@ -77,7 +77,7 @@ def _at_rung(written: Written, scale: str, rung: str | None, edits: StudyMap | f
     return Layers(written, scale, rung, (*found, *written.sets), None if isinstance(edits, Mapping) else edits)
 
 
-def _rungs(document: YamlDocument, scale: str) -> dict[str, StudyMap | float]:
+def _rungs(document: YamlDocument, scale: str) -> dict[str, Mapping[str, Any] | float]:
     """The rungs of the ladder at a scale by name, less those that are neither edits nor a share: they are refused."""
     root = _ladder_root(document, scale)
     ladder = _at(document, root) if root else None
