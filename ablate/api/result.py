@@ -26,7 +26,8 @@ class Verdict:
 
     Attributes:
         arm: its name.
-        word: `baseline`, `better`, `worse`, `no difference`, `inconclusive`, `cannot tell` or `diverged`.
+        word: `baseline`, `better`, `worse`, `no difference`, `inconclusive`, `cannot tell`, `no verdict`, `stalled` or
+            `diverged`.
         sentence: the same in full, with the numbers that it rests on.
         difference: in loss, arm − baseline; None for the baseline and where there is none.
         interval: of the difference, corrected for the number of looks; None where there is none.
@@ -91,7 +92,8 @@ class StudyResult:
         """What a study's folder in a store has. Raises ReportError where it cannot be reported."""
         summary, store = reports.summarise(folder), Store.of_study(folder)
         page = StudyFolder(folder).report_path
-        rows = summary.runs.select("digest", "arm", "seed", "status").rows(named=True)
+        keys = summary.runs.select("digest", "arm", "seed").rows(named=True)
+        rows = [key | {"status": store.status(key["digest"])} for key in keys]
         failed = [Failure.stored(store, row["digest"], row["arm"], row["seed"]) for row in rows]
         return cls(
             name=summary.study.name,

@@ -21,6 +21,7 @@ from ablate.running.request import Request
 from ablate.store import Store
 from ablate.store.documents import MetricsRecord, ResultDocument, TextMeta
 from ablate.store.documents.data import NEAR_UNIGRAM
+from ablate.store.documents.length import STEPS
 
 Tell = Callable[[str], None]
 """Takes one line of text."""
@@ -144,8 +145,8 @@ class Progress:
         return f"{text}{self._stalled(event.digest, result)}"
 
     def _stalled(self, digest: str, result: ResultDocument) -> str:
-        """What is said beside a loss that token frequencies alone explain."""
-        unigram = self._unigram(digest)
+        """What is said beside a loss that token frequencies alone explain, after steps enough to learn more."""
+        unigram = self._unigram(digest) if result.steps >= STEPS else None
         if unigram is None or result.loss is None or result.loss <= unigram - NEAR_UNIGRAM:
             return ""
         return f"  stalled: the unigram loss is {unigram:.3f}"

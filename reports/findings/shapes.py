@@ -13,6 +13,8 @@ from pydantic import JsonValue
 from ablate.store.documents import JsonObject, LedgerRecord, LedgerTest, StudyDocument
 from reports.findings.items import ItemDifference
 from reports.statistics.estimates import ALPHA, Estimate
+from reports.statistics.interval import Interval
+from reports.statistics.stalled import Failures
 
 if TYPE_CHECKING:  # sections draw from a summary
     from reports.sections import Section
@@ -20,13 +22,16 @@ if TYPE_CHECKING:  # sections draw from a summary
 Shown = TypeVar("Shown", bound="Section")
 
 Verdict = Literal[
-    "baseline", "better", "worse", "no difference", "inconclusive", "cannot tell", "no verdict", "diverged"
+    "baseline", "better", "worse", "no difference", "inconclusive", "cannot tell", "no verdict", "stalled", "diverged"
 ]
 
 
 @dataclass(frozen=True)
 class Comparison:
     """An arm against the baseline, seed by seed. `difference` is arm − baseline, in nats per token.
+
+    It is over the `seeds` that trained in both. `failures` counts the others, and `overall` is the difference with what
+    they may cost.
 
     `p_holm` is that of the paired t-test, `p_equivalence` that of the tests against the study's margin, both corrected
     for all that was judged for the question, looks included; they are None with fewer than two pairs or none that
@@ -38,6 +43,8 @@ class Comparison:
     """
 
     difference: Estimate | None
+    failures: Failures
+    overall: Interval | None
     seeds: tuple[int, ...]
     alpha: float
     speed_ratio: Estimate | None
@@ -109,7 +116,7 @@ class ArmBudget:
 
 @dataclass(frozen=True)
 class ArmSummary:
-    """One arm over its finished seeds. `comparison` is None for the baseline.
+    """One arm over the `seeds` that trained. `comparison` is None for the baseline.
 
     Text has bits per byte; tasks that are made have an accuracy, and, where the least loss possible is known, an
     `excess` above it in nats per token.
@@ -123,6 +130,7 @@ class ArmSummary:
     tuned: tuple[tuple[str, str], ...]
     matching: tuple[tuple[str, str], ...]
     seeds: tuple[int, ...]
+    stalled: tuple[int, ...]
     diverged: tuple[int, ...]
     missing: tuple[int, ...]
     means: Mapping[str, Estimate]
@@ -156,6 +164,11 @@ class ArmSummary:
         return self.means.get("excess")
 
     @property
+    def failed(self) -> int:
+        """How many seeds stalled or diverged."""
+        return len(self.stalled) + len(self.diverged)
+
+    @property
     def seeds_needed(self) -> int | None:
         """How many more seeds would probably settle an inconclusive arm; None where none would, or nothing is open."""
         return _seeds_needed(self.verdict, self.comparison)
@@ -170,6 +183,8 @@ class ArmSummary:
             "tuned": {path: json.loads(value) for path, value in self.tuned},
             "matching": {path: json.loads(value) for path, value in self.matching},
             "seeds": list(self.seeds),
+            "stalled": list(self.stalled),
+            "diverged": list(self.diverged),
             "loss": _mean(loss),
             "loss_interval": _interval(loss),
             "bits_per_byte": _mean(self.bits_per_byte),
@@ -185,6 +200,7 @@ class ArmSummary:
             "verdict": self.verdict,
             "difference": _mean(found.difference if found else None),
             "difference_interval": _interval(found.difference if found else None),
+            "difference_with_failures": _interval(found.overall if found else None),
             "p": found.p_holm if found else None,
             "seeds_needed": self.seeds_needed,
             "eval_differences": _item_document(self.items),
@@ -273,7 +289,7 @@ def _mean(value: Estimate | None) -> float | None:
     return None if value is None else value.mean
 
 
-def _interval(value: Estimate | None) -> list[JsonValue] | None:
+def _interval(value: Estimate | Interval | None) -> list[JsonValue] | None:
     return None if value is None or value.low is None or value.high is None else [value.low, value.high]
 
 

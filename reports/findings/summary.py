@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import polars as pl
@@ -19,12 +19,11 @@ from reports.reading.collect import collect
 from reports.reading.collected import Collected
 from reports.reading.columns import NUMBERS
 from reports.reading.documents import ReportError
+from reports.reading.outcomes import UNJUDGED
 from reports.reading.units import comparable
 from reports.sections import sections
 from reports.statistics.estimates import Estimate, combined_stderr, estimate
 
-UNJUDGED = frozenset({"smoke"})
-"""Scales whose runs are too short for any verdict."""
 REPEATED = (
     "some of these seeds were judged before: adding seeds until a difference appears inflates false positives. "
     "Let the study add them (seeds: auto), or judge fresh seeds"
@@ -69,7 +68,7 @@ def _check_data(data: Collected) -> None:
 def open_arms(summary: StudySummary) -> tuple[str, ...]:
     """The arms that more seeds could settle, by themselves or in a contrast.
 
-    An arm whose difference is plain, and of which only diverged seeds forbid the verdict, is not among them.
+    An arm whose difference is plain, and of which only failed seeds forbid the verdict, is not among them.
     """
     found = [arm.name for arm in summary.arms if arm.comparison and _is_open(arm.verdict, arm.comparison)]
     for each in summary.contrasts:
@@ -100,17 +99,23 @@ def _withheld(data: Collected) -> dict[Pair, str]:
 
 def _judged(data: Collected) -> dict[Pair, Judgement]:
     waiting = _withheld(data)
-    found = compare(data.study, data.runs.filter(status="finished"), data.ledger, waiting)
+    found = compare(data.study, data.runs, data.ledger, waiting)
     return {pair: _judgement(data, pair, each, waiting.get(pair)) for pair, each in found.items()}
 
 
 def _judgement(data: Collected, pair: Pair, comparison: Comparison, waiting: str | None) -> Judgement:
     arm, base = pair
     withheld = waiting or (REPEATED if comparison.repeated else None)
-    diverged = [data.runs.filter(arm=name, status="diverged").height for name in pair]
-    finished = data.runs.filter(arm=arm, status="finished").height
-    said = decide(comparison, diverged[0], finished, diverged[1], withheld=withheld is not None)
+    said = _never_trained(data, arm) or decide(comparison, withheld=withheld is not None)
     return Judgement(arm, base, comparison, said, withheld)
+
+
+def _never_trained(data: Collected, arm: str) -> Verdict | None:
+    """How an arm failed that failed in every run that ended."""
+    ended = set(data.runs.filter(arm=arm)["status"]) - {"absent", "partial"}
+    if not ended or "finished" in ended:
+        return None
+    return "stalled" if "stalled" in ended else "diverged"
 
 
 def _arms(data: Collected, judged: Mapping[Pair, Judgement]) -> tuple[ArmSummary, ...]:
@@ -128,14 +133,14 @@ def _arm(
     name = arm.name
     runs = data.runs.filter(arm=name)
     finished = _finished(data, name)
-    diverged = tuple(runs.filter(status="diverged")["seed"])
     return ArmSummary(
         name=name,
         edits=_edits(arm.edits),
         tuned=_edits(arm.tuned),
         matching=_edits(arm.matching),
         seeds=tuple(finished["seed"]),
-        diverged=diverged,
+        stalled=tuple(runs.filter(status="stalled")["seed"]),
+        diverged=tuple(runs.filter(status="diverged")["seed"]),
         missing=tuple(runs.filter(pl.col("status").is_in(["absent", "partial"]))["seed"]),
         means=_means(finished),
         kv_bytes_per_token=arm.kv_bytes_per_token,
@@ -146,13 +151,9 @@ def _arm(
         scores=_scores(data, name),
         items=items,
         comparison=judgement.comparison if judgement else None,
-        verdict=judgement.verdict if judgement else _of_baseline(diverged, finished),
+        verdict=judgement.verdict if judgement else _never_trained(data, name) or "baseline",
         withheld=judgement.withheld if judgement else None,
     )
-
-
-def _of_baseline(diverged: Collection[int], finished: pl.DataFrame) -> Verdict:
-    return "diverged" if diverged and finished.is_empty() else "baseline"
 
 
 def _finished(data: Collected, arm: str) -> pl.DataFrame:

@@ -22,9 +22,11 @@ import polars as pl
 from ablate.store.documents import LedgerRecord, StudyArm, StudyDocument
 from reports.findings.judging import Pair, Standing, differences, ledger_test, ties
 from reports.findings.shapes import Comparison, Verdict
+from reports.reading.outcomes import FAILED
 from reports.statistics.estimates import ALPHA, Estimate, equivalence_p, estimate, geometric, mean_interval, paired_p
 from reports.statistics.power import seeds_needed, smallest_detectable
 from reports.statistics.simultaneous import Evidence
+from reports.statistics.stalled import Failures, Reliability
 
 
 def level(study: StudyDocument, arm: StudyArm, base: StudyArm) -> float:
@@ -45,15 +47,16 @@ def last_level(study: StudyDocument) -> float:
 
 def compare(
     study: StudyDocument,
-    finished: pl.DataFrame,
+    runs: pl.DataFrame,
     ledger: Sequence[LedgerRecord] = (),
     withheld: Collection[Pair] = (),
 ) -> dict[Pair, Comparison]:
-    """Every pair that the study compares, over the seeds that finished in both arms. `finished`: the runs that did.
+    """Every pair that the study compares, over the seeds that trained in both arms.
 
-    ledger: what was judged for the question before. withheld: pairs that are not judged yet, though they count.
+    runs: all of them. ledger: what was judged for the question before. withheld: pairs that are not judged yet, though
+    they count.
     """
-    plain = {(arm.name, base.name): _compare(study, arm, base, finished) for arm, base in study.pairs}
+    plain = {(arm.name, base.name): _compare(study, arm, base, runs) for arm, base in study.pairs}
     tests = {}
     for arm, base in study.pairs:
         pair = arm.name, base.name
@@ -68,20 +71,32 @@ def compare(
     }
 
 
-def _compare(study: StudyDocument, arm: StudyArm, base: StudyArm, finished: pl.DataFrame) -> Comparison:
+def _compare(study: StudyDocument, arm: StudyArm, base: StudyArm, runs: pl.DataFrame) -> Comparison:
     """By itself: what other tests there are is not known yet."""
     alpha = level(study, arm, base)
-    own, theirs = (finished.filter(arm=each.name) for each in (arm, base))
+    own, theirs = (runs.filter(arm=each.name, status="finished") for each in (arm, base))
     pairs = own.join(theirs, on="seed", suffix="_base").sort("seed")
+    differences = (pairs["loss"] - pairs["loss_base"]).to_list()
+    failures = Failures(*(_reliability(runs.filter(arm=each.name)) for each in (arm, base)))
     kv, base_kv = arm.kv_bytes_per_token, base.kv_bytes_per_token
     return Comparison(
-        difference=estimate((pairs["loss"] - pairs["loss_base"]).to_list(), alpha),
+        difference=estimate(differences, alpha),
+        failures=failures,
+        overall=failures.overall(differences, alpha),
         seeds=tuple(pairs["seed"]),
         alpha=alpha,
         speed_ratio=_ratio(pairs, "tokens_per_second"),
         memory_ratio=_ratio(pairs, "peak_memory_bytes"),
         kv_ratio=kv / base_kv if kv is not None and base_kv else None,
     )
+
+
+def _reliability(runs: pl.DataFrame) -> Reliability:
+    """Of the runs that ended. What a failure costs is not known where a run has no loss to compare with."""
+    trained, failed = runs.filter(status="finished"), runs.filter(pl.col("status").is_in(FAILED)).height
+    cost = (trained["uniform"] - trained["loss"]).to_list()
+    known = cost and None not in cost
+    return Reliability(failed, trained.height + failed, sum(cost) / len(cost) if known else None)
 
 
 def _p_values(study: StudyDocument, plain: Comparison) -> tuple[float | None, float | None]:
@@ -113,7 +128,7 @@ def _standing(
         return replace(found, repeated=standing is None)
     number, spent = len(difference.values), standing.level / ALPHA
     needed = None
-    if study.looks:
+    if study.looks and not found.failures.any:
         last = spent * last_level(study)
         needed = seeds_needed(difference.mean, difference.sd, number, standing.tests, study.margin, last)
     return replace(
@@ -137,28 +152,20 @@ def _ratio(pairs: pl.DataFrame, column: str) -> Estimate | None:
     return geometric((rows[column] / rows[f"{column}_base"]).to_list())
 
 
-def decide(
-    comparison: Comparison, diverged: int, finished: int, baseline_diverged: int = 0, *, withheld: bool = False
-) -> Verdict:
+def decide(comparison: Comparison, *, withheld: bool = False) -> Verdict:
     """Lower loss is better. Fewer than two pairs, or seeds that all give the same difference, cannot tell.
 
-    A difference shown to be smaller than the margin is none, whatever its sign. An arm of which a seed diverged is
-    never better, nor is one worse than such a baseline, and neither is ever without a difference.
+    A difference shown to be smaller than the margin is none, whatever its sign. What it means that seeds failed is
+    said in `reports.statistics.stalled`.
     """
-    if diverged and not finished:
-        return "diverged"
     if withheld:
         return "no verdict"
     if comparison.difference is None or comparison.p_holm is None:
         return "cannot tell"
-    if comparison.shows_no_difference and not (diverged or baseline_diverged):
+    if comparison.shows_no_difference and comparison.failures.may_be_alike:
         return "no difference"
     if not comparison.shows_difference:
         return "inconclusive"
-    return _direction(comparison.difference.mean > 0, diverged, baseline_diverged)
-
-
-def _direction(higher: bool, diverged: int, baseline_diverged: int) -> Verdict:
-    if higher:
-        return "inconclusive" if baseline_diverged > diverged else "worse"
-    return "inconclusive" if diverged else "better"
+    if comparison.difference.mean > 0:
+        return "worse" if comparison.failures.may_be_worse else "inconclusive"
+    return "better" if comparison.failures.may_be_better else "inconclusive"

@@ -8,6 +8,7 @@ import polars as pl
 
 from ablate.store.documents import StudyArm
 from reports.reading.collected import Collected
+from reports.reading.outcomes import FAILED
 from reports.sections import sections
 
 BUDGET_TOLERANCE = 0.01
@@ -17,7 +18,7 @@ FEW_SEEDS = 3
 
 def find(data: Collected) -> tuple[str, ...]:
     """All warnings, the gravest first, then those of sections."""
-    checks = (_diverged, _missing, _few_seeds, _unlike, _unmatched, _off_time, _dirty)
+    checks = (_failed, _missing, _few_seeds, _unlike, _unmatched, _off_time, _dirty)
     own = (text for check in checks for text in check(data))
     return (*own, *(text for section in sections().values() for text in section.warnings(data)))
 
@@ -33,14 +34,15 @@ def environment(data: Collected) -> tuple[tuple[str, tuple[str, ...]], ...]:
     return tuple((key, tuple(values)) for key, values in seen.items() if values)
 
 
-def _diverged(data: Collected) -> Iterator[str]:
+def _failed(data: Collected) -> Iterator[str]:
     for arm, runs in _by_arm(data):
-        gone = runs.filter(status="diverged")
-        if gone.height:
-            reasons = "; ".join(dict.fromkeys(gone["reason"].fill_null("no reason recorded")))
-            others = gone.height < runs.height
-            flattered = " Its averages are over the other seeds, and so too favourable." if others else ""
-            yield f"{arm}: {gone.height} of {runs.height} seeds diverged ({_seeds(gone)}: {reasons}).{flattered}"
+        for status in FAILED:
+            gone = runs.filter(status=status)
+            if gone.height:
+                reasons = "; ".join(dict.fromkeys(gone["reason"].fill_null("no reason recorded")))
+                others = gone.height < runs.height
+                flattered = " Its averages are over the other seeds, and so too favourable." if others else ""
+                yield f"{arm}: {gone.height} of {runs.height} seeds {status} ({_seeds(gone)}: {reasons}).{flattered}"
 
 
 def _missing(data: Collected) -> Iterator[str]:

@@ -23,7 +23,17 @@ from reports.reading.progress import StudyProgress, study_progress
 from reports.wording import search_words, tables, words
 
 SCRIPTS = ("figures.js", "index.js")
-RANKS = ("better", "worse", "no difference", "inconclusive", "cannot tell", "no verdict", "diverged", "baseline")
+RANKS = (
+    "better",
+    "worse",
+    "no difference",
+    "inconclusive",
+    "cannot tell",
+    "no verdict",
+    "stalled",
+    "diverged",
+    "baseline",
+)
 """How studies are sorted by verdict: the most telling one first."""
 
 

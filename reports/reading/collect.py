@@ -7,7 +7,6 @@ from pathlib import Path
 import polars as pl
 
 from ablate.store import Store
-from ablate.store.documents import ResultDocument
 from reports.reading import evaluations
 from reports.reading.collected import Collected
 from reports.reading.columns import RESULT, result_row
@@ -15,7 +14,8 @@ from reports.reading.documents import StudyDocuments
 from reports.reading.keys import KEYS, Row, RunKey, Schema, keyed
 from reports.sections import sections
 
-RUNS: Schema = KEYS | RESULT | dict.fromkeys(("data", "dtype", "matmul"), pl.String())
+RUNS: Schema = KEYS | RESULT | {"uniform": pl.Float64()} | dict.fromkeys(("data", "dtype", "matmul"), pl.String())
+"""A result's own numbers, and `uniform`: the loss of guessing every token of that text alike."""
 CURVES = KEYS | {
     "step": pl.Int64,
     "tokens": pl.Int64,
@@ -29,23 +29,24 @@ CURVES = KEYS | {
 def collect(study_dir: Path | str) -> Collected:
     """Read a study's folder and the runs it names. Raises ReportError without a study there."""
     documents = StudyDocuments.of(study_dir)
-    store, keys, results = documents.store, documents.keys, documents.results
+    store, keys = documents.store, documents.keys
     return Collected(
         study=documents.study,
-        runs=pl.DataFrame([_run_row(store, key, results[key.digest]) for key in keys], schema=RUNS),
+        runs=pl.DataFrame([_run_row(documents, key) for key in keys], schema=RUNS),
         curves=pl.concat([pl.DataFrame(schema=CURVES), *(_curve(store, key) for key in keys)]),
         scores=evaluations.scores(documents.evaluated),
         items=evaluations.items(documents.evaluated),
         grouped=evaluations.grouped(documents.evaluated),
-        environments={digest: result.environment for digest, result in results.items() if result},
+        environments={digest: result.environment for digest, result in documents.results.items() if result},
         ledger=store.read_ledger(documents.study.name),
         frames={name: frame for each in sections().values() for name, frame in each.collect(documents).items()},
     )
 
 
-def _run_row(store: Store, key: RunKey, result: ResultDocument | None) -> Row:
-    run = store.read_run(key.digest)
+def _run_row(documents: StudyDocuments, key: RunKey) -> Row:
+    run, result = documents.store.read_run(key.digest), documents.results[key.digest]
     known = result_row(result) if result else {"status": "absent" if run is None else "partial"}
+    known |= documents.outcomes.get(key.digest, {})
     if run:
         known |= {"data": run.data.digest, "dtype": run.numerics.dtype, "matmul": run.numerics.matmul}
     return key.row(known)

@@ -7,9 +7,10 @@ from functools import cached_property
 from pathlib import Path
 
 from ablate.store import AblateError, Store, StudyFolder
-from ablate.store.documents import MeasureDocument, ResultDocument, StudyDocument
+from ablate.store.documents import MeasureDocument, ResultDocument, StudyDocument, TextMeta
 from reports.reading.evaluations import EvaluatedRun, read
-from reports.reading.keys import RunKey, keys_of
+from reports.reading.keys import Row, RunKey, keys_of
+from reports.reading.outcomes import FAILED, outcomes
 
 
 class ReportError(AblateError):
@@ -42,6 +43,18 @@ class StudyDocuments:
         return {key.digest: self.store.read_result(key.digest) for key in self.keys}
 
     @cached_property
+    def corpora(self) -> dict[str, TextMeta]:
+        """The text that the arms read, by digest, as far as the store has it."""
+        folders = {arm.data: self.store.data(arm.data) for arm in self.study.arms}
+        found = {digest: folder.read() for digest, folder in folders.items() if folder.path.is_dir()}
+        return {digest: meta for digest, meta in found.items() if isinstance(meta, TextMeta)}
+
+    @cached_property
+    def outcomes(self) -> dict[str, Row]:
+        """What a run's final loss says of it, by its digest."""
+        return outcomes(self.study, self.keys, self.results, self.corpora)
+
+    @cached_property
     def measured(self) -> list[tuple[RunKey, MeasureDocument]]:
         """The measurement of each run that has one."""
         request = self.study.measure
@@ -52,5 +65,6 @@ class StudyDocuments:
 
     @cached_property
     def evaluated(self) -> list[EvaluatedRun]:
-        """The evaluation of each run that has one."""
-        return list(read(self.store, self.study, self.keys))
+        """The evaluation of each run that has one and has not failed: scores are averaged over runs that trained."""
+        trained = [key for key in self.keys if self.outcomes.get(key.digest, {}).get("status") not in FAILED]
+        return list(read(self.store, self.study, trained))

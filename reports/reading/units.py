@@ -28,14 +28,14 @@ def comparable(data: Collected) -> Collected:
     """
     if data.study.per != "byte":
         return data
-    finished = data.runs.filter(status="finished")
+    ended = data.runs.drop_nulls(["bits_per_byte", "loss"])
     factor = (pl.col("bits_per_byte") * math.log(2) / pl.col("loss")).mean()
-    factors = finished.group_by("arm").agg(factor.alias("factor"))
+    factors = ended.group_by("arm").agg(factor.alias("factor"))
     losses = pl.col("task").is_in([name for name, twin in twins().items() if twin.losses()])
     frames = {name: columns for each in sections().values() for name, columns in each.losses().items()}
     return replace(
         data,
-        runs=_scaled(data.runs, LOSSES, factors),
+        runs=_scaled(data.runs, (*LOSSES, "uniform"), factors),
         curves=_scaled(data.curves, OF_CURVES, factors),
         scores=_scaled(data.scores, OF_SCORES, factors, losses),
         items=_scaled(data.items, OF_ITEMS, factors, losses),

@@ -13,7 +13,7 @@ from reports.reading.collected import Collected
 from reports.sections import Section
 from reports.statistics.estimates import Estimate
 from reports.wording import words
-from reports.wording.length_words import mark
+from reports.wording.failure_words import mark
 from reports.wording.tables import frame_table
 
 
@@ -55,7 +55,7 @@ def _figure(found: list[tuple[ArmSummary, Estimate]], summary: StudySummary, sty
     ]
     return Figure(
         key="differences",
-        title=f"Loss against {summary.baseline}, seed by seed{mark(summary.study)}",
+        title=f"Loss against {summary.baseline}, seed by seed{mark(summary)}",
         note="Left of zero is better. Bars are simultaneous 95 % intervals, which agree with the verdicts; open points"
         " are seeds.",
         alt="; ".join(f"{a.name} {words.difference(a.comparison)}" for a, _ in found if a.comparison),

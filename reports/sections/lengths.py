@@ -8,8 +8,7 @@ from typing import ClassVar, Self
 
 import polars as pl
 
-from ablate.store.documents import ReferenceLosses, TextMeta
-from ablate.store.documents.data import NEAR_UNIGRAM
+from ablate.store.documents import ReferenceLosses
 from reports.findings.shapes import StudySummary
 from reports.reading.collected import Collected
 from reports.reading.documents import StudyDocuments
@@ -32,29 +31,15 @@ class Lengths(Section):
 
     @classmethod
     def collect(cls, documents: StudyDocuments) -> Mapping[str, pl.DataFrame]:
-        folders = {arm.data: documents.store.data(arm.data) for arm in documents.study.arms}
-        found = [folder.read() for folder in folders.values() if folder.path.is_dir()]
         rows = [
             {"data": meta.digest, "train_tokens": meta.tokens.train, **dict(meta.references)}
-            for meta in found
-            if isinstance(meta, TextMeta)
+            for meta in documents.corpora.values()
         ]
         return {"corpora": pl.DataFrame(rows, schema=CORPORA)}
 
     @classmethod
     def summarise(cls, data: Collected) -> Self:
         return cls(dict(data.frames["corpora"].select("data", "train_tokens").rows()), _references(data))
-
-    @classmethod
-    def warnings(cls, data: Collected) -> Iterator[str]:
-        """Seeds that learned token frequencies and little else: their loss is no measure of the architecture."""
-        found = _references(data)
-        if found is None:
-            return
-        stalled = data.runs.filter(status="finished").filter(pl.col("loss") > found.unigram - NEAR_UNIGRAM)
-        for (arm,), runs in stalled.group_by("arm", maintain_order=True):
-            seeds = ", ".join(map(str, runs["seed"]))
-            yield f"{arm}: stalled near the unigram loss ({found.unigram:.3f}) in {runs.height} of its seeds ({seeds})."
 
     def sentences(self, summary: StudySummary) -> Iterator[str]:
         for arm in summary.study.arms:

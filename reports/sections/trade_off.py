@@ -15,7 +15,7 @@ from reports.reading.collected import Collected
 from reports.sections import Section
 from reports.sections._measures import Measure, run_measures
 from reports.statistics.estimates import Estimate, estimate
-from reports.wording.length_words import mark
+from reports.wording.failure_words import mark
 from reports.wording.tables import Table, frame_table
 
 X, Y = "speed", "loss"
@@ -50,7 +50,7 @@ def _figure(measures: tuple[Measure, ...], summary: StudySummary, style: Mapping
     options = {axis: tuple(_option(measure, axis, arms) for measure in measures) for axis in "xy"}
     return Figure(
         key="trade-off",
-        title=f"Trade-offs{mark(summary.study)}",
+        title=f"Trade-offs{mark(summary)}",
         note=(
             "Choose what each axis shows. Open points are seeds, filled ones their means with 95 % intervals. Dotted: "
             "the Pareto front, arms that no other arm beats on both axes. Axis titles say which direction is better. "

@@ -19,7 +19,7 @@ failures belongs beside it.
 No rule can do more with few seeds. An arm that fails in 10 % of seeds looks, in 0.9^n of studies, exactly like one that
 never fails. Whoever calls the latter better with power w calls the former better in w·0.9^n of studies, 73 % at three
 seeds, even where its failures cost all that it gains. To keep that at 5 % takes the overall interval, or 29 runs
-without failure (`runs_to_exclude`). Runs of tuning and of other sizes count too, where they were to be trained alike.
+without failure.
 
 Simulated, failures of 2 nats in 10 % of seeds that cancel a gain of 0.2 nats, sd 0.01 (called better):
 
@@ -30,42 +30,25 @@ Simulated, failures of 2 nats in 10 % of seeds that cancel a gain of 0.2 nats, s
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
-import numpy as np
 from scipy import stats
 
-from reports.statistics.estimates import ALPHA, Floats, mean_interval
+from reports.statistics.estimates import ALPHA, mean_interval
 from reports.statistics.interval import Interval
-
-Outcome = Literal["trained", "stalled", "diverged"]
-
-NEAR_UNIGRAM = 0.1
-"""Nats per token."""
-
-
-@dataclass(frozen=True)
-class Vocabulary:
-    """The losses of two models that read no context, in nats per token: uniform, ln V, and token frequencies."""
-
-    uniform: float
-    unigram: float
-
-    def outcome(self, loss: float) -> Outcome:
-        if not math.isfinite(loss) or loss >= self.uniform:
-            return "diverged"
-        return "stalled" if loss > self.unigram - NEAR_UNIGRAM else "trained"
 
 
 @dataclass(frozen=True)
 class Reliability:
-    """How many of an arm's runs failed, and the rate that this many leave possible."""
+    """How many of an arm's runs failed, and what that costs at most: ln V − the mean loss of those that trained.
+
+    `cost` is None where no loss is known to be the worst, as of tasks that are not text.
+    """
 
     failed: int
     runs: int
+    cost: float | None = None
 
     def at_most(self, alpha: float = ALPHA) -> float:
         """The upper bound on the rate of failure, one-sided at 1 − α: 1 − α^(1/n) where none failed."""
@@ -75,13 +58,15 @@ class Reliability:
 
 
 @dataclass(frozen=True)
-class StalledComparison:
-    """Arm − baseline. `trained` is over the seeds that trained in both, None with fewer than two; so is `overall`."""
+class Failures:
+    """Those of an arm and of the one that it is compared with, and which words they leave."""
 
     arm: Reliability
     baseline: Reliability
-    trained: Interval | None
-    overall: Interval | None
+
+    @property
+    def any(self) -> bool:
+        return bool(self.arm.failed or self.baseline.failed)
 
     @property
     def may_be_better(self) -> bool:
@@ -89,41 +74,20 @@ class StalledComparison:
 
     @property
     def may_be_worse(self) -> bool:
-        return self.baseline.failed <= self.arm.failed
+        """Failed no less often than the baseline, which may have more seeds."""
+        return self.baseline.failed * self.arm.runs <= self.arm.failed * self.baseline.runs
 
     @property
     def may_be_alike(self) -> bool:
-        return not (self.arm.failed or self.baseline.failed)
+        return not self.any
 
-    def p_failures(self) -> float:
-        """Fisher's exact test that both fail equally often."""
-        table = [[each.failed, each.runs - each.failed] for each in (self.arm, self.baseline)]
-        return float(stats.fisher_exact(table).pvalue)
+    def overall(self, differences: Sequence[float], alpha: float = ALPHA) -> Interval | None:
+        """Arm − baseline with failures, from the differences of seeds that trained in both.
 
-
-def compare(
-    arm: Sequence[float], baseline: Sequence[float], vocabulary: Vocabulary, alpha: float = ALPHA
-) -> StalledComparison:
-    """Losses of the same seeds in the same order."""
-    losses = np.array([arm, baseline], dtype=np.float64)
-    kept = np.array([[vocabulary.outcome(loss) == "trained" for loss in row] for row in losses])
-    own, base = (Reliability(int((~row).sum()), len(row)) for row in kept)
-    both = kept.all(axis=0)
-    if both.sum() < 2:
-        return StalledComparison(own, base, None, None)
-    differences = losses[0, both] - losses[1, both]
-    cost, saved = (
-        rate.at_most(alpha / 4) * (vocabulary.uniform - float(row[mask].mean()))
-        for rate, row, mask in zip((own, base), losses, kept, strict=True)
-    )
-    trained, wider = _interval(differences, alpha), _interval(differences, alpha / 2)
-    return StalledComparison(own, base, trained, Interval(wider.value, wider.low - saved, wider.high + cost))
-
-
-def _interval(differences: Floats, alpha: float) -> Interval:
-    return Interval(*(float(value) for value in mean_interval(differences, alpha)))
-
-
-def runs_to_exclude(rate: float, alpha: float = ALPHA) -> int:
-    """How many runs without a failure bound its rate by `rate`: the least n with (1 − rate)^n ≤ α."""
-    return math.ceil(math.log(alpha) / math.log1p(-rate))
+        None with fewer than two of these, or where it is not known what a failure costs.
+        """
+        if len(differences) < 2 or self.arm.cost is None or self.baseline.cost is None:
+            return None
+        mean, low, high = (float(value) for value in mean_interval(differences, alpha / 2))
+        cost, saved = self.arm.at_most(alpha / 4) * self.arm.cost, self.baseline.at_most(alpha / 4) * self.baseline.cost
+        return Interval(mean, low - saved, high + cost)

@@ -51,11 +51,6 @@ def prefixed(value: float) -> str:
     return f"{float(f'{value:.2g}'):g}"
 
 
-def mark(study: StudyDocument) -> str:
-    """What the title of a figure of losses ends with."""
-    return " (undertrained)" if undertrained(study) else ""
-
-
 def length(arm: StudyArm, train_tokens: int | None) -> str:
     """`pre: 543 steps, 20 tokens per non-embedding parameter, 0.3 epochs.`"""
     epochs = "" if train_tokens is None else f", {arm.tokens / train_tokens:.2g} epochs"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ablate.store.documents import LedgerTest
 from reports.findings.shapes import StudySummary
-from reports.wording import words
+from reports.wording import failure_words, words
 
 
 def noise(summary: StudySummary) -> str:
@@ -44,7 +44,7 @@ def method(summary: StudySummary) -> str:
     if summary.study.looks:
         looks = ", ".join(str(look.seeds) for look in summary.study.looks)
         parts.append(f"Arms may be judged several times, at {looks} seeds; these looks share the 5 %.")
-    return " ".join([*parts, *_earlier(summary)])
+    return " ".join([*parts, failure_words.reliability(summary), *_earlier(summary)]).strip()
 
 
 def _earlier(summary: StudySummary) -> list[str]:

@@ -9,7 +9,7 @@ import polars as pl
 
 from reports.findings.shapes import ArmBudget, ArmSummary, StudySummary
 from reports.reading.keys import Row
-from reports.wording import words
+from reports.wording import failure_words, words
 from reports.wording.measures import RUN_MEASURES, mean_of
 
 Rows = tuple[tuple[str, ...], ...]
@@ -24,12 +24,12 @@ class Table:
     labels: int = 1
 
 
-SOMETIMES = ("bits/byte", "bits per byte", "accuracy", "above floor")
-"""Columns that are left out where they are empty: text has the first, synthetic tasks the others."""
+SOMETIMES = ("bits/byte", "bits per byte", "accuracy", "above floor", "failed")
+"""Columns that are left out where they are empty: text has bits, synthetic tasks the next two."""
 
 
 def closing_table(summary: StudySummary) -> Rows:
-    """Arm, loss, bits per byte or accuracy, speed, memory and verdict; the header first."""
+    """Arm, loss, bits per byte or accuracy, speed, memory, failed seeds and verdict; the header first."""
     header = (
         "arm",
         "loss (nats)",
@@ -40,6 +40,7 @@ def closing_table(summary: StudySummary) -> Rows:
         "tokens/s",
         "peak memory",
         "KV bytes/token",
+        "failed",
         "verdict",
     )
     table = without_empty(Table(header, tuple(_closing_row(summary, arm) for arm in summary.arms)), SOMETIMES)
@@ -57,6 +58,7 @@ def _closing_row(summary: StudySummary, arm: ArmSummary) -> tuple[str, ...]:
         words.whole(mean_of(arm, "tokens_per_second")),
         words.size(mean_of(arm, "peak_memory_bytes")),
         words.whole(arm.kv_bytes_per_token),
+        failure_words.failed(arm) or words.NONE,
         words.verdict(summary, arm),
     )
 
@@ -107,7 +109,8 @@ def _arm_row(arm: ArmSummary) -> tuple[str, ...]:
 
 
 def _seed_count(arm: ArmSummary) -> str:
-    notes = [f"{len(seeds)} {word}" for seeds, word in ((arm.diverged, "diverged"), (arm.missing, "missing")) if seeds]
+    others = ((arm.stalled, "stalled"), (arm.diverged, "diverged"), (arm.missing, "missing"))
+    notes = [f"{len(seeds)} {word}" for seeds, word in others if seeds]
     return ", ".join([str(len(arm.seeds)), *notes])
 
 

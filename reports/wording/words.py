@@ -8,8 +8,10 @@ from collections.abc import Collection
 from datetime import UTC, datetime
 
 from reports.findings.shapes import ArmSummary, Comparison, StudySummary
+from reports.reading.outcomes import FAILED
 from reports.statistics.estimates import Estimate
 from reports.statistics.power import MOST_SEEDS
+from reports.wording import failure_words
 from reports.wording.cost_words import costs
 from reports.wording.length_words import conditions, undertrained
 
@@ -142,12 +144,14 @@ def sentence(summary: StudySummary, arm: ArmSummary) -> str:
     comparison = arm.comparison
     if comparison is None:
         said = f"{plus_minus(arm.loss)} nats per {summary.study.per} over {_seeds(len(arm.seeds))}" if arm.loss else ""
-        return f"the baseline: {', '.join(filter(None, [said or 'no seed finished', answers(arm)]))}."
-    if arm.verdict == "diverged":
-        return f"diverged in {_seeds(len(arm.diverged))} and finished in none."
+        own = (said or "no seed finished", answers(arm), failure_words.failed(arm))
+        return f"the baseline: {', '.join(filter(None, own))}."
+    if arm.verdict in FAILED:
+        return f"{failure_words.failed(arm)}."
     if comparison.difference is None:
-        return f"{arm.verdict}: no seed finished in both {arm.name} and {summary.baseline}."
-    parts = (f"{difference(comparison)} {terms(summary, arm)}", answers(arm), costs(comparison))
+        return f"{arm.verdict}: no seed trained in both {arm.name} and {summary.baseline}."
+    measured = f"{difference(comparison)} {terms(summary, arm)}"
+    parts = (measured, failure_words.where_it_trains(comparison), answers(arm), costs(comparison))
     said = ", ".join(filter(None, parts))
     ground = f": {arm.withheld}." if arm.withheld else _ground(summary, arm, comparison)
     return f"{said}; {arm.verdict}{ground}"
@@ -172,9 +176,8 @@ def _ground(summary: StudySummary, arm: ArmSummary, comparison: Comparison) -> s
         return f" larger than {summary.study.margin:g} nats ({pairs}, {p_value(comparison.p_equivalence)})."
     if arm.verdict != "inconclusive":
         return f" ({tested})."
-    if comparison.shows_difference:
-        shaky = arm if arm.diverged else next(other for other in summary.arms if other.name == summary.baseline)
-        return f" ({tested}), because {_seeds(len(shaky.diverged))} of {shaky.name} diverged."
+    if comparison.shows_difference or comparison.shows_no_difference:
+        return f" ({tested}), because {failure_words.because(summary, arm)}."
     return f" ({tested}): {_open(arm, comparison)}"
 
 
@@ -226,6 +229,7 @@ def headline(summary: StudySummary) -> str:
     clauses = (
         ("better", f" reached a lower loss than {base}"),
         ("worse", f" reached a higher loss than {base}"),
+        ("stalled", " stalled near the loss of token frequencies"),
         ("diverged", " diverged"),
         ("no difference", f": no difference from {base} larger than {summary.study.margin or 0:g} nats"),
         ("inconclusive", f": inconclusive against {base}"),
@@ -237,7 +241,8 @@ def headline(summary: StudySummary) -> str:
         return "There is nothing to compare yet."
     terms = matched(summary)
     answer = f"{terms[0].upper()}{terms[1:]}{but_for(summary)}, {'; '.join(parts)}"
-    return f"{answer} ({conditions(summary.study)}).{undertrained(summary.study)}"
+    qualified = f"{failure_words.left_out(summary)}{undertrained(summary.study)}"
+    return f"{answer} ({conditions(summary.study)}).{qualified}"
 
 
 def _named(summary: StudySummary, arms: list[ArmSummary]) -> str:

@@ -187,13 +187,13 @@ def test_plain_progress_tells_ends_and_time_left(request_for):
     assert progress.failed == 1
 
 
-@pytest.mark.parametrize(("loss", "stalled"), [(5.9, True), (5.87, False)])
-def test_a_loss_that_token_frequencies_explain_is_called_stalled(request_for, loss, stalled):
+@pytest.mark.parametrize(("loss", "steps", "stalled"), [(5.9, 500, True), (5.87, 500, False), (5.9, 20, False)])
+def test_a_loss_that_token_frequencies_explain_is_called_stalled(request_for, loss, steps, stalled):
     request = request_for()
     store, lines = Store(request.store), []
     store.data(request.identity.data.digest).write(text_meta_of())  # its unigram loss is 5.98
     store.write_run(request.identity)
-    store.write_result(result_of(request.digest, loss=loss))
+    store.write_result(result_of(request.digest, loss=loss, steps=steps))
     with Lines(store, "study", {request.digest: ("post", 0)}, tell=lines.append) as progress:
         progress.begin([request])
         progress.show(Event("started", request.digest))

@@ -34,7 +34,7 @@ from ablate.store.documents import (
 )
 from reports.findings.shapes import StudySummary
 from reports.sections import Section
-from tests.documents import measure_of, quartiles, result_of, run_of
+from tests.documents import measure_of, quartiles, result_of, run_of, text_meta_of
 
 CONTEXTS = (64, 128, 256)
 TOKENS_PER_STEP = 2048
@@ -67,6 +67,8 @@ class StudyOf:
     question: str = "Where should the norm go?"
     source: str = "question: Where should the norm go?\n"
     measured: bool = True
+    text: bool = False
+    """Whether the store has the text that runs read: its unigram loss is 5.98."""
     margin: float | None = None
     looks: Sequence[Mapping[str, float]] | None = None
     probes: Sequence[str] = ()
@@ -76,6 +78,9 @@ class StudyOf:
     def write(self, root: Path) -> Path:
         """Write every document and return the study's folder."""
         store = Store(root)
+        if self.text:
+            store.data("data0").path.mkdir(parents=True, exist_ok=True)
+            store.data("data0").write(text_meta_of())
         for arm in self.arms:
             for seed, loss in enumerate(arm.losses):
                 if loss is not None:

@@ -4,25 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
-from ablate.store import Store
 from reports.figures import galleries
 from reports.findings.shapes import StudySummary
 from reports.findings.summary import summarise_study
 from reports.wording import words
-from tests.documents import text_meta_of
 from tests.reports.factory import Arm, StudyOf
 
 LOSSES = [2.50, 2.52, 2.49]
 
 
 def summary_of(tmp_path: Path, *arms: Arm) -> StudySummary:
-    folder = StudyOf(arms).write(tmp_path)
-    data = Store.of_study(folder).data("data0")
-    data.path.mkdir(parents=True)
-    data.write(text_meta_of())  # 990,000 tokens, unigram loss 5.98
-    return summarise_study(folder)
+    """Of 990,000 tokens."""
+    return summarise_study(StudyOf(arms, text=True).write(tmp_path))
 
 
 def said(summary: StudySummary) -> list[str]:
@@ -55,9 +48,3 @@ def test_headline_and_figures_say_undertrained(tmp_path: Path) -> None:
 def test_they_do_not_of_arms_that_trained_for_long_enough(tmp_path: Path) -> None:
     summary = summary_of(tmp_path, Arm("pre", LOSSES), Arm("post", [2.6, 2.61, 2.6]))
     assert "ndertrained" not in "".join([words.headline(summary), *titles(summary)])
-
-
-@pytest.mark.parametrize(("loss", "warned"), [(5.9, True), (5.87, False)])
-def test_a_seed_near_the_unigram_loss_is_named(tmp_path: Path, loss: float, warned: bool) -> None:
-    summary = summary_of(tmp_path, Arm("pre", LOSSES), Arm("post", [2.6, loss, 2.6]))
-    assert ("post: stalled near the unigram loss (5.980) in 1 of its seeds (1)." in summary.warnings) == warned

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import polars as pl
 import pytest
 from numpy.typing import NDArray
 from scipy import stats
@@ -22,6 +21,7 @@ from reports.findings.verdicts import compare, decide
 from reports.pages.page import render_page
 from reports.wording import method_words, words
 from tests.reports.factory import Arm, StudyOf
+from tests.reports.test_verdicts import finished
 
 BASE = [2.400, 2.412, 2.391, 2.405]
 ARMS = {
@@ -170,14 +170,11 @@ def verdicts(
         for arm in study.arms
         for run in arm.runs
     ]
-    frame = pl.DataFrame(rows).with_columns(
-        tokens_per_second=pl.lit(None, pl.Float64), peak_memory_bytes=pl.lit(None, pl.Float64)
-    )
-    found = compare(study, frame, ledger)
+    found = compare(study, finished(rows), ledger)
     tests = tuple(each.test for each in found.values() if each.test is not None)
     ledger.append(LedgerRecord(judged="2026-01-01T00:00:00+00:00", scale="cpu", tests=tests))
     return {
-        int(name): (decide(each, 0, 1, withheld=each.repeated), each.difference.mean if each.difference else 0.0)
+        int(name): (decide(each, withheld=each.repeated), each.difference.mean if each.difference else 0.0)
         for (name, _), each in found.items()
     }
 

@@ -134,7 +134,7 @@ def test_an_arm_is_not_worse_than_a_baseline_that_diverged_more(tmp_path: Path) 
     assert steady.comparison.p_holm is not None
     assert steady.comparison.p_holm < 0.05
     assert steady.verdict == "inconclusive"
-    assert words.sentence(summary, steady).endswith("because 1 seed of base diverged.")
+    assert words.sentence(summary, steady).endswith("because 1 of 4 seeds of base diverged.")
 
 
 def test_an_arm_of_which_no_seed_is_left_is_not_said_to_be_flattered(tmp_path: Path) -> None:
@@ -252,10 +252,10 @@ def test_arm_documents_are_what_run_json_promises(tmp_path: Path) -> None:
     documents = summary_of(typical(4), tmp_path).arm_documents()
     assert json.loads(json.dumps(documents, allow_nan=False)) == documents
     promised = (
-        "name edits tuned matching seeds loss loss_interval bits_per_byte accuracy accuracy_interval excess "
-        "tokens_per_second peak_memory_bytes "
+        "name edits tuned matching seeds stalled diverged loss loss_interval bits_per_byte accuracy "
+        "accuracy_interval excess tokens_per_second peak_memory_bytes "
         "kv_bytes_per_token parameters flops_per_token evals verdict "
-        "difference difference_interval p seeds_needed eval_differences"
+        "difference difference_interval difference_with_failures p seeds_needed eval_differences"
     )
     assert [" ".join(document) for document in documents] == [promised] * 3
     double = documents[2]

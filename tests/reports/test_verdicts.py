@@ -117,19 +117,23 @@ def test_one_seed_is_open_and_needs_an_unknown_number(tmp_path: Path) -> None:
     assert summary.arms[1].document()["seeds_needed"] is None
 
 
+def finished(rows: Sequence[Mapping[str, object]]) -> pl.DataFrame:
+    """A frame of runs from arm, seed and loss."""
+    unknown = (pl.lit(None, pl.Float64).alias(name) for name in ("tokens_per_second", "peak_memory_bytes", "uniform"))
+    return pl.DataFrame(rows).with_columns(pl.lit("finished").alias("status"), *unknown)
+
+
 def judged(losses: np.ndarray, seeds: Sequence[int], schedule: Any, margin: float | None) -> list[str]:
     """Verdicts on arms with these losses (arms + 1, seeds), the baseline first, each with its own number of seeds."""
     names = [f"arm{i}" for i in range(len(losses))]
     arms = [Arm(name, [2.4] * count) for name, count in zip(names, seeds, strict=True)]
     study = StudyOf(arms, looks=schedule, margin=margin).document()
     rows = [
-        {"arm": n, "seed": s, "loss": float(losses[i, s]), "tokens_per_second": None, "peak_memory_bytes": None}
+        {"arm": n, "seed": s, "loss": float(losses[i, s])}
         for i, (n, k) in enumerate(zip(names, seeds, strict=True))
         for s in range(k)
     ]
-    types = {"loss": pl.Float64, "tokens_per_second": pl.Float64, "peak_memory_bytes": pl.Float64}
-    frame = pl.DataFrame(rows, schema={"arm": pl.String, "seed": pl.Int64} | types)
-    return [decide(comparison, 0, comparison.seeds[-1]) for comparison in compare(study, frame).values()]
+    return [decide(comparison) for comparison in compare(study, finished(rows)).values()]
 
 
 def in_rounds(losses: np.ndarray, margin: float | None = None) -> tuple[list[str], list[int]]:

@@ -85,8 +85,8 @@ def test_sentences_of_a_study(tmp_path: Path) -> None:
     ("arm", "said"),
     [
         (Arm("arm", [2.3], steps=4), "cannot tell with 1 seed."),
-        (Arm("arm", [None, 2.3], steps=4), "no seed finished in both arm and base."),
-        (Arm("arm", [9.9], steps=4, diverged=[0]), "diverged in 1 seed and finished in none."),
+        (Arm("arm", [None, 2.3], steps=4), "no seed trained in both arm and base."),
+        (Arm("arm", [9.9], steps=4, diverged=[0]), "its only seed diverged."),
     ],
 )
 def test_sentences_without_enough_seeds(tmp_path: Path, arm: Arm, said: str) -> None:
@@ -98,7 +98,7 @@ def test_a_win_that_a_diverged_seed_spoils_says_so(tmp_path: Path) -> None:
     base = Arm("base", [2.400, 2.412, 2.391, 2.403], steps=4)
     arm = Arm("arm", [2.300, 2.313, 2.290, 9.9], steps=4, diverged=[3])
     summary = reports.summarise(StudyOf([base, arm]).write(tmp_path))
-    assert words.sentence(summary, summary.arms[1]).endswith("because 1 seed of arm diverged.")
+    assert words.sentence(summary, summary.arms[1]).endswith("because 1 of 4 seeds of arm diverged.")
 
 
 def test_closing_table(tmp_path: Path) -> None:

@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from reports.statistics.estimates import paired_p
-from reports.statistics.stalled import Reliability, Vocabulary, compare, runs_to_exclude
+from ablate.store.documents import ReferenceLosses
+from reports.statistics.estimates import mean_interval, paired_p
+from reports.statistics.interval import Interval
+from reports.statistics.stalled import Failures, Reliability
 
-BYTES = Vocabulary(uniform=math.log(256), unigram=3.2)
+BYTES = ReferenceLosses(uniform=math.log(256), unigram=3.2, bigram=2.5, gzip=2.4, gzip_bits_per_byte=3.4)
+
+
+def compare(arm: Sequence[float], baseline: Sequence[float]) -> tuple[Failures, list[float]]:
+    """Failures, and the differences of the seeds that trained in both."""
+    kept = [[loss for loss in losses if BYTES.outcome(loss) == "trained"] for losses in (arm, baseline)]
+    own, theirs = (
+        Reliability(len(losses) - len(good), len(losses), BYTES.uniform - float(np.mean(good)) if good else None)
+        for losses, good in zip((arm, baseline), kept, strict=True)
+    )
+    pairs = zip(arm, baseline, strict=True)
+    return Failures(own, theirs), [a - b for a, b in pairs if {BYTES.outcome(a), BYTES.outcome(b)} == {"trained"}]
 
 
 @pytest.mark.parametrize(
@@ -37,36 +51,38 @@ def test_the_bound_is_scipy_s_clopper_pearson(failed: int, runs: int) -> None:
         assert Reliability(failed, runs).at_most() == pytest.approx(1 - 0.05 ** (1 / runs))
 
 
-def test_runs_that_exclude_a_rate_are_the_fewest() -> None:
-    assert runs_to_exclude(0.1) == 29
-    for rate in (0.02, 0.1, 0.5):
-        n = runs_to_exclude(rate)
-        assert Reliability(0, n).at_most() <= rate < Reliability(0, n - 1).at_most()
+def test_29_runs_without_a_failure_exclude_a_tenth() -> None:
+    assert Reliability(0, 29).at_most() <= 0.1 < Reliability(0, 28).at_most()
 
 
 def test_failed_seeds_are_left_out_of_the_difference_and_counted() -> None:
-    found = compare([2.0, 3.2, 2.1, 2.3], [2.2, 2.2, 2.4, 2.4], BYTES)
-    assert (found.arm, found.baseline) == (Reliability(1, 4), Reliability(0, 4))
-    assert found.trained is not None and found.overall is not None
-    expected = stats.ttest_rel([2.0, 2.1, 2.3], [2.2, 2.4, 2.4]).confidence_interval(0.95)
-    assert (found.trained.low, found.trained.high) == pytest.approx((expected.low, expected.high))
-    assert found.p_failures() == pytest.approx(1.0)
+    found, differences = compare([2.0, 3.2, 2.1, 2.3], [2.2, 2.2, 2.4, 2.4])
+    assert (found.arm.failed, found.arm.runs, found.baseline.failed, found.baseline.runs) == (1, 4, 0, 4)
+    overall = found.overall(differences)
+    assert overall is not None
     wider = stats.ttest_rel([2.0, 2.1, 2.3], [2.2, 2.4, 2.4]).confidence_interval(0.975)
     most = stats.binomtest(1, 4).proportion_ci(0.975, method="exact").high
-    assert found.overall.high == pytest.approx(wider.high + most * (math.log(256) - np.mean([2.0, 2.1, 2.3])))
+    assert overall.high == pytest.approx(wider.high + most * (math.log(256) - np.mean([2.0, 2.1, 2.3])))
+    least = 1 - 0.0125**0.25
+    assert overall.low == pytest.approx(wider.low - least * (math.log(256) - np.mean([2.2, 2.2, 2.4, 2.4])))
 
 
 def test_an_arm_that_always_fails_has_no_difference() -> None:
-    found = compare([3.2] * 6, [2.2] * 6, BYTES)
-    assert found.trained is None is found.overall
-    assert found.p_failures() == pytest.approx(2 / math.comb(12, 6))
+    found, differences = compare([3.2] * 6, [2.2] * 6)
+    assert found.overall(differences) is None
+    assert not found.may_be_better
+
+
+def test_an_arm_with_fewer_seeds_is_not_worse_than_a_baseline_that_failed_more_often() -> None:
+    assert Failures(Reliability(1, 3), Reliability(2, 8)).may_be_worse
+    assert not Failures(Reliability(0, 3), Reliability(1, 8)).may_be_worse
 
 
 def test_which_words_failures_leave() -> None:
     good, failed, twice = [2.0, 2.1, 2.2, 2.3], [2.0, 2.1, 2.2, 3.2], [2.0, 2.1, math.inf, 3.2]
 
     def words(arm: list[float], baseline: list[float]) -> tuple[bool, bool, bool]:
-        found = compare(arm, baseline, BYTES)
+        found, _ = compare(arm, baseline)
         return found.may_be_better, found.may_be_worse, found.may_be_alike
 
     assert words(good, good) == (True, True, True)
@@ -97,12 +113,13 @@ def overall_errors(seeds: int, rate: float, studies: int) -> tuple[float, float,
     arms, baselines = losses(np.random.default_rng(1), studies, seeds, rate)
     better = missed = missed_trained = 0
     for arm, baseline in zip(arms, baselines, strict=True):
-        found = compare(arm.tolist(), baseline.tolist(), BYTES)
-        if found.overall is None or found.trained is None:
+        found, differences = compare(arm.tolist(), baseline.tolist())
+        overall = found.overall(differences)
+        if overall is None:
             continue
-        better += found.overall.high < 0
-        missed += found.overall.excludes(0.0)
-        missed_trained += found.trained.excludes(-2 * rate / (1 - rate))
+        better += overall.high < 0
+        missed += overall.excludes(0.0)
+        missed_trained += Interval(*map(float, mean_interval(differences))).excludes(-2 * rate / (1 - rate))
     return better / studies, missed / studies, missed_trained / studies
 
 

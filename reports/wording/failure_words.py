@@ -1,0 +1,71 @@
+"""Seeds that stalled or diverged, in words: they are counted wherever a number is over the others."""
+
+from __future__ import annotations
+
+from reports.findings.shapes import ArmSummary, Comparison, StudySummary
+from reports.statistics.stalled import Reliability
+from reports.wording.length_words import undertrained
+
+
+def failed(arm: ArmSummary) -> str:
+    """`1 of 3 seeds stalled`, `1 stalled and 1 diverged of 3 seeds`; nothing where none failed."""
+    counts = ((len(arm.stalled), "stalled"), (len(arm.diverged), "diverged"))
+    said = [(number, how) for number, how in counts if number]
+    total = len(arm.seeds) + arm.failed
+    if not said:
+        return ""
+    if len(said) == 2:
+        return f"{' and '.join(f'{number} {how}' for number, how in said)} of {total} seeds"
+    number, how = said[0]
+    if number < total:
+        return f"{number} of {total} seeds {how}"
+    return f"all {total} seeds {how}" if total > 1 else f"its only seed {how}"
+
+
+def failing(summary: StudySummary) -> str:
+    """`post: 1 of 3 seeds stalled`, of every arm that has both seeds that failed and others."""
+    return "; ".join(f"{arm.name}: {failed(arm)}" for arm in summary.arms if arm.failed and arm.seeds)
+
+
+def left_out(summary: StudySummary) -> str:
+    """After an answer: which seeds it does not speak of."""
+    found = failing(summary)
+    return f" Left out of means and differences: {found}." if found else ""
+
+
+def mark(summary: StudySummary) -> str:
+    """What the title of a figure of losses ends with: ` (undertrained; post: 1 of 3 seeds stalled)`."""
+    notes = ["undertrained" if undertrained(summary.study) else "", failing(summary)]
+    said = "; ".join(filter(None, notes))
+    return f" ({said})" if said else ""
+
+
+def where_it_trains(comparison: Comparison) -> str:
+    """`where both train (2 seeds), with failures between −0.3 and +2 nats`; nothing where no seed failed."""
+    if not comparison.failures.any:
+        return ""
+    number, overall = len(comparison.seeds), comparison.overall
+    trains = f"where both train ({number} seed{'' if number == 1 else 's'})"
+    if overall is None:
+        return trains
+    return f"{trains}, with failures between {_signed(overall.low)} and {_signed(overall.high)} nats"
+
+
+def _signed(value: float) -> str:
+    return f"{'−' if value < 0 else '+'}{abs(value):.2g}"
+
+
+def because(summary: StudySummary, arm: ArmSummary) -> str:
+    """`1 of 3 seeds of post stalled`: of the arm, or else of the baseline."""
+    base = next(other for other in summary.arms if other.name == summary.baseline)
+    shaky = arm if arm.failed else base
+    return failed(shaky).replace(" seeds", f" seeds of {shaky.name}")
+
+
+def reliability(summary: StudySummary) -> str:
+    """What so few seeds say of failures, where none was seen."""
+    fewest = min((len(arm.seeds) for arm in summary.arms if arm.seeds and not arm.failed), default=0)
+    if not fewest:
+        return ""
+    bound = Reliability(0, fewest).at_most()
+    return f"Verdicts speak of runs that train: {fewest} seeds without a failure leave rates of up to {bound:.0%} open."

@@ -1,0 +1,116 @@
+"""Seeds that stalled or diverged are counted, named and never averaged, and leave only some words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import reports
+from reports.figures import galleries
+from reports.findings.shapes import ArmSummary, StudySummary
+from reports.reading.collect import collect
+from reports.wording import method_words, words
+from tests.reports.factory import Arm, StudyOf
+
+BASE = [2.400, 2.412, 2.391, 2.405]
+LOWER = [2.300, 2.313, 2.290, 2.306]
+UNIFORM, UNIGRAM = 6.9315, 5.98
+
+
+def summary_of(root: Path, *arms: Arm, **changes: object) -> StudySummary:
+    return reports.summarise(StudyOf(arms, measured=False, text=True, **changes).write(root))  # type: ignore[arg-type]
+
+
+def arm_of(summary: StudySummary, name: str) -> ArmSummary:
+    return next(arm for arm in summary.arms if arm.name == name)
+
+
+@pytest.mark.parametrize(("loss", "stalled", "diverged"), [(5.87, (), ()), (5.9, (3,), ()), (6.95, (), (3,))])
+def test_a_seed_is_judged_by_the_text_s_reference_losses(
+    tmp_path: Path, loss: float, stalled: tuple[int, ...], diverged: tuple[int, ...]
+) -> None:
+    arm = arm_of(summary_of(tmp_path, Arm("base", BASE), Arm("arm", [*LOWER[:3], loss])), "arm")
+    assert (arm.stalled, arm.diverged) == (stalled, diverged)
+
+
+def test_a_stalled_seed_is_in_no_mean_and_in_every_answer(tmp_path: Path) -> None:
+    """What one seed in four at the unigram loss did before: +0.8 ± 2.8 nats, and more seeds to settle it."""
+    looks = [{"seeds": 4, "alpha": 0.05}]
+    summary = summary_of(tmp_path, Arm("base", BASE), Arm("post", [*LOWER[:3], 5.95]), looks=looks)
+    post = arm_of(summary, "post")
+    assert post.comparison is not None and post.comparison.difference is not None and post.loss is not None
+    assert post.loss.values == tuple(LOWER[:3])
+    assert post.comparison.difference.mean == pytest.approx(np.mean(np.subtract(LOWER[:3], BASE[:3])))
+    assert (post.verdict, post.seeds_needed) == ("inconclusive", None)
+    assert words.headline(summary).endswith("Left out of means and differences: post: 1 of 4 seeds stalled.")
+    said = words.sentence(summary, post)
+    assert "where both train (3 seeds), with failures between −" in said
+    assert said.endswith("because 1 of 4 seeds of post stalled.")
+    header, base, row = reports.table(summary)
+    assert (base[header.index("failed")], row[header.index("failed")]) == ("–", "1 of 4 seeds stalled")
+    (figure,) = (each for figures in galleries(summary).values() for each in figures if each.key == "differences")
+    assert figure.title == "Loss against base, seed by seed (post: 1 of 4 seeds stalled)"
+    (warning,) = summary.warnings
+    assert warning.startswith(
+        "post: 1 of 4 seeds stalled (seed 3: its loss is 5.950, and that of a unigram model 5.980)"
+    )
+    assert post.document()["stalled"] == [3]
+
+
+def test_the_difference_with_failures_is_the_bound_s(tmp_path: Path) -> None:
+    summary = summary_of(tmp_path, Arm("base", BASE), Arm("post", [*LOWER[:3], 5.95]))
+    low, high = arm_of(summary, "post").document()["difference_with_failures"]
+    trained = stats.ttest_rel(LOWER[:3], BASE[:3]).confidence_interval(0.975)
+    often, seldom = (stats.binomtest(k, 4).proportion_ci(0.975, method="exact").high for k in (1, 0))
+    assert high == pytest.approx(trained.high + often * (UNIFORM - np.mean(LOWER[:3])))
+    assert low == pytest.approx(trained.low - seldom * (UNIFORM - np.mean(BASE)))
+
+
+def test_which_verdicts_failures_leave(tmp_path: Path) -> None:
+    """Never better nor alike; worse only than a baseline that failed no more often."""
+    failing, higher = [*LOWER[:3], 5.95], [*(loss + 0.2 for loss in LOWER[:3]), 5.95]
+    near = [loss + 0.0001 * i for i, loss in enumerate(BASE[:3])]
+    arms = [Arm("base", BASE), Arm("lower", failing), Arm("higher", higher), Arm("near", [*near, 5.95])]
+    summary = summary_of(tmp_path / "a", *arms, margin=0.05)
+    assert [arm.verdict for arm in summary.arms] == ["baseline", "inconclusive", "worse", "inconclusive"]
+    assert "because 1 of 4 seeds of near stalled" in words.sentence(summary, arm_of(summary, "near"))
+    summary = summary_of(tmp_path / "b", Arm("base", [*BASE[:3], 5.95]), Arm("lower", LOWER), Arm("higher", higher))
+    assert [arm.verdict for arm in summary.arms] == ["baseline", "better", "worse"]
+    assert "1 of 4 seeds stalled" in words.sentence(summary, summary.arms[0])
+
+
+def test_an_arm_that_never_trains_has_no_difference(tmp_path: Path) -> None:
+    summary = summary_of(tmp_path, Arm("base", BASE), Arm("post", [5.95, 5.96, 5.97, 5.98]))
+    post = arm_of(summary, "post")
+    assert (post.verdict, post.loss, post.failed) == ("stalled", None, 4)
+    assert "post stalled near the loss of token frequencies" in words.headline(summary)
+    assert words.sentence(summary, post) == "all 4 seeds stalled."
+
+
+def test_where_no_run_learned_anything_none_stalled(tmp_path: Path) -> None:
+    """All of them are too short."""
+    summary = summary_of(tmp_path, Arm("base", [5.97, 5.98, 5.99, 5.95]), Arm("arm", [5.95, 5.96, 5.97, 5.94]))
+    assert [arm.failed for arm in summary.arms] == [0, 0]
+
+
+def test_twenty_steps_at_smoke_are_not_said_to_stall(tmp_path: Path) -> None:
+    study = StudyOf([Arm("base", BASE), Arm("post", [*LOWER[:3], 5.95])], measured=False, text=True)
+    folder = study.write(tmp_path)
+    path = folder / "study.json"
+    path.write_text(path.read_text().replace('"scale": "cpu"', '"scale": "smoke"'))
+    assert [arm.failed for arm in reports.summarise(folder).arms] == [0, 0]
+
+
+def test_scores_of_a_stalled_seed_are_not_averaged(tmp_path: Path) -> None:
+    folder = StudyOf([Arm("base", BASE), Arm("post", [*LOWER[:3], 5.95])], text=True).write(tmp_path)
+    data = collect(folder)
+    assert set(data.scores.filter(arm="post")["seed"]) == set(data.items.filter(arm="post")["seed"]) == {0, 1, 2}
+
+
+def test_what_few_seeds_leave_possible_is_said_beside_the_method(tmp_path: Path) -> None:
+    summary = summary_of(tmp_path, Arm("base", BASE), Arm("arm", LOWER))
+    assert "4 seeds without a failure leave rates of up to 53% open" in method_words.method(summary)
+    assert round(1 - 0.05**0.25, 2) == 0.53
