@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
+import re
 import secrets
 import warnings
 from collections.abc import Iterator
@@ -64,7 +65,7 @@ def open_storage(url: str | None, folder: SearchFolder) -> BaseStorage:
         need("grpc", "--storage grpc://…")
         host, _, port = url.removeprefix("grpc://").partition(":")
         if not port.isdecimal():
-            raise StorageError(f"--storage {url}: expected grpc://host:port")
+            raise StorageError(f"--storage {shown(url)}: expected grpc://host:port")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
             return GrpcStorageProxy(host=host, port=int(port))
@@ -74,11 +75,16 @@ def open_storage(url: str | None, folder: SearchFolder) -> BaseStorage:
             return RDBStorage(url)
     except ImportError as error:
         raise MissingPackageError(
-            f"--storage {url}: no driver is installed (pip install 'ablate[search]' brings PostgreSQL's)"
+            f"--storage {shown(url)}: no driver is installed (pip install 'ablate[search]' brings PostgreSQL's)"
         ) from error
     except Exception as error:  # whatever the database's driver raises
-        reason = str(error).strip().split("\n")[0]
-        raise StorageError(f"--storage {url}: {reason or type(error).__name__}") from error
+        reason = str(error).replace(url, shown(url)).strip().split("\n")[0]
+        raise StorageError(f"--storage {shown(url)}: {reason or type(error).__name__}") from error
+
+
+def shown(url: str) -> str:
+    """Without the user and the password."""
+    return re.sub(r"//.*@", "//***@", url)
 
 
 def close_storage(storage: BaseStorage) -> None:

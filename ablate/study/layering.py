@@ -53,7 +53,7 @@ def merged_within_source(old: Any, new: Any, _layer: Layer) -> Any:
     name = new.get("source") if isinstance(new, Mapping) else new
     if isinstance(old, Mapping) and name not in (None, old.get("source")):
         known = variants("ablate.data.sources", "source")
-        both = [known[each] for each in (old.get("source"), name) if each in known]
+        both = [known[each] for each in (old.get("source"), name) if isinstance(each, str) and each in known]
         shared = set.intersection(*(set(each.model_fields) for each in both)) if both else set()
         old = {key: value for key, value in old.items() if key in shared - {"source"}}
     return merge(old, new)

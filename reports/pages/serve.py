@@ -119,7 +119,7 @@ def server(root: Path | str, port: int) -> ThreadingHTTPServer:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            if self.headers.get("Host", "").rpartition(":")[0] not in NAMES:
+            if self.headers.get("Host", "").partition(":")[0] not in NAMES:
                 self.send_error(HTTPStatus.FORBIDDEN)
                 return
             page = site.page(urlsplit(self.path).path)

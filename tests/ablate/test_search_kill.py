@@ -183,7 +183,9 @@ def test_a_promoted_study_trains_the_best_with_fresh_seeds(study: Path, capfd: p
     assert "The base, which was not selected, differs by" in page
 
 
-@pytest.mark.parametrize("url", ["nonsense", "postgresql+nodriver://x/y", "grpc://here"])
+@pytest.mark.parametrize("url", ["nonsense", "postgresql+nodriver://me:se/cr@et@x/y", "grpc://me:secr@et@here"])
 def test_a_storage_that_leads_nowhere_is_one_line(url: str, study: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(arguments(study, "--storage", url)) == 2
-    assert capfd.readouterr().err.count("\n") == 1
+    error = capfd.readouterr().err
+    assert error.count("\n") == 1
+    assert "et@" not in error  # the password's end

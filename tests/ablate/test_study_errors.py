@@ -216,6 +216,7 @@ CASES = {
         arm("{block.norm_placement: @pots}"),
         "arms.x.block.norm_placement: unknown kind 'pots' (did you mean 'post'?)",
     ),
+    "a map for a source": (HEAD + "data: {source: @{a: 1}}\n", "data.source: unknown source"),
     "source": (HEAD + "data: {source: @stdlb}\n", "data.source: unknown source 'stdlb' (did you mean 'stdlib'?)"),
     "tokenizer kind": (
         HEAD + "data: {source: stdlib, tokenizer: @bpee}\n",

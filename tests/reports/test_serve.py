@@ -48,7 +48,8 @@ def test_pages_are_served_to_this_machine_alone(serving: ThreadingHTTPServer) ->
     assert serving.server_address[0] == "127.0.0.1"
     assert get(serving, "/")[0] == get(serving, ADDRESS)[0] == 200
     assert 'href="studies/norm_placement-cpu/report.html"' in get(serving, "/")[1]
-    assert get(serving, "/", host="evil.example")[0] == 403
+    assert get(serving, "/", host="localhost")[0] == 200
+    assert get(serving, "/", host="evil.example")[0] == get(serving, "/", host="localhost.evil.example")[0] == 403
     for path in ("/studies", "/../../etc/passwd", "/00ab00/run.json", "/studies/..%2f00ab00/run.json"):
         assert get(serving, path)[0] == 404
 
