@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "contrasts",
+    "detectable",
     "export_study",
     "figures_of",
     "headline",
@@ -60,6 +61,13 @@ def contrasts(summary: StudySummary) -> list[str]:
     from reports.sections.contrasts import sentence  # noqa: PLC0415 (keeps the import cheap)
 
     return [sentence(each) for each in summary.contrasts]
+
+
+def detectable(summary: StudySummary) -> str:
+    """The smallest difference that the study could detect; nothing where that is not known."""
+    from reports.wording import method_words  # noqa: PLC0415 (keeps the import cheap)
+
+    return method_words.detectable(summary)
 
 
 def withheld(summary: StudySummary) -> list[str]:

@@ -171,8 +171,11 @@ class StudyResult:
         return () if self.summary is None else reports.table(self.summary)
 
     def notes(self) -> list[str]:
-        """What the table leaves out: the contrasts that the study declares, and why verdicts are withheld."""
-        return [] if self.summary is None else [*reports.contrasts(self.summary), *reports.withheld(self.summary)]
+        """What the table leaves out: declared contrasts, why verdicts are withheld, and what could be seen."""
+        if self.summary is None:
+            return []
+        seen = filter(None, [reports.detectable(self.summary)])
+        return [*reports.contrasts(self.summary), *reports.withheld(self.summary), *seen]
 
     def document(self) -> JsonObject:
         """What `ablate run --json` prints."""

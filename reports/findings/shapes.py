@@ -36,8 +36,8 @@ class Comparison:
     `p_holm` is that of the paired t-test, `p_equivalence` that of the tests against the study's margin, both corrected
     for all that was judged for the question, looks included; they are None with fewer than two pairs or none that
     differ, and where the verdict is withheld. The interval of `difference` excludes zero where `p_holm` is significant.
-    A test that is `repeated` has neither. `alpha` is the level of its look. `detectable_nats` is the smallest true
-    difference that was found with 80 % probability; so many `seeds_needed` more would settle the pair with that
+    A test that is `repeated` has neither. `alpha` is the level of its look. `detectable` is the smallest true
+    difference that was found with 80 % probability, as far as the scatter of so few seeds says it; so many `seeds_needed` more would settle the pair with that
     probability, None where none would or where seeds are not added by plan. Ratios are arm / baseline. `test` is what
     the ledger keeps.
     """
@@ -53,7 +53,7 @@ class Comparison:
     test: LedgerTest | None = None
     p_holm: float | None = None
     p_equivalence: float | None = None
-    detectable_nats: float | None = None
+    detectable: Interval | None = None
     seeds_needed: int | None = None
     repeated: bool = False
 
@@ -202,6 +202,8 @@ class ArmSummary:
             "difference_interval": _interval(found.difference if found else None),
             "difference_with_failures": _interval(found.overall if found else None),
             "p": found.p_holm if found else None,
+            "detectable": found.detectable.value if found and found.detectable else None,
+            "detectable_interval": _interval(found.detectable if found else None),
             "seeds_needed": self.seeds_needed,
             "eval_differences": _item_document(self.items),
         }
@@ -211,13 +213,13 @@ class ArmSummary:
 class Noise:
     """Scatter over seeds in nats per token: of the loss within an arm, of the paired differences.
 
-    `detectable_nats` are the smallest true differences that would have shown with 80 % probability: in the arm where
+    `detectable` are the smallest true differences that would have shown with 80 % probability: in the arm where
     least suffices, and in the one that takes most.
     """
 
     loss_sd: float | None
     difference_sd: float | None
-    detectable_nats: tuple[float, float] | None
+    detectable: tuple[Interval, Interval] | None
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from reports.reading.outcomes import UNJUDGED
 from reports.reading.units import comparable
 from reports.sections import sections
 from reports.statistics.estimates import Estimate, combined_stderr, estimate
+from reports.statistics.interval import Interval
 
 REPEATED = (
     "some of these seeds were judged before: adding seeds until a difference appears inflates false positives. "
@@ -206,12 +207,16 @@ def _mean_score(values: list[float | None], stderrs: list[float | None]) -> dict
 
 def _noise(arms: tuple[ArmSummary, ...]) -> Noise:
     comparisons = [arm.comparison for arm in arms if arm.comparison]
-    seen = [comparison.detectable_nats for comparison in comparisons if comparison.detectable_nats is not None]
+    seen = [found for comparison in comparisons if (found := comparison.detectable) is not None]
     return Noise(
         loss_sd=_pooled([arm.loss for arm in arms]),
         difference_sd=_pooled([comparison.difference for comparison in comparisons]),
-        detectable_nats=(min(seen), max(seen)) if seen else None,
+        detectable=(min(seen, key=_value), max(seen, key=_value)) if seen else None,
     )
+
+
+def _value(interval: Interval) -> float:
+    return interval.value
 
 
 def _pooled(estimates: list[Estimate | None]) -> float | None:

@@ -23,8 +23,9 @@ from ablate.store.documents import LedgerRecord, StudyArm, StudyDocument
 from reports.findings.judging import Pair, Standing, differences, ledger_test, ties
 from reports.findings.shapes import Comparison, Verdict
 from reports.reading.outcomes import FAILED
+from reports.statistics.detectable import detectable_difference
 from reports.statistics.estimates import ALPHA, Estimate, equivalence_p, estimate, geometric, mean_interval, paired_p
-from reports.statistics.power import seeds_needed, smallest_detectable
+from reports.statistics.power import seeds_needed
 from reports.statistics.simultaneous import Evidence
 from reports.statistics.stalled import Failures, Reliability
 
@@ -136,7 +137,7 @@ def _standing(
         difference=_within(difference, standing),
         p_holm=standing.p,
         p_equivalence=p_equivalence,
-        detectable_nats=smallest_detectable(float(difference.sd), number, standing.tests, alpha=spent * found.alpha),
+        detectable=detectable_difference(difference.sd, number, standing.tests, alpha=spent * found.alpha),
         seeds_needed=needed,
     )
 

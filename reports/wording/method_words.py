@@ -13,14 +13,18 @@ def noise(summary: StudySummary) -> str:
     if loss is None:
         return "Seed noise unknown: no arm has two finished seeds."
     text = f"Seed noise, as a standard deviation over seeds: {words.nats(loss)} for the loss"
-    if paired is None or summary.noise.detectable_nats is None:
+    if paired is None or summary.noise.detectable is None:
         return f"{text}."
-    least, most = map(words.nats, summary.noise.detectable_nats)
-    seen = most if least == most else f"{least} to {most}, depending on the arm"
-    return (
-        f"{text}, {words.nats(paired)} for paired differences. The smallest difference detectable with 80 % power is "
-        f"{seen}."
-    )
+    return f"{text}, {words.nats(paired)} for paired differences. {detectable(summary)}"
+
+
+def detectable(summary: StudySummary) -> str:
+    """What the study could see, in its best arm and in its worst; nothing where that is not known."""
+    if summary.noise.detectable is None:
+        return ""
+    least, most = (f"{words.detectable(each)} nats" for each in summary.noise.detectable)
+    seen = most if least == most else f"between {least} and {most}, depending on the arm"
+    return f"The smallest difference detectable with 80 % power is {seen}."
 
 
 def method(summary: StudySummary) -> str:

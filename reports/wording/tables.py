@@ -92,7 +92,6 @@ def without_empty(table: Table, among: Iterable[str] | None = None) -> Table:
 
 def _arm_row(arm: ArmSummary) -> tuple[str, ...]:
     found = arm.comparison
-    detectable = found.detectable_nats if found else None
     return (
         arm.name,
         arm.verdict,
@@ -100,7 +99,7 @@ def _arm_row(arm: ArmSummary) -> tuple[str, ...]:
         words.difference(found).removesuffix(" nats") if found else words.NONE,
         words.p_value(found.p_holm) if found else words.NONE,
         words.p_value(found.p_equivalence) if found else words.NONE,
-        f"{detectable:.{words.decimals(detectable)}f}" if detectable else words.NONE,
+        words.detectable(found.detectable) if found and found.detectable else words.NONE,
         words.whole(arm.seeds_needed),
         *(each.text(arm) for each in RUN_MEASURES if each.text),
         words.whole(arm.kv_bytes_per_token),

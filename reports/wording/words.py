@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from reports.findings.shapes import ArmSummary, Comparison, StudySummary
 from reports.reading.outcomes import FAILED
 from reports.statistics.estimates import Estimate
+from reports.statistics.interval import Interval
 from reports.statistics.power import MOST_SEEDS
 from reports.wording import failure_words
 from reports.wording.cost_words import costs
@@ -183,14 +184,20 @@ def _ground(summary: StudySummary, arm: ArmSummary, comparison: Comparison) -> s
 
 def _open(arm: ArmSummary, comparison: Comparison) -> str:
     """What an inconclusive comparison excludes, what it would have seen, and what would settle it."""
-    value, smallest = comparison.difference, comparison.detectable_nats
+    value, smallest = comparison.difference, comparison.detectable
     assert value is not None  # an inconclusive arm has a p
     assert value.low is not None
     assert value.high is not None
     assert smallest is not None
     farthest = max(abs(value.low), abs(value.high))
     planned = f"; {more_seeds(arm.seeds_needed)}" if arm.seeds_needed is not None else ""
-    return f"excludes differences larger than {nats(farthest)}; could detect {nats(smallest)} with 80 % power{planned}."
+    return f"excludes differences larger than {nats(farthest)}; could detect {detectable(smallest)} nats with 80 % power{planned}."
+
+
+def detectable(found: Interval) -> str:
+    """`0.036 (0.019 to 0.23)`: what a study could see, and how well that is known."""
+    value, low, high = (f"{each:.{decimals(each)}f}" for each in (found.value, found.low, found.high))
+    return f"{value} ({low} to {high})"
 
 
 def more_seeds(needed: int | None) -> str:

@@ -255,7 +255,8 @@ def test_arm_documents_are_what_run_json_promises(tmp_path: Path) -> None:
         "name edits tuned matching seeds stalled diverged loss loss_interval bits_per_byte accuracy "
         "accuracy_interval excess tokens_per_second peak_memory_bytes "
         "kv_bytes_per_token parameters flops_per_token evals verdict "
-        "difference difference_interval difference_with_failures p seeds_needed eval_differences"
+        "difference difference_interval difference_with_failures p detectable detectable_interval "
+        "seeds_needed eval_differences"
     )
     assert [" ".join(document) for document in documents] == [promised] * 3
     double = documents[2]

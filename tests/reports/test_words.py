@@ -74,11 +74,16 @@ def test_sentences_of_a_study(tmp_path: Path) -> None:
     assert double.startswith(
         "+0.001 ± 0.030 nats at equal FLOPs, 3 % slower, 15 % more peak memory, 2× smaller KV cache; inconclusive"
     )
-    assert "p = 1): excludes differences larger than 0.031 nats; could detect 0.039 nats with 80 %" in double
+    assert (
+        "p = 1): excludes differences larger than 0.031 nats; could detect 0.039 (0.020 to 0.25) nats with 80 %"
+        in double
+    )
     assert double.endswith("power.")  # seeds that nobody planned settle nothing
     noise = method_words.noise(summary)
     assert noise.startswith("Seed noise, as a standard deviation over seeds: 0.0096 nats for the loss, ")
-    assert noise.endswith("detectable with 80 % power is 0.010 nats to 0.039 nats, depending on the arm.")
+    assert noise.endswith(
+        "detectable with 80 % power is between 0.010 (0.0054 to 0.065) nats and 0.039 (0.020 to 0.25) nats, depending on the arm."
+    )
 
 
 @pytest.mark.parametrize(
