@@ -191,7 +191,8 @@ def _open(arm: ArmSummary, comparison: Comparison) -> str:
     assert smallest is not None
     farthest = max(abs(value.low), abs(value.high))
     planned = f"; {more_seeds(arm.seeds_needed)}" if arm.seeds_needed is not None else ""
-    return f"excludes differences larger than {nats(farthest)}; could detect {detectable(smallest)} nats with 80 % power{planned}."
+    seen = f"could detect {detectable(smallest)} nats with 80 % power"
+    return f"excludes differences larger than {nats(farthest)}; {seen}{planned}."
 
 
 def detectable(found: Interval) -> str:
