@@ -37,9 +37,9 @@ class Comparison:
     for all that was judged for the question, looks included; they are None with fewer than two pairs or none that
     differ, and where the verdict is withheld. The interval of `difference` excludes zero where `p_holm` is significant.
     A test that is `repeated` has neither. `alpha` is the level of its look. `detectable` is the smallest true
-    difference that was found with 80 % probability, as far as the scatter of so few seeds says it; so many `seeds_needed` more would settle the pair with that
-    probability, None where none would or where seeds are not added by plan. Ratios are arm / baseline. `test` is what
-    the ledger keeps.
+    difference that was found with 80 % probability, as far as the scatter of so few seeds says it; so many
+    `seeds_needed` more would settle the pair with that probability, None where none would or where seeds are not added
+    by plan. Ratios are arm / baseline. `test` is what the ledger keeps.
     """
 
     difference: Estimate | None

@@ -82,7 +82,7 @@ def test_sentences_of_a_study(tmp_path: Path) -> None:
     noise = method_words.noise(summary)
     assert noise.startswith("Seed noise, as a standard deviation over seeds: 0.0096 nats for the loss, ")
     assert noise.endswith(
-        "detectable with 80 % power is between 0.010 (0.0054 to 0.065) nats and 0.039 (0.020 to 0.25) nats, depending on the arm."
+        "with 80 % power is between 0.010 (0.0054 to 0.065) nats and 0.039 (0.020 to 0.25) nats, depending on the arm."
     )
 
 
