@@ -124,11 +124,14 @@ def table(summary: StudySummary) -> tuple[tuple[str, ...], ...]:
     return closing_table(summary)
 
 
-def open_arms(summary: StudySummary) -> tuple[str, ...]:
-    """The arms that more seeds could settle."""
+def open_arms(study_dir: Path | str) -> tuple[str, ...]:
+    """The arms that more seeds could settle, decided by the judging part alone: verdicts compare the test part."""
     from reports.findings.summary import open_arms as found  # noqa: PLC0415 (keeps the import cheap)
+    from reports.findings.summary import summarise as summarised  # noqa: PLC0415
+    from reports.reading.collect import collect  # noqa: PLC0415
+    from reports.reading.units import judging  # noqa: PLC0415
 
-    return found(summary)
+    return found(summarised(judging(collect(study_dir))))
 
 
 def render_search(search_dir: Path | str) -> Path:

@@ -62,6 +62,17 @@ def next_token_loss(
     return sums.objective / count, sums.nats / count
 
 
+def target_nats(head: Head, hidden: Tensor, targets: Tensor) -> Tensor:
+    """(B, T): −ln p of each target in float32, 0 where it is −100; without gradients. hidden: (B, T, D)."""
+    rows, goals = hidden.flatten(0, -2), targets.flatten()
+    with torch.no_grad():
+        found = [
+            F.cross_entropy(head.read_out(rows[piece]).float(), goals[piece], ignore_index=IGNORED, reduction="none")
+            for piece in _pieces(head, rows)
+        ]
+    return torch.cat(found).view(targets.shape)
+
+
 def scored(targets: Tensor) -> Tensor:
     """(): how many targets count."""
     return (targets != IGNORED).sum()

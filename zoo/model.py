@@ -17,7 +17,7 @@ from zoo.caches import CacheKind
 from zoo.errors import SpecWarning
 from zoo.head import HeadTransform
 from zoo.init import UNNORMED, Linear, initialise
-from zoo.loss import Head, Part, chunks_for, next_token_loss, scored
+from zoo.loss import Head, Part, chunks_for, next_token_loss, scored, target_nats
 from zoo.mtp import MtpModule, mtp_loss
 from zoo.refusals import check_given, check_size, check_tokens
 from zoo.site import Given, Memory, Site, Step, of_piece
@@ -241,6 +241,13 @@ class Decoder(Stack):
             losses.append(spec.mtp.weight / spec.mtp.depth * ahead)
         losses += [rows * loss for loss in step.losses]
         return torch.stack(losses).sum() if len(losses) > 1 else objective, nats
+
+    @torch.no_grad()
+    def nats(self, tokens: Tensor, targets: Tensor, **given: Unpack[Given]) -> Tensor:
+        """(B, T): −ln p of each target, 0 for targets of −100. tokens, targets: (B, T), as in `loss`."""
+        check_tokens(tokens)
+        step = self._begin(tokens, None, given)
+        return target_nats(self._head, self._run(self.embed(tokens, step), step, None), targets)
 
     @property
     def _head(self) -> Head:

@@ -69,7 +69,7 @@ def run(
     place = workshop.store.study(chosen.name, chosen.scale)
     refuse_namesake(chosen, place.read(), workshop.store)
     folder = place.path
-    runner = StudyRunner(chosen, workshop, lambda: reports.open_arms(reports.summarise(folder)))
+    runner = StudyRunner(chosen, workshop, lambda: reports.open_arms(folder))
     runner.run()
     if runner.outcome is None:
         return StudyResult.of(runner, None, None)

@@ -1,4 +1,4 @@
-"""A prepared text corpus: token memory maps, and the windows that training and validation read from them."""
+"""A prepared text corpus: token memory maps, and the windows that are read from them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ablate.data.error import DataError
-from ablate.data.examples import Windows
+from ablate.data.examples import HeldOutRows, Windows
 from ablate.data.shuffle import offset, permuted
+from ablate.data.splitting import SHARES
 from ablate.store import DataFolder, StoreError
-from ablate.store.documents import TextMeta
+from ablate.store.documents import HeldOutPart, TextMeta
 
 
 class Corpus:
@@ -52,47 +53,53 @@ class Corpus:
                 out[row] = self._train[start : start + context + 1]
         return out
 
-    def validation(self, context: int) -> tuple[Windows, NDArray[np.uint32]]:
-        """All validation windows (n, context + 1), and the bytes that each of their tokens stands for.
+    def held_out_rows(self, part: HeldOutPart, context: int) -> list[HeldOutRows]:
+        """All windows (n, context + 1) of a held-out part. Of each token: its document, and the bytes it stands for.
 
-        Windows do not overlap in what they predict, so each target counts once. Where held-out text is longer than
-        `validation_tokens`, they are spread evenly over it.
+        Windows do not overlap in what they predict, so each target counts once. Where the part is longer than the
+        tokens that are read of it, they are spread evenly over it.
         bits per byte = nats in all / (bytes of the targets · ln 2); `eos` costs nats and stands for no byte.
 
         Raises:
-            DataError: there is less held-out text than one window.
+            DataError: the part has less text than one window.
         """
-        tokens, sizes = self._validation, self._validation_bytes
+        tokens, sizes = self.held_out_tokens(part)
         available = (len(tokens) - 1) // context
-        count = min(available, max(1, self.meta.validation_tokens // context))
+        count = min(available, max(1, self.most_tokens(part) // context))
         if count == 0:
             raise DataError(
-                f"validation needs {context + 1} tokens for one window of context {context}, and held-out text has"
-                f" {len(tokens)}: raise data.validation_fraction, or lower the context"
+                f"one window of context {context} takes {context + 1} tokens, and the {part} part of the held-out text"
+                f" has {len(tokens)}: raise data.validation_fraction, or lower the context"
             )
         starts = np.arange(count) * available // count * context
         positions = starts[:, None] + np.arange(context + 1)
-        return tokens[positions].astype(np.int64), sizes[positions]
+        windows = tokens[positions].astype(np.int64)
+        return [HeldOutRows(windows, self._documents_at(part, positions), sizes[positions])]
 
-    def validation_rows(self, context: int) -> list[tuple[Windows, NDArray[np.uint32]]]:
-        """The same, as other corpora give it that have rows of several widths."""
-        return [self.validation(context)]
+    def most_tokens(self, part: HeldOutPart) -> int:
+        """That are read of a held-out part."""
+        return self.meta.validation_tokens * SHARES[part] // SHARES["test"]
+
+    def _documents_at(self, part: HeldOutPart, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Which document each token is of, the `eos` after it included."""
+        found: NDArray[np.int64] = np.searchsorted(self.document_offsets(part), positions, side="right") - 1
+        return np.maximum(found, 0)  # the `eos` that comes before the first
 
     def widths(self, context: int) -> tuple[int, ...]:
         """Tokens of the windows that are trained on."""
         return (context,)
 
-    def held_out_tokens(self) -> tuple[NDArray[Any], NDArray[np.uint32]]:
-        """All tokens of the validation split, and the bytes that each stands for (none for `eos`)."""
-        return self._validation, self._validation_bytes
+    def held_out_tokens(self, part: HeldOutPart) -> tuple[NDArray[Any], NDArray[np.uint32]]:
+        """All tokens of a held-out part, and the bytes that each stands for (none for `eos`)."""
+        return self.tokens(part), self._array(self._folder.bytes_path(part))
 
-    def held_out(self) -> list[str]:
-        """The validation documents."""
-        path = self._folder.texts_path("validation")
+    def held_out(self, part: HeldOutPart) -> list[str]:
+        """The documents of a held-out part."""
+        path = self._folder.texts_path(part)
         with self._whole(path), path.open("rb") as lines:
             return [json.loads(line)["text"] for line in lines]
 
-    def floor(self) -> None:
+    def floor(self, _part: HeldOutPart) -> None:
         """The least loss possible is not known of text."""
 
     def document_offsets(self, split: str) -> NDArray[np.int64]:
@@ -116,14 +123,6 @@ class Corpus:
     @cached_property
     def _train(self) -> NDArray[Any]:
         return self.tokens("train")
-
-    @cached_property
-    def _validation(self) -> NDArray[Any]:
-        return self.tokens("validation")
-
-    @cached_property
-    def _validation_bytes(self) -> NDArray[np.uint32]:
-        return self._array(self._folder.bytes_path("validation"))
 
     def _array(self, path: Path) -> NDArray[Any]:
         with self._whole(path):

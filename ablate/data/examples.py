@@ -29,6 +29,16 @@ class Examples:
 Rows: TypeAlias = Windows | Examples
 
 
+@dataclass(frozen=True)
+class HeldOutRows:
+    """Rows to be scored. Of each token of a row and the target after it, (B, T + 1): `items`, the document or the
+    example that it is of; `sizes`, the bytes that it stands for, None where there is no text."""
+
+    rows: Rows
+    items: NDArray[np.int64]
+    sizes: NDArray[np.uint32] | None
+
+
 def width(rows: Rows) -> int:
     """T."""
     tokens = rows.tokens if isinstance(rows, Examples) else rows[:, 1:]

@@ -12,7 +12,7 @@ from ablate.data.sources import TextSource
 from ablate.data.splitting import survey
 from ablate.store.documents import TextSplit
 
-SCHEMA = 1
+SCHEMA = 2
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ def identify_text(spec: TextSource, base: Path = Path()) -> DataIdentity:
     """
     found = None if spec.fingerprint() else survey(spec, base)
     content = found.content if found else str(spec.fingerprint())
-    split = split_of(spec, base, found.documents.validation if found else 0)
+    split = split_of(spec, base, found.documents.held_out if found else 0)
     tokenizer = spec.tokenizer.identity(base)
     digest = digest_of({"schema": SCHEMA, "content": content, "tokenizer": tokenizer, "split": split.model_dump()})
     return DataIdentity(digest, spec.tokenizer.vocabulary(base), content)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from ablate.data.error import DataError
 from ablate.data.identity import DataIdentity, split_of
 from ablate.data.references import reference_losses
 from ablate.data.sources import TextSource
-from ablate.data.splitting import Survey, TextDocument, documents, pieces, survey
+from ablate.data.splitting import SPLITS, Survey, TextDocument, documents, pieces, survey
 from ablate.data.tokenizers._encoder import Encoder
 from ablate.data.writing import SplitWriter
 from ablate.store import DataFolder
@@ -27,7 +28,7 @@ BATCH_BYTES = 1_000_000
 
 
 def write_corpus(spec: TextSource, identity: DataIdentity, folder: DataFolder, base: Path, progress: Progress) -> None:
-    """Read, tokenise and write both splits, the tokenizer and what the corpus is into an empty folder.
+    """Read, tokenise and write all splits, the tokenizer and what the corpus is into an empty folder.
 
     Raises:
         DataError: the text or the tokenizer cannot be read, a split would be empty, or the text changed meanwhile.
@@ -64,20 +65,20 @@ def _write_tokens(
     base: Path,
     progress: Progress,
 ) -> PerSplit:
-    """Writes both splits; returns their lengths in tokens."""
+    """Writes all splits; returns their lengths in tokens."""
     total, done = found.bytes.total, 0
-    with (
-        SplitWriter(work, "train", encoder, identity.vocab_size) as train,
-        SplitWriter(work, "validation", encoder, identity.vocab_size, held_out=True) as validation,
-    ):
+    writers = [SplitWriter(work, split, encoder, identity.vocab_size, split != "train") for split in SPLITS]
+    with ExitStack() as files:
+        for writer in writers:
+            files.enter_context(writer)
         for batch in _batches(documents(spec, base)):
-            for writer in (train, validation):
+            for writer in writers:
                 writer.add([d.utf8 for d in batch if found.split_of(d) == writer.split])
             done += sum(len(document.utf8) for document in batch)
             progress("tokenise", min(done / total, 1.0))
-    if PerSplit(train=train.bytes, validation=validation.bytes) != found.bytes:
+    if PerSplit(**{writer.split: writer.bytes for writer in writers}) != found.bytes:
         raise DataError("the data changed while it was read: run again")
-    return PerSplit(train=train.tokens, validation=validation.tokens)
+    return PerSplit(**{writer.split: writer.tokens for writer in writers})
 
 
 def _batches(stream: Iterator[TextDocument]) -> Iterator[list[TextDocument]]:
@@ -109,7 +110,7 @@ def _meta(
         content=identity.content,
         vocab_size=identity.vocab_size,
         tokenizer=spec.tokenizer.identity(base),
-        split=split_of(spec, base, found.documents.validation),
+        split=split_of(spec, base, found.documents.held_out),
         content_read=found.content,
         unit=found.unit,
         documents=found.documents,

@@ -1,9 +1,9 @@
-"""Losses that place a corpus: what models without a network reach on its held-out tokens. numpy only.
+"""Losses that place a corpus: what models without a network reach on its test part. numpy only.
 
     uniform   ln V
     unigram   p(b) = (n(b) + 1) / (N + V)
     bigram    p(b | a) = (n(ab) + t(a) p(b)) / (n(a) + t(a)), with t(a) different tokens after a
-    gzip      held-out text under gzip -9, spread over its tokens
+    gzip      the test part under gzip -9, spread over its tokens
 
 Counts n are of training tokens. The bigram's smoothing is that of Witten and Bell 1991, which has nothing to tune.
 """
@@ -33,14 +33,14 @@ GZIP_FORMAT = 31
 
 def reference_losses(folder: DataFolder, vocab_size: int, size: PerSplit, tokens: PerSplit) -> ReferenceLosses:
     """Of a corpus whose files are written. size: of its splits in bytes."""
-    train, held_out = (_read(folder, split, vocab_size) for split in ("train", "validation"))
-    bits_per_byte = 8 * _gzip_bytes(_texts(folder)) / size.validation
+    train, held_out = (_read(folder, split, vocab_size) for split in ("train", "test"))
+    bits_per_byte = 8 * _gzip_bytes(_texts(folder)) / size.test
     unigrams = unigram_probabilities(train, vocab_size)
     return ReferenceLosses(
         uniform=math.log(vocab_size),
         unigram=-float(np.log(unigrams[held_out[1:]]).mean()),
         bigram=-float(np.log(bigram_probabilities(train, unigrams, held_out)).mean()),
-        gzip=bits_per_byte * math.log(2) * size.validation / tokens.validation,
+        gzip=bits_per_byte * math.log(2) * size.test / tokens.test,
         gzip_bits_per_byte=bits_per_byte,
     )
 
@@ -79,7 +79,7 @@ def _read(folder: DataFolder, split: str, vocab_size: int) -> Tokens:
 
 
 def _texts(folder: DataFolder) -> Iterable[bytes]:
-    with folder.texts_path("validation").open("rb") as lines:
+    with folder.texts_path("test").open("rb") as lines:
         yield from (json.loads(line)["text"].encode() for line in lines)
 
 

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from ablate.data.error import DataError
 from ablate.data.sources import TextSource
-from ablate.store.documents import PerSplit
+from ablate.store.documents import HeldOutPart, PerSplit
 
 FEWEST_DOCUMENTS = 20
 PIECE_BYTES = 8192
+SHARES: dict[HeldOutPart, int] = {"test": 4, "judging": 1, "tuning": 1}
+"""How held-out text is divided: verdicts compare losses on the test part, whose noise no other seed removes."""
 
 Unit = Literal["document", "piece"]
-Split = Literal["train", "validation"]
+Split = Literal["train", HeldOutPart]
+SPLITS: tuple[Split, ...] = ("train", *get_args(HeldOutPart))
 
 
 class TextDocument(NamedTuple):
-    """A text as UTF-8, its sha256, and whether its source gave it for validation alone."""
+    """A text as UTF-8, its sha256, and whether its source gave it to be held out."""
 
     utf8: bytes
     hash: bytes
@@ -34,8 +37,8 @@ class Survey:
 
     content: str
     """sha256 over the hashes of the documents, in order."""
-    validation: frozenset[bytes]
-    """Hashes of the documents that are held out."""
+    held_out: Mapping[bytes, HeldOutPart]
+    """Hashes of the documents that are held out, and the part that each is in."""
     unit: Unit
     """`document`, or `piece` where there were too few documents to split."""
     documents: PerSplit
@@ -43,14 +46,14 @@ class Survey:
     bytes: PerSplit
 
     def split_of(self, document: TextDocument) -> Split:
-        return "validation" if document.hash in self.validation else "train"
+        return self.held_out.get(document.hash, "train")
 
 
 def survey(source: TextSource, base: Path) -> Survey:
     """Reads the corpus once, keeping only hashes and sizes.
 
     Raises:
-        DataError: it cannot be read, or either split would be empty.
+        DataError: it cannot be read, or a split would be empty.
     """
     sizes: dict[bytes, int] = {}
     given: set[bytes] = set()
@@ -60,36 +63,44 @@ def survey(source: TextSource, base: Path) -> Survey:
         if document.given:
             given.add(document.hash)
     chosen = source.held_out(base) is None
-    validation = _chosen(sizes, source.validation_fraction) if chosen else frozenset(given)
-    _check(len(sizes), len(validation))
-    held_bytes = sum(sizes[key] for key in validation)
+    candidates, share = (sizes, source.validation_fraction) if chosen else ({key: sizes[key] for key in given}, 1.0)
+    held_out = _parts(candidates, share)
+    _check(len(sizes), len(held_out), chosen)
+    splits: dict[Split, list[int]] = {split: [] for split in SPLITS}
+    for key, size in sizes.items():
+        splits[held_out.get(key, "train")].append(size)
     return Survey(
         content=hashlib.sha256(b"".join(sizes)).hexdigest(),
         unit=unit,
-        documents=PerSplit(train=len(sizes) - len(validation), validation=len(validation)),
-        bytes=PerSplit(train=sum(sizes.values()) - held_bytes, validation=held_bytes),
-        validation=validation,
+        documents=PerSplit(**{split: len(each) for split, each in splits.items()}),
+        bytes=PerSplit(**{split: sum(each) for split, each in splits.items()}),
+        held_out=held_out,
     )
 
 
 def documents(source: TextSource, base: Path) -> Iterator[TextDocument]:
-    """Every document once, in the source's order, those given for validation first."""
+    """Every document once, in the source's order, those given to be held out first."""
     return (document for _, document in _units(source, base))
 
 
-def _chosen(sizes: dict[bytes, int], fraction: float) -> frozenset[bytes]:
-    """Documents in the order of their hashes, until they make `fraction` of the bytes."""
+def _parts(sizes: Mapping[bytes, int], fraction: float) -> dict[bytes, HeldOutPart]:
+    """Documents in the order of their hashes, until they make `fraction` of the bytes and no part is empty.
+
+    Each goes to the part that lacks most of its share, so that a larger fraction adds documents and moves none.
+    """
     wanted = fraction * sum(sizes.values())
-    chosen: set[bytes] = set()
+    filled: dict[HeldOutPart, int] = dict.fromkeys(SHARES, 0)
+    found: dict[bytes, HeldOutPart] = {}
     for key in sorted(sizes):
-        if wanted <= 0:
+        if sum(filled.values()) >= wanted and all(filled.values()):
             break
-        chosen.add(key)
-        wanted -= sizes[key]
-    return frozenset(chosen)
+        part = min(SHARES, key=lambda name: filled[name] / SHARES[name])
+        found[key] = part
+        filled[part] += sizes[key]
+    return found
 
 
-def _check(documents: int, held_out: int) -> None:
+def _check(documents: int, held_out: int, chosen: bool) -> None:
     if documents == 0:
         raise DataError("the data has no text")
     if held_out == 0:
@@ -97,7 +108,11 @@ def _check(documents: int, held_out: int) -> None:
     if held_out == documents:
         raise DataError(
             f"no text is left to train on: all {documents} documents are held out"
-            " (data cannot be split below one document, and what is also in validation_paths is held out)"
+            f" (at least {len(SHARES)} are, one for each held-out part, and all that is also in validation_paths)"
+        )
+    if held_out < len(SHARES) and not chosen:
+        raise DataError(
+            f"validation_paths has {held_out} documents, and {', '.join(SHARES)} need one each: add lines or files"
         )
 
 
@@ -105,27 +120,30 @@ def _units(source: TextSource, base: Path) -> Iterator[tuple[Unit, TextDocument]
     held_out = source.held_out(base)
     texts = map(_utf8, source.documents(base))
     if held_out is None:
-        return _split_or_cut(_unique(texts, given=False))
-    return (("document", document) for document in _both(map(_utf8, held_out), texts))
+        return _split_or_cut(_unique(texts, given=False), FEWEST_DOCUMENTS)
+    return _both(map(_utf8, held_out), texts)
 
 
-def _both(held_out: Iterable[bytes], texts: Iterable[bytes]) -> Iterator[TextDocument]:
-    seen: set[bytes] = set()
-    for document in _unique(held_out, given=True):
+def _both(held_out: Iterable[bytes], texts: Iterable[bytes]) -> Iterator[tuple[Unit, TextDocument]]:
+    given = list(_unique(held_out, given=True))
+    unit: Unit = "document"
+    seen = {document.hash for document in given}  # whole, also where they are cut
+    for unit, document in _split_or_cut(iter(given), len(SHARES)):
         seen.add(document.hash)
-        yield document
-    yield from (d for d in _unique(texts, given=False) if d.hash not in seen)
+        yield unit, document
+    yield from ((unit, d) for d in _unique(texts, given=False) if d.hash not in seen)
 
 
-def _split_or_cut(whole: Iterator[TextDocument]) -> Iterator[tuple[Unit, TextDocument]]:
-    """The documents, or pieces of them where they are too few to be split."""
-    first = list(islice(whole, FEWEST_DOCUMENTS))
-    if len(first) == FEWEST_DOCUMENTS:
+def _split_or_cut(whole: Iterator[TextDocument], fewest: int) -> Iterator[tuple[Unit, TextDocument]]:
+    """The documents, or pieces of them where there are not the `fewest` that can be split."""
+    first = list(islice(whole, fewest))
+    if len(first) == fewest:
         for document in chain(first, whole):
             yield "document", document
         return
-    cut = (piece for document in first for piece in pieces(document.utf8))
-    for document in _unique(cut, given=False):
+    size = min(PIECE_BYTES, max(1, sum(len(document.utf8) for document in first) // FEWEST_DOCUMENTS))
+    cut = (piece for document in first for piece in pieces(document.utf8, size))
+    for document in _unique(cut, given=any(document.given for document in first)):
         yield "piece", document
 
 
@@ -139,11 +157,11 @@ def _unique(texts: Iterable[bytes], given: bool) -> Iterator[TextDocument]:
             yield TextDocument(utf8, key, given)
 
 
-def pieces(utf8: bytes) -> Iterator[bytes]:
-    """Whole lines of at least `PIECE_BYTES` together; the last piece is what is left."""
+def pieces(utf8: bytes, size: int = PIECE_BYTES) -> Iterator[bytes]:
+    """Whole lines of at least `size` bytes together; the last piece is what is left."""
     start = 0
     while start < len(utf8):
-        newline = utf8.find(b"\n", start + PIECE_BYTES - 1)
+        newline = utf8.find(b"\n", start + size - 1)
         end = len(utf8) if newline < 0 else newline + 1
         yield utf8[start:end]
         start = end

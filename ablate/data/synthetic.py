@@ -9,16 +9,16 @@ import numpy as np
 from pydantic import ValidationError
 
 from ablate.data.error import DataError
-from ablate.data.examples import Examples
+from ablate.data.examples import Examples, HeldOutRows
 from ablate.data.identity import DataIdentity, digest_of
 from ablate.data.sources._synthetic import BLANK, IGNORED, Example, Level, SyntheticSource
 from ablate.data.spec import parse
 from ablate.store import DataFolder
-from ablate.store.documents import SyntheticMeta
+from ablate.store.documents import HeldOutPart, SyntheticMeta
 from evals.reading.question import Question
 from zoo.errors import did_you_mean
 
-TRAIN, VALIDATION, TEST = range(3)
+STREAMS = {"train": 0, "test": 1, "questions": 2, "tuning": 3, "judging": 4}
 """Splits draw from streams of their own. A task with few examples, such as the sums of two digits, repeats some."""
 
 
@@ -39,16 +39,22 @@ class SyntheticCorpus:
         levels = self.source.levels()
         level = levels[step % len(levels)]
         width = self.source.width(level, context)
-        return rows(_examples(self.source, level, batch * context // width, (TRAIN, step), seed), width)
+        return rows(_examples(self.source, level, batch * context // width, (STREAMS["train"], step), seed), width)
 
-    def validation_rows(self, context: int) -> list[tuple[Examples, None]]:
-        """What validates, by difficulty; it stands for no bytes."""
-        asked = _validation(self.source)
-        return [(rows(examples, self.source.width(level, context)), None) for level, examples in asked]
+    def held_out_rows(self, part: HeldOutPart, context: int) -> list[HeldOutRows]:
+        """The examples of a held-out part, by difficulty, numbered through; they stand for no bytes."""
+        found, first = [], 0
+        for level, examples in _held_out(self.source, part):
+            width = self.source.width(level, context)
+            numbers = first + np.arange(len(examples), dtype=np.int64)
+            items = np.broadcast_to(numbers[:, None], (len(examples), width + 1))
+            found.append(HeldOutRows(rows(examples, width), items, None))
+            first += len(examples)
+        return found
 
-    def floor(self) -> float | None:
-        """Nats per target that the best possible model has on the validation examples; None where it is not known."""
-        return _floor(self.source, _validation(self.source))
+    def floor(self, part: HeldOutPart) -> float | None:
+        """Nats per target that the best possible model has on a held-out part; None where it is not known."""
+        return _floor(self.source, _held_out(self.source, part))
 
     def widths(self, context: int) -> tuple[int, ...]:
         """Tokens of the rows that are trained on, step by step in turn."""
@@ -62,7 +68,7 @@ class SyntheticCorpus:
         """
         source = regraded(self.source, at)
         for level in source.levels():
-            drawn = _examples(source, level, examples, (TEST,), seed)
+            drawn = _examples(source, level, examples, (STREAMS["questions"],), seed)
             whole = rows(drawn, source.tokens_of(level))
             floor = _floor(source, [(level, drawn)])
             yield Question(level, whole.tokens, whole.targets, source.chance(level), floor)
@@ -113,7 +119,7 @@ def rows(examples: Sequence[Example], context: int) -> Examples:
 def identify_synthetic(source: SyntheticSource) -> DataIdentity:
     """The settings, and a hash of what they make: a change in how examples are made is another corpus."""
     made = hashlib.sha256()
-    for _, examples in _validation(source):
+    for _, examples in _held_out(source, "test"):
         for part in (part for example in examples for part in example):
             made.update(part.astype("<i8").tobytes())
     digest = digest_of({"synthetic": source.model_dump(mode="json"), "content": made.hexdigest()})
@@ -133,12 +139,12 @@ def synthetic_meta(source: SyntheticSource, identity: DataIdentity) -> Synthetic
 Asked = list[tuple[Level, list[Example]]]
 
 
-def _validation(source: SyntheticSource) -> Asked:
+def _held_out(source: SyntheticSource, part: HeldOutPart) -> Asked:
     """The same for all seeds of a run: as many of each difficulty, but for rounding."""
     levels = source.levels()
     counts = [len(range(place, source.validation_examples, len(levels))) for place in range(len(levels))]
     return [
-        (level, _examples(source, level, count, (VALIDATION, place), 0))
+        (level, _examples(source, level, count, (STREAMS[part], place), 0))
         for place, (level, count) in enumerate(zip(levels, counts, strict=True))
     ]
 

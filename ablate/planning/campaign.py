@@ -148,7 +148,7 @@ def _trials(size: Study, jobs: Sequence[_Job]) -> Study | None:
     )
     baseline = replace(size.arms[0], seeds=())  # not trained: what the others are matched with
     share = "tune.fraction" if tune.fraction < 1 else None
-    return replace(size, sections=sections, arms=(baseline, *arms), budget_share=share)
+    return replace(size, sections=sections, arms=(baseline, *arms), budget_share=share, reads="tuning")
 
 
 class _Job:

@@ -249,6 +249,7 @@ def _identity(
         data=RunData(digest=data.digest),
         numerics=workload.numerics,
         probes=RunProbes(every=probes.every, which=probes.which) if probes else None,
+        reads=study.reads,
     )
     return identified(run, spec)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ablate.data import AnyCorpus, Corpus, DataError, prepare
 from ablate.data.preparation import Progress
 from ablate.data.sources import TextSource
+from ablate.data.splitting import SHARES
 from ablate.store import Store
 from ablate.study.arms import Arm
 from ablate.study.study import Study
@@ -23,13 +24,14 @@ def prepare_corpora(study: Study, store: Store, progress: Progress) -> None:
 
 
 def _check_validation(study: Study, arm: Arm, corpus: AnyCorpus) -> None:
-    """Bits per byte compare on one text: all that is held out."""
+    """Bits per byte compare on one text: all of each held-out part."""
     if not (isinstance(arm.data, TextSource) and isinstance(corpus, Corpus)):
         return
-    held_out = corpus.meta.tokens.validation
-    if held_out > arm.data.validation_tokens:
+    tokens = {part: getattr(corpus.meta.tokens, part) for part in SHARES}
+    needed = max(count * SHARES["test"] // SHARES[part] for part, count in tokens.items())
+    if any(count > corpus.most_tokens(part) for part, count in tokens.items()):
         reason = (
-            f"arms with different tokenizers are validated on all held-out text, which is {held_out:,} tokens"
-            f" in {arm.name}: raise it, or lower data.validation_fraction"
+            f"arms with different tokenizers are compared on all held-out text, which in {arm.name} takes {needed:,}:"
+            " raise it, or lower data.validation_fraction"
         )
         raise study.error("data.validation_tokens", reason)

@@ -89,14 +89,15 @@ def _train(request: Request, numerics: Numerics, stop: StopSignal) -> None:
             zoo.save(session.model, folder)
             if corpus.tokenizer_path is not None:
                 shutil.copyfile(corpus.tokenizer_path, tokenizer_in(folder))
-    store.write_result(_result(session, ending, request, memory, corpus.floor(), started))
+    floor = corpus.floor(request.identity.reads)
+    store.write_result(_result(session, ending, request, memory, floor, started), ending.items)
     store.drop_state(request.digest)
 
 
 def _result(
     session: Session, ending: Ending, request: Request, memory: PeakMemory, floor: float | None, started: str
 ) -> ResultDocument:
-    place, spec, numerics = ending.place, session.spec, session.numerics
+    place, scores, spec, numerics = ending.place, ending.scores, session.spec, session.numerics
     cost = training_cost(spec, session.model.spec, session.corpus.widths(spec.context))
     summary = summarise_metrics(session.store.read_metrics(session.digest), warmup_steps(session.steps, spec))
     peak = peak_flops_per_second(numerics.device, numerics.torch_dtype)
@@ -110,9 +111,11 @@ def _result(
         train_seconds=place.seconds,
         wall_seconds=place.wall_seconds,
         loss=ending.loss,
-        bits_per_byte=ending.bits_per_byte,
-        accuracy=ending.accuracy,
+        bits_per_byte=scores.bits_per_byte if scores else None,
+        accuracy=scores.accuracy if scores else None,
         floor=floor,
+        judging_loss=ending.judging_loss,
+        judging_bits_per_byte=ending.judging_bits_per_byte,
         microbatch=session.learner.accumulation.rows,
         **summary._asdict(),
         mfu=model_flop_utilisation(cost.flops_per_token, summary.tokens_per_second.median, peak),
@@ -134,7 +137,7 @@ def _measure(request: Request, numerics: Numerics) -> None:
     spec = MeasureSpec.model_validate(request.measure)
     # What is read through other kinds of cache than a plain one.
     corpus = open_corpus(Path(request.corpus)) if len(spec.caches) > 1 else None
-    text = Text(*corpus.held_out_tokens()) if isinstance(corpus, Corpus) else None
+    text = Text(*corpus.held_out_tokens(request.identity.reads)) if isinstance(corpus, Corpus) else None
     found = measure(model.to(numerics.torch_dtype), spec, text)
     store.write_measure(request.digest, str(request.measure_digest), found)
 
@@ -155,14 +158,14 @@ def _evaluate(request: Request, numerics: Numerics) -> None:
 
 def _data(request: Request) -> HeldOutText | SyntheticTask:
     """What a run is evaluated on."""
-    corpus = open_corpus(Path(request.corpus))
+    corpus, part = open_corpus(Path(request.corpus)), request.identity.reads
     if isinstance(corpus, SyntheticCorpus):
         return SyntheticTask(corpus.source.source, corpus.questions)
     return HeldOutText(
         tokenizer=trained_tokenizer(Store(request.store), request.digest),
         eos=corpus.eos,
-        text=Text(*corpus.held_out_tokens()),
-        documents=corpus.held_out,
+        text=Text(*corpus.held_out_tokens(part)),
+        documents=lambda: corpus.held_out(part),
         train=lambda: corpus.tokens("train"),
     )
 

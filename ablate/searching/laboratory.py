@@ -114,7 +114,8 @@ class StudyLaboratory:
                 "probes": None,
             }
         )
-        return self._plan(replace(self.study, sections=sections, arms=(replace(self.study.arms[0], seeds=()), arm)))
+        arms = replace(self.study.arms[0], seeds=()), arm
+        return self._plan(replace(self.study, sections=sections, arms=arms, reads="judging"))
 
     def values(self, job: Job) -> tuple[float, ...] | None:
         if any(request.missing() for request in job.requests):

@@ -97,7 +97,7 @@ class SearchFolder:
 
 @dataclass(frozen=True)
 class DataFolder:
-    """`data/<digest>/`. `split` is `train` or `validation`; some files are of held-out text alone."""
+    """`data/<digest>/`. `split` is `train`, `tuning`, `judging` or `test`; some files are of held-out text alone."""
 
     path: Path
 

@@ -46,6 +46,10 @@ class Paths:
     def result_path(self, digest: str) -> Path:
         return self.run_dir(digest) / "result.json"
 
+    def losses_path(self, digest: str) -> Path:
+        """The final loss by document."""
+        return self.run_dir(digest) / "losses.ndjson"
+
     def measure_path(self, digest: str, request: str) -> Path:
         return self.run_dir(digest) / f"measure-{_checked(request)}.json"
 

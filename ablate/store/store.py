@@ -16,6 +16,7 @@ from ablate.store import jsonfile
 from ablate.store.documents import (
     CalibrationDocument,
     EvalsDocument,
+    ItemLoss,
     LedgerRecord,
     MeasureDocument,
     MetricsRecord,
@@ -87,8 +88,16 @@ class Store(Paths):
         path, remedy = self.result_path(digest), self._train_again(digest)
         return _owned(path, jsonfile.read(path, ResultDocument, remedy), digest, remedy)
 
-    def write_result(self, result: ResultDocument) -> None:
+    def write_result(self, result: ResultDocument, losses: Sequence[ItemLoss] = ()) -> None:
+        """With the final loss by document, where there is one."""
+        if losses:
+            jsonfile.write_lines(self.losses_path(result.digest), losses)
         jsonfile.write(self.result_path(result.digest), result)
+
+    def read_losses(self, digest: str) -> list[ItemLoss] | None:
+        """The final loss by document or example; None where there is none."""
+        path = self.losses_path(digest)
+        return list(jsonfile.records(path, ItemLoss, self._train_again(digest))) if path.exists() else None
 
     def read_measure(self, digest: str, request: str) -> MeasureDocument | None:
         remedy = "remove it to measure the run again"

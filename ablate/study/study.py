@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ablate.data.sources import DataSource
+from ablate.store.documents import HeldOutPart
 from ablate.study.arms import Arm, ArmBuilder
 from ablate.study.layers import Origins
 from ablate.study.problems import Problem, StudyError
@@ -37,6 +38,8 @@ class Study:
     """The setting that made the budget a share of the study's, by its path; None where it is the whole."""
     rung: str | None = None
     """Which rung of the ladder this is; None without one."""
+    reads: HeldOutPart = "test"
+    """The held-out part that final losses are of."""
     smaller: tuple[Study, ...] = ()
     """The same study at the other rungs of its ladder, as they are listed: smaller models and shorter runs."""
 

@@ -89,11 +89,20 @@ class Batch:
         """How many targets count."""
         return int(self.counts.sum())
 
-    def bytes_of(self, sizes: NDArray[np.integer]) -> int:
-        """The bytes that the scored targets stand for. sizes: (B, T + 1), those of the windows' tokens."""
+    def scored_of(self, known: NDArray[np.integer]) -> NDArray[np.int64]:
+        """(S,): of each scored target, what is known of its token. known: (B, T + 1), of the windows' tokens. Targets
+        that are no token of the window count as its first."""
         scored = self.counts.cpu().numpy()
         if self.places is None:
-            return int(sizes[:, 1:][scored].sum())
-        places = self.places.cpu().numpy()
-        found = np.take_along_axis(sizes, np.maximum(places, 0), axis=1)
-        return int(found[scored & (places >= 0)].sum())
+            of_targets = known[:, 1:]
+        else:
+            of_targets = np.take_along_axis(known, np.maximum(self.places.cpu().numpy(), 0), axis=1)
+        found: NDArray[np.int64] = of_targets[scored].astype(np.int64)
+        return found
+
+    def sizes_of(self, sizes: NDArray[np.integer]) -> NDArray[np.int64]:
+        """(S,): the bytes that each scored target stands for. sizes: (B, T + 1), those of the windows' tokens."""
+        found = self.scored_of(sizes)
+        if self.places is None:
+            return found
+        return np.where((self.places >= 0)[self.counts].cpu().numpy(), found, 0)

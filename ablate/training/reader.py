@@ -1,4 +1,4 @@
-"""What a run reads: batches to learn from, and all that is held out."""
+"""What a run reads: batches to learn from, and the held-out parts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ablate.data.examples import Examples, Rows, width
+from ablate.data.examples import Examples, HeldOutRows, Rows, width
+from ablate.store.documents import HeldOutPart
 from ablate.training.batch import Batch
 from ablate.training.spec import TrainSpec
 
@@ -22,25 +23,34 @@ class Corpus(Protocol):
 
     def batch(self, step: int, *, batch: int, context: int, seed: int) -> Rows: ...
 
-    def validation_rows(self, context: int) -> Sequence[tuple[Rows, NDArray[np.uint32] | None]]: ...
+    def held_out_rows(self, part: HeldOutPart, context: int) -> Sequence[HeldOutRows]: ...
 
 
-ON_THE_WAY = 8
-"""Of so many held-out rows one is read when training is validated on the way; all are when it has ended."""
-FEWEST_ROWS = 32
-"""No fewer are read on the way, where there are as many."""
 VALIDATION = 2**64
 """In place of a seed, beyond all of them, where an objective draws what to ask about held-out text."""
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """The same questions each time, for every seed and arm. tokens: those that are scored. n_bytes: what these stand
-    for; None where they are not text."""
+    """The same questions each time, for every seed and arm.
+
+    items, sizes: (S,), in the order of the scored targets: the document or example that each is of, and the bytes that
+    it stands for; None where it is not text.
+    """
 
     batches: list[Batch]
-    tokens: int
-    n_bytes: int | None
+    items: NDArray[np.int64]
+    sizes: NDArray[np.int64] | None
+
+    @property
+    def tokens(self) -> int:
+        """How many targets are scored."""
+        return len(self.items)
+
+    @property
+    def n_bytes(self) -> int | None:
+        """What they stand for."""
+        return None if self.sizes is None else int(self.sizes.sum())
 
 
 @dataclass(frozen=True)
@@ -60,24 +70,23 @@ class TrainingReader:
         batch = self._asked(rows, (self.seed, step))
         return batch.pinned() if self.device == "cuda" else batch
 
-    def held_out(self, whole: bool = True) -> HeldOut:
-        """What is held out, on the device, in batches no larger than those of training: all of it, or rows spread
-        evenly over it.
+    def held_out(self, part: HeldOutPart) -> HeldOut:
+        """A held-out part, on the device, in batches no larger than those of training.
 
-        Batches of one width have one shape, the last one padded with rows that are not scored: a compiled loss has no
-        more than one program for each width.
+        Batches of one width have one shape, the last one padded with rows that are not scored, so that kernels are
+        chosen once for each width.
         """
         batches: list[Batch] = []
-        tokens, n_bytes, text = 0, 0, True
-        for rows, sizes in self.corpus.validation_rows(self.spec.context):
-            every = 1 if whole else max(1, min(ON_THE_WAY, len(rows) // FEWEST_ROWS))
-            asked = self._asked(rows, (VALIDATION,)).rows(slice(None, None, every))
-            parts = ceil(len(asked) / max(1, self.spec.tokens // width(rows)))
+        items: list[NDArray[np.int64]] = []
+        sizes: list[NDArray[np.int64]] = []
+        for found in self.corpus.held_out_rows(part, self.spec.context):
+            asked = self._asked(found.rows, (VALIDATION,))
+            parts = ceil(len(asked) / max(1, self.spec.tokens // width(found.rows)))
             batches += [part.to(self.device) for part in asked.equal_parts(parts)]
-            tokens += asked.scored
-            text = text and sizes is not None
-            n_bytes += 0 if sizes is None else asked.bytes_of(sizes[::every])
-        return HeldOut(batches, tokens, n_bytes if text else None)
+            items.append(asked.scored_of(found.items))
+            if found.sizes is not None:
+                sizes.append(asked.sizes_of(found.sizes))
+        return HeldOut(batches, np.concatenate(items), np.concatenate(sizes) if sizes else None)
 
     def _asked(self, rows: Rows, key: tuple[int, ...]) -> Batch:
         """Examples, which say what they ask, or what the objective makes of windows of text, the same for every arm."""

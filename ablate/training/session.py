@@ -13,7 +13,7 @@ from typing import Literal
 import zoo
 from ablate.machine.numerics import Numerics
 from ablate.store import Store
-from ablate.store.documents import MetricsRecord, RunDocument, RunProbes
+from ablate.store.documents import ItemLoss, MetricsRecord, RunDocument, RunProbes
 from ablate.training.accumulation import Accumulation
 from ablate.training.checkpoint import TrainingProgress, load_state, save_state
 from ablate.training.compiling import compiled
@@ -29,7 +29,7 @@ from ablate.training.schedule import warmup_steps
 from ablate.training.spec import TrainSpec
 from ablate.training.stop import Interrupted
 from ablate.training.trained import trained_model
-from ablate.training.validation import ValidationScores, score
+from ablate.training.validation import HeldOutScores, bits_per_byte, score
 
 SAVING = 0.01
 """Saving the state takes at most this share of the time."""
@@ -37,18 +37,23 @@ SAVING = 0.01
 
 @dataclass(frozen=True)
 class Ending:
-    """How training ended. A run that diverged has a `reason`, and none of the numbers, which are over all that is held
-    out.
-
-    Only text has bits per byte, only synthetic tasks have an `accuracy`: the share of targets that are right.
-    """
+    """How training ended. A run that diverged has a `reason` and no numbers: `scores` are of the held-out part that the
+    run reads at its end, the others of the judging part."""
 
     status: Literal["finished", "diverged"]
     reason: str | None
     place: TrainingProgress
-    loss: float | None = None
-    bits_per_byte: float | None = None
-    accuracy: float | None = None
+    scores: HeldOutScores | None = None
+    judging_loss: float | None = None
+    judging_bits_per_byte: float | None = None
+
+    @property
+    def loss(self) -> float | None:
+        return self.scores.nats if self.scores else None
+
+    @property
+    def items(self) -> tuple[ItemLoss, ...]:
+        return self.scores.items if self.scores else ()
 
 
 def _initial_model(store: Store, identity: RunDocument) -> zoo.Decoder:
@@ -80,6 +85,7 @@ class Session:
     ) -> None:
         self.store, self.corpus, self.numerics = store, corpus, numerics
         self.digest, self.seed, self.steps = identity.digest, identity.seed, identity.steps
+        self.reads = identity.reads
         self.spec = TrainSpec.model_validate(identity.train)
         self.checkpoint_seconds, self.stop = execution.checkpoint_seconds, stop
         self.rest_seconds = min(rest_seconds, self.checkpoint_seconds)
@@ -157,12 +163,12 @@ class Session:
         return step == self.steps or step // every > (step - 1) // every
 
     @cached_property
-    def _on_the_way(self) -> HeldOut:
-        return self.reader.held_out(whole=False)
+    def _judging(self) -> HeldOut:
+        return self.reader.held_out("judging")
 
     def _validate(self) -> float:
-        """Score a part of what is held out, and log it."""
-        found = self._score(self._on_the_way)
+        """Score the judging part, and log it."""
+        found = self._score(self._judging)
         self.place.validation_loss = found.nats
         record = MetricsRecord(
             step=self.place.step,
@@ -175,8 +181,8 @@ class Session:
         self.store.append_metrics(self.digest, record)
         return found.nats
 
-    def _score(self, held_out: HeldOut) -> ValidationScores:
-        return score(self.model, self.learner.loss, held_out, self.numerics.autocast)
+    def _score(self, held_out: HeldOut) -> HeldOutScores:
+        return score(self.model, held_out, self.numerics.autocast)
 
     def _save_when_due(self) -> None:
         stop, now = self.stop(), time.perf_counter()
@@ -193,17 +199,19 @@ class Session:
 
     def _ending(self, reason: str | None) -> Ending:
         """reason: why the run has diverged already; None after its last step."""
-        if reason is None:
-            scores = self._score(self.reader.held_out())
-            reason = self._final_reason(scores.nats)
+        ending = self._scored() if reason is None else Ending("diverged", reason, self.place)
         self._tick()
+        return ending
+
+    def _scored(self) -> Ending:
+        """After the last step."""
+        start, judged = self.place.start_validation_loss, self.place.validation_loss
+        if start is None or judged is None:
+            raise RuntimeError(f"run {self.digest} ended without a validation loss")
+        found = self._score(self.reader.held_out(self.reads))
+        # The start was scored on the judging part: only its own end compares with it.
+        end = judged if math.isfinite(found.nats) else found.nats
+        reason = final_reason(start, end, math.log(self.model.spec.vocab_size))
         if reason is not None:
             return Ending("diverged", reason, self.place)
-        return Ending("finished", None, self.place, scores.nats, scores.bits_per_byte, scores.accuracy)
-
-    def _final_reason(self, nats: float) -> str | None:
-        start, end = self.place.start_validation_loss, self.place.validation_loss
-        if start is None or end is None:
-            raise RuntimeError(f"run {self.digest} ended without a validation loss")
-        end = end if math.isfinite(nats) else nats  # start and end were measured on the same rows
-        return final_reason(start, end, math.log(self.model.spec.vocab_size))
+        return Ending("finished", None, self.place, found, judged, bits_per_byte(judged, self._judging))

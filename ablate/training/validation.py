@@ -1,4 +1,4 @@
-"""Scores over all that is held out."""
+"""Scores on a held-out part."""
 
 from __future__ import annotations
 
@@ -9,25 +9,27 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from numpy.typing import NDArray
+from torch import Tensor
 
-from ablate.training.batch import Batch, Loss
+from ablate.store.documents import ItemLoss
+from ablate.training.batch import Batch
 from ablate.training.reader import HeldOut
+from zoo.model import Decoder
 
 Autocast = Callable[[], AbstractContextManager[object]]
 
 
 @torch.no_grad()
-def validate(loss: Loss, batches: Iterable[Batch], autocast: Autocast) -> float:
-    """Mean nats over all scored targets."""
-    nats, counts = [], []
+def validate(model: Decoder, batches: Iterable[Batch], autocast: Autocast) -> NDArray[np.float64]:
+    """(S,): nats of every scored target, in the order of the batches."""
+    found = []
     for batch in batches:
         with autocast():
-            nats.append(loss(batch.tokens, batch.targets, **batch.given)[1])
-        counts.append(batch.counts.sum())
-    weights: list[int] = torch.stack(counts).tolist()  # one wait for the device
-    means: list[float] = torch.stack(nats).tolist()
-    return float(np.average(means, weights=weights))
+            nats = model.nats(batch.tokens, batch.targets, **batch.given)
+        found.append(nats[batch.counts])
+    nats_of_all: NDArray[np.float64] = torch.cat(found).double().cpu().numpy()
+    return nats_of_all
 
 
 @torch.no_grad()
@@ -43,24 +45,39 @@ def accuracy(model: Callable[[Tensor], Tensor], batches: Iterable[Batch], autoca
 
 
 @dataclass(frozen=True)
-class ValidationScores:
-    """nats: mean loss per scored target. bits_per_byte: of text alone. accuracy: of synthetic tasks alone."""
+class HeldOutScores:
+    """nats: mean loss per scored target. bits_per_byte: of text alone. accuracy: of synthetic tasks alone.
+    items: the same loss by document or example."""
 
     nats: float
     bits_per_byte: float | None
     accuracy: float | None
+    items: tuple[ItemLoss, ...]
 
 
-def score(model: nn.Module, loss: Loss, held_out: HeldOut, autocast: Autocast) -> ValidationScores:
-    """What a model scores, without dropout or limits of capacity. loss: the model's, which may be compiled."""
-    batches, n_bytes = held_out.batches, held_out.n_bytes
+def score(model: Decoder, held_out: HeldOut, autocast: Autocast) -> HeldOutScores:
+    """What a model scores, without dropout or limits of capacity."""
     model.eval()
-    nats = validate(loss, batches, autocast)
-    right = accuracy(model, batches, autocast) if n_bytes is None else None
+    nats = validate(model, held_out.batches, autocast)
+    right = accuracy(model, held_out.batches, autocast) if held_out.n_bytes is None else None
     model.train()
-    return ValidationScores(nats, None if n_bytes is None else bits_per_byte(nats, held_out.tokens, n_bytes), right)
+    mean = float(nats.mean())
+    return HeldOutScores(mean, bits_per_byte(mean, held_out), right, _by_item(nats, held_out))
 
 
-def bits_per_byte(nats_per_token: float, tokens: int, n_bytes: int) -> float:
+def bits_per_byte(nats_per_token: float, held_out: HeldOut) -> float | None:
     """nats per token · tokens / (bytes · ln 2): the loss that compares across tokenizers. Tokens are scored targets."""
-    return nats_per_token * tokens / (n_bytes * math.log(2))
+    if held_out.n_bytes is None:
+        return None
+    return nats_per_token * held_out.tokens / (held_out.n_bytes * math.log(2))
+
+
+def _by_item(nats: NDArray[np.float64], held_out: HeldOut) -> tuple[ItemLoss, ...]:
+    """Sums over the scored targets of each document or example that has any; none where a loss was not finite."""
+    if not np.isfinite(nats).all():
+        return ()
+    items, where = np.unique(held_out.items, return_inverse=True)
+    sums, targets = np.bincount(where, nats).tolist(), np.bincount(where).tolist()
+    sizes = [None] * len(items) if held_out.sizes is None else np.bincount(where, held_out.sizes).astype(int).tolist()
+    rows = zip(items.tolist(), sums, targets, sizes, strict=True)
+    return tuple(ItemLoss(item=item, nats=nats, targets=count, bytes=size) for item, nats, count, size in rows)

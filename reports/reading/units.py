@@ -43,6 +43,12 @@ def comparable(data: Collected) -> Collected:
     )
 
 
+def judging(data: Collected) -> Collected:
+    """The same with losses on the judging part in place of those on the test part."""
+    columns = {name: pl.col(f"judging_{name}") for name in ("loss", "bits_per_byte")}
+    return replace(data, runs=data.runs.with_columns(**columns))
+
+
 def _scaled(
     frame: pl.DataFrame, columns: Sequence[str], factors: pl.DataFrame, where: pl.Expr | None = None
 ) -> pl.DataFrame:

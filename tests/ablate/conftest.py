@@ -14,6 +14,7 @@ import torch
 
 import zoo
 from ablate.cli import main
+from ablate.data.examples import HeldOutRows
 from ablate.machine.numerics import enforce
 from ablate.store.documents import RunData, RunDocument
 from ablate.training.spec import TrainSpec
@@ -28,10 +29,11 @@ class TinyCorpus:
         starts = np.random.default_rng((seed, step)).integers(self.vocab_size, size=(batch, 1))
         return (starts + np.arange(context + 1)) % self.vocab_size
 
-    def validation_rows(self, context: int) -> list[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]]:
+    def held_out_rows(self, _part: str, context: int) -> list[HeldOutRows]:
+        """Six windows, each a document of its own, whatever the part."""
         starts = np.arange(6)[:, None]
         windows = (starts + np.arange(context + 1)) % self.vocab_size
-        return [(windows, np.ones_like(windows))]
+        return [HeldOutRows(windows, np.broadcast_to(starts, windows.shape), np.ones_like(windows))]
 
 
 @pytest.fixture(autouse=True)
@@ -84,7 +86,7 @@ base: {preset: small, d_model: 16, n_layers: 1}
 arms:
   post: {block.norm_placement: post}
 seeds: 2
-data: {source: files, paths: ["texts/*.txt"], tokenizer: bytes, validation_tokens: 256}
+data: {source: files, paths: ["texts/*.txt"], tokenizer: bytes, validation_tokens: 256, validation_fraction: 0.15}
 train: {context: 32, batch: 4, lr: 1e-2}
 budget: {tokens: 2560}
 measure: null

@@ -71,7 +71,7 @@ DAMAGE: dict[str, list[tuple[Change, str, str, str]]] = {
         (of("{}"), "plan report run eval generate", "schema version None", PREPARE),
         (field("eos", "x"), "plan report run eval generate", "eos: expected a whole number, not 'x'", PREPARE),
     ],
-    "data/*/validation.jsonl": [
+    "data/*/test.jsonl": [
         (of('{"a": 1}\n'), "eval_again", "is damaged", PREPARE),
     ],
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 import torch
 
 import zoo
+from ablate.data.examples import HeldOutRows
 from ablate.machine.numerics import enforce
 from ablate.store import Store
 from ablate.training.ahead import ahead
@@ -60,13 +62,17 @@ def test_a_batch_that_cannot_be_made_is_an_error_of_its_step():
 def test_held_out_text_in_batches_of_one_shape_scores_as_it_is(batch, numerics):
     """Six windows of 16 tokens. Rows that fill the last batch are not scored."""
     reader = TrainingReader(TinyCorpus(), TrainSpec(context=16, batch=batch), 16, 0, "cpu")
-    held_out, whole = reader.held_out(), Batch.next_token(TinyCorpus().validation_rows(16)[0][0])
+    held_out, whole = reader.held_out("test"), Batch.next_token(TinyCorpus().held_out_rows("test", 16)[0].rows)
     assert len({tuple(part.tokens.shape) for part in held_out.batches}) == 1
     assert all(part.scored and len(part) <= batch for part in held_out.batches)
     assert (held_out.tokens, held_out.n_bytes) == (6 * 16, 6 * 16)
     model = zoo.build(zoo.load("small", vocab_size=16, d_model=16, n_layers=1)).eval()
-    nats = validate(model.loss, held_out.batches, numerics.autocast)
-    assert nats == pytest.approx(model.loss(whole.tokens, whole.targets)[1].item(), rel=1e-6)
+    nats = validate(model, held_out.batches, numerics.autocast)
+    by_row = [
+        model.loss(*(part[row : row + 1] for part in (whole.tokens, whole.targets)))[1].item() for row in range(6)
+    ]
+    assert [nats[held_out.items == row].mean() for row in range(6)] == pytest.approx(by_row, rel=1e-5)
+    assert nats.mean() == pytest.approx(model.loss(whole.tokens, whole.targets)[1].item(), rel=1e-6)
     said = (model(whole.tokens).argmax(-1) == whole.targets).double().mean().item()
     assert accuracy(model, held_out.batches, numerics.autocast) == pytest.approx(said)
 
@@ -78,7 +84,7 @@ def test_what_else_a_batch_gives_is_padded_with_it():
     assert [part.tokens.shape[0] for part in parts] == [3, 3]
     assert parts[1].given["prefix"].tolist() == [3, 4, 4]
     assert parts[1].targets.tolist() == [[10, 11, 12], [13, 14, 15], [IGNORED] * 3]
-    assert [part.bytes_of(np.ones((3, 200), dtype=np.int64)) for part in parts] == [9, 6]
+    assert [part.sizes_of(np.ones((3, 200), dtype=np.int64)).sum() for part in parts] == [9, 6]
 
 
 @pytest.mark.gpu
@@ -98,32 +104,41 @@ def test_a_training_step_never_waits_for_the_gpu():
         torch.cuda.set_sync_debug_mode("default")
 
 
-class LongCorpus(TinyCorpus):
-    def validation_rows(self, context):
-        windows = (np.arange(320)[:, None] + np.arange(context + 1)) % self.vocab_size
-        return [(windows, np.full_like(windows, 2))]
+def test_what_is_no_token_of_a_window_has_no_bytes_and_counts_to_its_first_document():
+    """Targets in an order of their own, the second a sentinel that the objective adds."""
+    tokens = torch.tensor([[5, 6, 7, 8]])
+    batch = Batch(tokens, torch.tensor([[7, 99, IGNORED, 5]]), places=torch.tensor([[2, -1, 3, 0]]))
+    assert batch.scored_of(np.array([[0, 0, 1, 1, 1]])).tolist() == [1, 0, 0]
+    assert batch.sizes_of(np.array([[3, 2, 4, 1, 1]])).tolist() == [4, 0, 3]
 
 
-def test_on_the_way_a_part_is_scored_and_everything_at_the_end():
-    reader = TrainingReader(LongCorpus(), TrainSpec(context=16, batch=16), 16, 0, "cpu")
-    part, whole = reader.held_out(whole=False), reader.held_out()
-    assert (whole.tokens, whole.n_bytes) == (320 * 16, 320 * 32)
-    assert (part.tokens, part.n_bytes) == (40 * 16, 40 * 32)
-    every_eighth = torch.cat([b.tokens for b in whole.batches])[::8]
-    assert torch.equal(torch.cat([b.tokens for b in part.batches])[:40], every_eighth)
-    few = TrainingReader(TinyCorpus(), TrainSpec(context=16, batch=16), 16, 0, "cpu")
-    assert few.held_out(whole=False).tokens == few.held_out().tokens
+class Parts(TinyCorpus):
+    """A share of each part's own of tokens that break the pattern, so that losses differ. Two windows a document."""
+
+    def held_out_rows(self, part, context):
+        starts = np.arange(6)[:, None]
+        windows = (starts + np.arange(context + 1)) % self.vocab_size
+        if part != "judging":
+            windows[:, :: {"tuning": 3, "test": 7}[part]] = 0
+        return [HeldOutRows(windows, np.broadcast_to(starts // 2, windows.shape), np.full_like(windows, 2))]
 
 
-def test_a_run_ends_with_the_loss_over_everything(tmp_path, identity, numerics):
-    document = identity(steps=12)
-    session = Session(Store(tmp_path), document, LongCorpus(), numerics)
-    ending = session.run()
-    tokens = torch.from_numpy(LongCorpus().validation_rows(16)[0][0])
-    with torch.no_grad():
-        nats = session.model.eval().loss(tokens[:, :-1], tokens[:, 1:])[1].item()
-    assert ending.loss == pytest.approx(nats, rel=1e-5)
+@pytest.mark.parametrize("part", ["tuning", "test"])
+def test_a_run_ends_with_the_loss_of_the_part_that_it_reads(part, tmp_path, identity, numerics):
+    document = identity(steps=12).model_copy(update={"reads": part})
+    session = Session(Store(tmp_path), document, Parts(), numerics)
+    ending, model = session.run(), session.model.eval()
+
+    def nats(part: str, rows: slice = slice(None)) -> float:
+        tokens = torch.from_numpy(Parts().held_out_rows(part, 16)[0].rows[rows])
+        with torch.no_grad():
+            return model.loss(tokens[:, :-1], tokens[:, 1:])[1].item()
+
+    assert ending.loss == pytest.approx(nats(part), rel=1e-5)
+    assert ending.scores.bits_per_byte == pytest.approx(nats(part) / math.log(2) / 2, rel=1e-5)
     logged = Store(tmp_path).read_metrics(document.digest)["validation_loss"].drop_nulls()
-    with torch.no_grad():
-        nats = session.model.loss(tokens[::8, :-1], tokens[::8, 1:])[1].item()
-    assert logged[-1] == pytest.approx(nats, rel=1e-5)
+    assert logged[-1] == ending.judging_loss == pytest.approx(nats("judging"), rel=1e-5)
+    assert ending.judging_bits_per_byte == pytest.approx(nats("judging") / math.log(2) / 2, rel=1e-5)
+    of_documents = [nats(part, slice(2 * item, 2 * item + 2)) for item in range(3)]
+    assert [item.nats / item.targets for item in ending.items] == pytest.approx(of_documents, rel=1e-5)
+    assert [(item.item, item.targets, item.bytes) for item in ending.items] == [(n, 32, 64) for n in range(3)]

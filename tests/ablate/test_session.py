@@ -16,6 +16,7 @@ from ablate.training.divergence import Watch, final_reason
 from ablate.training.execution import Execution
 from ablate.training.loop import TrainingStep
 from ablate.training.randomness import seed_step
+from ablate.training.reader import HeldOut
 from ablate.training.session import Session
 from ablate.training.stop import Interrupted
 from ablate.training.validation import bits_per_byte, validate
@@ -182,23 +183,23 @@ def test_a_run_that_stays_above_a_uniform_guess_has_diverged_though_its_loss_fel
     assert final_reason(start=6.96, end=6.95, uniform=6.9315) is None  # two steps of a model that started there
 
 
-def test_validation_is_the_mean_over_all_scored_targets_however_they_are_cut():
+def test_validation_is_of_all_scored_targets_however_they_are_cut():
+    model = zoo.build(zoo.load("small", vocab_size=16, d_model=16, n_layers=1)).eval()
     tokens = torch.arange(5 * 3).reshape(5, 3)
     targets = tokens.masked_fill(tokens % 4 == 0, IGNORED)
-
-    def loss(_tokens, targets):
-        mean = targets[targets != IGNORED].double().mean()
-        return mean, mean
-
-    expected = np.mean([n for n in range(15) if n % 4])
+    with torch.no_grad():
+        log_p = model(tokens).double().log_softmax(dim=-1)
+    expected = [-log_p[n // 3, n % 3, n].item() for n in range(15) if n % 4]
     for size in (1, 2, 5, 9):
         batches = [Batch(*pair) for pair in zip(tokens.split(size), targets.split(size), strict=True)]
-        assert validate(loss, batches, torch.enable_grad) == pytest.approx(expected)
+        assert validate(model, batches, torch.enable_grad) == pytest.approx(expected, rel=1e-5)
 
 
 def test_bits_per_byte_of_a_uniform_guess_over_bytes_is_eight():
-    assert bits_per_byte(math.log(256), tokens=100, n_bytes=100) == pytest.approx(8.0)
-    assert bits_per_byte(math.log(256), tokens=100, n_bytes=400) == pytest.approx(2.0)
+    for size, expected in ((1, 8.0), (4, 2.0)):
+        held_out = HeldOut([], np.zeros(100, dtype=np.int64), np.full(100, size))
+        assert bits_per_byte(math.log(256), held_out) == pytest.approx(expected)
+    assert bits_per_byte(2.0, HeldOut([], np.zeros(100, dtype=np.int64), None)) is None
 
 
 def test_place_is_all_that_a_session_resumes_from():

@@ -10,10 +10,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from scipy import stats
 
 from ablate.data import Corpus, DataError, open_corpus, parse, prepare
+from ablate.data.examples import Windows
 from ablate.data.shuffle import permuted
+from ablate.data.splitting import SHARES
+from ablate.store.documents import HeldOutPart
 
 BPE = {"kind": "bpe", "vocab_size": 300}
 
@@ -96,30 +100,42 @@ def test_a_batch_may_be_larger_than_an_epoch(tmp_path: Path) -> None:
 def test_windows_longer_than_the_text_are_refused(corpus: Corpus) -> None:
     with pytest.raises(DataError, match="context 1000000 needs 2000000 tokens"):
         corpus.batch(0, batch=1, context=1_000_000, seed=0)
-    with pytest.raises(DataError, match="validation needs 1000001 tokens"):
-        corpus.validation(1_000_000)
+    with pytest.raises(DataError, match="takes 1000001 tokens, and the test part"):
+        corpus.held_out_rows("test", 1_000_000)
     with pytest.raises(DataError, match="no prepared corpus"):
         open_corpus(corpus.directory / "nowhere")
 
 
+def windows_of(corpus: Corpus, part: HeldOutPart, context: int) -> tuple[Windows, NDArray[np.uint32]]:
+    """All windows of a part, and the bytes of their tokens."""
+    (found,) = corpus.held_out_rows(part, context)
+    assert isinstance(found.rows, np.ndarray)
+    assert found.sizes is not None
+    return found.rows, found.sizes
+
+
+@pytest.mark.parametrize("part", SHARES)
 @pytest.mark.parametrize("context", [16, 50])
-def test_validation_predicts_each_token_once(corpus: Corpus, context: int) -> None:
-    tokens = corpus.tokens("validation").astype(np.int64)
-    windows, _ = corpus.validation(context)
+def test_each_held_out_token_is_predicted_once(corpus: Corpus, part: HeldOutPart, context: int) -> None:
+    tokens = corpus.tokens(part).astype(np.int64)
+    windows, _ = windows_of(corpus, part, context)
     assert len(windows) == (len(tokens) - 1) // context
     np.testing.assert_array_equal(windows[:, 1:].ravel(), tokens[1 : 1 + windows[:, 1:].size])
     np.testing.assert_array_equal(windows[1:, 0], windows[:-1, -1])
 
 
-def test_a_capped_validation_is_spread_over_all_held_out_text(corpus_file: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("part", "count"), [("test", 20), ("judging", 5), ("tuning", 5)])
+def test_what_is_read_of_a_part_is_spread_over_it(
+    part: HeldOutPart, count: int, corpus_file: Path, tmp_path: Path
+) -> None:
     corpus = corpus_of(corpus_file, tmp_path / "data", validation_fraction=0.5, validation_tokens=1000)
-    windows, sizes = corpus.validation(50)
-    assert windows.shape == (20, 51)
-    starts = starts_of(windows, corpus.tokens("validation"))
-    available = (len(corpus.tokens("validation")) - 1) // 50
-    assert len(set(starts)) == 20
+    windows, sizes = windows_of(corpus, part, 50)
+    assert windows.shape == (count, 51)
+    starts = starts_of(windows, corpus.tokens(part))
+    available = (len(corpus.tokens(part)) - 1) // 50
+    assert len(set(starts)) == count
     assert all(start % 50 == 0 for start in starts)
-    assert max(np.diff(starts)) <= 50 * math.ceil(available / 20)
+    assert max(np.diff(starts)) <= 50 * math.ceil(available / count)
     assert sizes[:, 1:].sum() == sum(int((row[1:] != corpus.eos).sum()) for row in windows)
 
 
@@ -127,10 +143,20 @@ def test_a_capped_validation_is_spread_over_all_held_out_text(corpus_file: Path,
 def test_validation_bytes_are_those_of_the_text(tokenizer: object, corpus_file: Path, tmp_path: Path) -> None:
     """One window over everything: its targets are the held-out documents, each with its end of text."""
     corpus = corpus_of(corpus_file, tmp_path / "data", tokenizer=tokenizer, validation_tokens=10**9)
-    windows, sizes = corpus.validation(len(corpus.tokens("validation")) - 1)
+    windows, sizes = windows_of(corpus, "test", len(corpus.tokens("test")) - 1)
     assert len(windows) == 1
-    assert sizes[:, 1:].sum() == sum(len(text.encode()) for text in corpus.held_out())
-    assert (windows[0, 1:] == corpus.eos).sum() == len(corpus.held_out())
+    assert sizes[:, 1:].sum() == sum(len(text.encode()) for text in corpus.held_out("test"))
+    assert (windows[0, 1:] == corpus.eos).sum() == len(corpus.held_out("test"))
+
+
+def test_each_held_out_token_is_of_its_document(corpus_file: Path, tmp_path: Path) -> None:
+    """The `eos` after a document is its own: text and `eos` of each, put together again, are the documents."""
+    corpus = corpus_of(corpus_file, tmp_path / "data", validation_fraction=0.5, validation_tokens=10**9)
+    (found,) = corpus.held_out_rows("test", len(corpus.tokens("test")) - 1)
+    assert isinstance(found.rows, np.ndarray)
+    for number, text in enumerate(corpus.held_out("test")):
+        own = found.rows[0, 1:][found.items[0, 1:] == number]
+        assert own.tolist() == [*text.encode(), corpus.eos]
 
 
 @pytest.mark.parametrize("tokenizer", ["bytes", BPE])
@@ -140,12 +166,12 @@ def test_bits_per_byte_against_a_slow_count(tokenizer: object, corpus_file: Path
     nats_of = np.random.default_rng(0).exponential(2.0, corpus.vocab_size)
 
     total_nats, total_bytes = 0.0, 0
-    tokens, offsets = corpus.tokens("validation"), corpus.document_offsets("validation")
-    for text, begin, end in zip(corpus.held_out(), offsets[:-1], offsets[1:], strict=True):
+    tokens, offsets = corpus.tokens("test"), corpus.document_offsets("test")
+    for text, begin, end in zip(corpus.held_out("test"), offsets[:-1], offsets[1:], strict=True):
         total_bytes += len(text.encode())
         total_nats += sum(nats_of[token] for token in tokens[begin:end])
 
-    windows, sizes = corpus.validation(len(tokens) - 1)
+    windows, sizes = windows_of(corpus, "test", len(tokens) - 1)
     targets, size = windows[:, 1:], sizes[:, 1:].sum()
     loss = nats_of[targets].mean()
     assert loss * targets.size / (size * math.log(2)) == pytest.approx(total_nats / math.log(2) / total_bytes, rel=1e-9)
@@ -168,10 +194,10 @@ def test_real_text(name: str, real_text: Path, tmp_path: Path) -> None:
     bpe = corpus_of(real_text / name, tmp_path, tokenizer={"kind": "bpe", "vocab_size": 512}, validation_tokens=10**9)
     plain = corpus_of(real_text / name, tmp_path, validation_tokens=10**9)
     assert plain.meta.unit == REAL[name]
-    assert bpe.held_out() == plain.held_out()
+    assert all(bpe.held_out(part) == plain.held_out(part) for part in SHARES)
     assert bpe.train_tokens < 0.7 * plain.train_tokens
-    sizes = [c.validation(len(c.tokens("validation")) - 1)[1][:, 1:].sum() for c in (bpe, plain)]
-    assert sizes[0] == sizes[1] == sum(len(text.encode()) for text in plain.held_out())
+    sizes = [windows_of(c, "test", len(c.tokens("test")) - 1)[1][:, 1:].sum() for c in (bpe, plain)]
+    assert sizes[0] == sizes[1] == sum(len(text.encode()) for text in plain.held_out("test"))
 
 
 @pytest.mark.parametrize(("batch", "context"), [(8, 256), (64, 1024)])

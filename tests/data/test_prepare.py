@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from ablate.data import Corpus, DataError, DataSource, identify, parse, prepare
+from ablate.data.splitting import SHARES
 from ablate.store.documents import PerSplit
 
 
@@ -107,8 +108,8 @@ def test_text_that_changes_meanwhile_is_noticed(corpus_file: Path, tmp_path: Pat
 
 def test_meta_says_what_is_in_the_corpus(corpus_file: Path, tmp_path: Path) -> None:
     corpus = prepare(spec_of(corpus_file), tmp_path / "data")
-    identity, held_out = identify(spec_of(corpus_file)), len(corpus.held_out())
+    identity, held_out = identify(spec_of(corpus_file)), {part: len(corpus.held_out(part)) for part in SHARES}
     assert (corpus.meta.digest, corpus.meta.content) == (identity.digest, identity.content)
-    assert corpus.meta.documents == PerSplit(train=60 - held_out, validation=held_out)
+    assert corpus.meta.documents == PerSplit(train=60 - sum(held_out.values()), **held_out)
     assert corpus.meta.content_read == corpus.meta.content
     assert corpus.tokenizer_path.is_file()

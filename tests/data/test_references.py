@@ -42,7 +42,7 @@ class Counted:
 
 def test_they_are_what_counting_gives(corpus: Corpus) -> None:
     model = Counted(corpus.tokens("train").tolist(), corpus.vocab_size)
-    held_out = corpus.tokens("validation").tolist()
+    held_out = corpus.tokens("test").tolist()
     pairs = list(pairwise(held_out))
     found = corpus.meta.references
     assert found.uniform == pytest.approx(math.log(300))
@@ -52,11 +52,11 @@ def test_they_are_what_counting_gives(corpus: Corpus) -> None:
 
 
 def test_gzip_is_gzip_s(corpus: Corpus) -> None:
-    text = "".join(corpus.held_out()).encode()
+    text = "".join(corpus.held_out("test")).encode()
     bits = 8 * len(gzip.compress(text, 9))
     found = corpus.meta.references
     assert found.gzip_bits_per_byte == pytest.approx(bits / len(text), rel=1e-3)
-    assert found.gzip == pytest.approx(bits * math.log(2) / len(corpus.tokens("validation")), rel=1e-3)
+    assert found.gzip == pytest.approx(bits * math.log(2) / len(corpus.tokens("test")), rel=1e-3)
 
 
 def test_probabilities_sum_to_one_after_any_token() -> None:

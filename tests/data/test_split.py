@@ -1,4 +1,4 @@
-"""Train and validation are split by document, and no text is in both."""
+"""Train and the three held-out parts are split by document, and no text is in two of them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ablate.data import Corpus, DataError, identify, parse, prepare
-from ablate.data.splitting import FEWEST_DOCUMENTS, PIECE_BYTES
+from ablate.data.splitting import FEWEST_DOCUMENTS, PIECE_BYTES, SHARES
 
 
 def decoded(corpus: Corpus, split: str) -> list[str]:
@@ -29,20 +29,41 @@ def corpus_of(tmp_path: Path, documents: list[str], **spec: object) -> Corpus:
     return prepare(parse({"source": "files", "paths": str(path), **spec}), tmp_path / "data")
 
 
+def all_held_out(corpus: Corpus) -> list[str]:
+    return [text for part in SHARES for text in corpus.held_out(part)]
+
+
+def size_of(texts: list[str]) -> int:
+    return sum(len(text.encode()) for text in texts)
+
+
 def test_each_document_is_in_one_split(tmp_path: Path, texts: list[str]) -> None:
     corpus = corpus_of(tmp_path, [*texts, texts[3], "", texts[7]], validation_fraction=0.2)
-    train, validation = decoded(corpus, "train"), decoded(corpus, "validation")
-    assert sorted(train + validation) == sorted(texts)
-    assert corpus.held_out() == validation
-    share = sum(len(text.encode()) for text in validation) / sum(len(text.encode()) for text in texts)
-    assert 0.2 <= share < 0.2 + max(len(text.encode()) for text in texts) / sum(len(t.encode()) for t in texts)
+    parts = {part: decoded(corpus, part) for part in SHARES}
+    assert sorted([*decoded(corpus, "train"), *parts["tuning"], *parts["judging"], *parts["test"]]) == sorted(texts)
+    assert all(corpus.held_out(part) == found for part, found in parts.items())
+    whole, largest = size_of(texts), max(len(text.encode()) for text in texts)
+    assert 0.2 <= size_of(all_held_out(corpus)) / whole < 0.2 + largest / whole
+    for part, share in {"tuning": 1 / 6, "judging": 1 / 6, "test": 4 / 6}.items():
+        assert abs(size_of(parts[part]) - share * size_of(all_held_out(corpus))) <= largest
+
+
+def test_a_larger_share_moves_no_document_to_another_part(tmp_path: Path, texts: list[str]) -> None:
+    small, large = (corpus_of(tmp_path, texts, validation_fraction=share) for share in (0.2, 0.5))
+    for part in SHARES:
+        assert set(small.held_out(part)) < set(large.held_out(part))
+
+
+def test_each_part_has_a_document_however_small_the_share(tmp_path: Path, texts: list[str]) -> None:
+    corpus = corpus_of(tmp_path, texts, validation_fraction=1e-6)
+    assert [len(corpus.held_out(part)) for part in SHARES] == [1, 1, 1]
 
 
 def test_which_documents_are_held_out_does_not_depend_on_their_order(tmp_path: Path, texts: list[str]) -> None:
     shuffled = random.Random(1).sample(texts, len(texts))
     one, other = (corpus_of(tmp_path, t) for t in (texts, shuffled))
     assert one.digest != other.digest
-    assert set(one.held_out()) == set(other.held_out())
+    assert all(set(one.held_out(part)) == set(other.held_out(part)) for part in SHARES)
 
 
 def test_boundaries_are_kept_as_end_of_text(tmp_path: Path, texts: list[str]) -> None:
@@ -58,7 +79,7 @@ def test_one_long_text_is_cut_at_line_ends(tmp_path: Path) -> None:
     text = "".join(f"line {i} of a play\n" for i in range(20_000)) + "the end"
     (tmp_path / "play.txt").write_text(text)
     corpus = prepare(parse({"source": "files", "paths": str(tmp_path / "play.txt")}), tmp_path / "data")
-    pieces = decoded(corpus, "train") + decoded(corpus, "validation")
+    pieces = [*decoded(corpus, "train"), *all_held_out(corpus)]
     assert corpus.meta.unit == "piece"
     assert "".join(sorted(pieces, key=text.index)) == text
     assert sum(len(p) < PIECE_BYTES for p in pieces) <= 1
@@ -74,21 +95,36 @@ def test_only_too_few_documents_are_cut(count: int, tmp_path: Path) -> None:
 
 
 def test_given_validation_files_are_all_that_is_held_out(tmp_path: Path, texts: list[str]) -> None:
-    held_out = written(tmp_path / "held_out.jsonl", ["never seen", texts[5]])
+    held_out = written(tmp_path / "held_out.jsonl", ["never seen", texts[5], "nor this"])
     corpus = corpus_of(tmp_path, texts, validation_paths=str(held_out))
-    assert corpus.held_out() == ["never seen", texts[5]]
+    assert sorted(all_held_out(corpus)) == sorted(["never seen", texts[5], "nor this"])
     assert decoded(corpus, "train") == [text for text in texts if text != texts[5]]
     assert corpus.digest != corpus_of(tmp_path, texts).digest
+
+
+def test_one_validation_file_is_cut_and_still_not_trained_on(tmp_path: Path, texts: list[str]) -> None:
+    held_out = "".join(f"held-out line {n}\n" for n in range(100))
+    path = written(tmp_path / "held_out.jsonl", [held_out])
+    corpus = corpus_of(tmp_path, [*texts, held_out], validation_paths=str(path))
+    assert decoded(corpus, "train") == texts
+    assert corpus.meta.unit == "piece"
+    assert "".join(sorted(all_held_out(corpus), key=held_out.index)) == held_out
+    assert all(corpus.held_out(part) for part in SHARES)
 
 
 def test_an_empty_split_is_refused(tmp_path: Path) -> None:
     path = written(tmp_path / "one.jsonl", ["a single line"])
     nothing = written(tmp_path / "nothing.jsonl", [""])
+    two = written(tmp_path / "two.jsonl", ["one line", "and another"])
     cases = {
         "no text is left to train on": {"paths": str(path)},
         "the data has no text": {"paths": str(nothing)},
         "validation_paths has no text": {"paths": str(path), "validation_paths": str(nothing)},
         "is also in validation_paths": {"paths": str(path), "validation_paths": str(path)},
+        "validation_paths has 2 documents, and test, judging, tuning need one each": {
+            "paths": str(path),
+            "validation_paths": str(two),
+        },
     }
     for reason, spec in cases.items():
         with pytest.raises(DataError, match=reason):
@@ -121,4 +157,4 @@ def test_real_books_are_split_by_book(real_text: Path, tmp_path: Path) -> None:
     corpus = prepare(parse({"source": "files", "paths": str(path)}), tmp_path)
     assert corpus.meta.unit == "document"
     assert corpus.meta.documents.total == 56
-    assert not set(corpus.held_out()) & set(decoded(corpus, "train"))
+    assert not set(all_held_out(corpus)) & set(decoded(corpus, "train"))

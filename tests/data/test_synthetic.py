@@ -182,15 +182,18 @@ def test_a_corpus_is_a_pure_function(name: str, tmp_path: Path) -> None:
         np.testing.assert_array_equal(first.tokens, second.tokens)
         np.testing.assert_array_equal(first.targets, second.targets)
         assert first.tokens.size == first.targets.size == 4 * 128
-    validation = corpus.validation_rows(128)
-    assert all(sizes is None for _, sizes in validation)
-    assert sum(len(rows) for rows, _ in validation) == 64
+    for part in ("tuning", "judging", "test"):
+        held_out = corpus.held_out_rows(part, 128)
+        assert all(found.sizes is None for found in held_out)
+        assert sum(len(found.rows) for found in held_out) == 64
+        items = [item for found in held_out for item in found.items[:, 0].tolist()]
+        assert items == list(range(64))
 
 
 def test_splits_seeds_and_steps_differ(tmp_path: Path) -> None:
     corpus = corpus_of(tmp_path, "copying", length=16)
     seen = [corpus.batch(step, batch=32, context=32, seed=seed) for step in range(3) for seed in range(3)]
-    seen += [rows for rows, _ in corpus.validation_rows(32)]
+    seen += [found.rows for part in ("tuning", "judging", "test") for found in corpus.held_out_rows(part, 32)]
     tokens = [each.tokens for each in seen]
     tokens += [question.tokens for seed in range(2) for question in corpus.questions({}, 32, seed)]
     rows = [tuple(row) for each in tokens for row in each.tolist()]
@@ -298,7 +301,7 @@ def test_sentences_come_as_often_as_they_should_and_pay_their_surprisal() -> Non
 def test_only_a_language_has_a_floor(tmp_path: Path) -> None:
     """The floor of what validates: near the entropy, of which it is a sample."""
     corpus = corpus_of(tmp_path, "grammar", length=64, validation_examples=256)
-    floor = corpus.floor()
+    floor = corpus.floor("test")
     assert isinstance(corpus.source, GrammarSource)
     assert floor == pytest.approx(corpus.source.entropy(64), rel=0.03)
-    assert corpus_of(tmp_path, "parity").floor() is None
+    assert corpus_of(tmp_path, "parity").floor("test") is None

@@ -43,7 +43,7 @@ def by_hand():
     \"\"\"One token at a time, of the windows that items name.\"\"\"
     model = zoo.open(store.model_dir(digest)).eval()
     (corpus,) = (open_corpus(folder) for folder in Path("runs/data").iterdir() if folder.is_dir())
-    tokens, _ = corpus.held_out_tokens()
+    tokens, _ = corpus.held_out_tokens("test")
     samples = [json.loads(line) for line in name.with_suffix(".samples.ndjson").read_text().splitlines()]
     for sample in samples[:2]:
         start = int(sample["doc_hash"])

@@ -37,9 +37,12 @@ class TextSource(DataSource):
 
     tokenizer: Annotated[TokenizerSpec, Choice("ablate.data.tokenizers")] = BytesTokenizer()
     validation_fraction: Annotated[float, Field(gt=0, lt=1)] = 0.05
-    """Share of the bytes held out: documents in the order of their hashes, until they make that share."""
+    """Share of the bytes held out: documents in the order of their hashes, until they make that share. Two thirds of
+    it are the test part, which final losses are of; one sixth compares trials of `tune`, one sixth is for validation
+    on the way, `seeds: auto` and searches."""
     validation_tokens: PositiveInt = 65536
-    """Most tokens that one validation predicts, in windows spread evenly over all that is held out."""
+    """Most tokens of the test part that a final loss predicts, in windows spread evenly over it; a quarter as many of
+    each other part."""
 
     def misfit(self, context: int) -> str | None:
         if self.validation_tokens >= context:
@@ -56,7 +59,7 @@ class TextSource(DataSource):
         """
 
     def held_out(self, base: Path) -> Iterator[str] | None:
-        """Documents for validation alone, or None: then they are chosen among `documents`."""
+        """Documents that are all held out, or None: then they are chosen among `documents`."""
         return None
 
     def fingerprint(self) -> str | None:

@@ -63,7 +63,7 @@ class SyntheticSource(DataSource):
     """
 
     validation_examples: PositiveInt = 512
-    """How many one validation asks, of all difficulties together."""
+    """How many each held-out part has (tuning, judging, test), of all difficulties together."""
 
     @property
     @abstractmethod

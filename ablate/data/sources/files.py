@@ -25,7 +25,8 @@ class FilesSource(TextSource):
     """Text files, .jsonl and .parquet, plain or as .gz or .zst.
 
     A row is a document, and a text file is one. Fewer than 20 documents cannot be split by document: without
-    `validation_paths` they are first cut into pieces of about 8 kB at line ends, and the pieces count as documents
+    `validation_paths` they are first cut at line ends into pieces of about 8 kB (less where that makes fewer than 20),
+    and the pieces count as documents
     (so that neighbouring pieces of one text may fall on both sides; `separator` cuts where the text's own parts end).
     """
 
@@ -37,7 +38,8 @@ class FilesSource(TextSource):
     separator: Annotated[str, Field(min_length=1)] | None = None
     """Cuts every text into documents where this stands between them; `"\\n\\n"` for one per paragraph."""
     validation_paths: Annotated[Paths, Field(strict=False)] = ()
-    """Held-out files, in place of holding out a share of `paths`; what is in both is held out."""
+    """Held-out files, in place of holding out a share of `paths`; what is in both is held out. Fewer than three
+    documents are cut into pieces, since each held-out part needs one."""
 
     def documents(self, base: Path) -> Iterator[str]:
         return self._read(self.paths, base)

@@ -2,7 +2,15 @@
 
 from ablate.store.documents._document import Document, Environment, JsonObject, JsonScalar, Nats, Part, Quartiles, Unit
 from ablate.store.documents.calibration import CalibrationDocument
-from ablate.store.documents.data import DataDocument, PerSplit, ReferenceLosses, SyntheticMeta, TextMeta, TextSplit
+from ablate.store.documents.data import (
+    DataDocument,
+    HeldOutPart,
+    PerSplit,
+    ReferenceLosses,
+    SyntheticMeta,
+    TextMeta,
+    TextSplit,
+)
 from ablate.store.documents.evals import EvalsDocument, Score, Section, TaskGroup
 from ablate.store.documents.ledger import LedgerRecord, LedgerTest
 from ablate.store.documents.length import Length
@@ -19,7 +27,7 @@ from ablate.store.documents.measure import (
     SpeedPoint,
 )
 from ablate.store.documents.records import MetricsRecord, ProbeRecord
-from ablate.store.documents.result import GradNorm, ResultDocument
+from ablate.store.documents.result import GradNorm, ItemLoss, ResultDocument
 from ablate.store.documents.run import RunData, RunDocument, RunNumerics, RunProbes, RunStart
 from ablate.store.documents.sample import SampleRecord
 from ablate.store.documents.search import (
@@ -60,6 +68,8 @@ __all__ = [
     "Environment",
     "EvalsDocument",
     "GradNorm",
+    "HeldOutPart",
+    "ItemLoss",
     "JsonObject",
     "JsonScalar",
     "LedgerRecord",

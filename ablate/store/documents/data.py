@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 
@@ -12,17 +12,29 @@ NEAR_UNIGRAM = 0.1
 """Nats per token: a run whose loss is nearer than this to the unigram loss, or above it, has stalled."""
 
 
+HeldOutPart: TypeAlias = Literal["tuning", "judging", "test"]
+"""What chooses settings, what is watched on the way, and what verdicts compare: no document is in two of them."""
+
+
 class PerSplit(Part):
     """A number for each split."""
 
     train: int
     """Training split."""
-    validation: int
-    """Held-out split."""
+    tuning: int
+    """Held-out part that compares the trials of `tune`."""
+    judging: int
+    """Held-out part of validation curves, `seeds: auto` and searches."""
+    test: int
+    """Held-out part that the final loss is of, which verdicts compare."""
 
     @property
     def total(self) -> int:
-        return self.train + self.validation
+        return self.train + self.held_out
+
+    @property
+    def held_out(self) -> int:
+        return self.tuning + self.judging + self.test
 
 
 class TextSplit(Part):
@@ -31,13 +43,13 @@ class TextSplit(Part):
     fraction: Annotated[float, Unit("share")] | None
     """Share of the bytes held out; null where the held-out documents were given."""
     tokens: int
-    """At most so many held-out tokens validate."""
+    """At most so many tokens of the test part are read, and a quarter as many of each of the others."""
     given: int | None = Field(default=None, exclude_if=is_none)
     """How many held-out documents were given."""
 
 
 class ReferenceLosses(Part):
-    """What models without a network reach on the held-out tokens of a text corpus."""
+    """What models without a network reach on the test part of a text corpus."""
 
     uniform: NatsPerToken
     """Every token alike: the logarithm of the vocabulary's size."""
@@ -46,7 +58,7 @@ class ReferenceLosses(Part):
     bigram: NatsPerToken
     """By the token before, with Witten and Bell's smoothing."""
     gzip: NatsPerToken
-    """Held-out text under `gzip -9`, spread over its tokens."""
+    """The test part under `gzip -9`, spread over its tokens."""
     gzip_bits_per_byte: BitsPerByte
     """The same per byte of text."""
 
@@ -74,7 +86,7 @@ class TextMeta(DataDocument):
     """A text corpus under one tokenizer."""
 
     kind: Literal["text"] = "text"
-    """Text is stored, in `train.bin` and `validation.bin`."""
+    """Text is stored: `train.bin`, `tuning.bin`, `judging.bin` and `test.bin`."""
     tokenizer: JsonObject
     """The tokenizer's identity."""
     split: TextSplit
@@ -96,7 +108,7 @@ class TextMeta(DataDocument):
     dtype: str
     """numpy dtype of the stored tokens."""
     validation_tokens: int
-    """At most so many held-out tokens validate."""
+    """At most so many tokens of the test part are read, and a quarter as many of each of the others."""
     tokenizers: str
     """Version of the tokenizers library."""
     references: ReferenceLosses

@@ -40,7 +40,7 @@ class MetricsRecord(Part):
     tokens_per_second: Annotated[Logged, Unit("tokens/s")] = None
     """Speed of the step."""
     validation_loss: Annotated[Logged, Unit("nats per scored target")] = None
-    """Over one held-out row in eight, at least 32 rows. The `loss` of `result.json` is over all rows."""
+    """On the judging part. The `loss` of `result.json` is that of the test part."""
     bits_per_byte: Annotated[Logged, Unit("bits/byte")] = None
     """The validation loss per byte of text."""
     accuracy: Annotated[Logged, Unit("share")] = None

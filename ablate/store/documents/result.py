@@ -31,6 +31,23 @@ class GradNorm(Part):
     """Steps at which the norm exceeded five times the median."""
 
 
+class ItemLoss(Part):
+    """The loss of one document of the held-out part that the final loss is of, or of one example of a synthetic task.
+
+    A line of `losses.ndjson`, which is there for every run that finished. Σ `nats` / Σ `targets` is the `loss` of
+    `result.json`. Where only some windows of a part are read, so is only some of a document.
+    """
+
+    item: int
+    """Its number in the held-out part, the same for all arms and tokenizers."""
+    nats: Annotated[float, Unit("nats")]
+    """Sum over its scored targets."""
+    targets: int
+    """How many targets are scored."""
+    bytes: Bytes | None
+    """What they stand for; null for synthetic tasks."""
+
+
 class ResultDocument(Document):
     """The training result. Losses are on held-out data unless stated otherwise."""
 
@@ -51,13 +68,18 @@ class ResultDocument(Document):
     wall_seconds: Seconds
     """Total, over all processes that worked on the run."""
     loss: Nats | None
-    """Validation loss after the last step. Every token is a scored target, unless the objective says otherwise."""
+    """After the last step, on the held-out part that `run.json` names: the test part, except in trials of `tune` and of
+    searches. Every token is a scored target, unless the objective says otherwise."""
     bits_per_byte: BitsPerByte | None
     """The same per byte of text; null for synthetic tasks."""
     accuracy: Annotated[float, Unit("share")] | None
     """Share of targets that are the model's likeliest token; null for text."""
     floor: Nats | None
-    """The lowest possible loss on the validation data, where it is known."""
+    """The lowest possible loss on the same data, where it is known."""
+    judging_loss: Nats | None
+    """After the last step, on the judging part: `seeds: auto` decides by it where to add seeds."""
+    judging_bits_per_byte: BitsPerByte | None
+    """The same per byte of text; null for synthetic tasks."""
     start_loss: Nats | None
     """Training loss at the first step."""
     train_loss: Nats | None

@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from ablate.store.documents._document import Document, JsonObject, Part, is_none
+from ablate.store.documents.data import HeldOutPart
 
 
 class RunData(Part):
@@ -47,6 +48,10 @@ class RunStart(Part):
     """How a deeper or wider model is initialised."""
 
 
+def _is_test(part: HeldOutPart) -> bool:
+    return part == "test"
+
+
 class RunDocument(Document):
     """One training run. Probes are part of the digest: a stored run without them has no probe data to show."""
 
@@ -68,3 +73,6 @@ class RunDocument(Document):
     """Probes, where there are any."""
     start: RunStart | None = Field(default=None, exclude_if=is_none)
     """Where its weights come from, if not from the seed."""
+    reads: HeldOutPart = Field(default="test", exclude_if=_is_test)
+    """The held-out part of the final loss and of evaluations: `tuning` in trials of `tune`, `judging` in those of a
+    search, else `test`."""
