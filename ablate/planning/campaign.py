@@ -14,8 +14,11 @@ from ablate.planning.ladder import Axis, axis, refuse_unlike
 from ablate.planning.looks import Look, looks
 from ablate.planning.plan import ArmPlan, Plan
 from ablate.planning.tuning import Batches, IllegalSpaceError, Settings, Tuned, propose
+from ablate.store.documents.study import RATE
 from ablate.study.arms import Arm
+from ablate.study.space import Space
 from ablate.study.study import Study, StudyError
+from ablate.study.tune_spec import FINE, Pass, TuneSpec, rates_around
 
 UNTUNED = ("measure", "evals", "probes")
 """What nobody asks of tuning runs."""
@@ -34,6 +37,16 @@ class Tuning:
     """How an arm was tuned."""
 
     arm: str
+    passes: tuple[TuningPass, ...]
+    """The last decides."""
+
+
+@dataclass(frozen=True)
+class TuningPass:
+    """Runs of one length that an arm was tuned on."""
+
+    fraction: float
+    """Share of the study's budget."""
     tuned: Tuned
     runs: tuple[tuple[str, ...], ...]
     """Digests of the runs of each trial."""
@@ -114,18 +127,18 @@ Tried = tuple[Study, tuple[Tuning, ...]]
 
 
 def _tuned(rungs: Sequence[Study], plan: Planner, losses: Losses) -> Generator[Stage, Sequence[str], Sequence[Tried]]:
-    """All arms of all sizes are tuned at once, round by round. Lengths share what the last rung, the same size, found:
-    every rate is found on runs that are shorter than the one it is for."""
+    """All arms of all sizes are tuned at once, round by round. Lengths share what the last rung found."""
     last = rungs[-1]
     sizes = [rung for rung in rungs if axis(rung, last) != "length"]
     jobs = [_Job(size, arm) for size in sizes if size.tune for arm in size.arms]
     number = 0
-    while waiting := [job for job in jobs if job.tuned is None]:
+    while waiting := [job for job in jobs if not job.is_done]:
         number += 1
-        plans = {id(size): plan(trials) for size in sizes if (trials := _trials(size, waiting)) is not None}
+        asked = {(id(job.study), job.at): job.study for job in waiting}
+        plans = {key: plan(_trials(size, key[1], waiting)) for key, size in asked.items()}
         yield Stage(f"tuning, round {number}", tuple(plans.values()), tunes=True)
         for job in waiting:
-            job.hear(plans[id(job.study)].arms, losses)
+            job.hear(plans[id(job.study), job.at].arms, losses)
     return [_settled(rung, [job for job in jobs if job.study is (rung if rung in sizes else last)]) for rung in rungs]
 
 
@@ -136,31 +149,45 @@ def _settled(rung: Study, jobs: Sequence[_Job]) -> Tried:
     return replace(rung, arms=best), tuple(job.record for job in jobs if job.study is rung)
 
 
-def _trials(size: Study, jobs: Sequence[_Job]) -> Study | None:
-    """A study whose arms are what the jobs want to try next, under the budget and the seeds of tuning."""
-    arms = [arm for job in jobs if job.study is size for arm in job.arms()]
-    tune = size.tune
-    if not arms or tune is None:
-        return None
-    budget = size.budget.scaled(tune.fraction)
+def _trials(size: Study, at: Pass, jobs: Sequence[_Job]) -> Study:
+    """A study whose arms are what the jobs want to try next, under the budget and the seeds of their pass."""
+    arms = [arm for job in jobs if job.study is size and job.at == at for arm in job.arms()]
+    budget = size.budget.scaled(at.fraction)
     sections = size.sections.model_copy(
-        update={"budget": budget, "seeds": tune.seed_numbers, "tune": None, **dict.fromkeys(UNTUNED)}
+        update={"budget": budget, "seeds": at.seeds, "tune": None, **dict.fromkeys(UNTUNED)}
     )
     baseline = replace(size.arms[0], seeds=())  # not trained: what the others are matched with
-    share = "tune.fraction" if tune.fraction < 1 else None
+    share = "tune.fraction" if at.fraction < 1 else None
     return replace(size, sections=sections, arms=(baseline, *arms), budget_share=share, reads="tuning")
 
 
+def _spec(study: Study) -> TuneSpec:
+    if study.tune is None:
+        raise ValueError("the study tunes nothing")
+    return study.tune
+
+
 class _Job:
-    """Tuning one arm of one size."""
+    """Tuning one arm of one size, pass by pass."""
 
     def __init__(self, study: Study, arm: Arm) -> None:
-        if study.tune is None:
-            raise ValueError("the study tunes nothing")
-        self.study, self.arm = study, arm
-        self.tuned: Tuned | None = None
+        self.study, self.arm, self.spec = study, arm, _spec(study)
+        self.passes: list[TuningPass] = []
+        self._begin(self.spec.space_around(arm.train.lr))
+
+    @property
+    def at(self) -> Pass:
+        """The pass that it is at."""
+        return self.spec.passes[len(self.passes)]
+
+    @property
+    def is_done(self) -> bool:
+        """A coarse pass of which every run diverged leaves nothing to refine."""
+        return len(self.passes) == len(self.spec.passes) or any(math.isinf(each.tuned.least) for each in self.passes)
+
+    def _begin(self, space: Space) -> None:
         self._runs: list[tuple[str, ...]] = []
-        self._batches: Batches = propose(study.tune, self._legal)
+        self._batches: Batches = propose(self.spec, space, self._legal)
         self._batch = self._next()
 
     def _legal(self, settings: Settings) -> bool:
@@ -185,11 +212,16 @@ class _Job:
         digests = [runs[self._name(number)] for number in range(len(self._batch))]
         self._runs += digests
         try:
-            self._batch = self._next([_mean(losses, each) for each in digests])
+            self._batch = self._next([_known(losses, each) for each in digests])
         except StopIteration as end:
-            self.tuned = end.value
+            self._end(end.value)
 
-    def _next(self, losses: Sequence[float] | None = None) -> list[Settings]:
+    def _end(self, tuned: Tuned) -> None:
+        self.passes.append(TuningPass(self.at.fraction, tuned, tuple(self._runs)))
+        if not self.is_done:
+            self._begin(rates_around(tuned.chosen[RATE], FINE))
+
+    def _next(self, losses: Sequence[Sequence[float]] | None = None) -> list[Settings]:
         try:
             return next(self._batches) if losses is None else self._batches.send(losses)
         except IllegalSpaceError as error:
@@ -197,18 +229,16 @@ class _Job:
 
     @property
     def chosen(self) -> Settings:
-        return self.record.tuned.chosen
+        return self.passes[-1].tuned.chosen
 
     @property
     def record(self) -> Tuning:
-        if self.tuned is None:
-            raise RuntimeError(f"{self.arm.name} is not tuned yet")
-        return Tuning(self.arm.name, self.tuned, tuple(self._runs))
+        return Tuning(self.arm.name, tuple(self.passes))
 
 
-def _mean(losses: Losses, digests: Sequence[str]) -> float:
+def _known(losses: Losses, digests: Sequence[str]) -> tuple[float, ...]:
     found = [losses(digest) for digest in digests]
     known = [loss for loss in found if loss is not None]
     if len(known) < len(found):
         raise UnfinishedError("a tuning run has no result")
-    return math.fsum(known) / len(known)
+    return tuple(known)

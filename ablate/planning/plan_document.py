@@ -9,10 +9,11 @@ from typing import Literal
 
 from pydantic_core import to_jsonable_python
 
-from ablate.planning.campaign import Outcome, Rung, Tuning
+from ablate.planning.campaign import Outcome, Rung, Tuning, TuningPass
 from ablate.planning.identity import digest_of
 from ablate.planning.lengths import NO_CORPORA, Corpora, epochs, epochs_text, references_json
 from ablate.planning.plan import UTILISATION, ArmPlan, Plan
+from ablate.planning.tuning import Trial
 from ablate.store.documents import (
     CacheBytes,
     JsonObject,
@@ -24,13 +25,17 @@ from ablate.store.documents import (
     StudyDocument,
     StudyLook,
     StudyObjective,
+    StudyPass,
+    StudyRates,
     StudyRun,
     StudyRung,
     StudyTrial,
     StudyTuning,
 )
+from ablate.store.documents.study import RATE
 from ablate.study.sections import Budget
 from ablate.study.study import Study
+from ablate.study.tune_spec import COARSE, FINE, Pass, TuneSpec
 from ablate.training.objectives import Objective
 from ablate.training.objectives.next_token import NextToken
 from evals.costs.prompts import convention
@@ -60,7 +65,8 @@ def study_document(outcome: Outcome, created: datetime | None = None) -> StudyDo
         measure=plan.measure_digest,
         evals=plan.evals_digest,
         looks=tuple(StudyLook(seeds=look.seeds, alpha=look.alpha) for look in outcome.looks),
-        tuning=_tunings(outcome.rungs[-1]),
+        rates=_rates(study),
+        tuning=tuple(map(_tuning, outcome.rungs[-1].tunings)),
         ladder=tuple(map(_rung, outcome.rungs)) if len(outcome.rungs) > 1 else (),
     )
 
@@ -93,25 +99,40 @@ def _objective(objective: Objective) -> StudyObjective | None:
 
 def _rung(rung: Rung) -> StudyRung:
     arms = tuple(map(_arm, rung.plan.arms))
-    return StudyRung(name=str(rung.plan.study.rung), axis=rung.axis, arms=arms, tuning=_tunings(rung))
-
-
-def _tunings(rung: Rung) -> tuple[StudyTuning, ...]:
-    tune = rung.plan.study.tune
-    return tuple(_tuning(tuning, tune.fraction) for tuning in rung.tunings) if tune else ()
-
-
-def _tuning(tuning: Tuning, fraction: float) -> StudyTuning:
-    trials = (
-        StudyTrial(
-            settings=to_jsonable_python(trial.settings),
-            loss=trial.loss if math.isfinite(trial.loss) else None,
-            runs=runs,
-        )
-        for trial, runs in zip(tuning.tuned.trials, tuning.runs, strict=True)
+    return StudyRung(
+        name=str(rung.plan.study.rung), axis=rung.axis, arms=arms, tuning=tuple(map(_tuning, rung.tunings))
     )
-    chosen = to_jsonable_python(tuning.tuned.chosen)
-    return StudyTuning(arm=tuning.arm, chosen=chosen, edges=tuning.tuned.edges, fraction=fraction, trials=tuple(trials))
+
+
+def _tuning(tuning: Tuning) -> StudyTuning:
+    *coarse, last = tuning.passes
+    found = last.tuned
+    return StudyTuning(
+        arm=tuning.arm,
+        chosen=to_jsonable_python(found.chosen),
+        edges=found.edges,
+        curve=found.curve,
+        reason=found.reason,
+        fraction=last.fraction,
+        trials=_of_pass(last),
+        coarse=tuple(StudyPass(fraction=each.fraction, trials=_of_pass(each)) for each in coarse),
+    )
+
+
+def _of_pass(found: TuningPass) -> tuple[StudyTrial, ...]:
+    return tuple(_trial(trial, runs) for trial, runs in zip(found.tuned.trials, found.runs, strict=True))
+
+
+def _trial(trial: Trial, runs: tuple[str, ...]) -> StudyTrial:
+    losses = tuple(loss if math.isfinite(loss) else None for loss in trial.losses)
+    return StudyTrial(settings=to_jsonable_python(trial.settings), losses=losses, runs=runs)
+
+
+def _rates(study: Study) -> StudyRates:
+    if study.carried is not None:
+        return StudyRates(how="carried", where=study.carried.carried)
+    is_tuned = study.tune is not None and RATE in study.tune.paths
+    return StudyRates(how="tuned" if is_tuned else "written", where=None)
 
 
 def _arm(arm: ArmPlan) -> StudyArm:
@@ -240,20 +261,39 @@ def matched_line(plan: Plan) -> str:
 
 
 def remarks(study: Study, tuned: bool) -> Iterator[str]:
-    """What the table of a plan does not show: arms that hardly anyone wants so, and rounds whose number depends on
-    results."""
+    """What the table of a plan does not show: arms that hardly anyone wants so, how rates are set, and rounds whose
+    number depends on results."""
     yield from (f"arm {arm.name}: {caution}" for arm in study.arms for caution in arm.model.cautions)
-    tune, auto = study.tune, study.auto_seeds
-    if tune is not None and not tuned:
-        count = math.prod(len(axis.ends) for axis in tune.space.values()) if tune.is_grid else tune.count
-        seeds = f"{tune.seeds} seed{'' if tune.seeds == 1 else 's'}"
-        more = ", more where the best is at an edge," if tune.is_grid and tune.extend else ""
-        yield (
-            f"before that, every arm tunes {', '.join(tune.space)}: {count} settings × {seeds}{more}"
-            f" at {100 * tune.fraction:g} % of the budget"
-        )
-    if auto is not None:
+    yield from _tuning_remarks(study, tuned)
+    if auto := study.auto_seeds:
         yield f"seeds: from {auto.start} to {auto.cap}, as many as it takes to settle every arm"
+
+
+def _tuning_remarks(study: Study, tuned: bool) -> Iterator[str]:
+    tune, carried = study.tune, study.carried
+    if carried is not None:
+        yield "rates carried" + (f", {carried.carried}" if carried.carried else "")
+    elif tune is None and len(study.arms) > 1:
+        yield "rates as written, not tuned"
+    elif tune is not None and not tuned:
+        passes = [f"{_settings(tune, each)} × {_seeds(each)} at {100 * each.fraction:g} %" for each in tune.passes]
+        more = ", more where the best is at an edge" if tune.is_grid and tune.extend else ""
+        runs = sum(_settings(tune, each) * len(each.seeds) * each.fraction for each in tune.passes)
+        yield f"before that, every arm tunes {', '.join(tune.paths)}: {', then '.join(passes)} of the budget{more}"
+        yield f"tuning costs as much as {runs:g} runs of every arm"
+
+
+def _seeds(at: Pass) -> str:
+    return f"{len(at.seeds)} seed{'' if len(at.seeds) == 1 else 's'}"
+
+
+def _settings(tune: TuneSpec, at: Pass) -> int:
+    """How many a pass tries."""
+    if tune.is_grid and at != tune.passes[0]:
+        return len(FINE)
+    if tune.space is None:
+        return len(COARSE)
+    return math.prod(len(axis.ends) for axis in tune.space.values()) if tune.is_grid else tune.count
 
 
 def _seconds_text(seconds: float) -> str:

@@ -1,26 +1,32 @@
 """Tuning one arm: which settings to try next, given how the last ones did. Pure and deterministic.
 
-A proposal is a generator of batches of settings. It is sent the losses of each batch and returns a `Tuned`. Since the
-same losses always lead to the same settings, a tuning that was interrupted is gone through again from the store.
+A proposal is a generator of batches of settings. It is sent the losses of each batch, one per tuning seed, and returns
+a `Tuned`. Since the same losses always lead to the same settings, a tuning that was interrupted is gone through again
+from the store.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
 import optuna
 from optuna.distributions import BaseDistribution
 
-from ablate.study.space import Choice, Log, TuneSpec
+from ablate.planning.rate_curves import optimum
+from ablate.store.documents.study import RATE
+from ablate.study.space import Choice, Log, Space
+from ablate.study.tune_spec import TuneSpec
 
 Settings = dict[str, Any]
 """Values by dotted path."""
 Legal = Callable[[Settings], bool]
-Batches = Generator[list[Settings], Sequence[float], "Tuned"]
+Losses = Sequence[float]
+"""Of one setting, in the order of the tuning seeds; infinite where a seed diverged."""
+Batches = Generator[list[Settings], Sequence[Losses], "Tuned"]
 
 NEAR_EDGE = 0.05
 """A best value within this share of a range's length from its end is at its edge."""
@@ -36,24 +42,38 @@ class IllegalSpaceError(ValueError):
 
 @dataclass(frozen=True)
 class Trial:
-    """Settings and the mean validation loss over the tuning seeds; infinite when a seed diverged."""
+    """Settings and the validation loss of every tuning seed; infinite where it diverged."""
 
     settings: Settings
-    loss: float
+    losses: tuple[float, ...]
+
+    @property
+    def loss(self) -> float:
+        """Mean over the seeds."""
+        return math.fsum(self.losses) / len(self.losses)
 
 
 @dataclass(frozen=True)
 class Tuned:
-    """How tuning ended: every trial, the best, and the paths whose best value is the last one tried in a direction."""
+    """How tuning ended: every trial, the settings taken, and the paths whose best value is the last one tried in a
+    direction. `curve` are the learning rates of the curve whose minimum was taken; where there is none and a rate was
+    tuned alone, `reason` says why."""
 
     trials: tuple[Trial, ...]
     chosen: Settings
     edges: tuple[str, ...]
+    curve: tuple[float, ...] = ()
+    reason: str | None = None
+
+    @property
+    def least(self) -> float:
+        """The lowest mean loss; infinite where every trial has a seed that diverged."""
+        return best(self.trials).loss
 
 
-def propose(spec: TuneSpec, legal: Legal) -> Batches:
+def propose(spec: TuneSpec, space: Space, legal: Legal) -> Batches:
     """Settings to try. `legal` says whether an arm can be built with settings that the study did not list itself."""
-    return _grid(spec, legal) if spec.is_grid else _sampled(spec, legal)
+    return _grid(spec, space, legal) if spec.is_grid else _sampled(spec, space, legal)
 
 
 def best(trials: Sequence[Trial]) -> Trial:
@@ -61,15 +81,23 @@ def best(trials: Sequence[Trial]) -> Trial:
     return min(trials, key=lambda trial: trial.loss)
 
 
-def _grid(spec: TuneSpec, legal: Legal) -> Batches:
-    axes = {path: axis.choice for path, axis in spec.space.items() if isinstance(axis, Choice)}
+def _grid(spec: TuneSpec, space: Space, legal: Legal) -> Batches:
+    axes = {path: axis.choice for path, axis in space.items() if isinstance(axis, Choice)}
     batch = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
     trials = _tried(batch, (yield batch))
     added: dict[tuple[str, int], int] = {}
     while wider := _wider(axes, trials, added, spec.extend, legal):
         trials += _tried(wider, (yield wider))
     edges = tuple(path for path, values in axes.items() if _is_open(path, values, trials, legal))
-    return Tuned(tuple(trials), best(trials).settings, edges)
+    found = Tuned(tuple(trials), best(trials).settings, edges)
+    return _between(found) if list(axes) == [RATE] and not math.isinf(best(trials).loss) else found
+
+
+def _between(found: Tuned) -> Tuned:
+    """The same with the rate at the minimum of a curve, to three digits, so that it can be carried in a study file."""
+    least = optimum({trial.settings[RATE]: trial.loss for trial in found.trials})
+    rate = float(f"{least.rate:.3g}") if least.through else least.rate
+    return replace(found, chosen={RATE: rate}, curve=least.through, reason=least.reason)
 
 
 def _wider(
@@ -128,22 +156,22 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _tried(batch: Sequence[Settings], losses: Sequence[float]) -> list[Trial]:
-    return [Trial(settings, loss) for settings, loss in zip(batch, losses, strict=True)]
+def _tried(batch: Sequence[Settings], losses: Sequence[Losses]) -> list[Trial]:
+    return [Trial(settings, tuple(each)) for settings, each in zip(batch, losses, strict=True)]
 
 
-def _sampled(spec: TuneSpec, legal: Legal) -> Batches:
+def _sampled(spec: TuneSpec, among: Space, legal: Legal) -> Batches:
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study(sampler=_sampler(spec))
-    space = {path: axis.distribution for path, axis in spec.space.items()}
+    space = {path: axis.distribution for path, axis in among.items()}
     trials: list[Trial] = []
     while len(trials) < spec.count:
         asked = [_legal_trial(study, space, legal) for _ in range(min(spec.at_once, spec.count - len(trials)))]
         losses = yield [dict(trial.params) for trial in asked]
-        for trial, loss in zip(asked, losses, strict=True):
-            study.tell(trial, loss)
-            trials.append(Trial(dict(trial.params), loss))
-    return Tuned(tuple(trials), best(trials).settings, _near_ends(spec, best(trials).settings, legal))
+        for trial, each in zip(asked, losses, strict=True):
+            trials.append(Trial(dict(trial.params), tuple(each)))
+            study.tell(trial, trials[-1].loss)
+    return Tuned(tuple(trials), best(trials).settings, _near_ends(among, best(trials).settings, legal))
 
 
 def _legal_trial(study: optuna.Study, space: dict[str, BaseDistribution], legal: Legal) -> optuna.Trial:
@@ -162,10 +190,10 @@ def _sampler(spec: TuneSpec) -> optuna.samplers.BaseSampler:
     return optuna.samplers.TPESampler(seed=0, constant_liar=True, n_startup_trials=2 * spec.at_once)
 
 
-def _near_ends(spec: TuneSpec, chosen: Settings, legal: Legal) -> tuple[str, ...]:
+def _near_ends(space: Space, chosen: Settings, legal: Legal) -> tuple[str, ...]:
     """The paths whose best value is near an end of their range, if values beyond that end are legal."""
     found = []
-    for path, axis in spec.space.items():
+    for path, axis in space.items():
         if isinstance(axis, Choice):
             continue
         is_log = isinstance(axis, Log)

@@ -7,29 +7,36 @@ from collections.abc import Iterator, Sequence
 from ablate.study.arms import DATA, START, Arm, ArmBuilder, tuning_edit
 from ablate.study.layers import common_length
 from ablate.study.problems import Problem, StudyError
-from ablate.study.space import TuneSpec
+from ablate.study.tune_spec import TuneSpec
 from zoo.conversion import check_conversion
 from zoo.errors import SpecError, did_you_mean
+
+REMEDY = "write `tune: off` if rates are part of the question, `tune: carried` if these were tuned before"
 
 
 def tuning_problems(builder: ArmBuilder, tune: TuneSpec, arms: Sequence[Arm]) -> Iterator[Problem]:
     """Values that an arm cannot have, and settings that both tuning and an arm would choose."""
-    for path, axis in tune.space.items():
+    seen: dict[Problem, None] = {}
+    for path in tune.paths:
         reason = builder.shared_reason(tuple(path.split("."))) or _never_tuned(path)
         if reason:
             yield builder.origins.problem(tuning_edit(path, None).target, reason, at_key=True)
             continue
-        seen: dict[Problem, None] = {}
         for arm in arms:
-            for edit in arm.own:
-                if common_length(edit.path, tuple(path.split("."))) == min(len(edit.path), path.count(".") + 1):
-                    yield builder.origins.problem(edit.target, f"tune chooses {path} for every arm", at_key=True)
-            for place, value in enumerate(axis.ends):
+            yield from _chosen_twice(builder, tune, arm, path)
+            for place, value in enumerate(tune.space_around(arm.train.lr)[path].ends):
                 try:
                     builder.build(arm.name, [*arm.own, tuning_edit(path, value, str(place))], arm.target)
                 except StudyError as error:
                     seen |= dict.fromkeys(_at_path(problem, path, builder) for problem in error.problems)
-        yield from seen
+    yield from seen
+
+
+def _chosen_twice(builder: ArmBuilder, tune: TuneSpec, arm: Arm, path: str) -> Iterator[Problem]:
+    for edit in arm.own:
+        if common_length(edit.path, tuple(path.split("."))) == min(len(edit.path), path.count(".") + 1):
+            reason = f"tune chooses {path} for every arm" + (f": {REMEDY}" if tune.space is None else "")
+            yield builder.origins.problem(edit.target, reason, at_key=True)
 
 
 def _never_tuned(path: str) -> str | None:
@@ -68,4 +75,5 @@ def start_problems(builder: ArmBuilder, arms: Sequence[Arm], tuned: bool) -> Ite
             except SpecError as error:
                 yield builder.origins.problem(arm.target, f"cannot start from {source.name}: {error}")
         if tuned:
-            yield builder.origins.problem((*arm.target, START), "an arm that starts from another cannot be tuned")
+            reason = "an arm that starts from another cannot be tuned: write `tune: off`"
+            yield builder.origins.problem((*arm.target, START), reason)

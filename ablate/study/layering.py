@@ -41,13 +41,6 @@ def merged_in_long(old: Any, new: Any, _layer: Layer) -> Any:
     return merge(short(old), short(new))
 
 
-def merged_but_for_space(old: Any, new: Any, _layer: Layer) -> Any:
-    """Another space replaces the whole space."""
-    if isinstance(new, Mapping) and "space" in new:
-        old = {key: value for key, value in old.items() if key != "space"} if isinstance(old, Mapping) else None
-    return merge(old, new)
-
-
 def merged_within_source(old: Any, new: Any, _layer: Layer) -> Any:
     """Another source keeps those settings of the old one that both have."""
     name = new.get("source") if isinstance(new, Mapping) else new

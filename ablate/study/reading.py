@@ -26,6 +26,7 @@ from ablate.study.scales import NAMING, Layers, Rungs, rungs_by_scale
 from ablate.study.search_space import space_problems
 from ablate.study.sections import DEFAULT_TRAIN, NAME, StudySections
 from ablate.study.study import Study
+from ablate.study.tune_spec import TuneSpec
 from ablate.study.written import Sets, edit_layers, read_study
 from ablate.study.yamlfile import StudyMap
 from ablate.training.spec import TrainSpec
@@ -130,10 +131,12 @@ class _Reader:
         builder = self._builder(tree, sections.data if sections else StdlibSource())
         arms = self._arms(tree, sections, builder)
         if builder is not None and sections is not None and not self.problems:
-            self.problems += tuning_problems(builder, sections.tune, arms) if sections.tune else ()
+            is_compared = len(arms) > 1 or not sections.search
+            tune = sections.tune if isinstance(sections.tune, TuneSpec) and is_compared else None
+            self.problems += tuning_problems(builder, tune, arms) if tune else ()
             self.problems += space_problems(builder, sections.search.space) if sections.search else ()
             self.problems += self._contrast_problems(sections, [arm.name for arm in arms])
-            self.problems += start_problems(builder, arms, tuned=sections.tune is not None)
+            self.problems += start_problems(builder, arms, tuned=tune is not None)
         if self.problems or sections is None or builder is None:
             raise StudyError(self.problems)
         if self.share is not None:

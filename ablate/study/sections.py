@@ -24,7 +24,6 @@ from ablate.study.complaints import yaml
 from ablate.study.layering import (
     Layered,
     by_path,
-    merged_but_for_space,
     merged_in_long,
     merged_within_source,
     replaced,
@@ -32,7 +31,7 @@ from ablate.study.layering import (
     space_by_path,
 )
 from ablate.study.search_spec import SearchSpec
-from ablate.study.space import TuneSpec
+from ablate.study.tune_spec import Tune, TuneSpec
 from ablate.study.yamlfile import StudyMap
 from ablate.training.probes import Probes
 from ablate.training.spec import TrainSpec
@@ -235,8 +234,9 @@ class StudySections(Spec):
     """Values per path: every arm is trained with every combination."""
     seeds: Seeds = AutoSeeds()
     """How many, or which, or `auto`: as many as it takes to settle every arm, from 3 to 12."""
-    tune: Annotated[TuneSpec | None, Layered(merged_but_for_space, spelled=space_by_path)] = None
-    """What each arm tunes for itself before it is compared."""
+    tune: Tune = TuneSpec()
+    """What each arm tunes for itself before it is compared: `auto`, its learning rate; `off`, nothing; `carried`,
+    nothing, since the file has rates that were tuned before; or a map."""
     search: Annotated[SearchSpec | None, Layered(spelled=space_by_path)] = None
     """What `ablate search` varies in the base, and what for."""
     ladder: Annotated[dict[str, Rung], Layered(replaced)] = Field(default={})

@@ -11,7 +11,7 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 from pydantic import BeforeValidator, Discriminator, Field, PositiveFloat, PositiveInt, Tag, model_validator
@@ -21,12 +21,8 @@ from zoo.axis import Spec
 Scalar = str | int | float | bool | None
 Number = int | float
 KEYS = ("choice", "log", "range", "ratio")
-TRIALS_PER_AXIS = 8
 FIRST_SEED = 1000
-SAMPLED = ("trials", "sampler", "at_once")
-"""Settings of a search in ranges."""
-STEPPED = ("extend",)
-"""Settings of a grid."""
+"""Of runs that choose settings: nothing is compared on them."""
 
 
 class Choice(Spec):
@@ -173,49 +169,3 @@ def axes(nested: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, 
 
 
 Space = Annotated[dict[str, Axis], BeforeValidator(_by_path), Field(min_length=1)]
-
-
-class TuneSpec(Spec):
-    """What is tuned for each arm before it is compared, such as the learning rate.
-
-    Every arm is trained at each setting with `seeds` seeds of its own, and goes on to the comparison with the setting
-    of lowest validation loss. A best value at the edge of a list is followed outwards.
-    """
-
-    space: Space
-    fraction: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """Share of the study's budget that one tuning run may spend."""
-    seeds: PositiveInt = 1
-    """Tuning seeds start at 1000: an arm is not compared on the seeds that chose its settings."""
-    extend: Annotated[int, Field(ge=0)] = 3
-    """How many values may be added beyond each end of a list of numbers."""
-    trials: PositiveInt | None = None
-    """How many settings are tried where the space has ranges (default: 8 per axis)."""
-    sampler: Literal["tpe", "random"] = "tpe"
-    at_once: PositiveInt = 4
-    """How many settings of an arm the sampler proposes before it hears how the last ones did."""
-
-    @model_validator(mode="after")
-    def _heard(self) -> Self:
-        """What one way of tuning does not hear is not asked of it."""
-        deaf, words = (
-            (SAMPLED, "every combination of a grid is tried") if self.is_grid else (STEPPED, "only a grid is extended")
-        )
-        for name in deaf:
-            if getattr(self, name) != type(self).model_fields[name].default:
-                raise ValueError(f"{name} does not apply here: {words}")
-        return self
-
-    @property
-    def is_grid(self) -> bool:
-        """Whether every axis is a list, so that all combinations are tried."""
-        return all(isinstance(axis, Choice) for axis in self.space.values())
-
-    @property
-    def count(self) -> int:
-        """How many settings the sampler tries."""
-        return self.trials or TRIALS_PER_AXIS * len(self.space)
-
-    @property
-    def seed_numbers(self) -> tuple[int, ...]:
-        return tuple(range(FIRST_SEED, FIRST_SEED + self.seeds))

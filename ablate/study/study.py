@@ -12,7 +12,7 @@ from ablate.study.layers import Origins
 from ablate.study.problems import Problem, StudyError
 from ablate.study.search_spec import SearchSpec
 from ablate.study.sections import AutoSeeds, Budget, StudySections
-from ablate.study.space import TuneSpec
+from ablate.study.tune_spec import Carried, TuneSpec
 from ablate.study.written import Written
 from ablate.training.probes import ProbeSpec
 from ablate.training.spec import TrainSpec
@@ -98,7 +98,13 @@ class Study:
     @property
     def tune(self) -> TuneSpec | None:
         """What each arm tunes for itself first; None for nothing."""
-        return self.sections.tune
+        tune = self.sections.tune
+        return tune if isinstance(tune, TuneSpec) and not self.is_search_alone else None
+
+    @property
+    def carried(self) -> Carried | None:
+        """Where the rates in the file come from, if they were tuned before."""
+        return self.sections.tune if isinstance(self.sections.tune, Carried) else None
 
     @property
     def search(self) -> SearchSpec | None:

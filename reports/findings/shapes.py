@@ -267,11 +267,6 @@ class StudySummary:
         return self.study.baseline
 
     @property
-    def tuned(self) -> bool:
-        """Whether arms were trained with settings that they tuned for themselves."""
-        return any(arm.tuned for arm in self.arms)
-
-    @property
     def unit(self) -> str:
         """Of losses and their differences."""
         return f"nats/{self.study.per}"

@@ -14,7 +14,7 @@ from reports.findings.shapes import StudySummary
 from reports.findings.summary import summarise_study
 from reports.pages.templating import render
 from reports.reading.progress import StudyProgress
-from reports.wording import cost_words, length_words, method_words, tables, words
+from reports.wording import cost_words, length_words, method_words, rate_words, tables, words
 
 SCRIPTS = ("figures.js", "choice.js", "tables.js")
 
@@ -53,6 +53,7 @@ def render_page(summary: StudySummary, progress: StudyProgress | None = None) ->
         words=words,
         cost_words=cost_words,
         length_words=length_words,
+        rate_words=rate_words,
         method_words=method_words,
         tables=tables,
         galleries=found,

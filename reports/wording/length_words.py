@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from ablate.store.documents import ReferenceLosses, StudyArm, StudyDocument
 from ablate.store.documents.length import STEPS, TOKENS_PER_PARAMETER
+from reports.wording.rate_words import rates
 
 
 def undertrained(study: StudyDocument) -> str:
@@ -19,22 +20,10 @@ def undertrained(study: StudyDocument) -> str:
 
 
 def conditions(study: StudyDocument) -> str:
-    """What an answer holds for: `57 k non-embedding parameters, 20 tokens per parameter, tuned learning rates`."""
+    """What an answer holds for: `57 k non-embedding parameters, 20 tokens per parameter, rates carried`."""
     sizes = _range([arm.parameters - arm.parameters_embedding for arm in study.arms])
     lengths = _range([arm.length.tokens_per_parameter for arm in study.arms])
     return f"{sizes} non-embedding parameters, {lengths} tokens per parameter, {rates(study)}"
-
-
-def rates(study: StudyDocument) -> str:
-    """Whether arms had the learning rates that suit them."""
-    if any(arm.tuned for arm in study.arms):
-        return "tuned learning rates"
-    others = [arm for arm in study.arms if arm.name != study.baseline]
-    return (
-        "a given learning rate per arm"
-        if all("train.lr" in arm.edits for arm in others)
-        else "one untuned learning rate"
-    )
 
 
 def _range(values: Sequence[float]) -> str:

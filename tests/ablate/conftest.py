@@ -91,6 +91,7 @@ train: {context: 32, batch: 4, lr: 1e-2}
 budget: {tokens: 2560}
 measure: null
 evals: null
+tune: off
 """
 
 

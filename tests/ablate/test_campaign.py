@@ -24,11 +24,17 @@ arms: {post: {block.norm_placement: post}, double: {block.norm_placement: double
 seeds: 2
 train: {context: 4, batch: 2}
 budget: {tokens: 800}
+tune: off
 """
-TUNE = "tune: {space: {train.lr: [1e-3, 1e-2, 1e-1]}, fraction: 0.5, seeds: 2}\n"
+TUNE = "tune: {space: {train.lr: [1e-3, 1e-2, 1e-1]}, fraction: 1, seeds: 2}\n"
 LADDER = "ladder:\n  s: {base.d_model: 4, budget.tokens: 400}\n  l: {}\n"
 
 Score = Callable[[RunPlan], float | None]
+
+
+def tuning(tune: str, text: str = STUDY) -> str:
+    """The study with another section `tune`."""
+    return text.replace("tune: off\n", tune)
 
 
 def plan(study: Study) -> Plan:
@@ -73,17 +79,17 @@ def test_without_tuning_there_is_one_stage(tmp_path: Path) -> None:
 
 
 def test_every_arm_goes_on_with_its_own_best(tmp_path: Path) -> None:
-    best = {"pre": 1e-2, "post": 1e-3, "double": 1e-1}
+    best = {"pre": 1e-2, "post": 1.5e-3, "double": 7e-2}
 
     def score(run: RunPlan) -> float:
-        return abs(math.log(lr(run) / best[run.arm.split()[0]]))
+        return math.log(lr(run) / best[run.arm.split()[0]]) ** 2
 
-    stages, outcome = gone_through(tmp_path, STUDY + TUNE.replace("seeds: 2", "seeds: 2, extend: 1"), score)
+    stages, outcome = gone_through(tmp_path, tuning(TUNE.replace("seeds: 2", "seeds: 2, extend: 1")), score)
     assert [stage.name for stage in stages] == ["tuning, round 1", "tuning, round 2", "seeds"]
     first, second, last = (stage.plans[0] for stage in stages)
     assert len(first.runs) == 3 * 3 * 2
     assert {run.seed for run in first.runs} == {1000, 1001}
-    assert {run.identity.steps for run in first.runs} == {50}
+    assert {run.identity.steps for run in first.runs} == {100}
     assert {(run.arm.split()[0], lr(run)) for run in second.runs} == {("post", 1e-4), ("double", 1.0)}
     assert {run.arm: lr(run) for run in last.runs} == best
     assert [arm.tuned for arm in last.arms] == [{"train.lr": value} for value in best.values()]
@@ -98,22 +104,51 @@ def test_every_arm_goes_on_with_its_own_best(tmp_path: Path) -> None:
     assert all(len(trial.runs) == 2 for each in document.tuning for trial in each.trials)
 
 
+def test_short_runs_say_where_to_look_and_runs_at_full_length_decide(tmp_path: Path) -> None:
+    """Post-norm wants a higher rate the longer it trains, the others do not."""
+
+    def score(run: RunPlan) -> float:
+        best = 3e-2 if run.arm.startswith("post") and run.identity.steps == 100 else 1.2e-2
+        return math.log(lr(run) / best) ** 2 + 0.1 * (run.seed == 1001)
+
+    stages, outcome = gone_through(
+        tmp_path, tuning("tune: {seeds: 2}\n").replace("batch: 2", "batch: 2, lr: 1e-2"), score
+    )
+    first, second, third, last = (stage.plans[0] for stage in stages)
+    assert [len(each.runs) for each in (first, second, third)] == [3 * 5, 3 * 3 * 2, 2]
+    assert [{run.identity.steps for run in each.runs} for each in (first, second, third)] == [{25}, {100}, {100}]
+    assert [{run.seed for run in each.runs} for each in (first, second)] == [{1000}, {1000, 1001}]
+    assert {run.arm.split()[0] for run in third.runs} == {"post"}  # 2.4e-2 was the highest rate tried, and the best
+    assert [arm.train.lr for arm in last.arms] == pytest.approx([1.2e-2, 3e-2, 1.2e-2], rel=1e-2)
+    pre, post, _ = study_document(outcome).tuning
+    assert (pre.rates, pre.fraction) == ((6e-3, 1.2e-2, 2.4e-2), 1.0)
+    assert post.rates == (6e-3, 1.2e-2, 2.4e-2, 4.8e-2)
+    assert post.trials[2].losses == pytest.approx([math.log(0.8) ** 2, math.log(0.8) ** 2 + 0.1])
+    assert [(each.fraction, len(each.trials), len(each.trials[0].losses)) for each in post.coarse] == [(0.25, 5, 1)]
+
+
+def test_where_every_short_run_diverged_none_is_trained_at_full_length(tmp_path: Path) -> None:
+    stages, outcome = gone_through(tmp_path, tuning("tune: auto\n"), lambda run: math.inf if run.arm != "pre" else 1.0)
+    assert [stage.name for stage in stages] == ["tuning, round 1", "seeds"]
+    assert [each.fraction for each in study_document(outcome).tuning] == [0.25] * 3
+
+
 def test_a_tuned_arm_is_the_same_run_as_one_that_is_written_so(tmp_path: Path) -> None:
-    _, tuned = gone_through(tmp_path, STUDY + TUNE, lambda run: abs(lr(run) - 1e-2))
+    _, tuned = gone_through(tmp_path, tuning(TUNE), lambda run: math.log(lr(run) / 1e-2) ** 2)
     _, written = gone_through(tmp_path, STUDY.replace("batch: 2", "batch: 2, lr: 1e-2"), lambda _: 1.0)
     assert [run.digest for run in tuned.plan.runs] == [run.digest for run in written.plan.runs]
 
 
 def test_the_mean_over_the_tuning_seeds_decides_and_a_diverged_seed_loses(tmp_path: Path) -> None:
     losses = {1e-3: (1.0, 3.0), 1e-2: (1.8, 1.8), 1e-1: (0.1, math.inf)}
-    _, outcome = gone_through(tmp_path, STUDY + TUNE, lambda run: losses[lr(run)][run.seed % 2])
+    _, outcome = gone_through(tmp_path, tuning(TUNE), lambda run: losses[lr(run)][run.seed % 2])
     assert {lr(run) for run in outcome.plan.runs} == {1e-2}
     assert [trial.loss for trial in study_document(outcome).tuning[0].trials] == [2.0, 1.8, None]
 
 
 def test_a_tuning_run_without_a_result_stops_the_study(tmp_path: Path) -> None:
     with pytest.raises(UnfinishedError):
-        gone_through(tmp_path, STUDY + TUNE, lambda run: None if run.seed == 1001 else 1.0)
+        gone_through(tmp_path, tuning(TUNE), lambda run: None if run.seed == 1001 else 1.0)
 
 
 def test_a_ladder_runs_every_size_and_tunes_each(tmp_path: Path) -> None:
@@ -122,7 +157,7 @@ def test_a_ladder_runs_every_size_and_tunes_each(tmp_path: Path) -> None:
     def score(run: RunPlan) -> float:
         return abs(math.log(lr(run) / best[run.identity.model["d_model"]]))
 
-    stages, outcome = gone_through(tmp_path, STUDY + LADDER + TUNE.replace("seeds: 2", "extend: 0"), score)
+    stages, outcome = gone_through(tmp_path, tuning(TUNE.replace("seeds: 2", "seeds: 1, extend: 0")) + LADDER, score)
     assert [stage.name for stage in stages] == ["tuning, round 1", "seeds"]
     small, large = (size.plan for size in outcome.rungs)
     assert [each.study.rung for each in (small, large)] == ["s", "l"]
@@ -137,12 +172,12 @@ def test_a_ladder_runs_every_size_and_tunes_each(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rungs", "message"),
     [
-        ("{s: {}, l: {}}", r"8:\d+: ladder.l: .* FLOPs are no more than the .* of s: list lengths from short to long"),
-        ("{h: 0.5, q: 0.25, l: {}}", r"8:21: ladder.q: .* FLOPs are no more than the .* of h: list lengths"),
-        ("{s: {base.d_model: 16}, l: {}}", r"8:\d+: ladder.l: .*: list sizes from small to large"),
-        ("{s: {train.context: 2}, l: {}}", r"8:14: ladder.s.train.context: losses at different contexts"),
-        ("{s: {budget.flops: 1e6}, l: {}}", r"8:28: ladder.s.budget.flops: rung s matches flops, and rung l tokens"),
-        ("{s: 1e-3, l: {}}", r"8:13: ladder.s: 0.8 tokens are less than one step of arm pre \(8\)"),
+        ("{s: {}, l: {}}", r"9:\d+: ladder.l: .* FLOPs are no more than the .* of s: list lengths from short to long"),
+        ("{h: 0.5, q: 0.25, l: {}}", r"9:21: ladder.q: .* FLOPs are no more than the .* of h: list lengths"),
+        ("{s: {base.d_model: 16}, l: {}}", r"9:\d+: ladder.l: .*: list sizes from small to large"),
+        ("{s: {train.context: 2}, l: {}}", r"9:14: ladder.s.train.context: losses at different contexts"),
+        ("{s: {budget.flops: 1e6}, l: {}}", r"9:28: ladder.s.budget.flops: rung s matches flops, and rung l tokens"),
+        ("{s: 1e-3, l: {}}", r"9:13: ladder.s: 0.8 tokens are less than one step of arm pre \(8\)"),
     ],
 )
 def test_rungs_without_one_curve_are_no_ladder(tmp_path: Path, rungs: str, message: str) -> None:
@@ -158,7 +193,7 @@ def test_lengths_are_the_same_models_with_the_rates_of_the_last(tmp_path: Path) 
         return abs(math.log(lr(run) / best[run.identity.model["d_model"]]))
 
     rungs = "ladder: {half_size: {base.d_model: 4, budget.tokens: 400}, half_length: 0.5, full: {}}\n"
-    stages, outcome = gone_through(tmp_path, STUDY + rungs + TUNE.replace("seeds: 2", "extend: 0"), score)
+    stages, outcome = gone_through(tmp_path, tuning(TUNE.replace("seeds: 2", "seeds: 1, extend: 0")) + rungs, score)
     assert len(stages[0].plans) == 2
     ladder = study_document(outcome).ladder
     assert [(rung.name, rung.axis) for rung in ladder] == [
@@ -254,7 +289,7 @@ def test_a_space_in_which_an_arm_finds_nothing_is_an_error_of_the_study(
     tune = "tune: {space: {block.mixer.heads: {range: [2, 4]}, train.batch: {range: [2, 6], step: 0.5}}, trials: 2}\n"
     monkeypatch.setattr("ablate.planning.tuning.MOST_ILLEGAL", 50)
     with pytest.raises(StudyError, match=r"study.yaml:8:\d+: tune.space: none of 50 settings .* \(in arm pre\)"):
-        gone_through(tmp_path, text + tune, lambda _: 1.0)
+        gone_through(tmp_path, tuning(tune, text), lambda _: 1.0)
 
 
 @pytest.mark.parametrize(
@@ -273,6 +308,6 @@ def test_a_space_in_which_an_arm_finds_nothing_is_an_error_of_the_study(
     ],
 )
 def test_what_cannot_be_tuned_is_placed_at_the_tuning(tmp_path: Path, budget: str, tune: str, message: str) -> None:
-    text = STUDY.replace("budget: {tokens: 800}", budget) + f"tune: {tune}\n"
+    text = tuning(f"tune: {tune}\n", STUDY.replace("budget: {tokens: 800}", budget))
     with pytest.raises(StudyError, match=message):
         gone_through(tmp_path, text, lambda _: 1.0)

@@ -37,6 +37,7 @@ data: {data}
 train: {{context: 32, batch: 4, lr: 1e-2, validate_every: 0.5}}
 budget: {{tokens: {tokens}}}
 measure: null
+tune: off
 {more}
 """
 DATA = "{source: mqar, pairs: [2, 4, 8], tokens_per_pair: 4, keys: 8, values: 8, validation_examples: 30}"

@@ -33,6 +33,7 @@ seeds: 2
 train: {context: 4, batch: 2}
 budget: {flops: 1e6}
 measure: {contexts: [2, 8]}
+tune: off
 """
 EMBEDDING = 257 * 8
 FFN = 3 * 8 * 16

@@ -31,6 +31,7 @@ scales:
     seeds: 1
     arms.post.block.norm: layernorm
   other: {data: {source: files, paths: x.txt}}
+tune: off
 """
 
 
@@ -78,7 +79,7 @@ def test_a_new_budget_replaces_the_old_one(load) -> None:  # type: ignore[no-unt
 
 
 def test_tuning_and_rounds_of_seeds_are_edited_by_path_and_a_space_is_replaced(load) -> None:  # type: ignore[no-untyped-def]
-    text = STUDY + "tune: {space: {train.batch: [2, 3]}, fraction: 0.5, seeds: 2}\n"
+    text = STUDY.replace("tune: off", "tune: {space: {train.batch: [2, 3]}, fraction: 0.5, seeds: 2}")
     text = text.replace("seeds: [3, 5]", "seeds: {start: 4, cap: 20}")
     tune = load(text, "cpu", "tune.fraction=0.1").tune
     assert (tune.fraction, tune.seeds, list(tune.space)) == (0.1, 2, ["train.batch"])
@@ -150,7 +151,7 @@ def test_a_grid_alone_is_a_study(load) -> None:  # type: ignore[no-untyped-def]
 
 
 def test_nested_and_dotted_grids_are_the_same(load) -> None:  # type: ignore[no-untyped-def]
-    head = "question: Q?\nbase: {preset: small}\nbudget: {tokens: 1e6}\n"
+    head = "question: Q?\nbase: {preset: small}\nbudget: {tokens: 1e6}\ntune: off\n"
     assert load(head + "grid: {train: {lr: [1e-3]}}\n").arms == load(head + "grid: {train.lr: [1e-3]}\n").arms
 
 

@@ -353,7 +353,7 @@ CASES |= {
     "start of nothing": (arm("{start: {arm: @prre}}"), "arms.x.start.arm: there is no such arm (did you mean 'pre'?)"),
     "start key": (arm("{start: {arm: pre, @poling: mean}}"), "did you mean 'pooling'?"),
     "start of a chain": (
-        arm("{start: {arm: pre}}").replace("budget:", "  y: {train.lr: 1e-3, start: {arm: @x}}\nbudget:"),
+        arm("{start: {arm: pre}}").replace("budget:", "  y: {train.batch: 4, start: {arm: @x}}\ntune: off\nbudget:"),
         "arms.y.start.arm: x starts from another arm itself",
     ),
     "start in another shape": (
@@ -474,7 +474,7 @@ def test_all_problems_come_in_one_pass_in_the_order_of_the_file(tmp_path: Path) 
 
 PLANNED = {
     "less than one step of an arm that starts": (
-        arm("{start: {arm: pre, fraction: @1e-6}}"),
+        arm("{start: {arm: pre, fraction: @1e-6}}") + "tune: off\n",
         "arms.x.start.fraction: 1e+06 flops are less than one step of arm x",
     ),
     "width transfer": (

@@ -11,19 +11,21 @@ import pytest
 from pydantic import ValidationError
 
 from ablate.planning.tuning import IllegalSpaceError, Settings, Tuned, propose
-from ablate.study.space import TuneSpec
+from ablate.store.documents.study import RATE
+from ablate.study.tune_spec import TuneSpec
 
 Loss = Callable[[Settings], float]
 
 
 def tune(space: dict[str, Any], loss: Loss, legal: Callable[[Settings], bool] = lambda _: True, **given: Any) -> Tuned:
     """Go through a whole tuning with a loss that is known."""
-    batches = propose(TuneSpec.model_validate({"space": space, **given}), legal)
+    spec = TuneSpec.model_validate({"space": space, **given})
+    batches = propose(spec, spec.space_around(1e-2), legal)
     batch = next(batches)
     while True:
         assert all(legal(settings) for settings in batch)
         try:
-            batch = batches.send([loss(settings) for settings in batch])
+            batch = batches.send([[loss(settings)] for settings in batch])
         except StopIteration as end:
             assert isinstance(end.value, Tuned)
             return end.value
@@ -41,6 +43,31 @@ def test_a_grid_tries_every_combination_and_keeps_the_lowest() -> None:
     assert found.chosen == {"train.lr": 3e-3, "train.warmup": 0.0}
 
 
+def test_a_rate_tuned_alone_is_the_minimum_of_a_curve_and_other_settings_are_the_best_that_were_tried() -> None:
+    for count, rates in ((4, [1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2]), (3, [1e-3, 3e-3, 9e-3])):
+        found = tune({RATE: rates}, bowl(2.95e-3))  # a parabola in ln rate, which three points determine
+        assert (found.chosen, len(found.curve), found.reason) == ({RATE: 2.95e-3}, count, None)
+    both = tune({RATE: [1e-3, 2e-3, 4e-3, 8e-3], "train.warmup": [0.1]}, bowl(2.95e-3))
+    assert (both.chosen[RATE], both.curve, both.reason) == (4e-3, (), None)
+
+
+def test_where_no_curve_can_be_drawn_the_best_rate_tried_is_taken_and_the_reason_is_given() -> None:
+    low = tune({RATE: [1e-3, 2e-3]}, lambda s: s[RATE], extend=1)
+    assert (low.chosen, low.curve) == ({RATE: 5e-4}, ())
+    assert low.reason == "not bracketed: the lowest rate tried, 0.0005, is the best"
+    gone = tune({RATE: [1e-3, 2e-3, 4e-3]}, lambda s: 2e-3 - s[RATE] if s[RATE] < 3e-3 else math.inf)
+    assert (gone.chosen, gone.reason) == ({RATE: 2e-3}, "next to the best rate, 0.002, a seed diverged, at 0.004")
+
+
+def test_without_a_space_five_rates_about_the_arm_s_own_are_tried() -> None:
+    spec = TuneSpec()
+    first = next(propose(spec, spec.space_around(3.1e-2), lambda _: True))
+    assert [settings[RATE] for settings in first] == [7.75e-3, 1.55e-2, 3.1e-2, 6.2e-2, 0.124]
+    assert [(each.fraction, each.seeds) for each in spec.passes] == [(0.25, (1000,)), (1.0, (1000, 1001))]
+    warmup = TuneSpec.model_validate({"space": {"train.warmup": [0, 0.1]}})
+    assert [(each.fraction, each.seeds) for each in warmup.passes] == [(1.0, (1000, 1001))]
+
+
 def test_a_best_value_inside_the_list_ends_the_search() -> None:
     found = tune({"train.lr": [1e-3, 3e-3, 9e-3]}, bowl(3e-3))
     assert (len(found.trials), found.edges) == (3, ())
@@ -49,7 +76,8 @@ def test_a_best_value_inside_the_list_ends_the_search() -> None:
 @pytest.mark.parametrize(("best", "expected"), [(0.08, 0.081), (1.2e-4, 0.000111111)])
 def test_an_edge_is_followed_outwards_by_the_factor_of_the_list(best: float, expected: float) -> None:
     found = tune({"train.lr": [1e-3, 3e-3, 9e-3]}, bowl(best))
-    assert found.chosen["train.lr"] == pytest.approx(expected)
+    assert min(found.trials, key=lambda trial: trial.loss).settings["train.lr"] == pytest.approx(expected)
+    assert found.chosen["train.lr"] == pytest.approx(best, rel=5e-3)
     assert found.edges == ()  # the value beyond it was tried and is worse
 
 

@@ -28,15 +28,16 @@ train: {{context: 32, batch: 4, lr: 1e-2, validate_every: 1}}
 budget: {{tokens: {tokens}}}
 measure: null
 evals: null
+tune: {tune}
 """
 
 
-def toy_study(folder: Path, arms: str, steps: int = 30) -> Path:
+def toy_study(folder: Path, arms: str, steps: int = 30, tune: str = "off") -> Path:
     """A study file of arms (YAML) that train for so many steps on 100 kB of made-up sentences."""
     words = np.random.default_rng(0).choice(["norm", "scale", "residual", "stream", "head", "the", "of"], 20_000)
     (folder / "text.txt").write_text("\n\n".join(" ".join(words[i : i + 50]) for i in range(0, len(words), 50)))
     path = folder / "toy.yaml"
-    path.write_text(TOY.format(arms=arms, tokens=steps * 4 * 32))
+    path.write_text(TOY.format(arms=arms, tokens=steps * 4 * 32, tune=tune))
     return path
 
 

@@ -15,6 +15,7 @@ data: {source: mbox, path: inbox.mbox, subject: true, validation_tokens: 64}
 train: {context: 16, batch: 4, lr: 1e-2}
 budget: {tokens: 640}
 measure: null
+tune: off
 evals: null
 """
 MESSAGES = {

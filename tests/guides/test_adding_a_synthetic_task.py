@@ -15,6 +15,7 @@ data: {source: reversal, length: [2, 4], symbols: 3, validation_examples: 24}
 train: {context: 8, batch: 8, lr: 1e-2}
 budget: {tokens: 640}
 measure: null
+tune: off
 """
 PROGRAM = """
 import contextlib, io

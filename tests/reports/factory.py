@@ -30,6 +30,7 @@ from ablate.store.documents import (
     StudyArm,
     StudyDocument,
     StudyLook,
+    StudyRates,
     StudyRun,
 )
 from reports.findings.shapes import StudySummary
@@ -108,6 +109,7 @@ class StudyOf:
             arms=tuple(map(self._arm, self.arms)),
             measure="m1" if self.measured else None,
             evals="e1" if self.measured else None,
+            rates=StudyRates(how="written", where=None),
             tuning=(),
             ladder=(),
         )

@@ -64,7 +64,7 @@ def test_sentences_of_a_study(tmp_path: Path) -> None:
     assert words.headline(summary) == (
         "At equal FLOPs, pre (−0.0900 ± 0.0080 nats, 2 % faster, the same peak memory) reached a lower loss than post; "
         "double: inconclusive against post (750 k non-embedding parameters, 5.3 tokens per parameter, "
-        "one untuned learning rate)."
+        "rates as written, not tuned)."
     )
     post, pre, double = (words.sentence(summary, arm) for arm in summary.arms)
     assert post == "the baseline: 2.401 ± 0.026 nats per token over 3 seeds."

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
+from pydantic import JsonValue
+
 from ablate.store.documents._document import (
     Bytes,
     BytesPerToken,
@@ -19,6 +21,9 @@ from ablate.store.documents._document import (
     Unit,
 )
 from ablate.store.documents.length import Length
+
+RATE = "train.lr"
+"""The learning rate, by its path."""
 
 
 class ParameterBudget(Part):
@@ -144,25 +149,68 @@ class StudyTrial(Part):
 
     settings: JsonObject
     """By path."""
-    loss: NatsPerToken | None
-    """Mean over the tuning seeds; null where one diverged."""
+    losses: tuple[NatsPerToken | None, ...]
+    """Of every tuning seed; null where it diverged."""
     runs: tuple[str, ...]
     """Digests of its runs."""
 
+    @property
+    def loss(self) -> float | None:
+        """Mean over the tuning seeds; None where one diverged."""
+        known = [loss for loss in self.losses if loss is not None]
+        return sum(known) / len(known) if len(known) == len(self.losses) else None
 
-class StudyTuning(Part):
-    """How one arm was tuned."""
+
+class StudyPass(Part):
+    """Tuning runs of one length."""
+
+    fraction: Annotated[float, Unit("share")]
+    """Share of the budget that each trial had."""
+    trials: tuple[StudyTrial, ...]
+    """All of them."""
+
+
+class StudyTuning(StudyPass):
+    """How one arm was tuned: the pass that decided, and what it decided."""
 
     arm: str
     """The arm's name."""
     chosen: JsonObject
-    """The best settings, by path."""
+    """The settings taken, by path."""
     edges: tuple[str, ...]
     """Settings whose best value lies at the edge of what was tried."""
-    fraction: Annotated[float, Unit("share")]
-    """Share of the budget that each trial had."""
-    trials: tuple[StudyTrial, ...]
-    """All trials."""
+    curve: tuple[float, ...]
+    """Learning rates through whose mean losses a polynomial passes, of which the rate taken is the minimum; empty where
+    the settings of lowest mean loss were taken."""
+    reason: str | None
+    """Why there is no such curve, where the learning rate was tuned alone."""
+    coarse: tuple[StudyPass, ...]
+    """Shorter runs that said where to look, if any."""
+
+    @property
+    def rate(self) -> float:
+        """The learning rate taken. Raises KeyError where other settings were tuned."""
+        return _number(self.chosen[RATE])
+
+    @property
+    def rates(self) -> tuple[float, ...]:
+        """The learning rate of every trial."""
+        return tuple(_number(trial.settings[RATE]) for trial in self.trials)
+
+
+def _number(value: JsonValue) -> float:
+    if isinstance(value, int | float):
+        return value
+    raise ValueError(f"not a number: {value}")
+
+
+class StudyRates(Part):
+    """How the arms got their learning rates."""
+
+    how: Literal["tuned", "carried", "written"]
+    """Each arm tuned its own; it was tuned before and stands in the file; it stands in the file and was not tuned."""
+    where: str | None
+    """Where the curves of carried rates are to be found."""
 
 
 class StudyRung(Part):
@@ -222,6 +270,8 @@ class StudyDocument(Document):
     """Digest of the evaluation request."""
     looks: tuple[StudyLook, ...]
     """Empty where the number of seeds is fixed."""
+    rates: StudyRates
+    """How the arms got their learning rates."""
     tuning: tuple[StudyTuning, ...]
     """How the arms were tuned."""
     ladder: tuple[StudyRung, ...]

@@ -1,0 +1,169 @@
+"""How a study sets the rates and other settings that suit each arm: `tune`.
+
+tune: auto                                     each arm's learning rate: five around the arm's own (the default)
+tune: {seeds: 3, fraction: 0.5}                the same, with more seeds and a longer first pass
+tune: {space: {train.lr: [1e-3, 2e-3, 4e-3]}}  these settings
+tune: {carried: studies/LOG.md}                nothing: the file has rates that were tuned before, and says where
+tune: off                                      nothing: the rates are part of the question
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, Discriminator, Field, PositiveInt, Tag, WithJsonSchema, model_validator
+
+from ablate.store.documents.study import RATE
+from ablate.study.complaints import unknown
+from ablate.study.layering import Layered, space_by_path
+from ablate.study.layers import Layer
+from ablate.study.space import FIRST_SEED, Choice, Space
+from zoo.axis import Spec
+from zoo.edits import merge
+
+COARSE = (0.25, 0.5, 1.0, 2.0, 4.0)
+"""Times an arm's own rate: what `auto` tries first. Losses at rates further apart than a factor of 2 leave too much to
+interpolation (`ablate.planning.rate_curves`)."""
+FINE = (0.5, 1.0, 2.0)
+"""Times the best rate of short runs: what is tried at full length."""
+SHORT = 0.25
+TRIALS_PER_AXIS = 8
+SAMPLED = ("trials", "sampler", "at_once")
+"""Settings of a search in ranges."""
+STEPPED = ("extend",)
+"""Settings of a grid."""
+
+
+@dataclass(frozen=True)
+class Pass:
+    """Tuning runs of one length: their share of the study's budget, and their seeds."""
+
+    fraction: float
+    seeds: tuple[int, ...]
+
+
+class TuneSpec(Spec):
+    """What is tuned for each arm before it is compared: its learning rate, unless `space` says otherwise.
+
+    A learning rate is tuned in two passes. Short runs with one seed find about where the best is. Then runs at full
+    length, with `seeds` seeds, try the rate found, half and double of it, and decide: the best rate depends on the
+    length, and not alike for all arms. What is taken is the minimum of a smooth curve through the rates about the best.
+
+    Other settings, and several together, are tuned in one pass, and those of lowest validation loss are taken. A best
+    value at the edge of a list is followed outwards.
+    """
+
+    space: Space | None = None
+    """Values by path (default: five values of `train.lr`, a factor of 2 apart, around the arm's own)."""
+    fraction: Annotated[float, Field(gt=0, le=1)] | None = None
+    """Share of the study's budget that a run of the first pass may spend (default: 0.25 of a learning rate alone, else
+    1). With 1 there is no second pass."""
+    seeds: PositiveInt = 2
+    """Tuning seeds start at 1000: an arm is not compared on the seeds that chose its settings."""
+    extend: Annotated[int, Field(ge=0)] = 3
+    """How many values may be added beyond each end of a list of numbers."""
+    trials: PositiveInt | None = None
+    """How many settings are tried where the space has ranges (default: 8 per axis)."""
+    sampler: Literal["tpe", "random"] = "tpe"
+    at_once: PositiveInt = 4
+    """How many settings of an arm the sampler proposes before it hears how the last ones did."""
+
+    @model_validator(mode="after")
+    def _heard(self) -> Self:
+        """What one way of tuning does not hear is not asked of it."""
+        deaf, words = (
+            (SAMPLED, "every combination of a grid is tried") if self.is_grid else (STEPPED, "only a grid is extended")
+        )
+        for name in deaf:
+            if getattr(self, name) != type(self).model_fields[name].default:
+                raise ValueError(f"{name} does not apply here: {words}")
+        return self
+
+    @property
+    def is_grid(self) -> bool:
+        """Whether every axis is a list, so that all combinations are tried."""
+        return self.space is None or all(isinstance(axis, Choice) for axis in self.space.values())
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """What is tuned."""
+        return (RATE,) if self.space is None else tuple(self.space)
+
+    @property
+    def is_rate_alone(self) -> bool:
+        """Whether rates of a list are tuned, and nothing else."""
+        return self.is_grid and self.paths == (RATE,)
+
+    @property
+    def passes(self) -> tuple[Pass, ...]:
+        """In order; the last decides."""
+        fraction = self.fraction or (SHORT if self.is_rate_alone else 1.0)
+        if self.is_rate_alone and fraction < 1:
+            return Pass(fraction, self.seed_numbers[:1]), Pass(1.0, self.seed_numbers)
+        return (Pass(fraction, self.seed_numbers),)
+
+    @property
+    def count(self) -> int:
+        """How many settings the sampler tries."""
+        return self.trials or TRIALS_PER_AXIS * len(self.paths)
+
+    @property
+    def seed_numbers(self) -> tuple[int, ...]:
+        return tuple(range(FIRST_SEED, FIRST_SEED + self.seeds))
+
+    def space_around(self, rate: float) -> Space:
+        """What is tried for an arm with this learning rate."""
+        if self.space is not None:
+            return self.space
+        return rates_around(rate, COARSE)
+
+
+def rates_around(rate: float, factors: Sequence[float]) -> Space:
+    """These multiples of a rate, as a list to try."""
+    return {RATE: Choice(choice=tuple(float(f"{factor * rate:.6g}") for factor in factors))}
+
+
+class Carried(Spec):
+    """Rates that were tuned before stand in the study file; nothing is tuned."""
+
+    carried: str | None = None
+    """Where the curves and the command that made them are to be found."""
+
+
+WORDS: dict[str, Any] = {"auto": {}, "carried": {"carried": None}, "off": None}
+
+
+def _long(value: Any) -> Any:
+    """A word as what it stands for. Raises ValueError for another one."""
+    if isinstance(value, str):
+        if value not in WORDS:
+            raise ValueError(unknown("way of tuning", value, [*WORDS]))
+        return WORDS[value]
+    if value is None or isinstance(value, Mapping | Spec):
+        return value
+    raise ValueError(f"expected {', '.join(WORDS)}, or a map")
+
+
+def _tag(value: Any) -> str:
+    if value is None:
+        return "untuned"
+    return "given" if isinstance(value, Carried) or (isinstance(value, Mapping) and "carried" in value) else "tuned"
+
+
+def _layered(old: Any, new: Any, _layer: Layer) -> Any:
+    """A word replaces what earlier layers say, a map edits it; another space replaces the whole space."""
+    if not isinstance(new, Mapping) or "carried" in new or not isinstance(old, Mapping) or "carried" in old:
+        return new
+    return merge({key: value for key, value in old.items() if key != "space" or "space" not in new}, new)
+
+
+Tune = Annotated[
+    Annotated[TuneSpec, Tag("tuned")]
+    | Annotated[Carried, Tag("given")]
+    | Annotated[None, WithJsonSchema({"enum": [*WORDS, None]}), Tag("untuned")],
+    Discriminator(_tag),
+    BeforeValidator(_long),
+    Layered(_layered, spelled=space_by_path),
+]
