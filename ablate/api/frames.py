@@ -57,7 +57,7 @@ SCORES: Schema = {
     "arm": pl.String,
     "task": pl.String,
     "metric": pl.String,
-    **dict.fromkeys(("value", "stderr", "chance"), pl.Float64),
+    **dict.fromkeys(("value", "stderr", "half_width", "chance"), pl.Float64),
     "higher_is_better": pl.Boolean,
     "seeds": pl.Int64,
 }

@@ -87,18 +87,18 @@ def _figure(metric: str, scores: Scores, summary: StudySummary, style: Mapping[s
     tasks = sorted(apart[:MOST], key=lambda task: _of_baseline(scores[task], summary), reverse=True)
     left_out = f" Shown: of {len(scores)} tasks, those in which arms differ most." if len(scores) > MOST else ""
     rows = [
-        (task, arm, optional(score.value), optional(score.stderr), optional(score.chance))
+        (task, arm, optional(score.value), optional(score.half_width), optional(score.chance))
         for task in tasks
         for arm, score in scores[task].items()
     ]
     return Figure(
         key="groups",
         title="Tasks of groups",
-        note="Bars: ± one standard error, over items and seeds. Dotted: chance. In the order of the baseline's scores."
+        note="Bars: 95 % intervals over items and seeds. Dotted: chance. In the order of the baseline's scores."
         + left_out,
         alt="; ".join(f"{task} {arm} {value}" for task, arm, value, *_ in rows),
         drawing=_drawing(metric, {task: scores[task] for task in tasks}, style),
-        table=frame_table(("task", "arm", metric, "standard error", "chance"), rows, 2),
+        table=frame_table(("task", "arm", metric, "±", "chance"), rows, 2),
         wide=True,
     )
 
@@ -159,7 +159,7 @@ def _points(figure: go.Figure, look: ArmStyle, found: list[tuple[float, Score]])
     figure.add_scatter(
         x=[short(score.value or 0.0) for _, score in found],
         y=[place for place, _ in found],
-        error_x={"type": "data", "array": [short(score.stderr or 0.0) for _, score in found], "thickness": 1.2},
+        error_x={"type": "data", "array": [short(score.half_width or 0.0) for _, score in found], "thickness": 1.2},
         text=[label(score.task, 60) for _, score in found],
         name=look.label,
         legendgroup=look.label,

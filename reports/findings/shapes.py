@@ -85,7 +85,7 @@ class Judgement:
 
 @dataclass(frozen=True)
 class Score:
-    """One metric of one task, averaged over seeds; `stderr` covers items and seeds.
+    """One metric of one task, averaged over seeds; `stderr` and the 95 % interval cover items and seeds.
 
     `value` is None where a seed has none: a mean without an infinite perplexity would flatter.
     """
@@ -94,6 +94,7 @@ class Score:
     metric: str
     value: float | None
     stderr: float | None
+    half_width: float | None
     higher_is_better: bool | None
     chance: float | None
     seeds: int
@@ -303,5 +304,6 @@ def _score_document(scores: tuple[Score, ...]) -> JsonObject:
         tasks.setdefault(score.task, {})[score.metric] = {
             "value": score.value,
             "stderr": score.stderr,
+            "half_width": score.half_width,
         }
     return {**tasks}

@@ -22,7 +22,7 @@ from reports.reading.documents import ReportError
 from reports.reading.outcomes import UNJUDGED
 from reports.reading.units import comparable
 from reports.sections import sections
-from reports.statistics.estimates import Estimate, combined_stderr, estimate
+from reports.statistics.estimates import Estimate, combined_stderr, estimate, score_half_width
 from reports.statistics.interval import Interval
 
 REPEATED = (
@@ -121,7 +121,8 @@ def _never_trained(data: Collected, arm: str) -> Verdict | None:
 
 def _arms(data: Collected, judged: Mapping[Pair, Judgement]) -> tuple[ArmSummary, ...]:
     base = data.study.baseline_arm
-    items = item_differences(data, {arm.name: level(data.study, arm, base) for arm in data.study.arms})
+    levels = {arm.name: level(data.study, arm, base) for arm in data.study.arms}
+    items = item_differences(data, levels, [each.arm for each in judged.values() if each.withheld])
     return tuple(_arm(data, arm, judged.get((arm.name, base.name)), items.get(arm.name, ())) for arm in data.study.arms)
 
 
@@ -201,8 +202,12 @@ def _scores(data: Collected, arm: str) -> tuple[Score, ...]:
 def _mean_score(values: list[float | None], stderrs: list[float | None]) -> dict[str, float | None]:
     known = [value for value in values if value is not None]
     if len(known) < len(values):
-        return {"value": None, "stderr": None}
-    return {"value": sum(known) / len(known), "stderr": combined_stderr(stderrs, known)}
+        return {"value": None, "stderr": None, "half_width": None}
+    return {
+        "value": sum(known) / len(known),
+        "stderr": combined_stderr(stderrs, known),
+        "half_width": score_half_width(stderrs, known),
+    }
 
 
 def _noise(arms: tuple[ArmSummary, ...]) -> Noise:

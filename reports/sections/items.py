@@ -11,13 +11,26 @@ import plotly.graph_objects as go
 from reports.figures.base import NEUTRAL, Figure, optional, short, stacked
 from reports.figures.style import ArmStyle, label
 from reports.findings.items import ItemDifference
-from reports.findings.shapes import StudySummary
+from reports.findings.shapes import ArmSummary, StudySummary
 from reports.reading.collected import Collected
 from reports.sections import Section
+from reports.statistics.estimates import ALPHA
 from reports.wording import words
 from reports.wording.tables import frame_table
 
-COLUMNS = ("arm", "task", "metric", "difference", "low", "high", "p (Holm)", "independent items", "seeds", "note")
+COLUMNS = (
+    "arm",
+    "task",
+    "metric",
+    "verdict",
+    "difference",
+    "low",
+    "high",
+    "p (Holm)",
+    "independent items",
+    "seeds",
+    "note",
+)
 
 
 @dataclass(frozen=True)
@@ -32,17 +45,37 @@ class Items(Section):
 
     def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:
         """A forest plot: one panel per task and metric, one row per arm."""
-        found = [(arm.name, item) for arm in summary.arms for item in arm.items]
-        drawn = [(arm, item) for arm, item in found if item.difference is not None and item.task not in summary.grouped]
+        drawn = [
+            (arm.name, item)
+            for arm in summary.arms
+            for item in arm.items
+            if item.difference is not None and item.task not in summary.grouped
+        ]
         if drawn:
-            yield _figure(found, drawn, summary, style)
+            yield _figure(drawn, summary, style)
 
 
 Found = list[tuple[str, ItemDifference]]
 """By arm."""
 
 
-def _figure(found: Found, drawn: Found, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Figure:
+def verdict(arm: ArmSummary, item: ItemDifference) -> str:
+    """`better` and the like, of one score; `different` where neither side is said to be better."""
+    if arm.withheld is not None:
+        return "no verdict"
+    if item.difference is None or item.p is None or arm.comparison is None:
+        return "cannot tell"
+    if item.p >= ALPHA:
+        return "inconclusive"
+    if item.higher_is_better is None:
+        return "different"
+    failures = arm.comparison.failures
+    if (item.difference > 0) == item.higher_is_better:
+        return "better" if failures.may_be_better else "inconclusive"
+    return "worse" if failures.may_be_worse else "inconclusive"
+
+
+def _figure(drawn: Found, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Figure:
     panels = list(dict.fromkeys((item.task, item.metric) for _, item in drawn))
     titles = {(item.task, item.metric): _title(item) for _, item in reversed(drawn)}
     figure = stacked(
@@ -52,17 +85,18 @@ def _figure(found: Found, drawn: Found, summary: StudySummary, style: Mapping[st
         _row(figure, style[arm], item, panels.index((item.task, item.metric)) + 1)
     for place in range(len(panels)):
         figure.add_vline(x=0, line=NEUTRAL, row=place + 1, col=1)
-    rows = [_numbers(arm, item) for arm, item in found]
+    rows = [_numbers(arm, item) for arm in summary.arms for item in arm.items]
     return Figure(
         key="eval-differences",
         title=f"Evaluation scores against {summary.baseline}, item by item",
         note=(
-            "Bars: bootstrap intervals over items, for the trained models. Open points: seeds. p is small only if "
-            "the difference would also show on other items and with other seeds." + words.in_groups(summary.grouped)
+            "Bars: intervals over items and seeds, which agree with the verdicts in the table: p-values are corrected "
+            "(Holm) over all arms, tasks and metrics. Of a single seed, 95 % over items alone. Open points: seeds."
+            + words.in_groups(summary.grouped)
         ),
-        alt="; ".join(f"{row[0]} {row[1]} {row[2]}: {row[3]}" for row in rows if row[1] not in summary.grouped),
+        alt="; ".join(f"{row[0]} {row[1]} {row[2]}: {row[4]}" for row in rows if row[1] not in summary.grouped),
         drawing=figure,
-        table=frame_table(COLUMNS, rows, 3),
+        table=frame_table(COLUMNS, rows, 4),
     )
 
 
@@ -105,11 +139,12 @@ def _row(figure: go.Figure, look: ArmStyle, item: ItemDifference, place: int) ->
     )
 
 
-def _numbers(arm: str, item: ItemDifference) -> tuple[str, ...]:
+def _numbers(arm: ArmSummary, item: ItemDifference) -> tuple[str, ...]:
     return (
-        arm,
+        arm.name,
         item.task,
         item.metric,
+        verdict(arm, item),
         words.NONE if item.difference is None else words.signed(item.difference, 4),
         optional(item.low),
         optional(item.high),

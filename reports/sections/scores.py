@@ -46,21 +46,21 @@ def _figure(summary: StudySummary, style: Mapping[str, ArmStyle]) -> Figure:
     for panel, chance in chances.items():
         figure.add_vline(x=chance, line=NEUTRAL, row=panels.index(panel) + 1, col=1)
     rows = [
-        (arm.name, s.task, s.metric, optional(s.value), optional(s.stderr), optional(s.chance)) for arm, s in scores
+        (arm.name, s.task, s.metric, optional(s.value), optional(s.half_width), optional(s.chance)) for arm, s in scores
     ]
     return Figure(
         key="evals",
         title="Evaluation scores",
-        note="Bars: ± one standard error, over items and seeds. Dotted: chance."
+        note="Bars: 95 % intervals over items and seeds; of a single seed, over items alone. Dotted: chance."
         + (" Tasks of groups have a figure of their own." if summary.grouped else ""),
         alt="; ".join(f"{r[0]} {r[1]} {r[2]}: {r[3]}" for r in rows if r[1] not in summary.grouped),
         drawing=figure,
-        table=frame_table(("arm", "task", "metric", "score", "standard error", "chance"), rows, 3),
+        table=frame_table(("arm", "task", "metric", "score", "±", "chance"), rows, 3),
     )
 
 
 def _score(figure: go.Figure, look: ArmStyle, score: Score, place: int) -> None:
-    bars = {"type": "data", "array": [score.stderr or 0], "color": look.colour, "thickness": 1.8}
+    bars = {"type": "data", "array": [score.half_width or 0], "color": look.colour, "thickness": 1.8}
     figure.add_scatter(
         x=[score.value],
         y=[look.label],

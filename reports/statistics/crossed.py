@@ -51,8 +51,10 @@ class Crossed:
     def interval(self, alpha: float = ALPHA) -> Interval:
         """Of the mean, over rows and columns that might have been others."""
         row, column = (float(stats.t.isf(alpha / 2, freedom)) for freedom in self.freedom[:2])
-        squares = row**2 * self.row_square + column**2 * max(self.column_square - self.residual_square, 0.0)
-        half = math.sqrt(squares / math.prod(self.shape))
+        beyond = max(self.column_square - self.residual_square, 0.0)
+        half = math.hypot(row * math.sqrt(self.row_square), column * math.sqrt(beyond)) / math.sqrt(
+            math.prod(self.shape)
+        )
         return Interval(self.mean, self.mean - half, self.mean + half)
 
     def p(self) -> float:

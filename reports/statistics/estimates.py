@@ -116,9 +116,27 @@ def combined_stderr(stderrs: Sequence[float | None], values: Sequence[float]) ->
     √(mean of the squared item errors + sd² / n): the seeds share the items, so averaging does not
     shrink the item error; it does shrink the seeds' own scatter. None where a run gave no error.
     """
+    squares = _squared_errors(stderrs, values)
+    return None if squares is None else math.sqrt(sum(squares))
+
+
+def score_half_width(stderrs: Sequence[float | None], values: Sequence[float], alpha: float = ALPHA) -> float | None:
+    """Half of the interval of such a score: √(z² · mean of the squared item errors + t²(n − 1) · sd² / n).
+
+    Each source of noise has its own quantile (Zou and Donner 2008, as in `reports.statistics.crossed`), for the items
+    are many and the seeds few. A single seed has an interval over items alone.
+    """
+    squares = _squared_errors(stderrs, values)
+    if squares is None:
+        return None
+    z, t = stats.norm.isf(alpha / 2), stats.t.isf(alpha / 2, max(1, len(values) - 1))
+    return math.sqrt(z**2 * squares[0] + t**2 * squares[1])
+
+
+def _squared_errors(stderrs: Sequence[float | None], values: Sequence[float]) -> tuple[float, float] | None:
+    """Of the mean over seeds, by items and by seeds."""
     known = [error for error in stderrs if error is not None]
     if not known or len(known) < len(stderrs):
         return None
-    items = float(np.mean(np.square(known)))
     seeds = float(np.var(values, ddof=1)) / len(values) if len(values) > 1 else 0.0
-    return math.sqrt(items + seeds)
+    return float(np.mean(np.square(known))), seeds

@@ -22,8 +22,8 @@ def summary(folder: Path, *scores: dict[str, float]) -> StudySummary:
         replace(
             arm,
             scores=(
-                *(Score(task, "acc", value, 0.01, True, 0.5, 2) for task, value in own.items()),
-                Score("blimp_wh_island", "perplexity", 9.0, 0.1, False, None, 2),
+                *(Score(task, "acc", value, 0.01, 0.02, True, 0.5, 2) for task, value in own.items()),
+                Score("blimp_wh_island", "perplexity", 9.0, 0.1, 0.2, False, None, 2),
             ),
         )
         for arm, own in zip(study.arms, scores, strict=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,11 @@ from scipy import stats
 import reports
 from ablate.store import Store
 from reports.figures import draw
-from reports.findings.items import ItemDifference, _interval, _p
+from reports.findings.items import ItemDifference, _over_items, item_differences
 from reports.findings.shapes import StudySummary
+from reports.reading.collect import collect
+from reports.sections.items import verdict
+from reports.statistics.crossed import crossed
 from tests.reports.factory import Arm, StudyOf, typical
 
 Rows = list[dict[str, Any]]
@@ -79,7 +83,8 @@ def test_the_document_of_run_json(tmp_path: Path) -> None:
     assert documents[2]["seeds_needed"] is None  # a fixed number of seeds is not to be added to
 
 
-def test_the_p_is_the_larger_of_two_tests_with_holm_over_arms(tmp_path: Path) -> None:
+def test_p_and_interval_are_over_items_and_seeds_with_holm_over_arms_and_tasks(tmp_path: Path) -> None:
+    """From the raw log-likelihoods: the crossed interval at 5 % / 4, of 2 arms × 2 tasks, all others being ties."""
     study = typical(4)
     summary, store = reports.summarise(study.write(tmp_path)), Store(tmp_path)
     log_p = np.array(
@@ -88,14 +93,37 @@ def test_the_p_is_the_larger_of_two_tests_with_holm_over_arms(tmp_path: Path) ->
             for a in (0, 1, 2)
         ]
     )
-    raw = []
-    for arm in (1, 2):
-        difference, means = log_p[arm] - log_p[0], (log_p[arm].mean(axis=0), log_p[0].mean(axis=0))
-        items = stats.permutation_test(means, lambda x, y: sum(x) - sum(y), permutation_type="samples", n_resamples=999)
-        raw.append(max(items.pvalue, stats.ttest_1samp(difference.sum(axis=1), 0).pvalue))
-    expected = [min(1.0, 2 * raw[0]), max(raw[1], min(1.0, 2 * raw[0]))] if raw[0] < raw[1] else None
-    assert expected is not None
-    assert [found(summary, arm, "heldout_text").p for arm in ("pre", "double")] == pytest.approx(expected)
+    table = crossed((log_p[0] - log_p[1]) / np.log(2) / 10)
+    text = found(summary, "pre", "heldout_text")
+    assert text.p == pytest.approx(4 * table.p())
+    assert text.p < 0.05
+    assert (text.low, text.high) == pytest.approx(table.interval(0.05 / 4)[1:])
+    double = found(summary, "double", "heldout_text")
+    assert double.p is not None and double.p > 0.05
+    assert [verdict(arm, found(summary, arm.name, "heldout_text")) for arm in summary.arms[1:]] == [
+        "better",
+        "inconclusive",
+    ]
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_tasks_within_groups_spend_a_fifth_of_the_errors(tmp_path: Path, grouped: bool) -> None:
+    data = collect(typical(4).write(tmp_path))
+    data = replace(data, grouped=frozenset({"heldout_pairs"} if grouped else ()))
+    found_ = item_differences(data, dict.fromkeys(("post", "pre", "double"), 0.05))
+    (text,) = (each for each in found_["pre"] if each.task == "heldout_text")
+    alone = item_differences(replace(data, grouped=frozenset()), dict.fromkeys(("post", "pre", "double"), 0.05))
+    (of_four,) = (each for each in alone["pre"] if each.task == "heldout_text")
+    assert of_four.p is not None
+    assert text.p == pytest.approx(of_four.p / 4 * 2 / 0.8 if grouped else of_four.p)
+
+
+def test_what_is_not_judged_yet_has_no_p(tmp_path: Path) -> None:
+    data = collect(typical(4).write(tmp_path))
+    levels = dict.fromkeys(("post", "pre", "double"), 0.05)
+    judged, waiting = item_differences(data, levels), item_differences(data, levels, ["double"])
+    assert {item.p for item in waiting["double"]} == {None}
+    assert [item.p for item in waiting["pre"]] == [item.p for item in judged["pre"]]
 
 
 def test_items_of_one_document_are_one(tmp_path: Path) -> None:
@@ -177,28 +205,9 @@ def test_equal_answers_differ_by_nothing(tmp_path: Path) -> None:
     assert (item.difference, item.low, item.high, item.p) == (0.0, 0.0, 0.0, None)
 
 
-def test_the_interval_is_about_that_of_the_central_limit() -> None:
-    draw_ = np.random.default_rng(2)
-    own, theirs = draw_.normal(1.1, 1, 2000), draw_.normal(1, 1, 2000)
-    low, high = _interval(own, theirs, np.ones(2000), 0.05)
-    half = 1.96 * stats.sem(own - theirs)
-    mean = (own - theirs).mean()
-    assert (low, high) == pytest.approx((mean - half, mean + half), abs=0.1 * half)
-    assert _interval(own, theirs, np.ones(2000), 0.05) == (low, high)
-
-
-@pytest.mark.slow
-def test_intervals_over_items_cover_and_identical_arms_seldom_differ() -> None:
-    """500 studies of 100 questions; models agree on most. Both within what chance allows."""
-    draw_, studies = np.random.default_rng(6), 500
-    covered = named = 0
-    for _ in range(studies):
-        easy = draw_.random(100)
-        own, theirs = ((draw_.random((3, 100)) < easy).astype(float) for _ in range(2))
-        low, high = _interval(own.mean(axis=0), theirs.mean(axis=0), np.ones(100), 0.05)
-        covered += low <= 0 <= high
-        p = _p(own.mean(axis=0), theirs.mean(axis=0), tuple((own - theirs).mean(axis=1).tolist()))
-        named += p is not None and p < 0.05
-    print(f"{covered} of {studies} intervals cover, {named} name a difference")
-    assert 0.92 <= covered / studies <= 0.97
-    assert stats.binomtest(named, studies, 0.05, alternative="greater").pvalue > 0.01
+def test_the_interval_over_items_is_about_that_of_the_central_limit() -> None:
+    differences = np.random.default_rng(2).normal(0.1, 1.4, 2000)
+    low, high = _over_items(differences, np.ones(2000))
+    half = 1.96 * stats.sem(differences)
+    assert (low, high) == pytest.approx((differences.mean() - half, differences.mean() + half), abs=0.1 * half)
+    assert _over_items(differences, np.ones(2000)) == (low, high)

@@ -164,7 +164,7 @@ def test_a_score_that_a_seed_lacks_has_no_mean(tmp_path: Path) -> None:
     with changed(store.evals_path(study.digest(arm, 0), "e1")) as document:
         document["scores"]["heldout_pairs"]["acc"]["value"] = None
     found = arm_of(reports.summarise(folder), arm.name).document()["evals"]
-    assert found["heldout_pairs"]["acc"] == {"value": None, "stderr": None}
+    assert found["heldout_pairs"]["acc"] == {"value": None, "stderr": None, "half_width": None}
     assert found["heldout_text"]["bits_per_byte"]["value"] > 0
     assert reports.render(folder).exists()
 
@@ -266,6 +266,8 @@ def test_arm_documents_are_what_run_json_promises(tmp_path: Path) -> None:
     score = double["evals"]["heldout_pairs"]["acc"]
     assert score["value"] == pytest.approx(0.61)
     assert score["stderr"] == pytest.approx(np.sqrt(0.02**2 + 0.01**2 / 3))
+    items, seeds = stats.norm.ppf(0.975) * 0.02, stats.t.ppf(0.975, 2) * 0.01 / np.sqrt(3)
+    assert score["half_width"] == pytest.approx(np.hypot(items, seeds))
 
 
 def test_curves_average_seeds_and_end_at_the_result(tmp_path: Path) -> None:

@@ -112,3 +112,11 @@ def test_initialisation_and_data_order_are_told_apart(sds: tuple[float, float, f
     held = coverage(sds, (4, 4), 2_000)
     print(f"sd {sds}: initialisation {held[1]:.4f}, order {held[2]:.4f}, residual {held[3]:.4f}")
     assert (held >= 0.94 - 3 * math.sqrt(0.05 * 0.95 / 2_000)).all()
+
+
+def test_two_seeds_have_a_p_however_far_apart_the_end_of_the_interval_lies() -> None:
+    """t(1) at the least level is 10^299, whose square is no number."""
+    table = crossed([[0.1, 0.2, 0.3], [0.2, 0.1, 0.35]])
+    p = table.p()
+    assert 0 < p < 1
+    assert table.interval(p).low == pytest.approx(0.0, abs=1e-9)
