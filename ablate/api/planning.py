@@ -13,7 +13,8 @@ from ablate.api.questions import StudyLike, read
 from ablate.machine.numerics import Numerics, restored
 from ablate.planning.campaign import Outcome
 from ablate.planning.lengths import Corpora, length_lines, prepared
-from ablate.planning.plan import ArmPlan
+from ablate.planning.memory import Need, Room, needs, warnings
+from ablate.planning.plan import ArmPlan, Plan
 from ablate.planning.plan_document import matched_line, plan_json, plan_rows, remarks
 from ablate.running.progress import Wanted
 from ablate.running.workshop import open_workshop
@@ -21,8 +22,18 @@ from ablate.store import Store
 from ablate.store.documents import JsonObject
 from ablate.study.study import Study
 from ablate.study.written import Sets
+from ablate.training.execution import Execution, Microbatch
+from evals.costs.machine import memory_bytes
 from evals.costs.matmul import peak_flops_per_second
 from reports.pages.cell import html_table
+
+_COLUMNS = {
+    "rung": pl.String,
+    "axis": pl.String,
+    "kv_bytes_per_token": pl.Float64,
+    "peak_memory_bytes": pl.Int64,
+    "microbatch": pl.Int64,
+}
 
 
 @dataclass(frozen=True)
@@ -35,6 +46,8 @@ class StudyPlan:
         flops_per_second: of this machine's matrix products, measured: what times are estimated from.
         done: whether the store has the result of a run, by digest.
         asked: the study as it was read, with its tuning.
+        execution: how runs would be carried out.
+        room: the memory that they would share.
     """
 
     outcome: Outcome
@@ -43,6 +56,8 @@ class StudyPlan:
     done: dict[str, bool]
     store: Store
     asked: Study
+    execution: Execution
+    room: Room
 
     @property
     def study(self) -> Study:
@@ -56,7 +71,8 @@ class StudyPlan:
 
     @cached_property
     def arms(self) -> pl.DataFrame:
-        """A row for each arm of each rung: parameters, FLOPs, tokens, steps, cache bytes, estimated time of a run."""
+        """A row for each arm of each rung: parameters, FLOPs, tokens, steps, cache bytes, estimated time and peak
+        memory of a run."""
         rows = [
             {
                 "arm": arm.name,
@@ -71,14 +87,15 @@ class StudyPlan:
                 "flops": float(arm.flops),
                 "kv_bytes_per_token": arm.kv_bytes_per_token,
                 "seconds": arm.estimated_seconds(self.flops_per_second),
+                "peak_memory_bytes": self.needs[rung.plan.study.rung][arm.name].peak_memory_bytes,
+                "microbatch": self.needs[rung.plan.study.rung][arm.name].microbatch,
                 "runs": len(arm.runs),
                 **{f"{name}_differs_percent": differs for name, differs in arm.differs.items()},
             }
             for rung in self.outcome.rungs
             for arm in rung.plan.arms
         ]
-        overrides = {"rung": pl.String, "axis": pl.String, "kv_bytes_per_token": pl.Float64}
-        return pl.DataFrame(rows, schema_overrides=overrides)
+        return pl.DataFrame(rows, schema_overrides=_COLUMNS)
 
     @cached_property
     def runs(self) -> pl.DataFrame:
@@ -98,21 +115,31 @@ class StudyPlan:
 
     def document(self) -> JsonObject:
         """What `ablate plan --json` prints."""
-        planned = plan_json(self.outcome, self.flops_per_second, done=self.done, corpora=self.corpora)
-        return {**planned, "tuned": self.tuned}
+        planned = plan_json(self.outcome, self.flops_per_second, done=self.done, corpora=self.corpora, needs=self.needs)
+        return {**planned, "tuned": self.tuned, "recompute": self.execution.recompute}
 
     def tables(self) -> list[tuple[str | None, list[tuple[str, ...]]]]:
         """A table of text for each rung, the header first, with the rung's name; None without a ladder."""
-        plans = [rung.plan for rung in self.outcome.rungs]
-        return [(plan.study.rung, plan_rows(plan, self.flops_per_second, corpora=self.corpora)) for plan in plans]
+        return [(plan.study.rung, self._rows(plan)) for plan in (rung.plan for rung in self.outcome.rungs)]
+
+    def _rows(self, plan: Plan) -> list[tuple[str, ...]]:
+        return plan_rows(plan, self.flops_per_second, corpora=self.corpora, needs=self.needs[plan.study.rung])
 
     def notes(self) -> list[str]:
         """What goes with the tables: what is matched, what is tuned, and how many runs there are."""
         notes = [matched_line(self.outcome.plan), *remarks(self.asked, self.tuned)]
         notes += length_lines(self.outcome.plan, self.corpora)
+        for rung in self.outcome.rungs:
+            notes += warnings(rung.plan, self.needs[rung.plan.study.rung], self.execution, self.room)
         if self.study.is_search_alone:
             return [*notes, "no arms: `ablate search` tries the study's space, each trial at this budget"]
         return [*notes, f"{len(self.done)} runs, of which {sum(self.done.values())} are in {self.store.root}/ already"]
+
+    @cached_property
+    def needs(self) -> dict[str | None, dict[str, Need]]:
+        """Memory by rung, None without a ladder, and by arm. Takes about a second for each arm."""
+        plans = [rung.plan for rung in self.outcome.rungs]
+        return {plan.study.rung: needs(plan, self.execution, self.room) for plan in plans}
 
     @cached_property
     def corpora(self) -> Corpora:
@@ -141,6 +168,8 @@ def plan(
     device: str | None = None,
     engine: str = "local",
     workers: int | None = None,
+    microbatch: Microbatch | None = None,
+    recompute: bool = False,
     progress: Wanted = True,
 ) -> StudyPlan:
     """Say what a study would run, and what that would cost; train nothing.
@@ -149,7 +178,7 @@ def plan(
     seconds, the time of a training step is measured for every arm, unless the store knows it.
 
     Args:
-        study, scale, sets, store, device, engine, workers: as in `ablate.run`.
+        study, scale, sets, store, device, engine, workers, microbatch, recompute: as in `ablate.run`.
         progress: who is told where step times are measured, as in `ablate.run`.
 
     Returns:
@@ -163,11 +192,14 @@ def plan(
         >>> plan = ablate.plan("gqa_groups", scale="cpu")
         >>> plan.arms.select("arm", "parameters", "kv_bytes_per_token", "seconds")
     """
-    workshop = open_workshop(store, device, engine, workers, progress=progress)
+    execution = {"microbatch": microbatch, "recompute": recompute}
+    workshop = open_workshop(store, device, engine, workers, execution, progress)
     asked = read(study, scale, sets, workshop.device)
     planner = workshop.planner(asked)
     outcome, tuned = planner.foreseen()
     numerics = Numerics(**outcome.plan.runs[0].identity.numerics.model_dump())
     peak = peak_flops_per_second(numerics.device, numerics.torch_dtype)
     done = {run.digest: planner.loss(run.digest) is not None for rung in outcome.rungs for run in rung.plan.runs}
-    return StudyPlan(outcome, tuned, peak, done, workshop.store, asked)
+    runs = 1 if workshop.device == "cuda" else len(workshop.engine.slots)
+    room = Room(memory_bytes(workshop.device), runs)
+    return StudyPlan(outcome, tuned, peak, done, workshop.store, asked, workshop.execution, room)

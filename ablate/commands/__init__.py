@@ -72,6 +72,10 @@ def add_execution(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="how often a run saves a checkpoint to resume from (default: 60)",
     )
+    add_memory(parser)
+
+
+def add_memory(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--microbatch",
         type=_microbatch,

@@ -2,6 +2,7 @@
 
 Time is estimated from this machine's matrix-product speed, which is measured first. If the budget is in seconds, the
 time of a training step is measured for every arm, with --workers processes at once, unless the store has it already.
+Peak memory is that of one run, foreseen by taking a training step on tensors without data.
 
 --at applies the arms to a published model at full size instead, and predicts parameters, weight and cache bytes,
 prefill and decoding time on a device, by a roofline. For example:
@@ -20,6 +21,7 @@ from ablate.commands import (
     HERE,
     OptionError,
     add_json,
+    add_memory,
     add_study,
     add_workers,
     given,
@@ -34,6 +36,7 @@ DTYPES = ("bfloat16", "float16", "float32")
 def configure(parser: argparse.ArgumentParser) -> None:
     add_study(parser, device=False)
     add_workers(parser)
+    add_memory(parser)
     parser.add_argument(
         "--device",
         help="cpu or cuda (default: cuda if there is a GPU); with --at, a device such as h200, or this",
@@ -64,7 +67,9 @@ def _show_plan(options: argparse.Namespace) -> int:
         raise OptionError(
             f"--device {options.device}: expected {' or '.join(HERE)}; other devices belong to --at PRESET"
         )
-    plan = ablate.plan(options.study, **given(options, "scale", "sets", "store", "device", "workers"))
+    plan = ablate.plan(
+        options.study, **given(options, "scale", "sets", "store", "device", "workers", "microbatch", "recompute")
+    )
     if options.json:
         print_json(plan.document())
         return DONE

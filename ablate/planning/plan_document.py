@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Literal
 
 from pydantic_core import to_jsonable_python
@@ -12,6 +13,7 @@ from pydantic_core import to_jsonable_python
 from ablate.planning.campaign import Outcome, Rung, Tuning, TuningPass
 from ablate.planning.identity import digest_of
 from ablate.planning.lengths import NO_CORPORA, Corpora, epochs, epochs_text, references_json
+from ablate.planning.memory import Need, memory_text
 from ablate.planning.plan import UTILISATION, ArmPlan, Plan
 from ablate.planning.tuning import Trial
 from ablate.store.documents import (
@@ -162,6 +164,10 @@ def _identity(run: RunDocument) -> str:
     return digest_of(run.model_dump(by_alias=True, exclude={"digest", "seed"}))
 
 
+Needs = Mapping[str | None, Mapping[str, Need]]
+"""Memory by the name of a rung, None without a ladder, and by arm."""
+NOT_FORESEEN: Needs = MappingProxyType({})
+
 PLANNED = {"data", "cache_bytes", "identity", "runs"}
 """What `ablate plan --json` leaves out of an arm."""
 
@@ -172,16 +178,17 @@ def plan_json(
     utilisation: float = UTILISATION,
     done: Mapping[str, bool] | None = None,
     corpora: Corpora = NO_CORPORA,
+    needs: Needs = NOT_FORESEEN,
 ) -> JsonObject:
     """The document of `ablate plan --json`; `runs` are those of all rungs of a ladder, `arms` those of the last.
 
     `estimated_seconds` is the training time of one run at a share `utilisation` of the device's matmul peak; null where
     `flops_per_second` is not given. Where the time of a step was measured it is that time, and `seconds` says it too.
     done: by digest, whether the store has a run already. corpora: those that are prepared; `epochs` and `references`
-    are null where an arm's is not.
+    are null where an arm's is not. needs: memory, rung by rung.
     """
 
-    def planned(arm: ArmPlan) -> JsonObject:
+    def planned(arm: ArmPlan, need: Need | None) -> JsonObject:
         return {
             **_arm(arm).model_dump(exclude=PLANNED),
             "flops": arm.flops,
@@ -191,7 +198,13 @@ def plan_json(
             "references": references_json(arm, corpora),
             "estimated_seconds": _seconds(arm, flops_per_second, utilisation),
             "matched": arm.matched,
+            "peak_memory_bytes": need.peak_memory_bytes if need else None,
+            "microbatch": need.microbatch if need else None,
         }
+
+    def all_planned(rung: Rung) -> list[JsonObject]:
+        of_rung = needs.get(rung.plan.study.rung, {})
+        return [planned(arm, of_rung.get(arm.name)) for arm in rung.plan.arms]
 
     study = outcome.plan.study
     return {
@@ -206,9 +219,9 @@ def plan_json(
             for rung in outcome.rungs
             for run in rung.plan.runs
         ],
-        "arms": [planned(arm) for arm in outcome.plan.arms],
+        "arms": all_planned(outcome.rungs[-1]),
         "ladder": [
-            {"name": rung.plan.study.rung, "axis": rung.axis, "arms": [planned(arm) for arm in rung.plan.arms]}
+            {"name": rung.plan.study.rung, "axis": rung.axis, "arms": all_planned(rung)}
             for rung in outcome.rungs
             if rung.plan.study.rung
         ],
@@ -224,6 +237,7 @@ def plan_rows(
     flops_per_second: float | None = None,
     utilisation: float = UTILISATION,
     corpora: Corpora = NO_CORPORA,
+    needs: Mapping[str, Need] | None = None,
 ) -> list[tuple[str, ...]]:
     """The same as text, a header first: one row per arm, differences from the baseline in per cent.
 
@@ -232,7 +246,7 @@ def plan_rows(
     """
     columns = ["arm", "parameters", "embedding", "FLOP/token", "steps", "tokens", "tokens/parameter", "epochs"]
     solved = ["solved to match"] * any(arm.matching for arm in plan.arms)
-    rows = [(*columns, "FLOPs", "KV bytes/token", "seconds/run", *solved)]
+    rows = [(*columns, "FLOPs", "KV bytes/token", "seconds/run", "peak memory", *solved)]
     for arm in plan.arms:
         estimate = _seconds(arm, flops_per_second, utilisation)
         edits = ", ".join(f"{path}={value}" for path, value in arm.matching.items())
@@ -249,6 +263,7 @@ def plan_rows(
                 f"{arm.flops:.3g}{_percent(arm.differs['flops'])}",
                 "–" if arm.kv_bytes_per_token is None else f"{arm.kv_bytes_per_token:,.0f}",
                 "" if estimate is None else f"{_seconds_text(estimate)}{_percent(arm.differs.get('seconds', 0.0))}",
+                memory_text((needs or {}).get(arm.name)),
                 *([edits] * len(solved)),
             )
         )

@@ -60,25 +60,26 @@ class Accumulation:
 
     def halve(self, batch: Batch, error: RuntimeError | MemoryError) -> None:
         """Take fewer rows at a time from now on. Raises `error` where that is not asked for or cannot be."""
-        rows = self._of(batch)
+        rows = self.rows_of(batch)
         if self.microbatch != "auto" or self.couples_rows is not None or rows == 1 or not _is_memory(error):
             raise error
-        self.rows = _largest_divisor(len(batch), rows // 2)
+        self.rows = largest_divisor(len(batch), rows // 2)
         LOG.info("out of memory with %d rows at a time: %d from now on", rows, self.rows)
 
     def _parts(self, batch: Batch) -> list[tuple[Batch, dict[str, Part]]]:
         """Each with what its loss is told of the whole."""
-        rows = self._of(batch)
+        rows = self.rows_of(batch)
         if rows == len(batch):
             return [(batch, {})]
         told = {"part": Part(batch.counts.sum(), rows / len(batch))}
         return [(batch.rows(slice(start, start + rows)), told) for start in range(0, len(batch), rows)]
 
-    def _of(self, batch: Batch) -> int:
-        return len(batch) if self.rows is None else _largest_divisor(len(batch), self.rows)
+    def rows_of(self, batch: Batch) -> int:
+        """How many rows of a batch are taken at a time."""
+        return len(batch) if self.rows is None else largest_divisor(len(batch), self.rows)
 
 
-def _largest_divisor(number: int, limit: int) -> int:
+def largest_divisor(number: int, limit: int) -> int:
     """At most `limit`: parts of one shape are compiled once."""
     return next(n for n in range(min(number, limit), 0, -1) if number % n == 0)
 

@@ -41,11 +41,11 @@ class Batch:
 
     def to(self, device: str) -> Batch:
         """The same on a device. What is pinned is copied while the host goes on."""
-        return self._each(lambda tensor: tensor.to(device, non_blocking=True))
+        return self.each(lambda tensor: tensor.to(device, non_blocking=True))
 
     def pinned(self) -> Batch:
         """The same in memory that a GPU can read by itself."""
-        return self._each(Tensor.pin_memory)
+        return self.each(Tensor.pin_memory)
 
     def __len__(self) -> int:
         """B."""
@@ -53,7 +53,7 @@ class Batch:
 
     def rows(self, some: slice) -> Batch:
         """Some of its rows."""
-        return self._each(lambda tensor: tensor[some])
+        return self.each(lambda tensor: tensor[some])
 
     def equal_parts(self, parts: int) -> list[Batch]:
         """Cut into so many batches of one shape. Rows that the last ones lack are copies in which nothing is scored."""
@@ -65,11 +65,12 @@ class Batch:
         missing = rows - len(self)
         if not missing:
             return self
-        longer = self._each(lambda tensor: torch.cat((tensor, tensor[-1:].expand(missing, *tensor.shape[1:]))))
+        longer = self.each(lambda tensor: torch.cat((tensor, tensor[-1:].expand(missing, *tensor.shape[1:]))))
         longer.targets[-missing:] = IGNORED
         return longer
 
-    def _each(self, change: Callable[[Tensor], Tensor]) -> Batch:
+    def each(self, change: Callable[[Tensor], Tensor]) -> Batch:
+        """The same with every tensor changed."""
         given = cast(Given, {name: change(cast(Tensor, value)) for name, value in self.given.items()})
         places = None if self.places is None else change(self.places)
         return Batch(change(self.tokens), change(self.targets), given, places)

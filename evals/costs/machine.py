@@ -32,7 +32,7 @@ def this_device(dtype: str, device: str = "cpu", clock: Clock = time.perf_counte
         name=THIS,
         title=f"this machine ({what})",
         source="measured: a square matrix product, a copy, matrix–vector products, and a model that is all overhead",
-        memory_bytes=_memory_bytes(device),
+        memory_bytes=memory_bytes(device),
         bandwidth_bytes_per_second=copied,
         flops_per_second={dtype: peak_flops_per_second(device, kind, clock=clock)},
         compute_share=1.0,
@@ -52,7 +52,8 @@ def overhead_seconds_per_layer(dtype: torch.dtype, device: str = "cpu", clock: C
     return 1 / found / _LAYERS
 
 
-def _memory_bytes(device: str) -> int:
+def memory_bytes(device: str) -> int:
+    """Of a GPU, or of this machine."""
     if device == "cuda":
         return int(torch.cuda.get_device_properties(0).total_memory)
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

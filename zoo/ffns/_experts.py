@@ -6,6 +6,7 @@ from math import ceil
 
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor
 
 from zoo.ffns._activations import Activation
 from zoo.init import ExpertLinear
@@ -54,11 +55,19 @@ class Experts(nn.Module):
 
     def _run(self, rows: Tensor, load: Tensor) -> Tensor:
         """rows: (M, D), the first load[0] of them for expert 0, and so on → (M, D)."""
-        sizes = load.tolist()
+        sizes = _sizes(load, len(rows))
         up = self.up(rows, sizes)
         hidden = self.activation(up) if self.gate is None else self.activation(self.gate(rows, sizes), up)
         out: Tensor = self.down(self.dropout(hidden), sizes)
         return out
+
+
+def _sizes(load: Tensor, rows: int) -> list[int]:
+    """`load` on the host. Where there is only its shape, as when memory is foreseen, an even one."""
+    if isinstance(load, FakeTensor):
+        return [(rows + expert) // len(load) for expert in range(len(load))]
+    found: list[int] = load.tolist()
+    return found
 
 
 def load_of(chosen: Tensor, experts: int) -> Tensor:

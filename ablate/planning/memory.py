@@ -1,0 +1,125 @@
+"""Whether the arms of a plan fit in a machine's memory, and how a batch has to be cut where they do not."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from ablate.machine.numerics import Numerics
+from ablate.planning.plan import ArmPlan, Plan
+from ablate.training.accumulation import largest_divisor
+from ablate.training.execution import Execution
+from ablate.training.memory import foreseen_peak
+
+
+@dataclass(frozen=True)
+class Room:
+    """bytes: what the device has. runs: how many share it."""
+
+    bytes: int
+    runs: int = 1
+
+    @property
+    def each(self) -> int:
+        return self.bytes // self.runs
+
+
+@dataclass(frozen=True)
+class Need:
+    """What one run of an arm needs.
+
+    peak_memory_bytes: as its result will count them; None where it cannot be foreseen. microbatch: rows of a batch at a
+    time; None for all. refusal: why a batch cannot be cut as was asked for, if so.
+    """
+
+    peak_memory_bytes: int | None
+    microbatch: int | None = None
+    refusal: str | None = None
+
+    def fits(self, room: Room) -> bool:
+        return self.peak_memory_bytes is None or self.peak_memory_bytes <= room.each
+
+
+def needs(plan: Plan, execution: Execution, room: Room) -> dict[str, Need]:
+    """By arm. `microbatch: auto` halves until an arm fits, as training does until it has not run out of memory."""
+    return {arm.name: _need(plan, arm, execution, room) for arm in plan.arms}
+
+
+def _need(plan: Plan, arm: ArmPlan, execution: Execution, room: Room) -> Need:
+    couples = arm.spec.couples_rows
+    if isinstance(execution.microbatch, int):
+        if couples is not None:
+            return Need(None, None, couples)
+        return _cut(plan, arm, execution.microbatch, execution.recompute)
+    whole = _cut(plan, arm, None, execution.recompute)
+    if execution.microbatch is None or couples is not None or whole.fits(room):
+        return whole
+    return _halved(plan, arm, execution.recompute, room)
+
+
+def _halved(plan: Plan, arm: ArmPlan, recompute: bool, room: Room) -> Need:
+    """The most rows that fit of those that halving comes to; one row where none do."""
+    tried = _halvings(arm.train.batch)
+    fits = bisect_left(tried, True, key=lambda rows: _cut(plan, arm, rows, recompute).fits(room))
+    return _cut(plan, arm, tried[min(fits, len(tried) - 1)], recompute)
+
+
+def _halvings(batch: int) -> list[int]:
+    """As `Accumulation` halves."""
+    found = [batch]
+    while found[-1] > 1:
+        found.append(largest_divisor(batch, found[-1] // 2))
+    return found[1:]
+
+
+def _cut(plan: Plan, arm: ArmPlan, rows: int | None, recompute: bool) -> Need:
+    numerics = Numerics(**arm.runs[0].identity.numerics.model_dump())
+    width = max(plan.study.data.widths(arm.train.context))
+    return Need(foreseen_peak(arm.spec, arm.train, numerics, width=width, rows=rows, recompute=recompute), rows)
+
+
+def warnings(plan: Plan, found: dict[str, Need], execution: Execution, room: Room) -> Iterator[str]:
+    """A line for each arm that does not fit, with what would."""
+    for arm in plan.arms:
+        need = found[arm.name]
+        if need.refusal is not None:
+            yield f"arm {arm.name} cannot be trained with --microbatch {execution.microbatch}: {need.refusal}"
+        elif not need.fits(room):
+            yield f"arm {arm.name} does not fit: {_excess(need, room)}{_remedy(plan, arm, execution, room)}"
+
+
+def _excess(need: Need, room: Room) -> str:
+    shared = f", shared by {room.runs} runs at once" if room.runs > 1 else ""
+    return f"it needs about {_gib(need.peak_memory_bytes or 0)} of {_gib(room.bytes)}{shared}"
+
+
+def _remedy(plan: Plan, arm: ArmPlan, execution: Execution, room: Room) -> str:
+    for settings, words in _ways(execution, arm.spec.couples_rows is None):
+        need = _need(plan, arm, settings, room)
+        if need.fits(room):
+            return f"; with {words} about {_gib(need.peak_memory_bytes or 0)}"
+    return "; fewer workers or a smaller batch may" if room.runs > 1 else "; a smaller batch or model may"
+
+
+def _ways(execution: Execution, can_cut: bool) -> Iterable[tuple[Execution, str]]:
+    """What needs less memory than `execution`, the least costly first."""
+    if can_cut:
+        yield execution.model_copy(update={"microbatch": "auto"}), "--microbatch auto"
+    if not execution.recompute:
+        yield execution.model_copy(update={"recompute": True}), "--recompute"
+        if can_cut:
+            both = {"microbatch": "auto", "recompute": True}
+            yield execution.model_copy(update=both), "--microbatch auto --recompute"
+
+
+def memory_text(need: Need | None) -> str:
+    """`1.2 GiB`, or `1.2 GiB, 16 rows at a time`."""
+    if need is None or need.peak_memory_bytes is None:
+        return "–"
+    rows = "" if need.microbatch is None else f", {need.microbatch} rows at a time"
+    return f"{need.peak_memory_bytes / 2**30:.2g} GiB{rows}"
+
+
+def _gib(count: int) -> str:
+    return f"{count / 2**30:.3g} GiB"

@@ -1,0 +1,155 @@
+"""Peak memory of training, foreseen: a step is taken on tensors that have a shape and no data, and the bytes of all
+that are alive at a time are added up: weights, gradients, optimizer state, and what the backward pass needs.
+
+The step is training's own, so nothing is declared twice. It is taken as written: a compiled one keeps less of what lies
+between fused operations. What the kernels themselves work on is not seen.
+"""
+
+from __future__ import annotations
+
+import json
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import DynamicOutputShapeException, FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+import zoo
+from ablate.machine.numerics import Numerics
+from ablate.training.accumulation import Accumulation
+from ablate.training.batch import Batch
+from ablate.training.learner import Learner
+from ablate.training.optim import build_optimizer
+from ablate.training.spec import TrainSpec
+from zoo.spec import ModelSpec
+
+PROCESS_BYTES = 415 * 2**20
+"""Resident memory of a worker before it trains: the interpreter, torch, the evaluation harness."""
+HEAP = 1.24
+"""Resident memory of a CPU process per byte that is alive: glibc's heap keeps holes. Fitted to eleven architectures, each of
+which is then foreseen to within a tenth (docs/benchmarks/memory_cpu.md)."""
+
+
+def foreseen_peak(
+    spec: ModelSpec,
+    train: TrainSpec,
+    numerics: Numerics,
+    *,
+    width: int | None = None,
+    rows: int | None = None,
+    recompute: bool = False,
+) -> int | None:
+    """Bytes, as a result's `peak_memory_bytes` counts them: on CUDA the allocator's, on a CPU the process's.
+
+    None where the shapes of a step depend on its data: experts that drop what exceeds their capacity.
+
+    Args:
+        width: tokens of the widest rows; None: the context.
+        rows: of a batch at a time; None: all.
+        recompute: see `Execution`.
+    """
+    alive = _alive(json.dumps(spec.dump()), train.model_dump_json(), numerics, width or train.context, rows, recompute)
+    if alive is None or numerics.device != "cpu":
+        return alive
+    return PROCESS_BYTES + round(HEAP * alive)
+
+
+def alive_at_peak(learner: Learner, model: zoo.Decoder, batch: Batch, live: Live) -> int:
+    """The most bytes alive in any step but the first, which begins without optimizer state. `live` counts already.
+
+    Of a batch in parts, all but the first find gradients: one of those stands for them.
+    """
+    before, watcher, rows = live.bytes, _BeforeUpdate(live), learner.accumulation.rows_of(batch)
+    if rows < len(batch):
+        for parameter in model.parameters():
+            parameter.grad = torch.zeros_like(parameter)
+    learner.learn(1, 0.0, batch.rows(slice(rows)), watcher)
+    found = max(watcher.peak + live.bytes - before, live.peak)
+    if rows == len(batch):
+        return found
+    model.eval()
+    with torch.no_grad(), learner.numerics.autocast():
+        learner.loss(batch.tokens, batch.targets, **batch.given)  # validation takes whole batches
+    return max(found, live.peak)
+
+
+class Live(TorchDispatchMode):
+    """Counts the bytes of the storages that operations inside the block return, while they are alive."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bytes = self.peak = 0
+        self._known: dict[int, weakref.ref[Any]] = {}
+
+    def __torch_dispatch__(
+        self, operation: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: Any = None
+    ) -> Any:
+        out = operation(*args, **(kwargs or {}))
+        for leaf in tree_leaves(out):
+            if isinstance(leaf, Tensor):
+                self._note(leaf.untyped_storage())
+        return out
+
+    def _note(self, storage: torch.UntypedStorage) -> None:
+        place, size = storage._cdata, storage.nbytes()
+        if place in self._known:
+            return
+
+        def freed(_: object) -> None:
+            del self._known[place]
+            self.bytes -= size
+
+        self._known[place] = weakref.ref(storage, freed)
+        self.bytes += size
+        self.peak = max(self.peak, self.bytes)
+
+
+class _BeforeUpdate:
+    """Looks at the peak of the forward and the backward pass."""
+
+    seconds = 0.0
+
+    def __init__(self, live: Live) -> None:
+        self.live, self.peak = live, 0
+
+    @contextmanager
+    def around(self, step: int, batch: Batch) -> Iterator[None]:
+        self.peak = self.live.peak
+        yield
+
+
+@lru_cache(maxsize=256)
+def _alive(model: str, train: str, numerics: Numerics, width: int, rows: int | None, recompute: bool) -> int | None:
+    """`alive_at_peak` of a model and a training spec in JSON. A notebook plans the same arms again and again."""
+    spec, settings = zoo.parse(json.loads(model)), TrainSpec.model_validate_json(train)
+    with torch.random.fork_rng(), FakeTensorMode() as mode, Live() as live:
+        try:
+            learner, built = _learner(spec, settings, numerics, rows, recompute)
+            batch = _batch(settings, spec, width).each(mode.from_tensor).to(numerics.device)
+            return alive_at_peak(learner, built, batch, live)
+        except DynamicOutputShapeException:
+            return None
+
+
+def _learner(
+    spec: ModelSpec, train: TrainSpec, numerics: Numerics, rows: int | None, recompute: bool
+) -> tuple[Learner, zoo.Decoder]:
+    with torch.device(numerics.device):
+        model = zoo.Decoder(spec).train()
+    for stack in filter(None, (model, model.encoder)):
+        stack.recompute = recompute
+    optimizer = build_optimizer(model, zoo.roles(model), train, spec.d_model)
+    return Learner(model.loss, optimizer, train, numerics, 0, Accumulation(rows, spec.couples_rows)), model
+
+
+def _batch(train: TrainSpec, spec: ModelSpec, width: int) -> Batch:
+    """One whole batch of some text, in rows of `width` tokens."""
+    windows = np.zeros((train.tokens // width, width + 1), dtype=np.int64)
+    return train.objective.batch(windows, spec.vocab_size, np.random.default_rng(0))
