@@ -33,8 +33,8 @@ from zoo.spec import ModelSpec
 PROCESS_BYTES = 415 * 2**20
 """Resident memory of a worker before it trains: the interpreter, torch, the evaluation harness."""
 HEAP = 1.24
-"""Resident memory of a CPU process per byte that is alive: glibc's heap keeps holes. Fitted to eleven architectures, each of
-which is then foreseen to within a tenth (docs/benchmarks/memory_cpu.md)."""
+"""Resident memory of a CPU process per byte that is alive: glibc's heap keeps holes. Fitted to eleven architectures,
+each of which is then foreseen to within a tenth (docs/benchmarks/memory_cpu.md)."""
 
 
 def foreseen_peak(
