@@ -202,9 +202,9 @@ def plan_json(
             "microbatch": need.microbatch if need else None,
         }
 
-    def all_planned(rung: Rung) -> list[JsonObject]:
+    def all_planned(rung: Rung) -> Iterator[JsonObject]:
         of_rung = needs.get(rung.plan.study.rung, {})
-        return [planned(arm, of_rung.get(arm.name)) for arm in rung.plan.arms]
+        return (planned(arm, of_rung.get(arm.name)) for arm in rung.plan.arms)
 
     study = outcome.plan.study
     return {
@@ -219,9 +219,9 @@ def plan_json(
             for rung in outcome.rungs
             for run in rung.plan.runs
         ],
-        "arms": all_planned(outcome.rungs[-1]),
+        "arms": [*all_planned(outcome.rungs[-1])],
         "ladder": [
-            {"name": rung.plan.study.rung, "axis": rung.axis, "arms": all_planned(rung)}
+            {"name": rung.plan.study.rung, "axis": rung.axis, "arms": [*all_planned(rung)]}
             for rung in outcome.rungs
             if rung.plan.study.rung
         ],

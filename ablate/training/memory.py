@@ -84,7 +84,7 @@ class Live(TorchDispatchMode):
     """Counts the bytes of the storages that operations inside the block return, while they are alive."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.bytes = self.peak = 0
         self._known: dict[int, weakref.ref[Any]] = {}
 
