@@ -51,9 +51,9 @@ def render(study_dir: Path | str, summary: StudySummary | None = None) -> Path:
 
 def headline(summary: StudySummary) -> str:
     """The answer in a sentence or two."""
-    from reports.wording import words  # noqa: PLC0415 (keeps the import cheap)
+    from reports.wording import answers  # noqa: PLC0415 (keeps the import cheap)
 
-    return words.headline(summary)
+    return answers.headline(summary)
 
 
 def contrasts(summary: StudySummary) -> list[str]:
@@ -119,7 +119,7 @@ def export_study(study_dir: Path | str, target: Path | str) -> tuple[list[Path],
 
 def table(summary: StudySummary) -> tuple[tuple[str, ...], ...]:
     """Rows of text for a closing table, the header first."""
-    from reports.wording.tables import closing_table  # noqa: PLC0415 (keeps the import cheap)
+    from reports.wording.answers import closing_table  # noqa: PLC0415 (keeps the import cheap)
 
     return closing_table(summary)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pydantic import BaseModel
@@ -33,7 +33,7 @@ class RunPlan:
         return self.identity.seed
 
 
-def digest_of(data: Mapping[str, object]) -> str:
+def digest_of(data: Mapping[str, object] | Sequence[str]) -> str:
     """16 hex digits of the sha256 of canonical JSON."""
     text = json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

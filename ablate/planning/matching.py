@@ -59,9 +59,7 @@ def _refuse_own(study: Study, knob: str, arm: Arm) -> None:
         raise study.error(f"tune.space.{knob}", f"{SETTING} sets {knob} in every arm, so it cannot be tuned")
     for path, value in flatten(arm.edits):
         if path == knob and isinstance(value, int):
-            in_grid = path in study.sections.grid
-            where = f"grid.{path}" if in_grid else ".".join((*arm.target, path))
-            raise study.error(where, f"{SETTING} sets {knob} in every arm: no arm can set it to a number")
+            raise study.error(arm.place(path), f"{SETTING} sets {knob} in every arm: no arm can set it to a number")
 
 
 def _refuse_twins(study: Study, match: ParameterMatch, matched: Sequence[Matched]) -> None:

@@ -11,6 +11,7 @@ from typing import Literal
 from pydantic_core import to_jsonable_python
 
 from ablate.planning.campaign import Outcome, Rung, Tuning, TuningPass
+from ablate.planning.design_document import design_document, design_lines
 from ablate.planning.identity import digest_of
 from ablate.planning.lengths import NO_CORPORA, Corpora, epochs, epochs_text, references_json
 from ablate.planning.memory import Need, memory_text
@@ -47,6 +48,7 @@ def study_document(outcome: Outcome, created: datetime | None = None) -> StudyDo
     """What a study planned."""
     plan = outcome.plan
     study = plan.study
+    arms = tuple(map(_arm, plan.arms))
     return StudyDocument(
         name=study.name,
         scale=study.scale,
@@ -63,7 +65,8 @@ def study_document(outcome: Outcome, created: datetime | None = None) -> StudyDo
         objective=_objective(study.train.objective),
         conventions=_conventions(plan),
         created=(created or datetime.now(UTC)).isoformat(timespec="seconds"),
-        arms=tuple(map(_arm, plan.arms)),
+        arms=arms,
+        design=design_document(study.screen, arms) if study.screen else None,
         measure=plan.measure_digest,
         evals=plan.evals_digest,
         looks=tuple(StudyLook(seeds=look.seeds, alpha=look.alpha) for look in outcome.looks),
@@ -170,6 +173,8 @@ NOT_FORESEEN: Needs = MappingProxyType({})
 
 PLANNED = {"data", "cache_bytes", "identity", "runs"}
 """What `ablate plan --json` leaves out of an arm."""
+UNSAID = {"identity", "other_identity"}
+"""And of an effect."""
 
 
 def plan_json(
@@ -207,6 +212,7 @@ def plan_json(
         return (planned(arm, of_rung.get(arm.name)) for arm in rung.plan.arms)
 
     study = outcome.plan.study
+    design = design_document(study.screen, tuple(map(_arm, outcome.plan.arms))) if study.screen else None
     return {
         "study": study.name,
         "scale": study.scale,
@@ -214,6 +220,7 @@ def plan_json(
         "seeds": list(study.seeds),
         "budget": study.budget.model_dump(exclude_none=True),
         "utilisation": utilisation,
+        "design": design.model_dump(mode="json", exclude={"effects": {"__all__": UNSAID}}) if design else None,
         "runs": [
             {"digest": run.digest, "arm": run.arm, "seed": run.seed, "reused": bool(done and done[run.digest])}
             for rung in outcome.rungs
@@ -278,6 +285,8 @@ def matched_line(plan: Plan) -> str:
 def remarks(study: Study, tuned: bool) -> Iterator[str]:
     """What the table of a plan does not show: arms that hardly anyone wants so, how rates are set, and rounds whose
     number depends on results."""
+    if study.screen is not None:
+        yield from design_lines(study.screen, tuned=study.tune is not None)
     yield from (f"arm {arm.name}: {caution}" for arm in study.arms for caution in arm.model.cautions)
     yield from _tuning_remarks(study, tuned)
     if auto := study.auto_seeds:

@@ -25,6 +25,7 @@ MODULES = (
     "evals",
     "sample",
     "study",
+    "design",
     "ledger",
     "search",
     "data",

@@ -84,6 +84,14 @@ class Arm:
         start = self.start.model_dump_json() if self.start else ""
         return self.model.digest, self.train.model_dump_json(), self.data.model_dump_json(), start
 
+    def place(self, path: str) -> str:
+        """Where the study gives it a setting, by the setting's path."""
+        keys = tuple(path.split("."))
+        for edit in reversed(self.own):
+            if keys[: len(edit.path)] == edit.path:
+                return ".".join((*edit.target, *keys[len(edit.path) :]))
+        return ".".join((*self.target, *keys))
+
 
 def tuning_edit(path: str, value: Any, *place: str) -> Edit:
     """A value that `tune.space` lists (at `place` in it), or that tuning found."""

@@ -16,8 +16,10 @@ from pydantic import TypeAdapter, ValidationError
 from ablate.data.sources import DataSource
 from ablate.data.sources.stdlib import StdlibSource
 from ablate.study.arm_problems import start_problems, tuning_problems
-from ablate.study.arms import TRAIN, Arm, ArmBuilder, edits_in
+from ablate.study.arms import TRAIN, Arm, ArmBuilder, Edit, edits_in
 from ablate.study.complaints import complaints
+from ablate.study.design_runs import design_runs
+from ablate.study.design_spec import FEWEST_SPARE, DesignError, Screen, screen
 from ablate.study.grid import cells
 from ablate.study.layering import together
 from ablate.study.layers import Origins, Target
@@ -32,6 +34,9 @@ from ablate.study.yamlfile import StudyMap
 from ablate.training.spec import TrainSpec
 from zoo.errors import SpecError, did_you_mean
 from zoo.presets import preset
+
+NOT_IN_A_DESIGN = "a design makes its runs from factors, at one size: leave this out"
+TUNED_RUNS = "the noise of tuning each run shows only in contrasts between runs that no effect takes"
 
 
 def default_scale() -> str:
@@ -123,13 +128,15 @@ class _Reader:
 
     def study(self) -> Study:
         tree = together(self.layers, StudySections.model_fields)
-        self.problems += self._name_problems(tree)
+        self.problems += self._name_problems(tree, "arms", "arm")
+        self.problems += self._name_problems(tree, "factors", "factor")
         if tree.get("ladder") and (self.rung is None or any("ladder" in layer.nested for layer in self.layers[2:])):
             reason = "a ladder is written in the file or in a scale, as a map of maps"
             self.problems.append(self.origins.problem(("ladder",), reason, at_key=True))
         sections = self._sections(tree)
         builder = self._builder(tree, sections.data if sections else StdlibSource())
-        arms = self._arms(tree, sections, builder)
+        chosen = self._screen(tree, sections) if tree.get("design") or tree.get("factors") else None
+        arms = self._arms(tree, sections, builder, chosen)
         if builder is not None and sections is not None and not self.problems:
             is_compared = len(arms) > 1 or not sections.search
             tune = sections.tune if isinstance(sections.tune, TuneSpec) and is_compared else None
@@ -150,6 +157,7 @@ class _Reader:
             origins=self.origins,
             builder=builder,
             budget_share=None if self.share is None else f"ladder.{self.rung}",
+            screen=chosen,
             rung=self.rung,
         )
 
@@ -162,22 +170,41 @@ class _Reader:
                 self.problems.append(self.origins.problem(target, reason, kind=kind))
         return None
 
-    def _name_problems(self, tree: StudyMap) -> Iterator[Problem]:
-        written = self.document.data.get("arms")
+    def _name_problems(self, tree: StudyMap, section: str, noun: str) -> Iterator[Problem]:
+        written = self.document.data.get(section)
         names = list(written) if isinstance(written, Mapping) else []
         for name in names:
             if not NAME.fullmatch(name):
-                origin = self.document.keys["arms", name]
-                yield Problem(origin, f"arms.{name}", NAMING)
+                origin = self.document.keys[section, name]
+                yield Problem(origin, f"{section}.{name}", NAMING)
             if name == tree.get("baseline", "base"):
-                reason = f"'{name}' is the baseline, which is the base as it is: give this arm another name"
-                yield self.origins.problem(("arms", name), reason, at_key=True)
+                reason = f"'{name}' is the baseline, which is the base as it is: give this {noun} another name"
+                yield self.origins.problem((section, name), reason, at_key=True)
         for layer in self.layers[1:]:
-            arms = layer.nested.get("arms")
-            for name in arms if isinstance(arms, Mapping) else ():
-                if name not in self.layers[0].nested.get("arms", {}):
-                    reason = "there is no such arm" + did_you_mean(name, names)
-                    yield self.origins.problem(("arms", name), reason, at_key=True)
+            edited = layer.nested.get(section)
+            for name in edited if isinstance(edited, Mapping) else ():
+                if name not in self.layers[0].nested.get(section, {}):
+                    reason = f"there is no such {noun}" + did_you_mean(name, names)
+                    yield self.origins.problem((section, name), reason, at_key=True)
+
+    def _screen(self, tree: StudyMap, sections: StudySections | None) -> Screen | None:
+        """The design of the study; None where it has problems, which are told."""
+        unlike = [key for key in ("arms", "grid", "contrasts", "search", "ladder") if tree.get(key)]
+        self.problems += [self.origins.problem((key,), NOT_IN_A_DESIGN, at_key=True) for key in unlike]
+        if sections is None or unlike:
+            return None
+        if sections.design is None:
+            self.problems.append(self.origins.problem(("factors",), "need a design: {factorial: full}", at_key=True))
+            return None
+        try:
+            chosen = screen(sections.design, tuple(sections.factors))
+        except DesignError as error:
+            self.problems.append(self.origins.problem(("design", *error.setting), error.reason))
+            return None
+        if sections.tune is not None and chosen.spare < FEWEST_SPARE:
+            reason = f"{TUNED_RUNS}: {chosen.spare} are free, of {FEWEST_SPARE} needed. Take more runs, or tune nothing"
+            self.problems.append(self.origins.problem(("design", "factorial"), reason))
+        return chosen
 
     def _contrast_problems(self, sections: StudySections, names: Sequence[str]) -> Iterator[Problem]:
         seen = set[frozenset[str]]()
@@ -195,16 +222,21 @@ class _Reader:
             if reason is not None:
                 yield self.origins.problem(("contrasts", str(place)), f"'{contrast}': {reason}")
 
-    def _arms(self, tree: StudyMap, sections: StudySections | None, builder: ArmBuilder | None) -> list[Arm]:
-        arms = tree.get("arms") or {}
-        if builder is None or not isinstance(arms, Mapping):
+    def _arms(
+        self, tree: StudyMap, sections: StudySections | None, builder: ArmBuilder | None, chosen: Screen | None
+    ) -> list[Arm]:
+        if builder is None or not isinstance(tree.get("arms", {}), Mapping):
             return []
         try:
             base = builder.build(tree.get("baseline", "base"), (), ("base",))
         except StudyError as error:
             self.problems += error.problems
             return []
-        edits = {name: self._edits(("arms", name)) for name, written in arms.items() if isinstance(written, Mapping)}
+        if chosen is not None:
+            arms, problems = design_runs(builder, base, self._named_edits(tree, "factors"), chosen)
+            self.problems += problems
+            return arms
+        edits = self._named_edits(tree, "arms")
         plain, problems = builder.build_all(base, edits)
         self.problems += problems
         if not any(tree.get(key) for key in ("arms", "grid", "search")) and not self.problems:
@@ -214,6 +246,10 @@ class _Reader:
         crossed, problems = cells(builder, plain, edits, sections.grid)
         self.problems += problems
         return crossed
+
+    def _named_edits(self, tree: StudyMap, section: str) -> dict[str, list[Edit]]:
+        written = tree.get(section) or {}
+        return {name: self._edits((section, name)) for name, inner in written.items() if isinstance(inner, Mapping)}
 
     def _builder(self, tree: StudyMap, data: DataSource) -> ArmBuilder | None:
         base = tree.get("base")
@@ -241,9 +277,9 @@ class _Reader:
             return DEFAULT_TRAIN  # _sections reports it
         return dict(train)
 
-    def _edits(self, root: Target) -> list[Any]:
+    def _edits(self, root: Target) -> list[Edit]:
         """The edits that all layers make below a setting, in order."""
-        found = []
+        found: list[Edit] = []
         for number, layer in enumerate(self.layers):
             here: Any = layer.nested
             for key in root:

@@ -21,6 +21,7 @@ from pydantic import (
 from ablate.data.sources.stdlib import StdlibSource
 from ablate.data.spec import DataSpec
 from ablate.study.complaints import yaml
+from ablate.study.design_spec import DesignSpec
 from ablate.study.layering import (
     Layered,
     by_path,
@@ -232,6 +233,10 @@ class StudySections(Spec):
         Field(default={})
     )
     """Values per path: every arm is trained with every combination."""
+    factors: dict[str, StudyMap] = Field(default={})
+    """Choices by name, each the edits that make it from the base, by path: what a `design` combines."""
+    design: DesignSpec | None = None
+    """Which combinations of the factors are trained, instead of arms, and which effects are estimated."""
     seeds: Seeds = AutoSeeds()
     """How many, or which, or `auto`: as many as it takes to settle every arm, from 3 to 12."""
     tune: Tune = TuneSpec()

@@ -8,6 +8,7 @@ from pathlib import Path
 from ablate.data.sources import DataSource
 from ablate.store.documents import HeldOutPart
 from ablate.study.arms import Arm, ArmBuilder
+from ablate.study.design_spec import Screen
 from ablate.study.layers import Origins
 from ablate.study.problems import Problem, StudyError
 from ablate.study.search_spec import SearchSpec
@@ -34,6 +35,8 @@ class Study:
     """Whether the study says the model's vocabulary; otherwise it is the tokenizer's."""
     origins: Origins = field(repr=False, compare=False)
     builder: ArmBuilder = field(repr=False, compare=False)
+    screen: Screen | None = None
+    """The factorial design whose runs the arms are; None where arms are compared one by one."""
     budget_share: str | None = None
     """The setting that made the budget a share of the study's, by its path; None where it is the whole."""
     rung: str | None = None

@@ -9,16 +9,18 @@ from reports.figures.style import blank, looks
 from reports.findings.shapes import StudySummary
 
 MOST = 8
-"""Arms drawn: those whose mean is farthest from the baseline's."""
+"""Arms or effects drawn: those whose mean is farthest from the baseline's."""
 
 
 def small_differences(summary: StudySummary) -> go.Figure | None:
     """None where nothing was paired."""
-    style = looks([arm.name for arm in summary.arms])
+    judged = [(arm.name, arm.comparison) for arm in summary.arms]
+    judged = [(each.effect.name, each.comparison) for each in summary.effects] or judged
+    style = looks([name for name, _ in judged])
     found = [
-        (style[arm.name], arm.comparison.difference)
-        for arm in summary.arms
-        if arm.comparison is not None and arm.comparison.difference is not None
+        (style[name], comparison.difference)
+        for name, comparison in judged
+        if comparison is not None and comparison.difference is not None
     ]
     if not found:
         return None

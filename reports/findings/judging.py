@@ -1,7 +1,9 @@
 """What a study's tests are worth after everything that was ever judged for its question. Pure.
 
 Tests of a difference and tests of a tie are two families. In each, the tests of one judgement that no earlier one had
-are a round, Holm's correction runs within the round, and rounds share 5 % (`reports.statistics.ledger`).
+are a round, Holm's correction runs within the round, and rounds share 5 % (`reports.statistics.ledger`). A design may
+ask for Benjamini and Hochberg's within its round: then the false-discovery rate over all rounds is at most 5 %, since
+V / R ≤ Σ V_r / R_r.
 """
 
 from __future__ import annotations
@@ -11,10 +13,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ablate.store.documents import LedgerRecord, LedgerTest, StudyArm, StudyDocument
-from reports.statistics.estimates import ALPHA, holm
+from reports.statistics.estimates import ALPHA
 from reports.statistics.interval import Interval
 from reports.statistics.ledger import Claim, Contrast, Judged, Ledger, corrected, rounds, share
-from reports.statistics.simultaneous import Evidence, difference_intervals
+from reports.statistics.screening import Correction, together
+from reports.statistics.simultaneous import Evidence
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,10 @@ def _seeds(arm: StudyArm) -> set[int]:
 
 
 def differences(
-    tests: Sequence[LedgerTest], evidence: Mapping[Pair, Evidence], ledger: Sequence[LedgerRecord]
+    tests: Sequence[LedgerTest],
+    evidence: Mapping[Pair, Evidence],
+    ledger: Sequence[LedgerRecord],
+    correction: Correction = "holm",
 ) -> dict[Pair, Standing]:
     """By pair, with intervals that exclude zero where the corrected p is significant.
 
@@ -67,7 +73,7 @@ def differences(
         level = ALPHA * share(number)
         known = [evidence.get(own[claim][0]) if claim in own else None for claim in claims]
         counted = [each or _of_p(p) for each, p in zip(known, claims.values(), strict=True)]
-        p_values, intervals = holm([each.p for each in counted]), difference_intervals(counted, level)
+        p_values, intervals = together(counted, correction, level)
         for claim, has, p, interval in zip(claims, known, p_values, intervals, strict=True):
             standing = Standing(min(1.0, p / share(number)) if has else None, interval, level, len(claims))
             found |= dict.fromkeys(own.get(claim, ()), standing)

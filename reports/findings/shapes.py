@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 import polars as pl
 from pydantic import JsonValue
 
-from ablate.store.documents import JsonObject, LedgerRecord, LedgerTest, StudyDocument
+from ablate.store.documents import JsonObject, LedgerRecord, LedgerTest, StudyDocument, StudyEffect
 from reports.findings.items import ItemDifference
 from reports.statistics.estimates import ALPHA, Estimate
 from reports.statistics.interval import Interval
@@ -22,7 +22,16 @@ if TYPE_CHECKING:  # sections draw from a summary
 Shown = TypeVar("Shown", bound="Section")
 
 Verdict = Literal[
-    "baseline", "better", "worse", "no difference", "inconclusive", "cannot tell", "no verdict", "stalled", "diverged"
+    "baseline",
+    "better",
+    "worse",
+    "no difference",
+    "inconclusive",
+    "cannot tell",
+    "no verdict",
+    "stalled",
+    "diverged",
+    "not compared",
 ]
 
 
@@ -81,6 +90,36 @@ class Judgement:
     def seeds_needed(self) -> int | None:
         """How many more would probably settle it; None where none would, or it is not open."""
         return _seeds_needed(self.verdict, self.comparison)
+
+
+@dataclass(frozen=True)
+class EffectSummary:
+    """What a factor of a design does, or two of them together. Of `judgement.comparison`, `difference` is the mean
+    loss of half of the runs minus that of the other half."""
+
+    effect: StudyEffect
+    judgement: Judgement
+
+    @property
+    def verdict(self) -> Verdict:
+        return self.judgement.verdict
+
+    @property
+    def comparison(self) -> Comparison:
+        return self.judgement.comparison
+
+    def document(self) -> JsonObject:
+        """The effect as `ablate run --json` prints it; null where there is no number."""
+        found = self.comparison
+        return {
+            "factors": list(self.effect.factors),
+            "aliases": [list(alias) for alias in self.effect.aliases],
+            "verdict": self.verdict,
+            "difference": _mean(found.difference),
+            "difference_interval": _interval(found.difference),
+            "p": found.p_holm,
+            "detectable": found.detectable.value if found.detectable else None,
+        }
 
 
 @dataclass(frozen=True)
@@ -226,7 +265,8 @@ class Noise:
 @dataclass(frozen=True)
 class StudySummary:
     """All that a report says. `environment` maps a key to its distinct values over the runs, `ledger` is
-    what was judged for its question before, `contrasts` are those between arms other than the baseline.
+    what was judged for its question before, `contrasts` are those between arms other than the baseline. A study with a
+    factorial design has `effects`; its arms are compared with nothing.
 
     `sections` are those that have something to show, by name, in the order of the page; `grouped` are tasks of which a
     group has the score too: figures draw the group, tables have both.
@@ -240,6 +280,7 @@ class StudySummary:
     runs: pl.DataFrame
     ledger: tuple[LedgerRecord, ...]
     contrasts: tuple[Judgement, ...]
+    effects: tuple[EffectSummary, ...]
     grouped: frozenset[str]
     sections: Mapping[str, Section]
 
@@ -250,13 +291,13 @@ class StudySummary:
 
     @property
     def judgements(self) -> tuple[Judgement, ...]:
-        """Of every arm against the baseline, then those that the study declares."""
+        """Of every arm against the baseline, then those that the study declares; of a design its effects."""
         first = (
             Judgement(arm.name, self.baseline, arm.comparison, arm.verdict, arm.withheld)
             for arm in self.arms
             if arm.comparison is not None
         )
-        return (*first, *self.contrasts)
+        return (*first, *self.contrasts, *(each.judgement for each in self.effects))
 
     @property
     def tests(self) -> tuple[LedgerTest, ...]:

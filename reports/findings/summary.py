@@ -13,22 +13,28 @@ from ablate.store.documents import StudyArm, StudyDocument
 from reports.findings import warnings
 from reports.findings.items import ItemDifference, item_differences, unpaired
 from reports.findings.judging import Pair
-from reports.findings.shapes import ArmBudget, ArmSummary, Comparison, Judgement, Noise, Score, StudySummary, Verdict
-from reports.findings.verdicts import compare, decide, level
+from reports.findings.screened import judge_effects
+from reports.findings.shapes import (
+    ArmBudget,
+    ArmSummary,
+    Comparison,
+    EffectSummary,
+    Judgement,
+    Noise,
+    Score,
+    StudySummary,
+    Verdict,
+)
+from reports.findings.verdicts import compare, decide, level, never_trained
+from reports.findings.waiting import REPEATED, waiting
 from reports.reading.collect import collect
 from reports.reading.collected import Collected
 from reports.reading.columns import NUMBERS
 from reports.reading.documents import ReportError
-from reports.reading.outcomes import UNJUDGED
 from reports.reading.units import comparable
 from reports.sections import sections
 from reports.statistics.estimates import Estimate, combined_stderr, estimate, score_half_width
 from reports.statistics.interval import Interval
-
-REPEATED = (
-    "some of these seeds were judged before: adding seeds until a difference appears inflates false positives. "
-    "Let the study add them (seeds: auto), or judge fresh seeds"
-)
 
 
 def summarise_study(study_dir: Path | str) -> StudySummary:
@@ -41,17 +47,18 @@ def summarise(data: Collected) -> StudySummary:
     _check_data(data)
     data = comparable(data)
     judged = _judged(data)
-    arms = _arms(data, judged)
+    arms, effects = _arms(data, judged), judge_effects(data)
     found = {name: each.summarise(data) for name, each in sections().items()}
     return StudySummary(
         study=data.study,
         arms=arms,
-        noise=_noise(arms),
+        noise=_noise(arms, effects),
         warnings=(*warnings.find(data), *unpaired({arm.name: arm.items for arm in arms})),
         environment=warnings.environment(data),
         runs=data.runs,
         ledger=data.ledger,
         contrasts=tuple(each for (_, base), each in judged.items() if base != data.study.baseline),
+        effects=effects,
         grouped=data.grouped,
         sections={name: section for name, section in found.items() if section is not None},
     )
@@ -69,8 +76,11 @@ def _check_data(data: Collected) -> None:
 def open_arms(summary: StudySummary) -> tuple[str, ...]:
     """The arms that more seeds could settle, by themselves or in a contrast.
 
-    An arm whose difference is plain, and of which only failed seeds forbid the verdict, is not among them.
+    An arm whose difference is plain, and of which only failed seeds forbid the verdict, is not among them. All runs of
+    a design inform every effect, so one that is open leaves all of them open.
     """
+    if any(_is_open(each.verdict, each.comparison) for each in summary.effects):
+        return tuple(arm.name for arm in summary.arms if arm.name != summary.baseline)
     found = [arm.name for arm in summary.arms if arm.comparison and _is_open(arm.verdict, arm.comparison)]
     for each in summary.contrasts:
         found += [each.arm, each.base] if _is_open(each.verdict, each.comparison) else []
@@ -81,48 +91,25 @@ def _is_open(verdict: Verdict, comparison: Comparison) -> bool:
     return verdict in ("inconclusive", "cannot tell") and not comparison.shows_difference
 
 
-def _withheld(data: Collected) -> dict[Pair, str]:
-    """Pairs that must not be judged yet, whatever their runs say so far, and why.
-
-    Who looks at results as they come in, and stops when they please, finds differences that are not there.
-    """
-    names = [(arm.name, base.name) for arm, base in data.study.pairs]
-    if data.study.scale in UNJUDGED:
-        return dict.fromkeys(names, f"the scale {data.study.scale} shows that a study runs, not what it finds")
-    found = {}
-    for names_of_pair in names:
-        runs = data.runs.filter(pl.col("arm").is_in(names_of_pair))
-        missing = runs.filter(pl.col("status").is_in(["absent", "partial"])).height
-        if missing:
-            found[names_of_pair] = f"{missing} of {runs.height} runs of this comparison have not ended"
-    return found
-
-
 def _judged(data: Collected) -> dict[Pair, Judgement]:
-    waiting = _withheld(data)
-    found = compare(data.study, data.runs, data.ledger, waiting)
-    return {pair: _judgement(data, pair, each, waiting.get(pair)) for pair, each in found.items()}
+    pairs = [(arm.name, base.name) for arm, base in data.study.pairs]
+    withheld = {pair: reason for pair in pairs if (reason := waiting(data, pair)) is not None}
+    found = compare(data.study, data.runs, data.ledger, withheld)
+    return {pair: _judgement(data, pair, each, withheld.get(pair)) for pair, each in found.items()}
 
 
 def _judgement(data: Collected, pair: Pair, comparison: Comparison, waiting: str | None) -> Judgement:
     arm, base = pair
     withheld = waiting or (REPEATED if comparison.repeated else None)
-    said = _never_trained(data, arm) or decide(comparison, withheld=withheld is not None)
+    said = never_trained(data.runs.filter(arm=arm)) or decide(comparison, withheld=withheld is not None)
     return Judgement(arm, base, comparison, said, withheld)
-
-
-def _never_trained(data: Collected, arm: str) -> Verdict | None:
-    """How an arm failed that failed in every run that ended."""
-    ended = set(data.runs.filter(arm=arm)["status"]) - {"absent", "partial"}
-    if not ended or "finished" in ended:
-        return None
-    return "stalled" if "stalled" in ended else "diverged"
 
 
 def _arms(data: Collected, judged: Mapping[Pair, Judgement]) -> tuple[ArmSummary, ...]:
     base = data.study.baseline_arm
     levels = {arm.name: level(data.study, arm, base) for arm in data.study.arms}
-    items = item_differences(data, levels, [each.arm for each in judged.values() if each.withheld])
+    waits = [each.arm for each in judged.values() if each.withheld]
+    items = {} if data.study.design else item_differences(data, levels, waits)
     return tuple(_arm(data, arm, judged.get((arm.name, base.name)), items.get(arm.name, ())) for arm in data.study.arms)
 
 
@@ -153,9 +140,14 @@ def _arm(
         scores=_scores(data, name),
         items=items,
         comparison=judgement.comparison if judgement else None,
-        verdict=judgement.verdict if judgement else _never_trained(data, name) or "baseline",
+        verdict=judgement.verdict if judgement else never_trained(runs) or _unjudged(data.study, name),
         withheld=judgement.withheld if judgement else None,
     )
+
+
+def _unjudged(study: StudyDocument, arm: str) -> Verdict:
+    """Of the baseline, and of the runs of a design."""
+    return "baseline" if arm == study.baseline else "not compared"
 
 
 def _finished(data: Collected, arm: str) -> pl.DataFrame:
@@ -210,8 +202,8 @@ def _mean_score(values: list[float | None], stderrs: list[float | None]) -> dict
     }
 
 
-def _noise(arms: tuple[ArmSummary, ...]) -> Noise:
-    comparisons = [arm.comparison for arm in arms if arm.comparison]
+def _noise(arms: tuple[ArmSummary, ...], effects: tuple[EffectSummary, ...]) -> Noise:
+    comparisons = [arm.comparison for arm in arms if arm.comparison] + [each.comparison for each in effects]
     seen = [found for comparison in comparisons if (found := comparison.detectable) is not None]
     return Noise(
         loss_sd=_pooled([arm.loss for arm in arms]),

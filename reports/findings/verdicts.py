@@ -30,14 +30,14 @@ from reports.statistics.simultaneous import Evidence
 from reports.statistics.stalled import Failures, Reliability
 
 
-def level(study: StudyDocument, arm: StudyArm, base: StudyArm) -> float:
-    """α of the look at which a pair stands: that of its number of seeds, or the next. 0.05 where seeds are fixed.
+def level(study: StudyDocument, *arms: StudyArm) -> float:
+    """α of the look at which a comparison stands: that of its number of seeds, or the next. 0.05 where seeds are fixed.
 
-    Seeds are those that the study asks of both, whether or not their runs have ended.
+    Seeds are those that the study asks of all these arms, whether or not their runs have ended.
     """
     if not study.looks:
         return ALPHA
-    seeds = len({run.seed for run in arm.runs} & {run.seed for run in base.runs})
+    seeds = len(set.intersection(*({run.seed for run in arm.runs} for arm in arms)))
     return next((look.alpha for look in study.looks if look.seeds >= seeds), study.looks[-1].alpha)
 
 
@@ -78,7 +78,7 @@ def _compare(study: StudyDocument, arm: StudyArm, base: StudyArm, runs: pl.DataF
     own, theirs = (runs.filter(arm=each.name, status="finished") for each in (arm, base))
     pairs = own.join(theirs, on="seed", suffix="_base").sort("seed")
     differences = (pairs["loss"] - pairs["loss_base"]).to_list()
-    failures = Failures(*(_reliability(runs.filter(arm=each.name)) for each in (arm, base)))
+    failures = Failures(*(reliability(runs.filter(arm=each.name)) for each in (arm, base)))
     kv, base_kv = arm.kv_bytes_per_token, base.kv_bytes_per_token
     return Comparison(
         difference=estimate(differences, alpha),
@@ -92,7 +92,7 @@ def _compare(study: StudyDocument, arm: StudyArm, base: StudyArm, runs: pl.DataF
     )
 
 
-def _reliability(runs: pl.DataFrame) -> Reliability:
+def reliability(runs: pl.DataFrame) -> Reliability:
     """Of the runs that ended. What a failure costs is not known where a run has no loss to compare with."""
     trained, failed = runs.filter(status="finished"), runs.filter(pl.col("status").is_in(FAILED)).height
     cost = (trained["uniform"] - trained["loss"]).to_list()
@@ -151,6 +151,14 @@ def _within(difference: Estimate, standing: Standing) -> Estimate:
 def _ratio(pairs: pl.DataFrame, column: str) -> Estimate | None:
     rows = pairs.drop_nulls([column, f"{column}_base"])
     return geometric((rows[column] / rows[f"{column}_base"]).to_list())
+
+
+def never_trained(runs: pl.DataFrame) -> Verdict | None:
+    """How those failed of which every one that ended failed."""
+    ended = set(runs["status"]) - {"absent", "partial"}
+    if not ended or "finished" in ended:
+        return None
+    return "stalled" if "stalled" in ended else "diverged"
 
 
 def decide(comparison: Comparison, *, withheld: bool = False) -> Verdict:

@@ -58,7 +58,7 @@ def _few_seeds(data: Collected) -> Iterator[str]:
         yield "One seed per arm: seed noise is unknown, so differences cannot be judged."
         return
     few = [name for name, seeds in finished.items() if 0 < seeds < FEW_SEEDS]
-    if few:
+    if few and data.study.design is None:  # the runs of a design estimate one noise together
         yield (
             f"{', '.join(few)}: fewer than {FEW_SEEDS} finished seeds. Intervals over so few are wide, and assume"
             " normally distributed seed noise."

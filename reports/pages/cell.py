@@ -9,8 +9,7 @@ from reports.figures import CONFIG, Figure, draw
 from reports.findings.shapes import StudySummary
 from reports.pages.page import drawn
 from reports.pages.templating import render
-from reports.wording import words
-from reports.wording.tables import closing_table
+from reports.wording.answers import closing_table, headline
 
 MARGIN = 90
 """Pixels of title and toolbar beside a drawing."""
@@ -21,7 +20,7 @@ def render_cell(summary: StudySummary) -> str:
     the figure is a frame of its own, so that its scripts and the notebook's leave each other alone.
     """
     figures = draw(summary)
-    parts = [f"<p><strong>{escape(words.headline(summary))}</strong></p>", html_table(closing_table(summary))]
+    parts = [f"<p><strong>{escape(headline(summary))}</strong></p>", html_table(closing_table(summary))]
     return "".join([*parts, *map(_frame, figures[:1])])
 
 

@@ -14,7 +14,16 @@ from reports.findings.shapes import StudySummary
 from reports.findings.summary import summarise_study
 from reports.pages.templating import render
 from reports.reading.progress import StudyProgress
-from reports.wording import cost_words, length_words, method_words, rate_words, tables, words
+from reports.wording import (
+    answers,
+    cost_words,
+    effect_words,
+    length_words,
+    method_words,
+    rate_words,
+    tables,
+    words,
+)
 
 SCRIPTS = ("figures.js", "choice.js", "tables.js")
 
@@ -51,6 +60,8 @@ def render_page(summary: StudySummary, progress: StudyProgress | None = None) ->
         study=summary.study,
         summary=summary,
         words=words,
+        answers=answers,
+        effect_words=effect_words,
         cost_words=cost_words,
         length_words=length_words,
         rate_words=rate_words,

@@ -20,7 +20,7 @@ from reports.pages.page import render_study
 from reports.pages.templating import render
 from reports.reading.documents import ReportError
 from reports.reading.progress import StudyProgress, study_progress
-from reports.wording import search_words, tables, words
+from reports.wording import answers, search_words, tables, words
 
 SCRIPTS = ("figures.js", "index.js")
 RANKS = (
@@ -97,12 +97,9 @@ def entry_of(store: Store, folder: StudyFolder, summary: StudySummary | None = N
         return replace(entry, error=str(error))
     return replace(
         entry,
-        headline=words.headline(summary),
+        headline=answers.headline(summary),
         statuses=tables.statuses(summary.runs),
-        verdicts=tuple(
-            (arm.name, arm.verdict, words.difference(arm.comparison) if arm.comparison else words.plus_minus(arm.loss))
-            for arm in summary.arms
-        ),
+        verdicts=tuple((each.name, each.verdict or "baseline", each.difference) for each in answers.findings(summary)),
         drawing=small_differences(summary),
     )
 

@@ -22,18 +22,26 @@ FAR = 10
 def smallest_detectable(sd: float, n: int, comparisons: int = 1, power: float = POWER, alpha: float = ALPHA) -> float:
     """The true paired difference that a study of `n` seeds finds with probability `power`.
 
-    `sd` is that of the paired differences. Solves power = P(T > t_crit) for T noncentral t with n − 1 degrees of
-    freedom and noncentrality δ·√n / sd; finding the wrong sign does not count as finding it.
+    `sd` is that of the paired differences.
     """
-    critical = float(stats.t.isf(alpha / comparisons / 2, n - 1))
+    return detectable(sd / math.sqrt(n), n - 1, comparisons, power, alpha)
+
+
+def detectable(error: float, freedom: int, comparisons: int = 1, power: float = POWER, alpha: float = ALPHA) -> float:
+    """The true difference that a t-test finds with probability `power`, given the standard error of its estimate.
+
+    Solves power = P(T > t_crit) for T noncentral t with noncentrality δ / error; finding the wrong sign does not count
+    as finding it.
+    """
+    critical = float(stats.t.isf(alpha / comparisons / 2, freedom))
 
     def missing(noncentrality: float) -> float:
-        return float(stats.nct.sf(critical, n - 1, noncentrality)) - power
+        return float(stats.nct.sf(critical, freedom, noncentrality)) - power
 
     high = critical
     while missing(high) < 0:
         high *= 2
-    return float(optimize.brentq(missing, 0.0, high)) * sd / math.sqrt(n)
+    return float(optimize.brentq(missing, 0.0, high)) * error
 
 
 def seeds_needed(

@@ -6,6 +6,14 @@
 All runs have the same seeds, which are blocks: what a seed does to all runs cancels. Assumes normal noise, alike in all
 runs. An effect stands for the sum of all that it is aliased with.
 
+Where each run is tuned, what tuning got wrong is the same in all seeds of a run, and s² does not see it. Then the m
+effects are judged by the scatter of the N − 1 − m contrasts between runs that none of them takes, as in designs without
+replication (Box, Hunter and Hunter 2005, chapter 5):
+
+    SE² = 4·s² / N        s² = (Σ (ȳ_r − ȳ)² − Σ N·(effect / 2)²) / (N − 1 − m)
+
+That s² has what interactions there are among the others in it, which makes tests weaker and never too bold.
+
 p-values are corrected by Holm, or by Benjamini and Hochberg 1995 where a share of false discoveries is acceptable.
 Intervals agree with either: those of `simultaneous` with Holm, and, with R discoveries among m effects, those at
 confidence 1 − R·α/m with Benjamini–Hochberg, whose false-coverage rate is α (Benjamini and Yekutieli 2005,
@@ -23,7 +31,6 @@ from numpy.typing import ArrayLike
 from scipy import stats
 
 from reports.statistics.estimates import ALPHA, Floats, holm
-from reports.statistics.factorial import Design, Effect
 from reports.statistics.interval import Interval
 from reports.statistics.simultaneous import Evidence, difference_intervals
 
@@ -31,63 +38,71 @@ Correction = Literal["holm", "benjamini_hochberg"]
 
 
 @dataclass(frozen=True)
-class Estimated:
-    """One effect, from the level −1 to 1, with all of at most two factors that it may be instead."""
+class EffectTest:
+    """One effect with its standard error, which has so many degrees of freedom."""
 
-    effect: Effect
-    aliases: tuple[Effect, ...]
-    interval: Interval
-    p: float
-    p_corrected: float
+    value: float
+    error: float
+    freedom: int
+
+    @property
+    def p(self) -> float:
+        """Two-sided."""
+        return 2 * float(stats.t.sf(abs(self.value) / self.error, self.freedom))
+
+    def p_tie(self, margin: float) -> float:
+        """Small where the effect is shown to lie within ± `margin`: the larger p of two one-sided tests."""
+        return float(stats.t.sf((margin - abs(self.value)) / self.error, self.freedom))
+
+    def interval(self, level: float) -> tuple[float, float]:
+        half = self.error * float(stats.t.isf(level / 2, self.freedom))
+        return self.value - half, self.value + half
+
+    def evidence(self, p: float) -> Evidence:
+        """For a correction over several; `p` may have one for looks in it already."""
+        return Evidence(self.value, p, self.interval)
 
 
-def screen(
-    design: Design,
-    losses: ArrayLike,
-    interactions: Sequence[Effect] = (),
-    correction: Correction = "holm",
-    alpha: float = ALPHA,
-) -> tuple[Estimated, ...]:
-    """Main effects and these interactions, from losses (runs, seeds) in the order of the design, two seeds or more.
+def seed_effects(contrasts: ArrayLike, losses: ArrayLike) -> Floats:
+    """(effects, seeds) from contrasts (effects, runs) of −1 and 1, and losses (runs, seeds)."""
+    signs = np.asarray(contrasts, dtype=np.float64)
+    return np.asarray(2 * signs @ np.asarray(losses, dtype=np.float64) / signs.shape[1])
 
-    Raises ValueError where two of the effects are aliased with each other.
+
+def effect_tests(contrasts: ArrayLike, losses: ArrayLike, *, tuned: bool = False) -> tuple[EffectTest, ...]:
+    """Every effect, from orthogonal contrasts (effects, runs) and losses (runs, seeds), two seeds or more.
+
+    tuned: each run has noise of its own that its seeds share, so that the error comes from contrasts without an effect.
     """
-    effects = [*((factor,) for factor in design.factors), *interactions]
-    _refuse_aliased(design, effects)
     values = np.asarray(losses, dtype=np.float64)
-    tests = [_evidence(design.contrast(effect), values) for effect in effects]
-    intervals = difference_intervals(tests, alpha) if correction == "holm" else _discovery_intervals(tests, alpha)
-    p_values = [test.p for test in tests]
-    corrected = holm(p_values) if correction == "holm" else tuple(stats.false_discovery_control(p_values).tolist())
-    return tuple(
-        Estimated(effect, design.aliases(effect), interval, test.p, p)
-        for effect, interval, test, p in zip(effects, intervals, tests, corrected, strict=True)
-    )
+    effects = seed_effects(contrasts, values).mean(axis=1)
+    error, freedom = _error_of_runs(effects, values) if tuned else _error_of_seeds(values)
+    return tuple(EffectTest(float(effect), error, freedom) for effect in effects)
 
 
-def _refuse_aliased(design: Design, effects: Sequence[Effect]) -> None:
-    for effect in effects:
-        same = set(design.aliases(effect, len(design.factors))) & set(effects)
-        if same:
-            raise ValueError(f"{'×'.join(effect)} and {'×'.join(min(same))} are aliased: no run tells them apart")
-
-
-def _evidence(contrast: Floats, losses: Floats) -> Evidence:
+def _error_of_seeds(losses: Floats) -> tuple[float, int]:
     runs, seeds = losses.shape
     freedom = (runs - 1) * (seeds - 1)
-    value = 2 * float(np.mean(contrast @ losses)) / runs
     left = losses - losses.mean(axis=1, keepdims=True) - losses.mean(axis=0) + losses.mean()
-    error = 2 * float(np.sqrt(np.square(left).sum() / freedom / losses.size))
-
-    def interval(level: float) -> tuple[float, float]:
-        half = error * float(stats.t.isf(level / 2, freedom))
-        return value - half, value + half
-
-    return Evidence(value, 2 * float(stats.t.sf(abs(value) / error, freedom)), interval)
+    return 2 * float(np.sqrt(np.square(left).sum() / freedom / losses.size)), freedom
 
 
-def _discovery_intervals(tests: Sequence[Evidence], alpha: float) -> tuple[Interval, ...]:
-    """Those that exclude zero are the discoveries: Benjamini and Hochberg reject all p ≤ R·α/m, and no other."""
-    found = int(np.sum(stats.false_discovery_control([test.p for test in tests]) < alpha))
+def _error_of_runs(effects: Floats, losses: Floats) -> tuple[float, int]:
+    runs, means = len(losses), losses.mean(axis=1)
+    freedom = runs - 1 - len(effects)
+    left = np.square(means - means.mean()).sum() - runs * np.square(effects / 2).sum()
+    return 2 * float(np.sqrt(max(left, 0.0) / freedom / runs)), freedom
+
+
+def together(
+    tests: Sequence[Evidence], correction: Correction = "holm", alpha: float = ALPHA
+) -> tuple[tuple[float, ...], tuple[Interval, ...]]:
+    """Corrected p-values, and intervals that exclude zero where those are below `alpha`."""
+    p_values = [test.p for test in tests]
+    if correction == "holm":
+        return holm(p_values), difference_intervals(tests, alpha)
+    corrected = tuple(stats.false_discovery_control(p_values).tolist())
+    # Benjamini and Hochberg reject all p ≤ R·α/m, and no other.
+    found = sum(p < alpha for p in corrected)
     level = max(found, 1) * alpha / len(tests)
-    return tuple(Interval(test.value, *test.interval(level)) for test in tests)
+    return corrected, tuple(Interval(test.value, *test.interval(level)) for test in tests)

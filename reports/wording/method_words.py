@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ablate.store.documents import LedgerTest
 from reports.findings.shapes import StudySummary
-from reports.wording import failure_words, words
+from reports.wording import effect_words, failure_words, words
 
 
 def noise(summary: StudySummary) -> str:
@@ -15,7 +15,8 @@ def noise(summary: StudySummary) -> str:
     text = f"Seed noise, as a standard deviation over seeds: {words.nats(loss)} for the loss"
     if paired is None or summary.noise.detectable is None:
         return f"{text}."
-    return f"{text}, {words.nats(paired)} for paired differences. {detectable(summary)}"
+    of = "effects" if summary.effects else "paired differences"
+    return f"{text}, {words.nats(paired)} for {of}. {detectable(summary)}"
 
 
 def detectable(summary: StudySummary) -> str:
@@ -29,6 +30,21 @@ def detectable(summary: StudySummary) -> str:
 
 def method(summary: StudySummary) -> str:
     """How the verdicts were reached."""
+    design = summary.study.design
+    parts = _compared(summary) if design is None else list(effect_words.method(summary, design))
+    if summary.study.objective is not None:
+        kind, counts = summary.study.objective.kind, summary.study.objective.counts
+        bytes_ = "bits per byte are over the bytes of these"
+        parts.insert(0, f"The loss is that of the objective {kind}, a mean over {counts}; {bytes_}.")
+    if summary.study.looks:
+        looks = ", ".join(str(look.seeds) for look in summary.study.looks)
+        who = "Effects" if design else "Arms"
+        parts.append(f"{who} may be judged several times, at {looks} seeds; these looks share the 5 %.")
+    return " ".join([*parts, failure_words.reliability(summary), *_earlier(summary)]).strip()
+
+
+def _compared(summary: StudySummary) -> list[str]:
+    """Of arms against the baseline."""
     parts = [
         "± of a mean is half a 95 % Student t-interval over seeds.",
         f"Differences are paired: each seed of an arm against the same seed of {summary.baseline}.",
@@ -41,14 +57,7 @@ def method(summary: StudySummary) -> str:
             f"No difference means smaller than {summary.study.margin:g} nats: two one-sided paired t-tests against "
             "that margin, corrected likewise at another 5 %."
         )
-    if summary.study.objective is not None:
-        kind, counts = summary.study.objective.kind, summary.study.objective.counts
-        bytes_ = "bits per byte are over the bytes of these"
-        parts.insert(0, f"The loss is that of the objective {kind}, a mean over {counts}; {bytes_}.")
-    if summary.study.looks:
-        looks = ", ".join(str(look.seeds) for look in summary.study.looks)
-        parts.append(f"Arms may be judged several times, at {looks} seeds; these looks share the 5 %.")
-    return " ".join([*parts, failure_words.reliability(summary), *_earlier(summary)]).strip()
+    return parts
 
 
 def _earlier(summary: StudySummary) -> list[str]:

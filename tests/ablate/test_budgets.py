@@ -185,8 +185,8 @@ ERRORS = {
     ),
     "set by the grid": (
         STUDY.replace("block.ffn: {kind: relu, d_ff: 8/3x}", "block.norm: layernorm")
-        + "grid: {block.ffn.d_ff: @[64, 96]}\n",
-        "grid.block.ffn.d_ff: budget.parameters sets block.ffn.d_ff in every arm",
+        + "grid: {block.ffn.d_ff: [@64, 96]}\n",
+        "grid.block.ffn.d_ff.0: budget.parameters sets block.ffn.d_ff in every arm",
     ),
     "the same in the end": (
         STUDY.replace("  mqa: {block.mixer.kv_heads: 1}", "  @mqa: {block.ffn.d_ff: 5x}"),

@@ -28,6 +28,7 @@ from ablate.store.documents import (
     Score,
     SpentBudget,
     StudyArm,
+    StudyDesign,
     StudyDocument,
     StudyLook,
     StudyRates,
@@ -72,6 +73,7 @@ class StudyOf:
     """Whether the store has the text that runs read: its unigram loss is 5.98."""
     margin: float | None = None
     looks: Sequence[Mapping[str, float]] | None = None
+    design: StudyDesign | None = None
     probes: Sequence[str] = ()
     results: Mapping[tuple[str, int], Mapping[str, Any]] = field(default_factory=dict)
     identities: Mapping[tuple[str, int], Mapping[str, Any]] = field(default_factory=dict)
@@ -101,6 +103,7 @@ class StudyOf:
             budget=SpentBudget(flops=2.4e11),
             matched="flops",
             margin=self.margin,
+            design=self.design,
             per="token",
             objective=None,
             conventions=(),

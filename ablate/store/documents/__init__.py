@@ -11,6 +11,7 @@ from ablate.store.documents.data import (
     TextMeta,
     TextSplit,
 )
+from ablate.store.documents.design import StudyDesign, StudyEffect
 from ablate.store.documents.evals import EvalsDocument, Score, Section, TaskGroup
 from ablate.store.documents.ledger import LedgerRecord, LedgerTest
 from ablate.store.documents.length import Length
@@ -107,7 +108,9 @@ __all__ = [
     "SpentBudget",
     "StudyArm",
     "StudyContrast",
+    "StudyDesign",
     "StudyDocument",
+    "StudyEffect",
     "StudyLook",
     "StudyObjective",
     "StudyPass",

@@ -20,6 +20,7 @@ from ablate.store.documents._document import (
     Tokens,
     Unit,
 )
+from ablate.store.documents.design import StudyDesign
 from ablate.store.documents.length import Length
 
 RATE = "train.lr"
@@ -251,6 +252,8 @@ class StudyDocument(Document):
     """What is equal in all arms: `flops`, `tokens` or `seconds`, alone or with parameters."""
     contrasts: tuple[StudyContrast, ...] = ()
     """Comparisons that the study declares beside those with the baseline."""
+    design: StudyDesign | None = None
+    """The factorial design whose runs the arms are; null where arms are compared with the baseline."""
     margin: NatsPerToken | None
     """The largest difference that does not matter."""
     per: Literal["token", "target", "byte"]
@@ -283,7 +286,9 @@ class StudyDocument(Document):
 
     @property
     def pairs(self) -> tuple[tuple[StudyArm, StudyArm], ...]:
-        """All comparisons: every other arm with the baseline, then the declared ones."""
+        """All comparisons: every other arm with the baseline, then the declared ones. A design has effects instead."""
+        if self.design is not None:
+            return ()
         first = ((arm, self.baseline_arm) for arm in self.arms if arm.name != self.baseline)
         return (*first, *((self.arm(each.arm), self.arm(each.other)) for each in self.contrasts))
 

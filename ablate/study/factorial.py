@@ -1,9 +1,10 @@
 """Two-level designs: which runs tell k choices apart, and what each run cannot tell apart. Pure.
 
 A full design has all 2^k combinations of the levels −1 and 1. A fraction of 2^(k−p) runs sets p of the choices to
-products of others, its generators (D = ABC). Products of generators are the words of the defining relation (I = ABCD),
-and an effect is aliased with its product with every word: their sum is all that the runs show. The resolution is the
-length of the shortest word:
+± products of others, its generators (D = ABC). Products of generators are the words of the defining relation
+(I = ABCD), and an effect is aliased with its product with every word: their sum is all that the runs show, or their
+difference where the word is odd. Signs are such that the first run has every choice at −1: it is the base, which every
+design then contains. The resolution is the length of the shortest word:
 
     III  main effects are aliased with two-factor interactions
     IV   main effects are clear of them; two-factor interactions are aliased with each other
@@ -17,16 +18,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import combinations
+from itertools import combinations, islice, permutations
 from math import comb
 
 import numpy as np
-
-from reports.statistics.estimates import Floats
+from numpy.typing import NDArray
 
 MOST_FRACTIONS = 300_000
+MOST_ORDERS = 5_000
+
+Floats = NDArray[np.float64]
 
 Generators = tuple[int, ...]
 """Words as bit masks over the factors."""
@@ -54,13 +57,14 @@ class Design:
 
     @cached_property
     def levels(self) -> Floats:
-        """(runs, factors) of −1 and 1; the first factor changes from run to run."""
+        """(runs, factors) of −1 and 1, the base first; the first factor changes from run to run."""
         runs = 2**self.basic
         table = np.ones((runs, len(self.factors)))
         for column in range(self.basic):
             table[:, column] = np.where(np.arange(runs) >> column & 1, 1.0, -1.0)
         for column, word in enumerate(self.generators, start=self.basic):
-            table[:, column] = table[:, [i for i in range(self.basic) if word >> i & 1]].prod(axis=1)
+            product = table[:, [i for i in range(self.basic) if word >> i & 1]].prod(axis=1)
+            table[:, column] = (-1) ** word.bit_count() * product
         return table
 
     def contrast(self, effect: Effect) -> Floats:
@@ -73,15 +77,23 @@ class Design:
         masks = sorted((own ^ word for word in self.words), key=lambda mask: (mask.bit_count(), mask))
         return tuple(self._named(mask) for mask in masks if 0 < mask.bit_count() <= longest)
 
+    def aliased(self, effects: Sequence[Effect]) -> tuple[Effect, Effect] | None:
+        """The first two of these effects that no run tells apart; None where all are told apart."""
+        words = set(self.words)
+        masks = {effect: sum(1 << self.factors.index(name) for name in effect) for effect in effects}
+        pairs = combinations(effects, 2)
+        return next(((one, other) for one, other in pairs if masks[one] ^ masks[other] in words), None)
+
     def alias_text(self, longest: int = 2) -> tuple[str, ...]:
-        """A line for each set of aliased effects of at most `longest` factors: `A×B = C×D`."""
+        """A line for each set of aliased effects of at most `longest` factors: `A×B = C×D`, `A = −B×C`."""
         lines: list[str] = []
         seen: set[Effect] = set()
         for size in range(1, longest + 1):
             for effect in combinations(self.factors, size):
                 chain = (effect, *self.aliases(effect, longest))
                 if len(chain) > 1 and effect not in seen:
-                    lines.append(" = ".join("×".join(each) for each in chain))
+                    signs = ("−" * is_opposed(effect, each) for each in chain)
+                    lines.append(" = ".join(sign + "×".join(each) for sign, each in zip(signs, chain, strict=True)))
                 seen.update(chain)
         return tuple(lines)
 
@@ -103,6 +115,26 @@ def design(factors: Sequence[str], runs: int) -> Design:
         raise ValueError(f"too many designs of {len(factors)} factors in {runs} runs to search: take fewer factors")
     products = sorted(candidates, key=int.bit_count, reverse=True)
     return Design(tuple(factors), basic, _least_aberration(products, basic, added))
+
+
+def design_for(factors: Sequence[str], runs: int, interactions: Sequence[Effect]) -> Design:
+    """The same, with its factors in an order that tells these interactions from each other and from main effects.
+
+    Raises ValueError where none of the first `MOST_ORDERS` orders does.
+    """
+    best = design(factors, runs)
+    effects = [*((factor,) for factor in factors), *interactions]
+    for order in islice(permutations(factors), MOST_ORDERS):
+        found = replace(best, factors=order)
+        if found.aliased(effects) is None:
+            return found
+    one, other = ("×".join(effect) for effect in best.aliased(effects) or ())
+    raise ValueError(f"no run tells {one} from {other}: take more runs, or fewer interactions")
+
+
+def is_opposed(effect: Effect, alias: Effect) -> bool:
+    """Whether the runs show the difference of two aliased effects rather than their sum."""
+    return (len(effect) + len(alias)) % 2 == 1
 
 
 def _possible(factors: int) -> str:

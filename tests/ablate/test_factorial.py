@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from reports.statistics.factorial import design
+from ablate.study.factorial import design, design_for
 
 TABLE = [
     *((3, 4, 3), (4, 8, 4), (5, 16, 5), (5, 8, 3), (6, 32, 6), (6, 16, 4), (6, 8, 3), (7, 64, 7), (7, 32, 4)),
@@ -21,8 +21,10 @@ def test_resolution_is_that_of_the_table(factors: int, runs: int, resolution: in
     assert found.resolution == resolution
     assert len(found.words) == 2**factors // runs - 1
     np.testing.assert_array_equal(found.levels.T @ found.levels, runs * np.eye(factors))
+    assert (found.levels[0] == -1).all()
     for word in found.words:
-        assert (found.levels[:, [i for i in range(factors) if word >> i & 1]].prod(axis=1) == 1).all()
+        product = found.levels[:, [i for i in range(factors) if word >> i & 1]].prod(axis=1)
+        assert (product == (-1) ** word.bit_count()).all()
 
 
 @pytest.mark.parametrize(
@@ -45,7 +47,22 @@ def test_aliases_of_a_half_fraction() -> None:
 
 def test_aliases_of_a_saturated_design_name_main_effects() -> None:
     found = design(["norm", "ffn", "bias"], 4)
-    assert found.alias_text() == ("norm = ffn×bias", "ffn = norm×bias", "bias = norm×ffn")
+    assert found.alias_text() == ("norm = −ffn×bias", "ffn = −norm×bias", "bias = −norm×ffn")
+
+
+def test_an_order_of_the_factors_tells_chosen_interactions_apart() -> None:
+    """A 2^(6−2) design has chains of two-factor interactions: of one chain, both can be told apart in another order."""
+    found = design("ABCDEF", 16)
+    chosen = next((("A", other), found.aliases(("A", other))[0]) for other in "BCDEF" if found.aliases(("A", other)))
+    assert found.aliased(chosen) == chosen
+    apart = design_for("ABCDEF", 16, chosen)
+    columns = np.array([apart.contrast(effect) for effect in (*((factor,) for factor in "ABCDEF"), *chosen)])
+    np.testing.assert_array_equal(columns @ columns.T, 16 * np.eye(8))
+
+
+def test_interactions_that_no_order_tells_apart_are_refused() -> None:
+    with pytest.raises(ValueError, match="no run tells A from B×C"):
+        design_for("ABC", 4, [("B", "C")])
 
 
 def test_a_full_design_has_every_combination_and_no_alias() -> None:

@@ -1,0 +1,58 @@
+"""The factorial design of a study: in its document, and in words for `ablate plan`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ablate.planning.identity import digest_of
+from ablate.store.documents import StudyArm, StudyDesign, StudyEffect
+from ablate.study.design_spec import Screen, named
+from ablate.study.factorial import Effect
+
+RESOLUTIONS = {
+    3: "main effects are aliased with interactions of two factors",
+    4: "main effects are clear of interactions of two factors, which are aliased with each other",
+}
+ROMAN = {3: "III", 4: "IV", 5: "V", 6: "VI", 7: "VII", 8: "VIII"}
+CLEAR = "main effects and interactions of two factors are clear of each other"
+
+
+def design_document(screen: Screen, arms: Sequence[StudyArm]) -> StudyDesign:
+    """What reports need of a design, whose runs are these arms."""
+    return StudyDesign(
+        factors=screen.factors,
+        resolution=screen.design.resolution,
+        correction=screen.correction,
+        effects=tuple(_effect(screen, effect, arms) for effect in screen.effects),
+    )
+
+
+def _effect(screen: Screen, effect: Effect, arms: Sequence[StudyArm]) -> StudyEffect:
+    levels = screen.design.contrast(effect)
+    high = [arm for arm, level in zip(arms, levels, strict=True) if level > 0]
+    low = [arm for arm, level in zip(arms, levels, strict=True) if level < 0]
+    return StudyEffect(
+        factors=effect,
+        aliases=screen.aliases(effect),
+        arms=tuple(arm.name for arm in high),
+        identity=_identity(high),
+        other_identity=_identity(low),
+    )
+
+
+def _identity(arms: Sequence[StudyArm]) -> str:
+    """Of several arms, in any order."""
+    return digest_of(sorted(arm.identity for arm in arms))
+
+
+def design_lines(screen: Screen, *, tuned: bool) -> Iterator[str]:
+    """What is estimated, and what the runs cannot tell apart."""
+    runs, resolution = len(screen.runs), screen.design.resolution
+    clear = RESOLUTIONS.get(resolution, CLEAR) if resolution else "all effects are clear of each other"
+    size = f"a fraction of resolution {ROMAN.get(resolution, resolution)}" if resolution else "all combinations"
+    yield f"Design: {len(screen.factors)} factors in {runs} runs, {size}: {clear}."
+    yield f"Effects, judged together: {', '.join(map(named, screen.effects))}."
+    if aliased := screen.design.alias_text():
+        yield f"Aliased: {'; '.join(aliased)}."
+    if tuned:
+        yield f"Error of effects: from the {screen.spare} contrasts that no effect takes, because each run is tuned."

@@ -1,0 +1,42 @@
+"""The factorial design of a study, part of its `study.json`."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from ablate.store.documents._document import Part
+
+
+class StudyEffect(Part):
+    """What a design estimates: the mean loss of half of its runs minus that of the other half."""
+
+    factors: tuple[str, ...]
+    """One for a main effect, two for their interaction."""
+    aliases: tuple[tuple[str, ...], ...]
+    """Other effects of at most two factors that it may be instead. The runs show the sum of two that are aliased; their
+    difference where one is of one factor and the other of two."""
+    arms: tuple[str, ...]
+    """The runs whose mean counts positive: for a main effect those that have the factor."""
+    identity: str
+    """Digest of all that decides the losses of these runs but the seeds."""
+    other_identity: str
+    """The same of the other half."""
+
+    @property
+    def name(self) -> str:
+        """`gated × qk_norm`."""
+        return " × ".join(self.factors)
+
+
+class StudyDesign(Part):
+    """A two-level design, whose runs are the arms of the study; its first run, the baseline, has no factor."""
+
+    factors: tuple[str, ...]
+    """The choices by name."""
+    resolution: int | None
+    """3: main effects are aliased with interactions of two factors; 4: those with each other; null where all
+    combinations are trained."""
+    correction: Literal["holm", "benjamini_hochberg"]
+    """How p-values of the effects are corrected."""
+    effects: tuple[StudyEffect, ...]
+    """What is judged: every main effect, then the chosen interactions."""

@@ -1,0 +1,109 @@
+"""`design`: many two-level choices, the `factors` of a study, screened by runs that all inform every effect."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from ablate.study.factorial import Design, Effect, design_for
+from zoo.axis import Spec
+from zoo.errors import did_you_mean
+
+FEWEST_FACTORS = 2
+FEWEST_SPARE = 4
+"""Contrasts that a design must leave unestimated for their scatter to serve as the error of the others."""
+TIMES = re.compile(r"\s+[×x*]\s+")
+
+Interaction = Annotated[str, Field(pattern=r"^\S+\s+[×x*]\s+\S+$")]
+
+
+class DesignSpec(Spec):
+    """How many of the combinations of the factors are trained, and which effects are estimated from them."""
+
+    factorial: Literal["full"] | Annotated[int, Field(ge=2)]
+    """`full` for all combinations, or how many of them: a power of two. The best fraction of that size is taken."""
+    interactions: Annotated[tuple[Interaction, ...], Field(strict=False)] = ()
+    """Two factors each, `gated × qk_norm`, whose interaction is estimated and judged with the main effects."""
+    correction: Literal["holm", "benjamini_hochberg"] = "holm"
+    """`holm`: at most 5 % of screens name any effect wrongly. `benjamini_hochberg`: at most 5 % of the effects that are
+    named are expected to be wrong."""
+
+
+class DesignError(Exception):
+    """A design that cannot be, with the setting below `design` that is to blame."""
+
+    def __init__(self, setting: tuple[str, ...], reason: str) -> None:
+        super().__init__(reason)
+        self.setting, self.reason = setting, reason
+
+
+@dataclass(frozen=True)
+class Screen:
+    """The design of a study, the first run of which is the base. `factors` in the order of the study."""
+
+    factors: tuple[str, ...]
+    design: Design
+    interactions: tuple[Effect, ...]
+    correction: Literal["holm", "benjamini_hochberg"]
+
+    @cached_property
+    def runs(self) -> tuple[tuple[str, ...], ...]:
+        """The factors at level 1 in each run, in the order of the design."""
+        return tuple(
+            tuple(name for name in self.factors if levels[self.design.factors.index(name)] > 0)
+            for levels in self.design.levels
+        )
+
+    @property
+    def effects(self) -> tuple[Effect, ...]:
+        """What is estimated and judged."""
+        return *((factor,) for factor in self.factors), *self.interactions
+
+    @property
+    def spare(self) -> int:
+        """Contrasts between runs that no effect takes."""
+        return len(self.runs) - 1 - len(self.effects)
+
+    def aliases(self, effect: Effect) -> tuple[Effect, ...]:
+        """What it may be instead, of at most two factors."""
+        found = (tuple(sorted(alias, key=self.factors.index)) for alias in self.design.aliases(effect))
+        return tuple(sorted(found, key=lambda alias: [self.factors.index(name) for name in alias]))
+
+
+def screen(spec: DesignSpec, factors: Sequence[str]) -> Screen:
+    """The best design for these factors. Raises DesignError."""
+    if len(factors) < FEWEST_FACTORS:
+        raise DesignError(("factorial",), f"needs {FEWEST_FACTORS} factors or more, in `factors`")
+    interactions = tuple(_interaction(text, place, factors) for place, text in enumerate(spec.interactions))
+    for place, effect in enumerate(interactions):
+        if effect in interactions[:place]:
+            raise DesignError(("interactions", str(place)), f"'{spec.interactions[place]}' is given twice")
+    runs = 2 ** len(factors) if spec.factorial == "full" else spec.factorial
+    try:
+        found = design_for(factors, runs, interactions)
+    except ValueError as error:
+        raise DesignError(("factorial",), str(error)) from error
+    return Screen(tuple(factors), found, interactions, spec.correction)
+
+
+def _interaction(text: str, place: int, factors: Sequence[str]) -> Effect:
+    names = TIMES.split(text)
+    unknown = [name for name in names if name not in factors]
+    reason = None
+    if unknown:
+        reason = f"there is no factor '{unknown[0]}'" + did_you_mean(unknown[0], factors)
+    elif len(set(names)) < len(names):
+        reason = "needs two different factors"
+    if reason is not None:
+        raise DesignError(("interactions", str(place)), f"'{text}': {reason}")
+    return tuple(sorted(names, key=factors.index))
+
+
+def named(effect: Sequence[str]) -> str:
+    """`gated × qk_norm`."""
+    return " × ".join(effect)

@@ -1,0 +1,197 @@
+"""The effects of a factorial design: each compares half of its runs with the other half. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import polars as pl
+
+from ablate.store.documents import LedgerTest, StudyDesign, StudyDocument, StudyEffect
+from reports.findings.judging import Pair, Standing, differences, ties
+from reports.findings.shapes import Comparison, EffectSummary, Judgement
+from reports.findings.verdicts import decide, level, never_trained, reliability
+from reports.findings.waiting import REPEATED, waiting
+from reports.reading.collected import Collected
+from reports.statistics.detectable import detectable_effect
+from reports.statistics.estimates import ALPHA, Estimate, Floats, geometric
+from reports.statistics.screening import EffectTest, effect_tests, seed_effects
+from reports.statistics.simultaneous import Evidence
+from reports.statistics.stalled import Failures
+
+FEWEST_SEEDS = 2
+
+
+@dataclass(frozen=True)
+class _Blocks:
+    """The seeds that finished in all runs of a design."""
+
+    study: StudyDocument
+    design: StudyDesign
+    runs: pl.DataFrame
+
+    @cached_property
+    def finished(self) -> pl.DataFrame:
+        return self.runs.filter(status="finished")
+
+    @cached_property
+    def seeds(self) -> tuple[int, ...]:
+        found = [set(self.finished.filter(arm=arm.name)["seed"]) for arm in self.study.arms]
+        return tuple(sorted(set.intersection(*found)))
+
+    @cached_property
+    def signs(self) -> list[list[int]]:
+        """(effects, runs)."""
+        return [[1 if arm.name in effect.arms else -1 for arm in self.study.arms] for effect in self.design.effects]
+
+    def table(self, column: str) -> Floats:
+        """(runs, seeds); NaN where a run has no such number."""
+        values = {(arm, seed): value for arm, seed, value in self.finished.select("arm", "seed", column).rows()}
+        rows = [[values[arm.name, seed] for seed in self.seeds] for arm in self.study.arms]
+        return np.array(rows, dtype=np.float64)
+
+    def tests(self) -> tuple[EffectTest | None, ...]:
+        """None where there is nothing to test by: fewer than two seeds, or no scatter."""
+        if len(self.seeds) < FEWEST_SEEDS:
+            return (None,) * len(self.signs)
+        found = effect_tests(self.signs, self.table("loss"), tuned=bool(self.study.tuning))
+        return tuple(test if test.error else None for test in found)
+
+    def plain(self) -> list[Comparison]:
+        """Each effect by itself."""
+        losses = self._of_seeds("loss")
+        speeds, memory = (self._of_seeds(column, np.log) for column in ("tokens_per_second", "peak_memory_bytes"))
+        return [
+            Comparison(
+                difference=_mean(losses[place]),
+                failures=self._failures(effect),
+                overall=None,
+                seeds=self.seeds,
+                alpha=self.alpha,
+                speed_ratio=_ratio(effect, speeds[place]),
+                memory_ratio=_ratio(effect, memory[place]),
+                kv_ratio=None,
+            )
+            for place, effect in enumerate(self.design.effects)
+        ]
+
+    def _of_seeds(self, column: str, scale: Callable[[Floats], Floats] = np.asarray) -> Floats:
+        """(effects, seeds)."""
+        if not self.seeds:
+            return np.empty((len(self.signs), 0))
+        return seed_effects(self.signs, scale(self.table(column)))
+
+    def _failures(self, effect: StudyEffect) -> Failures:
+        high = pl.col("arm").is_in(effect.arms)
+        return Failures(reliability(self.runs.filter(high)), reliability(self.runs.filter(~high)))
+
+    @property
+    def alpha(self) -> float:
+        return level(self.study, *self.study.arms)
+
+
+def _mean(values: Floats) -> Estimate | None:
+    if not len(values):
+        return None
+    sd = float(values.std(ddof=1)) if len(values) > 1 else None
+    return Estimate(float(values.mean()), None, None, sd, tuple(values.tolist()))
+
+
+def _ratio(effect: StudyEffect, logarithms: Floats) -> Estimate | None:
+    """What a factor multiplies; nothing for an interaction, or where a run has no such number."""
+    known = len(effect.factors) == 1 and len(logarithms) > 0 and np.isfinite(logarithms).all()
+    return geometric(np.exp(logarithms).tolist()) if known else None
+
+
+def judge_effects(data: Collected) -> tuple[EffectSummary, ...]:
+    """Every effect that the design judges, corrected for each other and for all that was judged before."""
+    design = data.study.design
+    if design is None:
+        return ()
+    blocks = _Blocks(data.study, design, data.runs)
+    reason = waiting(data, [arm.name for arm in data.study.arms])
+    found = _corrected(data, design, blocks, judged=reason is None)
+    return tuple(
+        EffectSummary(effect, _judgement(data, effect, comparison, reason))
+        for effect, comparison in zip(design.effects, found, strict=True)
+    )
+
+
+def _corrected(data: Collected, design: StudyDesign, blocks: _Blocks, *, judged: bool) -> list[Comparison]:
+    tests = blocks.tests()
+    recorded = [
+        _ledger_test(data.study, effect, test if judged else None, blocks.alpha)
+        for effect, test in zip(design.effects, tests, strict=True)
+    ]
+    evidence = {
+        (own.arm, own.baseline): _evidence(test, own.p, blocks.alpha)
+        for own, test in zip(recorded, tests, strict=True)
+        if test is not None and own.p is not None
+    }
+    standings = differences(recorded, evidence, data.ledger, design.correction)
+    alike = ties(recorded, data.ledger)
+    return [
+        _standing(replace(plain, test=own), test, standings, alike)
+        for plain, own, test in zip(blocks.plain(), recorded, tests, strict=True)
+    ]
+
+
+def _ledger_test(study: StudyDocument, effect: StudyEffect, test: EffectTest | None, alpha: float) -> LedgerTest:
+    looked = ALPHA / alpha
+    tie = None if test is None or not study.margin else min(1.0, looked * test.p_tie(study.margin))
+    arm, base = _pair(study, effect)
+    return LedgerTest(
+        arm=arm,
+        baseline=base,
+        arm_identity=effect.identity,
+        baseline_identity=effect.other_identity,
+        seeds=None if study.looks else _planned_seeds(study),
+        looks=tuple(look.seeds for look in study.looks),
+        margin=study.margin,
+        p=None if test is None else min(1.0, looked * test.p),
+        p_tie=tie,
+    )
+
+
+def _pair(study: StudyDocument, effect: StudyEffect) -> Pair:
+    return effect.name, f"the other {len(study.arms) - len(effect.arms)} of {len(study.arms)} runs"
+
+
+def _planned_seeds(study: StudyDocument) -> tuple[int, ...]:
+    return tuple(sorted(set.intersection(*({run.seed for run in arm.runs} for arm in study.arms))))
+
+
+def _evidence(test: EffectTest, p: float, alpha: float) -> Evidence:
+    return Evidence(test.value, p, lambda level: test.interval(level * alpha / ALPHA))
+
+
+def _standing(
+    found: Comparison, test: EffectTest | None, standings: Mapping[Pair, Standing], alike: Mapping[Pair, float | None]
+) -> Comparison:
+    """The comparison among all that are judged; with an interval of its own where it is not judged."""
+    assert found.test is not None
+    pair = found.test.arm, found.test.baseline
+    standing = standings.get(pair)
+    if test is None or found.difference is None or standing is None:
+        return replace(found, repeated=standing is None)
+    spent = standing.level / ALPHA * found.alpha
+    low, high = test.interval(found.alpha)
+    if standing.p is not None:
+        low, high = standing.interval.low, standing.interval.high
+    return replace(
+        found,
+        difference=replace(found.difference, low=low, high=high),
+        p_holm=standing.p,
+        p_equivalence=alike.get(pair),
+        detectable=detectable_effect(test.error, test.freedom, standing.tests, alpha=spent),
+    )
+
+
+def _judgement(data: Collected, effect: StudyEffect, found: Comparison, reason: str | None) -> Judgement:
+    withheld = reason or (REPEATED if found.repeated else None)
+    high = data.runs.filter(pl.col("arm").is_in(effect.arms))
+    said = never_trained(high) or decide(found, withheld=withheld is not None)
+    arm, base = _pair(data.study, effect)
+    return Judgement(arm, base, found, said, withheld)

@@ -1,0 +1,73 @@
+"""The effects of a factorial design: what each factor does to the loss, from all runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+from ablate.store.documents import StudyDesign
+from reports.figures.base import NEUTRAL, Figure, mean_point, name_rows, seed_points
+from reports.figures.style import ArmStyle, blank, looks
+from reports.findings.shapes import StudySummary
+from reports.reading.collected import Collected
+from reports.sections import Section
+from reports.wording import effect_words, words
+from reports.wording.failure_words import mark
+from reports.wording.tables import frame_table
+
+
+@dataclass(frozen=True)
+class Effects(Section):
+    """Of the summary, which judges them."""
+
+    place: ClassVar[int] = 10
+    title: ClassVar[str] = "Effects"
+
+    design: StudyDesign
+
+    @classmethod
+    def summarise(cls, data: Collected) -> Self | None:
+        return cls(data.study.design) if data.study.design else None
+
+    def introduction(self, summary: StudySummary) -> str:
+        return effect_words.structure(summary, self.design)
+
+    def sentences(self, summary: StudySummary) -> Iterator[str]:
+        if all(each.judgement.withheld is None for each in summary.effects):
+            yield effect_words.proposal(summary)
+
+    def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:
+        """A forest: intervals, and seeds as open points."""
+        if any(each.comparison.difference for each in summary.effects):
+            yield _forest(summary)
+
+
+def _forest(summary: StudySummary) -> Figure:
+    found = [(each, each.comparison.difference) for each in summary.effects]
+    style = looks([each.effect.name for each, _ in found])
+    figure = blank(f"effect on the loss ({summary.unit})", "", 130 + 46 * len(found))
+    for each, value in reversed(found):
+        look = style[each.effect.name]
+        if value is not None:
+            seed_points(figure, look, value.values, [look.label] * len(value.values))
+            mean_point(figure, look, "", value, None, look.label)
+    figure.update_traces(legendgroup=None)  # effects are no arms, which the page can highlight
+    figure.add_vline(x=0, line=NEUTRAL)
+    figure.update_layout(showlegend=False, margin_t=16)
+    name_rows(figure, [style[each.effect.name].label for each, _ in found])
+    rows = [
+        (each.effect.name, str(seed), words.signed(effect, 4))
+        for each, value in found
+        if value is not None
+        for seed, effect in zip(each.comparison.seeds, value.values, strict=True)
+    ]
+    return Figure(
+        key="effects",
+        title=f"What each factor does to the loss{mark(summary)}",
+        note="Left of zero is better. Each is estimated from all runs: mean with the factor minus mean without it. Bars"
+        " are intervals that agree with the verdicts; open points are seeds.",
+        alt="; ".join(f"{each.effect.name} {words.difference(each.comparison)}" for each, _ in found),
+        drawing=figure,
+        table=frame_table(("effect", "seed", f"effect ({summary.unit})"), rows),
+    )

@@ -1,0 +1,201 @@
+"""What a factorial design found, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ablate.store.documents import StudyDesign, StudyEffect
+from reports.findings.shapes import EffectSummary, StudySummary
+from reports.wording import words
+from reports.wording.cost_words import costs
+from reports.wording.failure_words import left_out
+from reports.wording.length_words import conditions, undertrained
+from reports.wording.tables import Table, without_empty
+
+ROMAN = {3: "III", 4: "IV", 5: "V", 6: "VI", 7: "VII", 8: "VIII"}
+CLEAR = {
+    3: "main effects are aliased with interactions of two factors",
+    4: "main effects are clear of interactions of two factors, which are aliased with each other",
+}
+CORRECTIONS = {
+    "holm": "With probability 95 %, none of the effects ever named for this question is named wrongly: p-values are "
+    "corrected (Holm) for every effect ever judged for it, and the intervals agree with them.",
+    "benjamini_hochberg": "Of the effects that are named, at most 5 % are expected to be wrong (Benjamini–Hochberg, "
+    "within each judgement of this question); the intervals agree with the p-values.",
+}
+SAID = (
+    ("better", "lowers the loss", "lower the loss"),
+    ("worse", "raises the loss", "raise the loss"),
+    ("stalled", "stalled in all its runs", "stalled in all their runs"),
+    ("diverged", "diverged in all its runs", "diverged in all their runs"),
+    ("no difference", "does nothing larger than {margin}", "do nothing larger than {margin}"),
+    ("inconclusive", "is inconclusive", "are inconclusive"),
+    ("cannot tell", "cannot be told", "cannot be told"),
+    ("no verdict", "has no verdict", "have no verdict"),
+)
+
+
+def headline(summary: StudySummary, design: StudyDesign) -> str:
+    """The answer: which factors matter, and what each does."""
+    if not any(arm.seeds or arm.failed for arm in summary.arms):
+        return "No result yet: no run has ended."
+    by: dict[str, list[EffectSummary]] = {}
+    for each in summary.effects:
+        by.setdefault(each.verdict, []).append(each)
+    parts = []
+    for verdict, one, several in SAID:
+        found = by.get(verdict, [])
+        if found:
+            named = verdict in ("better", "worse")
+            said = (one if len(found) == 1 else several).format(margin=f"{summary.study.margin or 0:g} nats")
+            parts.append(f"{words.listed([_told(each) if named else each.effect.name for each in found])} {said}")
+    terms = words.matched(summary)
+    setup = f"over {len(summary.arms)} runs of {len(design.factors)} factors"
+    answer = f"{terms[0].upper()}{terms[1:]}, {setup}, {'; '.join(parts)}"
+    qualified = f"{left_out(summary)}{undertrained(summary.study)}"
+    return f"{answer} ({conditions(summary.study)}).{qualified}"
+
+
+def _told(found: EffectSummary) -> str:
+    """`gated (−0.045 ± 0.010 nats; or double × nope)`."""
+    instead = f"; or {aliases(found.effect)}" if found.effect.aliases else ""
+    return f"{found.effect.name} ({words.difference(found.comparison)}{instead})"
+
+
+def sentence(summary: StudySummary, found: EffectSummary) -> str:
+    """One effect with what it rests on, and what it may be instead."""
+    comparison = found.comparison
+    if comparison.difference is None:
+        return f"{found.verdict}: no seed finished in all {len(summary.arms)} runs."
+    value = ", ".join(filter(None, [words.difference(comparison), words.matched(summary), costs(comparison)]))
+    ground = f": {found.judgement.withheld}" if found.judgement.withheld else _ground(summary, found)
+    return f"{value}; {found.verdict}{ground}.{_instead(found.effect)}"
+
+
+def _ground(summary: StudySummary, found: EffectSummary) -> str:
+    comparison = found.comparison
+    blocks = f"{len(comparison.seeds)} seed{'s' * (len(comparison.seeds) != 1)} × {len(summary.arms)} runs"
+    if found.verdict == "no difference":
+        p = words.p_value(comparison.p_equivalence)
+        return f" larger than {summary.study.margin:g} nats ({blocks}, {p})"
+    if comparison.p_holm is None:
+        return f" ({blocks})"
+    tested = f" ({blocks}, {words.p_value(comparison.p_holm)})"
+    if found.verdict != "inconclusive" or comparison.detectable is None:
+        return tested
+    if comparison.shows_difference or comparison.shows_no_difference:
+        failures = comparison.failures
+        return f"{tested}, because {failures.arm.failed} of {failures.arm.runs} runs at + failed and " + (
+            f"{failures.baseline.failed} of {failures.baseline.runs} others"
+        )
+    return f"{tested}: could detect {words.detectable(comparison.detectable)} nats with 80 % power"
+
+
+def _instead(effect: StudyEffect) -> str:
+    return f" The runs cannot tell it from {aliases(effect)}." if effect.aliases else ""
+
+
+def aliases(effect: StudyEffect) -> str:
+    """`double × qk_norm or the opposite of gqa × nope`."""
+    found = (f"{'the opposite of ' * opposed}{' × '.join(alias)}" for opposed, alias in _signed_aliases(effect))
+    return " or ".join(found) or words.NONE
+
+
+def _signed_aliases(effect: StudyEffect) -> Iterator[tuple[bool, Sequence[str]]]:
+    """Each with whether the runs show its difference from the effect, rather than their sum."""
+    for alias in effect.aliases:
+        yield (len(alias) + len(effect.factors)) % 2 == 1, alias
+
+
+def _short(signed: tuple[bool, Sequence[str]]) -> str:
+    """`−double×qk_norm`."""
+    return "−" * signed[0] + "×".join(signed[1])
+
+
+def method(summary: StudySummary, design: StudyDesign) -> Iterator[str]:
+    """How effects were estimated and judged."""
+    half = len(summary.arms) // 2
+    yield (
+        f"Every effect is the mean loss of {half} runs minus that of the other {half}: for a factor, of the runs with "
+        "it and those without it; for an interaction, it is half of what one factor adds to the effect of the other."
+    )
+    yield "Seeds are blocks: what a seed does to all runs cancels."
+    if summary.study.tuning:
+        spare = len(summary.arms) - 1 - len(design.effects)
+        yield (
+            "Each run was tuned, which gives it noise that all its seeds share. So the error is estimated from the "
+            f"{spare} contrasts between runs that no effect takes."
+        )
+    yield "Better and worse are two-sided t-tests of the validation loss after the last step."
+    yield CORRECTIONS[design.correction]
+    if summary.study.margin is not None:
+        margin = f"{summary.study.margin:g} nats"
+        yield f"No difference means smaller than {margin}: two one-sided t-tests, corrected by Holm at another 5 %."
+
+
+def structure(summary: StudySummary, design: StudyDesign) -> str:
+    """`A fraction of resolution IV, 16 of 64 combinations: main effects are clear of …`."""
+    if design.resolution is None:
+        return (
+            f"All {len(summary.arms)} combinations of {len(design.factors)} factors: effects are clear of each other."
+        )
+    clear = CLEAR.get(design.resolution, "main effects and interactions of two factors are clear of each other")
+    size = f"{len(summary.arms)} of {2 ** len(design.factors)} combinations"
+    return f"A fraction of resolution {ROMAN.get(design.resolution, design.resolution)}, {size}: {clear}."
+
+
+def proposal(summary: StudySummary) -> str:
+    """How to confirm what was found."""
+    survivors = [each.effect.name for each in summary.effects if each.verdict == "better"]
+    if not survivors:
+        return "Nothing lowers the loss surely, so there is nothing to confirm."
+    study = summary.study.path or summary.study.name
+    return (
+        f"A screen selects, so confirm {words.listed(survivors)} with fresh seeds: `ablate run {study} --scale "
+        f"{summary.study.scale} --promote confirm.yaml` writes that study."
+    )
+
+
+def closing_table(summary: StudySummary) -> Table:
+    """Effect, difference, p, verdict and aliases, for a terminal."""
+    rows = (
+        (
+            each.effect.name,
+            words.difference(each.comparison),
+            words.p_value(each.comparison.p_holm).removeprefix("p = "),
+            each.verdict,
+            " or ".join(map(_short, _signed_aliases(each.effect))) or words.NONE,
+        )
+        for each in summary.effects
+    )
+    columns = ("effect", "difference", "p (corrected)", "verdict", "or instead")
+    return without_empty(Table(columns, tuple(rows)))
+
+
+def table(summary: StudySummary) -> Table:
+    """Everything that is known of each effect."""
+    columns = (
+        "effect",
+        "verdict",
+        f"difference ({summary.unit})",
+        "p (corrected)",
+        "p for equivalence (Holm)",
+        f"smallest detectable ({summary.unit})",
+        "speed and memory",
+        "cannot be told from",
+    )
+    return without_empty(Table(columns, tuple(map(_row, summary.effects)), labels=2))
+
+
+def _row(found: EffectSummary) -> tuple[str, ...]:
+    comparison = found.comparison
+    return (
+        found.effect.name,
+        found.verdict,
+        words.difference(comparison).removesuffix(" nats"),
+        words.p_value(comparison.p_holm),
+        words.p_value(comparison.p_equivalence),
+        words.detectable(comparison.detectable) if comparison.detectable else words.NONE,
+        costs(comparison) or words.NONE,
+        aliases(found.effect),
+    )

@@ -1,0 +1,153 @@
+"""Effects of a factorial design, from stored runs to the page: against statsmodels, and never 8 arms against one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import statsmodels.api as sm
+from statsmodels.stats.multitest import multipletests
+
+import reports
+from ablate.planning.design_document import design_document
+from ablate.store import Store
+from ablate.store.documents import StudyDesign
+from ablate.study.design_spec import DesignSpec, Screen, screen
+from reports.findings.shapes import EffectSummary, StudySummary
+from reports.pages.page import render_page
+from reports.statistics.ledger import FIRST_SHARE
+from reports.wording import answers
+from tests.reports.factory import Arm, StudyOf
+
+FACTORS = ("gated", "double", "gqa", "nope")
+SEEDS = 3
+STRENGTHS = {"gated": -0.04, "nope": 0.05}
+
+
+def plan(correction: str = "holm", interactions: Sequence[str] = ("gated × gqa",)) -> Screen:
+    spec = {"factorial": 8, "interactions": list(interactions), "correction": correction}
+    return screen(DesignSpec.model_validate(spec), FACTORS)
+
+
+def losses(of: Screen, noise: float = 0.01) -> np.ndarray:
+    """(runs, seeds), with effects of two factors and what each seed does to all runs."""
+    draw = np.random.default_rng(0)
+    effects = of.design.levels @ [STRENGTHS.get(factor, 0.0) / 2 for factor in of.design.factors]
+    return np.asarray(2.3 + effects[:, None] + draw.normal(0, 0.1, SEEDS) + draw.normal(0, noise, (8, SEEDS)))
+
+
+def study_of(of: Screen, values: np.ndarray, **more: object) -> StudyOf:
+    names = ["+".join(run) or "base" for run in of.runs]
+    arms = [Arm(name, row.tolist()) for name, row in zip(names, values, strict=True)]
+    plain = StudyOf(arms=arms, name="screen", measured=False)
+    design: StudyDesign = design_document(of, plain.document().arms)
+    return StudyOf(arms=arms, name="screen", measured=False, design=design, **more)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> tuple[Screen, StudySummary]:
+    of = plan()
+    return of, reports.summarise(study_of(of, losses(of)).write(tmp_path_factory.mktemp("store")))
+
+
+def by_name(summary: StudySummary) -> dict[str, EffectSummary]:
+    return {each.effect.name: each for each in summary.effects}
+
+
+def test_effects_and_p_are_those_of_a_regression_with_seed_blocks(found: tuple[Screen, StudySummary]) -> None:
+    """statsmodels with all contrasts of the design, corrected by its Holm within the first round of the ledger."""
+    of, summary = found
+    contrasts = [of.design.contrast(effect) for effect in of.effects]
+    rest = [of.design.contrast(effect) for effect in (("gated", "double"), ("gated", "nope"))]
+    columns = [np.repeat(each, SEEDS) for each in (*contrasts, *rest)]
+    blocks = [np.tile(np.arange(SEEDS) == seed, 8).astype(float) for seed in range(SEEDS)]
+    fit = sm.OLS(losses(of).ravel(), np.column_stack([*columns, *blocks])).fit()
+    differences = [each.comparison.difference for each in summary.effects]
+    assert [value and value.mean for value in differences] == pytest.approx(2 * fit.params[:5])
+    p_values = np.minimum(multipletests(fit.pvalues[:5], method="holm")[1] / FIRST_SHARE, 1)
+    assert [each.comparison.p_holm for each in summary.effects] == pytest.approx(p_values)
+
+
+def test_what_has_an_effect_is_named_and_its_interval_excludes_zero(found: tuple[Screen, StudySummary]) -> None:
+    effects = by_name(found[1])
+    assert {name: each.verdict for name, each in effects.items()} == {
+        "gated": "better",
+        "double": "inconclusive",
+        "gqa": "inconclusive",
+        "nope": "worse",
+        "gated × gqa": "inconclusive",
+    }
+    for each in effects.values():
+        value = each.comparison.difference
+        assert value is not None
+        assert value.excludes(0) == (each.verdict in ("better", "worse"))
+
+
+def test_the_answer_speaks_of_effects(found: tuple[Screen, StudySummary]) -> None:
+    _, summary = found
+    said = answers.headline(summary)
+    assert said.startswith("At equal FLOPs, over 8 runs of 4 factors, gated (−0.0")
+    assert "lowers the loss; nope (+0.0" in said
+    assert [row[0] for row in reports.table(summary)[1:]] == [*FACTORS, "gated × gqa"]
+    assert by_name(summary)["gated × gqa"].effect.aliases == (("double", "nope"),)
+    assert "cannot tell it from double × nope" in next(
+        each.sentence for each in answers.findings(summary) if each.name == "gated × gqa"
+    )
+    page = render_page(summary)
+    assert 'id="effects"' in page
+    assert "gated: inconclusive" not in page
+    assert "confirm gated with fresh seeds" in page
+    assert {arm.verdict for arm in summary.arms} == {"baseline", "not compared"}
+
+
+def test_the_ledger_counts_effects_and_a_second_look_is_corrected(tmp_path: Path) -> None:
+    of = plan()
+    folder = study_of(of, losses(of)).write(tmp_path)
+    reports.render(folder)
+    [record] = Store(tmp_path).read_ledger("screen")
+    assert [test.arm for test in record.tests] == [*FACTORS, "gated × gqa"]
+    reports.render(folder)
+    assert len(Store(tmp_path).read_ledger("screen")) == 1
+    other = plan(interactions=())
+    smaller = study_of(other, losses(other)[:, :2]).write(tmp_path)
+    assert {each.verdict for each in reports.summarise(smaller).effects} == {"no verdict"}, "seeds judged before"
+
+
+def test_a_run_that_is_missing_withholds_every_effect(tmp_path: Path) -> None:
+    of = plan()
+    study = study_of(of, losses(of))
+    study.arms[3].losses[1] = None  # type: ignore[index]
+    summary = reports.summarise(study.write(tmp_path))
+    assert {each.verdict for each in summary.effects} == {"no verdict"}
+    assert {each.comparison.seeds for each in summary.effects} == {(0, 2)}
+
+
+def test_benjamini_and_hochberg_where_asked(tmp_path: Path) -> None:
+    of = plan("benjamini_hochberg")
+    summary = reports.summarise(study_of(of, losses(of)).write(tmp_path))
+    plain = [each.comparison.test.p for each in summary.effects if each.comparison.test]
+    expected = np.minimum(multipletests(plain, method="fdr_bh")[1] / FIRST_SHARE, 1)
+    assert [each.comparison.p_holm for each in summary.effects] == pytest.approx(expected)
+
+
+def test_rounds_of_seeds_go_on_for_all_runs_while_an_effect_is_open(tmp_path: Path) -> None:
+    of = plan()
+    looks = [{"seeds": 3, "alpha": 0.025}, {"seeds": 5, "alpha": 0.025}]
+    summary = reports.summarise(study_of(of, losses(of), looks=looks).write(tmp_path))
+    assert set(reports.open_arms(summary)) == {arm.name for arm in summary.arms} - {"base"}
+    p = [each.comparison.test.p for each in summary.effects if each.comparison.test]
+    alone = reports.summarise(study_of(of, losses(of)).write(tmp_path / "fixed"))
+    assert p == pytest.approx([min(1, 2 * t.comparison.test.p) for t in alone.effects if t.comparison.test])  # type: ignore[operator]
+
+
+def test_a_run_that_diverged_keeps_its_factors_from_being_better(tmp_path: Path) -> None:
+    of = plan()
+    study = study_of(of, losses(of))
+    place = next(i for i, arm in enumerate(study.arms) if "gated" in arm.name)
+    arms = list(study.arms)
+    arms[place] = Arm(arms[place].name, arms[place].losses, diverged=(2,))
+    summary = reports.summarise(StudyOf(arms=arms, name="screen", measured=False, design=study.design).write(tmp_path))
+    assert {each.comparison.seeds for each in summary.effects} == {(0, 1)}
+    assert by_name(summary)["gated"].verdict != "better"
