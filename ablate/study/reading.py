@@ -201,8 +201,8 @@ class _Reader:
         except DesignError as error:
             self.problems.append(self.origins.problem(("design", *error.setting), error.reason))
             return None
-        if sections.tune is not None and chosen.spare < FEWEST_SPARE:
-            reason = f"{TUNED_RUNS}: {chosen.spare} are free, of {FEWEST_SPARE} needed. Take more runs, or tune nothing"
+        if isinstance(sections.tune, TuneSpec) and chosen.spare < FEWEST_SPARE:
+            reason = f"{TUNED_RUNS}: {chosen.spare} are free, of {FEWEST_SPARE} needed. Take more runs, or say `tune: off`"
             self.problems.append(self.origins.problem(("design", "factorial"), reason))
         return chosen
 

@@ -22,6 +22,7 @@ factors:
   nope: {block.mixer.position: nope}
 design: {factorial: 8, interactions: [gated × gqa]}
 seeds: 2
+tune: off
 budget: {tokens: 2e4}
 """
 
@@ -109,9 +110,9 @@ ERRORS = {
     "arms beside": (STUDY + "@arms: {post: {block.norm_placement: post}}\n", "arms: a design makes its runs from"),
     "no design": (STUDY.replace("factors:", "@factors:").replace(DESIGN, ""), "factors: need a design"),
     "tuned without spare contrasts": (
-        STUDY.replace("factorial: 8", "factorial: @8") + "tune: {space: {train.lr: [1e-3, 3e-3]}}\n",
+        STUDY.replace("factorial: 8", "factorial: @8").replace("tune: off", "tune: auto"),
         "design.factorial: the noise of tuning each run shows only in contrasts between runs that no effect takes: "
-        "2 are free, of 4 needed. Take more runs, or tune nothing",
+        "2 are free, of 4 needed. Take more runs, or say `tune: off`",
     ),
 }
 

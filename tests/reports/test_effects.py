@@ -16,6 +16,7 @@ from ablate.store import Store
 from ablate.store.documents import StudyDesign
 from ablate.study.design_spec import DesignSpec, Screen, screen
 from reports.findings.shapes import EffectSummary, StudySummary
+from reports.findings.summary import open_arms
 from reports.pages.page import render_page
 from reports.statistics.ledger import FIRST_SHARE
 from reports.wording import answers
@@ -136,7 +137,7 @@ def test_rounds_of_seeds_go_on_for_all_runs_while_an_effect_is_open(tmp_path: Pa
     of = plan()
     looks = [{"seeds": 3, "alpha": 0.025}, {"seeds": 5, "alpha": 0.025}]
     summary = reports.summarise(study_of(of, losses(of), looks=looks).write(tmp_path))
-    assert set(reports.open_arms(summary)) == {arm.name for arm in summary.arms} - {"base"}
+    assert set(open_arms(summary)) == {arm.name for arm in summary.arms} - {"base"}
     p = [each.comparison.test.p for each in summary.effects if each.comparison.test]
     alone = reports.summarise(study_of(of, losses(of)).write(tmp_path / "fixed"))
     assert p == pytest.approx([min(1, 2 * t.comparison.test.p) for t in alone.effects if t.comparison.test])  # type: ignore[operator]
