@@ -202,7 +202,9 @@ class _Reader:
             self.problems.append(self.origins.problem(("design", *error.setting), error.reason))
             return None
         if isinstance(sections.tune, TuneSpec) and chosen.spare < FEWEST_SPARE:
-            reason = f"{TUNED_RUNS}: {chosen.spare} are free, of {FEWEST_SPARE} needed. Take more runs, or say `tune: off`"
+            reason = (
+                f"{TUNED_RUNS}: {chosen.spare} are free, of {FEWEST_SPARE} needed. Take more runs, or say `tune: off`"
+            )
             self.problems.append(self.origins.problem(("design", "factorial"), reason))
         return chosen
 
