@@ -11,6 +11,16 @@ import argparse
 
 from ablate.commands import DONE, add_json, add_store, print_json, print_table
 
+CORRECTION = (
+    "p is a comparison's own. p_corrected is Holm's within its round (what was first judged together), divided by the "
+    "share of the 5 % that\nthe round may spend: 4 of 5 for the first round, the rest for all later ones. "
+    "significant: p_corrected < 0.05."
+)
+RULE = (
+    "level is what the rule lets a comparison spend, given all before it. significant: p ≤ level; at most 5 % of the\n"
+    "significant ones are expected to be wrong."
+)
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("study", metavar="STUDY", help="the study's name, such as norm_placement")
@@ -26,11 +36,15 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print_json(found.to_dicts())
     else:
-        print_table([tuple(found.columns), *(tuple(map(_text, row)) for row in found.iter_rows())])
+        shown = found if options.fdr else found.drop("level")
+        print_table([tuple(shown.columns), *(tuple(map(_text, row)) for row in shown.iter_rows())])
+        print(RULE if options.fdr else CORRECTION)
     return DONE
 
 
 def _text(value: object) -> str:
     if value is None:
         return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     return f"{value:.2g}" if isinstance(value, float) else str(value)

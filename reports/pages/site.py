@@ -55,6 +55,8 @@ class Entry:
     verdicts: tuple[tuple[str, str, str], ...] = ()
     """Arm, verdict, difference."""
     drawing: go.Figure | None = None
+    runs: frozenset[str] = frozenset()
+    """Digests of the arms' runs."""
 
     @property
     def rank(self) -> int:
@@ -76,12 +78,26 @@ def render_site(root: Path | str) -> Path:
     return store.write_index(render_index([*entries, *searches]))
 
 
+def shared_runs(entries: list[Entry]) -> dict[str, str]:
+    """By entry, the studies that have runs of its own: `rope_base at cpu (3)`. Where one is out, so is the other."""
+    return {
+        entry.key: ", ".join(
+            f"{other.name} at {other.scale} ({len(common)})"
+            for other in entries
+            if other is not entry and (common := entry.runs & other.runs)
+        )
+        for entry in entries
+    }
+
+
 def render_index(entries: list[Entry], refresh: bool = False) -> str:
     """The page as text, the newest study first. `refresh`: it is served, and reloads."""
     newest = sorted(entries, key=lambda entry: entry.created, reverse=True)
     figures = {entry.key: _drawn(entry.drawing) for entry in newest if entry.drawing is not None}
     data = {"config": CONFIG | {"staticPlot": True}, "figures": figures}
-    return render("index.html.j2", SCRIPTS, data, entries=newest, words=words, refresh=refresh)
+    return render(
+        "index.html.j2", SCRIPTS, data, entries=newest, shared=shared_runs(newest), words=words, refresh=refresh
+    )
 
 
 def entry_of(store: Store, folder: StudyFolder, summary: StudySummary | None = None) -> Entry:
@@ -91,7 +107,8 @@ def entry_of(store: Store, folder: StudyFolder, summary: StudySummary | None = N
         study = folder.read()
         if study is None:
             raise ReportError(f"{folder.path} holds no study.json")
-        entry = replace(_said(entry, study), progress=study_progress(store, study))
+        runs = frozenset(run.digest for arm in study.arms for run in arm.runs)
+        entry = replace(_said(entry, study), progress=study_progress(store, study), runs=runs)
         summary = summary or summarise_study(folder.path)
     except (ReportError, StoreError) as error:
         return replace(entry, error=str(error))

@@ -52,9 +52,8 @@ class Crossed:
         """Of the mean, over rows and columns that might have been others."""
         row, column = (float(stats.t.isf(alpha / 2, freedom)) for freedom in self.freedom[:2])
         beyond = max(self.column_square - self.residual_square, 0.0)
-        half = math.hypot(row * math.sqrt(self.row_square), column * math.sqrt(beyond)) / math.sqrt(
-            math.prod(self.shape)
-        )
+        root = math.hypot(row * math.sqrt(self.row_square), column * math.sqrt(beyond))
+        half = root / math.sqrt(math.prod(self.shape))
         return Interval(self.mean, self.mean - half, self.mean + half)
 
     def p(self) -> float:

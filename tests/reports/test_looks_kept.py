@@ -149,7 +149,13 @@ def test_the_ledger_is_read_aloud(tmp_path: Path, capsys: pytest.CaptureFixture[
         p <= level for p, level in zip(online["p"], online["level"], strict=True)
     ]
     assert main(["ledger", "norm_placement", "--store", str(tmp_path), "--fdr", "saffron"]) == 0
-    assert capsys.readouterr().out.count("base") == 5  # baseline, above four of them
+    printed = capsys.readouterr().out
+    assert printed.count("base") == 5  # baseline, above four of them
+    assert "significant: p ≤ level" in printed
+    assert main(["ledger", "norm_placement", "--store", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    assert "level" not in printed
+    assert "4 of 5 for the first round" in printed
     assert main(["ledger", "nobody", "--store", str(tmp_path)]) == 2
     assert capsys.readouterr().err == f"ablate: {tmp_path}/: no comparison of a study 'nobody' was judged here\n"
 

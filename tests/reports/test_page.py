@@ -156,6 +156,16 @@ def test_every_trace_of_an_arm_says_whose_it_is(tmp_path: Path) -> None:
             assert (trace.legendgroup in ("post", "pre", "double")) or not coloured, figure.key
 
 
+def test_the_index_names_studies_that_share_runs(tmp_path: Path) -> None:
+    """The baseline of both is the same three runs."""
+    base, other = Arm("base", [2.4, 2.41, 2.39]), Arm("arm", [2.3, 2.31, 2.29])
+    StudyOf([base, other], name="first", measured=False).write(tmp_path)
+    StudyOf([base], name="second", measured=False).write(tmp_path)
+    page = reports.render_site(tmp_path).read_text(encoding="utf-8")
+    assert "Shares runs with first at cpu (3): their errors are correlated." in page
+    assert page.count("errors are correlated") == 2
+
+
 def test_arms_never_share_a_look() -> None:
     names = [f"arm {i}" for i in range(16)]
     assert len(set(looks(names).values())) == len(names)
