@@ -31,6 +31,7 @@ search:
   space: SPACE
 data: {source: files, paths: [text.txt], tokenizer: bytes}
 budget: {tokens: 20000}
+tune: off
 """
 NUMBERS = "{train.lr: {log: [1e-4, 1e-1]}, train.warmup: {range: [0.0, 0.5]}, block.ffn.d_ff: {ratio: [1x, 8x]}}"
 Score = Callable[[Params], tuple[float, ...]]

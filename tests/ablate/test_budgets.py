@@ -34,6 +34,7 @@ arms:
 seeds: 2
 train: {context: 16, batch: 2}
 budget: {flops: 1e9, parameters: block.ffn.d_ff}
+tune: off
 """
 
 

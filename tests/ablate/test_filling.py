@@ -167,6 +167,7 @@ arms: {{same: {{train.lr: 1e-2}}}}
 data: {{source: files, paths: ["*.txt"], tokenizer: bytes, validation_tokens: 256}}
 train: {{context: 24, batch: 16, lr: 5e-3, objective: {kind}}}
 budget: {{tokens: {tokens}}}
+tune: off
 measure: null
 evals: null
 """

@@ -29,6 +29,7 @@ arms:
   odd: {d_model: 64, block.mixer: {heads: 3, head_dim: 8}}
 data: {source: stdlib, tokenizer: bytes}
 budget: {tokens: 2e4}
+tune: off
 """
 
 
