@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ablate.api.exporting import export
     from ablate.api.generating import Generated, generate
     from ablate.api.planning import StudyPlan, plan
+    from ablate.api.preparing import prepare
     from ablate.api.reporting import Exported, export_report, report
     from ablate.api.result import StudyResult, Verdict
     from ablate.api.running import run
@@ -74,6 +75,7 @@ _HOME = {
     "load_study": "ablate.study.reading",
     "open": "ablate.api.browsing:open_store",
     "plan": "ablate.api.planning",
+    "prepare": "ablate.api.preparing",
     "report": "ablate.api.reporting",
     "run": "ablate.api.running",
     "scale_up": "ablate.api.scaling",
@@ -115,6 +117,7 @@ __all__ = [
     "load_study",
     "open",
     "plan",
+    "prepare",
     "report",
     "run",
     "scale_up",

@@ -20,6 +20,7 @@ from ablate.store import AblateError
 COMMANDS = (
     "run",
     "plan",
+    "data",
     "search",
     "eval",
     "generate",

@@ -4,8 +4,7 @@ from ablate.data.corpora import AnyCorpus, identify, open_corpus, prepare
 from ablate.data.corpus import Corpus
 from ablate.data.error import DataError
 from ablate.data.identity import DataIdentity
-from ablate.data.preparation import Progress
-from ablate.data.sources import DataSource
+from ablate.data.sources import DataSource, Progress
 from ablate.data.sources._synthetic import SyntheticSource
 from ablate.data.spec import DataSpec, parse
 from ablate.data.synthetic import SyntheticCorpus

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeAlias
 
 from ablate.data.corpus import Corpus
 from ablate.data.error import DataError
 from ablate.data.identity import DataIdentity, identify_text
-from ablate.data.preparation import Progress, write_corpus
-from ablate.data.sources import DataSource, TextSource
+from ablate.data.preparation import write_corpus
+from ablate.data.sources import DataSource, Progress, TextSource
 from ablate.data.sources._synthetic import SyntheticSource
 from ablate.data.synthetic import SyntheticCorpus, identify_synthetic, synthetic_meta
 from ablate.store import DataFolder
@@ -18,15 +19,17 @@ from ablate.store.documents import TextMeta
 AnyCorpus: TypeAlias = Corpus | SyntheticCorpus
 
 
-def identify(spec: DataSource, base: Path = Path()) -> DataIdentity:
+def identify(spec: DataSource, base: Path = Path(), root: Path | None = None) -> DataIdentity:
     """Which corpus a spec means, without preparing it. Text is read and hashed; neither tokenised nor written.
+
+    root: where corpora are prepared; what changes elsewhere is as it was for those.
 
     Raises:
         DataError: the text or the tokenizer cannot be read, or a split would be empty.
     """
     if isinstance(spec, SyntheticSource):
         return identify_synthetic(spec)
-    return identify_text(_text(spec), base)
+    return identify_text(_pinned(spec, root), base)
 
 
 def prepare(spec: DataSource, root: Path, base: Path = Path(), progress: Progress | None = None) -> AnyCorpus:
@@ -36,12 +39,12 @@ def prepare(spec: DataSource, root: Path, base: Path = Path(), progress: Progres
         DataError: the text or the tokenizer cannot be read, a split would be empty, or the text changed meanwhile.
         StoreError: it is there and cannot be read.
     """
-    identity = identify(spec, base)
+    identity = identify(spec, base, root)
     folder = DataFolder(root / identity.digest)
     if not folder.path.exists():
         with folder.making() as work:
             if work is not None:
-                _fill(work, spec, identity, base, progress or (lambda stage, share: None))
+                _fill(work, spec, identity, base, root, progress or (lambda stage, share: None))
     return open_corpus(folder.path)
 
 
@@ -59,11 +62,26 @@ def open_corpus(directory: Path) -> AnyCorpus:
     return Corpus(folder, meta) if isinstance(meta, TextMeta) else SyntheticCorpus(folder, meta)
 
 
-def _fill(work: DataFolder, spec: DataSource, identity: DataIdentity, base: Path, progress: Progress) -> None:
+def _fill(
+    work: DataFolder, spec: DataSource, identity: DataIdentity, base: Path, root: Path, progress: Progress
+) -> None:
     if isinstance(spec, SyntheticSource):
         work.write(synthetic_meta(spec, identity))
     else:
-        write_corpus(_text(spec), identity, work, base, progress)
+        write_corpus(_text(spec), _pinned(spec, root), identity, work, base, progress)
+
+
+def _pinned(spec: DataSource, root: Path | None) -> TextSource:
+    return _text(spec).pinned(_prepared(root) if root else ())
+
+
+def _prepared(root: Path) -> Iterator[TextMeta]:
+    """The text corpora in a folder, the newest first."""
+    folders = (path.parent for path in root.glob("[!.]*/meta.json"))
+    for path in sorted(folders, key=lambda path: path.stat().st_mtime, reverse=True):
+        meta = DataFolder(path).read()
+        if isinstance(meta, TextMeta):
+            yield meta
 
 
 def _text(spec: DataSource) -> TextSource:

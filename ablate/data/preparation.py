@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
@@ -12,33 +12,35 @@ import tokenizers
 from ablate.data.error import DataError
 from ablate.data.identity import DataIdentity, split_of
 from ablate.data.references import reference_losses
-from ablate.data.sources import TextSource
+from ablate.data.sources import Progress, TextSource
 from ablate.data.splitting import SPLITS, Survey, TextDocument, documents, pieces, survey
 from ablate.data.tokenizers._encoder import Encoder
 from ablate.data.writing import SplitWriter
 from ablate.store import DataFolder
 from ablate.store.documents import PerSplit, ReferenceLosses, TextMeta
 
-Progress = Callable[[str, float], None]
-"""Told the stage (`train tokenizer`, `tokenise`) and the share of it that is done."""
-
 TOKENIZER_BYTES = 16_000_000
 """A tokenizer is learnt from at most so much text, taken evenly over the train split."""
 BATCH_BYTES = 1_000_000
 
 
-def write_corpus(spec: TextSource, identity: DataIdentity, folder: DataFolder, base: Path, progress: Progress) -> None:
+def write_corpus(
+    asked: TextSource, spec: TextSource, identity: DataIdentity, folder: DataFolder, base: Path, progress: Progress
+) -> None:
     """Read, tokenise and write all splits, the tokenizer and what the corpus is into an empty folder.
+
+    spec: what was `asked` for, pinned.
 
     Raises:
         DataError: the text or the tokenizer cannot be read, a split would be empty, or the text changed meanwhile.
     """
+    spec.fetch(progress)
     found = survey(spec, base)
     encoder = _encoder(spec, found, base, progress)
     tokens = _write_tokens(spec, identity, found, encoder, folder, base, progress)
     encoder.tokenizer.save(str(folder.tokenizer_path))
     references = reference_losses(folder, identity.vocab_size, found.bytes, tokens)
-    folder.write(_meta(spec, identity, base, found, encoder, tokens, references))
+    folder.write(_meta(asked, identity, base, found, encoder, tokens, references))
 
 
 def _encoder(spec: TextSource, found: Survey, base: Path, progress: Progress) -> Encoder:

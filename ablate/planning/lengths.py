@@ -14,6 +14,8 @@ from ablate.training.objectives.next_token import NextToken
 Corpora = Mapping[str, TextMeta]
 """Prepared text by its digest."""
 NO_CORPORA: Corpora = MappingProxyType({})
+MANY_EPOCHS = 4
+"""Up to so many, repeated text is worth nearly as much as new text (Muennighoff et al. 2023, arXiv:2305.16264)."""
 
 
 def prepared(store: Store, plan: Plan) -> Corpora:
@@ -42,9 +44,20 @@ def references_json(arm: ArmPlan, corpora: Corpora) -> JsonObject | None:
 def length_lines(plan: Plan, corpora: Corpora) -> Iterator[str]:
     """Whether arms train too briefly, and what their losses compare with, a line for each corpus that is prepared."""
     yield from undertrained_line(plan)
+    yield from _repeated_lines(plan, corpora)
     if plan.study.train.objective == NextToken():
         for meta in corpora.values():
             yield f"losses to compare with, in nats per token: {references_text(meta.references)}"
+
+
+def _repeated_lines(plan: Plan, corpora: Corpora) -> Iterator[str]:
+    """A line for each corpus that an arm reads too often."""
+    for digest, meta in corpora.items():
+        arms = [arm for arm in plan.arms if arm.identity.digest == digest]
+        most = max((epochs(arm, corpora) or 0.0 for arm in arms), default=0.0)
+        if most > MANY_EPOCHS:
+            size = f"{meta.tokens.train:,} training tokens up to {most:.3g} times"
+            yield f"repeated: runs read {size}; beyond about {MANY_EPOCHS}, repeated text teaches less than new text"
 
 
 def undertrained_line(plan: Plan) -> Iterator[str]:

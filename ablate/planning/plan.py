@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
+from pathlib import Path
 
 from ablate.data import DataError, DataIdentity, DataSource, identify
 from ablate.planning.budgets import Clock, Workload, price_of_step, step_times, training_cost
@@ -173,14 +174,17 @@ def make_plan(
     return Plan(study, tuple(arms), study.measure, evals)
 
 
-def identifying(study: Study) -> Identify:
-    """Reads and hashes a corpus of the study, each once. What it returns raises StudyError."""
+def identifying(study: Study, root: Path | None = None) -> Identify:
+    """Reads and hashes a corpus of the study, each once. What it returns raises StudyError.
+
+    root: where corpora are prepared.
+    """
     known: dict[str, DataIdentity] = {}
 
     def identity_of(data: DataSource) -> DataIdentity:
         key = data.model_dump_json()
         try:
-            return known.get(key) or known.setdefault(key, identify(data, study.folder))
+            return known.get(key) or known.setdefault(key, identify(data, study.folder, root))
         except DataError as error:
             raise study.error("data", str(error)) from error
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from ablate.data import AnyCorpus, Corpus, DataError, prepare
-from ablate.data.preparation import Progress
-from ablate.data.sources import TextSource
+from ablate.data.sources import Progress, TextSource
 from ablate.data.splitting import SHARES
 from ablate.store import Store
 from ablate.study.arms import Arm
 from ablate.study.study import Study
 
 
-def prepare_corpora(study: Study, store: Store, progress: Progress) -> None:
+def prepare_corpora(study: Study, store: Store, progress: Progress) -> list[AnyCorpus]:
     """Every corpus of the study. Raises StudyError."""
     readers = {arm.data.model_dump_json(): arm for arm in study.arms}  # one arm of each corpus: reading it takes time
+    found = []
     for arm in readers.values():
         try:
             corpus = prepare(arm.data, store.data_dir, study.folder, progress)
@@ -21,6 +21,8 @@ def prepare_corpora(study: Study, store: Store, progress: Progress) -> None:
             raise study.error("data", str(error)) from error
         if study.own_tokenizers:
             _check_validation(study, arm, corpus)
+        found.append(corpus)
+    return found
 
 
 def _check_validation(study: Study, arm: Arm, corpus: AnyCorpus) -> None:

@@ -202,9 +202,10 @@ class Lines(Progress):
         self.tell(line)
 
     def data(self, stage: str, share: float) -> None:
-        if stage != self._stage:
-            self._stage = stage
-            self.say(f"data: {stage}")
+        now = time.monotonic()
+        if stage != self._stage or now - self._said >= LINE_SECONDS:
+            self.say(f"data: {stage}" if stage != self._stage else f"data: {stage} {share:.0%}")
+            self._stage, self._said = stage, now
 
     def draw(self) -> None:
         if self.current and time.monotonic() - self._said >= LINE_SECONDS:

@@ -36,7 +36,9 @@ class Workshop:
     def planner(self, study: Study) -> Planner:
         """Plans the study for this machine. Puts its numerics in force."""
         numerics = enforce(self.device, study.train.dtype)
-        return Planner(study, self.store, self.device, numerics.matmul, identifying(study), self._clock(study))
+        return Planner(
+            study, self.store, self.device, numerics.matmul, identifying(study, self.store.data_dir), self._clock(study)
+        )
 
     def _clock(self, study: Study) -> Calibration | None:
         """Step times for a budget in seconds: from the store, or measured, which needs the corpus prepared."""

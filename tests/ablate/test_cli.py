@@ -193,3 +193,16 @@ def test_a_reader_that_has_seen_enough_gets_no_message():
     command = f"{sys.executable} -m ablate schema | head -c 100; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", command], cwd=ROOT, check=False, capture_output=True, text=True)
     assert (done.returncode, len(done.stdout), done.stderr) == (141, 100, "")
+
+
+def test_data_is_prepared_before_a_run_and_read_too_often_it_is_said(study, tmp_path, capsys):
+    """20 steps of 128 tokens read about 12 kB a fifth of a time; 2,000 read it some twenty times."""
+    store = ["--store", str(tmp_path / "runs")]
+    assert main(["data", str(study), *store, "--json"]) == 0
+    (corpus,) = json.loads(capsys.readouterr().out)
+    assert (tmp_path / "runs" / "data" / corpus["digest"] / "meta.json").exists()
+    assert (corpus["source"], corpus["vocabulary"]) == ("files", 257)
+    assert main(["plan", str(study), *store]) == 0
+    assert "repeated:" not in capsys.readouterr().out
+    assert main(["plan", str(study), *store, "--set", "budget.tokens=256000"]) == 0
+    assert f"repeated: runs read {corpus['train_tokens']:,} training tokens up to" in capsys.readouterr().out

@@ -10,15 +10,19 @@ import os
 import subprocess
 import sys
 import time
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import polars as pl
 import pydantic
 import pytest
 import zstandard
 
-from ablate.data import DataError, DataSource, identify, parse
+from ablate.data import Corpus, DataError, DataSource, identify, parse, prepare
+from ablate.data.sources import hf
 from ablate.data.splitting import survey
 
 DOCUMENTS = ["one\n", "zwei – drei", "四\n五"]
@@ -167,6 +171,68 @@ def test_a_dataset_is_read_in_order(tmp_path: Path) -> None:
         read(**{**spec, "column": "text"})
     with pytest.raises(DataError, match="Bad split"):
         read(**{**spec, "split": "nope"})
+
+
+class Hub:
+    """In place of the hub: a dataset whose newest commit moves on."""
+
+    def __init__(self) -> None:
+        self.commit, self.asked, self.loaded = "a" * 40, 0, 0
+
+    def newest(self, path: str, revision: str | None) -> str:
+        self.asked += 1
+        return self.commit
+
+    def load_dataset(self, *_: Any, **settings: Any) -> Any:
+        self.loaded += 1
+        return SimpleNamespace(take=lambda limit: ({"text": f"{i} {'word ' * 40}"} for i in range(limit)))
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> Hub:
+    hub = Hub()
+    monkeypatch.setattr(hf, "_newest", hub.newest)
+    monkeypatch.setattr(hf, "_imported", lambda _: hub)
+    hf._download.cache_clear()
+    return hub
+
+
+def test_a_prepared_dataset_stays_at_its_commit_and_asks_the_hub_no_more(hub: Hub, tmp_path: Path) -> None:
+    spec = parse({"source": "hf", "path": "some/text", "limit": 60})
+    first = prepare(spec, tmp_path)
+    asked, hub.commit = hub.asked, "b" * 40
+    assert identify(spec, root=tmp_path).digest == first.directory.name
+    assert prepare(spec, tmp_path).directory == first.directory
+    tokenizer = {"kind": "bpe", "vocab_size": 300}
+    other = prepare(parse({"source": "hf", "path": "some/text", "limit": 60, "tokenizer": tokenizer}), tmp_path)
+    assert isinstance(other, Corpus)
+    assert "a" * 40 in other.meta.content
+    assert hub.asked == asked
+    tagged = parse({"source": "hf", "path": "some/text", "revision": "v2"})
+    assert "b" * 40 in identify(tagged, root=tmp_path).content
+    assert (
+        identify(parse({"source": "hf", "path": "some/text", "revision": "v2"}), root=tmp_path).content[13:53]
+        == "b" * 40
+    )
+    assert identify(spec).digest != first.directory.name
+
+
+def test_a_dataset_is_downloaded_once_and_not_into_memory(hub: Hub, tmp_path: Path) -> None:
+    told: list[tuple[str, float]] = []
+    limit = 4 * hf.REPORTED
+    prepare(
+        parse({"source": "hf", "path": "some/text", "limit": limit}), tmp_path, progress=lambda *at: told.append(at)
+    )
+    assert hub.loaded == 1
+    assert [share for stage, share in told if stage == "download"] == [0.25, 0.5, 0.75, 1.0, 1.0]
+
+    tracemalloc.start()
+    texts = iter(hf._download("some/text", None, "train", "a" * 40, "text", limit).texts())
+    assert next(texts).startswith("0 word")
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < limit * len("word " * 40) / 4
+    assert sum(1 for _ in texts) == limit - 1
 
 
 def test_without_a_network_a_dataset_says_what_to_do() -> None:

@@ -7,15 +7,19 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Self
 
 from pydantic import Field, PositiveInt
 
 from ablate.data.tokenizers import TokenizerSpec
 from ablate.data.tokenizers.bytes import BytesTokenizer
+from ablate.store.documents import TextMeta
 from zoo.axis import Choice, Spec
+
+Progress = Callable[[str, float], None]
+"""Told the stage (`download`, `train tokenizer`, `tokenise`) and the share of it that is done."""
 
 
 class DataSource(Spec, ABC):
@@ -57,6 +61,13 @@ class TextSource(DataSource):
         Raises:
             DataError: they cannot be read.
         """
+
+    def pinned(self, prepared: Iterable[TextMeta]) -> Self:
+        """With what may change elsewhere as it was when one of these corpora, newest first, was prepared."""
+        return self
+
+    def fetch(self, progress: Progress) -> None:
+        """Bring what is elsewhere to this machine, before it is read."""
 
     def held_out(self, base: Path) -> Iterator[str] | None:
         """Documents that are all held out, or None: then they are chosen among `documents`."""

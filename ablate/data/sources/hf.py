@@ -3,29 +3,40 @@
 from __future__ import annotations
 
 import importlib
+import io
+import json
 import re
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import IO, Any, Literal, Self, cast
 
+import zstandard
 from pydantic import PositiveInt
 
 from ablate.data.error import DataError
-from ablate.data.sources import TextSource
+from ablate.data.sources import Progress, TextSource
 from ablate.data.sources._readers import string
+from ablate.store.documents import TextMeta
+
+COMMIT_DIGITS = 40
+REPORTED = 1000
+"""Progress is told after so many documents."""
 
 INSTEAD = (
     "without a network, run with --set data.source=stdlib,"
-    " or fetch the files beforehand and name them with data.source=files"
+    " prepare the data where there is a network (ablate data STUDY), or name files of your own with data.source=files"
 )
 
 
 class HfSource(TextSource):
-    """The first `limit` documents of a split, held in memory while the corpus is prepared.
+    """The first `limit` documents of a split, kept in a temporary file while the corpus is prepared.
 
-    The corpus is known by the dataset's commit: with `revision` a full commit, a prepared corpus needs no network.
-    Needs the package `datasets`.
+    The corpus is known by the dataset's commit. Where `revision` is no full commit, it is the one that the store's
+    newest corpus of the same dataset and revision was prepared from, and only otherwise is the hub asked: a prepared
+    corpus needs no network (`ablate data STUDY` prepares it). Needs the package `datasets`.
     """
 
     source: Literal["hf"] = "hf"
@@ -36,20 +47,32 @@ class HfSource(TextSource):
     split: str = "train"
     column: str = "text"
     revision: str | None = None
-    """Branch, tag or commit; null for the newest."""
+    """Branch, tag or commit; null for the newest when the data was first prepared."""
     limit: PositiveInt = 10_000
     """At most so many documents."""
 
     def documents(self, base: Path) -> Iterator[str]:
-        where = f"{self.path}, split {self.split}"
-        rows = _rows(self.path, self.name, self.split, self._commit(), self.column, self.limit)
-        return (string(value, self.column, where) for value in rows if value is not None)
+        return self._downloaded().texts()
+
+    def fetch(self, progress: Progress) -> None:
+        self._downloaded().fill(progress)
+
+    def _downloaded(self) -> _Download:
+        return _download(self.path, self.name, self.split, self._commit(), self.column, self.limit)
+
+    def pinned(self, prepared: Iterable[TextMeta]) -> Self:
+        """At the commit that a corpus of the same dataset and revision was prepared from."""
+        for meta in prepared:
+            asked = HfSource.model_validate(meta.spec) if meta.spec["source"] == "hf" else None
+            if asked is not None and (asked.path, asked.revision) == (self.path, self.revision):
+                return self.model_copy(update={"revision": meta.content.partition("@")[2][:COMMIT_DIGITS]})
+        return self
 
     def fingerprint(self) -> str:
         return f"hf:{self.path}@{self._commit()}:{self.name}:{self.split}:{self.column}[:{self.limit}]"
 
     def _commit(self) -> str:
-        if self.revision and re.fullmatch(r"[0-9a-f]{40}", self.revision):
+        if self.revision and re.fullmatch(f"[0-9a-f]{{{COMMIT_DIGITS}}}", self.revision):
             return self.revision
         return _newest(self.path, self.revision)
 
@@ -66,18 +89,56 @@ def _newest(path: str, revision: str | None) -> str:
     return str(commit)
 
 
-@lru_cache(maxsize=1)
-def _rows(path: str, name: str | None, split: str, commit: str, column: str, limit: int) -> tuple[Any, ...]:
-    """Values of a column. Kept, since preparing a corpus reads it several times."""
-    datasets = _imported("datasets")
-    try:
-        stream = datasets.load_dataset(path, name, split=split, revision=commit, streaming=True)
-        rows = list(stream.take(limit))
-    except (OSError, ValueError) as error:  # no network, no such dataset; no such name or split
-        raise _unreachable(path, error) from error
-    if rows and column not in rows[0]:
-        raise DataError(f"{path} has no column {column!r}; there is: {', '.join(rows[0])}")
-    return tuple(row[column] for row in rows)
+@dataclass
+class _Download:
+    """The texts of a column, in a temporary file that is gone when the process ends: memory holds one at a time."""
+
+    path: str
+    name: str | None
+    split: str
+    commit: str
+    column: str
+    limit: int
+    _file: IO[bytes] | None = None
+
+    def fill(self, progress: Progress) -> IO[bytes]:
+        """Everything is fetched once."""
+        if self._file is None:
+            file = tempfile.NamedTemporaryFile(prefix="ablate-hub-")  # noqa: SIM115 (it lives as long as the process)
+            with zstandard.ZstdCompressor().stream_writer(file, closefd=False) as lines:
+                for count, text in enumerate(self._fetched(), start=1):
+                    lines.write(json.dumps(text).encode() + b"\n")
+                    if count % REPORTED == 0:
+                        progress("download", count / self.limit)
+            file.flush()
+            progress("download", 1.0)
+            self._file = cast(IO[bytes], file)
+        return self._file
+
+    def texts(self) -> Iterator[str]:
+        name = self.fill(lambda stage, share: None).name
+        with Path(name).open("rb") as file, zstandard.ZstdDecompressor().stream_reader(file) as plain:
+            yield from map(json.loads, io.BufferedReader(cast(io.RawIOBase, plain)))
+
+    def _fetched(self) -> Iterator[str]:
+        where = f"{self.path}, split {self.split}"
+        for row in self._rows():
+            if self.column not in row:
+                raise DataError(f"{self.path} has no column {self.column!r}; there is: {', '.join(row)}")
+            if row[self.column] is not None:
+                yield string(row[self.column], self.column, where)
+
+    def _rows(self) -> Iterator[Mapping[str, Any]]:
+        load = _imported("datasets").load_dataset
+        try:
+            stream = load(self.path, self.name, split=self.split, revision=self.commit, streaming=True)
+            yield from stream.take(self.limit)
+        except (OSError, ValueError) as error:  # no network, no such dataset; no such name or split
+            raise _unreachable(self.path, error) from error
+
+
+_download = lru_cache(maxsize=1)(_Download)
+"""Kept, since preparing a corpus reads it several times, and so do arms with tokenizers of their own."""
 
 
 def _imported(package: str) -> Any:

@@ -1,0 +1,33 @@
+"""Prepare the text that a study reads: download, tokenise, write to the store.
+
+`ablate run` does this too. Where machines that train have no network, prepare on one that has it, such as a login node
+with the same store: afterwards the hub is no longer asked. Scales differ in their data, so name the one that will run.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from ablate.commands import DONE, add_json, add_study, given, print_json, print_table
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    add_study(parser)
+    add_json(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    import ablate
+
+    found = ablate.prepare(options.study, **given(options, "scale", "sets", "store", "device"))
+    if options.json:
+        print_json(found.to_dicts())
+    else:
+        print_table([tuple(found.columns), *(tuple(map(_text, row)) for row in found.iter_rows())])
+    return DONE
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return "–"
+    return f"{value:,}" if isinstance(value, int) else str(value)
