@@ -73,9 +73,10 @@ def detectable(summary: StudySummary) -> str:
 def withheld(summary: StudySummary) -> list[str]:
     """`post, double: no verdict: …`, a line for each reason."""
     found: dict[str, list[str]] = {}
-    for arm in summary.arms:
-        if arm.withheld is not None:
-            found.setdefault(arm.withheld, []).append(arm.name)
+    judged = [(arm.name, arm.withheld) for arm in summary.arms]
+    for name, reason in [*judged, *((each.effect.name, each.judgement.withheld) for each in summary.effects)]:
+        if reason is not None:
+            found.setdefault(reason, []).append(name)
     return [f"{', '.join(names)}: no verdict: {reason}" for reason, names in found.items()]
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import polars as pl
 
 from reports.findings.history import Entry
-from reports.findings.shapes import ArmSummary, Judgement, StudySummary
+from reports.findings.shapes import ArmSummary, EffectSummary, Judgement, StudySummary
 from reports.reading.collect import RUNS
 from reports.reading.keys import Schema
 from reports.statistics.estimates import Estimate
@@ -52,6 +52,12 @@ CONTRASTS: Schema = {
     **dict.fromkeys(("detectable", "detectable_low", "detectable_high"), pl.Float64),
     "seeds_needed": pl.Int64,
     **dict.fromkeys(("speed_ratio", "memory_ratio", "kv_ratio"), pl.Float64),
+}
+EFFECTS: Schema = {
+    "effect": pl.String,
+    "factors": pl.List(pl.String),
+    "aliases": pl.List(pl.String),
+    **{name: kind for name, kind in CONTRASTS.items() if name not in ("arm", "baseline", "seeds_needed", "kv_ratio")},
 }
 SCORES: Schema = {
     "arm": pl.String,
@@ -127,6 +133,21 @@ def _contrast_row(judged: Judgement, unit: str) -> dict[str, object]:
         "memory_ratio": found.memory_ratio.mean if found.memory_ratio else None,
         "kv_ratio": found.kv_ratio,
     }
+
+
+def effects_frame(summary: StudySummary | None) -> pl.DataFrame:
+    rows = [] if summary is None else [_effect_row(each, summary.unit) for each in summary.effects]
+    return pl.DataFrame(rows, schema=EFFECTS)
+
+
+def _effect_row(found: EffectSummary, unit: str) -> dict[str, object]:
+    own = _contrast_row(found.judgement, unit)
+    names = {
+        "effect": found.effect.name,
+        "factors": list(found.effect.factors),
+        "aliases": [" × ".join(alias) for alias in found.effect.aliases],
+    }
+    return {name: names[name] if name in names else own[name] for name in EFFECTS}
 
 
 def ledger_frame(entries: Iterable[Entry]) -> pl.DataFrame:

@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 import polars as pl
 
 import reports
-from ablate.api.frames import arms_frame, contrasts_frame, runs_frame, scores_frame
+from ablate.api.frames import arms_frame, contrasts_frame, effects_frame, runs_frame, scores_frame
 from ablate.errors import ArgumentError
 from ablate.running.stages import Failure, StudyRunner
 from ablate.store import Store, StudyFolder
@@ -57,6 +57,7 @@ class StudyResult:
         skipped: evaluations that were skipped, a line for each.
         statuses: arm, seed and status of every requested run, tuning included, by digest.
         trained, reused: how many runs were trained, and how many the store had.
+        promoted: the study that confirms the better effects of a design with fresh seeds, where one was written.
     """
 
     name: str
@@ -69,9 +70,12 @@ class StudyResult:
     statuses: tuple[JsonObject, ...] = ()
     trained: int = 0
     reused: int = 0
+    promoted: Path | None = None
 
     @classmethod
-    def of(cls, runner: StudyRunner, summary: StudySummary | None, report: Path | None) -> StudyResult:
+    def of(
+        cls, runner: StudyRunner, summary: StudySummary | None, report: Path | None, promoted: Path | None = None
+    ) -> StudyResult:
         """What a runner did. `summary` and `report` are None where it did not get as far as the study's arms."""
         study, store = runner.study, runner.store
         return cls(
@@ -85,6 +89,7 @@ class StudyResult:
             statuses=tuple(runner.statuses()),
             trained=sum(store.read_result(digest) is not None for digest, new in runner.to_train.items() if new),
             reused=sum(not new for new in runner.to_train.values()),
+            promoted=promoted,
         )
 
     @classmethod
@@ -120,6 +125,12 @@ class StudyResult:
     def contrasts(self) -> pl.DataFrame:
         """A row for each arm but the baseline: its paired difference in loss, interval, p values, ratios, verdict."""
         return contrasts_frame(self.summary)
+
+    @cached_property
+    def effects(self) -> pl.DataFrame:
+        """A row for each effect of a factorial design: its factors, what it cannot be told from, its size in loss,
+        interval, p values, verdict. Empty without a design."""
+        return effects_frame(self.summary)
 
     @cached_property
     def scores(self) -> pl.DataFrame:
@@ -188,6 +199,8 @@ class StudyResult:
             "failed": len(self.failed),
             "runs": list(self.statuses),
             "arms": [arm.document() for arm in self.summary.arms] if self.summary else [],
+            "effects": [each.document() for each in self.summary.effects] if self.summary else [],
+            "promoted": str(self.promoted) if self.promoted else None,
         }
 
     def __repr__(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import reports
+from ablate.api.promoting import promote_effects, refuse_promotion
 from ablate.api.questions import StudyLike, read, refuse_namesake
 from ablate.api.result import StudyResult
 from ablate.machine.numerics import restored
@@ -30,6 +31,7 @@ def run(
     microbatch: Microbatch | None = None,
     recompute: bool = False,
     progress: Wanted = True,
+    promote: str | Path | None = None,
 ) -> StudyResult:
     """Run a study: train what is missing, measure, evaluate, and write the report.
 
@@ -49,6 +51,7 @@ def run(
         recompute: keep only each block's input, and recompute its activations in the backward pass: less memory,
             about a third more time.
         progress: True reports on standard error, False is silent, a function receives each line.
+        promote: of a study with a `design`, the file for a study that confirms its better effects with fresh seeds.
 
     Returns:
         Frames, verdicts and figures of what the study found, and the runs that failed.
@@ -66,6 +69,8 @@ def run(
     workshop = open_workshop(store, device, engine, workers, execution, progress)
     chosen = read(study, scale, sets, workshop.device)
     _check_arms(chosen)
+    if promote is not None:
+        refuse_promotion(chosen, promote)
     place = workshop.store.study(chosen.name, chosen.scale)
     refuse_namesake(chosen, place.read(), workshop.store)
     folder = place.path
@@ -74,7 +79,8 @@ def run(
     if runner.outcome is None:
         return StudyResult.of(runner, None, None)
     summary = reports.summarise(folder)
-    return StudyResult.of(runner, summary, reports.render(folder, summary))
+    promoted = None if promote is None else promote_effects(chosen, summary, promote)
+    return StudyResult.of(runner, summary, reports.render(folder, summary), promoted)
 
 
 def _check_arms(study: Study) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from typing import TYPE_CHECKING
 
 from ablate.commands import (
     DONE,
@@ -21,18 +22,26 @@ from ablate.commands import (
     print_table,
 )
 
+if TYPE_CHECKING:
+    from ablate import StudyResult
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     add_study(parser)
     add_engine(parser)
     add_execution(parser)
+    parser.add_argument(
+        "--promote",
+        metavar="FILE",
+        help="of a study with a design: write a study that confirms its better effects with fresh seeds",
+    )
     add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     import ablate
 
-    where = given(options, "scale", "sets", "store", "device", "engine", "workers", *EXECUTION)
+    where = given(options, "scale", "sets", "store", "device", "engine", "workers", "promote", *EXECUTION)
     result = ablate.run(options.study, **where)
     if options.json:
         print_json(result.document())
@@ -41,8 +50,16 @@ def run(options: argparse.Namespace) -> int:
         for line in result.notes():
             print(line)
         print(result.report)
+        if options.promote:
+            print(_promoted(options, result))
     for failure in result.failed:
         print(f"ablate: failed: {failure}", file=sys.stderr)
     for line in result.skipped:
         print(f"ablate: {line}", file=sys.stderr)
     return SOME_FAILED if result.failed or result.skipped else DONE
+
+
+def _promoted(options: argparse.Namespace, result: StudyResult) -> str:
+    if result.promoted is None:
+        return "no effect lowers the loss surely: there is nothing to confirm, and no study was written"
+    return f"fresh seeds: ablate run {result.promoted} --scale {result.scale} --store {options.store}"

@@ -5,17 +5,14 @@ from __future__ import annotations
 from copy import deepcopy
 from pathlib import Path
 
-from ruamel.yaml import YAML
-
 from ablate.searching.laboratory import StudyLaboratory
 from ablate.searching.ranks import best_first
 from ablate.searching.search import Search
-from ablate.store import replacing
+from ablate.study.promoting import confirming, write_study
 from ablate.study.yamlfile import StudyMap
 from zoo.edits import Edits
 
 SEEDS = 3
-DROPPED = ("search", "arms", "tune", "grid", "ladder", "seeds", "question", "baseline")
 
 
 def promote(lab: StudyLaboratory, search: Search, count: int) -> Path:
@@ -30,30 +27,10 @@ def promote(lab: StudyLaboratory, search: Search, count: int) -> Path:
             known.add(identity)
             arms[f"trial_{number}"] = _nested(lab.space.settings(params[number]))
     beside = lab.study.path.parent if lab.study.path else lab.study.folder
-    path = beside / f"{lab.study.name}_promoted.yaml"
-    document = _document(lab, arms)
-    with replacing(path) as temporary, temporary.open("w", encoding="utf-8") as file:
-        file.write(
-            f"# The best trials of a search, at scale {lab.study.scale}, with seeds that the search did not use.\n"
-        )
-        yaml = YAML()
-        yaml.width = 120
-        yaml.dump(document, file)
-    return path
-
-
-def _document(lab: StudyLaboratory, arms: dict[str, StudyMap]) -> StudyMap:
-    written = lab.study.written.document.data
-    kept = {key: value for key, value in written.items() if key.partition(".")[0] not in DROPPED}
-    scales = kept.get("scales")
-    if scales:
-        kept["scales"] = {name: _without(edits) for name, edits in scales.items()}
     question = f"Do the best trials of the search {lab.study.name} hold with fresh seeds?"
-    return {"question": question, "baseline": lab.study.baseline, "arms": arms, "seeds": SEEDS, **kept}
-
-
-def _without(edits: StudyMap) -> StudyMap:
-    return {key: value for key, value in edits.items() if key.partition(".")[0] not in DROPPED}
+    comment = f"The best trials of a search, at scale {lab.study.scale}, with seeds that the search did not use."
+    document = confirming(lab.study, question, arms, SEEDS)
+    return write_study(beside / f"{lab.study.name}_promoted.yaml", comment, document)
 
 
 def _nested(settings: Edits) -> StudyMap:

@@ -35,11 +35,11 @@ def study_schema() -> Schema:
     own = {path: schema for section, edits in beside.items() for path, schema in _below(section, edits).items()}
     arm = _object({**model_edits["properties"], **own}, _free(model_edits))
     base = _object({"preset": {"enum": [*names(), *sized_names()]}, **model_edits["properties"]}, _free(model_edits))
-    for key in ("base", "arms", "grid"):
+    for key in ("base", "arms", "factors", "grid"):
         del sections["properties"][key]
     study = _edits([sections], definitions)
     properties, patterns = study["properties"], dict(_free(study))
-    for key, edits in (("base", base), ("arms", _named(arm)), ("grid", _grid(arm))):
+    for key, edits in (("base", base), ("arms", _named(arm)), ("factors", _named(arm)), ("grid", _grid(arm))):
         properties |= _below(key, edits)
         patterns |= _free_below(key, edits)
     scale = _object(properties, patterns)

@@ -146,7 +146,8 @@ def sentence(summary: StudySummary, arm: ArmSummary) -> str:
     if comparison is None:
         said = f"{plus_minus(arm.loss)} nats per {summary.study.per} over {_seeds(len(arm.seeds))}" if arm.loss else ""
         own = (said or "no seed finished", answers(arm), failure_words.failed(arm))
-        return f"the baseline: {', '.join(filter(None, own))}."
+        what = "the baseline" if arm.name == summary.baseline else "a run of the design"
+        return f"{what}: {', '.join(filter(None, own))}."
     if arm.verdict in FAILED:
         return f"{failure_words.failed(arm)}."
     if comparison.difference is None:

@@ -1,0 +1,38 @@
+"""Studies written from others: what a search or a screen selected, confirmed with seeds that did not select it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ruamel.yaml import YAML
+
+from ablate.store import replacing
+from ablate.study.study import Study
+from ablate.study.yamlfile import StudyMap
+
+REPLACED = ("question", "baseline", "arms", "seeds")
+DROPPED = (*REPLACED, "search", "tune", "grid", "ladder", "factors", "design", "contrasts")
+
+
+def confirming(study: Study, question: str, arms: Mapping[str, StudyMap], seeds: int | Sequence[int]) -> StudyMap:
+    """The study with these arms and seeds instead of its own. Arms tune their own rates, as by default."""
+    kept = _without(study.written.document.data)
+    if scales := kept.get("scales"):
+        kept["scales"] = {name: _without(edits) for name, edits in scales.items()}
+    own = {"question": question, "baseline": study.baseline, "arms": dict(arms)}
+    return {**own, "seeds": seeds if isinstance(seeds, int) else list(seeds), **kept}
+
+
+def _without(edits: StudyMap) -> StudyMap:
+    return {key: value for key, value in edits.items() if key.partition(".")[0] not in DROPPED}
+
+
+def write_study(path: Path, comment: str, document: StudyMap) -> Path:
+    """A study file that begins with a comment."""
+    with replacing(path) as temporary, temporary.open("w", encoding="utf-8") as file:
+        file.write(f"# {comment}\n")
+        yaml = YAML()
+        yaml.width = 120
+        yaml.dump(document, file)
+    return path

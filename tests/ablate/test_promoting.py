@@ -1,0 +1,84 @@
+"""The study that confirms what a screen found, and a screen from the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import reports
+from ablate.api.promoting import promote_effects
+from ablate.cli import main
+from ablate.study.reading import load_study
+from tests.ablate.test_design import STUDY
+from tests.reports.test_effects import STRENGTHS, losses, plan, study_of
+
+
+def test_survivors_are_arms_with_seeds_that_the_screen_did_not_use(tmp_path: Path) -> None:
+    """gated lowers the loss, nope raises it; seeds 0 to 2 are spent."""
+    (tmp_path / "screen.yaml").write_text(STUDY)
+    of = plan()
+    summary = reports.summarise(study_of(of, losses(of)).write(tmp_path / "store"))
+    screened = load_study(tmp_path / "screen.yaml", "cpu")
+    path = promote_effects(screened, summary, tmp_path / "confirm.yaml")
+    assert path is not None
+    study = load_study(path, "cpu")
+    assert [arm.name for arm in study.arms] == ["base", "gated"]
+    assert study.seeds == (3, 4, 5, 6, 7)
+    assert study.screen is None
+    assert study.tune is not None
+    by_name = {arm.name: arm.model for arm in screened.arms}
+    assert study.arms[0].model == by_name["base"]
+    assert study.arms[1].model.block.ffn == by_name["gated+gqa"].block.ffn
+    assert study.arms[1].model.edit({"block.mixer.kv_heads": 1}) == by_name["gated+gqa"]
+
+
+def test_several_survivors_are_also_tried_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "screen.yaml").write_text(STUDY)
+    of = plan()
+    monkeypatch.setitem(STRENGTHS, "nope", -0.05)
+    summary = reports.summarise(study_of(of, losses(of)).write(tmp_path / "store"))
+    path = promote_effects(load_study(tmp_path / "screen.yaml", "cpu"), summary, tmp_path / "confirm.yaml")
+    assert path is not None
+    arms = {arm.name: arm.model.block for arm in load_study(path, "cpu").arms}
+    assert list(arms) == ["base", "gated", "nope", "together"]
+    assert (arms["together"].ffn, arms["together"].mixer.position) == (arms["gated"].ffn, arms["nope"].mixer.position)
+
+
+SCREEN = """question: Does it matter?
+base: {preset: small, d_model: 16, n_layers: 1, block.mixer.heads: 2}
+factors:
+  gqa: {block.mixer.kv_heads: 1}
+  double: {block.norm_placement: double}
+design: {factorial: full, interactions: [gqa × double]}
+seeds: 2
+tune: off
+data: {source: stdlib, tokenizer: bytes, validation_tokens: 1024}
+train: {context: 32, batch: 4, lr: 1e-2}
+budget: {tokens: 1e3}
+measure: null
+evals: null
+scales: {smoke: {}}
+"""
+
+
+def test_a_screen_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "screen.yaml").write_text(SCREEN)
+    study, confirm = str(tmp_path / "screen.yaml"), tmp_path / "confirm.yaml"
+    where = ["--scale", "smoke", "--store", str(tmp_path / "runs"), "--engine", "inprocess"]
+    assert main(["run", study, *where, "--promote", study]) == 2
+    assert "is the study itself: name another file" in capsys.readouterr().err
+    assert main(["run", study, *where, "--promote", str(confirm)]) == 0
+    said = capsys.readouterr().out
+    assert "gqa, double, gqa × double: no verdict: the scale smoke" in said
+    assert "no effect lowers the loss surely: there is nothing to confirm" in said
+    assert not confirm.exists()
+    assert main(["run", study, *where, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [effect["factors"] for effect in document["effects"]] == [["gqa"], ["double"], ["gqa", "double"]]
+    losses = {arm["name"]: arm["loss"] for arm in document["arms"]}
+    gqa = (losses["gqa"] + losses["gqa+double"] - losses["base"] - losses["double"]) / 2
+    assert document["effects"][0]["difference"] == pytest.approx(gqa)
+    both = (losses["base"] + losses["gqa+double"] - losses["gqa"] - losses["double"]) / 2
+    assert document["effects"][2]["difference"] == pytest.approx(both)
