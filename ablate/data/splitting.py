@@ -15,8 +15,8 @@ from ablate.store.documents import HeldOutPart, PerSplit
 
 FEWEST_DOCUMENTS = 20
 PIECE_BYTES = 8192
-SHARES: dict[HeldOutPart, int] = {"test": 4, "judging": 1, "tuning": 1}
-"""How held-out text is divided: verdicts compare losses on the test part, whose noise no other seed removes."""
+SHARES: dict[HeldOutPart, int] = {"test": 2, "judging": 1, "tuning": 1}
+"""How held-out text is divided. Verdicts compare losses on the test part."""
 
 Unit = Literal["document", "piece"]
 Split = Literal["train", HeldOutPart]

@@ -97,7 +97,8 @@ def _train(request: Request, numerics: Numerics, stop: StopSignal) -> None:
 def _result(
     session: Session, ending: Ending, request: Request, memory: PeakMemory, floor: float | None, started: str
 ) -> ResultDocument:
-    place, scores, spec, numerics = ending.place, ending.scores, session.spec, session.numerics
+    place, spec, numerics = ending.place, session.spec, session.numerics
+    scores, judged = ending.scores, ending.judged
     cost = training_cost(spec, session.model.spec, session.corpus.widths(spec.context))
     summary = summarise_metrics(session.store.read_metrics(session.digest), warmup_steps(session.steps, spec))
     peak = peak_flops_per_second(numerics.device, numerics.torch_dtype)
@@ -114,8 +115,8 @@ def _result(
         bits_per_byte=scores.bits_per_byte if scores else None,
         accuracy=scores.accuracy if scores else None,
         floor=floor,
-        judging_loss=ending.judging_loss,
-        judging_bits_per_byte=ending.judging_bits_per_byte,
+        judging_loss=judged.nats if judged else None,
+        judging_bits_per_byte=judged.bits_per_byte if judged else None,
         microbatch=session.learner.accumulation.rows,
         **summary._asdict(),
         mfu=model_flop_utilisation(cost.flops_per_token, summary.tokens_per_second.median, peak),

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from textwrap import shorten
-from typing import Any
+from typing import Any, Protocol
 
 import torch
-from torch import nn
 
 from ablate.store import Store, StoreError
-from ablate.training.optimizers import Updates
 from evals.costs.memory import is_out_of_memory
 
 
@@ -28,39 +27,43 @@ class TrainingProgress:
     validation_loss: float | None = None
 
 
-def save_state(store: Store, digest: str, place: TrainingProgress, model: nn.Module, optimizer: Updates) -> None:
-    """Write state.pt atomically."""
-    state = {
-        "place": asdict(place),
-        "model": model.state_dict(),
-        "optimizer": optimizer.state_dict(),
-    }
+class Stateful(Protocol):
+    """A model, an optimizer, an average of weights."""
+
+    def state_dict(self) -> Any: ...
+
+    def load_state_dict(self, state_dict: Any, /) -> Any: ...
+
+
+def save_state(store: Store, digest: str, place: TrainingProgress, parts: Mapping[str, Stateful]) -> None:
+    """Write state.pt atomically. parts: all that training changes, by name."""
+    state = {"place": asdict(place), **{name: part.state_dict() for name, part in parts.items()}}
     with store.replacing(store.state_path(digest)) as temporary:
         torch.save(state, temporary)
 
 
-def load_state(store: Store, digest: str, model: nn.Module, optimizer: Updates) -> TrainingProgress:
-    """Put the saved state, if there is one, into `model` and `optimizer`; drop what the logs say after it."""
+def load_state(store: Store, digest: str, parts: Mapping[str, Stateful], device: str) -> TrainingProgress:
+    """Put the saved state, if there is one, into `parts`; drop what the logs say after it."""
     path = store.state_path(digest)
     if not path.exists():
         store.truncate_logs(digest, step=-1)
         return TrainingProgress()
-    place = _restored(path, _read(path, next(model.parameters()).device), model, optimizer)
+    place = _restored(path, _read(path, device), parts)
     store.truncate_logs(digest, place.step)
     return place
 
 
-def _read(path: Path, device: torch.device) -> Any:
+def _read(path: Path, device: str) -> Any:
     try:
         return torch.load(path, map_location=device, weights_only=True)
     except Exception as error:  # what the unpickler raises depends on the damage
         raise StoreError(f"{path} is damaged: remove it to start the run again") from error
 
 
-def _restored(path: Path, state: Any, model: nn.Module, optimizer: Updates) -> TrainingProgress:
+def _restored(path: Path, state: Any, parts: Mapping[str, Stateful]) -> TrainingProgress:
     try:
-        model.load_state_dict(state["model"])
-        optimizer.load_state_dict(state["optimizer"])
+        for name, part in parts.items():
+            part.load_state_dict(state[name])
         return TrainingProgress(**state["place"])
     except (RuntimeError, LookupError, TypeError, ValueError, AttributeError) as error:
         if isinstance(error, RuntimeError) and is_out_of_memory(error):

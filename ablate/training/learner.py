@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from ablate.machine.numerics import Numerics
 from ablate.training.accumulation import Accumulation
+from ablate.training.average import WeightAverage
 from ablate.training.batch import Batch, Loss
 from ablate.training.optimizers import Updates
 from ablate.training.randomness import seed_step
@@ -45,12 +46,16 @@ class Learner:
     numerics: Numerics
     seed: int = 0
     accumulation: Accumulation = field(default_factory=Accumulation)
+    average: WeightAverage | None = None
 
     def learn(self, step: int, lr: float, batch: Batch, watcher: Watcher | None = None) -> Learnt:
         """Update the weights by 1-based `step` on `batch`. `lr` is the schedule's."""
         nats = self._gradients(step, batch)
         with watcher.around(step, batch) if watcher else nullcontext():
-            return Learnt(nats, self._update(lr))
+            learnt = Learnt(nats, self._update(lr))
+        if self.average is not None:
+            self.average.update(step)
+        return learnt
 
     def _gradients(self, step: int, batch: Batch) -> Tensor:
         """Nats per scored target. The weights are as they were, so that what did not fit in memory may start over."""

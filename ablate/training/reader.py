@@ -26,6 +26,10 @@ class Corpus(Protocol):
     def held_out_rows(self, part: HeldOutPart, context: int) -> Sequence[HeldOutRows]: ...
 
 
+ON_THE_WAY = 8
+"""Of so many rows of the judging part one is read when training is validated on the way; all are at its end."""
+FEWEST_ROWS = 32
+"""No fewer are read on the way, where there are as many."""
 VALIDATION = 2**64
 """In place of a seed, beyond all of them, where an objective draws what to ask about held-out text."""
 
@@ -70,8 +74,9 @@ class TrainingReader:
         batch = self._asked(rows, (self.seed, step))
         return batch.pinned() if self.device == "cuda" else batch
 
-    def held_out(self, part: HeldOutPart) -> HeldOut:
-        """A held-out part, on the device, in batches no larger than those of training.
+    def held_out(self, part: HeldOutPart, whole: bool = True) -> HeldOut:
+        """A held-out part, on the device, in batches no larger than those of training: all of it, or rows spread evenly
+        over it.
 
         Batches of one width have one shape, the last one padded with rows that are not scored, so that kernels are
         chosen once for each width.
@@ -80,12 +85,13 @@ class TrainingReader:
         items: list[NDArray[np.int64]] = []
         sizes: list[NDArray[np.int64]] = []
         for found in self.corpus.held_out_rows(part, self.spec.context):
-            asked = self._asked(found.rows, (VALIDATION,))
+            every = 1 if whole else max(1, min(ON_THE_WAY, len(found.rows) // FEWEST_ROWS))
+            asked = self._asked(found.rows, (VALIDATION,)).rows(slice(None, None, every))
             parts = ceil(len(asked) / max(1, self.spec.tokens // width(found.rows)))
             batches += [part.to(self.device) for part in asked.equal_parts(parts)]
-            items.append(asked.scored_of(found.items))
+            items.append(asked.scored_of(found.items[::every]))
             if found.sizes is not None:
-                sizes.append(asked.sizes_of(found.sizes))
+                sizes.append(asked.sizes_of(found.sizes[::every]))
         return HeldOut(batches, np.concatenate(items), np.concatenate(sizes) if sizes else None)
 
     def _asked(self, rows: Rows, key: tuple[int, ...]) -> Batch:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Generator, Iterator
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Literal
@@ -15,7 +15,8 @@ from ablate.machine.numerics import Numerics
 from ablate.store import Store
 from ablate.store.documents import ItemLoss, MetricsRecord, RunDocument, RunProbes
 from ablate.training.accumulation import Accumulation
-from ablate.training.checkpoint import TrainingProgress, load_state, save_state
+from ablate.training.average import WeightAverage
+from ablate.training.checkpoint import Stateful, TrainingProgress, load_state, save_state
 from ablate.training.compiling import compiled
 from ablate.training.divergence import Watch, final_reason
 from ablate.training.execution import DEFAULT, Execution
@@ -29,7 +30,7 @@ from ablate.training.schedule import warmup_steps
 from ablate.training.spec import TrainSpec
 from ablate.training.stop import Interrupted
 from ablate.training.trained import trained_model
-from ablate.training.validation import HeldOutScores, bits_per_byte, score
+from ablate.training.validation import HeldOutScores, score
 
 SAVING = 0.01
 """Saving the state takes at most this share of the time."""
@@ -37,15 +38,14 @@ SAVING = 0.01
 
 @dataclass(frozen=True)
 class Ending:
-    """How training ended. A run that diverged has a `reason` and no numbers: `scores` are of the held-out part that the
-    run reads at its end, the others of the judging part."""
+    """How training ended. A run that diverged has a `reason` and no scores. `scores` are of the held-out part that the
+    run reads at its end; where that is the test part, `judged` are of the judging part."""
 
     status: Literal["finished", "diverged"]
     reason: str | None
     place: TrainingProgress
     scores: HeldOutScores | None = None
-    judging_loss: float | None = None
-    judging_bits_per_byte: float | None = None
+    judged: HeldOutScores | None = None
 
     @property
     def loss(self) -> float | None:
@@ -97,12 +97,16 @@ class Session:
         optimizer = build_optimizer(self.model, zoo.roles(self.model), self.spec, width)
         loss = compiled(self.model.loss) if self.spec.compile else self.model.loss
         accumulation = Accumulation(execution.microbatch, self.model.spec.couples_rows)
-        self.learner = Learner(loss, optimizer, self.spec, numerics, self.seed, accumulation)
+        self.average = WeightAverage(self.model, self.spec.average, self.steps) if self.spec.average else None
+        self.learner = Learner(loss, optimizer, self.spec, numerics, self.seed, accumulation, self.average)
         self.reader = TrainingReader(corpus, self.spec, self.model.spec.vocab_size, self.seed, numerics.device)
         self.prober = self._prober(identity.probes)
         self._began = self._rested = time.perf_counter()
         self._save_at = self._began + self.checkpoint_seconds
-        self.place = load_state(store, self.digest, self.model, optimizer)
+        self._saved: dict[str, Stateful] = {"model": self.model, "optimizer": optimizer}
+        if self.average is not None:
+            self._saved["average"] = self.average
+        self.place = load_state(store, self.digest, self._saved, numerics.device)
         if identity.start is not None and self.place.start_loss is None:
             # It starts below where it may pass through, so divergence is to end above knowing nothing.
             self.place.start_loss = self.place.start_validation_loss = math.log(self.model.spec.vocab_size)
@@ -163,12 +167,13 @@ class Session:
         return step == self.steps or step // every > (step - 1) // every
 
     @cached_property
-    def _judging(self) -> HeldOut:
-        return self.reader.held_out("judging")
+    def _on_the_way(self) -> HeldOut:
+        return self.reader.held_out("judging", whole=False)
 
     def _validate(self) -> float:
-        """Score the judging part, and log it."""
-        found = self._score(self._judging)
+        """Score some of the judging part with the weights that would be stored now, and log it."""
+        with self.average.in_model() if self.average else nullcontext():
+            found = self._score(self._on_the_way)
         self.place.validation_loss = found.nats
         record = MetricsRecord(
             step=self.place.step,
@@ -188,7 +193,7 @@ class Session:
         stop, now = self.stop(), time.perf_counter()
         if stop or now >= self._save_at:
             self._tick()
-            save_state(self.store, self.digest, self.place, self.model, self.learner.optimizer)
+            save_state(self.store, self.digest, self.place, self._saved)
             saved = time.perf_counter()
             self._save_at = saved + max(self.checkpoint_seconds, (saved - now) / SAVING)
         if stop:
@@ -205,13 +210,16 @@ class Session:
 
     def _scored(self) -> Ending:
         """After the last step."""
-        start, judged = self.place.start_validation_loss, self.place.validation_loss
-        if start is None or judged is None:
+        start, last = self.place.start_validation_loss, self.place.validation_loss
+        if start is None or last is None:
             raise RuntimeError(f"run {self.digest} ended without a validation loss")
+        if self.average is not None:
+            self.average.settle()
         found = self._score(self.reader.held_out(self.reads))
-        # The start was scored on the judging part: only its own end compares with it.
-        end = judged if math.isfinite(found.nats) else found.nats
+        judged = self._score(self.reader.held_out("judging")) if self.reads == "test" else None
+        # The start was scored on some of the judging part: only their own end compares with it.
+        end = last if math.isfinite(found.nats) else found.nats
         reason = final_reason(start, end, math.log(self.model.spec.vocab_size))
         if reason is not None:
             return Ending("diverged", reason, self.place)
-        return Ending("finished", None, self.place, found, judged, bits_per_byte(judged, self._judging))
+        return Ending("finished", None, self.place, found, judged)

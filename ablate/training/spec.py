@@ -6,6 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import ConfigDict, Field, PositiveFloat, PositiveInt, ValidationInfo, field_validator, model_validator
 
+from ablate.training.average import AverageSpec
 from ablate.training.decay import WeightDecay
 from ablate.training.objectives import Objective
 from ablate.training.objectives.next_token import NextToken
@@ -61,6 +62,9 @@ class TrainSpec(Spec):
     """Largest global gradient norm; null for no clipping."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """bfloat16 means autocast: weights and optimizer state stay float32."""
+    average: AverageSpec | None = Field(default=None, exclude_if=lambda average: average is None)
+    """Score and store an average of the weights in place of the last ones: `{kind: ema, horizon: 0.04}`; null for the
+    last ones."""
     validate_every: Annotated[Fraction, Timeless] = 0.2
     """Validation loss is measured each such share of the steps, and always after the last."""
     compile: bool = False

@@ -74,9 +74,9 @@ def test_another_seed_gives_other_values(tmp_path, identity, corpus, numerics):
     assert losses[0] != losses[1]
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_a_run_stopped_at_any_step_ends_with_the_same_bits(tmp_path, identity, corpus, numerics, dtype):
-    document = identity(steps=9, dtype=dtype, validate_every=0.3)
+@pytest.mark.parametrize("settings", [{}, {"dtype": "bfloat16"}, {"average": {"kind": "ema", "horizon": 0.4}}])
+def test_a_run_stopped_at_any_step_ends_with_the_same_bits(tmp_path, identity, corpus, numerics, settings):
+    document = identity(steps=9, validate_every=0.3, **settings)
     whole, _ = run(Store(tmp_path / "whole"), document, corpus, numerics)
     store = Store(tmp_path / "stopped")
     stops = iter([False, True] * 9)
@@ -95,6 +95,27 @@ def test_a_run_stopped_at_any_step_ends_with_the_same_bits(tmp_path, identity, c
     assert first == second
     for a, b in zip(whole.model.parameters(), session.model.parameters(), strict=True):
         assert torch.equal(a, b)
+
+
+def test_an_average_is_what_is_scored_and_stored(tmp_path, identity, corpus, numerics):
+    """Training itself goes on as without: averaging the weights of every step here gives what it ends with."""
+    plain, averaged = identity(steps=10), identity(steps=10, average={"kind": "ema", "horizon": 0.3})
+    session = Session(Store(tmp_path / "plain"), plain, corpus, numerics, rest_seconds=0.0)
+    expected = [torch.zeros_like(parameter) for parameter in session.model.parameters()]
+    for (step,) in session.rehearse():
+        for mean, parameter in zip(expected, session.model.parameters(), strict=True):
+            mean.lerp_(parameter.detach(), 1 / min(step.step, 3))
+    trained, ending = run(Store(tmp_path / "averaged"), averaged, corpus, numerics)
+    for mean, parameter in zip(expected, trained.model.parameters(), strict=True):
+        assert torch.allclose(mean, parameter, rtol=1e-5, atol=1e-7)
+    _, last = run(Store(tmp_path / "plain"), plain, corpus, numerics)
+    of_steps = [
+        Store(tmp_path / name).read_metrics(document.digest)["loss"].drop_nulls().to_list()
+        for name, document in (("plain", plain), ("averaged", averaged))
+    ]
+    assert of_steps[0] == of_steps[1]
+    assert ending.loss != last.loss
+    assert ending.loss == ending.place.validation_loss  # of the same windows, and of the average too
 
 
 def test_metrics_after_the_saved_state_are_written_once(tmp_path, identity, corpus, numerics):

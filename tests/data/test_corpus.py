@@ -124,7 +124,7 @@ def test_each_held_out_token_is_predicted_once(corpus: Corpus, part: HeldOutPart
     np.testing.assert_array_equal(windows[1:, 0], windows[:-1, -1])
 
 
-@pytest.mark.parametrize(("part", "count"), [("test", 20), ("judging", 5), ("tuning", 5)])
+@pytest.mark.parametrize(("part", "count"), [("test", 20), ("judging", 10), ("tuning", 10)])
 def test_what_is_read_of_a_part_is_spread_over_it(
     part: HeldOutPart, count: int, corpus_file: Path, tmp_path: Path
 ) -> None:

@@ -44,7 +44,7 @@ def test_each_document_is_in_one_split(tmp_path: Path, texts: list[str]) -> None
     assert all(corpus.held_out(part) == found for part, found in parts.items())
     whole, largest = size_of(texts), max(len(text.encode()) for text in texts)
     assert 0.2 <= size_of(all_held_out(corpus)) / whole < 0.2 + largest / whole
-    for part, share in {"tuning": 1 / 6, "judging": 1 / 6, "test": 4 / 6}.items():
+    for part, share in {"tuning": 1 / 4, "judging": 1 / 4, "test": 1 / 2}.items():
         assert abs(size_of(parts[part]) - share * size_of(all_held_out(corpus))) <= largest
 
 

@@ -41,12 +41,12 @@ class TextSource(DataSource):
 
     tokenizer: Annotated[TokenizerSpec, Choice("ablate.data.tokenizers")] = BytesTokenizer()
     validation_fraction: Annotated[float, Field(gt=0, lt=1)] = 0.05
-    """Share of the bytes held out: documents in the order of their hashes, until they make that share. Two thirds of
-    it are the test part, which final losses are of; one sixth compares trials of `tune`, one sixth is for validation
-    on the way, `seeds: auto` and searches."""
-    validation_tokens: PositiveInt = 65536
-    """Most tokens of the test part that a final loss predicts, in windows spread evenly over it; a quarter as many of
-    each other part."""
+    """Share of the bytes held out: documents in the order of their hashes, until they make that share. Half of it
+    is the test part, which final losses are of; a quarter compares trials of `tune`, a quarter is for validation on the
+    way, `seeds: auto` and searches."""
+    validation_tokens: PositiveInt = 131072
+    """Most tokens of the test part that a final loss predicts, in windows spread evenly over it; half as many of each
+    other part."""
 
     def misfit(self, context: int) -> str | None:
         if self.validation_tokens >= context:

@@ -43,7 +43,7 @@ class TextSplit(Part):
     fraction: Annotated[float, Unit("share")] | None
     """Share of the bytes held out; null where the held-out documents were given."""
     tokens: int
-    """At most so many tokens of the test part are read, and a quarter as many of each of the others."""
+    """At most so many tokens of the test part are read, and half as many of each of the others."""
     given: int | None = Field(default=None, exclude_if=is_none)
     """How many held-out documents were given."""
 
@@ -108,7 +108,7 @@ class TextMeta(DataDocument):
     dtype: str
     """numpy dtype of the stored tokens."""
     validation_tokens: int
-    """At most so many tokens of the test part are read, and a quarter as many of each of the others."""
+    """At most so many tokens of the test part are read, and half as many of each of the others."""
     tokenizers: str
     """Version of the tokenizers library."""
     references: ReferenceLosses

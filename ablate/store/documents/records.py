@@ -40,7 +40,8 @@ class MetricsRecord(Part):
     tokens_per_second: Annotated[Logged, Unit("tokens/s")] = None
     """Speed of the step."""
     validation_loss: Annotated[Logged, Unit("nats per scored target")] = None
-    """On the judging part. The `loss` of `result.json` is that of the test part."""
+    """Over one row in eight of the judging part, at least 32 rows. The `loss` of `result.json` is over all of the test
+    part."""
     bits_per_byte: Annotated[Logged, Unit("bits/byte")] = None
     """The validation loss per byte of text."""
     accuracy: Annotated[Logged, Unit("share")] = None

@@ -77,7 +77,7 @@ class ResultDocument(Document):
     floor: Nats | None
     """The lowest possible loss on the same data, where it is known."""
     judging_loss: Nats | None
-    """After the last step, on the judging part: `seeds: auto` decides by it where to add seeds."""
+    """After the last step, on the judging part: `seeds: auto` decides by it where to add seeds. Null for trials."""
     judging_bits_per_byte: BitsPerByte | None
     """The same per byte of text; null for synthetic tasks."""
     start_loss: Nats | None
