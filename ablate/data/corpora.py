@@ -53,12 +53,13 @@ def open_corpus(directory: Path) -> AnyCorpus:
 
     Raises:
         DataError: there is none.
-        StoreError: what it is cannot be read.
+        StoreError: what it is cannot be read, or a file is not what was prepared.
     """
     if not directory.is_dir():
         raise DataError(f"{directory} holds no prepared corpus")
     folder = DataFolder(directory)
     meta = folder.read()
+    folder.check()
     return Corpus(folder, meta) if isinstance(meta, TextMeta) else SyntheticCorpus(folder, meta)
 
 

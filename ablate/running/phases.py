@@ -21,7 +21,7 @@ from ablate.machine.environment import describe
 from ablate.machine.numerics import Numerics, enforce
 from ablate.planning.budgets import training_cost
 from ablate.running.request import Request
-from ablate.store import AblateError, Store, tokenizer_in
+from ablate.store import AblateError, Store, sums, tokenizer_in
 from ablate.store.documents import ResultDocument
 from ablate.training.result import model_flop_utilisation, summarise_metrics, trained_tokens
 from ablate.training.schedule import warmup_steps
@@ -89,6 +89,7 @@ def _train(request: Request, numerics: Numerics, stop: StopSignal) -> None:
             zoo.save(session.model, folder)
             if corpus.tokenizer_path is not None:
                 shutil.copyfile(corpus.tokenizer_path, tokenizer_in(folder))
+            sums.write(folder)
     floor = corpus.floor(request.identity.reads)
     store.write_result(_result(session, ending, request, memory, floor, started), ending.items)
     store.drop_state(request.digest)

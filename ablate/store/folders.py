@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from ablate.store import jsonfile
+from ablate.store import jsonfile, sums
 from ablate.store.documents import DataDocument, SearchDocument, StudyDocument, SyntheticMeta, TextMeta
 from ablate.store.files import StoreError, replacing, write_text
 
@@ -152,7 +152,13 @@ class DataFolder:
         return found
 
     def write(self, meta: TextMeta | SyntheticMeta) -> None:
+        """The last of its files."""
         jsonfile.write(self.document_path, meta)
+        sums.write(self.path)
+
+    def check(self) -> None:
+        """Raises StoreError where a file is not what was prepared."""
+        sums.check(self.path, f"remove {self.path} to prepare the data again")
 
 
 class _Kind(DataDocument, extra="ignore"):

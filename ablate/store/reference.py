@@ -29,6 +29,7 @@ MODULES = (
     "ledger",
     "search",
     "data",
+    "sums",
     "calibration",
     "_document",
 )

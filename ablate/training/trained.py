@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 from tokenizers import Tokenizer
 
 import zoo
-from ablate.store import Store, StoreError
+from ablate.store import Store, StoreError, sums
 from evals.costs.memory import is_out_of_memory
 
 
@@ -29,6 +29,9 @@ def trained_tokenizer(store: Store, digest: str) -> Tokenizer:
 
 @contextmanager
 def _whole(store: Store, digest: str) -> Iterator[None]:
+    folder = store.model_dir(digest)
+    if folder.is_dir():
+        sums.check(folder, f"remove {folder.parent} to train it again")
     try:
         yield
     except PermissionError:
@@ -41,5 +44,4 @@ def _whole(store: Store, digest: str) -> Iterator[None]:
             error, OSError | ValueError | RuntimeError | SafetensorError
         ):
             raise
-        folder = store.model_dir(digest)
         raise StoreError(f"{folder} is damaged: remove {folder.parent} to train it again") from error

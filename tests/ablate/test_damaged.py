@@ -39,6 +39,11 @@ def field(path: str, value: object) -> Change:
     return changed
 
 
+def zeros(content: bytes) -> bytes:
+    """As many bytes, all of them lost: what a disk that was full or a machine that fell may leave."""
+    return bytes(len(content))
+
+
 TRAIN, PREPARE = "to train the run again", "to prepare the data again"
 DAMAGE: dict[str, list[tuple[Change, str, str, str]]] = {
     "studies/tiny-*/study.json": [
@@ -58,6 +63,9 @@ DAMAGE: dict[str, list[tuple[Change, str, str, str]]] = {
     "DIGEST/evals-*.json": [
         (field("scores.*.*.value", "x"), "eval", "expected a number, not 'x'", "to evaluate the run again"),
     ],
+    "DIGEST/model/*.safetensors": [
+        (lambda content: content[:-1] + bytes([content[-1] ^ 1]), "eval_again generate", "have changed", "train it again"),
+    ],
     "DIGEST/metrics.ndjson": [
         (
             of('{"step": "x", "tokens": [], "seconds": null}\n'),
@@ -71,8 +79,15 @@ DAMAGE: dict[str, list[tuple[Change, str, str, str]]] = {
         (of("{}"), "plan report run eval generate", "schema version None", PREPARE),
         (field("eos", "x"), "plan report run eval generate", "eos: expected a whole number, not 'x'", PREPARE),
     ],
+    "data/*/train.bin": [
+        (zeros, "run eval_again", "is damaged: its contents have changed", PREPARE),
+        (gone, "run eval_again", "is gone", PREPARE),
+    ],
     "data/*/test.jsonl": [
         (of('{"a": 1}\n'), "eval_again", "is damaged", PREPARE),
+    ],
+    "data/*/tokenizer.json": [
+        (zeros, "run eval_again", "is damaged", PREPARE),
     ],
 }
 """By file: what is done to it, the commands that read it, what they say, and the remedy. A `state.pt` of another shape

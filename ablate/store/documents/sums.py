@@ -1,0 +1,31 @@
+"""`sums.json` and `checked-<machine>.json`: what the files of a prepared corpus or a trained model contain."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from ablate.store.documents._document import Bytes, Document, Part, Unit
+
+
+class SumsDocument(Document):
+    """`sums.json`: the contents of the other files of its folder, when they were written."""
+
+    sha256: dict[str, str]
+    """By the name of the file."""
+
+
+class FileStamp(Part):
+    """How a file looks without being read."""
+
+    bytes: Bytes
+    """Its size."""
+    modified: Annotated[int, Unit("ns since 1970")]
+    """When it was last written to."""
+
+
+class CheckedDocument(Document):
+    """`checked-<machine>.json`: the files that were compared with their sums on one machine. They are read again when
+    their stamps have changed."""
+
+    files: dict[str, FileStamp]
+    """By name."""

@@ -1,0 +1,54 @@
+"""Checksums: contents that changed since they were written are noticed before anything rests on them.
+
+A file is read and hashed when it is first used on a machine, and again when its size or time has changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import re
+from contextlib import suppress
+from pathlib import Path
+
+from ablate.store import jsonfile
+from ablate.store.documents.sums import CheckedDocument, FileStamp, SumsDocument
+from ablate.store.files import StoreError
+
+NAME = "sums.json"
+
+
+def write(folder: Path) -> None:
+    """Keep what the files of a folder contain."""
+    found = {path.name: _sha256(path) for path in sorted(folder.iterdir())}
+    jsonfile.write(folder / NAME, SumsDocument(sha256=found))
+
+
+def check(folder: Path, remedy: str) -> None:
+    """Raises StoreError, with the remedy, where a file of the folder is gone or not what it was."""
+    sums = jsonfile.read(folder / NAME, SumsDocument, remedy)
+    if sums is None:
+        raise StoreError(f"{folder / NAME} is gone: {remedy}")
+    document = folder / f"checked-{re.sub(r'[^A-Za-z0-9.-]', '-', platform.node()) or 'unnamed'}.json"
+    checked = jsonfile.read(document, CheckedDocument, "remove it")
+    stamps = {name: _stamp(folder / name, remedy) for name in sums.sha256}
+    if checked is not None and checked.files == stamps:
+        return
+    for name, expected in sums.sha256.items():
+        if _sha256(folder / name) != expected:
+            raise StoreError(f"{folder / name} is damaged: its contents have changed since it was written: {remedy}")
+    with suppress(OSError):  # a folder that may not be written is read again by every command
+        jsonfile.write(document, CheckedDocument(files=stamps))
+
+
+def _stamp(path: Path, remedy: str) -> FileStamp:
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        raise StoreError(f"{path} is gone: {remedy}") from None
+    return FileStamp(bytes=found.st_size, modified=found.st_mtime_ns)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
