@@ -7,7 +7,6 @@ run that is not evaluated must be comparable with one that is.
 from __future__ import annotations
 
 import gc
-import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,20 +14,19 @@ from typing import Any
 
 import torch
 
-import zoo
 from ablate.data import Corpus, SyntheticCorpus, open_corpus
 from ablate.machine.environment import describe
 from ablate.machine.numerics import Numerics, enforce
 from ablate.planning.budgets import training_cost
 from ablate.running.request import Request
-from ablate.store import AblateError, Store, sums, tokenizer_in
+from ablate.store import AblateError, Store
 from ablate.store.documents import ResultDocument
 from ablate.training.result import model_flop_utilisation, summarise_metrics, trained_tokens
 from ablate.training.schedule import warmup_steps
 from ablate.training.session import Ending, Session
 from ablate.training.spec import TrainSpec
 from ablate.training.stop import StopSignal
-from ablate.training.trained import trained_model, trained_tokenizer
+from ablate.training.trained import keep_trained, trained_model, trained_tokenizer
 from evals.costs.matmul import peak_flops_per_second
 from evals.costs.memory import PeakMemory, peak_memory
 from evals.costs.spec import MeasureSpec
@@ -85,11 +83,7 @@ def _train(request: Request, numerics: Numerics, stop: StopSignal) -> None:
         with stop.deferred():
             ending = session.run()
     if ending.status == "finished":
-        with store.replacing(store.model_dir(request.digest)) as folder:
-            zoo.save(session.model, folder)
-            if corpus.tokenizer_path is not None:
-                shutil.copyfile(corpus.tokenizer_path, tokenizer_in(folder))
-            sums.write(folder)
+        keep_trained(store, request.digest, session.model, corpus.tokenizer_path)
     floor = corpus.floor(request.identity.reads)
     store.write_result(_result(session, ending, request, memory, floor, started), ending.items)
     store.drop_state(request.digest)

@@ -36,7 +36,7 @@ def check(folder: Path, remedy: str) -> None:
         return
     for name, expected in sums.sha256.items():
         if _sha256(folder / name) != expected:
-            raise StoreError(f"{folder / name} is damaged: its contents have changed since it was written: {remedy}")
+            raise StoreError(f"{folder / name} is damaged: {remedy}")
     with suppress(OSError):  # a folder that may not be written is read again by every command
         jsonfile.write(document, CheckedDocument(files=stamps))
 

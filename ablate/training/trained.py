@@ -5,16 +5,28 @@ What may not be read, or has no room in memory, is not damaged: such errors stay
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError
 from tokenizers import Tokenizer
+from torch import nn
 
 import zoo
-from ablate.store import Store, StoreError, sums
+from ablate.store import Store, StoreError, sums, tokenizer_in
 from evals.costs.memory import is_out_of_memory
+
+
+def keep_trained(store: Store, digest: str, model: nn.Module, tokenizer: Path | None) -> None:
+    """Model and tokenizer, which a synthetic task has not, whole or not at all."""
+    with store.replacing(store.model_dir(digest)) as folder:
+        zoo.save(model, folder)
+        if tokenizer is not None:
+            shutil.copyfile(tokenizer, tokenizer_in(folder))
+        sums.write(folder)
 
 
 def trained_model(store: Store, digest: str, device: str = "cpu") -> Any:

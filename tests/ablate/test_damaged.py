@@ -44,6 +44,11 @@ def zeros(content: bytes) -> bytes:
     return bytes(len(content))
 
 
+def one_bit(content: bytes) -> bytes:
+    """The last bit turned over."""
+    return content[:-1] + bytes([content[-1] ^ 1])
+
+
 TRAIN, PREPARE = "to train the run again", "to prepare the data again"
 DAMAGE: dict[str, list[tuple[Change, str, str, str]]] = {
     "studies/tiny-*/study.json": [
@@ -64,7 +69,7 @@ DAMAGE: dict[str, list[tuple[Change, str, str, str]]] = {
         (field("scores.*.*.value", "x"), "eval", "expected a number, not 'x'", "to evaluate the run again"),
     ],
     "DIGEST/model/*.safetensors": [
-        (lambda content: content[:-1] + bytes([content[-1] ^ 1]), "eval_again generate", "have changed", "train it again"),
+        (one_bit, "eval_again generate", "is damaged", "to train it again"),
     ],
     "DIGEST/metrics.ndjson": [
         (
@@ -80,7 +85,7 @@ DAMAGE: dict[str, list[tuple[Change, str, str, str]]] = {
         (field("eos", "x"), "plan report run eval generate", "eos: expected a whole number, not 'x'", PREPARE),
     ],
     "data/*/train.bin": [
-        (zeros, "run eval_again", "is damaged: its contents have changed", PREPARE),
+        (zeros, "run eval_again", "is damaged", PREPARE),
         (gone, "run eval_again", "is gone", PREPARE),
     ],
     "data/*/test.jsonl": [

@@ -12,8 +12,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 import zoo
 from ablate.cli import main
 from ablate.data.tokenizers.bytes import byte_tokenizer
-from ablate.store import Store
+from ablate.store import Store, write_text
 from ablate.store.documents import RunData
+from ablate.training.trained import keep_trained
 from tests.documents import result_of, run_of
 
 DIGEST = "0123456789abcdef"
@@ -27,8 +28,9 @@ def store(tmp_path: Path) -> Store:
 
 def with_run(store: Store, edits: dict[str, object]) -> Store:
     spec = zoo.load("small", d_model=16, n_layers=2, vocab_size=257, **edits)
-    zoo.save(zoo.build(spec, seed=1), store.model_dir(DIGEST))
-    store.tokenizer_path(DIGEST).write_text(byte_tokenizer().to_str())
+    tokenizer = store.root / "tokenizer.json"
+    write_text(tokenizer, byte_tokenizer().to_str())
+    keep_trained(store, DIGEST, zoo.build(spec, seed=1), tokenizer)
     store.write_run(run_of(DIGEST, data=RunData(digest="gone")))
     store.write_result(result_of(DIGEST))
     return store

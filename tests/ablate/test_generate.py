@@ -12,6 +12,7 @@ import zoo
 from ablate.cli import main
 from ablate.data.tokenizers.bytes import byte_tokenizer
 from ablate.store import Store
+from ablate.training.trained import keep_trained
 from tests.ablate.test_export import DIGEST, with_run
 
 
@@ -63,6 +64,6 @@ def test_models_that_do_not_read_on_are_refused(
 
 
 def test_without_a_tokenizer_there_are_no_prompts(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
-    (store.model_dir(DIGEST) / "tokenizer.json").unlink()
+    keep_trained(store, DIGEST, zoo.build(zoo.load("small", d_model=16, n_layers=2, vocab_size=257)), None)
     assert main(["generate", DIGEST, "--prompt", "abc", "--store", str(store.root)]) == 2
     assert "it has no tokenizer for prompts" in capsys.readouterr().err

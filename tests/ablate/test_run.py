@@ -49,8 +49,9 @@ def test_a_study_ends_with_results_and_a_report(trained):
         assert 0 < result.mfu < 1
         assert {f.name for f in store.model_dir(run.digest).iterdir()} == {
             "spec.json",
-            "weights.safetensors",
+            "sums.json",
             "tokenizer.json",
+            "weights.safetensors",
         }
         assert not store.state_path(run.digest).exists()
     assert len(list(trained.glob("studies/tiny-*/report.html"))) == 1
@@ -400,11 +401,12 @@ def test_damage_in_the_store_is_named(study, copy, capsys):
     assert err.splitlines()[-1].endswith("answers.db is damaged: remove it to let the model answer again")
     (copy / digests[1] / "answers.db").unlink()
     assert ablate(capsys, *asked)[0] == 0
-    for damage in (lambda path: path.write_text("{"), lambda path: path.unlink()):
-        damage(copy / digests[1] / "model" / "tokenizer.json")
+    tokenizer = copy / digests[1] / "model" / "tokenizer.json"
+    for damage, said in ((lambda: tokenizer.write_text("{"), "is damaged"), (tokenizer.unlink, "is gone")):
+        damage()
         status, _, err = ablate(capsys, *asked[:-1], "3")
         assert status == 2
-        assert err.splitlines()[-1].endswith(f"is damaged: remove {copy / digests[1]} to train it again")
+        assert err.splitlines()[-1] == f"ablate: {tokenizer} {said}: remove {copy / digests[1]} to train it again"
     (copy / digests[1] / "result.json").unlink()
     (copy / digests[1] / "state.pt").write_bytes(b"junk")
     status, _, err = ablate(capsys, "run", study, "--store", copy, "--engine", "inprocess")

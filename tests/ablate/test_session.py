@@ -19,6 +19,7 @@ from ablate.training.randomness import seed_step
 from ablate.training.reader import HeldOut
 from ablate.training.session import Session
 from ablate.training.stop import Interrupted
+from ablate.training.trained import keep_trained
 from ablate.training.validation import bits_per_byte, validate
 from tests.ablate.conftest import metrics_without_clock
 from tests.documents import metrics_of
@@ -236,7 +237,7 @@ def trained(store, identity, corpus, numerics, **model):
     """The document of a run that is finished and whose model is stored."""
     document = identity(steps=30, lr=0.03, model=model)
     session, ending = run(store, document, corpus, numerics)
-    zoo.save(session.model, store.model_dir(document.digest))
+    keep_trained(store, document.digest, session.model, None)
     return document, ending
 
 
