@@ -13,14 +13,14 @@ from typing import Any
 
 from safetensors import SafetensorError
 from tokenizers import Tokenizer
-from torch import nn
 
 import zoo
 from ablate.store import Store, StoreError, sums, tokenizer_in
 from evals.costs.memory import is_out_of_memory
+from zoo.model import Decoder
 
 
-def keep_trained(store: Store, digest: str, model: nn.Module, tokenizer: Path | None) -> None:
+def keep_trained(store: Store, digest: str, model: Decoder, tokenizer: Path | None) -> None:
     """Model and tokenizer, which a synthetic task has not, whole or not at all."""
     with store.replacing(store.model_dir(digest)) as folder:
         zoo.save(model, folder)
