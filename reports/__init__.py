@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from reports.findings.shapes import ArmSummary, StudySummary
 
 __all__ = [
+    "changes",
     "contrasts",
     "detectable",
     "export_study",
@@ -61,6 +62,13 @@ def contrasts(summary: StudySummary) -> list[str]:
     from reports.sections.contrasts import sentence  # noqa: PLC0415 (keeps the import cheap)
 
     return [sentence(each) for each in summary.contrasts]
+
+
+def changes(summary: StudySummary) -> list[str]:
+    """Whether each arm's difference changes with size and length, a line for each rung of the ladder but the last."""
+    from reports.wording.rung_words import sentence  # noqa: PLC0415 (keeps the import cheap)
+
+    return [sentence(each) for each in summary.changes]
 
 
 def detectable(summary: StudySummary) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import polars as pl
 
 from reports.findings.history import Entry
+from reports.findings.rungs import Change
 from reports.findings.shapes import ArmSummary, EffectSummary, Judgement, StudySummary
 from reports.reading.collect import RUNS
 from reports.reading.keys import Schema
@@ -58,6 +59,11 @@ EFFECTS: Schema = {
     "factors": pl.List(pl.String),
     "aliases": pl.List(pl.String),
     **{name: kind for name, kind in CONTRASTS.items() if name not in ("arm", "baseline", "seeds_needed", "kv_ratio")},
+}
+CHANGES: Schema = {
+    **dict.fromkeys(("arm", "rung", "last", "axis", "verdict", "reason"), pl.String),
+    **dict.fromkeys(("difference_at_rung", "difference_at_last", "change", "low", "high", "p"), pl.Float64),
+    "seeds": pl.Int64,
 }
 SCORES: Schema = {
     "arm": pl.String,
@@ -148,6 +154,15 @@ def _effect_row(found: EffectSummary, unit: str) -> dict[str, object]:
         "aliases": [" × ".join(alias) for alias in found.effect.aliases],
     }
     return {name: names[name] if name in names else own[name] for name in EFFECTS}
+
+
+def changes_frame(summary: StudySummary | None) -> pl.DataFrame:
+    return pl.DataFrame([] if summary is None else [_change_row(each) for each in summary.changes], schema=CHANGES)
+
+
+def _change_row(found: Change) -> dict[str, object]:
+    low, high = (found.change.low, found.change.high) if found.change else (None, None)
+    return {**found.document(), "low": low, "high": high}
 
 
 def ledger_frame(entries: Iterable[Entry]) -> pl.DataFrame:

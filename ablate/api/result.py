@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 import polars as pl
 
 import reports
-from ablate.api.frames import arms_frame, contrasts_frame, effects_frame, runs_frame, scores_frame
+from ablate.api.frames import arms_frame, changes_frame, contrasts_frame, effects_frame, runs_frame, scores_frame
 from ablate.errors import ArgumentError
 from ablate.running.stages import Failure, StudyRunner
 from ablate.store import Store, StudyFolder
@@ -133,6 +133,11 @@ class StudyResult:
         return effects_frame(self.summary)
 
     @cached_property
+    def changes(self) -> pl.DataFrame:
+        """A row for each arm and each smaller rung of the ladder: how the difference changes from there to the last."""
+        return changes_frame(self.summary)
+
+    @cached_property
     def scores(self) -> pl.DataFrame:
         """A row for each arm, task and metric: the mean over seeds, its standard error, chance."""
         return scores_frame(self._arms)
@@ -182,11 +187,13 @@ class StudyResult:
         return () if self.summary is None else reports.table(self.summary)
 
     def notes(self) -> list[str]:
-        """What the table leaves out: declared contrasts, why verdicts are withheld, and what could be seen."""
+        """What the table leaves out: declared contrasts, whether differences change with size and length, why verdicts
+        are withheld, and what could be seen."""
         if self.summary is None:
             return []
         seen = filter(None, [reports.detectable(self.summary)])
-        return [*reports.contrasts(self.summary), *reports.withheld(self.summary), *seen]
+        told = *reports.contrasts(self.summary), *reports.changes(self.summary)
+        return [*told, *reports.withheld(self.summary), *seen]
 
     def document(self) -> JsonObject:
         """What `ablate run --json` prints."""
@@ -201,6 +208,7 @@ class StudyResult:
             "arms": [arm.document() for arm in self.summary.arms] if self.summary else [],
             "effects": [each.document() for each in self.summary.effects] if self.summary else [],
             "promoted": str(self.promoted) if self.promoted else None,
+            "changes": [each.document() for each in self.summary.changes] if self.summary else [],
         }
 
     def __repr__(self) -> str:

@@ -1,41 +1,40 @@
-"""Ladders: one study at several sizes. Loss against compute, whether the gap grows, and what it is worth.
+"""Ladders of three sizes or more: how loss falls with compute, whether the gap has a trend, and what it is worth. Pure.
 
-    ln L = a − b · ln C                        a power law per arm (Kaplan et al. 2020, arXiv:2001.08361)
-    L_arm − L_base = c + s · log₁₀ C           the gap's trend, over pairs of runs with the same size and seed
-    compute factor = C_base(L_arm) / C_arm     what the baseline would need for the arm's loss, over what the arm used
+    L = E + A·C^(−b)                            a power law per arm        (`reports.statistics.scaling_law`)
+    L_arm − L_base = c + s·log₁₀ C              the trend of the gap       (`reports.statistics.trend`)
+    compute factor = C_base(L_arm) / C_arm      what the baseline would need for the arm's loss, over what the arm used
     effective speed-up = compute factor × (FLOP/s of the arm / FLOP/s of the baseline)
 
-A straight line in ln–ln has no irreducible loss, so it holds within the sizes measured and not far beyond them.
-Regressions are ordinary least squares over runs, with 95 % Student t-intervals.
+Seeds are random effects: the runs of one seed at all sizes share what it does alike at each. Where the sizes do not
+determine a law there is no number of it, and why is said instead. Trends are corrected (Holm) over the arms.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
-from statsmodels.regression.linear_model import OLS
-from statsmodels.tools.tools import add_constant
 
-from reports.statistics.estimates import ALPHA, Estimate, estimate, geometric
+from reports.statistics import scaling_law, trend
+from reports.statistics.estimates import ALPHA, Estimate, Floats, estimate, geometric, holm
+from reports.statistics.interval import Interval
+from reports.statistics.scaling_law import ScalingLaw
+from reports.statistics.simultaneous import Evidence, difference_intervals
 
-REACH = 10.0
-"""The fitted line is drawn to so many times the largest compute, as an extrapolation."""
-POINTS = 24
-DRAWS = 20_000
-
-Floats = NDArray[np.float64]
+POINTS = 12
+"""Of a line, within the sizes."""
+BEYOND = 3
+"""Of a line, beyond the largest size."""
 
 
 @dataclass(frozen=True)
-class Rung:
+class Size:
     """An arm at one size; `flops` is of one run."""
 
-    size: str
+    name: str
     parameters: int
     flops: float
     loss: Estimate | None
@@ -44,26 +43,20 @@ class Rung:
 
 @dataclass(frozen=True)
 class LinePoint:
-    """The fitted loss at a compute, with the interval of the line itself."""
+    """The fitted loss at a compute, with the interval of the mean over seeds."""
 
     flops: float
-    loss: float
-    low: float
-    high: float
+    loss: Interval
     extrapolated: bool
 
 
 @dataclass(frozen=True)
-class Interval:
-    """A value with its 95 % interval."""
+class Law:
+    """What the sizes determine of an arm's power law."""
 
-    value: float
-    low: float
-    high: float
-
-    @property
-    def excludes_zero(self) -> bool:
-        return not self.low <= 0 <= self.high
+    exponent: Interval
+    irreducible: Interval
+    line: tuple[LinePoint, ...]
 
 
 @dataclass(frozen=True)
@@ -76,127 +69,154 @@ class SpeedUp:
 
 
 @dataclass(frozen=True)
+class Trend:
+    """The slope of the gap in nats per tenfold compute; `p` is corrected over the arms."""
+
+    slope: Interval
+    p: float
+
+
+@dataclass(frozen=True)
 class LadderArm:
-    """One arm over all sizes. `exponent` is b; `trend` is s in nats per tenfold compute. None without enough runs."""
+    """One arm over all sizes. `undetermined` is why there is no law."""
 
     arm: str
-    rungs: tuple[Rung, ...]
-    exponent: Interval | None
-    line: tuple[LinePoint, ...]
-    gaps: tuple[tuple[Rung, Estimate], ...] = ()
-    """The paired difference from the baseline at each size of the baseline."""
-    trend: Interval | None = None
+    sizes: tuple[Size, ...]
+    law: Law | None = None
+    undetermined: str | None = None
+    trend: Trend | None = None
     speed_up: SpeedUp | None = None
 
 
 def summarise_ladder(runs: pl.DataFrame, baseline: str) -> tuple[LadderArm, ...]:
-    """Every arm, from one row per run: size, arm, seed, parameters, flops, loss and flops_per_second (null: none)."""
-    arms = runs["arm"].unique(maintain_order=True).to_list()
-    done = runs.drop_nulls("loss")
-    return tuple(_arm(runs, done, arm, baseline) for arm in arms)
+    """Every arm, from one row per run: rung, arm, seed, parameters, flops, status, loss, flops_per_second (null: none).
+
+    Sizes are in the order of their compute.
+    """
+    names = runs["arm"].unique(maintain_order=True).to_list()
+    fits = {name: _fit(runs, name) for name in names}
+    trends = _trends(runs, [name for name in names if name != baseline], baseline)
+    return tuple(
+        LadderArm(
+            name,
+            tuple(_size(rows) for rows in runs.filter(arm=name).partition_by("rung", maintain_order=True)),
+            _law(fits[name]),
+            _undetermined(runs, name, fits[name]),
+            trends.get(name),
+            None if name == baseline else _speed_up(runs, name, baseline, fits[baseline]),
+        )
+        for name in names
+    )
 
 
-def _arm(runs: pl.DataFrame, done: pl.DataFrame, arm: str, baseline: str) -> LadderArm:
-    rungs = tuple(_rung(runs.filter(arm=arm, size=size)) for size in runs["size"].unique(maintain_order=True))
-    fit = _power_law(done.filter(arm=arm))
-    exponent = _slope(fit, sign=-1) if fit else None
-    line = _line(fit, [rung.flops for rung in rungs if rung.loss]) if fit else ()
-    if arm == baseline:
-        return LadderArm(arm, rungs, exponent, line)
-    pairs = done.filter(arm=arm).join(done.filter(arm=baseline), on=["size", "seed"], suffix="_base")
-    speed_up = _speed_up(pairs, _power_law(done.filter(arm=baseline)))
-    return LadderArm(arm, rungs, exponent, line, _gaps(runs, pairs, baseline), _trend(pairs), speed_up)
-
-
-def _gaps(runs: pl.DataFrame, pairs: pl.DataFrame, baseline: str) -> tuple[tuple[Rung, Estimate], ...]:
-    found = []
-    for size in runs["size"].unique(maintain_order=True):
-        rows = pairs.filter(size=size)
-        gap = estimate((rows["loss"] - rows["loss_base"]).to_list())
-        if gap is not None:
-            found.append((_rung(runs.filter(arm=baseline, size=size)), gap))
-    return tuple(found)
-
-
-def _rung(rows: pl.DataFrame) -> Rung:
-    speeds = rows["flops_per_second"].drop_nulls().to_list()
-    return Rung(
-        size=rows["size"][0],
+def _size(rows: pl.DataFrame) -> Size:
+    return Size(
+        name=rows["rung"][0],
         parameters=int(rows["parameters"][0]),
         flops=float(rows["flops"][0]),
-        loss=estimate(rows["loss"].drop_nulls().to_list()),
-        flops_per_second=estimate(speeds),
+        loss=estimate(rows.filter(status="finished")["loss"].to_list()),
+        flops_per_second=estimate(rows["flops_per_second"].drop_nulls().to_list()),
     )
 
 
-def _regression(x: Floats, y: Floats) -> Any:
-    """Least squares of y on x; None where two sizes and a spare run are not there."""
-    if len(np.unique(x)) < 2 or len(x) < 3:
+def _table(runs: pl.DataFrame, value: str) -> tuple[Floats, Floats]:
+    """Compute (sizes,), and values (sizes, seeds) of the seeds that trained at every size."""
+    sizes = runs.partition_by("rung", maintain_order=True)
+    trained = [dict(rows.filter(status="finished").select("seed", value).iter_rows()) for rows in sizes]
+    seeds = sorted(set.intersection(*map(set, trained))) if trained else []
+    return np.array([rows["flops"][0] for rows in sizes]), np.array([[each[s] for s in seeds] for each in trained])
+
+
+def _fit(runs: pl.DataFrame, name: str) -> ScalingLaw | None:
+    """None with fewer than three sizes or two seeds, or where seeds do not differ."""
+    flops, losses = _table(runs.filter(arm=name), "loss")
+    if len(losses) < scaling_law.FEWEST_SIZES or losses.shape[1] < 2 or not np.ptp(losses, axis=1).any():
         return None
-    return OLS(y, add_constant(x)).fit()
+    return scaling_law.fit(flops, losses)
 
 
-def _power_law(runs: pl.DataFrame) -> Any:
-    return _regression(np.log(runs["flops"].to_numpy()), np.log(runs["loss"].to_numpy()))
-
-
-def _slope(fit: Any, sign: int = 1) -> Interval:
-    low, high = sorted(sign * float(end) for end in fit.conf_int(alpha=ALPHA)[1])
-    return Interval(sign * float(fit.params[1]), low, high)
-
-
-def _line(fit: Any, flops: list[float]) -> tuple[LinePoint, ...]:
-    inside = np.geomspace(min(flops), max(flops), POINTS)
-    beyond = np.geomspace(max(flops), REACH * max(flops), POINTS)
-    x = np.concatenate([inside, beyond])
-    frame = fit.get_prediction(add_constant(np.log(x), has_constant="add")).summary_frame(alpha=ALPHA)
-    columns = np.exp(frame[["mean", "mean_ci_lower", "mean_ci_upper"]].to_numpy())
-    return tuple(
-        LinePoint(float(c), float(loss), float(low), float(high), extrapolated=i >= POINTS)
-        for i, (c, (loss, low, high)) in enumerate(zip(x, columns, strict=True))
-    )
-
-
-def _trend(pairs: pl.DataFrame) -> Interval | None:
-    fit = _regression(np.log10(pairs["flops_base"].to_numpy()), (pairs["loss"] - pairs["loss_base"]).to_numpy())
-    return _slope(fit) if fit else None
-
-
-def _speed_up(pairs: pl.DataFrame, base_fit: Any) -> SpeedUp | None:
-    """At the largest compute that both have. None where the baseline's loss does not surely fall with compute."""
-    if base_fit is None or not pairs.height:
+def _law(fit: ScalingLaw | None) -> Law | None:
+    if fit is None or not fit.determined:
         return None
-    exponent = _slope(base_fit, sign=-1)
-    top = pairs.filter(pl.col("flops_base") == pairs["flops_base"].max())
-    gap = estimate((top["loss"].log() - top["loss_base"].log()).to_list())
-    if gap is None or gap.sd is None or exponent.low <= 0:
+    return Law(fit.exponent(), fit.irreducible(), tuple(_line(fit)))
+
+
+def _line(fit: ScalingLaw) -> list[LinePoint]:
+    inside = np.geomspace(fit.flops[0], fit.flops[-1], POINTS).tolist()
+    beyond = np.geomspace(fit.flops[-1], fit.flops[-1] * fit.reach, BEYOND).tolist()
+    places = [*((flops, False) for flops in inside), *((flops, True) for flops in beyond)]
+    return [LinePoint(flops, fit.loss(flops), extrapolated) for flops, extrapolated in places]
+
+
+def _undetermined(runs: pl.DataFrame, name: str, fit: ScalingLaw | None) -> str | None:
+    """Why there is no law."""
+    sizes = runs.filter(arm=name)["rung"].n_unique()
+    if sizes < 3:
+        return f"{sizes} sizes do not show how loss falls with compute"
+    if sizes == 3:
+        return "three sizes cannot fix an irreducible loss, so there is no exponent"
+    if fit is None:
+        return "fewer than two seeds trained at every size"
+    if fit.determined:
         return None
-    ahead = float(top["flops_base"][0] / top["flops"][0])
-    draws = _draws(gap, base_fit, ahead)
-    factor = _with_interval(ahead * math.exp(gap.mean / float(base_fit.params[1])), draws)
-    speeds = top.drop_nulls(["flops_per_second", "flops_per_second_base"])
+    p = fit.lack_of_fit
+    if p is not None and p < ALPHA:
+        return f"its {sizes} sizes do not follow a power law (lack of fit p = {p:.2g}), so there is no exponent"
+    return "noise leaves the exponent open"
+
+
+def _trends(runs: pl.DataFrame, arms: Sequence[str], baseline: str) -> dict[str, Trend]:
+    """Of the arms that trained at three sizes or more, with the baseline, in two seeds or more."""
+    found = {name: _trend(runs, name, baseline) for name in arms}
+    known = {name: each for name, each in found.items() if each is not None and not math.isnan(each.p)}
+    tests = [Evidence(each.value, each.p, _ends(each)) for each in known.values()]
+    corrected, intervals = holm([test.p for test in tests]), difference_intervals(tests)
+    return {name: Trend(interval, p) for name, interval, p in zip(known, intervals, corrected, strict=True)}
+
+
+def _ends(found: trend.Trend) -> Callable[[float], tuple[float, float]]:
+    def interval(level: float) -> tuple[float, float]:
+        slope = found.interval(level)
+        return slope.low, slope.high
+
+    return interval
+
+
+def _trend(runs: pl.DataFrame, name: str, baseline: str) -> trend.Trend | None:
+    pairs = runs.filter(arm=name).join(runs.filter(arm=baseline), on=["rung", "seed"], suffix="_base")
+    both = pairs.filter(status_base="finished").with_columns(gap=pl.col("loss") - pl.col("loss_base"))
+    flops, gaps = _table(both.with_columns(flops=pl.col("flops_base")), "gap")
+    if len(gaps) < trend.FEWEST_SIZES or gaps.shape[1] < 2:
+        return None
+    return trend.trend(np.log10(flops), gaps)
+
+
+def _speed_up(runs: pl.DataFrame, name: str, baseline: str, fit: ScalingLaw | None) -> SpeedUp | None:
+    """At the largest compute. None where the baseline's law does not reach the arm's loss, with its interval."""
+    if fit is None or not fit.determined:
+        return None
+    top = runs.filter(rung=runs["rung"][-1], status="finished")
+    pairs = top.filter(arm=name).join(top.filter(arm=baseline), on="seed", suffix="_base")
+    loss, gap = estimate(pairs["loss"].to_list()), estimate((pairs["loss"] - pairs["loss_base"]).to_list())
+    if loss is None or gap is None or gap.sd is None or len(loss.values) != fit.seeds:
+        return None
+    noise = fit.noise * loss.mean
+    # the difference of two runs of a seed has the noise of both: what is more is the arm's own
+    sd = math.sqrt(max(noise**2, gap.sd**2 - noise**2))
+    needed = fit.flops_of(loss.mean, sd)
+    if needed is None:
+        return None
+    used = float(pairs["flops"][0])
+    factor = Interval(*(end / used for end in (needed.value, needed.low, needed.high)))
+    speeds = pairs.drop_nulls(["flops_per_second", "flops_per_second_base"])
     ratio = geometric((speeds["flops_per_second"] / speeds["flops_per_second_base"]).to_list())
-    if ratio is None:
-        return SpeedUp(factor, None, None)
-    logs = math.log(ratio.mean) + _spread(ratio.sd or 0.0, len(ratio.values), np.random.default_rng(1), len(draws))
-    return SpeedUp(factor, ratio.mean, _with_interval(ratio.mean * factor.value, draws + logs))
+    return SpeedUp(factor, None, None) if ratio is None else SpeedUp(factor, ratio.mean, _product(factor, ratio))
 
 
-def _draws(gap: Estimate, base_fit: Any, ahead: float) -> Floats:
-    """ln(ahead · exp(−gap / b)), gap in ln L, with gap and b drawn from their t-distributions."""
-    draw = np.random.default_rng(0)
-    b, b_error = -float(base_fit.params[1]), float(base_fit.bse[1])
-    gaps = gap.mean + _spread(gap.sd or 0.0, len(gap.values), draw, DRAWS)
-    slopes = b + b_error * draw.standard_t(base_fit.df_resid, DRAWS)
-    falling = slopes > 0
-    return np.asarray(np.log(ahead) - gaps[falling] / slopes[falling])
-
-
-def _spread(sd: float, n: int, draw: np.random.Generator, count: int) -> Floats:
-    """How far a mean of n may be off, by its t-distribution; nothing is known of a single value."""
-    return np.asarray(sd / math.sqrt(n) * draw.standard_t(max(n - 1, 1), count))
-
-
-def _with_interval(value: float, logs: Floats) -> Interval:
-    low, high = np.exp(np.quantile(logs, [ALPHA / 2, 1 - ALPHA / 2]))
-    return Interval(value, float(low), float(high))
+def _product(factor: Interval, ratio: Estimate) -> Interval:
+    """With the ends of both in quadrature, as logarithms; a single ratio has none."""
+    value = factor.value * ratio.mean
+    low, high = ratio.low or ratio.mean, ratio.high or ratio.mean
+    down = math.hypot(math.log(factor.value / factor.low), math.log(ratio.mean / low))
+    up = math.hypot(math.log(factor.high / factor.value), math.log(high / ratio.mean))
+    return Interval(value, value * math.exp(-down), value * math.exp(up))

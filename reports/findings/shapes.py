@@ -12,6 +12,7 @@ from pydantic import JsonValue
 
 from ablate.store.documents import JsonObject, LedgerRecord, LedgerTest, StudyDocument, StudyEffect
 from reports.findings.items import ItemDifference
+from reports.findings.rungs import Change
 from reports.statistics.estimates import ALPHA, Estimate
 from reports.statistics.interval import Interval
 from reports.statistics.stalled import Failures
@@ -264,9 +265,10 @@ class Noise:
 
 @dataclass(frozen=True)
 class StudySummary:
-    """All that a report says. `environment` maps a key to its distinct values over the runs, `ledger` is
-    what was judged for its question before, `contrasts` are those between arms other than the baseline. A study with a
-    factorial design has `effects`; its arms are compared with nothing.
+    """All that a report says. `environment` maps a key to its distinct values over the runs, `ledger` is what was
+    judged for its question before, `contrasts` are those between arms other than the baseline, `changes` say whether
+    differences change with size and length. A study with a factorial design has `effects`; its arms are compared with
+    nothing.
 
     `sections` are those that have something to show, by name, in the order of the page; `grouped` are tasks of which a
     group has the score too: figures draw the group, tables have both.
@@ -281,6 +283,7 @@ class StudySummary:
     ledger: tuple[LedgerRecord, ...]
     contrasts: tuple[Judgement, ...]
     effects: tuple[EffectSummary, ...]
+    changes: tuple[Change, ...]
     grouped: frozenset[str]
     sections: Mapping[str, Section]
 

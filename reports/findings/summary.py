@@ -13,6 +13,7 @@ from ablate.store.documents import StudyArm, StudyDocument
 from reports.findings import warnings
 from reports.findings.items import ItemDifference, item_differences, unpaired
 from reports.findings.judging import Pair
+from reports.findings.rungs import changes
 from reports.findings.screened import judge_effects
 from reports.findings.shapes import (
     ArmBudget,
@@ -59,6 +60,7 @@ def summarise(data: Collected) -> StudySummary:
         ledger=data.ledger,
         contrasts=tuple(each for (_, base), each in judged.items() if base != data.study.baseline),
         effects=effects,
+        changes=changes(data) if data.study.ladder else (),
         grouped=data.grouped,
         sections={name: section for name, section in found.items() if section is not None},
     )

@@ -1,4 +1,4 @@
-"""One study at several sizes: loss against compute, and the gap to the baseline (`reports.findings.ladders`)."""
+"""Three sizes or more: how loss falls with compute, and what a difference is worth (`reports.findings.ladders`)."""
 
 from __future__ import annotations
 
@@ -9,20 +9,23 @@ from typing import ClassVar, Self
 import plotly.graph_objects as go
 import polars as pl
 
-from reports.figures.base import NEUTRAL, Figure, mean_point, short
+from reports.figures.base import Figure, mean_point, short
 from reports.figures.style import ArmStyle, blank
-from reports.findings.ladders import LadderArm, Rung, summarise_ladder
+from reports.findings.ladders import LadderArm, LinePoint, summarise_ladder
 from reports.findings.shapes import StudySummary
 from reports.reading.collected import Collected
 from reports.reading.documents import StudyDocuments
 from reports.reading.keys import KEYS, Row, RunKey
+from reports.reading.outcomes import outcomes
 from reports.sections import Section
 from reports.statistics.estimates import Estimate
-from reports.wording import ladder_words, words
+from reports.wording import ladder_words, rung_words, words
 from reports.wording.tables import frame_table
 
 LADDER = KEYS | {
-    "size": pl.String,
+    "rung": pl.String,
+    "axis": pl.String,
+    "status": pl.String,
     "parameters": pl.Int64,
     "flops": pl.Float64,
     "loss": pl.Float64,
@@ -47,34 +50,41 @@ class Ladder(Section):
 
     @classmethod
     def summarise(cls, data: Collected) -> Self | None:
-        arms = summarise_ladder(data.frames[cls.name()], data.study.baseline)
-        return cls(arms) if arms else None
+        sizes = data.frames[cls.name()].filter(pl.col("axis").fill_null("size") == "size")
+        return cls(summarise_ladder(sizes, data.study.baseline)) if sizes["rung"].n_unique() > 2 else None
 
     def introduction(self, summary: StudySummary) -> str:
-        rungs = self.arms[0].rungs
-        return f"The comparison above is at the largest size, {rungs[-1].size}. Over {len(rungs)} sizes:"
+        sizes = len(self.arms[0].sizes)
+        trends = sum(arm.trend is not None for arm in self.arms)
+        corrected = f", corrected (Holm) over {trends} arms" if trends > 1 else ""
+        return (
+            f"Over {sizes} sizes. A power law has an irreducible loss, which takes four sizes to fix. A trend of a "
+            "difference is a straight line in the logarithm of compute; its interval holds whether noise comes from "
+            f"seeds or from sizes that do not lie on the line{corrected}. {rung_words.rates(summary)}"
+        ).strip()
 
     def sentences(self, summary: StudySummary) -> Iterator[str]:
         yield from map(ladder_words.sentence, self.arms)
 
     def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:
         yield _loss_by_compute(self.arms, summary, style)
-        gaps = [(arm, rung, gap) for arm in self.arms for rung, gap in arm.gaps]
-        if gaps:
-            yield _gap_by_compute(gaps, summary, style)
 
 
 def _rows(documents: StudyDocuments) -> Iterator[Row]:
-    """The runs of every size. The loss of one that diverged or is absent is null."""
-    sizes = [rung for rung in documents.study.ladder if rung.axis != "length"]
-    for size in sizes if len(sizes) > 1 else ():
-        for arm in size.arms:
+    """The runs of every rung. The loss of one that diverged or is absent is null."""
+    for rung in documents.study.ladder:
+        keys = [RunKey(arm.name, run.seed, run.digest) for arm in rung.arms for run in arm.runs]
+        results = {key.digest: documents.store.read_result(key.digest) for key in keys}
+        known = outcomes(documents.study, keys, results, documents.corpora)
+        for arm in rung.arms:
             for run in arm.runs:
-                result = documents.store.read_result(run.digest)
+                result = results[run.digest]
                 speed = result.tokens_per_second.median if result else None
                 yield {
-                    "size": size.name,
+                    "rung": rung.name,
+                    "axis": rung.axis,
                     **RunKey(arm.name, run.seed, run.digest)._asdict(),
+                    "status": known.get(run.digest, {}).get("status", documents.store.status(run.digest)),
                     "parameters": arm.parameters,
                     "flops": arm.flops,
                     "loss": result.loss if result else None,
@@ -83,29 +93,34 @@ def _rows(documents: StudyDocuments) -> Iterator[Row]:
 
 
 def _loss_by_compute(arms: Sequence[LadderArm], summary: StudySummary, style: Mapping[str, ArmStyle]) -> Figure:
-    """Every size of every arm, the fitted power laws, and what they extrapolate to, dashed."""
+    """Every size of every arm, and the power laws that they determine, dotted beyond the largest."""
     figure = blank("training FLOPs", f"validation loss ({summary.unit})")
     for arm in arms:
         look = style[arm.arm]
-        _line(figure, arm, look)
-        for place, rung in enumerate(rung for rung in arm.rungs if rung.loss):
-            mean_point(figure, look, look.label, _exactly(rung.flops), rung.loss)
+        for beyond in (False, True):
+            _line(figure, [point for point in arm.law.line if point.extrapolated == beyond] if arm.law else [], look)
+        for place, size in enumerate(size for size in arm.sizes if size.loss):
+            mean_point(figure, look, look.label, _exactly(size.flops), size.loss)
             figure.data[-1].update(legendgroup=look.label, showlegend=place == 0)
     figure.update_xaxes(type="log")
     figure.update_yaxes(type="log")
+    lines = (
+        " Lines are power laws with an irreducible loss, with the interval of the mean; dotted, up to one more step of"
+        " the ladder, where nothing was measured."
+    )
     return Figure(
         key="ladder",
         title="Loss against compute, at every size",
-        note="Bars are 95 % intervals over seeds. Lines are power laws fitted to the runs, with the interval of the"
-        " line; dotted, they extrapolate to ten times the largest compute, where nothing was measured.",
+        note="Bars are 95 % intervals over seeds."
+        + (lines if any(arm.law for arm in arms) else " No line: the sizes do not determine a power law."),
         alt="; ".join(ladder_words.sentence(arm) for arm in arms),
         drawing=figure,
         table=frame_table(
             ("arm", "size", "parameters", "FLOPs", f"loss ({summary.unit})"),
             [
-                (arm.arm, rung.size, words.count(rung.parameters), words.large(rung.flops), words.plus_minus(rung.loss))
+                (arm.arm, size.name, words.count(size.parameters), words.large(size.flops), words.plus_minus(size.loss))
                 for arm in arms
-                for rung in arm.rungs
+                for size in arm.sizes
             ],
             2,
         ),
@@ -116,50 +131,23 @@ def _exactly(value: float) -> Estimate:
     return Estimate(value, None, None, None, (value,))
 
 
-def _line(figure: go.Figure, arm: LadderArm, look: ArmStyle) -> None:
-    for beyond, opacity in ((False, 0.16), (True, 0.07)):
-        points = [point for point in arm.line if point.extrapolated == beyond]
-        x = [short(point.flops) for point in points]
-        common = {"legendgroup": look.label, "showlegend": False, "hoverinfo": "skip", "mode": "lines"}
-        figure.add_scatter(
-            x=x + x[::-1],
-            y=[short(point.high) for point in points] + [short(point.low) for point in points[::-1]],
-            fill="toself",
-            fillcolor=look.fill(opacity),
-            line={"width": 0},
-            **common,
-        )
-        dash = "dot" if beyond else look.dash
-        figure.add_scatter(
-            x=x,
-            y=[short(point.loss) for point in points],
-            line={"color": look.colour, "width": 1.8, "dash": dash},
-            **common,
-        )
-
-
-def _gap_by_compute(
-    found: list[tuple[LadderArm, Rung, Estimate]], summary: StudySummary, style: Mapping[str, ArmStyle]
-) -> Figure:
-    """The paired difference from the baseline at every size."""
-    figure = blank("training FLOPs of the baseline", f"difference in loss ({summary.unit})")
-    figure.add_hline(y=0, line=NEUTRAL)
-    seen: set[str] = set()
-    for arm, rung, gap in found:
-        look = style[arm.arm]
-        mean_point(figure, look, look.label, _exactly(rung.flops), gap)
-        figure.data[-1].update(legendgroup=look.label, showlegend=arm.arm not in seen)
-        seen.add(arm.arm)
-    figure.update_xaxes(type="log")
-    return Figure(
-        key="ladder-gap",
-        title=f"Difference from {summary.baseline}, at every size",
-        note="Below zero is better. Differences are paired by seed; bars are 95 % intervals of the mean.",
-        alt="; ".join(f"{arm.arm} at {rung.size}: {ladder_words.gap(gap)}" for arm, rung, gap in found),
-        drawing=figure,
-        table=frame_table(
-            ("arm", "size", f"difference ({summary.unit})"),
-            [(arm.arm, rung.size, ladder_words.gap(gap)) for arm, rung, gap in found],
-            2,
-        ),
+def _line(figure: go.Figure, points: Sequence[LinePoint], look: ArmStyle) -> None:
+    if not points:
+        return
+    beyond = points[0].extrapolated
+    x = [short(point.flops) for point in points]
+    common = {"legendgroup": look.label, "showlegend": False, "hoverinfo": "skip", "mode": "lines"}
+    figure.add_scatter(
+        x=x + x[::-1],
+        y=[short(point.loss.high) for point in points] + [short(point.loss.low) for point in points[::-1]],
+        fill="toself",
+        fillcolor=look.fill(0.07 if beyond else 0.16),
+        line={"width": 0},
+        **common,
+    )
+    figure.add_scatter(
+        x=x,
+        y=[short(point.loss.value) for point in points],
+        line={"color": look.colour, "width": 1.8, "dash": "dot" if beyond else look.dash},
+        **common,
     )

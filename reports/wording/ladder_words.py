@@ -2,40 +2,38 @@
 
 from __future__ import annotations
 
-from reports.findings.ladders import Interval, LadderArm
-from reports.statistics.estimates import Estimate
+from reports.findings.ladders import LadderArm
+from reports.statistics.estimates import ALPHA
+from reports.statistics.interval import Interval
 from reports.wording import words
 
 
 def sentence(arm: LadderArm) -> str:
-    """`post: loss scales as compute to the power −0.062 (−0.069 to −0.055); its difference …`"""
-    parts = [_falls(arm), _gap_trend(arm), _worth(arm)]
-    said = "; ".join(part for part in parts if part)
+    """`post: loss falls towards 1.71 (1.52 to 1.80) as compute to the power −0.31 (−0.4 to −0.2); the difference …`"""
+    said = "; ".join(filter(None, [_falls(arm), _gap_trend(arm), _worth(arm)]))
     return f"{arm.arm}: {said or 'too few finished runs'}."
 
 
-def gap(value: Estimate) -> str:
-    """`−0.012 ± 0.004`."""
-    digits = words.decimals(value.half_width)
-    mean = words.signed(value.mean, digits)
-    return mean if value.half_width is None else f"{mean} ± {value.half_width:.{digits}f}"
-
-
 def _falls(arm: LadderArm) -> str:
-    if arm.exponent is None:
-        return ""
-    power, low, high = (words.signed(-value, 3) for value in (arm.exponent.value, arm.exponent.high, arm.exponent.low))
-    told = "" if arm.exponent.excludes_zero else ", so it is unclear whether it falls"
-    return f"loss scales as compute to the power {power} ({low} to {high}){told}"
+    law = arm.law
+    if law is None:
+        return arm.undetermined or ""
+    floor = words.ends(law.irreducible)
+    return f"loss falls towards {floor} as compute to the power {words.ends(_negative(law.exponent))}"
+
+
+def _negative(value: Interval) -> Interval:
+    return Interval(-value.value, -value.high, -value.low)
 
 
 def _gap_trend(arm: LadderArm) -> str:
-    trend = arm.trend
-    if trend is None:
+    found = arm.trend
+    if found is None:
         return ""
-    change = f"{words.signed(trend.value, 4)} nats ({words.signed(trend.low, 4)} to {words.signed(trend.high, 4)})"
-    told = "" if trend.excludes_zero else ", so it is unclear whether it grows or shrinks"
-    return f"its difference from the baseline changes by {change} per tenfold compute{told}"
+    by = f"{words.ends(found.slope, sign=True)} nats per tenfold compute, {words.p_value(found.p)}"
+    if found.p < ALPHA:
+        return f"its difference from the baseline has a trend over sizes ({by})"
+    return f"cannot tell whether its difference from the baseline has a trend over sizes ({by})"
 
 
 def _worth(arm: LadderArm) -> str:

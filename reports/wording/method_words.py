@@ -5,6 +5,7 @@ from __future__ import annotations
 from ablate.store.documents import LedgerTest
 from reports.findings.shapes import StudySummary
 from reports.wording import effect_words, failure_words, words
+from reports.wording.listing import listed
 
 
 def noise(summary: StudySummary) -> str:
@@ -65,7 +66,7 @@ def _earlier(summary: StudySummary) -> list[str]:
     shown = {_key(test) for test in summary.tests}
     judged = {_key(test): test.arm for record in summary.ledger for test in record.tests}
     others = dict.fromkeys(name for key, name in judged.items() if key not in shown)
-    return [f"Judged for this question before, and counted: {words.listed(list(others))}."] if others else []
+    return [f"Judged for this question before, and counted: {listed(list(others))}."] if others else []
 
 
 def _key(test: LedgerTest) -> object:

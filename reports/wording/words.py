@@ -12,9 +12,10 @@ from reports.reading.outcomes import FAILED
 from reports.statistics.estimates import Estimate
 from reports.statistics.interval import Interval
 from reports.statistics.power import MOST_SEEDS
-from reports.wording import failure_words
+from reports.wording import change_words, failure_words
 from reports.wording.cost_words import costs
 from reports.wording.length_words import conditions, undertrained
+from reports.wording.listing import listed
 
 NONE = "–"
 MATCHED = {"flops": "FLOPs", "seconds": "training time"}
@@ -108,9 +109,11 @@ def _three(value: float) -> str:
 
 def difference(comparison: Comparison) -> str:
     """`−0.012 ± 0.004 nats`, or `−0.012 (−0.021 to 0.000) nats` where a verdict cut the interval at zero."""
-    value = comparison.difference
-    if value is None:
-        return NONE
+    return NONE if comparison.difference is None else interval(comparison.difference)
+
+
+def interval(value: Estimate) -> str:
+    """A difference in nats with its interval."""
     digits = decimals(value.half_width)
     mean = signed(value.mean, digits)
     if not value.half_width or value.low is None or value.high is None:
@@ -118,6 +121,14 @@ def difference(comparison: Comparison) -> str:
     if math.isclose(value.high - value.mean, value.mean - value.low, rel_tol=1e-3):
         return f"{mean} ± {value.half_width:.{digits}f} nats"
     return f"{mean} ({signed(value.low, digits)} to {signed(value.high, digits)}) nats"
+
+
+def ends(value: Interval, *, sign: bool = False) -> str:
+    """`0.31 (0.22 to 0.4)`, to two digits of its width; with a plus where it has a `sign`."""
+    digits = decimals(value.half_width if math.isfinite(value.half_width) else value.value)
+    said = [signed(each, digits) for each in (value.value, value.low, value.high)]
+    middle, low, high = said if sign else (each.removeprefix("+") for each in said)
+    return f"{middle} ({low} to {high})"
 
 
 def matched(summary: StudySummary) -> str:
@@ -251,7 +262,7 @@ def headline(summary: StudySummary) -> str:
     terms = matched(summary)
     answer = f"{terms[0].upper()}{terms[1:]}{but_for(summary)}, {'; '.join(parts)}"
     qualified = f"{failure_words.left_out(summary)}{undertrained(summary.study)}"
-    return f"{answer} ({conditions(summary.study)}).{qualified}"
+    return f"{answer} ({conditions(summary.study)}).{qualified}{change_words.clauses(summary.changes)}"
 
 
 def _named(summary: StudySummary, arms: list[ArmSummary]) -> str:
@@ -272,10 +283,6 @@ def _bracketed(arm: ArmSummary) -> str:
     if found is None or found.difference is None:
         return arm.name
     return f"{arm.name} ({', '.join(filter(None, [difference(found), costs(found, cache=False)]))})"
-
-
-def listed(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def in_groups(tasks: Collection[str]) -> str:

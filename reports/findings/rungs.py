@@ -1,0 +1,191 @@
+"""Does the difference from the baseline grow, shrink or flip with size, and with length? Pure.
+
+    change_s = (L_arm − L_base at the last rung) − (L_arm − L_base at this rung)        of seed s
+
+over the seeds that trained in all four. A paired t-test says whether the difference changes, and Holm corrects it over
+every arm and rung, of both axes. It *flips* where both differences exclude zero, on either side of it; it *grows* or
+*shrinks* where the mean of the two does; else it *changes*, and which it does is open.
+
+Seeds are all that varies: other rates, or another tokenizer, may change a difference with size too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import polars as pl
+
+from ablate.store.documents import JsonObject, StudyRung
+from reports.reading.collected import Collected
+from reports.reading.outcomes import FAILED, UNJUDGED
+from reports.statistics.estimates import ALPHA, Estimate, estimate, holm, mean_interval, paired_p
+from reports.statistics.simultaneous import Evidence, difference_intervals
+
+FRAME = "ladder"
+"""The frame of the runs of all rungs, which the section of that name collects."""
+Axis = Literal["size", "length"]
+Word = Literal["grows", "shrinks", "flips", "changes", "cannot tell", "no verdict"]
+UNKNOWN = Evidence(0.0, 1.0, lambda _level: (-math.inf, math.inf))
+"""Of a test that has no p: it counts among the others."""
+
+
+@dataclass(frozen=True)
+class Gap:
+    """An arm's paired difference from the baseline at one rung, over the seeds that trained in both there.
+
+    `flops` are the baseline's; `axis` is None at the last rung.
+    """
+
+    arm: str
+    rung: str
+    axis: Axis | None
+    flops: float
+    difference: Estimate
+
+
+@dataclass(frozen=True)
+class Change:
+    """How an arm's difference from the baseline changes from a rung to the last one.
+
+    `before` and `after` are that difference at both, over the same seeds, and `change` is after − before, with an
+    interval that excludes zero where `p`, corrected for all changes of the study, is significant. `reason` is why there
+    is no verdict, or what forbids one.
+    """
+
+    arm: str
+    rung: str
+    last: str
+    axis: Axis
+    before: Estimate | None
+    after: Estimate | None
+    change: Estimate | None
+    p: float | None = None
+    word: Word = "cannot tell"
+    reason: str | None = None
+
+    def document(self) -> JsonObject:
+        """As `ablate run --json` prints it."""
+        change = self.change
+        return {
+            "arm": self.arm,
+            "rung": self.rung,
+            "last": self.last,
+            "axis": self.axis,
+            "difference_at_rung": self.before.mean if self.before else None,
+            "difference_at_last": self.after.mean if self.after else None,
+            "change": change.mean if change else None,
+            "change_interval": [change.low, change.high] if change and change.low is not None else None,
+            "p": self.p,
+            "seeds": len(change.values) if change else 0,
+            "verdict": self.word,
+            "reason": self.reason,
+        }
+
+
+def gaps(data: Collected) -> tuple[Gap, ...]:
+    """Of every arm at every rung, as they are listed."""
+    found = []
+    for arm in _others(data):
+        for rung in data.study.ladder:
+            pairs = _pairs(data.frames[FRAME].filter(rung=rung.name), arm, data.study.baseline)
+            difference = estimate((pairs["loss"] - pairs["loss_base"]).to_list())
+            if difference is not None:
+                found.append(Gap(arm, rung.name, rung.axis, float(pairs["flops_base"][0]), difference))
+    return tuple(found)
+
+
+def changes(data: Collected) -> tuple[Change, ...]:
+    """Of every arm, from every other rung to the last, corrected together."""
+    plain = [_plain(data, arm, rung) for arm in _others(data) for rung in data.study.ladder[:-1]]
+    tests = [_evidence(each) or UNKNOWN for each in plain]
+    corrected, intervals = holm([test.p for test in tests]), difference_intervals(tests)
+    return tuple(
+        _told(replace(each, p=p, change=replace(each.change, low=interval.low, high=interval.high)))
+        if test is not UNKNOWN and each.change is not None
+        else each
+        for each, test, p, interval in zip(plain, tests, corrected, intervals, strict=True)
+    )
+
+
+def _others(data: Collected) -> list[str]:
+    return [arm.name for arm in data.study.arms if arm.name != data.study.baseline]
+
+
+def _pairs(runs: pl.DataFrame, arm: str, baseline: str) -> pl.DataFrame:
+    """Runs of an arm that trained, each beside the baseline's of the same rung and seed."""
+    done = runs.filter(status="finished")
+    return done.filter(arm=arm).join(done.filter(arm=baseline), on=["rung", "seed"], suffix="_base").sort("seed")
+
+
+def _plain(data: Collected, arm: str, rung: StudyRung) -> Change:
+    """By itself, not tested yet."""
+    assert rung.axis is not None  # only the last has none
+    last, baseline = data.study.ladder[-1].name, data.study.baseline
+    runs = data.frames[FRAME].filter(pl.col("rung").is_in([rung.name, last]), pl.col("arm").is_in([arm, baseline]))
+    # with `seeds: auto` only the last rung is given more seeds
+    runs = runs.filter(pl.col("seed").is_in(runs.filter(rung=rung.name)["seed"].to_list()))
+    pairs = _pairs(runs, arm, baseline).with_columns(gap=pl.col("loss") - pl.col("loss_base"))
+    both = pairs.filter(rung=rung.name).join(pairs.filter(rung=last), on="seed", suffix="_last").sort("seed")
+    found = Change(
+        arm,
+        rung.name,
+        last,
+        rung.axis,
+        before=estimate(both["gap"].to_list()),
+        after=estimate(both["gap_last"].to_list()),
+        change=estimate((both["gap_last"] - both["gap"]).to_list()),
+    )
+    waiting = _waiting(data.study.scale, runs)
+    return replace(found, word="no verdict", reason=waiting) if waiting else replace(found, reason=_failed(runs))
+
+
+def _waiting(scale: str, runs: pl.DataFrame) -> str | None:
+    """Why nothing is judged yet."""
+    if scale in UNJUDGED:
+        return f"the scale {scale} shows that a study runs, not what it finds"
+    missing = runs.filter(pl.col("status").is_in(["absent", "partial"])).height
+    return f"{missing} of {runs.height} runs of this comparison have not ended" if missing else None
+
+
+def _failed(runs: pl.DataFrame) -> str | None:
+    """Seeds that failed: what is left says nothing of the arm."""
+    failed = runs.filter(pl.col("status").is_in(FAILED))
+    told = [f"seed {run['seed']} of {run['arm']} {run['status']} at {run['rung']}" for run in failed.to_dicts()]
+    return ", ".join(told) or None
+
+
+def _evidence(found: Change) -> Evidence | None:
+    """None where nothing may be, or can be, tested."""
+    if found.reason is not None or found.change is None or not found.change.sd:
+        return None
+    values = found.change.values
+
+    def interval(level: float) -> tuple[float, float]:
+        _, low, high = mean_interval(values, level)
+        return float(low), float(high)
+
+    return Evidence(found.change.mean, float(paired_p(values)), interval)
+
+
+def _told(found: Change) -> Change:
+    assert found.p is not None
+    assert found.before is not None
+    assert found.after is not None
+    return replace(found, word=_word(found.before, found.after)) if found.p < ALPHA else found
+
+
+def _word(before: Estimate, after: Estimate) -> Word:
+    """Of a difference that does change."""
+    if before.excludes(0) and after.excludes(0) and before.mean * after.mean < 0:
+        return "flips"
+    middle = estimate(_middle(before.values, after.values))
+    if middle is None or not middle.excludes(0):
+        return "changes"
+    return "grows" if (after.mean - before.mean) * middle.mean > 0 else "shrinks"
+
+
+def _middle(before: Sequence[float], after: Sequence[float]) -> list[float]:
+    return [(one + other) / 2 for one, other in zip(before, after, strict=True)]

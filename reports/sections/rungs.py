@@ -1,0 +1,107 @@
+"""Smaller sizes and shorter runs beside the comparison: does the difference change? (`reports.findings.rungs`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import plotly.graph_objects as go
+
+from ablate.store.documents import StudyRung
+from reports.figures.base import NEUTRAL, Figure, mean_point, short
+from reports.figures.style import ArmStyle, blank
+from reports.findings.rungs import Gap, gaps
+from reports.findings.shapes import StudySummary
+from reports.reading.collected import Collected
+from reports.sections import Section
+from reports.statistics.estimates import Estimate
+from reports.wording import rung_words, words
+from reports.wording.tables import frame_table
+
+DASHES = {"size": "solid", "length": "dot"}
+
+
+@dataclass(frozen=True)
+class Rungs(Section):
+    """The changes are the summary's."""
+
+    place: ClassVar[int] = 12
+    title: ClassVar[str] = "With size and length"
+
+    gaps: tuple[Gap, ...]
+
+    @classmethod
+    def summarise(cls, data: Collected) -> Self | None:
+        return cls(gaps(data)) if data.study.ladder else None
+
+    def introduction(self, summary: StudySummary) -> str:
+        return rung_words.introduction(summary)
+
+    def sentences(self, summary: StudySummary) -> Iterator[str]:
+        yield from map(rung_words.sentence, summary.changes)
+
+    def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:
+        if self.gaps:
+            yield _figure(self.gaps, summary, style)
+
+
+def _figure(found: Sequence[Gap], summary: StudySummary, style: Mapping[str, ArmStyle]) -> Figure:
+    """Every difference over the baseline's compute; sizes are joined by lines, lengths by dotted ones."""
+    figure = blank("training FLOPs of the baseline", f"difference in loss ({summary.unit})")
+    figure.add_hline(y=0, line=NEUTRAL)
+    for arm in dict.fromkeys(gap.arm for gap in found):
+        own = [gap for gap in found if gap.arm == arm]
+        for axis, dash in DASHES.items():
+            _join(figure, [gap for gap in own if gap.axis in (axis, None)], style[arm], dash)
+        for place, gap in enumerate(own):
+            mean_point(figure, style[arm], style[arm].label, _exactly(gap.flops), gap.difference)
+            figure.data[-1].update(showlegend=place == 0)
+    _name_rungs(figure, found, summary.study.ladder)
+    figure.update_xaxes(type="log")
+    return Figure(
+        key="rungs",
+        title=f"Difference from {summary.baseline} at every size and length",
+        note="Below zero is better. Solid lines join sizes, dotted ones lengths. Differences are paired by seed; bars"
+        " are 95 % intervals of each mean by itself. Whether a difference changes is tested seed by seed, above.",
+        alt="; ".join(rung_words.sentence(each) for each in summary.changes),
+        drawing=figure,
+        table=frame_table(
+            ("arm", "rung", "FLOPs of the baseline", f"difference ({summary.unit})", "seeds"),
+            [
+                (
+                    gap.arm,
+                    gap.rung,
+                    words.large(gap.flops),
+                    words.interval(gap.difference).removesuffix(" nats"),
+                    str(len(gap.difference.values)),
+                )
+                for gap in found
+            ],
+            2,
+        ),
+    )
+
+
+def _exactly(value: float) -> Estimate:
+    return Estimate(value, None, None, None, (value,))
+
+
+def _join(figure: go.Figure, found: Sequence[Gap], look: ArmStyle, dash: str) -> None:
+    if len(found) > 1:
+        figure.add_scatter(
+            x=[short(gap.flops) for gap in found],
+            y=[short(gap.difference.mean) for gap in found],
+            mode="lines",
+            line={"color": look.colour, "width": 1.4, "dash": dash},
+            legendgroup=look.label,
+            showlegend=False,
+            hoverinfo="skip",
+        )
+
+
+def _name_rungs(figure: go.Figure, found: Sequence[Gap], ladder: Sequence[StudyRung]) -> None:
+    for rung in ladder:
+        flops = next((gap.flops for gap in found if gap.rung == rung.name), None)
+        if flops is not None:
+            figure.add_vline(x=flops, line={**NEUTRAL, "width": 0.5}, annotation_text=rung.name)

@@ -1,0 +1,245 @@
+"""Loss against compute as a power law with an irreducible loss, and how far it may be read. Pure.
+
+    L(C) = E + A·C^(−b)        E, A ≥ 0, b > 0        (Hoffmann et al. 2022, arXiv:2203.15556)
+
+fitted to the mean losses of K sizes over the same n seeds, by least squares of relative errors, which for small noise
+are errors of the logarithm. For a given b the law is linear in E and A, so that the best fit is a search along b alone
+and has no local minima to miss (variable projection, Golub and Pereyra 1973).
+
+Seeds are random effects. What a seed does alike at all sizes moves the whole curve; what is left beside sizes and
+seeds, with ν = (K − 1)(n − 1) degrees of freedom, is the noise s² of the fit. With S the weighted squares in units of s²:
+
+    interval of b, E or L(C)    where the least S with that value fixed is below S_min + F(1 − α; 1, ν)
+    lack of fit                 S_min / (K − 3) against F(K − 3, ν); K − 2 where E = 0; none with three sizes
+
+A straight line in ln L and ln C has no E: if E = 1.7, its interval of b covers in 0 % of ladders, whatever the seeds.
+Assumes relative noise that is alike at all sizes.
+
+Three sizes fit any three losses that fall and flatten, so nothing tests the law: `determined` needs four that do not
+contradict it, and an interval of b with two ends. `reach` is how many times the largest compute may be predicted: one
+more step of a ladder that is determined.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import optimize, stats
+
+from reports.statistics.crossed import crossed
+from reports.statistics.estimates import ALPHA, Floats
+from reports.statistics.interval import Interval
+
+EXPONENTS = (0.005, 2.0)
+"""Those outside are not told apart from none, and from a loss that has reached its floor."""
+GRID = 40
+REFINEMENTS = 4
+FEWEST_SIZES = 3
+
+
+@dataclass(frozen=True)
+class Points:
+    """What a law is fitted to: losses at computes, with the variances of their means."""
+
+    log_flops: Floats
+    losses: Floats
+    variances: Floats
+
+    def and_one(self, log_flops: float, loss: float, variance: float) -> Points:
+        return Points(
+            np.append(self.log_flops, log_flops), np.append(self.losses, loss), np.append(self.variances, variance)
+        )
+
+    def squares(self, exponents: Floats) -> tuple[Floats, Floats, Floats]:
+        """S, E and A of the best law with each exponent: the free fit, or the better one with E or A at zero."""
+        power, weight = np.exp(-exponents[:, None] * self.log_flops), 1 / self.variances
+        n, x, xx = weight.sum(), power @ weight, power**2 @ weight
+        y, xy = weight @ self.losses, power @ (weight * self.losses)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            free = (y * xx - xy * x) / (n * xx - x**2), (n * xy - x * y) / (n * xx - x**2)
+        nothing = np.zeros(len(exponents))
+        choices = [free, (nothing, xy / xx), (nothing + y / n, nothing)]
+        found = np.array([self._misfit(power, *choice) for choice in choices])
+        found[0, ~((free[0] >= 0) & (free[1] >= 0))] = np.inf
+        best = found.argmin(axis=0)
+        constant, scale = (np.choose(best, [choice[i] for choice in choices]) for i in (0, 1))
+        return found.min(axis=0), constant, scale
+
+    def squares_through(self, log_flops: float, loss: float) -> Callable[[Floats], Floats]:
+        """S by exponent of the best law that has this loss at this compute, infinite for E itself."""
+
+        def found(exponents: Floats) -> Floats:
+            there = np.exp(-exponents * log_flops) if math.isfinite(log_flops) else np.zeros(len(exponents))
+            power, weight = np.exp(-exponents[:, None] * self.log_flops), 1 / self.variances
+            x = power - there[:, None]
+            scale = x @ (weight * (self.losses - loss)) / (x**2 @ weight)
+            most = np.divide(loss, there, out=np.full(len(exponents), np.inf), where=there > 0)
+            scale = np.clip(scale, 0, most)  # E = loss − A·there is not negative
+            return self._misfit(power, loss - scale * there, scale)
+
+        return found
+
+    def _misfit(self, power: Floats, constant: Floats, scale: Floats) -> Floats:
+        left = self.losses - constant[:, None] - scale[:, None] * power
+        return np.asarray(left**2 @ (1 / self.variances))
+
+
+@dataclass(frozen=True)
+class ScalingLaw:
+    """A law fitted to the `means` at `flops`, smallest first.
+
+    `noise` is the relative standard deviation of one run beside what its seed does to all sizes, `shift` of the latter.
+    """
+
+    flops: tuple[float, ...]
+    means: tuple[float, ...]
+    seeds: int
+    noise: float
+    shift: float
+
+    @property
+    def freedom(self) -> int:
+        return (len(self.flops) - 1) * (self.seeds - 1)
+
+    @cached_property
+    def points(self) -> Points:
+        """With compute in units of its geometric mean."""
+        means = np.array(self.means)
+        return Points(self._logs(np.array(self.flops)), means, (self.noise * means) ** 2 / self.seeds)
+
+    @cached_property
+    def best(self) -> tuple[float, float, float, float]:
+        """S_min, b, and E and A of the best law."""
+        square, exponent = _least(lambda exponents: self.points.squares(exponents)[0])
+        _, constant, scale = self.points.squares(np.array([exponent]))
+        return square, exponent, float(constant[0]), float(scale[0])
+
+    @property
+    def lack_of_fit(self) -> float | None:
+        """The p-value of sizes that follow the law; None where three sizes leave nothing to test."""
+        if len(self.flops) <= FEWEST_SIZES:
+            return None
+        freedom = len(self.flops) - (2 if self.best[2] == 0 else 3)
+        return float(stats.f.sf(self.best[0] / freedom, freedom, self.freedom))
+
+    @property
+    def determined(self) -> bool:
+        """Whether the data say what the law is."""
+        exponent = self.exponent()
+        fits = self.lack_of_fit is not None and self.lack_of_fit >= ALPHA
+        return fits and exponent.low > 0 and math.isfinite(exponent.high)
+
+    @property
+    def reach(self) -> float:
+        """The factor beyond the largest compute up to which losses may be predicted."""
+        return self.flops[-1] / self.flops[-2] if self.determined else 1.0
+
+    def exponent(self, alpha: float = ALPHA) -> Interval:
+        """b. An end that no exponent that could be told rules out is 0 or infinite."""
+        value = self.best[1]
+
+        def excess(log: float) -> float:
+            return float(self.points.squares(np.exp([log]))[0][0]) - self._bound(alpha)
+
+        low, high = (math.log(end) for end in EXPONENTS)
+        lower = math.exp(optimize.brentq(excess, low, math.log(value))) if excess(low) > 0 else 0.0
+        upper = math.exp(optimize.brentq(excess, math.log(value), high)) if excess(high) > 0 else math.inf
+        return Interval(value, lower, upper)
+
+    def irreducible(self, alpha: float = ALPHA) -> Interval:
+        """E, the loss of infinite compute if the law held so far."""
+        return self._interval(math.inf, self.best[2], alpha)
+
+    def loss(self, flops: float, alpha: float = ALPHA) -> Interval:
+        """The law at a compute; the interval is of the mean over seeds, not of one run."""
+        log = float(self._logs(np.array(flops)))
+        _, exponent, constant, scale = self.best
+        return self._interval(log, constant + scale * math.exp(-exponent * log), alpha)
+
+    def flops_of(self, loss: float, sd: float, alpha: float = ALPHA) -> Interval | None:
+        """At which compute the law has the mean loss of as many runs, each of this standard deviation beside its seed.
+
+        None where the interval leaves what was measured and what is within reach.
+        """
+        variance = sd**2 / self.seeds
+        bound = self.best[0] + float(stats.f.isf(alpha, 1, self.seeds - 1))  # the least of two degrees of freedom
+
+        def excess(log: float) -> float:
+            more = self.points.and_one(log, loss, variance)
+            return _least(lambda exponents: more.squares(exponents)[0])[0] - bound
+
+        _, exponent, constant, scale = self.best
+        ends = self.points.log_flops[0], self.points.log_flops[-1] + math.log(self.reach)
+        if loss <= constant or min(excess(end) for end in ends) <= 0:
+            return None
+        value = -math.log((loss - constant) / scale) / exponent
+        if not ends[0] < value < ends[1]:
+            return None
+        low, high = (optimize.brentq(excess, end, value) for end in ends)
+        return Interval(*(math.exp(log + self._origin) for log in (value, low, high)))
+
+    def _interval(self, log_flops: float, value: float, alpha: float) -> Interval:
+        def excess(other: float) -> float:
+            return _least(self.points.squares_through(log_flops, other))[0] - self._bound(alpha)
+
+        step = self.noise * self.means[-1]
+        low, high = (_crossing(excess, value, sign * step) for sign in (-1, 1))
+        own = float(stats.t.isf(alpha / 2, self.seeds - 1)) * self.shift * value / math.sqrt(self.seeds)
+        return Interval(value, max(0.0, value - math.hypot(value - low, own)), value + math.hypot(high - value, own))
+
+    def _bound(self, alpha: float) -> float:
+        return self.best[0] + float(stats.f.isf(alpha, 1, self.freedom))
+
+    @property
+    def _origin(self) -> float:
+        return float(np.log(self.flops).mean())
+
+    def _logs(self, flops: Floats) -> Floats:
+        return np.asarray(np.log(flops) - self._origin)
+
+
+def fit(flops: ArrayLike, losses: ArrayLike) -> ScalingLaw:
+    """From the losses (sizes, seeds) of the same seeds at every size, which spends `flops` (sizes,) a run.
+
+    Raises ValueError for fewer than three sizes or two seeds, with gaps, or where seeds do not differ.
+    """
+    table, compute = np.asarray(losses, dtype=np.float64), np.asarray(flops, dtype=np.float64)
+    if table.ndim != 2 or len(table) < FEWEST_SIZES or table.shape[1] < 2 or not np.isfinite(table).all():
+        raise ValueError(f"needs losses of {FEWEST_SIZES} sizes or more and the same 2 seeds or more at each")
+    order = compute.argsort()
+    means = table[order].mean(axis=1)
+    relative = crossed((table[order] / means[:, None]).T)
+    if relative.residual_square == 0:
+        raise ValueError("needs seeds that differ")
+    return ScalingLaw(
+        tuple(compute[order].tolist()),
+        tuple(means.tolist()),
+        table.shape[1],
+        math.sqrt(relative.residual_square),
+        math.sqrt(relative.row_variance().value),
+    )
+
+
+def _least(squares: Callable[[Floats], Floats]) -> tuple[float, float]:
+    """The least S over the exponents, and where it is: on ever finer grids around the best."""
+    low, high = EXPONENTS
+    for _ in range(REFINEMENTS):
+        grid = np.geomspace(low, high, GRID)
+        found = squares(grid)
+        best = int(found.argmin())
+        low, high = grid[max(best - 1, 0)], grid[min(best + 1, GRID - 1)]
+    return float(found[best]), float(grid[best])
+
+
+def _crossing(excess: Callable[[float], float], start: float, step: float) -> float:
+    """Where the excess, negative at `start`, rises to zero in the direction of `step`; or a loss of zero."""
+    far = max(start + step, 0.0)
+    while far > 0 and excess(far) < 0:
+        step *= 2
+        far = max(start + step, 0.0)
+    return float(optimize.brentq(excess, start, far, xtol=abs(step) * 1e-3)) if excess(far) > 0 else far

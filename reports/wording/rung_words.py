@@ -1,0 +1,55 @@
+"""How differences change with size and length, in words."""
+
+from __future__ import annotations
+
+from reports.findings.rungs import Change
+from reports.findings.shapes import StudySummary
+from reports.statistics.estimates import Estimate
+from reports.wording import words
+from reports.wording.change_words import VERBS
+from reports.wording.listing import listed
+
+
+def sentence(found: Change) -> str:
+    """`double: the difference shrinks with length: −0.036 at half_length, −0.003 at full (change +0.033 ± 0.02 …).`"""
+    said = f"{found.arm}: {_said(found)}"
+    if found.change is None or found.before is None or found.after is None:
+        return f"{said}: {found.reason or f'no seed finished at both {found.rung} and {found.last}'}."
+    digits = words.decimals(found.change.half_width)
+    before, after = (words.signed(each.mean, digits) for each in (found.before, found.after))
+    return f"{said}: {before} at {found.rung}, {after} at {found.last} ({_ground(found, found.change)})."
+
+
+def _said(found: Change) -> str:
+    if found.word == "no verdict":
+        return f"no verdict on {found.axis}"
+    if found.word == "cannot tell":
+        return f"cannot tell whether the difference changes with {found.axis}"
+    return f"the difference {VERBS[found.word]} with {found.axis}"
+
+
+def _ground(found: Change, change: Estimate) -> str:
+    count = len(change.values)
+    parts = [f"change {words.interval(change)}", f"{count} seed{'s' * (count != 1)}"]
+    parts += [words.p_value(found.p)] if found.p is not None else []
+    return ", ".join([*parts, *([found.reason] if found.reason else [])])
+
+
+def introduction(summary: StudySummary) -> str:
+    """What is compared with what, and how rates were set."""
+    study, count = summary.study, len(summary.changes)
+    rungs = listed([rung.name for rung in study.ladder[:-1]])
+    tests = f"paired t-tests, corrected (Holm) over {count} comparisons" if count > 1 else "a paired t-test"
+    text = (
+        f"The comparison above is at {study.ladder[-1].name}. Differences from {study.baseline} there and at {rungs} "
+        f"are compared seed by seed: {tests}. A difference grows where it moves away from zero, in either direction."
+    )
+    return f"{text} {rates(summary)}".strip()
+
+
+def rates(summary: StudySummary) -> str:
+    """What a change with size may come from besides."""
+    sizes = [rung for rung in summary.study.ladder if rung.axis == "size"]
+    if not sizes or all(rung.tuning for rung in (*sizes, summary.study.ladder[-1])):
+        return ""
+    return "Learning rates were not tuned at each size, so a change with size may come from them."
