@@ -7,7 +7,7 @@ are errors of the logarithm. For a given b the law is linear in E and A, so that
 and has no local minima to miss (variable projection, Golub and Pereyra 1973).
 
 Seeds are random effects. What a seed does alike at all sizes moves the whole curve; what is left beside sizes and
-seeds, with ν = (K − 1)(n − 1) degrees of freedom, is the noise s² of the fit. With S the weighted squares in units of s²:
+seeds, with ν = (K − 1)(n − 1) degrees of freedom, is the noise s² of the fit. With S the weighted squares over s²:
 
     interval of b, E or L(C)    where the least S with that value fixed is below S_min + F(1 − α; 1, ν)
     lack of fit                 S_min / (K − 3) against F(K − 3, ν); K − 2 where E = 0; none with three sizes

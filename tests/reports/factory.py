@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
@@ -33,6 +33,7 @@ from ablate.store.documents import (
     StudyLook,
     StudyRates,
     StudyRun,
+    StudyRung,
 )
 from reports.findings.shapes import StudySummary
 from reports.sections import Section
@@ -75,6 +76,8 @@ class StudyOf:
     looks: Sequence[Mapping[str, float]] | None = None
     design: StudyDesign | None = None
     probes: Sequence[str] = ()
+    smaller: Mapping[str, tuple[Literal["size", "length"], Sequence[Arm]]] = field(default_factory=dict)
+    """The arms at the other rungs of a ladder, by name."""
     results: Mapping[tuple[str, int], Mapping[str, Any]] = field(default_factory=dict)
     identities: Mapping[tuple[str, int], Mapping[str, Any]] = field(default_factory=dict)
 
@@ -88,6 +91,12 @@ class StudyOf:
             for seed, loss in enumerate(arm.losses):
                 if loss is not None:
                     self._write_run(store, arm, seed, loss)
+        for name, (_, arms) in self.smaller.items():
+            for number, arm in enumerate(arms):
+                for run, loss in zip(_runs(name, number, arm), arm.losses, strict=True):
+                    if loss is not None:
+                        store.write_run(run_of(run.digest, seed=run.seed, steps=arm.steps))
+                        store.write_result(_result(run.digest, arm, run.seed, loss))
         store.study(self.name, "cpu").write(self.document())
         return store.study(self.name, "cpu").path
 
@@ -114,13 +123,20 @@ class StudyOf:
             evals="e1" if self.measured else None,
             rates=StudyRates(how="written", where=None),
             tuning=(),
-            ladder=(),
+            ladder=tuple(self._ladder()),
         )
+
+    def _ladder(self) -> Iterator[StudyRung]:
+        for name, (axis, arms) in self.smaller.items():
+            planned = (self._arm(arm, _runs(name, number, arm)) for number, arm in enumerate(arms))
+            yield StudyRung(name=name, axis=axis, arms=tuple(planned), tuning=())
+        if self.smaller:
+            yield StudyRung(name="full", axis=None, arms=tuple(map(self._arm, self.arms)), tuning=())
 
     def digest(self, arm: Arm, seed: int) -> str:
         return f"{self.arms.index(arm):02d}ab{seed:02d}"
 
-    def _arm(self, arm: Arm) -> StudyArm:
+    def _arm(self, arm: Arm, runs: tuple[StudyRun, ...] | None = None) -> StudyArm:
         return StudyArm(
             name=arm.name,
             edits=dict(arm.edits),
@@ -138,7 +154,7 @@ class StudyOf:
             cache_bytes=tuple(CacheBytes(context=c, bytes=int(c * arm.kv_bytes_per_token)) for c in CONTEXTS),
             differs={},
             identity=f"identity of {arm.name}",
-            runs=tuple(StudyRun(digest=self.digest(arm, seed), seed=seed) for seed in range(len(arm.losses))),
+            runs=runs or tuple(StudyRun(digest=self.digest(arm, seed), seed=seed) for seed in range(len(arm.losses))),
         )
 
     def _write_run(self, store: Store, arm: Arm, seed: int, loss: float) -> None:
@@ -156,6 +172,11 @@ class StudyOf:
             store.write_measure(digest, "m1", _measure(arm, seed))
             correct, bits = _answers(loss, seed)
             store.write_evals(digest, "e1", _evals(correct, bits), list(_samples(correct, bits)))
+
+
+def _runs(rung: str, number: int, arm: Arm) -> tuple[StudyRun, ...]:
+    """Of an arm at a smaller rung."""
+    return tuple(StudyRun(digest=f"{rung}{number:02d}ab{seed:02d}", seed=seed) for seed in range(len(arm.losses)))
 
 
 def _merge(path: Path, changes: Mapping[str, Any]) -> None:

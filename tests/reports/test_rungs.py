@@ -1,0 +1,172 @@
+"""Whether differences change with size and length, from stores to words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from scipy import stats
+from statsmodels.stats.multitest import multipletests
+
+from reports.findings.rungs import Change, changes
+from reports.findings.shapes import StudySummary
+from reports.findings.summary import summarise, summarise_study
+from reports.pages.page import render_page
+from reports.reading.collect import collect
+from reports.reading.collected import Collected
+from reports.sections.ladder import Ladder
+from reports.wording import rung_words, words
+from tests.reports.factory import Arm, StudyOf
+
+BASE = (3.00, 3.02, 2.99, 3.01)
+WOBBLE = np.array([0.001, -0.002, 0.002, -0.001])
+SMALL, HALF = (3.4, 3.43, 3.39, 3.41), (3.2, 3.19, 3.21, 3.22)
+AXES = {"small": "size", "half": "length"}
+
+
+def above(losses: Sequence[float], gap: float, times: float = 1.0) -> tuple[float, ...]:
+    """Losses of an arm that is so far from the baseline, with some scatter."""
+    return tuple(float(each) for each in np.array(losses) + gap + times * WOBBLE[: len(losses)])
+
+
+def study(gaps: Mapping[str, tuple[float, float, float]]) -> StudyOf:
+    """Arms with their gap at the smaller size, at half the length, and in full. Their scatter differs."""
+    rungs = {"small": SMALL, "half": HALF, "full": BASE}
+    arms = {
+        rung: [Arm("pre", losses), *(Arm(name, above(losses, gap[place], place + 1)) for name, gap in gaps.items())]
+        for place, (rung, losses) in enumerate(rungs.items())
+    }
+    # of the same steps, so that compute differs by the FLOPs of a token
+    small = [replace(arm, flops_per_token=1e6) for arm in arms["small"]]
+    half = [replace(arm, steps=10) for arm in arms["half"]]
+    return StudyOf(arms["full"], smaller={"small": ("size", small), "half": ("length", half)}, measured=False)
+
+
+def summary_of(tmp_path: Path, gaps: Mapping[str, tuple[float, float, float]]) -> StudySummary:
+    return summarise_study(study(gaps).write(tmp_path))
+
+
+def found(summary: StudySummary, arm: str, rung: str) -> Change:
+    return next(each for each in summary.changes if (each.arm, each.rung) == (arm, rung))
+
+
+def test_changes_are_paired_by_seed_and_corrected_over_arms_and_rungs(tmp_path: Path) -> None:
+    """As scipy's paired t-test and statsmodels' Holm have it."""
+    gaps = {"post": (0.040, 0.052, 0.050), "double": (-0.05, -0.0485, -0.046)}
+    summary = summary_of(tmp_path, gaps)
+    assert [(each.arm, each.rung, each.axis) for each in summary.changes] == [
+        (arm, rung, axis) for arm in gaps for rung, axis in AXES.items()
+    ]
+    plain, differences = [], []
+    for small, half, full in gaps.values():
+        after = np.array(above(BASE, full, 3)) - BASE
+        for losses, gap, times in ((SMALL, small, 1), (HALF, half, 2)):
+            before = np.array(above(losses, gap, times)) - losses
+            plain.append(stats.ttest_rel(after, before).pvalue)
+            differences.append(float((after - before).mean()))
+    assert [each.p for each in summary.changes] == pytest.approx(multipletests(plain, method="holm")[1])
+    assert [each.change and each.change.mean for each in summary.changes] == pytest.approx(differences)
+    for each in summary.changes:
+        assert each.p is not None
+        assert each.change is not None
+        assert each.change.excludes(0) == (each.p < 0.05)
+
+
+@pytest.mark.parametrize(
+    ("small", "full", "word", "said"),
+    [
+        (-0.10, -0.30, "grows", "post: the difference grows with size: −0.10"),
+        (-0.30, -0.10, "shrinks", "post: the difference shrinks with size: −0.30"),
+        (0.10, 0.30, "grows", "post: the difference grows with size: +0.10"),
+        (-0.10, 0.10, "flips", "post: the difference changes sign with size: −0.10"),
+        (-0.030, 0.0298, "flips", "post: the difference changes sign with size"),
+        (0.100, 0.1005, "cannot tell", "post: cannot tell whether the difference changes with size"),
+    ],
+)
+def test_the_word_for_a_change(tmp_path: Path, small: float, full: float, word: str, said: str) -> None:
+    summary = summary_of(tmp_path, {"post": (small, full, full)})
+    assert found(summary, "post", "small").word == word
+    assert rung_words.sentence(found(summary, "post", "small")).startswith(said)
+
+
+def test_which_way_a_change_goes_may_be_open(tmp_path: Path) -> None:
+    """From just below zero to just above it: it changes, and neither end is known to be on its side."""
+    arms = [Arm("pre", BASE), Arm("post", tuple(np.array(BASE) + [0.030, -0.014, 0.031, -0.012]))]
+    small = [Arm("pre", SMALL), Arm("post", tuple(np.array(SMALL) + [0.010, -0.033, 0.012, -0.031]))]
+    change = found(summarise_study(StudyOf(arms, smaller={"small": ("size", small)}).write(tmp_path)), "post", "small")
+    assert change.word == "changes"
+    assert rung_words.sentence(change).startswith("post: the difference changes with size: −0.01")
+
+
+def test_the_headline_says_what_changes_and_what_is_open(tmp_path: Path) -> None:
+    said = words.headline(summary_of(tmp_path, {"post": (0.3, 0.101, 0.1), "double": (-0.1, -0.101, -0.1)}))
+    assert "With size (small to full), the difference of post shrinks; cannot tell for double." in said
+    assert said.endswith("With length (half to full), cannot tell whether the difference changes for post and double.")
+
+
+def test_nothing_is_said_before_all_runs_have_ended(tmp_path: Path) -> None:
+    planned = study({"post": (0.3, 0.2, 0.1)})
+    axis, arms = planned.smaller["small"]
+    missing = [arms[0], replace(arms[1], losses=(*arms[1].losses[:3], None))]
+    summary = summarise_study(replace(planned, smaller={**planned.smaller, "small": (axis, missing)}).write(tmp_path))
+    change = found(summary, "post", "small")
+    assert (change.word, change.p) == ("no verdict", None)
+    assert "1 of 16 runs of this comparison have not ended" in rung_words.sentence(change)
+    assert found(summary, "post", "half").word == "shrinks"
+    assert "With size" not in words.headline(summary)
+
+
+def test_a_seed_that_failed_forbids_a_word_and_is_named(tmp_path: Path) -> None:
+    planned = study({"post": (0.3, 0.2, 0.1)})
+    axis, arms = planned.smaller["small"]
+    failing = [arms[0], replace(arms[1], diverged=(2,))]
+    summary = summarise_study(replace(planned, smaller={**planned.smaller, "small": (axis, failing)}).write(tmp_path))
+    change = found(summary, "post", "small")
+    assert (change.word, change.p) == ("cannot tell", None)
+    assert "3 seeds, seed 2 of post diverged at small" in rung_words.sentence(change)
+
+
+def test_more_seeds_of_the_last_rung_are_not_waited_for(tmp_path: Path) -> None:
+    planned = study({"post": (0.3, 0.2, 0.1)})
+    more = [replace(arm, losses=(*arm.losses, None)) for arm in planned.arms]
+    change = found(summarise_study(replace(planned, arms=more).write(tmp_path)), "post", "small")
+    assert change.word == "shrinks"
+    assert change.change is not None
+    assert len(change.change.values) == 4
+
+
+def test_the_page_draws_every_rung_and_names_the_rates(tmp_path: Path) -> None:
+    summary = summary_of(tmp_path, {"post": (0.3, 0.2, 0.1)})
+    page = render_page(summary)
+    assert "With size and length" in page
+    assert "Learning rates were not tuned at each size, so a change with size may come from them." in page
+    assert "Difference from pre at every size and length" in page
+    assert summary.section(Ladder) is None, "two sizes have no law"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seeds", [3, 5])
+def test_changes_that_are_not_there(tmp_path: Path, seeds: int) -> None:
+    """Three arms with other gaps, the same at every rung: 5 % of studies at most say that any of them changes."""
+    names = ("pre", "a", "b", "c")
+    planned = study(dict.fromkeys(names[1:], (0.1, 0.1, 0.1)))
+    cut = {
+        name: (axis, [replace(arm, losses=arm.losses[:seeds]) for arm in arms])
+        for name, (axis, arms) in planned.smaller.items()
+    }
+    longer = [replace(arm, losses=(*arm.losses, 3.0)[:seeds]) for arm in planned.arms]
+    shown = collect(replace(planned, arms=longer, smaller=cut).write(tmp_path))
+    draw = np.random.default_rng(seeds)
+
+    def redrawn(data: Collected) -> Collected:
+        frame = data.frames["ladder"]
+        shared = {seed: draw.normal(0, 0.02) for seed in range(seeds)}
+        losses = [3 + shared[seed] + draw.normal(0, 0.01) for seed in frame["seed"]]
+        return replace(data, frames={**data.frames, "ladder": frame.with_columns(loss=pl.Series(losses))})
+
+    wrong = sum(any(each.word != "cannot tell" for each in changes(redrawn(shown))) for _ in range(1000))
+    assert stats.binomtest(wrong, 1000, 0.05, alternative="greater").pvalue > 0.001, wrong
