@@ -14,7 +14,7 @@ from statsmodels.stats.multitest import multipletests
 
 from reports.findings.rungs import Change, changes
 from reports.findings.shapes import StudySummary
-from reports.findings.summary import summarise, summarise_study
+from reports.findings.summary import summarise_study
 from reports.pages.page import render_page
 from reports.reading.collect import collect
 from reports.reading.collected import Collected
@@ -95,8 +95,8 @@ def test_the_word_for_a_change(tmp_path: Path, small: float, full: float, word: 
 
 def test_which_way_a_change_goes_may_be_open(tmp_path: Path) -> None:
     """From just below zero to just above it: it changes, and neither end is known to be on its side."""
-    arms = [Arm("pre", BASE), Arm("post", tuple(np.array(BASE) + [0.030, -0.014, 0.031, -0.012]))]
-    small = [Arm("pre", SMALL), Arm("post", tuple(np.array(SMALL) + [0.010, -0.033, 0.012, -0.031]))]
+    arms = [Arm("pre", BASE), Arm("post", tuple(np.add(BASE, (0.030, -0.014, 0.031, -0.012))))]
+    small = [Arm("pre", SMALL), Arm("post", tuple(np.add(SMALL, (0.010, -0.033, 0.012, -0.031))))]
     change = found(summarise_study(StudyOf(arms, smaller={"small": ("size", small)}).write(tmp_path)), "post", "small")
     assert change.word == "changes"
     assert rung_words.sentence(change).startswith("post: the difference changes with size: −0.01")
