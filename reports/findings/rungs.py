@@ -19,8 +19,9 @@ from typing import Literal
 import polars as pl
 
 from ablate.store.documents import JsonObject, StudyRung
+from reports.findings.waiting import waiting
 from reports.reading.collected import Collected
-from reports.reading.outcomes import FAILED, UNJUDGED
+from reports.reading.outcomes import FAILED
 from reports.statistics.estimates import ALPHA, Estimate, estimate, holm, mean_interval, paired_p
 from reports.statistics.simultaneous import Evidence, difference_intervals
 
@@ -111,7 +112,7 @@ def changes(data: Collected) -> tuple[Change, ...]:
 
 
 def _others(data: Collected) -> list[str]:
-    return [arm.name for arm in data.study.arms if arm.name != data.study.baseline]
+    return [arm.name for arm, base in data.study.pairs if base.name == data.study.baseline]
 
 
 def _pairs(runs: pl.DataFrame, arm: str, baseline: str) -> pl.DataFrame:
@@ -138,16 +139,8 @@ def _plain(data: Collected, arm: str, rung: StudyRung) -> Change:
         after=estimate(both["gap_last"].to_list()),
         change=estimate((both["gap_last"] - both["gap"]).to_list()),
     )
-    waiting = _waiting(data.study.scale, runs)
-    return replace(found, word="no verdict", reason=waiting) if waiting else replace(found, reason=_failed(runs))
-
-
-def _waiting(scale: str, runs: pl.DataFrame) -> str | None:
-    """Why nothing is judged yet."""
-    if scale in UNJUDGED:
-        return f"the scale {scale} shows that a study runs, not what it finds"
-    missing = runs.filter(pl.col("status").is_in(["absent", "partial"])).height
-    return f"{missing} of {runs.height} runs of this comparison have not ended" if missing else None
+    unended = waiting(data.study.scale, runs)
+    return replace(found, word="no verdict", reason=unended) if unended else replace(found, reason=_failed(runs))
 
 
 def _failed(runs: pl.DataFrame) -> str | None:

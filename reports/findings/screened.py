@@ -111,7 +111,7 @@ def judge_effects(data: Collected) -> tuple[EffectSummary, ...]:
     if design is None:
         return ()
     blocks = _Blocks(data.study, design, data.runs)
-    reason = waiting(data, [arm.name for arm in data.study.arms])
+    reason = waiting(data.study.scale, data.runs)
     found = _corrected(data, design, blocks, judged=reason is None)
     return tuple(
         EffectSummary(effect, _judgement(data, effect, comparison, reason))

@@ -5,11 +5,8 @@ Who looks at results as they come in, and stops when they please, finds differen
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 import polars as pl
 
-from reports.reading.collected import Collected
 from reports.reading.outcomes import UNJUDGED
 
 REPEATED = (
@@ -18,10 +15,9 @@ REPEATED = (
 )
 
 
-def waiting(data: Collected, arms: Collection[str]) -> str | None:
-    """Why a comparison of these arms is not judged; None where it may be."""
-    if data.study.scale in UNJUDGED:
-        return f"the scale {data.study.scale} shows that a study runs, not what it finds"
-    runs = data.runs.filter(pl.col("arm").is_in(list(arms)))
+def waiting(scale: str, runs: pl.DataFrame) -> str | None:
+    """Why a comparison of these runs is not judged; None where it may be."""
+    if scale in UNJUDGED:
+        return f"the scale {scale} shows that a study runs, not what it finds"
     missing = runs.filter(pl.col("status").is_in(["absent", "partial"])).height
     return f"{missing} of {runs.height} runs of this comparison have not ended" if missing else None

@@ -10,6 +10,7 @@ from reports.wording import words
 from reports.wording.cost_words import costs
 from reports.wording.failure_words import left_out
 from reports.wording.length_words import conditions, undertrained
+from reports.wording.listing import listed
 from reports.wording.tables import Table, without_empty
 
 ROMAN = {3: "III", 4: "IV", 5: "V", 6: "VI", 7: "VII", 8: "VIII"}
@@ -48,7 +49,7 @@ def headline(summary: StudySummary, design: StudyDesign) -> str:
         if found:
             named = verdict in ("better", "worse")
             said = (one if len(found) == 1 else several).format(margin=f"{summary.study.margin or 0:g} nats")
-            parts.append(f"{words.listed([_told(each) if named else each.effect.name for each in found])} {said}")
+            parts.append(f"{listed([_told(each) if named else each.effect.name for each in found])} {said}")
     terms = words.matched(summary)
     setup = f"over {len(summary.arms)} runs of {len(design.factors)} factors"
     answer = f"{terms[0].upper()}{terms[1:]}, {setup}, {'; '.join(parts)}"
@@ -151,7 +152,7 @@ def proposal(summary: StudySummary) -> str:
         return "Nothing lowers the loss surely, so there is nothing to confirm."
     study = summary.study.path or summary.study.name
     return (
-        f"A screen selects, so confirm {words.listed(survivors)} with fresh seeds: `ablate run {study} --scale "
+        f"A screen selects, so confirm {listed(survivors)} with fresh seeds: `ablate run {study} --scale "
         f"{summary.study.scale} --promote confirm.yaml` writes that study."
     )
 
