@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import plotly.graph_objects as go
 
-from reports.figures.base import NORMAL_95, Figure, Switch, SwitchOption, mean_and_range, optional, short
+from reports.figures.base import Figure, Switch, SwitchOption, mean_and_range, optional, short
 from reports.figures.style import ArmStyle, blank
 from reports.findings.curves import Point
 from reports.findings.shapes import StudySummary
@@ -27,7 +27,8 @@ class Targets:
     """Some of the targets: a `part` of all, or the hits at a distance from `first` to `last`.
 
     `loss` is over seeds, in nats per token, at `last`; `difference` is that from the baseline in pairs of seeds, which
-    read the same targets, None for the baseline itself. `stderr` covers stretches of text and seeds.
+    read the same targets, None for the baseline itself. `half_width` is that of the loss's
+    95 % interval over stretches of text and seeds.
     """
 
     part: str
@@ -36,7 +37,7 @@ class Targets:
     tokens: int
     loss: Point
     difference: Estimate | None
-    stderr: float | None
+    half_width: float | None
     bits_per_byte: float | None
 
 
@@ -86,7 +87,7 @@ def figure_of(
                 f"loss ({summary.unit})",
                 "lowest seed",
                 "highest seed",
-                "standard error",
+                "±",
                 "bits per byte",
                 f"less {summary.baseline}",
                 "95 % interval over seeds",
@@ -103,7 +104,7 @@ def _line(figure: go.Figure, look: ArmStyle, curve: RecallCurve, far: int, basel
         figure.add_scatter(
             x=_x(targets, far),
             y=[short(each.loss.mean) for each in targets],
-            error_y=_bars([NORMAL_95 * (each.stderr or 0) for each in targets]),
+            error_y=_bars([each.half_width or 0 for each in targets]),
             name=look.label,
             legendgroup=look.label,
             showlegend=place == 0,
@@ -158,8 +159,8 @@ def _switches(found: list[RecallCurve], summary: StudySummary, far: int) -> tupl
         {
             "x": [_x(targets, far) for targets in traces],
             "y": [[short(each.loss.mean) for each in targets] for targets in traces],
-            "error_y.array": [[short(NORMAL_95 * (each.stderr or 0)) for each in targets] for targets in traces],
-            "error_y.arrayminus": [[short(NORMAL_95 * (each.stderr or 0)) for each in targets] for targets in traces],
+            "error_y.array": [[short(each.half_width or 0) for each in targets] for targets in traces],
+            "error_y.arrayminus": [[short(each.half_width or 0) for each in targets] for targets in traces],
             "text": [_hover(targets, summary.baseline) for targets in traces],
         },
         {"yaxis.title.text": f"loss ({summary.unit})", "yaxis.autorange": True},
@@ -193,7 +194,7 @@ def _row(curve: RecallCurve, targets: Targets) -> tuple[str, ...]:
         _places(targets),
         share,
         *mean_and_range(targets.loss),
-        optional(targets.stderr),
+        optional(targets.half_width),
         optional(targets.bits_per_byte),
         *_difference(targets.difference),
     )

@@ -18,7 +18,7 @@ from reports.findings.shapes import StudySummary
 from reports.reading.collected import Collected
 from reports.reading.documents import StudyDocuments
 from reports.reading.keys import Schema
-from reports.statistics.estimates import combined_stderr, estimate
+from reports.statistics.estimates import estimate, score_half_width
 
 PLACE = ["part", "first", "last"]
 
@@ -121,6 +121,6 @@ def _targets(own: pl.DataFrame, base: pl.DataFrame) -> Iterator[Targets]:
             tokens=seeds["tokens"][0],
             loss=over_seeds(place, losses.to_list()),
             difference=estimate(differences.to_list()),
-            stderr=combined_stderr(seeds["stderr"].to_list(), losses.to_list()),
+            half_width=score_half_width(seeds["stderr"].to_list(), losses.to_list()),
             bits_per_byte=None if bits.null_count() else sum(bits) / len(bits),
         )

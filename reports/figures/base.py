@@ -16,8 +16,6 @@ from reports.wording import words
 from reports.wording.tables import Table
 
 TABLE_ROWS = 12
-NORMAL_95 = 1.96
-"""Standard errors in half of a 95 % interval."""
 NEUTRAL = {"color": "#888", "width": 1.5, "dash": "dot"}
 
 

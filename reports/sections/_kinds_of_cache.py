@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import plotly.graph_objects as go
 
-from reports.figures.base import NEUTRAL, NORMAL_95, Figure, beside_row, short, stacked
+from reports.figures.base import NEUTRAL, Figure, beside_row, short, stacked
 from reports.figures.style import ArmStyle, label
 from reports.findings.curves import Point
 from reports.findings.shapes import StudySummary
@@ -51,13 +51,16 @@ class CacheCost:
 
 @dataclass(frozen=True)
 class AddedLoss:
-    """What reading held-out text through a kind of cache adds to the loss, in windows of `length` tokens."""
+    """What reading held-out text through a kind of cache adds to the loss, in windows of `length` tokens.
+
+    `half_width` is of its 95 % interval over windows and seeds.
+    """
 
     arm: str
     cache: str
     length: int
     added: Point
-    stderr: float | None
+    half_width: float | None
 
 
 @dataclass(frozen=True)
@@ -144,7 +147,7 @@ def _ratio(figure: go.Figure, look: ArmStyle, ratio: Point, y: float, place: int
 
 
 def _loss(figure: go.Figure, look: ArmStyle, loss: AddedLoss, y: float, place: int) -> None:
-    bars = {"array": [short(NORMAL_95 * (loss.stderr or 0))]}
+    bars = {"array": [short(loss.half_width or 0)]}
     _point(figure, look, loss.added.mean, y, bars, f"{label(look.label)}: %{{x:.4f}}<extra></extra>", place)
 
 
@@ -227,7 +230,7 @@ def _cell(point: Point | None) -> str:
 def _added(loss: AddedLoss | None) -> str:
     if loss is None:
         return words.NONE
-    error = "" if loss.stderr is None else f" ± {loss.stderr:.4f}"
+    error = "" if loss.half_width is None else f" ± {loss.half_width:.4f}"
     return words.signed(loss.added.mean, 4) + error
 
 

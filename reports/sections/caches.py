@@ -19,7 +19,7 @@ from reports.reading.keys import KEYS, Row, RunKey
 from reports.sections import Section
 from reports.sections._kinds_of_cache import AddedLoss, CacheCost, KindsOfCache, figure_of
 from reports.sections._serving import MEASURES, PLAIN, SERVING, measured_rows, wrong_bytes
-from reports.statistics.estimates import combined_stderr
+from reports.statistics.estimates import score_half_width
 
 CACHES = MEASURES | {"cache": pl.String}
 """The same of every kind of cache, plain among them, where others were measured."""
@@ -138,5 +138,5 @@ def _losses(losses: pl.DataFrame) -> Iterator[AddedLoss]:
         added = rows["added"]
         if not added.null_count():
             point = over_seeds(int(str(length)), added.to_list())
-            stderr = combined_stderr(rows["stderr"].to_list(), added.to_list())
-            yield AddedLoss(str(arm), str(cache), int(str(length)), point, stderr)
+            half = score_half_width(rows["stderr"].to_list(), added.to_list())
+            yield AddedLoss(str(arm), str(cache), int(str(length)), point, half)

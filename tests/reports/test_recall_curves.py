@@ -6,7 +6,6 @@ import math
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from scipy import stats
 
@@ -75,7 +74,8 @@ def test_curves_are_means_over_seeds_of_the_windows_that_all_could_read(tmp_path
     assert (found.first, found.loss.seeds, found.tokens) == (5, 3, 100)
     assert found.loss.mean == pytest.approx(2.5 + GAP + 1)
     assert (found.loss.low, found.loss.high) == pytest.approx((2.3 + GAP + 1, 2.7 + GAP + 1))
-    assert found.stderr == pytest.approx(math.sqrt(0.03**2 + np.var([2.3, 2.5, 2.7], ddof=1) / 3))
+    over_seeds = stats.sem([2.3, 2.5, 2.7]) * stats.t.ppf(0.975, 2)
+    assert found.half_width == pytest.approx(math.hypot(stats.norm.ppf(0.975) * 0.03, over_seeds))
     assert found.difference is not None
     assert found.difference.values == pytest.approx((GAP - 0.1, GAP, GAP + 0.1))
     assert (found.difference.mean, found.difference.low, found.difference.high) == pytest.approx(
@@ -93,7 +93,7 @@ def test_the_figure_has_a_line_and_a_point_per_arm_and_a_switch_to_differences(t
     assert [trace.name for trace in lines] == ["attention", "mamba"]
     assert list(lines[1].x) == ENDS
     assert list(lines[1].y) == pytest.approx([2.5 + GAP + end / 64 for end in ENDS], rel=1e-5)
-    errors = 1.96 * math.sqrt(0.03**2 + np.var([2.3, 2.5, 2.7], ddof=1) / 3)
+    errors = math.hypot(stats.norm.ppf(0.975) * 0.03, stats.t.ppf(0.975, 2) * stats.sem([2.3, 2.5, 2.7]))
     assert list(lines[1].error_y.array) == pytest.approx([errors] * 4, rel=1e-5)
     points = [trace for trace in figure.drawing.data if trace.mode == "markers"]
     assert [list(trace.y) for trace in points] == [pytest.approx([5.5]), pytest.approx([5.5 + GAP])]

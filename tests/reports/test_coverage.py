@@ -1,0 +1,173 @@
+"""Every kind of interval that a report prints contains the truth in 95 % of studies, or more where it is for several.
+
+Those of the largest seed noise and the fewest seeds are simulated elsewhere too: `statistics/test_crossed` (variance
+components), `statistics/test_stalled` (with failures), `test_no_effect` (whole studies).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from ablate.store.documents import StudyContrast
+from reports.findings.items import _over_items
+from reports.findings.verdicts import compare
+from reports.statistics.crossed import crossed
+from reports.statistics.detectable import detectable_difference
+from reports.statistics.estimates import Estimate, estimate, geometric, score_half_width
+from reports.statistics.power import smallest_detectable
+from tests.reports.factory import Arm, StudyOf
+from tests.reports.test_verdicts import finished
+
+STUDIES = 2000
+Kind = Callable[[np.random.Generator], bool]
+"""Whether the interval of one simulated study contains the truth."""
+
+
+def contains(found: Estimate | None, truth: float) -> bool:
+    assert found is not None
+    return not found.excludes(truth)
+
+
+def mean_over_seeds(draw: np.random.Generator) -> bool:
+    """Losses, bits per byte, accuracies, speeds, memory: all of `RUN_MEASURES`."""
+    return contains(estimate(draw.normal(2.3, 0.01, 3).tolist()), 2.3)
+
+
+def ratio_of_speeds(draw: np.random.Generator) -> bool:
+    return contains(geometric(np.exp(draw.normal(math.log(0.97), 0.02, 3)).tolist()), 0.97)
+
+
+def recall_difference(draw: np.random.Generator) -> bool:
+    """Of pairs of seeds, as a gap of a ladder is too."""
+    return contains(estimate(draw.normal(0.1, 0.03, 5).tolist()), 0.1)
+
+
+def smallest_difference(draw: np.random.Generator) -> bool:
+    found = detectable_difference(float(draw.normal(0, 0.01, 3).std(ddof=1)), 3, comparisons=2)
+    return not found.excludes(smallest_detectable(0.01, 3, comparisons=2))
+
+
+def score(draw: np.random.Generator, seeds: int, noise: float) -> bool:
+    """An accuracy on 200 questions of a benchmark's many, with the error over items that an evaluation reports."""
+    easy, shift = draw.uniform(0.3, 0.9, 200), draw.normal(0, noise, (seeds, 1))
+    answers = (draw.random((seeds, 200)) < np.clip(easy + shift, 0, 1)).astype(float)
+    values = answers.mean(axis=1)
+    half = score_half_width((answers.std(axis=1, ddof=1) / math.sqrt(200)).tolist(), values.tolist())
+    assert half is not None
+    return abs(values.mean() - 0.6) <= half
+
+
+def score_of_quiet_seeds(draw: np.random.Generator) -> bool:
+    return score(draw, 3, 0.0)
+
+
+def score_of_loud_seeds(draw: np.random.Generator) -> bool:
+    return score(draw, 3, 0.1)
+
+
+def score_of_one_seed(draw: np.random.Generator) -> bool:
+    return score(draw, 1, 0.0)
+
+
+def item_differences(draw: np.random.Generator, seeds: int, of_seeds: float, of_items: float) -> bool:
+    """Right or wrong on 100 questions; `of_seeds` and `of_items` are how far each moves the difference."""
+    easy = draw.uniform(0.3, 0.7, 100)
+    gap = 0.05 + draw.normal(0, of_seeds, (seeds, 1)) + draw.normal(0, of_items, 100)
+    right = (draw.random((seeds, 100)) < np.clip(easy + gap, 0, 1)).astype(float)
+    base = (draw.random((seeds, 100)) < easy).astype(float)
+    return not crossed(right - base).interval().excludes(0.05)
+
+
+def items_of_three_seeds(draw: np.random.Generator) -> bool:
+    return item_differences(draw, 3, 0.03, 0.05)
+
+
+def items_of_alike_seeds(draw: np.random.Generator) -> bool:
+    return item_differences(draw, 3, 0.0, 0.0)
+
+
+def items_of_many_seeds(draw: np.random.Generator) -> bool:
+    return item_differences(draw, 8, 0.03, 0.15)
+
+
+def items_of_one_seed(draw: np.random.Generator) -> bool:
+    """Of skewed differences of log-likelihoods, over items alone."""
+    low, high = _over_items(draw.gumbel(0.0, 1.0, 100) - np.euler_gamma, np.ones(100))
+    return low <= 0.0 <= high
+
+
+def seeds_and_documents(draw: np.random.Generator) -> bool:
+    """Losses of 60 documents of unlike lengths, weighted by their tokens."""
+    tokens = draw.integers(50, 400, 60)
+    cells = 0.02 + draw.normal(0, 0.01, (3, 1)) + draw.normal(0, 0.04, 60) + draw.normal(0, 0.05, (3, 60))
+    return not crossed(cells, tokens).interval().excludes(0.02)
+
+
+SHIFTS = (0.1, 0.01, 0.0)
+"""Of three arms: one is plainly different, one perhaps."""
+
+
+def compared(draw: np.random.Generator, shifts: tuple[float, ...]) -> list[Estimate]:
+    """The differences of arms from a baseline, then of the last one from the first."""
+    names = [f"arm{i}" for i in range(len(shifts) + 1)]
+    losses = draw.normal(2.3, 0.01, (len(names), 4)) + np.array([0.0, *shifts])[:, None]
+    contrasts = (StudyContrast(arm=names[-1], other=names[1]),) if len(names) > 2 else ()
+    study = StudyOf([Arm(name, [2.3] * 4) for name in names]).document().model_copy(update={"contrasts": contrasts})
+    rows = [{"arm": n, "seed": s, "loss": float(losses[i, s])} for i, n in enumerate(names) for s in range(4)]
+    return [each.difference for each in compare(study, finished(rows)).values() if each.difference is not None]
+
+
+def difference_of_one_arm(draw: np.random.Generator) -> bool:
+    """The first judgement of a question spends 4 of 5 %."""
+    return contains(compared(draw, (0.03,))[0], 0.03)
+
+
+def difference_of_one_of_three_arms(draw: np.random.Generator) -> bool:
+    """Corrected for four comparisons, and cut at zero where Holm lets a verdict."""
+    arm = int(draw.integers(3))
+    return contains(compared(draw, SHIFTS)[arm], SHIFTS[arm])
+
+
+def declared_contrast(draw: np.random.Generator) -> bool:
+    return contains(compared(draw, SHIFTS)[3], SHIFTS[2] - SHIFTS[0])
+
+
+def all_differences_of_a_study(draw: np.random.Generator) -> bool:
+    truths = (*SHIFTS, SHIFTS[2] - SHIFTS[0])
+    return all(contains(found, truth) for found, truth in zip(compared(draw, SHIFTS), truths, strict=True))
+
+
+EXACT = (0.93, 0.97)
+AT_LEAST = (0.94, 1.0)
+"""Conservative by design: it covers several sources of noise, each with its own quantile, or all arms at once."""
+KINDS: list[tuple[Kind, tuple[float, float]]] = [
+    (mean_over_seeds, EXACT),
+    (ratio_of_speeds, EXACT),
+    (recall_difference, EXACT),
+    (smallest_difference, EXACT),
+    (score_of_quiet_seeds, AT_LEAST),
+    (score_of_loud_seeds, EXACT),
+    (score_of_one_seed, EXACT),
+    (items_of_three_seeds, AT_LEAST),
+    (items_of_alike_seeds, AT_LEAST),
+    (items_of_many_seeds, EXACT),
+    (items_of_one_seed, EXACT),
+    (seeds_and_documents, AT_LEAST),
+    (difference_of_one_arm, EXACT),
+    (difference_of_one_of_three_arms, AT_LEAST),
+    (declared_contrast, AT_LEAST),
+    (all_differences_of_a_study, (0.93, 1.0)),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "bounds"), KINDS, ids=[kind.__name__ for kind, _ in KINDS])
+def test_a_printed_interval_contains_the_truth(kind: Kind, bounds: tuple[float, float]) -> None:
+    draw = np.random.default_rng(14)
+    share = sum(kind(draw) for _ in range(STUDIES)) / STUDIES
+    print(f"{kind.__name__}: {share:.4f} of {STUDIES}")
+    assert bounds[0] <= share <= bounds[1]
