@@ -29,7 +29,8 @@ from scipy import optimize, stats
 from reports.statistics.estimates import ALPHA, Floats
 from reports.statistics.interval import Interval
 
-LEAST_P = 1e-300
+LEAST_P = 1e-100
+"""Where quantiles of t are still numbers at all degrees of freedom."""
 
 
 @dataclass(frozen=True)
@@ -58,15 +59,24 @@ class Crossed:
 
     def p(self) -> float:
         """The level at which the interval of the mean ends at zero; NaN where all values are equal."""
+        return self._level_of(abs(self.mean))
+
+    def p_within(self, margin: float) -> float:
+        """Of two one-sided tests: half the level at which the interval ends at ± `margin`, if the mean is within."""
+        room = margin - abs(self.mean)
+        return self._level_of(room) / 2 if room > 0 else 1 - self._level_of(-room) / 2
+
+    def _level_of(self, half: float) -> float:
+        """The level at which half of the interval is so wide."""
         if self.row_square == self.column_square == 0:
             return math.nan
-        if self.interval(LEAST_P).excludes(0.0):
+        if self.interval(LEAST_P).half_width < half:
             return LEAST_P
 
-        def inside(log_level: float) -> float:
-            return self.interval(math.exp(log_level)).half_width - abs(self.mean)
+        def wider(log_level: float) -> float:
+            return self.interval(math.exp(log_level)).half_width - half
 
-        return math.exp(float(optimize.brentq(inside, math.log(LEAST_P), 0.0)))
+        return math.exp(float(optimize.brentq(wider, math.log(LEAST_P), 0.0)))
 
     def row_variance(self, alpha: float = ALPHA) -> Interval:
         """σ_A², of rows beyond what the residual explains."""

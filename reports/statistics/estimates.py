@@ -124,7 +124,8 @@ def score_half_width(stderrs: Sequence[float | None], values: Sequence[float], a
     """Half of the interval of such a score: √(z² · mean of the squared item errors + t²(n − 1) · sd² / n).
 
     Each source of noise has its own quantile (Zou and Donner 2008, as in `reports.statistics.crossed`), for the items
-    are many and the seeds few. A single seed has an interval over items alone.
+    are many and the seeds few. A single seed has an interval over items alone. Conservative: what of an item's error
+    differs from seed to seed is counted in both terms, though averaging shrinks it.
     """
     squares = _squared_errors(stderrs, values)
     if squares is None:
