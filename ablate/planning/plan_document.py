@@ -71,7 +71,7 @@ def study_document(outcome: Outcome, created: datetime | None = None) -> StudyDo
         evals=plan.evals_digest,
         looks=tuple(StudyLook(seeds=look.seeds, alpha=look.alpha) for look in outcome.looks),
         rates=_rates(study),
-        tuning=tuple(map(_tuning, outcome.rungs[-1].tunings)),
+        tuning=tuple(map(study_tuning, outcome.rungs[-1].tunings)),
         ladder=tuple(map(_rung, outcome.rungs)) if len(outcome.rungs) > 1 else (),
     )
 
@@ -105,11 +105,12 @@ def _objective(objective: Objective) -> StudyObjective | None:
 def _rung(rung: Rung) -> StudyRung:
     arms = tuple(map(_arm, rung.plan.arms))
     return StudyRung(
-        name=str(rung.plan.study.rung), axis=rung.axis, arms=arms, tuning=tuple(map(_tuning, rung.tunings))
+        name=str(rung.plan.study.rung), axis=rung.axis, arms=arms, tuning=tuple(map(study_tuning, rung.tunings))
     )
 
 
-def _tuning(tuning: Tuning) -> StudyTuning:
+def study_tuning(tuning: Tuning) -> StudyTuning:
+    """How an arm was tuned, as the study's document says it."""
     *coarse, last = tuning.passes
     found = last.tuned
     return StudyTuning(

@@ -46,9 +46,10 @@ class Comparison:
     `p_holm` is that of the paired t-test, `p_equivalence` that of the tests against the study's margin, both corrected
     for all that was judged for the question, looks included; they are None with fewer than two pairs or none that
     differ, and where the verdict is withheld. The interval of `difference` excludes zero where `p_holm` is significant.
-    A test that is `repeated` has neither. `alpha` is the level of its look. `detectable` is the smallest true
-    difference that was found with 80 % probability, as far as the scatter of so few seeds says it; so many
-    `seeds_needed` more would settle the pair with that probability, None where none would or where seeds are not added
+    A test that is `repeated` has neither. `tuning_room` is how much further the interval reaches for the noise of
+    tuning. `alpha` is the level of its look. `detectable` is the smallest true difference that was found with 80 %
+    probability, as far as the scatter of so few seeds says it; so many `seeds_needed` more would settle the pair with
+    that probability, None where none would or where seeds are not added
     by plan. Ratios are arm / baseline. `test` is what the ledger keeps.
     """
 
@@ -66,6 +67,7 @@ class Comparison:
     detectable: Interval | None = None
     seeds_needed: int | None = None
     repeated: bool = False
+    tuning_room: float = 0.0
 
     @property
     def shows_difference(self) -> bool:

@@ -22,12 +22,15 @@ import polars as pl
 from ablate.store.documents import LedgerRecord, StudyArm, StudyDocument
 from reports.findings.judging import Pair, Standing, differences, ledger_test, ties
 from reports.findings.shapes import Comparison, Verdict
+from reports.findings.tuning import choices, with_room
 from reports.reading.outcomes import FAILED
 from reports.statistics.detectable import detectable_difference
 from reports.statistics.estimates import ALPHA, Estimate, equivalence_p, estimate, geometric, mean_interval, paired_p
+from reports.statistics.interval import Interval
 from reports.statistics.power import seeds_needed
 from reports.statistics.simultaneous import Evidence
 from reports.statistics.stalled import Failures, Reliability
+from reports.statistics.tuning_noise import Ends, Widened
 
 
 def level(study: StudyDocument, *arms: StudyArm) -> float:
@@ -58,16 +61,20 @@ def compare(
     they count.
     """
     plain = {(arm.name, base.name): _compare(study, arm, base, runs) for arm, base in study.pairs}
+    known = choices(study.tuning)
+    wide = {
+        pair: with_room(_interval(each), pair, known) if _has_spread(each) else None for pair, each in plain.items()
+    }
     tests = {}
     for arm, base in study.pairs:
         pair = arm.name, base.name
-        p, p_tie = (None, None) if pair in withheld else _p_values(study, plain[pair])
+        p, p_tie = (None, None) if pair in withheld else _p_values(study, plain[pair], wide[pair])
         tests[pair] = ledger_test(study, arm, base, p, p_tie)
-    evidence = {pair: _evidence(plain[pair], test.p) for pair, test in tests.items() if test.p is not None}
+    evidence = {pair: _evidence(plain[pair], wide[pair], test.p) for pair, test in tests.items() if test.p is not None}
     judged = tuple(tests.values())
     standings, alike = differences(judged, evidence, ledger), ties(judged, ledger)
     return {
-        pair: _standing(study, replace(plain[pair], test=test), standings.get(pair), alike.get(pair))
+        pair: _standing(study, replace(plain[pair], test=test), wide[pair], standings.get(pair), alike.get(pair))
         for pair, test in tests.items()
     }
 
@@ -100,46 +107,72 @@ def reliability(runs: pl.DataFrame) -> Reliability:
     return Reliability(failed, trained.height + failed, sum(cost) / len(cost) if known else None)
 
 
-def _p_values(study: StudyDocument, plain: Comparison) -> tuple[float | None, float | None]:
+def _has_spread(plain: Comparison) -> bool:
+    """Whether there is anything to test."""
+    return plain.difference is not None and bool(plain.difference.sd)
+
+
+def _p_values(study: StudyDocument, plain: Comparison, wide: Widened | None) -> tuple[float | None, float | None]:
     """Of a difference and of a tie, corrected for the looks alone."""
     found, looked = plain.difference, ALPHA / plain.alpha
-    if found is None or not found.sd:
+    if found is None or not _has_spread(plain):
         return None, None
-    tie = min(1.0, looked * float(equivalence_p(found.values, study.margin))) if study.margin else None
-    return min(1.0, looked * float(paired_p(found.values))), tie
+    p = wide.p() if wide else float(paired_p(found.values))
+    if study.margin is None:
+        return min(1.0, looked * p), None
+    tie = wide.p_tie(study.margin) if wide else float(equivalence_p(found.values, study.margin))
+    return min(1.0, looked * p), min(1.0, looked * tie)
 
 
-def _evidence(plain: Comparison, p: float) -> Evidence:
-    assert plain.difference is not None  # it has a p
-    values, looked = plain.difference.values, plain.alpha / ALPHA
+def _interval(plain: Comparison) -> Ends:
+    """Of the difference, at any level, as if its rates were known to be the best."""
 
     def interval(level: float) -> tuple[float, float]:
-        _, low, high = mean_interval(values, level * looked)
+        assert plain.difference is not None  # it has a spread
+        _, low, high = mean_interval(plain.difference.values, level)
         return float(low), float(high)
 
-    return Evidence(plain.difference.mean, p, interval)
+    return interval
+
+
+def _evidence(plain: Comparison, wide: Widened | None, p: float) -> Evidence:
+    assert plain.difference is not None  # it has a p
+    ends, looked = wide.ends if wide else _interval(plain), plain.alpha / ALPHA
+    return Evidence(plain.difference.mean, p, lambda level: ends(level * looked))
 
 
 def _standing(
-    study: StudyDocument, found: Comparison, standing: Standing | None, p_equivalence: float | None
+    study: StudyDocument,
+    found: Comparison,
+    wide: Widened | None,
+    standing: Standing | None,
+    p_equivalence: float | None,
 ) -> Comparison:
     """The comparison among all that are judged."""
     difference = found.difference
     if standing is None or difference is None or not difference.sd:
         return replace(found, repeated=standing is None)
     number, spent = len(difference.values), standing.level / ALPHA
+    room = wide.room(found.alpha * spent) if wide else 0.0
     needed = None
     if study.looks and not found.failures.any:
-        last = spent * last_level(study)
-        needed = seeds_needed(difference.mean, difference.sd, number, standing.tests, study.margin, last)
+        last, shown = spent * last_level(study), max(0.0, abs(difference.mean) - room)
+        needed = seeds_needed(shown, difference.sd, number, standing.tests, study.margin, last)
     return replace(
         found,
         difference=_within(difference, standing),
         p_holm=standing.p,
         p_equivalence=p_equivalence,
-        detectable=detectable_difference(difference.sd, number, standing.tests, alpha=spent * found.alpha),
+        detectable=_beyond(
+            room, detectable_difference(difference.sd, number, standing.tests, alpha=spent * found.alpha)
+        ),
         seeds_needed=needed,
+        tuning_room=room,
     )
+
+
+def _beyond(room: float, found: Interval) -> Interval:
+    return Interval(found.value + room, found.low + room, found.high + room)
 
 
 def _within(difference: Estimate, standing: Standing) -> Estimate:

@@ -4,11 +4,12 @@ own, nats per byte of held-out text. Nothing else converts losses."""
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import polars as pl
 
+from ablate.store.documents import StudyDocument, StudyTrial
 from reports.evaluations import twins
 from reports.reading.collected import Collected
 from reports.reading.columns import LOSSES
@@ -35,6 +36,7 @@ def comparable(data: Collected) -> Collected:
     frames = {name: columns for each in sections().values() for name, columns in each.losses().items()}
     return replace(
         data,
+        study=_tuned_per_byte(data.study, dict(factors.rows())),
         runs=_scaled(data.runs, (*LOSSES, "uniform"), factors),
         curves=_scaled(data.curves, OF_CURVES, factors),
         scores=_scaled(data.scores, OF_SCORES, factors, losses),
@@ -47,6 +49,20 @@ def judging(data: Collected) -> Collected:
     """The same with losses on the judging part in place of those on the test part."""
     columns = {name: pl.col(f"judging_{name}") for name in ("loss", "bits_per_byte")}
     return replace(data, runs=data.runs.with_columns(**columns))
+
+
+def _tuned_per_byte(study: StudyDocument, factors: Mapping[str, float | None]) -> StudyDocument:
+    """With the losses of tuning runs per byte; not those of a ladder's rungs, which are compared with nothing."""
+
+    def scaled(trial: StudyTrial, factor: float | None) -> StudyTrial:
+        losses = tuple(None if loss is None or factor is None else factor * loss for loss in trial.losses)
+        return trial.model_copy(update={"losses": losses})
+
+    tuning = tuple(
+        each.model_copy(update={"trials": tuple(scaled(trial, factors.get(each.arm)) for trial in each.trials)})
+        for each in study.tuning
+    )
+    return study.model_copy(update={"tuning": tuning})
 
 
 def _scaled(

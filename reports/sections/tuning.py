@@ -1,161 +1,197 @@
-"""How each arm was tuned: the loss against every setting that was."""
+"""How each arm was tuned: the loss against every setting that was, and how to carry what was found."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeGuard
 
 import plotly.graph_objects as go
 
-from ablate.store.documents import StudyDocument, StudyTuning
+from ablate.store.documents import StudyDocument, StudyPass, StudyTuning
+from ablate.store.documents.study import RATE
 from reports.figures.base import Figure, short
 from reports.figures.style import ArmStyle, blank, label
 from reports.findings.shapes import StudySummary
+from reports.findings.tuning import Choice, choices, curve_of
 from reports.reading.collected import Collected
 from reports.sections import Section
-from reports.wording import words
+from reports.wording import rate_words, words
 from reports.wording.tables import frame_table
 
-
-@dataclass(frozen=True)
-class Trial:
-    """Settings by path and the loss they reached; None when a seed diverged."""
-
-    settings: tuple[tuple[str, Any], ...]
-    loss: float | None
-
-    def value(self, path: str) -> Any:
-        return dict(self.settings)[path]
+Points = tuple[tuple[float, float], ...]
 
 
 @dataclass(frozen=True)
 class ArmTuning:
-    """All that one arm tried, at one rung of a ladder (`rung` is None without one)."""
+    """One arm at one size of a ladder (`size` is None without one), with what the noise of tuning leaves open, and the
+    curve of which its rate is the minimum."""
 
-    arm: str
-    rung: str | None
-    fraction: float
-    trials: tuple[Trial, ...]
-    chosen: tuple[tuple[str, Any], ...]
-    edges: tuple[str, ...]
+    size: str | None
+    found: StudyTuning
+    choice: Choice | None
+    curve: Points
+
+    @property
+    def arm(self) -> str:
+        return self.found.arm
 
     @property
     def name(self) -> str:
-        return self.arm if self.rung is None else f"{self.arm} at {self.rung}"
-
-    @property
-    def paths(self) -> tuple[str, ...]:
-        return tuple(path for path, _ in self.chosen)
-
-    def envelope(self, path: str) -> tuple[tuple[Any, float], ...]:
-        """Each value tried of one setting, with the lowest loss that was reached with it."""
-        lowest: dict[Any, float] = {}
-        for trial in self.trials:
-            if trial.loss is not None:
-                lowest[trial.value(path)] = min(trial.loss, lowest.get(trial.value(path), trial.loss))
-        values = sorted(lowest) if all(is_number(value) for value in lowest) else list(lowest)
-        return tuple((value, lowest[value]) for value in values)
+        return self.arm if self.size is None else f"{self.arm} at {self.size}"
 
 
 @dataclass(frozen=True)
 class Tuning(Section):
-    """Of the study, or of every size of its ladder."""
+    """Of the study, or of every size of its ladder. `carried` are lines for the study file, where it can have them."""
 
     place: ClassVar[int] = 150
+    title: ClassVar[str] = "How arms were tuned"
+    template: ClassVar[str] = "tuning.html.j2"
 
     tunings: tuple[ArmTuning, ...]
+    carried: str | None
 
     @classmethod
     def summarise(cls, data: Collected) -> Self | None:
         found = tunings_of(data.study)
-        return cls(found) if found else None
+        return cls(found, _carried(data.study)) if found else None
 
     @classmethod
     def warnings(cls, data: Collected) -> Iterator[str]:
-        """Arms whose best setting is the last one tried in a direction: they may be better than they look."""
-        for tuning in tunings_of(data.study):
-            for path in tuning.edges:
-                value = json.dumps(dict(tuning.chosen)[path])
-                yield (
-                    f"{tuning.name}: its best {path} ({value}) is at the edge of what was tried, so it may do better"
-                    " than it did here."
-                )
-            if all(trial.loss is None for trial in tuning.trials):
-                yield f"{tuning.name}: all settings tried diverged."
+        """What a reader must know of arms that may be better than they look."""
+        for each in tunings_of(data.study):
+            yield from rate_words.warnings(each.name, each.found)
+        if any(len(each.trials[0].losses) == 1 for each in data.study.tuning):
+            yield "Tuned with one seed: the noise of tuning is not known, and not in the intervals."
+
+    def lines(self) -> Iterator[str]:
+        """What each arm took, and how sure that is."""
+        for each in self.tunings:
+            yield rate_words.taken(each.name, each.found, each.choice.rate if each.choice else None)
 
     def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:
-        """One per tuned setting, and size."""
-        for rung in dict.fromkeys(tuning.rung for tuning in self.tunings):
-            found = [tuning for tuning in self.tunings if tuning.rung == rung]
-            for path in dict.fromkeys(path for tuning in found for path in tuning.paths):
-                yield _curve(found, path, style)
+        """One per tuned setting, pass and size."""
+        for size in dict.fromkeys(each.size for each in self.tunings):
+            found = [each for each in self.tunings if each.size == size]
+            for path in dict.fromkeys(path for each in found for path in each.found.chosen):
+                yield _figure(found, path, summary.unit, style, coarse=False)
+                if any(each.found.coarse for each in found):
+                    yield _figure(found, path, summary.unit, style, coarse=True)
 
 
 def tunings_of(study: StudyDocument) -> tuple[ArmTuning, ...]:
     """Of the study, or of every size of its ladder."""
     if not study.ladder:
-        return tuple(_tuning(each, None) for each in study.tuning)
-    return tuple(_tuning(each, rung.name) for rung in study.ladder for each in rung.tuning)
+        return _tunings(study.tuning, None)
+    return tuple(each for rung in study.ladder for each in _tunings(rung.tuning, rung.name))
 
 
-def _tuning(found: StudyTuning, rung: str | None) -> ArmTuning:
-    trials = tuple(Trial(tuple(trial.settings.items()), trial.loss) for trial in found.trials)
-    return ArmTuning(found.arm, rung, found.fraction, trials, tuple(found.chosen.items()), found.edges)
+def _tunings(found: Sequence[StudyTuning], size: str | None) -> tuple[ArmTuning, ...]:
+    known = choices(found)
+    return tuple(ArmTuning(size, each, known.get(each.arm), curve_of(each)) for each in found)
 
 
-def is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def _carried(study: StudyDocument) -> str | None:
+    """The lines that carry the rates; none where other settings were tuned, or sizes that each have their own."""
+    tunings = {each.arm: each for each in study.tuning}
+    if any(list(each.chosen) != [RATE] for each in study.tuning) or any(r.axis == "size" for r in study.ladder):
+        return None
+    others = ", ".join(f"{arm}.{RATE}: {each.rate:.3g}" for arm, each in tunings.items() if arm != study.baseline)
+    carried = f"tune: {{carried: report of {study.name} tuned {study.created[:10]}}}"
+    lines = (carried, f"{RATE}: {tunings[study.baseline].rate:.3g}", f"arms: {{{others}}}")
+    return f"scales:\n  {study.scale}:\n" + "".join(f"    {line}\n" for line in lines)
 
 
-def _curve(found: list[ArmTuning], path: str, style: Mapping[str, ArmStyle]) -> Figure:
-    figure = blank(label(path), "validation loss (nats/token)")
-    for tuning in found:
-        _draw(figure, tuning, path, style[tuning.arm])
-    values = [value for tuning in found for value, _ in tuning.envelope(path)]
-    if values and all(is_number(value) and value > 0 for value in values):
+def _figure(found: Sequence[ArmTuning], path: str, unit: str, style: Mapping[str, ArmStyle], *, coarse: bool) -> Figure:
+    shown = [
+        (each, each.found.coarse[0] if coarse else each.found) for each in found if each.found.coarse or not coarse
+    ]
+    figure = blank(label(path), f"loss on tuning text ({unit})")
+    for each, at in shown:
+        _draw(figure, each, at, path, style[each.arm])
+    values = [trial.settings[path] for _, at in shown for trial in at.trials]
+    if all(is_number(value) and value > 0 for value in values):
         figure.update_xaxes(type="log")
     elif not all(is_number(value) for value in values):
         figure.update_xaxes(type="category")
-    rung, share = found[0].rung, found[0].fraction
-    several = " Each point is the best over the other settings." if len(found[0].paths) > 1 else ""
+    size, share = found[0].size, rate_words.share(shown[0][1].fraction)
+    title = f"Tuning {path}, first pass" if coarse else f"Tuning {path}"
     return Figure(
-        key="-".join(filter(None, ("tuning", path.replace(".", "-"), rung))),
-        title=f"Tuning {path}" + (f" at {rung}" if rung else ""),
-        note=f"Loss after tuning runs of {share:.0%} of the budget, on separate seeds. "
-        f"Filled: the value chosen for the comparison.{several}",
-        alt="; ".join(f"{tuning.arm}: best at {dict(tuning.chosen)[path]}" for tuning in found),
+        key="-".join(filter(None, ("tuning", path.replace(".", "-"), size, "first" * coarse))),
+        title=title + (f" at size {size}" if size else ""),
+        note=f"Loss after tuning runs at {share}, on separate seeds, which are the open points. {_note(shown, coarse)}",
+        alt="; ".join(f"{each.arm}: {each.found.chosen[path]}" for each, _ in shown),
         drawing=figure,
-        table=frame_table(
-            ("arm", *found[0].paths, "loss (nats/token)"),
-            [
-                (tuning.arm, *(str(value) for _, value in trial.settings), _loss(trial.loss))
-                for tuning in found
-                for trial in tuning.trials
-            ],
-        ),
+        table=frame_table(("arm", *found[0].found.chosen, "seed", f"loss ({unit})"), list(_rows(shown))),
     )
 
 
-def _draw(figure: go.Figure, tuning: ArmTuning, path: str, look: ArmStyle) -> None:
-    points = tuning.envelope(path)
-    chosen = dict(tuning.chosen)[path]
+def _note(shown: Sequence[tuple[ArmTuning, StudyPass]], coarse: bool) -> str:
+    if coarse:
+        return "These runs only say where to look: the best rate depends on the length."
+    if any(len(each.found.chosen) > 1 for each, _ in shown):
+        return "Lines are the best over the other settings; filled: the value taken."
+    return "Filled: the rate taken, the minimum of a curve through the rates about the best, with its 95 % interval."
+
+
+def _rows(shown: Sequence[tuple[ArmTuning, StudyPass]]) -> Iterator[tuple[str, ...]]:
+    for each, at in shown:
+        for trial in at.trials:
+            for seed, loss in enumerate(trial.losses, start=1):
+                text = "diverged" if loss is None else words.signed(loss, 4).lstrip("+")
+                yield each.arm, *(str(value) for value in trial.settings.values()), str(seed), text
+
+
+def is_number(value: Any) -> TypeGuard[int | float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _draw(figure: go.Figure, tuning: ArmTuning, at: StudyPass, path: str, look: ArmStyle) -> None:
+    is_last = at is tuning.found
+    points = [(trial.settings[path], loss) for trial in at.trials for loss in trial.losses if loss is not None]
+    _scatter(figure, look, points, mode="markers", marker={"symbol": f"{look.symbol}-open", "size": 6}, opacity=0.7)
+    line = tuning.curve if is_last and tuning.curve else envelope(at, path)
+    _scatter(figure, look, line, mode="lines", line={"dash": look.dash, "width": 2.2}, named=True)
+    if is_last:
+        chosen = tuning.found.chosen[path]
+        least = min((loss for value, loss in line if not is_number(value) or value == chosen), default=None)
+        height = least if least is not None and not tuning.curve else min((loss for _, loss in line), default=None)
+        if height is not None:
+            marker = {"symbol": look.symbol, "size": 12}
+            _scatter(figure, look, [(chosen, height)], mode="markers", marker=marker, error_x=_bars(tuning, chosen))
+
+
+def envelope(at: StudyPass, path: str) -> list[tuple[Any, float]]:
+    """Each value tried of one setting, with the lowest mean loss that was reached with it."""
+    lowest: dict[Any, float] = {}
+    for trial in at.trials:
+        if trial.loss is not None:
+            lowest[trial.settings[path]] = min(trial.loss, lowest.get(trial.settings[path], trial.loss))
+    values = sorted(lowest) if all(is_number(value) for value in lowest) else list(lowest)
+    return [(value, lowest[value]) for value in values]
+
+
+def _bars(tuning: ArmTuning, chosen: Any) -> dict[str, object] | None:
+    rate = tuning.choice.rate if tuning.choice else None
+    if rate is None:
+        return None
+    ends = {"array": [rate.high - chosen], "arrayminus": [chosen - rate.low]}
+    return {"type": "data", "symmetric": False, "thickness": 1.8, "width": 5, **ends}
+
+
+def _scatter(
+    figure: go.Figure, look: ArmStyle, points: Sequence[tuple[Any, float]], *, named: bool = False, **how: Any
+) -> None:
     figure.add_scatter(
-        x=[label(value) if isinstance(value, str) else value for value, _ in points],
+        x=[label(value) if isinstance(value, str) else short(value) for value, _ in points],
         y=[short(loss) for _, loss in points],
         name=look.label,
         legendgroup=look.label,
-        mode="lines+markers",
-        line={"color": look.colour, "dash": look.dash, "width": 2.2},
-        marker={
-            "symbol": [look.symbol if value == chosen else f"{look.symbol}-open" for value, _ in points],
-            "size": [13 if value == chosen else 8 for value, _ in points],
-            "color": look.colour,
-        },
+        showlegend=named,
         hovertemplate="%{y:.5g} at %{x}",
+        **{
+            part: {**given, "color": look.colour} if part in ("marker", "line") else given
+            for part, given in how.items()
+        },
     )
-
-
-def _loss(value: float | None) -> str:
-    return "diverged" if value is None else words.signed(value, 4).lstrip("+")

@@ -34,6 +34,7 @@ from ablate.store.documents import (
     StudyRates,
     StudyRun,
     StudyRung,
+    StudyTuning,
 )
 from reports.findings.shapes import StudySummary
 from reports.sections import Section
@@ -78,6 +79,7 @@ class StudyOf:
     probes: Sequence[str] = ()
     smaller: Mapping[str, tuple[Literal["size", "length"], Sequence[Arm]]] = field(default_factory=dict)
     """The arms at the other rungs of a ladder, by name."""
+    tuning: Sequence[StudyTuning] = ()
     results: Mapping[tuple[str, int], Mapping[str, Any]] = field(default_factory=dict)
     identities: Mapping[tuple[str, int], Mapping[str, Any]] = field(default_factory=dict)
 
@@ -121,8 +123,8 @@ class StudyOf:
             arms=tuple(map(self._arm, self.arms)),
             measure="m1" if self.measured else None,
             evals="e1" if self.measured else None,
-            rates=StudyRates(how="written", where=None),
-            tuning=(),
+            rates=StudyRates(how="tuned" if self.tuning else "written", where=None),
+            tuning=tuple(self.tuning),
             ladder=tuple(self._ladder()),
         )
 

@@ -1,0 +1,136 @@
+"""Arms that each tune their own rate: what that costs, in intervals and verdicts, and what the report says of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import reports
+from ablate.planning.campaign import Tuning, TuningPass
+from ablate.planning.plan_document import study_tuning
+from ablate.planning.tuning import Tuned, propose
+from ablate.store.documents import StudyTuning
+from ablate.store.documents.study import RATE
+from ablate.study.tune_spec import FINE, TuneSpec, rates_around
+from reports.findings.verdicts import compare, decide
+from reports.statistics.estimates import paired_p
+from reports.wording import words
+from tests.reports.factory import Arm, StudyOf
+from tests.reports.test_verdicts import finished
+
+STUDIES = 300
+SPEC = TuneSpec()
+
+
+class Curve:
+    """Losses by rate: least at `best`, with `curvature` nats per squared decade, steeper above."""
+
+    def __init__(self, best: float, curvature: float, skew: float = 1.5) -> None:
+        self.best, self.curvature, self.skew = best, curvature, skew
+
+    def __call__(self, rate: float) -> float:
+        decades = self.skew * math.log10(rate / self.best)
+        return 2.3 + 2 * self.curvature * (math.exp(decades) - 1 - decades) / self.skew**2
+
+
+def tried(draw: np.random.Generator, curve: Curve, sd: float, space: dict, seeds: int) -> Tuned:  # type: ignore[type-arg]
+    """One pass, with what each seed does to all of its runs."""
+    batches, shared = propose(SPEC, space, lambda _: True), draw.normal(0, 0.02, seeds)
+    batch = next(batches)
+    while True:
+        losses = [curve(settings[RATE]) + shared + draw.normal(0, sd, seeds) for settings in batch]
+        try:
+            batch = batches.send([each.tolist() for each in losses])
+        except StopIteration as end:
+            found: Tuned = end.value
+            return found
+
+
+def tune(draw: np.random.Generator, name: str, curve: Curve, sd: float) -> StudyTuning:
+    """Both passes; shorter runs are noisier."""
+    coarse = tried(draw, curve, 2 * sd, SPEC.space_around(1e-2), 1)
+    fine = tried(draw, curve, sd, rates_around(coarse.chosen[RATE], FINE), 2)
+    passes = (TuningPass(share, each, (("r",),) * len(each.trials)) for share, each in ((0.25, coarse), (1.0, fine)))
+    return study_tuning(Tuning(name, tuple(passes)))
+
+
+def judged(draw: np.random.Generator, curves: Sequence[Curve], sd: float, seeds: int) -> tuple[bool, bool, float]:
+    """Whether arms that tuned for themselves are called different, and would be without room for it; and the room."""
+    names = ["base", "twin"]
+    tunings = [tune(draw, name, curve, sd) for name, curve in zip(names, curves, strict=True)]
+    shared = draw.normal(0, 0.02, seeds)
+    losses = [
+        curve(tuning.rate) + shared + draw.normal(0, sd, seeds) for curve, tuning in zip(curves, tunings, strict=True)
+    ]
+    study = StudyOf([Arm(name, [2.4] * seeds) for name in names], tuning=tunings).document()
+    rows = [{"arm": n, "seed": s, "loss": float(losses[i][s])} for i, n in enumerate(names) for s in range(seeds)]
+    (found,) = compare(study, finished(rows)).values()
+    plain = float(paired_p(losses[1] - losses[0])) / 0.8
+    return decide(found) in ("better", "worse"), plain < 0.05, found.tuning_room
+
+
+def wrongly_different(curvature: float, factor: float, seeds: int, sd: float = 0.01) -> tuple[int, int, float]:
+    """Of so many studies of two arms with the same least loss, at rates that differ by `factor`."""
+    draw, rooms = np.random.default_rng(7), []
+    wrong = plain = 0
+    for _ in range(STUDIES):
+        best = 1e-2 * 2 ** draw.uniform(-1.5, 1.5)
+        said, would, room = judged(draw, [Curve(best, curvature), Curve(factor * best, curvature)], sd, seeds)
+        wrong, plain = wrong + said, plain + would
+        rooms.append(room)
+    return wrong, plain, float(np.median(rooms))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("curvature", "seeds"), [(0.0, 3), (0.05, 12), (0.2, 12), (0.2, 3), (1.0, 3)])
+def test_arms_with_the_same_least_loss_are_seldom_called_different(curvature: float, seeds: int) -> None:
+    """Flat curves, where the best rate is noise, to curves such as models of this size have."""
+    wrong, plain, room = wrongly_different(curvature, 1.4, seeds)
+    print(f"curvature {curvature}, {seeds} seeds: {wrong} of {STUDIES} (without room {plain}); median room {room:.4f}")
+    assert stats.binomtest(wrong, STUDIES, 0.05, alternative="greater").pvalue > 0.01
+
+
+def tuned_study(root: Path, curvature: float) -> Path:
+    draw, curve = np.random.default_rng(3), Curve(1.1e-2, curvature)
+    arms = [Arm("pre", [2.40, 2.41, 2.39]), Arm("post", [2.43, 2.45, 2.42])]
+    return StudyOf(arms, tuning=[tune(draw, arm.name, curve, 0.004) for arm in arms]).write(root)
+
+
+def test_the_noise_of_tuning_is_in_the_interval_and_the_headline_says_how_rates_were_set(tmp_path: Path) -> None:
+    folder = tuned_study(tmp_path, 0.1)
+    summary = reports.summarise(folder)
+    found = summary.arms[1].comparison
+    assert found is not None and found.difference is not None and found.tuning_room > 0.0005
+    plain = StudyOf([Arm("pre", [2.40, 2.41, 2.39]), Arm("post", [2.43, 2.45, 2.42])]).write(tmp_path / "other")
+    untuned = reports.summarise(plain).arms[1].comparison
+    assert untuned is not None and untuned.difference is not None
+    assert found.difference.low < untuned.difference.low < untuned.difference.high < found.difference.high
+    assert found.p_holm is not None and untuned.p_holm is not None and found.p_holm > untuned.p_holm
+    assert "each arm at its own best rate (3" in words.headline(summary)
+    assert "× 2 seeds at full length, after 5" in words.headline(summary)
+
+
+def test_where_the_rate_matters_the_noise_of_tuning_costs_little(tmp_path: Path) -> None:
+    rooms = []
+    for curvature in (0.1, 1.0):
+        found = reports.summarise(tuned_study(tmp_path / str(curvature), curvature)).arms[1].comparison
+        assert found is not None
+        rooms.append(found.tuning_room)
+    assert rooms[1] < 0.001 < rooms[0]
+
+
+def test_with_one_tuning_seed_the_noise_is_not_known(tmp_path: Path) -> None:
+    draw = np.random.default_rng(3)
+    one = tune(draw, "post", Curve(1e-2, 0.1), 0.004)
+    one = one.model_copy(update={"trials": tuple(t.model_copy(update={"losses": t.losses[:1]}) for t in one.trials)})
+    arms = [Arm("pre", [2.40, 2.41, 2.39]), Arm("post", [2.43, 2.45, 2.42])]
+    both = [one.model_copy(update={"arm": "pre"}), one]
+    summary = reports.summarise(StudyOf(arms, tuning=both).write(tmp_path))
+    found = summary.arms[1].comparison
+    assert found is not None and found.tuning_room == 0.0
+    assert any("the noise of tuning is not known" in warning for warning in summary.warnings)
