@@ -71,3 +71,22 @@ def test_two_hundred_studies_without_an_effect_seldom_name_a_winner(tmp_path: Pa
     print(f"{winners} of {studies} studies named a winner: {sorted(set(verdicts))}")
     assert set(verdicts) <= {"inconclusive", "better", "worse"}
     assert stats.binomtest(winners, studies, 0.05, alternative="greater").pvalue > 0.01
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(14400)
+def test_four_hundred_studies_that_tune_and_have_no_effect_seldom_name_a_winner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each arm of each study tunes its own rate on seeds of its own. The bound is as above, of 400: 31 winners."""
+    studies, seeds = 400, 3
+    path, store = toy_study(tmp_path, NO_EFFECT, steps=16, tune="auto"), Store(tmp_path / "runs")
+    verdicts = []
+    for study in range(studies):
+        monkeypatch.setattr("ablate.study.tune_spec.FIRST_SEED", 10_000 + 2 * study)
+        summary = run_toy(path, store, range(seeds * study, seeds * (study + 1)))
+        verdicts.append(summary.arms[1].verdict)
+        winners = sum(verdict != "inconclusive" for verdict in verdicts)
+        print(f"{winners} of {study + 1} tuned studies named a winner", flush=True)
+    assert set(verdicts) <= {"inconclusive", "better", "worse"}
+    assert stats.binomtest(winners, studies, 0.05, alternative="greater").pvalue > 0.01

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,13 +11,14 @@ import numpy as np
 import reports
 from ablate.data import prepare
 from ablate.machine.numerics import enforce
-from ablate.planning.campaign import Outcome, Rung
+from ablate.planning.campaign import Outcome, Stage, campaign
 from ablate.planning.plan import Plan, make_plan
 from ablate.planning.plan_document import study_document
 from ablate.running.request import Request
 from ablate.running.worker import carry_out
 from ablate.store import Store
 from ablate.study.reading import load_study
+from ablate.study.study import Study
 from reports.findings.shapes import StudySummary
 
 TOY = """
@@ -43,19 +45,38 @@ def toy_study(folder: Path, arms: str, steps: int = 30, tune: str = "off") -> Pa
 
 def plan_toy(path: Path, seeds: Sequence[int]) -> Plan:
     """With the precision that this machine's products have."""
-    study = load_study(path, "cpu", [f"seeds={list(seeds)}"])
+    return _plan(load_study(path, "cpu", [f"seeds={list(seeds)}"]))
+
+
+def _plan(study: Study) -> Plan:
     return make_plan(study, matmul=enforce("cpu", study.train.dtype).matmul)
 
 
 def run_toy(path: Path, store: Store, seeds: Sequence[int]) -> StudySummary:
-    """Train what is missing with these seeds, and summarise."""
-    plan = plan_toy(path, seeds)
-    study = plan.study
-    for arm in plan.arms:
-        prepare(arm.data, store.data_dir, study.folder)
-    for run in plan.runs:
-        corpus = str(store.data(run.identity.data.digest).path)
-        carry_out(Request(store=str(store.root), corpus=corpus, identity=run.identity))
+    """Tune where the study says so, train what is missing with these seeds, and summarise."""
+    study = load_study(path, "cpu", [f"seeds={list(seeds)}"])
+
+    def loss(digest: str) -> float | None:
+        result = store.read_result(digest)
+        return None if result is None else math.inf if result.loss is None else result.loss
+
+    stages = campaign(study, _plan, loss)
+    stage = next(stages)
+    try:
+        while True:
+            _train(stage, store)
+            stage = stages.send(())
+    except StopIteration as end:
+        outcome: Outcome = end.value
     folder = store.study(study.name, study.scale)
-    folder.write(study_document(Outcome((Rung(plan),))))
+    folder.write(study_document(outcome))
     return reports.summarise(folder.path)
+
+
+def _train(stage: Stage, store: Store) -> None:
+    for plan in stage.plans:
+        for arm in plan.arms:
+            prepare(arm.data, store.data_dir, plan.study.folder)
+        for run in plan.runs:
+            corpus = str(store.data(run.identity.data.digest).path)
+            carry_out(Request(store=str(store.root), corpus=corpus, identity=run.identity))
