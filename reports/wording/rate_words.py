@@ -40,18 +40,18 @@ def _what(study: StudyDocument) -> str:
 
 
 def _trials(study: StudyDocument) -> str:
-    """`3 rates × 2 seeds at full length, after 5 to 7 × 1 seed at a quarter of it`."""
+    """`3 rates × 2 seeds at full length, after 5 to 7 rates × 1 seed at a quarter of the length`."""
     noun = "rates" if list(study.tuning[0].chosen) == [RATE] else "settings"
     last = f"{_count(study.tuning, noun)} at {share(study.tuning[0].fraction)}"
     coarse = [each.coarse[0] for each in study.tuning if each.coarse]
-    return last + (f", after {_count(coarse, '')} at {share(coarse[0].fraction)}" if coarse else "")
+    return last + (f", after {_count(coarse, noun)} at {share(coarse[0].fraction)}" if coarse else "")
 
 
 def _count(passes: Sequence[StudyPass], noun: str) -> str:
     counts = [len(each.trials) for each in passes]
     count = f"{min(counts)}" if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"
     seeds = len(passes[0].trials[0].losses)
-    return f"{' '.join(filter(None, (count, noun)))} × {seeds} seed{'' if seeds == 1 else 's'}"
+    return f"{count} {noun} × {seeds} seed{'' if seeds == 1 else 's'}"
 
 
 def share(fraction: float) -> str:
