@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Self
@@ -26,7 +27,7 @@ DASHES = {"size": "solid", "length": "dot"}
 class Rungs(Section):
     """The changes are the summary's."""
 
-    place: ClassVar[int] = 12
+    place: ClassVar[int] = 25
     title: ClassVar[str] = "With size and length"
 
     gaps: tuple[Gap, ...]
@@ -104,4 +105,7 @@ def _name_rungs(figure: go.Figure, found: Sequence[Gap], ladder: Sequence[StudyR
     for rung in ladder:
         flops = next((gap.flops for gap in found if gap.rung == rung.name), None)
         if flops is not None:
-            figure.add_vline(x=flops, line={**NEUTRAL, "width": 0.5}, annotation_text=rung.name)
+            figure.add_vline(x=flops, line={**NEUTRAL, "width": 0.5})
+            # on a logarithmic axis annotations, unlike shapes, are placed by the exponent
+            place = {"x": math.log10(flops), "yref": "paper", "y": 0, "xanchor": "right", "yanchor": "bottom"}
+            figure.add_annotation(text=rung.name, showarrow=False, textangle=-90, **place)
