@@ -76,8 +76,9 @@ class Visible:
 
     @property
     def everything(self) -> bool:
-        """Whether no mask is needed. A cache hands a single query only the slots that it may see."""
-        alone = self.queries.shape[0] == 1 and self.backward
+        """Whether no mask is needed. A cache hands a single query only the slots that it may see, but for compiled
+        programs (`TokenCache`)."""
+        alone = self.queries.shape[0] == 1 and self.backward and not torch.compiler.is_compiling()
         return not self.padded and (alone or self.sight == "all")
 
     def mask(self) -> Tensor:

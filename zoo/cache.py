@@ -196,6 +196,8 @@ class TokenCache:
         return self.decode(kept, new), places
 
     def _keep(self, new: Sequence[Tensor], index: Tensor) -> tuple[Sequence[Tensor], Tensor]:
+        if torch.compiler.is_compiling():
+            return self._keep_one(new, index)
         start, end = self.length, self.length + index.shape[0]
         self.length = end
         if start == 0:
@@ -211,6 +213,13 @@ class TokenCache:
         kept = [torch.cat((old.to(x.dtype), x), dim=2) for old, x in zip(self._live(live), new, strict=True)]
         self._write(new, max(start, end - self.slots), end)
         return kept, places
+
+    def _keep_one(self, new: Sequence[Tensor], index: Tensor) -> tuple[Sequence[Tensor], Tensor]:
+        """Of one token, in a program that serves every place: all slots, those not yet filled at negative places."""
+        slot = torch.arange(self.slots, device=index.device)
+        for buffer, token in zip(self.buffers, new, strict=True):
+            buffer.index_copy_(2, index % self.slots, token.to(buffer.dtype))
+        return self.buffers, index - (index - slot) % self.slots
 
     def _live(self, live: int) -> list[Tensor]:
         return [buffer[:, :, :live] for buffer in self.buffers]

@@ -95,6 +95,13 @@ class Decoder(Stack):
             start = end
         return torch.cat(parts, dim=1) if len(parts) > 1 else parts[0]
 
+    def logits_at(self, token: Tensor, index: Tensor, cache: Cache) -> Tensor:
+        """(B, V), after one token of each row, (B, 1), at place index (1,) of the stream. To be compiled: the program
+        serves every place."""
+        step = self.step(token, 0, cache.left_pad, {})
+        step.index = index
+        return self.read_out(self._normalised(self._run(self.embed(token, step), step, cache)))[:, 0]
+
     def _read(self, tokens: Tensor, cache: Cache, given: Given) -> Tensor:
         step = self.step(tokens, cache.length, cache.left_pad, given)
         step.memory = cache.memory = self._memory(given, cache.memory, step)

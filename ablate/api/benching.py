@@ -28,6 +28,7 @@ def bench(
     batch: int = 4,
     rounds: int = 5,
     dtype: str = "float32",
+    compile: bool = False,
     device: str | None = None,
 ) -> BenchDocument:
     """Measure a training step, prefill, decoding and memory beside transformers, alternating round by round.
@@ -39,6 +40,7 @@ def bench(
         batch: rows.
         rounds: of each library that count.
         dtype: `float32` or `bfloat16`, of weights, cache and products.
+        compile: compile our training step and decoding, which takes minutes; transformers stays as it is.
         device: `cpu` or `cuda`; None: `cuda` where there is a GPU.
 
     Returns:
@@ -59,7 +61,7 @@ def bench(
         edits |= layer.document.data
     built = _built(model or "small", edits).to(device=where, dtype=getattr(torch, dtype))
     try:
-        found = compare(built, Setting(context, batch, rounds))
+        found = compare(built, Setting(context, batch, rounds, compile))
     except UnsupportedError as error:
         raise AblateError(f"transformers has no such model: {error}") from error
     return {"model": model or "small", "edits": edits, "device": where, **found}

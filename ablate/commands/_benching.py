@@ -36,6 +36,7 @@ def explained(document: BenchDocument) -> str:
     return (
         f"{document['parameters'] / 1e6:,.1f} M parameters, context {document['context']:,}, "
         f"batch {document['batch']}, {document['dtype']} on {document['device']}{threads}. "
+        f"{'Our training step and decoding are compiled, theirs are not. ' if document['compiled'] else ''}"
         f"Medians of {document['rounds']} alternating rounds; in brackets, the quartiles of the rounds' ratios.\n"
         "Memory: peak use during the work, minus what was in use before.\n"
         f"Largest difference between their log-probabilities: {document['largest_difference']:.1e}. "

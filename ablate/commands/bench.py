@@ -28,6 +28,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--batch", type=positive, default=4, help="rows (default: 4)")
     parser.add_argument("--rounds", type=positive, default=5, help="measured rounds (default: 5)")
     parser.add_argument("--dtype", choices=DTYPES, default="float32", help="dtype of weights, cache and products")
+    parser.add_argument("--compile", action="store_true", help="compile our training step and decoding, not theirs")
     parser.add_argument("--device", choices=HERE, help="default: cuda if there is a GPU, else cpu")
     add_json(parser)
 
@@ -35,7 +36,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     import ablate
 
-    found = ablate.bench(options.model, **given(options, "sets", "context", "batch", "rounds", "dtype", "device"))
+    where = given(options, "sets", "context", "batch", "rounds", "dtype", "compile", "device")
+    found = ablate.bench(options.model, **where)
     if options.json:
         print_json(found)
         return DONE

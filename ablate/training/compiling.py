@@ -10,6 +10,7 @@ from typing import cast
 import torch
 
 from ablate.training.batch import Loss
+from zoo.own_code import own_code
 
 CACHE = "TORCHINDUCTOR_CACHE_DIR"
 
@@ -24,24 +25,12 @@ def compiled(loss: Loss, backend: str = "inductor") -> Loss:
     """
     os.environ.setdefault(CACHE, str(cache_dir()))
     torch._dynamo.config.fail_on_recompile_limit_hit = True
-    return cast(Loss, torch.compile(_own_code(cast(MethodType, loss)), dynamic=False, backend=backend))
+    method = cast(MethodType, loss)
+    own = MethodType(own_code(cast(FunctionType, method.__func__)), method.__self__)
+    return cast(Loss, torch.compile(own, dynamic=False, backend=backend))
 
 
 def cache_dir() -> Path:
     """$XDG_CACHE_HOME/ablate/inductor, ~/.cache/ablate/inductor without it."""
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(home) / "ablate" / "inductor"
-
-
-def _own_code(method: MethodType) -> MethodType:
-    """The method, with a code object that no other has."""
-    function = cast(FunctionType, method.__func__)
-    own = FunctionType(
-        function.__code__.replace(),
-        function.__globals__,
-        function.__name__,
-        function.__defaults__,
-        function.__closure__,
-    )
-    own.__kwdefaults__ = function.__kwdefaults__
-    return MethodType(own, method.__self__)

@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from typing import Any, TypeAlias
 
@@ -23,6 +24,7 @@ from evals.costs.clock import quartiles, synchronise
 from evals.costs.memory import keep_freed_memory, peak_growth
 from evals.reading.mode import evaluating
 from zoo.cache import Cache
+from zoo.decode import compiled_step, roomy_cache
 from zoo.model import Decoder
 
 DECODED = 16
@@ -33,11 +35,12 @@ Work = Callable[[Tensor], object]
 
 @dataclass(frozen=True)
 class Setting:
-    """tokens per row, rows, and rounds that are counted."""
+    """tokens per row, rows, and rounds that are counted. compile: whether our training and decoding are compiled."""
 
     context: int
     batch: int
     rounds: int
+    compile: bool = False
 
 
 BenchDocument: TypeAlias = dict[str, Any]
@@ -48,11 +51,12 @@ def compare(model: Decoder, setting: Setting) -> BenchDocument:
     """The bench document. Raises UnsupportedError where transformers has no such architecture."""
     keep_freed_memory()
     theirs = zoo.to_hf(model).to(device=_device(model), dtype=model.embedding.weight.dtype)
+    ours = _Ours(model, setting.compile)
     phases: dict[str, tuple[Work, Work]] = {
-        "prefill": (_Ours(model).prefill, _Theirs(theirs).prefill),
-        "decode": (_Ours(model).decode, _Theirs(theirs).decode),
+        "prefill": (ours.prefill, _Theirs(theirs).prefill),
+        "decode": (ours.decode, _Theirs(theirs).decode),
         # Last, because it changes the weights.
-        "train": (_Ours(model).trainer(), _Theirs(theirs).trainer()),
+        "train": (ours.trainer(), _Theirs(theirs).trainer()),
     }
     return {
         "schema": 1,
@@ -61,6 +65,7 @@ def compare(model: Decoder, setting: Setting) -> BenchDocument:
         "context": setting.context,
         "batch": setting.batch,
         "rounds": setting.rounds,
+        "compiled": setting.compile,
         "threads": torch.get_num_threads(),
         "versions": {"torch": torch.__version__, "transformers": version("transformers")},
         "largest_difference": _largest_difference(model, theirs, setting),
@@ -69,13 +74,15 @@ def compare(model: Decoder, setting: Setting) -> BenchDocument:
 
 
 class _Ours:
-    def __init__(self, model: Decoder) -> None:
-        self.model = model
+    def __init__(self, model: Decoder, compile: bool) -> None:
+        self.model, self.compile = model, compile
+        self._new_cache = partial(roomy_cache, model) if compile else model.new_cache
+        self._further = compiled_step(model) if compile else self._logits
 
     def prefill(self, tokens: Tensor) -> tuple[Tensor, Cache]:
         with evaluating(self.model):
-            cache = self.model.new_cache(tokens.shape[0], tokens.shape[1] + DECODED)
-            return self._next(tokens, cache), cache
+            cache = self._new_cache(tokens.shape[0], tokens.shape[1] + DECODED)
+            return self._logits(tokens, cache).argmax(-1, keepdim=True), cache
 
     def decode(self, tokens: Tensor) -> Callable[[], None]:
         """Reads the prompt; what it returns writes."""
@@ -85,19 +92,20 @@ class _Ours:
             nonlocal last
             with evaluating(self.model):
                 for _ in range(DECODED):
-                    last = self._next(last, cache)
+                    last = self._further(last, cache).argmax(-1, keepdim=True)
 
         return write
 
-    def _next(self, tokens: Tensor, cache: Cache) -> Tensor:
-        return self.model.read_out(self.model.hidden(tokens, cache)[:, -1:]).argmax(-1)
+    def _logits(self, tokens: Tensor, cache: Cache) -> Tensor:
+        return self.model.read_out(self.model.hidden(tokens, cache)[:, -1:])[:, 0]
 
     def trainer(self) -> Work:
         optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-5)
+        loss_of = torch.compile(self.model.loss, dynamic=False, fullgraph=True) if self.compile else self.model.loss
 
         def step(tokens: Tensor) -> None:
             self.model.train()
-            loss, _ = self.model.loss(tokens[:, :-1], tokens[:, 1:])
+            loss, _ = loss_of(tokens[:, :-1], tokens[:, 1:])
             _update(loss, optimizer)
 
         return step

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, Unpack, cast
 
 import torch
 from torch import Tensor
 
 from zoo.cache import Cache
+from zoo.decode.compiled import NextLogits, check_given, compiled_step, roomy_cache
 from zoo.decode.sampling import Sampling
 from zoo.decode.stopping import NEVER, Stop
 from zoo.explain import checked
@@ -26,12 +28,14 @@ def generate(
     stop: Stop = NEVER,
     generator: torch.Generator | None = None,
     cache: Cache | None = None,
+    compile: bool = False,
     **settings: Any,
 ) -> Tensor:
     """tokens: (B, T) prompts → (B, N) continuations, N ≤ new_tokens.
 
     left_pad: (B,), the padding at the left of each prompt. stop: what ends a row; decoding ends with the last row.
-    cache: an empty one, where it is not to be the plain one. settings: fields of `Sampling`, greedy without, and what
+    cache: an empty one, where it is not to be the plain one. compile: whether to decode by a compiled step (see
+    `zoo.decode.compiled`), which pays for thousands of tokens. settings: fields of `Sampling`, greedy without, and what
     else the prompts are told (`zoo.site.Given`), such as `encoder_tokens` or their `prefix`.
     """
     given, sampling = divided(settings)
@@ -41,9 +45,14 @@ def generate(
     def choose(logits: Tensor) -> Tensor:
         return how.choose(logits, torch.cat((tokens, chosen), dim=1), left_pad, generator)
 
-    for token in steps(model, tokens, new_tokens, choose, left_pad=left_pad, cache=cache, **given):
+    further = None
+    if compile:
+        check_given(given)
+        further = compiled_step(model)
+        cache = cache or roomy_cache(model, tokens.shape[0], tokens.shape[1] + new_tokens)
+    for token in steps(model, tokens, new_tokens, choose, left_pad=left_pad, cache=cache, further=further, **given):
         chosen = torch.cat((chosen, token), dim=1)
-        if bool(stop.ended(chosen).all()):
+        if stop.sequences and bool(stop.ended(chosen).all()):
             break
     return stop.cut(chosen)
 
@@ -56,15 +65,17 @@ def steps(
     *,
     left_pad: Tensor | None = None,
     cache: Cache | None = None,
+    further: NextLogits | None = None,
     **given: Unpack[Given],
 ) -> Iterator[Tensor]:
     """(B, 1), one after the other, each chosen from logits: (B, V). tokens: (B, T), the prompts; given: what else they
-    are told."""
+    are told. further: computes the logits after single tokens."""
     if cache is None:
         cache = cache_for(model, tokens, new_tokens, given)
-    for _ in range(new_tokens):
-        tokens = choose(next_logits(model, tokens, cache, left_pad, **given))
-        left_pad, given = None, Given()
+    further = further or partial(next_logits, model)
+    for number in range(new_tokens):
+        first = number == 0
+        tokens = choose(next_logits(model, tokens, cache, left_pad, **given) if first else further(tokens, cache))
         yield tokens
 
 
