@@ -66,6 +66,7 @@ class _Blocks:
         return [
             Comparison(
                 difference=_mean(losses[place]),
+                gap=None,
                 failures=self._failures(effect),
                 overall=None,
                 seeds=self.seeds,

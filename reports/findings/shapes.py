@@ -11,6 +11,7 @@ import polars as pl
 from pydantic import JsonValue
 
 from ablate.store.documents import JsonObject, LedgerRecord, LedgerTest, StudyDocument, StudyEffect
+from reports.findings.by_document import Gap
 from reports.findings.items import ItemDifference
 from reports.findings.rungs import Change
 from reports.statistics.estimates import ALPHA, Estimate
@@ -40,8 +41,8 @@ Verdict = Literal[
 class Comparison:
     """An arm against the baseline, seed by seed. `difference` is arm − baseline, in nats per token.
 
-    It is over the `seeds` that trained in both. `failures` counts the others, and `overall` is the difference with what
-    they may cost.
+    It is over the `seeds` that trained in both, and `gap` says what it is tested by, None where it is not. `failures`
+    counts the other seeds, and `overall` is the difference with what they may cost.
 
     `p_holm` is that of the paired t-test, `p_equivalence` that of the tests against the study's margin, both corrected
     for all that was judged for the question, looks included; they are None with fewer than two pairs or none that
@@ -49,11 +50,12 @@ class Comparison:
     A test that is `repeated` has neither. `tuning_room` is how much further the interval reaches for the noise of
     tuning. `alpha` is the level of its look. `detectable` is the smallest true difference that was found with 80 %
     probability, as far as the scatter of so few seeds says it; so many `seeds_needed` more would settle the pair with
-    that probability, None where none would or where seeds are not added
-    by plan. Ratios are arm / baseline. `test` is what the ledger keeps.
+    that probability, None where none would or where seeds are not added by plan. Ratios are arm / baseline. `test` is
+    what the ledger keeps.
     """
 
     difference: Estimate | None
+    gap: Gap | None
     failures: Failures
     overall: Interval | None
     seeds: tuple[int, ...]

@@ -20,17 +20,18 @@ from dataclasses import replace
 import polars as pl
 
 from ablate.store.documents import LedgerRecord, StudyArm, StudyDocument
+from reports.findings.by_document import Gap, gap_of
 from reports.findings.judging import Pair, Standing, differences, ledger_test, ties
 from reports.findings.shapes import Comparison, Verdict
 from reports.findings.tuning import choices, with_room
 from reports.reading.outcomes import FAILED
 from reports.statistics.detectable import detectable_difference
-from reports.statistics.estimates import ALPHA, Estimate, equivalence_p, estimate, geometric, mean_interval, paired_p
+from reports.statistics.estimates import ALPHA, Estimate, estimate, geometric
 from reports.statistics.interval import Interval
 from reports.statistics.power import seeds_needed
 from reports.statistics.simultaneous import Evidence
 from reports.statistics.stalled import Failures, Reliability
-from reports.statistics.tuning_noise import Ends, Widened
+from reports.statistics.tuning_noise import Widened
 
 
 def level(study: StudyDocument, *arms: StudyArm) -> float:
@@ -54,41 +55,50 @@ def compare(
     runs: pl.DataFrame,
     ledger: Sequence[LedgerRecord] = (),
     withheld: Collection[Pair] = (),
+    losses: pl.DataFrame | None = None,
 ) -> dict[Pair, Comparison]:
     """Every pair that the study compares, over the seeds that trained in both arms.
 
     runs: all of them. ledger: what was judged for the question before. withheld: pairs that are not judged yet, though
-    they count.
+    they count. losses: the final ones by document, where they are known.
     """
-    plain = {(arm.name, base.name): _compare(study, arm, base, runs) for arm, base in study.pairs}
+    plain = {(arm.name, base.name): _compare(study, arm, base, runs, losses) for arm, base in study.pairs}
     known = choices(study.tuning)
-    wide = {
-        pair: with_room(_interval(each), pair, known) if _has_spread(each) else None for pair, each in plain.items()
-    }
+    wide = {pair: (with_room(each.gap.ends, pair, known) or each.gap) for pair, each in plain.items() if each.gap}
     tests = {}
     for arm, base in study.pairs:
         pair = arm.name, base.name
-        p, p_tie = (None, None) if pair in withheld else _p_values(study, plain[pair], wide[pair])
+        p, p_tie = (None, None) if pair in withheld else _p_values(study, plain[pair], wide.get(pair))
         tests[pair] = ledger_test(study, arm, base, p, p_tie)
     evidence = {pair: _evidence(plain[pair], wide[pair], test.p) for pair, test in tests.items() if test.p is not None}
     judged = tuple(tests.values())
     standings, alike = differences(judged, evidence, ledger), ties(judged, ledger)
     return {
-        pair: _standing(study, replace(plain[pair], test=test), wide[pair], standings.get(pair), alike.get(pair))
+        pair: _standing(study, replace(plain[pair], test=test), wide.get(pair), standings.get(pair), alike.get(pair))
         for pair, test in tests.items()
     }
 
 
-def _compare(study: StudyDocument, arm: StudyArm, base: StudyArm, runs: pl.DataFrame) -> Comparison:
+def _compare(
+    study: StudyDocument, arm: StudyArm, base: StudyArm, runs: pl.DataFrame, losses: pl.DataFrame | None
+) -> Comparison:
     """By itself: what other tests there are is not known yet."""
     alpha = level(study, arm, base)
     own, theirs = (runs.filter(arm=each.name, status="finished") for each in (arm, base))
     pairs = own.join(theirs, on="seed", suffix="_base").sort("seed")
     differences = (pairs["loss"] - pairs["loss_base"]).to_list()
     failures = Failures(*(reliability(runs.filter(arm=each.name)) for each in (arm, base)))
+    gap, difference = (
+        gap_of(losses, (arm.name, base.name), pairs["seed"].to_list(), differences),
+        estimate(differences, alpha),
+    )
+    if gap is not None and difference is not None:
+        low, high = gap.ends(alpha)
+        difference = replace(difference, low=low, high=high)
     kv, base_kv = arm.kv_bytes_per_token, base.kv_bytes_per_token
     return Comparison(
-        difference=estimate(differences, alpha),
+        difference=difference,
+        gap=gap,
         failures=failures,
         overall=failures.overall(differences, alpha),
         seeds=tuple(pairs["seed"]),
@@ -107,65 +117,44 @@ def reliability(runs: pl.DataFrame) -> Reliability:
     return Reliability(failed, trained.height + failed, sum(cost) / len(cost) if known else None)
 
 
-def _has_spread(plain: Comparison) -> bool:
-    """Whether there is anything to test."""
-    return plain.difference is not None and bool(plain.difference.sd)
-
-
-def _p_values(study: StudyDocument, plain: Comparison, wide: Widened | None) -> tuple[float | None, float | None]:
+def _p_values(study: StudyDocument, plain: Comparison, wide: Gap | Widened | None) -> tuple[float | None, float | None]:
     """Of a difference and of a tie, corrected for the looks alone."""
-    found, looked = plain.difference, ALPHA / plain.alpha
-    if found is None or not _has_spread(plain):
+    if wide is None:
         return None, None
-    p = wide.p() if wide else float(paired_p(found.values))
-    if study.margin is None:
-        return min(1.0, looked * p), None
-    tie = wide.p_tie(study.margin) if wide else float(equivalence_p(found.values, study.margin))
-    return min(1.0, looked * p), min(1.0, looked * tie)
+    looked = ALPHA / plain.alpha
+    p = min(1.0, looked * wide.p())
+    return p, None if study.margin is None else min(1.0, looked * wide.p_tie(study.margin))
 
 
-def _interval(plain: Comparison) -> Ends:
-    """Of the difference, at any level, as if its rates were known to be the best."""
-
-    def interval(level: float) -> tuple[float, float]:
-        assert plain.difference is not None  # it has a spread
-        _, low, high = mean_interval(plain.difference.values, level)
-        return float(low), float(high)
-
-    return interval
-
-
-def _evidence(plain: Comparison, wide: Widened | None, p: float) -> Evidence:
+def _evidence(plain: Comparison, wide: Gap | Widened, p: float) -> Evidence:
     assert plain.difference is not None  # it has a p
-    ends, looked = wide.ends if wide else _interval(plain), plain.alpha / ALPHA
-    return Evidence(plain.difference.mean, p, lambda level: ends(level * looked))
+    looked = plain.alpha / ALPHA
+    return Evidence(plain.difference.mean, p, lambda level: wide.ends(level * looked))
 
 
 def _standing(
     study: StudyDocument,
     found: Comparison,
-    wide: Widened | None,
+    wide: Gap | Widened | None,
     standing: Standing | None,
     p_equivalence: float | None,
 ) -> Comparison:
     """The comparison among all that are judged."""
-    difference = found.difference
-    if standing is None or difference is None or not difference.sd:
+    difference, gap = found.difference, found.gap
+    if standing is None or difference is None or gap is None or wide is None:
         return replace(found, repeated=standing is None)
-    number, spent = len(difference.values), standing.level / ALPHA
-    room = wide.room(found.alpha * spent) if wide else 0.0
+    number, spent = len(gap.values), standing.level / ALPHA
+    room = wide.room(found.alpha * spent)
     needed = None
     if study.looks and not found.failures.any:
         last, shown = spent * last_level(study), max(0.0, abs(difference.mean) - room)
-        needed = seeds_needed(shown, difference.sd, number, standing.tests, study.margin, last)
+        needed = seeds_needed(shown, gap.sd, number, standing.tests, study.margin, last)
     return replace(
         found,
         difference=_within(difference, standing),
         p_holm=standing.p,
         p_equivalence=p_equivalence,
-        detectable=_beyond(
-            room, detectable_difference(difference.sd, number, standing.tests, alpha=spent * found.alpha)
-        ),
+        detectable=_beyond(room, detectable_difference(gap.sd, number, standing.tests, alpha=spent * found.alpha)),
         seeds_needed=needed,
         tuning_room=room,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import polars as pl
@@ -25,6 +26,9 @@ CURVES = KEYS | {
     "accuracy": pl.Float64,
 }
 
+LOSSES = KEYS | {"item": pl.Int64, "nats": pl.Float64, "weight": pl.Float64}
+"""A loss is Σ nats / Σ weight over the held-out documents, or over examples."""
+
 
 def collect(study_dir: Path | str) -> Collected:
     """Read a study's folder and the runs it names. Raises ReportError without a study there."""
@@ -38,6 +42,7 @@ def collect(study_dir: Path | str) -> Collected:
         items=evaluations.items(documents.evaluated),
         grouped=evaluations.grouped(documents.evaluated),
         environments={digest: result.environment for digest, result in documents.results.items() if result},
+        losses=pl.concat([pl.DataFrame(schema=LOSSES), *_losses(documents)]),
         ledger=store.read_ledger(documents.study.name),
         frames={name: frame for each in sections().values() for name, frame in each.collect(documents).items()},
     )
@@ -50,6 +55,15 @@ def _run_row(documents: StudyDocuments, key: RunKey) -> Row:
     if run:
         known |= {"data": run.data.digest, "dtype": run.numerics.dtype, "matmul": run.numerics.matmul}
     return key.row(known)
+
+
+def _losses(documents: StudyDocuments) -> Iterator[pl.DataFrame]:
+    """The final loss of every run by document: of text that arms split in tokens of their own, by bytes."""
+    per = "bytes" if documents.study.per == "byte" else "targets"
+    for key in documents.keys:
+        read = documents.store.read_losses(key.digest) or ()
+        rows = [key.row({"item": each.item, "nats": each.nats, "weight": getattr(each, per)}) for each in read]
+        yield pl.DataFrame(rows, schema=LOSSES)
 
 
 def _curve(store: Store, key: RunKey) -> pl.DataFrame:

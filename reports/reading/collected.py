@@ -16,8 +16,8 @@ class Collected:
     """A study and its runs. `frames` are those of sections, by name.
 
     `scores` are those of evaluations, `items` what each item says of them, and `grouped` the tasks whose group has the
-    score too. `environments` maps a run's digest to what it ran on, `ledger` is what was judged
-    for the study's question before.
+    score too. `environments` maps a run's digest to what it ran on, `losses` are final ones by document, `ledger` is
+    what was judged for the study's question before.
     """
 
     study: StudyDocument
@@ -27,6 +27,7 @@ class Collected:
     items: pl.DataFrame
     grouped: frozenset[str]
     environments: Mapping[str, Environment]
+    losses: pl.DataFrame
     ledger: tuple[LedgerRecord, ...] = ()
     frames: Mapping[str, pl.DataFrame] = field(default_factory=dict)
 

@@ -68,4 +68,5 @@ def reliability(summary: StudySummary) -> str:
     if not fewest:
         return ""
     bound = Reliability(0, fewest).at_most()
-    return f"Verdicts speak of runs that train: {fewest} seeds without a failure leave rates of up to {bound:.0%} open."
+    rates = f"{fewest} seeds without a failure leave failure rates of up to {100 * bound:.0f} % possible"
+    return f"Verdicts speak of runs that train: {rates}."

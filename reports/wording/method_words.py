@@ -49,9 +49,9 @@ def _compared(summary: StudySummary) -> list[str]:
     parts = [
         "± of a mean is half a 95 % Student t-interval over seeds.",
         f"Differences are paired: each seed of an arm against the same seed of {summary.baseline}.",
-        "Better and worse are two-sided paired t-tests of the validation loss after the last step. With probability "
-        "95 %, none of the verdicts ever given for this question is wrong: p-values are corrected (Holm) for every arm "
-        "ever judged for it, and the intervals of differences agree with them.",
+        f"Better and worse are two-sided paired t-tests of the held-out loss after the last step{_over(summary)}. With "
+        "probability 95 %, none of the verdicts ever given for this question is wrong: p-values are corrected (Holm) for "
+        "every arm ever judged for it, and the intervals of differences agree with them.",
     ]
     if summary.study.margin is not None:
         parts.append(
@@ -59,6 +59,14 @@ def _compared(summary: StudySummary) -> list[str]:
             "that margin, corrected likewise at another 5 %."
         )
     return parts
+
+
+def _over(summary: StudySummary) -> str:
+    """What else the tests are over, where that is true of all."""
+    gaps = [each.comparison.gap for each in summary.judgements if each.comparison.gap is not None]
+    if not gaps or any(gap.table is None for gap in gaps):
+        return ""
+    return ", over seeds and held-out documents, which cross as random effects"
 
 
 def _earlier(summary: StudySummary) -> list[str]:

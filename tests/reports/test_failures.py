@@ -112,5 +112,5 @@ def test_scores_of_a_stalled_seed_are_not_averaged(tmp_path: Path) -> None:
 
 def test_what_few_seeds_leave_possible_is_said_beside_the_method(tmp_path: Path) -> None:
     summary = summary_of(tmp_path, Arm("base", BASE), Arm("arm", LOWER))
-    assert "4 seeds without a failure leave rates of up to 53% open" in method_words.method(summary)
+    assert "4 seeds without a failure leave failure rates of up to 53 % possible" in method_words.method(summary)
     assert round(1 - 0.05**0.25, 2) == 0.53
