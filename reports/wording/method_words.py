@@ -50,8 +50,8 @@ def _compared(summary: StudySummary) -> list[str]:
         "± of a mean is half a 95 % Student t-interval over seeds.",
         f"Differences are paired: each seed of an arm against the same seed of {summary.baseline}.",
         f"Better and worse are two-sided paired t-tests of the held-out loss after the last step{_over(summary)}. With "
-        "probability 95 %, none of the verdicts ever given for this question is wrong: p-values are corrected (Holm) for "
-        "every arm ever judged for it, and the intervals of differences agree with them.",
+        "probability 95 %, none of the verdicts ever given for this question is wrong: p-values are corrected (Holm) "
+        "for every arm ever judged for it, and the intervals of differences agree with them.",
     ]
     if summary.study.margin is not None:
         parts.append(
