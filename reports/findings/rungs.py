@@ -6,24 +6,27 @@ over the seeds that trained in all four. A paired t-test says whether the differ
 every arm and rung, of both axes. It *flips* where both differences exclude zero, on either side of it; it *grows* or
 *shrinks* where the mean of the two does; else it *changes*, and which it does is open.
 
-Seeds are all that varies: other rates, or another tokenizer, may change a difference with size too.
+Where arms tuned their rates the interval has room for what all four choices may have cost: each size has its own, and
+lengths, which take the rates of the last rung, are allowed as much as that. With fixed rates it has none.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import polars as pl
 
 from ablate.store.documents import JsonObject, StudyRung
+from reports.findings.tuning import Choice, choices
 from reports.findings.waiting import waiting
 from reports.reading.collected import Collected
 from reports.reading.outcomes import FAILED
 from reports.statistics.estimates import ALPHA, Estimate, estimate, holm, mean_interval, paired_p
 from reports.statistics.simultaneous import Evidence, difference_intervals
+from reports.statistics.tuning_noise import NOTHING, Penalty, Widened
 
 FRAME = "ladder"
 """The frame of the runs of all rungs, which the section of that name collects."""
@@ -101,7 +104,8 @@ def gaps(data: Collected) -> tuple[Gap, ...]:
 def changes(data: Collected) -> tuple[Change, ...]:
     """Of every arm, from every other rung to the last, corrected together."""
     plain = [_plain(data, arm, rung) for arm in _others(data) for rung in data.study.ladder[:-1]]
-    tests = [_evidence(each) or UNKNOWN for each in plain]
+    known = {rung.name: choices(rung.tuning or data.study.tuning) for rung in data.study.ladder}
+    tests = [_evidence(each, data.study.baseline, known) or UNKNOWN for each in plain]
     corrected, intervals = holm([test.p for test in tests]), difference_intervals(tests)
     return tuple(
         _told(replace(each, p=p, change=replace(each.change, low=interval.low, high=interval.high)))
@@ -150,8 +154,8 @@ def _failed(runs: pl.DataFrame) -> str | None:
     return ", ".join(told) or None
 
 
-def _evidence(found: Change) -> Evidence | None:
-    """None where nothing may be, or can be, tested."""
+def _evidence(found: Change, baseline: str, known: Mapping[str, Mapping[str, Choice]]) -> Evidence | None:
+    """None where nothing may be, or can be, tested. known: by rung and arm, what tuning says of its choice."""
     if found.reason is not None or found.change is None or not found.change.sd:
         return None
     values = found.change.values
@@ -160,7 +164,21 @@ def _evidence(found: Change) -> Evidence | None:
         _, low, high = mean_interval(values, level)
         return float(low), float(high)
 
-    return Evidence(found.change.mean, float(paired_p(values)), interval)
+    own, other = _penalties(found, baseline, known)
+    if own is NOTHING and other is NOTHING:
+        return Evidence(found.change.mean, float(paired_p(values)), interval)
+    wide = Widened.of(interval, own, other)
+    return Evidence(found.change.mean, wide.p(), wide.ends)
+
+
+def _penalties(found: Change, baseline: str, known: Mapping[str, Mapping[str, Choice]]) -> tuple[Penalty, Penalty]:
+    """Of what makes the change larger, the arm at the last rung and the baseline at this one; and of the other two."""
+
+    def of(rung: str, arm: str) -> Penalty:
+        return known[rung][arm].penalty if arm in known[rung] else NOTHING
+
+    own = of(found.last, found.arm).and_of(of(found.rung, baseline))
+    return own, of(found.last, baseline).and_of(of(found.rung, found.arm))
 
 
 def _told(found: Change) -> Change:

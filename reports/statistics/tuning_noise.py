@@ -76,6 +76,13 @@ class Penalty:
         found = float(np.interp(place, np.arange(len(self.draws)), self.draws))
         return found * math.pow(tail / level, 2 / self.freedom)
 
+    def and_of(self, other: Penalty) -> Penalty:
+        """Of both choices, made on runs that have nothing in common."""
+        if self is NOTHING or other is NOTHING:
+            return other if self is NOTHING else self
+        mixed = np.random.default_rng(0).permutation(other.draws)  # each is in order
+        return Penalty(np.sort(self.draws + mixed), min(self.freedom, other.freedom))
+
     @cached_property
     def values(self) -> Floats:
         """Its distribution in few points, in order; `weights` are theirs."""

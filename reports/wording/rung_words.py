@@ -44,12 +44,16 @@ def introduction(summary: StudySummary) -> str:
         f"The comparison above is at {study.ladder[-1].name}. Differences from {study.baseline} there and at {rungs} "
         f"are compared seed by seed: {tests}. A difference grows where it moves away from zero, in either direction."
     )
-    return f"{text} {rates(summary)}".strip()
+    room = "Intervals have room for what tuning may have cost at either rung." if _tuned_at_each_size(summary) else ""
+    return " ".join(filter(None, [text, room, rates(summary)]))
 
 
 def rates(summary: StudySummary) -> str:
     """What a change with size may come from besides."""
-    sizes = [rung for rung in summary.study.ladder if rung.axis == "size"]
-    if not sizes or all(rung.tuning for rung in (*sizes, summary.study.ladder[-1])):
+    if _tuned_at_each_size(summary) or all(rung.axis != "size" for rung in summary.study.ladder):
         return ""
     return "Learning rates were not tuned at each size, so a change with size may come from them."
+
+
+def _tuned_at_each_size(summary: StudySummary) -> bool:
+    return all(rung.tuning for rung in summary.study.ladder if rung.axis != "length")

@@ -79,6 +79,8 @@ class StudyOf:
     probes: Sequence[str] = ()
     smaller: Mapping[str, tuple[Literal["size", "length"], Sequence[Arm]]] = field(default_factory=dict)
     """The arms at the other rungs of a ladder, by name."""
+    smaller_tuning: Mapping[str, Sequence[StudyTuning]] = field(default_factory=dict)
+    """How they were tuned there."""
     tuning: Sequence[StudyTuning] = ()
     results: Mapping[tuple[str, int], Mapping[str, Any]] = field(default_factory=dict)
     identities: Mapping[tuple[str, int], Mapping[str, Any]] = field(default_factory=dict)
@@ -131,9 +133,11 @@ class StudyOf:
     def _ladder(self) -> Iterator[StudyRung]:
         for name, (axis, arms) in self.smaller.items():
             planned = (self._arm(arm, _runs(name, number, arm)) for number, arm in enumerate(arms))
-            yield StudyRung(name=name, axis=axis, arms=tuple(planned), tuning=())
+            tuning = tuple(self.smaller_tuning.get(name, ()))
+            yield StudyRung(name=name, axis=axis, arms=tuple(planned), tuning=tuning)
         if self.smaller:
-            yield StudyRung(name="full", axis=None, arms=tuple(map(self._arm, self.arms)), tuning=())
+            arms = tuple(map(self._arm, self.arms))
+            yield StudyRung(name="full", axis=None, arms=arms, tuning=tuple(self.tuning))
 
     def digest(self, arm: Arm, seed: int) -> str:
         return f"{self.arms.index(arm):02d}ab{seed:02d}"
