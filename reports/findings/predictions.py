@@ -1,0 +1,64 @@
+"""Whether the order of the arms at a small size of a ladder is that at the largest (`reports.statistics.prediction`).
+
+Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from reports.statistics.estimates import Floats
+from reports.statistics.prediction import FEWEST_ARMS, Prediction, prediction
+
+
+@dataclass(frozen=True)
+class SizeOrder:
+    """The arms at one size: the mean loss of each over its seeds, in the order of the study."""
+
+    size: str
+    flops: float
+    """Of one run of the first arm."""
+    losses: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class SizePredictions:
+    """How well each smaller size foretells the last. `left_out` are arms that lack a loss somewhere."""
+
+    arms: tuple[str, ...]
+    left_out: tuple[str, ...]
+    sizes: tuple[SizeOrder, ...]
+    predictions: tuple[Prediction, ...]
+    """One for each size but the last."""
+
+
+def predict(runs: pl.DataFrame) -> SizePredictions | None:
+    """From one row per run: size, arm, seed, flops, loss (null: none). None with too few arms that trained at every
+    size, or with one size."""
+    arms: list[str] = runs["arm"].unique(maintain_order=True).to_list()
+    sizes: list[str] = runs["size"].unique(maintain_order=True).to_list()
+    gaps = set(runs.filter(pl.col("loss").is_null())["arm"])
+    kept = [arm for arm in arms if arm not in gaps]
+    if len(sizes) < 2 or len(kept) < FEWEST_ARMS:
+        return None
+    tables = [_losses(runs.filter(size=size), kept) for size in sizes]
+    return SizePredictions(
+        arms=tuple(kept),
+        left_out=tuple(arm for arm in arms if arm in gaps),
+        sizes=tuple(
+            SizeOrder(size, runs.filter(size=size, arm=arms[0])["flops"][0], tuple(table.mean(axis=1).tolist()))
+            for size, table in zip(sizes, tables, strict=True)
+        ),
+        predictions=tuple(prediction(table, tables[-1]) for table in tables[:-1]),
+    )
+
+
+def _losses(runs: pl.DataFrame, arms: Sequence[str]) -> Floats:
+    """(arms, seeds), over the seeds that all these arms have."""
+    shared = set.intersection(*(set(runs.filter(arm=arm)["seed"]) for arm in arms))
+    seeds = pl.col("seed").is_in(sorted(shared))
+    rows = [runs.filter(seeds, arm=arm).sort("seed")["loss"].to_list() for arm in arms]
+    return pl.DataFrame(rows, orient="row").to_numpy()
