@@ -60,18 +60,17 @@ class SizePredictionsSection(Section):
 
     def _accuracy(self) -> Figure:
         rows = list(zip(self.found.sizes, self.found.predictions, strict=False))
-        figure = blank("training FLOPs of a run", "pairs in the same order (%)")
+        figure = blank("size", "pairs in the same order (%)")
         figure.add_scatter(
-            x=[short(size.flops) for size, _ in rows],
+            x=[size.size for size, _ in rows],
             y=[short(100 * found.accuracy.value) for _, found in rows],
             error_y=_bars([found.accuracy for _, found in rows]),
             mode="lines+markers",
-            text=[size.size for size, _ in rows],
-            hovertemplate="%{text}: %{y:.3g} %<extra></extra>",
+            hovertemplate="%{x}: %{y:.3g} %<extra></extra>",
         )
         figure.add_hline(y=100 * CHANCE, line=NEUTRAL)
         figure.update_layout(showlegend=False)
-        figure.update_xaxes(type="log")
+        figure.update_xaxes(type="category")
         figure.update_yaxes(range=[0, 105])
         last = self.found.sizes[-1].size
         return Figure(
