@@ -112,6 +112,7 @@ def _result(
         floor=floor,
         judging_loss=judged.nats if judged else None,
         judging_bits_per_byte=judged.bits_per_byte if judged else None,
+        judging_accuracy=judged.accuracy if judged else None,
         microbatch=session.learner.accumulation.rows,
         **summary._asdict(),
         mfu=model_flop_utilisation(cost.flops_per_token, summary.tokens_per_second.median, peak),

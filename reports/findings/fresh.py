@@ -10,6 +10,7 @@ import polars as pl
 from ablate.store import Store
 from reports.reading.collect import collect
 from reports.reading.collected import Collected
+from reports.reading.units import judging
 from reports.statistics.estimates import Estimate, estimate
 from reports.wording import words
 from reports.wording.tables import Table
@@ -47,7 +48,7 @@ def read_fresh(store: Store, name: str, scale: str, searched: Searched, objectiv
     folder = store.study(f"{name}_promoted", scale)
     if not folder.exists:
         return ()
-    data = collect(folder.path)
+    data = judging(collect(folder.path))  # as in the search, so that seeds are all that differs
     seeds = {arm.name: len(arm.runs) for arm in data.study.arms if arm.name in searched}
     found = []
     for objective in objectives:

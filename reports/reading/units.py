@@ -46,8 +46,8 @@ def comparable(data: Collected) -> Collected:
 
 
 def judging(data: Collected) -> Collected:
-    """The same with losses on the judging part in place of those on the test part."""
-    columns = {name: pl.col(f"judging_{name}") for name in ("loss", "bits_per_byte")}
+    """The same with final scores on the judging part in place of those on the test part."""
+    columns = {name: pl.col(f"judging_{name}") for name in ("loss", "bits_per_byte", "accuracy")}
     return replace(data, runs=data.runs.with_columns(**columns))
 
 

@@ -14,13 +14,13 @@ from ablate.store.documents import SpeedPoint
 from reports.findings.fresh import Fresh, flattered, fresh_table, read_fresh
 from reports.findings.searches import SearchSummary
 from reports.wording import search_words
-from tests.reports.factory import Arm, StudyOf
+from tests.reports.factory import JUDGING_EXCESS, Arm, StudyOf
 from tests.reports.searching import search_of
 
 Read = Callable[[dict[str, Any], dict[str, Any], dict[str, Any]], float]
 EXPECTED: dict[str, Read] = {
-    "loss": lambda result, measure, evals: result.loss,
-    "bits_per_byte": lambda result, measure, evals: result.bits_per_byte,
+    "loss": lambda result, measure, evals: result.judging_loss,
+    "bits_per_byte": lambda result, measure, evals: result.judging_bits_per_byte,
     "tokens_per_second": lambda result, measure, evals: result.tokens_per_second.median,
     "peak_memory_bytes": lambda result, measure, evals: result.peak_memory_bytes,
     "decode_tokens_per_second": lambda result, measure, evals: _last(measure.decode),
@@ -67,7 +67,7 @@ def test_every_objective_is_the_mean_over_fresh_seeds(tmp_path: Path) -> None:
 
 
 def test_the_base_is_told_apart_from_what_was_chosen(tmp_path: Path) -> None:
-    found = read(tmp_path, STUDY, {"loss": 2.3, "kv_bytes_per_token": 1024})
+    found = read(tmp_path, STUDY, {"loss": 2.3 + JUDGING_EXCESS, "kv_bytes_per_token": 1024})
     curse = flattered(found, "loss")
     assert curse is not None and curse.mean == pytest.approx(0.04)
     assert search_words.fresh(_search(found)) == [

@@ -72,6 +72,18 @@ def test_a_sure_difference_within_the_margin_is_none_that_matters(tmp_path: Path
     assert verdicts(summary_of(study_of(arms, margin=0.01), tmp_path / "b"))["arm"] == "no difference"
 
 
+def test_more_seeds_are_asked_for_by_the_judging_part_alone(tmp_path: Path) -> None:
+    """One arm is plainly better on the test part and open on the judging part, the other the reverse."""
+    noisy = [2.30, 2.50, 2.35, 2.48]
+    judged = {"base": BASE, "plain on test": noisy, "plain on judging": LOWER}
+    tested = {"base": BASE, "plain on test": LOWER, "plain on judging": noisy}
+    results = {(name, seed): {"judging_loss": loss} for name, by in judged.items() for seed, loss in enumerate(by)}
+    arms = [Arm(name, losses) for name, losses in tested.items()]
+    folder = StudyOf(arms, measured=False, results=results).write(tmp_path)
+    assert open_arms(reports.summarise(folder)) == ("plain on judging",)
+    assert reports.open_arms(folder) == ("plain on test",)
+
+
 def test_an_arm_that_diverged_is_not_without_a_difference(tmp_path: Path) -> None:
     arms = [Arm("base", [*BASE, 2.40], steps=4), Arm("arm", [*NEAR, 9.9], steps=4, diverged=[4])]
     summary = summary_of(StudyOf(arms, measured=False, margin=0.01), tmp_path)

@@ -80,6 +80,8 @@ class ResultDocument(Document):
     """After the last step, on the judging part: `seeds: auto` decides by it where to add seeds. Null for trials."""
     judging_bits_per_byte: BitsPerByte | None
     """The same per byte of text; null for synthetic tasks."""
+    judging_accuracy: Annotated[float, Unit("share")] | None = None
+    """Share of targets there that are the model's likeliest token; null for text."""
     start_loss: Nats | None
     """Training loss at the first step."""
     train_loss: Nats | None
