@@ -22,6 +22,7 @@ __all__ = [
     "headline",
     "notebook_cell",
     "open_arms",
+    "rates",
     "render",
     "render_search",
     "render_site",
@@ -69,6 +70,13 @@ def changes(summary: StudySummary) -> list[str]:
     from reports.wording.rung_words import sentence  # noqa: PLC0415 (keeps the import cheap)
 
     return [sentence(each) for each in summary.changes]
+
+
+def rates(summary: StudySummary) -> str:
+    """How arms got their learning rates: `Rates as written, not tuned.`"""
+    from reports.wording import rate_words  # noqa: PLC0415 (keeps the import cheap)
+
+    return rate_words.line(summary.study)
 
 
 def detectable(summary: StudySummary) -> str:

@@ -15,7 +15,7 @@ from ablate.planning.campaign import Outcome
 from ablate.planning.lengths import Corpora, length_lines, prepared
 from ablate.planning.memory import Need, Room, needs, warnings
 from ablate.planning.plan import ArmPlan, Plan
-from ablate.planning.plan_document import matched_line, plan_json, plan_rows, remarks
+from ablate.planning.plan_document import matched_line, plan_json, plan_rows, remarks, study_rates
 from ablate.running.progress import Wanted
 from ablate.running.workshop import open_workshop
 from ablate.store import Store

@@ -188,10 +188,10 @@ class StudyResult:
 
     def notes(self) -> list[str]:
         """What the table leaves out: declared contrasts, whether differences change with size and length, why verdicts
-        are withheld, and what could be seen."""
+        are withheld, how rates were set, and what could be seen."""
         if self.summary is None:
             return []
-        seen = filter(None, [reports.detectable(self.summary)])
+        seen = filter(None, [reports.rates(self.summary), reports.detectable(self.summary)])
         told = *reports.contrasts(self.summary), *reports.changes(self.summary)
         return [*told, *reports.withheld(self.summary), *seen]
 
@@ -205,6 +205,7 @@ class StudyResult:
             "reused": self.reused,
             "failed": len(self.failed),
             "runs": list(self.statuses),
+            "rates": reports.rates(self.summary) if self.summary else None,
             "arms": [arm.document() for arm in self.summary.arms] if self.summary else [],
             "effects": [each.document() for each in self.summary.effects] if self.summary else [],
             "promoted": str(self.promoted) if self.promoted else None,

@@ -70,7 +70,7 @@ def study_document(outcome: Outcome, created: datetime | None = None) -> StudyDo
         measure=plan.measure_digest,
         evals=plan.evals_digest,
         looks=tuple(StudyLook(seeds=look.seeds, alpha=look.alpha) for look in outcome.looks),
-        rates=_rates(study),
+        rates=study_rates(study),
         tuning=tuple(map(study_tuning, outcome.rungs[-1].tunings)),
         ladder=tuple(map(_rung, outcome.rungs)) if len(outcome.rungs) > 1 else (),
     )
@@ -134,7 +134,8 @@ def _trial(trial: Trial, runs: tuple[str, ...]) -> StudyTrial:
     return StudyTrial(settings=to_jsonable_python(trial.settings), losses=losses, runs=runs)
 
 
-def _rates(study: Study) -> StudyRates:
+def study_rates(study: Study) -> StudyRates:
+    """How the arms of a study get their learning rates."""
     if study.carried is not None:
         return StudyRates(how="carried", where=study.carried.carried)
     is_tuned = study.tune is not None and RATE in study.tune.paths
@@ -301,11 +302,16 @@ def _tuning_remarks(study: Study, tuned: bool) -> Iterator[str]:
     elif tune is None and len(study.arms) > 1:
         yield "rates as written, not tuned"
     elif tune is not None and not tuned:
-        passes = [f"{_settings(tune, each)} × {_seeds(each)} at {100 * each.fraction:g} %" for each in tune.passes]
+        noun = "rates" if tune.is_rate_alone else "settings"
+        passes = [f"{_settings(tune, each)} {noun} × {_seeds(each)} {_at(each)}" for each in tune.passes]
         more = ", more where the best is at an edge" if tune.is_grid and tune.extend else ""
         runs = sum(_settings(tune, each) * len(each.seeds) * each.fraction for each in tune.passes)
-        yield f"before that, every arm tunes {', '.join(tune.paths)}: {', then '.join(passes)} of the budget{more}"
+        yield f"before that, every arm tunes {', '.join(tune.paths)}: {', then '.join(passes)}{more}"
         yield f"tuning costs as much as {runs:g} runs of every arm"
+
+
+def _at(at: Pass) -> str:
+    return "at full length" if at.fraction == 1 else f"at {100 * at.fraction:g} % of the budget"
 
 
 def _seeds(at: Pass) -> str:

@@ -22,6 +22,12 @@ def rates(study: StudyDocument) -> str:
     return f"each arm at its own best {_what(study)} ({_trials(study)}){beyond}"
 
 
+def line(study: StudyDocument) -> str:
+    """The same as a sentence of its own."""
+    text = rates(study)
+    return f"{text[0].upper()}{text[1:]}."
+
+
 def sentence(study: StudyDocument) -> str:
     """What that means for the reader."""
     if study.rates.how == "carried":

@@ -137,7 +137,25 @@ def test_an_argument_that_cannot_be_used_is_named(study: Path, argument: dict[st
 def test_a_plan_says_that_its_arms_tune_first(question: dict[str, Any], tmp_path: Path) -> None:
     tune = {"space": {"train.lr": [1e-3, 3e-3]}, "seeds": 2, "fraction": 0.25}
     notes = ablate.plan({**question, "tune": tune}, store=tmp_path, device="cpu").notes()
-    assert any(note.startswith("before that, every arm tunes train.lr: 2 settings × 2 seeds") for note in notes)
+    assert (
+        "before that, every arm tunes train.lr: 2 rates × 1 seed at 25 % of the budget, then 3 rates × 2 seeds at full "
+        "length, more where the best is at an edge"
+    ) in notes
+    assert "tuning costs as much as 6.5 runs of every arm" in notes
+
+
+@pytest.mark.parametrize(
+    ("tune", "rates"),
+    [
+        ("off", {"how": "written", "where": None}),
+        ("carried", {"how": "carried", "where": None}),
+        ({"carried": "LOG.md"}, {"how": "carried", "where": "LOG.md"}),
+        ("auto", {"how": "tuned", "where": None}),
+        ({"space": {"train.warmup": [0, 0.1]}}, {"how": "written", "where": None}),
+    ],
+)
+def test_a_plan_says_how_rates_are_set(question: dict[str, Any], tmp_path: Path, tune: Any, rates: Any) -> None:
+    assert ablate.plan({**question, "tune": tune}, store=tmp_path, device="cpu").document()["rates"] == rates
 
 
 def test_what_is_planned_is_what_is_trained(trained: ablate.StudyResult, study: Path) -> None:
