@@ -116,7 +116,8 @@ class StudyPlan:
     def document(self) -> JsonObject:
         """What `ablate plan --json` prints."""
         planned = plan_json(self.outcome, self.flops_per_second, done=self.done, corpora=self.corpora, needs=self.needs)
-        return {**planned, "tuned": self.tuned, "recompute": self.execution.recompute}
+        rates = study_rates(self.asked).model_dump()
+        return {**planned, "tuned": self.tuned, "rates": rates, "recompute": self.execution.recompute}
 
     def tables(self) -> list[tuple[str | None, list[tuple[str, ...]]]]:
         """A table of text for each rung, the header first, with the rung's name; None without a ladder."""
