@@ -36,20 +36,21 @@ class SizePredictions:
 
 
 def predict(runs: pl.DataFrame) -> SizePredictions | None:
-    """From one row per run: size, arm, seed, flops, loss (null: none). None with too few arms that trained at every
-    size, or with one size."""
+    """From one row per run: rung, axis, arm, seed, flops, loss (null: none). None with too few arms that trained at
+    every size, or with one size. Lengths are no sizes."""
+    runs = runs.filter(pl.col("axis").is_null() | (pl.col("axis") == "size"))
     arms: list[str] = runs["arm"].unique(maintain_order=True).to_list()
-    sizes: list[str] = runs["size"].unique(maintain_order=True).to_list()
+    sizes: list[str] = runs["rung"].unique(maintain_order=True).to_list()
     gaps = set(runs.filter(pl.col("loss").is_null())["arm"])
     kept = [arm for arm in arms if arm not in gaps]
     if len(sizes) < 2 or len(kept) < FEWEST_ARMS:
         return None
-    tables = [_losses(runs.filter(size=size), kept) for size in sizes]
+    tables = [_losses(runs.filter(rung=size), kept) for size in sizes]
     return SizePredictions(
         arms=tuple(kept),
         left_out=tuple(arm for arm in arms if arm in gaps),
         sizes=tuple(
-            SizeOrder(size, runs.filter(size=size, arm=arms[0])["flops"][0], tuple(table.mean(axis=1).tolist()))
+            SizeOrder(size, runs.filter(rung=size, arm=arms[0])["flops"][0], tuple(table.mean(axis=1).tolist()))
             for size, table in zip(sizes, tables, strict=True)
         ),
         predictions=tuple(prediction(table, tables[-1]) for table in tables[:-1]),

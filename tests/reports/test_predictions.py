@@ -18,7 +18,14 @@ FLOPS = {"s": 1e10, "m": 1e11, "l": 1e12}
 def runs_of(noise: float = 0.02) -> pl.DataFrame:
     draw = np.random.default_rng(3)
     rows = [
-        {"size": size, "arm": arm, "seed": seed, "flops": flops, "loss": 3 + 0.01 * place + noise * draw.normal()}
+        {
+            "rung": size,
+            "axis": None if size == "l" else "size",
+            "arm": arm,
+            "seed": seed,
+            "flops": flops,
+            "loss": 3 + 0.01 * place + noise * draw.normal(),
+        }
         for size, flops in FLOPS.items()
         for place, arm in enumerate(ARMS)
         for seed in range(3 if size == "l" else 2)
@@ -31,10 +38,10 @@ def test_agreement_is_that_of_pairs_counted_by_hand_and_of_scipy() -> None:
     found = predict(runs)
     assert found is not None
     assert [size.size for size in found.sizes] == ["s", "m", "l"]
-    means = runs.group_by("size", "arm").agg(pl.col("loss").mean()).sort("arm")
+    means = runs.group_by("rung", "arm").agg(pl.col("loss").mean()).sort("arm")
     assert 0 < found.predictions[0].accuracy.value < 1
     for size, prediction in zip("sm", found.predictions, strict=True):
-        small, large = (means.filter(size=each)["loss"].to_list() for each in (size, "l"))
+        small, large = (means.filter(rung=each)["loss"].to_list() for each in (size, "l"))
         agree = [(small[i] < small[j]) == (large[i] < large[j]) for i, j in combinations(range(len(ARMS)), 2)]
         assert prediction.accuracy.value == pytest.approx(np.mean(agree))
         assert prediction.kendall.value == pytest.approx(stats.kendalltau(small, large).statistic)
@@ -42,7 +49,7 @@ def test_agreement_is_that_of_pairs_counted_by_hand_and_of_scipy() -> None:
 
 
 def test_an_arm_without_a_loss_somewhere_is_left_out_and_named() -> None:
-    gone = pl.when(arm="arm2", size="m", seed=1).then(None).otherwise(pl.col("loss"))
+    gone = pl.when(arm="arm2", rung="m", seed=1).then(None).otherwise(pl.col("loss"))
     found = predict(runs_of().with_columns(loss=gone))
     assert found is not None
     assert found.left_out == ("arm2",)
@@ -52,5 +59,5 @@ def test_an_arm_without_a_loss_somewhere_is_left_out_and_named() -> None:
 
 def test_three_arms_or_one_size_say_nothing() -> None:
     assert predict(runs_of().filter(pl.col("arm").is_in(ARMS[:3]))) is None
-    assert predict(runs_of().filter(size="l")) is None
+    assert predict(runs_of().filter(rung="l")) is None
     assert predict(runs_of().clear()) is None
