@@ -16,6 +16,8 @@ from reports.findings.judging import Pair
 from reports.statistics.crossed import Crossed, crossed
 from reports.statistics.estimates import equivalence_p, mean_interval, paired_p
 
+FEWEST = 10
+"""Documents below which nothing is said of others: the differences then speak of this text."""
 TOLERANCE = 1e-5
 """Nats by which the mean over documents may miss the difference of the losses, which are rounded by themselves."""
 
@@ -66,12 +68,12 @@ def gap_of(losses: pl.DataFrame | None, pair: Pair, seeds: Sequence[int], values
 
 
 def _over_documents(losses: pl.DataFrame, pair: Pair, seeds: Sequence[int], values: Sequence[float]) -> Crossed | None:
-    """None with fewer than two documents, and where the store does not have all that the differences are means over."""
+    """None with too few documents, and where the store does not have all that the differences are means over."""
     known = losses.filter(pl.col("seed").is_in(list(seeds)))
     own, theirs = (known.filter(arm=name) for name in pair)
     cells = own.join(theirs, on=["seed", "item", "weight"], suffix="_base").sort("seed", "item")
     items = cells["item"].n_unique()
-    if items < 2 or {own.height, theirs.height, cells.height} != {len(seeds) * items}:
+    if items < FEWEST or {own.height, theirs.height, cells.height} != {len(seeds) * items}:
         return None
     sums, bases, weights = (cells[name].to_numpy().reshape(-1, items) for name in ("nats", "nats_base", "weight"))
     means = (sums - bases).sum(axis=1) / weights.sum(axis=1)

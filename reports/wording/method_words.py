@@ -62,10 +62,10 @@ def _compared(summary: StudySummary) -> list[str]:
 
 
 def _over(summary: StudySummary) -> str:
-    """What else the tests are over, where that is true of all."""
+    """What the tests are over."""
     gaps = [each.comparison.gap for each in summary.judgements if each.comparison.gap is not None]
     if not gaps or any(gap.table is None for gap in gaps):
-        return ""
+        return ", over seeds: they speak of this held-out text"
     return ", over seeds and held-out documents, which cross as random effects"
 
 

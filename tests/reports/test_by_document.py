@@ -18,7 +18,7 @@ from reports.statistics.crossed import Crossed, crossed
 from reports.wording import method_words
 from tests.reports.factory import Arm, StudyOf
 
-TOKENS = np.array([30, 200, 80, 120, 50])
+TOKENS = np.array([30, 200, 80, 120, 50, 90, 40, 160, 70, 110])
 SEEDS, DOCUMENTS = 4, len(TOKENS)
 
 
@@ -29,9 +29,16 @@ def tables(noise: float) -> dict[str, np.ndarray]:
     return {"base": base, "arm": base - 0.05 + draw.normal(0, noise, DOCUMENTS) + draw.normal(0, 0.002, (SEEDS, 1))}
 
 
-def written(root: Path, losses: Mapping[str, np.ndarray], leave_out: tuple[str, int] | None = None) -> StudySummary:
+def written(
+    root: Path,
+    losses: Mapping[str, np.ndarray],
+    leave_out: tuple[str, int] | None = None,
+    margin: float | None = None,
+) -> StudySummary:
     means = {name: (table * TOKENS).sum(axis=1) / TOKENS.sum() for name, table in losses.items()}
-    study = StudyOf([Arm(name, values.tolist(), steps=2) for name, values in means.items()], measured=False, margin=0.1)
+    study = StudyOf(
+        [Arm(name, values.tolist(), steps=2) for name, values in means.items()], measured=False, margin=margin
+    )
     folder, store = study.write(root), Store(root)
     for arm in study.arms:
         for seed in range(SEEDS):
@@ -50,7 +57,7 @@ def written(root: Path, losses: Mapping[str, np.ndarray], leave_out: tuple[str, 
 def test_the_interval_is_over_seeds_and_documents(tmp_path: Path) -> None:
     """At the 4 % of a first judgement."""
     losses = tables(noise=0.04)
-    summary = written(tmp_path, losses)
+    summary = written(tmp_path, losses, margin=0.1)
     table = crossed(losses["arm"] - losses["base"], TOKENS)
     found = summary.arms[1].comparison
     assert found is not None and found.difference is not None
@@ -95,6 +102,9 @@ def test_what_the_documents_do_not_say_is_left_to_the_seeds() -> None:
     assert whole.p() == pytest.approx(crossed(gaps, TOKENS).p())
     assert table_of(frame, [1.0, *values[1:]]) is None
     assert table_of(frame.filter(~((pl.col("arm") == "arm") & (pl.col("item") == 2))), values) is None
+    few = [table[:, :9] for table in losses.values()]
+    of_few = ((few[1] - few[0]) * TOKENS[:9]).sum(axis=1) / TOKENS[:9].sum()
+    assert table_of(frame.filter(pl.col("item") < 9), of_few.tolist()) is None
     assert table_of(frame.with_columns(pl.col("weight") + (pl.col("arm") == "arm")), values) is None
     assert gap_of(frame, pair, seeds[:1], values[:1]) is None
     assert gap_of(frame, pair, seeds[:2], [0.1, 0.1]) is None
