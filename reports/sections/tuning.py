@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Self, TypeGuard
 import plotly.graph_objects as go
 
 from ablate.store.documents import StudyDocument, StudyPass, StudyTuning
-from ablate.store.documents.study import RATE
 from reports.figures.base import Figure, short
 from reports.figures.style import ArmStyle, blank, label
 from reports.findings.shapes import StudySummary
@@ -55,7 +54,7 @@ class Tuning(Section):
     @classmethod
     def summarise(cls, data: Collected) -> Self | None:
         found = tunings_of(data.study)
-        return cls(found, _carried(data.study)) if found else None
+        return cls(found, rate_words.carried_lines(data.study)) if found else None
 
     @classmethod
     def warnings(cls, data: Collected) -> Iterator[str]:
@@ -90,17 +89,6 @@ def tunings_of(study: StudyDocument) -> tuple[ArmTuning, ...]:
 def _tunings(found: Sequence[StudyTuning], size: str | None) -> tuple[ArmTuning, ...]:
     known = choices(found)
     return tuple(ArmTuning(size, each, known.get(each.arm), curve_of(each)) for each in found)
-
-
-def _carried(study: StudyDocument) -> str | None:
-    """The lines that carry the rates; none where other settings were tuned, or sizes that each have their own."""
-    tunings = {each.arm: each for each in study.tuning}
-    if any(list(each.chosen) != [RATE] for each in study.tuning) or any(r.axis == "size" for r in study.ladder):
-        return None
-    others = ", ".join(f"{arm}.{RATE}: {each.rate:.3g}" for arm, each in tunings.items() if arm != study.baseline)
-    carried = f"tune: {{carried: report of {study.name} tuned {study.created[:10]}}}"
-    lines = (carried, f"{RATE}: {tunings[study.baseline].rate:.3g}", f"arms: {{{others}}}")
-    return f"scales:\n  {study.scale}:\n" + "".join(f"    {line}\n" for line in lines)
 
 
 def _figure(found: Sequence[ArmTuning], path: str, unit: str, style: Mapping[str, ArmStyle], *, coarse: bool) -> Figure:

@@ -100,3 +100,18 @@ def warnings(name: str, tuning: StudyTuning) -> Iterator[str]:
         )
     if all(trial.loss is None for trial in tuning.trials):
         yield f"{name}: all settings tried diverged."
+
+
+def carried_lines(study: StudyDocument) -> str | None:
+    """Lines that carry the rates in the study file; None where other settings were tuned, or sizes that each have their
+    own."""
+    tunings = {each.arm: each for each in study.tuning}
+    if any(list(each.chosen) != [RATE] for each in study.tuning) or any(r.axis == "size" for r in study.ladder):
+        return None
+    others = ", ".join(f"{arm}.{RATE}: {each.rate:g}" for arm, each in tunings.items() if arm != study.baseline)
+    lines = (
+        f"tune: {{carried: report of {study.name} tuned {study.created[:10]}}}",
+        f"{RATE}: {tunings[study.baseline].rate:g}",
+        f"arms: {{{others}}}",
+    )
+    return f"scales:\n  {study.scale}:\n" + "".join(f"    {line}\n" for line in lines)

@@ -15,6 +15,7 @@ from ablate.planning.plan import Plan, make_plan
 from ablate.planning.plan_document import study_document
 from ablate.study.reading import load_study
 from ablate.study.study import Study, StudyError
+from reports.wording.rate_words import carried_lines
 
 DATA = DataIdentity("d" * 32, 257, "")
 STUDY = """question: Which?
@@ -125,6 +126,19 @@ def test_short_runs_say_where_to_look_and_runs_at_full_length_decide(tmp_path: P
     assert post.rates == (6e-3, 1.2e-2, 2.4e-2, 4.8e-2)
     assert post.trials[2].losses == pytest.approx([math.log(0.8) ** 2, math.log(0.8) ** 2 + 0.1])
     assert [(each.fraction, len(each.trials), len(each.trials[0].losses)) for each in post.coarse] == [(0.25, 5, 1)]
+
+
+def test_rates_that_are_carried_as_the_report_says_give_the_same_runs(tmp_path: Path) -> None:
+    def score(run: RunPlan) -> float:
+        return math.log(lr(run) / (2e-2 if run.arm.startswith("post") else 1.23456e-2)) ** 2
+
+    text = STUDY.replace("batch: 2", "batch: 2, lr: 1e-2")
+    _, tuned = gone_through(tmp_path, tuning("tune: auto\n", text), score)
+    lines = carried_lines(study_document(tuned))
+    assert lines is not None
+    _, carried = gone_through(tmp_path, tuning("", text) + lines, lambda _: 1.0)
+    assert [run.digest for run in carried.plan.runs] == [run.digest for run in tuned.plan.runs]
+    assert study_document(carried).rates.how == "carried"
 
 
 def test_where_every_short_run_diverged_none_is_trained_at_full_length(tmp_path: Path) -> None:
