@@ -26,7 +26,7 @@ class SizeOrder:
 
 @dataclass(frozen=True)
 class SizePredictions:
-    """How well each smaller size foretells the last. `left_out` are arms that lack a loss somewhere."""
+    """How well each smaller size foretells the last. `left_out` are arms of which a run did not train."""
 
     arms: tuple[str, ...]
     left_out: tuple[str, ...]
@@ -36,12 +36,12 @@ class SizePredictions:
 
 
 def predict(runs: pl.DataFrame) -> SizePredictions | None:
-    """From one row per run: rung, axis, arm, seed, flops, loss (null: none). None with too few arms that trained at
+    """From one row per run: rung, axis, arm, seed, status, flops, loss. None with too few arms that trained at
     every size, or with one size. Lengths are no sizes."""
     runs = runs.filter(pl.col("axis").is_null() | (pl.col("axis") == "size"))
     arms: list[str] = runs["arm"].unique(maintain_order=True).to_list()
     sizes: list[str] = runs["rung"].unique(maintain_order=True).to_list()
-    gaps = set(runs.filter(pl.col("loss").is_null())["arm"])
+    gaps = set(runs.filter(pl.col("status") != "finished")["arm"])
     kept = [arm for arm in arms if arm not in gaps]
     if len(sizes) < 2 or len(kept) < FEWEST_ARMS:
         return None

@@ -46,13 +46,13 @@ class SizePredictionsSection(Section):
     def sentences(self, summary: StudySummary) -> Iterator[str]:
         yield from map(self._sentence, range(len(self.found.predictions)))
         if self.found.left_out:
-            yield f"Left out, because not all their runs have a loss: {', '.join(self.found.left_out)}."
+            yield f"Left out, because not all their runs trained: {', '.join(self.found.left_out)}."
 
     def _sentence(self, place: int) -> str:
         size, last, found = self.found.sizes[place], self.found.sizes[-1], self.found.predictions[place]
         share = 100 * size.flops / last.flops
         correlations = f"Kendall’s τ {_number(found.kendall)}, Spearman’s ρ {_number(found.spearman)}"
-        return f"{size.size}, at {share:.2g} % of the compute: {percent(found.accuracy)} of pairs; {correlations}."
+        return f"{size.size}, at {share:.3g} % of the compute: {percent(found.accuracy)} of pairs; {correlations}."
 
     def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:
         yield self._accuracy()

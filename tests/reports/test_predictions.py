@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
 from scipy import stats
 
+import reports
 from reports.findings.predictions import predict
+from reports.pages.page import render_page
+from tests.reports.factory import Arm, StudyOf
 
 ARMS = [f"arm{i}" for i in range(7)]
 FLOPS = {"s": 1e10, "m": 1e11, "l": 1e12}
@@ -23,6 +27,7 @@ def runs_of(noise: float = 0.02) -> pl.DataFrame:
             "axis": None if size == "l" else "size",
             "arm": arm,
             "seed": seed,
+            "status": "finished",
             "flops": flops,
             "loss": 3 + 0.01 * place + noise * draw.normal(),
         }
@@ -48,9 +53,9 @@ def test_agreement_is_that_of_pairs_counted_by_hand_and_of_scipy() -> None:
         assert prediction.spearman.value == pytest.approx(stats.spearmanr(small, large).statistic)
 
 
-def test_an_arm_without_a_loss_somewhere_is_left_out_and_named() -> None:
-    gone = pl.when(arm="arm2", rung="m", seed=1).then(None).otherwise(pl.col("loss"))
-    found = predict(runs_of().with_columns(loss=gone))
+def test_an_arm_of_which_a_run_did_not_train_is_left_out_and_named() -> None:
+    stalled = pl.when(arm="arm2", rung="m", seed=1).then(pl.lit("stalled")).otherwise(pl.col("status"))
+    found = predict(runs_of().with_columns(status=stalled))
     assert found is not None
     assert found.left_out == ("arm2",)
     assert found.arms == tuple(arm for arm in ARMS if arm != "arm2")
@@ -61,3 +66,17 @@ def test_three_arms_or_one_size_say_nothing() -> None:
     assert predict(runs_of().filter(pl.col("arm").is_in(ARMS[:3]))) is None
     assert predict(runs_of().filter(rung="l")) is None
     assert predict(runs_of().clear()) is None
+
+
+def test_the_page_says_how_often_the_small_size_decides_as_the_large_one(tmp_path: Path) -> None:
+    """Of six pairs of four arms, a and b swap."""
+    small = [Arm(name, [loss, loss]) for name, loss in zip("abcd", (2.61, 2.60, 2.7, 2.8), strict=True)]
+    large = [Arm(name, [loss, loss]) for name, loss in zip("abcd", (2.30, 2.31, 2.4, 2.5), strict=True)]
+    study = StudyOf(arms=large, smaller={"small": ("size", small)}, measured=False)
+    page = render_page(reports.summarise(study.write(tmp_path)))
+    assert "Does the small size predict the large one?" in page
+    assert "small, at 100 % of the compute: 83 % (" in page
+    assert "Kendall’s τ 0.67 (" in page
+    assert 'id="size-order"' in page
+    short = StudyOf(arms=large, smaller={"small": ("length", small)}, measured=False)
+    assert "Does the small size" not in render_page(reports.summarise(short.write(tmp_path / "short")))
