@@ -8,6 +8,7 @@ from pathlib import Path
 from ablate.searching.laboratory import StudyLaboratory
 from ablate.searching.ranks import best_first
 from ablate.searching.search import Search
+from ablate.store.documents.study import RATE
 from ablate.study.promoting import confirming, write_study
 from ablate.study.yamlfile import StudyMap
 from zoo.edits import Edits
@@ -30,6 +31,8 @@ def promote(lab: StudyLaboratory, search: Search, count: int) -> Path:
     question = f"Do the best trials of the search {lab.study.name} hold with fresh seeds?"
     comment = f"The best trials of a search, at scale {lab.study.scale}, with seeds that the search did not use."
     document = confirming(lab.study, question, arms, SEEDS)
+    if any(RATE in edits for edits in arms.values()):
+        document = {**document, "tune": "off"}  # the search chose these rates; the baseline has that of the file
     return write_study(beside / f"{lab.study.name}_promoted.yaml", comment, document)
 
 
