@@ -10,6 +10,7 @@ from reports.findings.shapes import Judgement, StudySummary
 from reports.reading.collected import Collected
 from reports.sections import Section
 from reports.wording import words
+from reports.wording.failure_words import where_it_trains
 
 
 @dataclass(frozen=True)
@@ -35,4 +36,5 @@ def sentence(found: Judgement) -> str:
     pairs = f"{len(found.comparison.seeds)} seed{'s' * (len(found.comparison.seeds) != 1)}"
     p = f", {words.p_value(found.comparison.p_holm)}" if found.comparison.p_holm is not None else ""
     ground = f": {found.withheld}" if found.withheld else f" ({pairs}{p})"
-    return f"{found.arm} − {found.base}: {words.difference(found.comparison)}; {found.verdict}{ground}."
+    said = ", ".join(filter(None, [words.difference(found.comparison), where_it_trains(found.comparison)]))
+    return f"{found.arm} − {found.base}: {said}; {found.verdict}{ground}."

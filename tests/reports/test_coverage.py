@@ -1,7 +1,9 @@
 """Every kind of interval that a report prints contains the truth in 95 % of studies, or more where it is for several.
 
-Those of the largest seed noise and the fewest seeds are simulated elsewhere too: `statistics/test_crossed` (variance
-components), `statistics/test_stalled` (with failures), `test_no_effect` (whole studies).
+Simulated elsewhere: variance components (`statistics/test_crossed`), differences with failures
+(`statistics/test_stalled`), effects of designs (`statistics/test_screening`), ties (`statistics/test_simultaneous`,
+`test_verdicts`), what tuning adds (`statistics/test_tuning_noise`), differences of whole studies
+(`tests/ablate/test_no_effect`). Losses by position have standard errors and ranges, no intervals.
 """
 
 from __future__ import annotations
