@@ -169,6 +169,7 @@ def plan(
     device: str | None = None,
     engine: str = "local",
     workers: int | None = None,
+    workers_per_gpu: int = 1,
     microbatch: Microbatch | None = None,
     recompute: bool = False,
     progress: Wanted = True,
@@ -179,7 +180,8 @@ def plan(
     seconds, the time of a training step is measured for every arm, unless the store knows it.
 
     Args:
-        study, scale, sets, store, device, engine, workers, microbatch, recompute: as in `ablate.run`.
+        study, scale, sets, store, device, engine, workers, workers_per_gpu, microbatch, recompute: as
+            in `ablate.run`.
         progress: who is told where step times are measured, as in `ablate.run`.
 
     Returns:
@@ -194,13 +196,13 @@ def plan(
         >>> plan.arms.select("arm", "parameters", "kv_bytes_per_token", "seconds")
     """
     execution = {"microbatch": microbatch, "recompute": recompute}
-    workshop = open_workshop(store, device, engine, workers, execution, progress)
+    workshop = open_workshop(store, device, engine, workers, execution, progress, workers_per_gpu)
     asked = read(study, scale, sets, workshop.device)
     planner = workshop.planner(asked)
     outcome, tuned = planner.foreseen()
     numerics = Numerics(**outcome.plan.runs[0].identity.numerics.model_dump())
     peak = peak_flops_per_second(numerics.device, numerics.torch_dtype)
     done = {run.digest: planner.loss(run.digest) is not None for rung in outcome.rungs for run in rung.plan.runs}
-    runs = 1 if workshop.device == "cuda" else len(workshop.engine.slots)
+    runs = workers_per_gpu if workshop.device == "cuda" else len(workshop.engine.slots)
     room = Room(memory_bytes(workshop.device), runs)
     return StudyPlan(outcome, tuned, peak, done, workshop.store, asked, workshop.execution, room)

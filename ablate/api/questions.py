@@ -18,9 +18,7 @@ StudyLike = str | Path | Mapping[str, object] | Study
 
 def read(study: StudyLike, scale: str | None, sets: Sets, device: str) -> Study:
     """The study, at the scale that suits the device unless one is given. Raises StudyError."""
-    if scale is None and not isinstance(study, Study):
-        scale = "gpu" if device == "cuda" else "cpu"
-    return load_study(study, scale, sets)
+    return load_study(study, scale, sets, device=device)
 
 
 def refuse_namesake(study: Study, found: StudyDocument | SearchDocument | None, store: Store) -> None:

@@ -27,6 +27,7 @@ def run(
     device: str | None = None,
     engine: str = "local",
     workers: int | None = None,
+    workers_per_gpu: int = 1,
     checkpoint_seconds: float = 60.0,
     microbatch: Microbatch | None = None,
     recompute: bool = False,
@@ -39,12 +40,14 @@ def run(
 
     Args:
         study: a path, the name of a shipped study, a mapping with the keys of a study file, or a `Study`.
-        scale: one of the study's scales; None: `gpu` on a GPU, else `cpu`.
+        scale: one of the study's scales; None: `cpu` on a CPU, and on a GPU `gpu-quick`, or `gpu` where there is none.
         sets: edits of the study by dotted path: `{"train.lr": 1e-3}` or `["train.lr=1e-3"]`.
         store: the store's folder; created if it is missing.
         device: `cpu` or `cuda`; None: `cuda` where there is a GPU.
         engine: what executes the runs: `local` in separate processes, `inprocess` in this one.
-        workers: how many runs at once; None: one for each core, or for each GPU.
+        workers: how many runs at once; None: one for each core, or `workers_per_gpu` for each GPU.
+        workers_per_gpu: how many runs share a GPU. Small models leave most of it idle, but speeds are then not an arm's
+            own.
         checkpoint_seconds: how often a run saves a checkpoint to resume from.
         microbatch: rows of a batch at a time, with accumulated gradients, for models that do not fit in memory
             otherwise; `"auto"` halves until they fit. Losses agree with those of whole batches to within rounding.
@@ -66,7 +69,7 @@ def run(
         >>> result.contrasts.select("arm", "difference", "low", "high", "verdict")
     """
     execution = {"checkpoint_seconds": checkpoint_seconds, "microbatch": microbatch, "recompute": recompute}
-    workshop = open_workshop(store, device, engine, workers, execution, progress)
+    workshop = open_workshop(store, device, engine, workers, execution, progress, workers_per_gpu)
     chosen = read(study, scale, sets, workshop.device)
     _check_arms(chosen)
     if promote is not None:

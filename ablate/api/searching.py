@@ -109,6 +109,7 @@ def search(
     device: str | None = None,
     engine: str = "local",
     workers: int | None = None,
+    workers_per_gpu: int = 1,
     checkpoint_seconds: float = 60.0,
     microbatch: Microbatch | None = None,
     recompute: bool = False,
@@ -122,7 +123,8 @@ def search(
     are taken over, and none that ended is repeated. Any number of processes may share one search.
 
     Args:
-        study, scale, sets, store, device, engine, workers, checkpoint_seconds, microbatch, recompute, progress:
+        study, scale, sets, store, device, engine, workers, workers_per_gpu, checkpoint_seconds, microbatch, recompute,
+            progress:
             as in `ablate.run`.
         storage: storage of the trials: `postgresql://…`, `sqlite:///…` or `grpc://host:port`; None: a journal in the
             store.
@@ -139,7 +141,7 @@ def search(
         >>> ablate.search("search_small_lm", scale="smoke", sets={"search.trials": 8}).best
     """
     execution = {"checkpoint_seconds": checkpoint_seconds, "microbatch": microbatch, "recompute": recompute}
-    workshop = open_workshop(store, device, engine, workers, execution, progress)
+    workshop = open_workshop(store, device, engine, workers, execution, progress, workers_per_gpu)
     chosen = read(study, scale, sets, workshop.device)
     if chosen.search is None:
         place = Place(chosen.written.place)

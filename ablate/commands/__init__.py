@@ -31,7 +31,9 @@ class OptionError(AblateError):
 def add_study(parser: argparse.ArgumentParser, device: bool = True) -> None:
     """What every command that reads a study takes. device: whether it says where it runs."""
     parser.add_argument("study", metavar="STUDY.yaml", help="path of a study, or the name of a shipped one")
-    parser.add_argument("--scale", help="a scale of the study (default: gpu on a GPU, else cpu)")
+    parser.add_argument(
+        "--scale", help="a scale of the study (default: gpu-quick on a GPU, or gpu where there is none; else cpu)"
+    )
     parser.add_argument(
         "--set",
         dest="sets",
@@ -57,6 +59,13 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
 def add_workers(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--workers", type=positive, metavar="N", help="how many runs at once (default: all cores, or all GPUs)"
+    )
+    parser.add_argument(
+        "--workers-per-gpu",
+        type=positive,
+        default=1,
+        metavar="N",
+        help="how many runs share a GPU, for small models; their speeds are then not their own (default: 1)",
     )
 
 

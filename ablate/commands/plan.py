@@ -68,7 +68,8 @@ def _show_plan(options: argparse.Namespace) -> int:
             f"--device {options.device}: expected {' or '.join(HERE)}; other devices belong to --at PRESET"
         )
     plan = ablate.plan(
-        options.study, **given(options, "scale", "sets", "store", "device", "workers", "microbatch", "recompute")
+        options.study,
+        **given(options, "scale", "sets", "store", "device", "workers", "workers_per_gpu", "microbatch", "recompute"),
     )
     if options.json:
         print_json(plan.document())

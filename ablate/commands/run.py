@@ -41,7 +41,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     import ablate
 
-    where = given(options, "scale", "sets", "store", "device", "engine", "workers", "promote", *EXECUTION)
+    where = given(
+        options, "scale", "sets", "store", "device", "engine", "workers", "workers_per_gpu", "promote", *EXECUTION
+    )
     result = ablate.run(options.study, **where)
     if options.json:
         print_json(result.document())

@@ -50,7 +50,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     import ablate
 
-    where = given(options, "scale", "sets", "store", "device", "engine", "workers", *EXECUTION)
+    where = given(options, "scale", "sets", "store", "device", "engine", "workers", "workers_per_gpu", *EXECUTION)
     result = ablate.search(options.study, **where, **given(options, "storage", "promote"))
     if options.json:
         print_json(result.document())

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
+from ablate.machine.environment import describe
+from ablate.machine.numerics import Numerics
 from ablate.planning.campaign import Outcome, Stage
 from ablate.planning.identity import RunPlan
 from ablate.planning.lengths import length_lines, prepared
@@ -15,11 +17,12 @@ from ablate.planning.plan import Plan
 from ablate.planning.plan_document import study_document
 from ablate.running.corpora import prepare_corpora
 from ablate.running.engines import Event
-from ablate.running.progress import Progress
+from ablate.running.progress import Progress, clock
 from ablate.running.workshop import Workshop
 from ablate.store import Store
 from ablate.store.documents import JsonObject
 from ablate.study.study import Study
+from evals.costs.matmul import peak_flops_per_second
 from evals.harness.skipped import skipped_lines
 
 
@@ -93,6 +96,8 @@ class StudyRunner:
         missing = {request.digest: request.missing() for request in requests}
         self.to_train |= {d: "train" in phases for d, phases in missing.items() if d not in self.to_train}
         progress.say(_reuse(stage.name, missing))
+        if any("train" in phases for phases in missing.values()):
+            progress.say(self._expected(stage, missing))
         if stage.outcome is not None:
             self._write_study(stage.outcome)
             for line in length_lines(stage.outcome.plan, prepared(self.store, stage.outcome.plan)):
@@ -104,6 +109,22 @@ class StudyRunner:
                 progress.show(event)
                 if event is not None and event.kind == "failed":
                     self.failures.append(self._failure(event))
+
+    def _expected(self, stage: Stage, missing: Mapping[str, Sequence[str]]) -> str:
+        """`scale cpu on AMD EPYC 7B13, 2 runs at once: about 4:10 of training`, before it begins."""
+        numerics = Numerics(**stage.plans[0].runs[0].identity.numerics.model_dump())
+        speed = peak_flops_per_second(numerics.device, numerics.torch_dtype)
+        at_once = len(self.workshop.engine.slots)
+        seconds = sum(
+            arm.estimated_seconds(speed)
+            for plan in stage.plans
+            for arm in plan.arms
+            for run in arm.runs
+            if "train" in missing[run.digest]
+        )
+        device = describe(numerics.device, threads=1).device
+        where = f"scale {self.study.scale} on {device}, {at_once} run{'s' if at_once > 1 else ''} at once"
+        return f"{where}: about {clock(seconds / at_once)} of training"
 
     def _ask_again(self, plan: Plan, run: RunPlan) -> None:
         """An evaluation that went without some tasks is made again: their data may be there now."""

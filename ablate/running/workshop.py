@@ -67,13 +67,16 @@ def open_workshop(
     workers: int | None,
     execution: Mapping[str, object] | None = None,
     progress: Wanted = False,
+    workers_per_gpu: int = 1,
 ) -> Workshop:
     """Raises ArgumentError, and EngineError for an engine that there is not."""
     if workers is not None and workers < 1:
         raise ArgumentError("workers", f"expected a whole number from 1, not {workers}")
+    if workers_per_gpu < 1:
+        raise ArgumentError("workers_per_gpu", f"expected a whole number from 1, not {workers_per_gpu}")
     chosen = _present(device)
     settings = _execution(execution or {})
-    return Workshop(Store(store), chosen, load(engine, Options(chosen, workers)), settings, progress)
+    return Workshop(Store(store), chosen, load(engine, Options(chosen, workers, workers_per_gpu)), settings, progress)
 
 
 def _execution(settings: Mapping[str, object]) -> Execution:

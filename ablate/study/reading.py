@@ -39,11 +39,16 @@ NOT_IN_A_DESIGN = "a design makes its runs from factors, at one size: leave this
 TUNED_RUNS = "the noise of tuning each run shows only in contrasts between runs that no effect takes"
 
 
-def default_scale() -> str:
-    """`gpu` where torch finds one, else `cpu`."""
+def default_scale(scales: object, device: str | None = None) -> str:
+    """`cpu` on a CPU; on a GPU `gpu-quick` where the study has it among its `scales`, else `gpu`.
+
+    device: None for a GPU where torch finds one.
+    """
     import torch  # noqa: PLC0415 (slow to load, and a given scale does not need it)
 
-    return "gpu" if torch.cuda.is_available() else "cpu"
+    if device == "cpu" or (device is None and not torch.cuda.is_available()):
+        return "cpu"
+    return "gpu-quick" if isinstance(scales, Mapping) and "gpu-quick" in scales else "gpu"
 
 
 def load_study(
@@ -52,15 +57,17 @@ def load_study(
     sets: Sets = (),
     *,
     name: str | None = None,
+    device: str | None = None,
 ) -> Study:
     """Read a study, at one of its scales and with edits: every mistake is found before anything is trained.
 
     Args:
         source: the path of a study file, the name of a shipped study (`"norm_placement"`), a mapping with the keys of a
             study file, or a study that was read before, which keeps its scale and its edits unless others are given.
-        scale: one of the study's scales; None: `gpu` where torch finds a GPU, else `cpu`.
+        scale: one of the study's scales; None: `cpu` on a CPU, and on a GPU `gpu-quick`, or `gpu` where there is none.
         sets: edits by dotted path, over the file and its scale: `{"train.lr": 1e-3}` or `["train.lr=1e-3"]`.
         name: what the store calls it. None: the file's name; for a map a name made of its content.
+        device: decides where no scale is named: `cpu` or `cuda`; None: `cuda` where torch finds a GPU.
 
     Returns:
         The study, checked, with its arms resolved.
@@ -80,7 +87,7 @@ def load_study(
     else:
         written = read_study(source)
     named = replace(written, name=name or written.name, sets=(*written.sets, *edit_layers(sets)))
-    asked, *others = rungs_by_scale(named, scale or default_scale())
+    asked, *others = rungs_by_scale(named, scale or default_scale(named.document.data.get("scales"), device))
     studies, problems = _studies(asked)
     for other in others:
         problems += _studies(other)[1]

@@ -91,7 +91,7 @@ def _numbers(spec: ModelSpec, device: str) -> list[torch.Tensor]:
 
 def steps(device: str) -> None:
     print("arm, ms eager, peak GiB eager, ms compiled, peak GiB compiled, seconds to compile")
-    for name, edits in ARMS.items():
+    for name, edits in list(ARMS.items())[: 2 if TINY else None]:
         torch._dynamo.reset()
         try:
             print(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -218,7 +219,8 @@ def test_a_caller_is_given_each_line(study: Path, store: Path, capfd: pytest.Cap
     lines: list[str] = []
     ablate.run(study, scale="cpu", sets={"seeds": 3}, store=store, engine="inprocess", progress=lines.append)
     assert lines[0] == "seeds: 6 runs, 2 to train, 4 in the store already"
-    assert lines[1].startswith("undertrained: pre, post: ")
+    assert re.fullmatch(r"scale cpu on .+, 1 run at once: about \d+:\d\d of training", lines[1])
+    assert lines[2].startswith("undertrained: pre, post: ")
     ended = [line.partition(":")[0] for line in lines if line.startswith("[")]
     assert ended == ["[1/2] pre seed 2", "[2/2] post seed 2"]
     assert capfd.readouterr() == ("", "")

@@ -87,6 +87,19 @@ def test_the_pool_runs_one_worker_per_core_unless_told():
     assert all(slot["OMP_NUM_THREADS"] == "1" for slot in pool.slots)
 
 
+def test_gpus_are_shared_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
+
+    def places(**settings: int) -> list[str]:
+        return [slot["CUDA_VISIBLE_DEVICES"] for slot in load("local", Options("cuda", **settings)).slots]
+
+    assert places() == ["3", "5"]
+    assert places(workers_per_gpu=2) == ["3", "5", "3", "5"]
+    assert places(workers=3, workers_per_gpu=2) == ["3", "5", "3"]
+    with pytest.raises(EngineError, match="5 workers, but there are 2 GPUs, and --workers-per-gpu 2"):
+        places(workers=5, workers_per_gpu=2)
+
+
 @pytest.mark.parametrize(
     ("script", "error"),
     [

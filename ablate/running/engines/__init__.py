@@ -21,10 +21,11 @@ class EngineError(AblateError):
 
 @dataclass(frozen=True)
 class Options:
-    """`device` is "cpu" or "cuda"; `workers` None lets the engine choose."""
+    """`device` is "cpu" or "cuda"; `workers` None lets the engine choose. workers_per_gpu: at most, on each."""
 
     device: str
     workers: int | None = None
+    workers_per_gpu: int = 1
 
 
 @dataclass(frozen=True)

@@ -28,10 +28,13 @@ THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"
 
 def build(options: Options) -> Engine:
     if options.device == "cuda":
-        devices = _visible_gpus()
-        if options.workers is not None and options.workers > len(devices):
-            raise EngineError(f"{options.workers} workers, but there are {len(devices)} GPUs")
-        return Pool([{"CUDA_VISIBLE_DEVICES": device} for device in devices[: options.workers]])
+        devices, each = _visible_gpus(), options.workers_per_gpu
+        # GPU by GPU, then again, so that few workers share none.
+        slots = [{"CUDA_VISIBLE_DEVICES": device} for device in devices * each]
+        if options.workers is not None and options.workers > len(slots):
+            shared = f", and --workers-per-gpu {each}" if each > 1 else ""
+            raise EngineError(f"{options.workers} workers, but there are {len(devices)} GPUs{shared}")
+        return Pool(slots[: options.workers])
     return Pool([dict.fromkeys(THREAD_VARIABLES, "1")] * (options.workers or cores()))
 
 
