@@ -12,7 +12,7 @@ determine a law there is no number of it, and why is said instead. Trends are co
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -95,14 +95,14 @@ def summarise_ladder(runs: pl.DataFrame, baseline: str) -> tuple[LadderArm, ...]
     """
     names = runs["arm"].unique(maintain_order=True).to_list()
     fits = {name: _fit(runs, name) for name in names}
-    trends = _trends(runs, [name for name in names if name != baseline], baseline)
+    found = trends(runs, baseline)
     return tuple(
         LadderArm(
             name,
             tuple(_size(rows) for rows in runs.filter(arm=name).partition_by("rung", maintain_order=True)),
             _law(fits[name]),
             _undetermined(runs, name, fits[name]),
-            trends.get(name),
+            found.get(name),
             None if name == baseline else _speed_up(runs, name, baseline, fits[baseline]),
         )
         for name in names
@@ -165,9 +165,10 @@ def _undetermined(runs: pl.DataFrame, name: str, fit: ScalingLaw | None) -> str 
     return "noise leaves the exponent open"
 
 
-def _trends(runs: pl.DataFrame, arms: Sequence[str], baseline: str) -> dict[str, Trend]:
+def trends(runs: pl.DataFrame, baseline: str) -> dict[str, Trend]:
     """Of the arms that trained at three sizes or more, with the baseline, in two seeds or more."""
-    found = {name: _trend(runs, name, baseline) for name in arms}
+    others = [name for name in runs["arm"].unique(maintain_order=True) if name != baseline]
+    found = {name: _trend(runs, name, baseline) for name in others}
     known = {name: each for name, each in found.items() if each is not None and not math.isnan(each.p)}
     tests = [Evidence(each.value, each.p, _ends(each)) for each in known.values()]
     corrected, intervals = holm([test.p for test in tests]), difference_intervals(tests)

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from scipy import stats
 
-from reports.findings.ladders import LadderArm, summarise_ladder
+from reports.findings.ladders import LadderArm, summarise_ladder, trends
 from reports.wording import ladder_words
 
 STEP = 7.0
@@ -190,5 +190,4 @@ def test_trends_that_are_not_there(sizes: int, misfit: float) -> None:
         ladder(losses, seeds=5, sizes=sizes, rng=number, noise=2e-3, misfit=lambda draw: misfit * draw.exponential())
         for number in range(400)
     )
-    trends = ([each.trend for each in arms_of(runs).values() if each.trend] for runs in ladders)
-    share([any(each.p < 0.05 for each in found) for found in trends], 0.05)
+    share([any(each.p < 0.05 for each in trends(runs, "base").values()) for runs in ladders], 0.05)
