@@ -12,6 +12,7 @@ from ablate.api.promoting import promote_effects
 from ablate.cli import main
 from ablate.study.reading import load_study
 from tests.ablate.test_design import STUDY
+from tests.ablate.toy import toy_study
 from tests.reports.test_effects import STRENGTHS, losses, plan, study_of
 
 
@@ -54,7 +55,7 @@ factors:
 design: {factorial: full, interactions: [gqa × double]}
 seeds: 2
 tune: off
-data: {source: stdlib, tokenizer: bytes, validation_tokens: 1024}
+data: {source: files, paths: [text.txt], tokenizer: bytes, validation_tokens: 1024}
 train: {context: 32, batch: 4, lr: 1e-2}
 budget: {tokens: 1e3}
 measure: null
@@ -64,18 +65,17 @@ scales: {smoke: {}}
 
 
 def test_a_screen_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    toy_study(tmp_path, "{}")
     (tmp_path / "screen.yaml").write_text(SCREEN)
     study, confirm = str(tmp_path / "screen.yaml"), tmp_path / "confirm.yaml"
     where = ["--scale", "smoke", "--store", str(tmp_path / "runs"), "--engine", "inprocess"]
     assert main(["run", study, *where, "--promote", study]) == 2
     assert "is the study itself: name another file" in capsys.readouterr().err
-    assert main(["run", study, *where, "--promote", str(confirm)]) == 0
-    said = capsys.readouterr().out
-    assert "gqa, double, gqa × double: no verdict: the scale smoke" in said
-    assert "no effect lowers the loss surely: there is nothing to confirm" in said
-    assert not confirm.exists()
-    assert main(["run", study, *where, "--json"]) == 0
+    assert main(["run", study, *where, "--promote", str(confirm), "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
+    assert document["promoted"] is None, "smoke has no verdicts"
+    assert not confirm.exists()
+    assert {effect["verdict"] for effect in document["effects"]} == {"no verdict"}
     assert [effect["factors"] for effect in document["effects"]] == [["gqa"], ["double"], ["gqa", "double"]]
     losses = {arm["name"]: arm["loss"] for arm in document["arms"]}
     gqa = (losses["gqa"] + losses["gqa+double"] - losses["base"] - losses["double"]) / 2

@@ -17,7 +17,7 @@ from ablate.store.documents import StudyDesign
 from ablate.study.design_spec import DesignSpec, Screen, screen
 from reports.findings.shapes import EffectSummary, StudySummary
 from reports.findings.summary import open_arms
-from reports.pages.page import render_page
+from reports.pages.page import record, render_page
 from reports.statistics.ledger import FIRST_SHARE
 from reports.wording import answers
 from tests.reports.factory import Arm, StudyOf
@@ -106,10 +106,11 @@ def test_the_answer_speaks_of_effects(found: tuple[Screen, StudySummary]) -> Non
 def test_the_ledger_counts_effects_and_a_second_look_is_corrected(tmp_path: Path) -> None:
     of = plan()
     folder = study_of(of, losses(of)).write(tmp_path)
-    reports.render(folder)
-    [record] = Store(tmp_path).read_ledger("screen")
-    assert [test.arm for test in record.tests] == [*FACTORS, "gated × gqa"]
-    reports.render(folder)
+    store = Store(tmp_path)
+    record(reports.summarise(folder), store)
+    [judged] = store.read_ledger("screen")
+    assert [test.arm for test in judged.tests] == [*FACTORS, "gated × gqa"]
+    record(reports.summarise(folder), store)
     assert len(Store(tmp_path).read_ledger("screen")) == 1
     other = plan(interactions=())
     smaller = study_of(other, losses(other)[:, :2]).write(tmp_path)
