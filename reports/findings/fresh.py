@@ -62,10 +62,10 @@ def read_fresh(store: Store, name: str, scale: str, searched: Searched, objectiv
 
 def _scores(data: Collected, objective: str) -> dict[str, list[float]]:
     """One score per seed that has one, by arm: the same numbers that the search reads of its own runs."""
+    ended = data.runs.filter(pl.col("status").is_in(["finished", "stalled"]))  # a search scores those that stalled too
     if objective in DECLARED:
-        finished = data.runs.filter(status="finished")
         known = pl.DataFrame([{"arm": arm.name, "value": getattr(arm, objective)} for arm in data.study.arms])
-        rows = finished.select("arm").join(known, on="arm")
+        rows = ended.select("arm").join(known, on="arm")
     elif objective.partition("_")[0] in MEASURED:
         points = data.frames["measures"].filter(kind=objective.partition("_")[0]).drop_nulls("median")
         last = points.sort("context", "batch", descending=[True, False])
@@ -74,7 +74,7 @@ def _scores(data: Collected, objective: str) -> dict[str, list[float]]:
         task, _, metric = objective.partition(".")
         rows = data.scores.filter(task=task, metric=metric).select("arm", "value")
     else:
-        rows = data.runs.filter(status="finished").select("arm", value=objective)
+        rows = ended.select("arm", value=objective)
     return {str(arm): part["value"].to_list() for (arm,), part in rows.drop_nulls("value").group_by("arm")}
 
 

@@ -177,7 +177,7 @@ def test_a_promoted_study_trains_the_best_with_fresh_seeds(study: Path, capfd: p
     page = (folder / "report.html").read_text()
     (found,) = (trial for trial in document["best"])  # one objective, one best
     fresh = [run["digest"] for run in arms if run["arm"] == f"trial_{found['number']}"]
-    losses = {store.read_result(digest).loss for digest in fresh}  # type: ignore[union-attr, index]
+    losses = {store.read_result(digest).judging_loss for digest in fresh}  # type: ignore[union-attr, index]
     assert f"{statistics.fmean(losses):.4f}".rstrip("0") in page
     assert "loss: with fresh seeds 2 promoted trials differ by" in page
     assert "The base, which was not selected, differs by" in page
