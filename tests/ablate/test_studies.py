@@ -83,6 +83,7 @@ def test_every_study_is_in_the_table_of_findings() -> None:
 def test_every_scale_can_be_planned(name: str) -> None:
     smoke, cpu, gpu = (plan_of(name, scale) for scale in ("smoke", "cpu", "gpu"))
     assert max(arm.flops for arm in smoke.arms) < 1e11  # seconds
+    assert smoke.study.tune is None or name == "optimizers"
     assert sum(arm.flops * len(arm.runs) for arm in cpu.arms) < (3e14 if name in HOURS else 3e13)  # or minutes
     assert all(len(arm.runs) in ((2,) if name in TWO_SEEDS else (3, 5)) for arm in cpu.arms)
     assert all((1e4 if name in ON_TASKS else 5e4) < arm.parameters < 1.2e6 for arm in cpu.arms)
@@ -97,6 +98,7 @@ def test_verdicts_come_from_long_enough_runs_at_each_arm_s_own_rate(name: str) -
         assert all(arm.steps >= 500 and arm.length.tokens_per_parameter > 12 for arm in plan_of(name, scale).arms)
     study = study_at(name, "cpu")
     assert all("train.lr" in arm.edits for arm in study.arms[1:])
+    assert study.carried is not None and study.carried.carried == "studies/LOG.md"
     long = study_at(name, "cpu-long")
     assert len(long.seeds) >= 5
     assert long.tune is not None
