@@ -139,7 +139,7 @@ class StudyResult:
 
     @cached_property
     def scores(self) -> pl.DataFrame:
-        """A row for each arm, task and metric: the mean over seeds, its standard error, chance."""
+        """A row for each arm, task and metric: the mean over seeds, its standard error, half its interval, chance."""
         return scores_frame(self._arms)
 
     @cached_property
