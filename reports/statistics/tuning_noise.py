@@ -21,6 +21,15 @@ Where it hardly matters it is about the noise of tuning itself. Assumed: that σ
 residuals are pooled, and that tuning runs are as long as those compared. Where a study tunes on shorter ones (several
 settings at once, with `fraction`), it is assumed that noise and curvature at full length are no larger, and the best
 the same. Rates beyond those that were tried are no part of it: the report says at which edge an optimum lies.
+
+Arms with the same least loss, at rates that differ by a factor of 1.4, each tuned on two seeds with sd 0.01, called
+different of 300 (in brackets without room), and the median room in nats; curvatures in nats per squared decade:
+
+    curvature 0, 3 seeds: 1 (7), 0.0096    0.05, 12 seeds: 5 (33), 0.0150    0.2, 12 seeds: 4 (24), 0.0066
+    0.2, 3 seeds: 3 (19), 0.0054           1.0, 3 seeds: 14 (15), 0.0002
+
+Models of 0.05 M parameters have curvatures of 0.5 to 0.9 (studies/LOG.md). A difference of 0.015 nats, sd 0.005, is
+found with 5 seeds in 72 of 80 studies (72) at curvature 1, 71 (73) at 0.4, and 62 (73) at 0.1.
 """
 
 from __future__ import annotations
