@@ -14,6 +14,8 @@ from ablate.training.objectives.next_token import NextToken
 Corpora = Mapping[str, TextMeta]
 """Prepared text by its digest."""
 NO_CORPORA: Corpora = MappingProxyType({})
+MOST_NAMED = 6
+"""Of more arms, all of which are undertrained, none is named."""
 MANY_EPOCHS = 4
 """Up to so many, repeated text is worth nearly as much as new text (Muennighoff et al. 2023, arXiv:2305.16264)."""
 
@@ -64,8 +66,9 @@ def undertrained_line(plan: Plan) -> Iterator[str]:
     """`undertrained: pre, post: below 5 tokens per non-embedding parameter or 500 steps …`"""
     names = [arm.name for arm in plan.arms if arm.length.undertrained]
     if names:
+        who = "all arms" if len(names) == len(plan.arms) > MOST_NAMED else ", ".join(names)
         limits = f"{TOKENS_PER_PARAMETER} tokens per non-embedding parameter or {STEPS} steps"
-        yield f"undertrained: {', '.join(names)}: below {limits}, so the losses reflect early training only"
+        yield f"undertrained: {who}: below {limits}, so the losses reflect early training only"
 
 
 def references_text(found: ReferenceLosses) -> str:

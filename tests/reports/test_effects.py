@@ -13,7 +13,7 @@ from statsmodels.stats.multitest import multipletests
 import reports
 from ablate.planning.design_document import design_document
 from ablate.store import Store
-from ablate.store.documents import StudyDesign
+from ablate.store.documents import StudyDesign, StudyTrial, StudyTuning
 from ablate.study.design_spec import DesignSpec, Screen, screen
 from reports.findings.shapes import EffectSummary, StudySummary
 from reports.findings.summary import open_arms
@@ -36,7 +36,9 @@ def losses(of: Screen, noise: float = 0.01) -> np.ndarray:
     """(runs, seeds), with effects of two factors and what each seed does to all runs."""
     draw = np.random.default_rng(0)
     effects = of.design.levels @ [STRENGTHS.get(factor, 0.0) / 2 for factor in of.design.factors]
-    return np.asarray(2.3 + effects[:, None] + draw.normal(0, 0.1, SEEDS) + draw.normal(0, noise, (8, SEEDS)))
+    return np.asarray(
+        2.3 + effects[:, None] + draw.normal(0, 0.1, SEEDS) + draw.normal(0, noise, (len(of.runs), SEEDS))
+    )
 
 
 def study_of(of: Screen, values: np.ndarray, **more: object) -> StudyOf:
@@ -142,6 +144,29 @@ def test_rounds_of_seeds_go_on_for_all_runs_while_an_effect_is_open(tmp_path: Pa
     p = [each.comparison.test.p for each in summary.effects if each.comparison.test]
     alone = reports.summarise(study_of(of, losses(of)).write(tmp_path / "fixed"))
     assert p == pytest.approx([min(1, 2 * t.comparison.test.p) for t in alone.effects if t.comparison.test])  # type: ignore[operator]
+
+
+def test_effects_of_tuned_runs_are_judged_by_the_contrasts_without_an_effect(tmp_path: Path) -> None:
+    """statsmodels on the means of runs, which differ by what tuning got wrong as well."""
+    of = screen(DesignSpec(factorial="full"), FACTORS)
+    values = losses(of) + np.random.default_rng(1).normal(0, 0.02, (16, 1))
+    trials = tuple(StudyTrial(settings={"train.lr": lr}, losses=(2.5,), runs=("t",)) for lr in (1e-3, 2e-3))
+    tuned = StudyTuning(
+        fraction=1.0,
+        trials=trials,
+        arm="base",
+        chosen={"train.lr": 1e-3},
+        edges=(),
+        curve=(),
+        reason=None,
+        coarse=(),
+    )
+    summary = reports.summarise(study_of(of, values, tuning=(tuned,)).write(tmp_path))
+    fit = sm.OLS(
+        values.mean(axis=1), sm.add_constant(np.array([of.design.contrast(each) for each in of.effects]).T)
+    ).fit()
+    tests = [each.comparison.test for each in summary.effects]
+    assert [test and test.p for test in tests] == pytest.approx(fit.pvalues[1:])
 
 
 def test_a_run_that_diverged_keeps_its_factors_from_being_better(tmp_path: Path) -> None:
