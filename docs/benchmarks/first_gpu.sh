@@ -35,7 +35,7 @@ interrupted() { # killed in the middle, and run again: the second must reuse or 
 at_once() { # one, two and four small runs on one device: seconds of the same work
     for workers in 1 2 4; do
         local begun=$SECONDS
-        study "$store/at-once-$workers" --set measure=null --set seeds=4 \
+        study "$store/at-once-$workers" --set measure=null --set "seeds=$([ -n "$TINY" ] && echo 1 || echo 4)" \
             $([ "$device" = cuda ] && echo --workers-per-gpu || echo --workers) "$workers" >/dev/null
         echo "$workers at once: $((SECONDS - begun)) s"
     done
