@@ -77,21 +77,22 @@ def test_changes_are_paired_by_seed_and_corrected_over_arms_and_rungs(tmp_path: 
         assert each.change.excludes(0) == (each.p < 0.05)
 
 
-@pytest.mark.parametrize(
-    ("small", "full", "word", "said"),
-    [
-        (-0.10, -0.30, "grows", "post: the difference grows with size: −0.10"),
-        (-0.30, -0.10, "shrinks", "post: the difference shrinks with size: −0.30"),
-        (0.10, 0.30, "grows", "post: the difference grows with size: +0.10"),
-        (-0.10, 0.10, "flips", "post: the difference changes sign with size: −0.10"),
-        (-0.030, 0.0298, "flips", "post: the difference changes sign with size"),
-        (0.100, 0.1005, "cannot tell", "post: cannot tell whether the difference changes with size"),
-    ],
-)
-def test_the_word_for_a_change(tmp_path: Path, small: float, full: float, word: str, said: str) -> None:
-    summary = summary_of(tmp_path, {"post": (small, full, full)})
-    assert found(summary, "post", "small").word == word
-    assert rung_words.sentence(found(summary, "post", "small")).startswith(said)
+WORDS = {
+    "a": (-0.10, -0.30, "grows", "a: the difference grows with size: −0.10"),
+    "b": (-0.30, -0.10, "shrinks", "b: the difference shrinks with size: −0.30"),
+    "c": (0.10, 0.30, "grows", "c: the difference grows with size: +0.10"),
+    "d": (-0.10, 0.10, "flips", "d: the difference changes sign with size: −0.10"),
+    "e": (-0.030, 0.0298, "flips", "e: the difference changes sign with size"),
+    "f": (0.100, 0.1005, "cannot tell", "f: cannot tell whether the difference changes with size"),
+}
+"""The difference at the smaller size and in full, and what is said."""
+
+
+def test_the_word_for_a_change(tmp_path: Path) -> None:
+    summary = summary_of(tmp_path, {arm: (small, full, full) for arm, (small, full, *_) in WORDS.items()})
+    for arm, (_, _, word, said) in WORDS.items():
+        assert found(summary, arm, "small").word == word, arm
+        assert rung_words.sentence(found(summary, arm, "small")).startswith(said)
 
 
 def test_which_way_a_change_goes_may_be_open(tmp_path: Path) -> None:
