@@ -18,7 +18,7 @@ DEFAULT_SCALES = ("cpu", "gpu")
 USUAL_SCALES = {
     "smoke": "Seconds: everything works. Never a verdict.",
     "cpu": "The demo: under five minutes on two cores, measuring included.",
-    "cpu-long": "Up to 40 minutes on two cores, 5 seeds or more: what findings are made at.",
+    "cpu-long": "About an hour on two cores, 5 seeds or more: what findings are made at.",
     "gpu-quick": "Minutes per run on one GPU.",
     "gpu": "Up to an hour or so per run on one GPU.",
 }
