@@ -79,7 +79,7 @@ def wait_until(condition: Callable[[], object], process: subprocess.Popen[str]) 
         time.sleep(0.01)
 
 
-@pytest.fixture(params=["journal", pytest.param("postgresql", marks=pytest.mark.slow), "grpc"])
+@pytest.fixture(params=["journal", *(pytest.param(other, marks=pytest.mark.slow) for other in ("postgresql", "grpc"))])
 def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[str]]:
     """The arguments that name a storage, with its server running. Commands that share a search have a database too."""
     if request.param == "journal":

@@ -27,8 +27,8 @@ AT_START = ("last_layer_gradient",)
 """Studies of models as they are initialised."""
 CONTINUED = ("pooled", "first", "fresh")
 """Arms that start from another, trained, and spend a twentieth of the budget on top."""
-QUICK = ("norm_kind", "qk_norm_lr", "uptraining")
-"""Run at their smoke scale in every test session: plain arms, a grid with probes, arms that start from another."""
+QUICK = ("norm_kind", "uptraining")
+"""Run at their smoke scale in every test session: plain arms, arms that start from another."""
 SEARCHED = ("search_small_lm",)
 """Studies of many short trials, and no arms."""
 ON_TASKS = ("mqar",)
