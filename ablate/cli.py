@@ -33,7 +33,7 @@ COMMANDS = (
     "bench",
 )
 UNREAD = 141
-TO_END = ("SIGTERM", "SIGHUP", "SIGUSR1")
+TO_END = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 """What `timeout`, systemd and Slurm send, what a closed terminal does, and what Slurm warns of its time limit with."""
 
 EXAMPLES = """examples:
@@ -49,8 +49,8 @@ Exit status: 0 done, 1 some runs failed or tasks were skipped (they are named), 
 class Stopped(KeyboardInterrupt):
     """Asked to end by a signal, as by Ctrl-C."""
 
-    def __init__(self, number: int = signal.SIGINT) -> None:
-        self.status = 128 + number
+    def __init__(self, number: int) -> None:
+        self.number = number
 
 
 class Command(Protocol):
@@ -82,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return BAD_INPUT
     except KeyboardInterrupt as end:
         print("ablate: stopped. Run the same command again to resume.", file=sys.stderr)
-        return end.status if isinstance(end, Stopped) else Stopped().status
+        return 128 + (end.number if isinstance(end, Stopped) else signal.SIGINT)
 
 
 @contextmanager
@@ -93,8 +93,7 @@ def _signals_as_ctrl_c() -> Iterator[None]:
         raise Stopped(number)
 
     in_main = threading.current_thread() is threading.main_thread()  # signals are heard nowhere else
-    found = [number for name in TO_END if signal.getsignal(number := signal.Signals[name]) == signal.SIG_DFL]
-    heard = found if in_main else []
+    heard = [number for number in TO_END if in_main and signal.getsignal(number) == signal.SIG_DFL]
     for number in heard:
         signal.signal(number, stop)
     try:

@@ -1,4 +1,4 @@
-"""Corpora that are made on demand: nothing is stored but what they are."""
+"""Corpora of synthetic tasks: examples are generated on demand, and only the settings are stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A study carried out: stage by stage what is missing is trained, measured and evaluated."""
+"""Carrying out a study: each stage trains, measures and evaluates what the store lacks."""
 
 from __future__ import annotations
 

@@ -146,7 +146,7 @@ class Owner:
 
 @contextmanager
 def _held(path: Path) -> Iterator[None]:
-    """Hold a file's lock, or raise BlockingIOError where another does. Whoever is killed holds it no more."""
+    """Hold a file's lock, or raise BlockingIOError where another has it. The system frees it when its holder dies."""
     with path.open("ab") as file:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield

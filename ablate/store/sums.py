@@ -31,11 +31,13 @@ def check(folder: Path, remedy: str) -> None:
         raise StoreError(f"{folder / NAME} is gone: {remedy}")
     document = folder / f"checked-{re.sub(r'[^A-Za-z0-9.-]', '-', platform.node()) or 'unnamed'}.json"
     checked = jsonfile.read(document, CheckedDocument, "remove it")
+    known = checked.files if checked else {}
     stamps = {name: _stamp(folder / name, remedy) for name in sums.sha256}
-    if checked is not None and checked.files == stamps:
+    changed = [name for name in stamps if known.get(name) != stamps[name]]
+    if not changed:
         return
-    for name, expected in sums.sha256.items():
-        if _sha256(folder / name) != expected:
+    for name in changed:
+        if _sha256(folder / name) != sums.sha256[name]:
             raise StoreError(f"{folder / name} is damaged: {remedy}")
     with suppress(OSError):  # a folder that may not be written is read again by every command
         jsonfile.write(document, CheckedDocument(files=stamps))

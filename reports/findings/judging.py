@@ -8,7 +8,6 @@ V / R ≤ Σ V_r / R_r.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -17,7 +16,7 @@ from reports.statistics.estimates import ALPHA
 from reports.statistics.interval import Interval
 from reports.statistics.ledger import Claim, Contrast, Judged, Ledger, corrected, rounds, share
 from reports.statistics.screening import Correction, together
-from reports.statistics.simultaneous import Evidence
+from reports.statistics.simultaneous import Evidence, of_p
 
 
 @dataclass(frozen=True)
@@ -72,7 +71,7 @@ def differences(
     for number, claims in enumerate(rounds(judged), start=1):
         level = ALPHA * share(number)
         known = [evidence.get(own[claim][0]) if claim in own else None for claim in claims]
-        counted = [each or _of_p(p) for each, p in zip(known, claims.values(), strict=True)]
+        counted = [each or of_p(p) for each, p in zip(known, claims.values(), strict=True)]
         p_values, intervals = together(counted, correction, level)
         for claim, has, p, interval in zip(claims, known, p_values, intervals, strict=True):
             standing = Standing(min(1.0, p / share(number)) if has else None, interval, level, len(claims))
@@ -103,11 +102,6 @@ def _by_claim(tests: Iterable[LedgerTest], claim: Callable[[LedgerTest], Claim])
     for test in tests:
         found.setdefault(claim(test), []).append((test.arm, test.baseline))
     return found
-
-
-def _of_p(p: float | None) -> Evidence:
-    """Of a test of which the p-value is all that is known, or not even that."""
-    return Evidence(0.0, 1.0 if p is None else p, lambda _level: (-math.inf, math.inf))
 
 
 def difference_claim(test: LedgerTest) -> Claim:

@@ -12,7 +12,6 @@ lengths, which take the rates of the last rung, are allowed as much as that. Wit
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -20,20 +19,20 @@ from typing import Literal
 import polars as pl
 
 from ablate.store.documents import JsonObject, StudyRung
+from reports.findings.by_document import Gap as SeedGap
 from reports.findings.tuning import Choice, choices
 from reports.findings.waiting import waiting
 from reports.reading.collected import Collected
 from reports.reading.outcomes import FAILED
-from reports.statistics.estimates import ALPHA, Estimate, estimate, holm, mean_interval, paired_p
-from reports.statistics.simultaneous import Evidence, difference_intervals
+from reports.statistics.estimates import ALPHA, Estimate, estimate, holm
+from reports.statistics.simultaneous import Evidence, difference_intervals, of_p
 from reports.statistics.tuning_noise import NOTHING, Penalty, Widened
 
 FRAME = "ladder"
 """The frame of the runs of all rungs, which the section of that name collects."""
 Axis = Literal["size", "length"]
 Word = Literal["grows", "shrinks", "flips", "changes", "cannot tell", "no verdict"]
-UNKNOWN = Evidence(0.0, 1.0, lambda _level: (-math.inf, math.inf))
-"""Of a test that has no p: it counts among the others."""
+UNKNOWN = of_p(None)
 
 
 @dataclass(frozen=True)
@@ -158,17 +157,10 @@ def _evidence(found: Change, baseline: str, known: Mapping[str, Mapping[str, Cho
     """None where nothing may be, or can be, tested. known: by rung and arm, what tuning says of its choice."""
     if found.reason is not None or found.change is None or not found.change.sd:
         return None
-    values = found.change.values
-
-    def interval(level: float) -> tuple[float, float]:
-        _, low, high = mean_interval(values, level)
-        return float(low), float(high)
-
-    own, other = _penalties(found, baseline, known)
-    if own is NOTHING and other is NOTHING:
-        return Evidence(found.change.mean, float(paired_p(values)), interval)
-    wide = Widened.of(interval, own, other)
-    return Evidence(found.change.mean, wide.p(), wide.ends)
+    plain, (own, other) = SeedGap(found.change.values, None), _penalties(found, baseline, known)
+    tuned = own is not NOTHING or other is not NOTHING
+    test = Widened.of(plain.ends, own, other) if tuned else plain
+    return Evidence(found.change.mean, test.p(), test.ends)
 
 
 def _penalties(found: Change, baseline: str, known: Mapping[str, Mapping[str, Choice]]) -> tuple[Penalty, Penalty]:

@@ -24,7 +24,6 @@ if TYPE_CHECKING:  # sections draw from a summary
 Shown = TypeVar("Shown", bound="Section")
 
 Verdict = Literal[
-    "baseline",
     "better",
     "worse",
     "no difference",
@@ -33,8 +32,10 @@ Verdict = Literal[
     "no verdict",
     "stalled",
     "diverged",
+    "baseline",
     "not compared",
 ]
+"""The most telling one first."""
 
 
 @dataclass(frozen=True)

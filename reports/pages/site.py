@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import get_args
 from urllib.parse import quote
 
 import plotly.graph_objects as go
@@ -14,7 +15,7 @@ from reports.figures import CONFIG
 from reports.figures.base import Attributes
 from reports.figures.small import small_differences
 from reports.findings.searches import read_search
-from reports.findings.shapes import StudySummary
+from reports.findings.shapes import StudySummary, Verdict
 from reports.findings.summary import summarise_study
 from reports.pages.page import render_study
 from reports.pages.templating import render
@@ -23,18 +24,8 @@ from reports.reading.progress import StudyProgress, study_progress
 from reports.wording import answers, search_words, tables, words
 
 SCRIPTS = ("figures.js", "index.js")
-RANKS = (
-    "better",
-    "worse",
-    "no difference",
-    "inconclusive",
-    "cannot tell",
-    "no verdict",
-    "stalled",
-    "diverged",
-    "baseline",
-)
-"""How studies are sorted by verdict: the most telling one first."""
+RANKS: tuple[str, ...] = get_args(Verdict)
+"""How studies are sorted by verdict."""
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ The tie interval without its cut is that of Bofinger 1985 and Hsu et al. 1994 (B
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -39,6 +40,11 @@ class Evidence:
     value: float
     p: float
     interval: Callable[[float], tuple[float, float]]
+
+
+def of_p(p: float | None) -> Evidence:
+    """Of a test of which the p-value is all that is known, or not even that: it counts among the others."""
+    return Evidence(0.0, 1.0 if p is None else p, lambda _level: (-math.inf, math.inf))
 
 
 def difference_intervals(tests: Sequence[Evidence], alpha: float = ALPHA) -> tuple[Interval, ...]:

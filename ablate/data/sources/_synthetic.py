@@ -1,4 +1,4 @@
-"""Tasks that are made: examples with answers, in a vocabulary of their own."""
+"""Synthetic tasks: examples with answers, in a vocabulary of their own."""
 
 from __future__ import annotations
 
