@@ -17,7 +17,7 @@ from optuna.storages import BaseStorage
 import reports
 from ablate.api.questions import StudyLike, read, refuse_namesake
 from ablate.machine.numerics import restored
-from ablate.running.corpora import prepare_corpora
+from ablate.running.corpora import prepare_checkpoints, prepare_corpora
 from ablate.running.engines import Engine
 from ablate.running.progress import Lines, Wanted, teller
 from ablate.running.workshop import Workshop, open_workshop
@@ -176,6 +176,7 @@ class _StudySearch:
         progress = Lines(self.store, self.study.name, {}, teller(self.workshop.progress))
         progress.say(f"{self.spec.trials} trials, {_count_ended(trials)} of them done already")
         prepare_corpora(self.study, self.store, progress.data)
+        prepare_checkpoints(self.study, self.store)
         search = Search(trials, self.spec, self.lab, owner, seed, progress.say)
         search.run(engine)
         if self.promote:

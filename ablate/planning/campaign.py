@@ -111,7 +111,7 @@ def campaign(study: Study, plan: Planner, losses: Losses) -> Stages:
         more = dict.fromkeys([study.baseline, *open_arms], schedule[number + 1].seeds)
         counts |= more
         for arm in study.arms:
-            if arm.start:
+            if arm.start and arm.start.arm:
                 counts[arm.start.arm] = max(counts[arm.start.arm], counts[arm.name])
     return outcome
 

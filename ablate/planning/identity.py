@@ -68,6 +68,6 @@ def identified(run: RunDocument, spec: ModelSpec) -> RunDocument:
 
 
 def starting(run: RunPlan, start: RunStart) -> RunPlan:
-    """The run when it starts from the weights of another."""
+    """The run when it starts from the weights of another, or of a checkpoint."""
     digest = digest_of({"run": run.digest, "start": start.model_dump()})
     return replace(run, identity=run.identity.model_copy(update={"digest": digest, "start": start}))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from pathlib import Path
 
+from ablate.checkpoints import Checkpoint
 from ablate.data import DataError, DataIdentity, DataSource, identify
 from ablate.planning.budgets import Clock, Workload, price_of_step, step_times, training_cost
 from ablate.planning.checks import check, evaluated
@@ -117,7 +118,7 @@ class Plan:
 
     def sources(self) -> Plan:
         """The arms that others start from: their runs come first."""
-        names = {arm.start.arm for arm in self.study.arms if arm.start}
+        names = {arm.start.arm for arm in self.study.arms if arm.start and arm.start.arm}
         return replace(self, arms=tuple(arm for arm in self.arms if arm.name in names))
 
     def measures(self, digest: str) -> bool:
@@ -170,7 +171,8 @@ def make_plan(
     arms: list[ArmPlan] = []
     for each, workload, data, seconds in zip(matched, work, identities, times, strict=True):
         arms.append(_plan_arm(study, each, workload, data, seconds, arms[0] if arms else None))
-    arms = [_started(arm, planned, arms) for arm, planned in zip(study.arms, arms, strict=True)]
+    arms = [_from_checkpoint(study, arm, planned) for arm, planned in zip(study.arms, arms, strict=True)]
+    arms = [_from_arm(arm, planned, arms) for arm, planned in zip(study.arms, arms, strict=True)]
     return Plan(study, tuple(arms), study.measure, evals)
 
 
@@ -265,17 +267,30 @@ def _check_width_transfer(study: Study, arm: Arm, spec: ModelSpec) -> None:
 
 
 def _budgeted(study: Study, arm: Arm) -> Study:
-    """The study with what an arm may spend that starts from another."""
-    if arm.start is None:
+    """The study with what an arm may spend that starts from trained weights."""
+    if arm.start is None or arm.start.share == 1:
         return study
-    sections = study.sections.model_copy(update={"budget": study.budget.scaled(arm.start.fraction)})
+    sections = study.sections.model_copy(update={"budget": study.budget.scaled(arm.start.share)})
     share = ".".join((*arm.target, "start.fraction"))
     return replace(study, sections=sections, budget_share=share)
 
 
-def _started(arm: Arm, planned: ArmPlan, plans: Sequence[ArmPlan]) -> ArmPlan:
+def _from_checkpoint(study: Study, arm: Arm, planned: ArmPlan) -> ArmPlan:
+    """The plan of an arm with the checkpoint that it starts from, where it does. Raises StudyError."""
+    if arm.start is None or arm.start.checkpoint is None:
+        return planned
+    found = Checkpoint.at(arm.start.checkpoint, study.folder)
+    if found.spec.vocab_size != planned.spec.vocab_size:
+        sizes = f"{found.spec.vocab_size:,} tokens, and the text's tokenizer {planned.spec.vocab_size:,}"
+        reason = f"{arm.start.checkpoint} has {sizes}: set vocab_size in the base"
+        raise study.error(arm.place("start.checkpoint"), reason)
+    start = RunStart(checkpoint=found.digest, pooling=arm.start.pooling, growth=arm.start.growth)
+    return replace(planned, runs=tuple(starting(run, start) for run in planned.runs))
+
+
+def _from_arm(arm: Arm, planned: ArmPlan, plans: Sequence[ArmPlan]) -> ArmPlan:
     """The plan of an arm with, where it starts from another, the run of the same seed that each of its runs needs."""
-    if arm.start is None:
+    if arm.start is None or arm.start.arm is None:
         return planned
     source = next(plan for plan in plans if plan.name == arm.start.arm)
     digests = {run.seed: run.digest for run in source.runs}

@@ -1,7 +1,8 @@
-"""What a study reads, prepared before its runs begin."""
+"""What a study reads, prepared before its runs begin: text, and checkpoints that arms start from."""
 
 from __future__ import annotations
 
+from ablate.checkpoints import Checkpoint, CheckpointError
 from ablate.data import AnyCorpus, Corpus, DataError, prepare
 from ablate.data.sources import Progress, TextSource
 from ablate.data.splitting import SHARES
@@ -23,6 +24,17 @@ def prepare_corpora(study: Study, store: Store, progress: Progress) -> list[AnyC
             _check_validation(study, arm, corpus)
         found.append(corpus)
     return found
+
+
+def prepare_checkpoints(study: Study, store: Store) -> None:
+    """A copy in the store of every checkpoint of the study. Raises StudyError."""
+    starts = [(arm, arm.start.checkpoint) for rung in (*study.smaller, study) for arm in rung.arms if arm.start]
+    for arm, path in starts:
+        if path is not None:
+            try:
+                Checkpoint.at(path, study.folder).copy_to(store)
+            except CheckpointError as error:
+                raise study.error(arm.place("start.checkpoint"), str(error)) from error
 
 
 def _check_validation(study: Study, arm: Arm, corpus: AnyCorpus) -> None:

@@ -15,7 +15,7 @@ from ablate.planning.identity import RunPlan
 from ablate.planning.lengths import length_lines, prepared
 from ablate.planning.plan import Plan
 from ablate.planning.plan_document import study_document
-from ablate.running.corpora import prepare_corpora
+from ablate.running.corpora import prepare_checkpoints, prepare_corpora
 from ablate.running.engines import Event
 from ablate.running.progress import Progress, clock
 from ablate.running.workshop import Workshop
@@ -74,6 +74,7 @@ class StudyRunner:
             stage = next(stages)
             with self.workshop.follow(self.study, self.labels) as progress:
                 prepare_corpora(self.study, self.store, progress.data)
+                prepare_checkpoints(self.study, self.store)
                 self._carry_out(stage, progress)
                 while not self.failures:
                     stage = stages.send(self._unsettled())

@@ -9,7 +9,7 @@ from urllib.parse import quote
 from ablate.store.files import StoreError
 from ablate.store.folders import DataFolder, SearchFolder, StudyFolder
 
-FOLDERS = {"studies", "searches", "data", "calibration", "ledger"}
+FOLDERS = {"studies", "searches", "data", "checkpoints", "calibration", "ledger"}
 """What lies beside the runs."""
 
 
@@ -85,6 +85,10 @@ class Paths:
     @property
     def data_dir(self) -> Path:
         return self.root / "data"
+
+    def checkpoint_dir(self, digest: str) -> Path:
+        """A model that was trained elsewhere, as `zoo.save` writes it, and its tokenizer where it came with one."""
+        return self.root / "checkpoints" / _checked(digest)
 
     def calibration_path(self, digest: str) -> Path:
         return self.root / "calibration" / f"{_checked(digest)}.json"

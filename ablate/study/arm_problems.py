@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 
+from ablate.checkpoints import Checkpoint, CheckpointError
+from ablate.data import DataError
+from ablate.data.sources import TextSource
+from ablate.data.tokenizers.file import FileTokenizer
 from ablate.study.arms import DATA, START, Arm, ArmBuilder, tuning_edit
 from ablate.study.layers import common_length
 from ablate.study.problems import Problem, StudyError
+from ablate.study.sections import StartSpec
 from ablate.study.tune_spec import TuneSpec
 from zoo.conversion import check_conversion
 from zoo.errors import SpecError, did_you_mean
+from zoo.spec import ModelSpec
 
 REMEDY = "write `tune: off` if rates are part of the question, `tune: carried` if these were tuned before"
 
@@ -56,24 +64,68 @@ def _at_path(problem: Problem, path: str, builder: ArmBuilder) -> Problem:
     return builder.origins.problem(tuning_edit(path, None).target, problem.reason, kind=problem.kind)
 
 
-def start_problems(builder: ArmBuilder, arms: Sequence[Arm], tuned: bool) -> Iterator[Problem]:
-    """Arms that start from what is not there, or is not trained from initial values itself."""
+def start_problems(builder: ArmBuilder, arms: Sequence[Arm], folder: Path, tuned: bool) -> Iterator[Problem]:
+    """Arms that start from what is not there, or has no weights for them. `folder` is where relative paths start."""
     by_name = {arm.name: arm for arm in arms}
     for arm in arms:
         if arm.start is None:
             continue
-        place, source = (*arm.target, START, "arm"), by_name.get(arm.start.arm)
-        if source is None:
-            yield builder.origins.problem(place, "there is no such arm" + did_you_mean(arm.start.arm, by_name))
-        elif source.start is not None:
-            yield builder.origins.problem(place, f"{source.name} starts from another arm itself")
+        if arm.start.arm is not None:
+            yield from _arm_problems(builder, arm, arm.start, by_name, tuned)
         else:
-            if source.data != arm.data:
-                yield builder.origins.problem(arm.target, f"cannot start from {source.name}: its tokenizer differs")
-            try:
-                check_conversion(source.model, arm.model, arm.start.growth)
-            except SpecError as error:
-                yield builder.origins.problem(arm.target, f"cannot start from {source.name}: {error}")
-        if tuned:
-            reason = "an arm that starts from another cannot be tuned: write `tune: off`"
-            yield builder.origins.problem((*arm.target, START), reason)
+            yield from _checkpoint_problems(builder, arm, arm.start, folder)
+
+
+def _arm_problems(
+    builder: ArmBuilder, arm: Arm, start: StartSpec, by_name: Mapping[str, Arm], tuned: bool
+) -> Iterator[Problem]:
+    """Those of an arm that starts from another."""
+    name = str(start.arm)
+    place, source = (*arm.target, START, "arm"), by_name.get(name)
+    if source is None:
+        yield builder.origins.problem(place, "there is no such arm" + did_you_mean(name, by_name))
+    elif source.start is not None and source.start.arm is not None:
+        yield builder.origins.problem(place, f"{source.name} starts from another arm itself")
+    else:
+        if source.data != arm.data:
+            yield builder.origins.problem(arm.target, f"cannot start from {source.name}: its tokenizer differs")
+        yield from _conversion_problems(builder, arm, source.model, source.name)
+    if tuned:
+        reason = "an arm that starts from another cannot be tuned: write `tune: off`"
+        yield builder.origins.problem((*arm.target, START), reason)
+
+
+def _checkpoint_problems(builder: ArmBuilder, arm: Arm, start: StartSpec, folder: Path) -> Iterator[Problem]:
+    own = any(edit.path[:1] == (START,) for edit in arm.own)
+    place = (*arm.target, START, "checkpoint") if own else ("base", "checkpoint")
+    try:
+        checkpoint = Checkpoint.at(str(start.checkpoint), folder)
+        source = checkpoint.spec
+    except CheckpointError as error:
+        yield builder.origins.problem(place, str(error))
+        return
+    if reason := _tokenizer_reason(arm, checkpoint, folder):
+        yield builder.origins.problem(("data", "tokenizer"), reason)
+    # The vocabulary of a preset follows from the data, and is compared when that is known.
+    model = arm.model.edit({"vocab_size": source.vocab_size})
+    yield from _conversion_problems(builder, replace(arm, model=model), source, str(start.checkpoint))
+
+
+def _tokenizer_reason(arm: Arm, checkpoint: Checkpoint, folder: Path) -> str | None:
+    """Why an arm may not read text as it does: tokens would mean something else than they did."""
+    if not isinstance(arm.data, TextSource) or checkpoint.tokenizer is None:
+        return None
+    theirs = FileTokenizer.model_validate(checkpoint.tokenizer)
+    try:
+        same = arm.data.tokenizer.identity(folder).get("content") == theirs.identity(folder)["content"]
+    except DataError as error:
+        return str(error)
+    path = theirs.path
+    return None if same else f"{arm.name} starts from a checkpoint with another tokenizer: {{kind: file, path: {path}}}"
+
+
+def _conversion_problems(builder: ArmBuilder, arm: Arm, source: ModelSpec, name: str) -> Iterator[Problem]:
+    try:
+        check_conversion(source, arm.model, arm.start.growth if arm.start else None)
+    except SpecError as error:
+        yield builder.origins.problem(arm.target, f"cannot start from {name}: {error}")

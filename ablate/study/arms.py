@@ -119,13 +119,15 @@ class ArmBuilder:
         train: Edits,
         data: DataSource,
         origins: Origins,
+        checkpoint: str | None = None,
     ) -> None:
+        """checkpoint: where every arm starts, unless it says otherwise."""
         self.preset = preset
         self.base = tuple(base)
         self.origins = origins
         self.data = data
         own = {"tokenizer": data.tokenizer.model_dump(mode="json")} if isinstance(data, TextSource) else {}
-        self._written = {TRAIN: dict(train), START: {}, DATA: own}
+        self._written = {TRAIN: dict(train), START: {"checkpoint": checkpoint}, DATA: own}
 
     def build_all(self, base: Arm, edits: Mapping[str, Sequence[Edit]]) -> tuple[list[Arm], list[Problem]]:
         """The base and the arms that can be built, and what is wrong with the others."""
@@ -185,10 +187,15 @@ class ArmBuilder:
             data=self._data(beside[DATA]),
             target=target,
             own=own,
-            start=StartSpec.model_validate(self._section_data(START, beside[START])) if beside[START] else None,
+            start=self._start(beside[START]),
         )
         self._check_objective(arm)
         return arm
+
+    def _start(self, edits: Sequence[Edit]) -> StartSpec | None:
+        """What an arm starts from; None for initial values."""
+        start = StartSpec.model_validate(self._section_data(START, edits))
+        return None if start.arm is None and start.checkpoint is None else start
 
     def _check_objective(self, arm: Arm) -> None:
         """Raise StudyError where the objective has no meaning for the kind of model."""

@@ -13,6 +13,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from ablate.checkpoints import Checkpoint, CheckpointError
 from ablate.data.sources import DataSource
 from ablate.data.sources.stdlib import StdlibSource
 from ablate.study.arm_problems import start_problems, tuning_problems
@@ -32,6 +33,7 @@ from ablate.study.tune_spec import TuneSpec
 from ablate.study.written import Sets, edit_layers, read_study
 from ablate.study.yamlfile import StudyMap
 from ablate.training.spec import TrainSpec
+from zoo.edits import Edits
 from zoo.errors import SpecError, did_you_mean
 from zoo.presets import preset
 
@@ -134,7 +136,7 @@ class _Reader:
             self.problems += self.origins.add(layer)
 
     def study(self) -> Study:
-        tree = together(self.layers, StudySections.model_fields)
+        tree = self._with_tokenizer(together(self.layers, StudySections.model_fields))
         self.problems += self._name_problems(tree, "arms", "arm")
         self.problems += self._name_problems(tree, "factors", "factor")
         if tree.get("ladder") and (self.rung is None or any("ladder" in layer.nested for layer in self.layers[2:])):
@@ -150,7 +152,7 @@ class _Reader:
             self.problems += tuning_problems(builder, tune, arms) if tune else ()
             self.problems += space_problems(builder, sections.search.space) if sections.search else ()
             self.problems += self._contrast_problems(sections, [arm.name for arm in arms])
-            self.problems += start_problems(builder, arms, tuned=tune is not None)
+            self.problems += start_problems(builder, arms, self.written.folder, tuned=tune is not None)
         if self.problems or sections is None or builder is None:
             raise StudyError(self.problems)
         if self.share is not None:
@@ -160,7 +162,7 @@ class _Reader:
             scale=self.scale,
             sections=sections,
             arms=tuple(arms),
-            vocabulary_given="vocab_size" in tree["base"],
+            vocabulary_given="vocab_size" in tree["base"] or tree["base"].get("checkpoint") is not None,
             origins=self.origins,
             builder=builder,
             budget_share=None if self.share is None else f"ladder.{self.rung}",
@@ -264,18 +266,46 @@ class _Reader:
         base = tree.get("base")
         if not isinstance(base, Mapping):
             return None  # _sections has said so
-        name = base.get("preset")
-        if not isinstance(name, str):
-            reason = "is missing" if name is None else f"expected the name of a preset, not {name!r}"
-            self.problems.append(self.origins.problem(("base", "preset"), f"{reason} (see `ablate zoo`)"))
+        model = self._base_model(base)
+        if model is None:
             return None
+        edits = [edit for edit in self._edits(("base",)) if edit.path not in (("preset",), ("checkpoint",))]
+        return ArmBuilder(model, edits, self._valid_train(tree), data, self.origins, base.get("checkpoint"))
+
+    def _base_model(self, base: StudyMap) -> Edits | None:
+        """The model of a preset or of a checkpoint, at full size; None where there is none, which is told."""
+        name, checkpoint = base.get("preset"), base.get("checkpoint")
+        key, given = ("preset", name) if checkpoint is None else ("checkpoint", checkpoint)
+        reason = None
+        if name is not None and checkpoint is not None:
+            reason = "the base is a preset or a checkpoint: set the other to null"
+        elif not isinstance(given, str):
+            what = "the path of a checkpoint" if key == "checkpoint" else "the name of a preset"
+            reason = f"{'is missing' if given is None else f'expected {what}, not {given!r}'} (see `ablate zoo`)"
+        else:
+            try:
+                return preset(given).model if key == "preset" else self._checkpoint(given).model
+            except SpecError as error:
+                reason = error.reason
+            except CheckpointError as error:
+                reason = str(error)
+        self.problems.append(self.origins.problem(("base", key), reason))
+        return None
+
+    def _checkpoint(self, path: str) -> Checkpoint:
+        return Checkpoint.at(path, self.written.folder)
+
+    def _with_tokenizer(self, tree: StudyMap) -> StudyMap:
+        """A study whose base is a checkpoint reads text with the checkpoint's tokenizer, unless it names another."""
+        base, data = tree.get("base"), tree.get("data", {"source": "stdlib"})
+        path = base.get("checkpoint") if isinstance(base, Mapping) else None
+        if not isinstance(path, str) or not isinstance(data, Mapping) or "tokenizer" in data:
+            return tree
         try:
-            model = preset(name).model
-        except SpecError as error:
-            self.problems.append(self.origins.problem(("base", "preset"), error.reason))
-            return None
-        edits = [edit for edit in self._edits(("base",)) if edit.path != ("preset",)]
-        return ArmBuilder(model, edits, self._valid_train(tree), data, self.origins)
+            tokenizer = self._checkpoint(path).tokenizer
+        except CheckpointError:
+            return tree  # _base_model says so
+        return {**tree, "data": {**data, "tokenizer": tokenizer}} if tokenizer else tree
 
     def _valid_train(self, tree: StudyMap) -> StudyMap:
         """The training settings; the defaults where they have problems of their own."""

@@ -176,18 +176,39 @@ class Budget(Spec):
         return f"{self.kind} and {'non-embedding ' * (self.parameters.count == 'non_embedding')}parameters"
 
 
-class StartSpec(Spec):
-    """Weights that an arm starts from: those of another arm, trained, with the same seed."""
+AFTER_AN_ARM = 0.05
+"""Share of the original training that recovers most of the loss (Ainslie et al. 2023)."""
 
-    arm: str
+
+class StartSpec(Spec):
+    """Weights that an arm starts from: those of another arm, trained, with the same seed; or those of a checkpoint."""
+
+    arm: str | None = None
     """The baseline, or an arm that does not itself start from another."""
-    fraction: Annotated[float, Field(gt=0, le=1)] = 0.05
-    """Share of the study's budget that the arm spends after that."""
+    checkpoint: str | None = None
+    """A folder that transformers or `zoo.save` wrote, or a run's. Relative to the study's file; `~` and `$VARIABLES` are
+    expanded. `base.checkpoint` is that of every arm; null in an arm trains it from initial values."""
+    fraction: Annotated[float, Field(gt=0, le=1)] | None = None
+    """Share of the study's budget that the arm spends after that; null for 0.05 after another arm, and for all of it
+    after a checkpoint."""
     pooling: Literal["mean", "first", "random"] = "mean"
     """How fewer kv heads are made of more: their mean, the first of a group, or a new draw."""
-    growth: Literal["stack", "duplicate", "width"] | None = Field(default=None, exclude_if=is_off)
-    """How more layers are made of fewer, the whole stack again or each layer again, or wider ones of narrower ones,
-    which compute the same; null where there are as many and as wide."""
+    growth: Literal["stack", "duplicate", "width", "thin", "truncate"] | None = Field(default=None, exclude_if=is_off)
+    """How more layers are made of fewer, the whole stack again or each layer again; wider ones of narrower ones, which
+    compute the same; or fewer of more, evenly spaced or the first ones. Null where there are as many and as wide."""
+
+    @property
+    def share(self) -> float:
+        """Of the study's budget."""
+        return self.fraction or (1.0 if self.arm is None else AFTER_AN_ARM)
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if self.arm is not None and self.checkpoint is not None:
+            raise ValueError("an arm starts from another arm or from a checkpoint: set the other to null")
+        if self.arm is None and self.checkpoint is None and self.model_fields_set - {"arm", "checkpoint"}:
+            raise ValueError("needs an arm or a checkpoint to start from")
+        return self
 
 
 def _rung(value: Any) -> Any:

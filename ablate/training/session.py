@@ -13,7 +13,7 @@ from typing import Literal
 import zoo
 from ablate.machine.numerics import Numerics
 from ablate.store import Store
-from ablate.store.documents import ItemLoss, MetricsRecord, RunDocument, RunProbes
+from ablate.store.documents import ItemLoss, MetricsRecord, RunDocument, RunProbes, RunStart
 from ablate.training.accumulation import Accumulation
 from ablate.training.average import WeightAverage
 from ablate.training.checkpoint import Stateful, TrainingProgress, load_state, save_state
@@ -29,7 +29,7 @@ from ablate.training.reader import Corpus, HeldOut, TrainingReader
 from ablate.training.schedule import warmup_steps
 from ablate.training.spec import TrainSpec
 from ablate.training.stop import Interrupted
-from ablate.training.trained import trained_model
+from ablate.training.trained import copied_model, trained_model
 from ablate.training.validation import HeldOutScores, score
 
 SAVING = 0.01
@@ -57,11 +57,19 @@ class Ending:
 
 
 def _initial_model(store: Store, identity: RunDocument) -> zoo.Decoder:
-    """Initial values by the seed, or the weights of the trained run that this one starts from."""
+    """Initial values by the seed, or the weights of the trained run or the checkpoint that this one starts from."""
     spec, start = zoo.parse(identity.model), identity.start
     if start is None:
         return zoo.build(spec, seed=identity.seed)
-    return zoo.convert(trained_model(store, start.run), spec, start.pooling, identity.seed, start.growth)
+    return zoo.convert(_source(store, start), spec, start.pooling, identity.seed, start.growth)
+
+
+def _source(store: Store, start: RunStart) -> zoo.Decoder:
+    if start.run is not None:
+        return trained_model(store, start.run)
+    if start.checkpoint is None:
+        raise ValueError("a start names a run or a checkpoint")
+    return copied_model(store, start.checkpoint)
 
 
 class Session:

@@ -30,20 +30,28 @@ def keep_trained(store: Store, digest: str, model: Decoder, tokenizer: Path | No
 
 
 def trained_model(store: Store, digest: str, device: str = "cpu") -> Any:
-    with _whole(store, digest):
-        return zoo.open(store.model_dir(digest), device=device)
+    folder = store.model_dir(digest)
+    with _whole(folder, f"remove {folder.parent} to train it again"):
+        return zoo.open(folder, device=device)
+
+
+def copied_model(store: Store, checkpoint: str) -> Decoder:
+    """The store's copy of a checkpoint."""
+    folder = store.checkpoint_dir(checkpoint)
+    with _whole(folder, f"remove {folder}, and run the study again"):
+        return zoo.open(folder)
 
 
 def trained_tokenizer(store: Store, digest: str) -> Tokenizer:
-    with _whole(store, digest):
+    folder = store.model_dir(digest)
+    with _whole(folder, f"remove {folder.parent} to train it again"):
         return Tokenizer.from_str(store.tokenizer_path(digest).read_text(encoding="utf-8"))
 
 
 @contextmanager
-def _whole(store: Store, digest: str) -> Iterator[None]:
-    folder = store.model_dir(digest)
+def _whole(folder: Path, remedy: str) -> Iterator[None]:
     if folder.is_dir():
-        sums.check(folder, f"remove {folder.parent} to train it again")
+        sums.check(folder, remedy)
     try:
         yield
     except PermissionError:
@@ -56,4 +64,4 @@ def _whole(store: Store, digest: str) -> Iterator[None]:
             error, OSError | ValueError | RuntimeError | SafetensorError
         ):
             raise
-        raise StoreError(f"{folder} is damaged: remove {folder.parent} to train it again") from error
+        raise StoreError(f"{folder} is damaged: {remedy}") from error

@@ -1,11 +1,16 @@
 """A model that starts from the weights of another: fewer kv heads from more (Ainslie et al. 2023, arXiv:2305.13245),
 more layers from fewer (Gong et al. 2019, Efficient Training of BERT by Progressively Stacking; Du et al. 2024,
-arXiv:2405.15319), wider ones from narrower ones (see `zoo.conversion.widening`)."""
+arXiv:2405.15319), fewer from more (Sajjad et al. 2020, arXiv:2004.03844), wider ones from narrower ones (see
+`zoo.conversion.widening`), mixtures of experts from dense layers (Komatsuzaki et al. 2022, arXiv:2212.05055), and an
+untied head from a tied one.
+
+Settings without weights of their own, such as a window, a RoPE base and its scaling or dropout, change freely.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Literal
 
 import torch
@@ -13,6 +18,7 @@ from torch import Tensor
 
 from zoo.conversion.widening import check_widening, widened
 from zoo.errors import SpecError
+from zoo.ffns._moe import MoELayer
 from zoo.mixers.attention import AttentionLayer
 from zoo.model import Decoder, build
 from zoo.spec import ModelSpec
@@ -20,10 +26,10 @@ from zoo.spec import ModelSpec
 Pooling = Literal["mean", "first", "random"]
 """How one kv head is made of those that it replaces: their mean, the first of them, or a new draw."""
 
-
-Growth = Literal["stack", "duplicate", "width"]
+Growth = Literal["stack", "duplicate", "width", "thin", "truncate"]
 """Which of n layers layer i of k·n starts as: i mod n, the whole stack again, or ⌊i/k⌋, each layer again. Or `width`:
-as many layers, of copies of their features."""
+as many layers, of copies of their features. Layer i of m < n starts as ⌊i·n/m⌋, spread evenly, with `thin`, and as
+i, without the last ones, with `truncate`."""
 
 _BLOCK = re.compile(r"blocks\.(\d+)\.(.+)")
 
@@ -33,10 +39,13 @@ def convert(
 ) -> Decoder:
     """A model of `spec` with the weights of `source`, and kv heads pooled where it has fewer of them.
 
+    Where `spec` has a mixture of experts and `source` a dense layer as wide as an expert, every expert starts as that
+    layer, and the router from initial values. Where the head is untied, it starts as the table that `source` reads.
+
     Query head h reads kv head ⌊h·K/H⌋, so kv head j of K′ stands for the heads j·K/K′ … (j+1)·K/K′ − 1 of K.
     With `random`, keys and values that change shape keep the initial values that `seed` gives them. With `stack` or
-    `duplicate` the model may have a multiple of the layers, which does not compute what the source does: training goes
-    on from there. With `width` it computes what the source does, and `seed` draws how copies share what they read.
+    `duplicate` the model may have a multiple of the layers, with `thin` or `truncate` fewer: it does not compute what
+    the source does, and training goes on from there. With `width` it computes what the source does, and `seed` draws how copies share what they read.
 
     Raises:
         SpecError: a weight has no counterpart, or another shape for another reason.
@@ -64,19 +73,57 @@ def _pooled(theirs: Tensor, own: Tensor, kv_heads: int, pooling: Pooling) -> Ten
 
 def _counterparts(source: Decoder, target: Decoder, growth: Growth | None) -> dict[str, Tensor]:
     """The source's weights, under the names that they get."""
-    weights, few, many = source.state_dict(), len(source.blocks), len(target.blocks)
+    weights = _upcycled(_layered(source, len(target.blocks), growth), target)
+    if source.head is None and target.head is not None:
+        weights["head.weight"] = weights["embedding.weight"]
+    return weights
+
+
+def _layered(source: Decoder, many: int, growth: Growth | None) -> dict[str, Tensor]:
+    """The source's weights with its blocks made `many`."""
+    weights, few = source.state_dict(), len(source.blocks)
     if few == many:
         return weights
-    if growth is None or many % few:
-        reason = "growth: stack or duplicate makes more layers" if growth is None else "growth makes a multiple of them"
-        raise SpecError("n_layers", f"{few} blocks do not become {many}: {reason}")
-    became = [i % few if growth == "stack" else i * few // many for i in range(many)]
+    became = _sources(few, many, growth)
     made: dict[str, Tensor] = {}
     for name, value in weights.items():
         match = _BLOCK.fullmatch(name)
         here = [f"blocks.{i}.{match[2]}" for i, j in enumerate(became) if j == int(match[1])] if match else [name]
         made |= dict.fromkeys(here, value)
     return made
+
+
+def _sources(few: int, many: int, growth: Growth | None) -> list[int]:
+    """Which of `few` blocks each of `many` starts as."""
+    wanted = ("stack", "duplicate") if many > few else ("thin", "truncate")
+    if growth not in wanted:
+        what = "more" if many > few else "fewer"
+        raise SpecError("n_layers", f"{few} blocks do not become {many}: growth: {' or '.join(wanted)} makes {what}")
+    if growth in ("stack", "duplicate") and many % few:
+        raise SpecError("n_layers", f"{few} blocks do not become {many}: growth makes a multiple of them")
+    return [i % few if growth in ("stack", "truncate") else i * few // many for i in range(many)]
+
+
+def _upcycled(weights: Mapping[str, Tensor], target: Decoder) -> dict[str, Tensor]:
+    """With every dense layer that becomes a mixture copied to each of its experts."""
+    found = dict(weights)
+    for layer, experts in _mixtures(target).items():
+        dense = re.compile(rf"{re.escape(layer)}\.((up|gate|down)\.(weight|bias))")
+        for match in filter(None, map(dense.fullmatch, weights)):
+            value = found.pop(match[0])
+            found[f"{layer}.experts.{match[1]}"] = value.expand(experts, *value.shape)
+    return found
+
+
+def _drawn(source: Decoder, target: Decoder) -> set[str]:
+    """The weights that keep their initial values: of routers that the source has not."""
+    routers = tuple(f"{layer}.router." for layer in _mixtures(target))
+    return {name for name in target.state_dict() if name.startswith(routers)} - source.state_dict().keys()
+
+
+def _mixtures(model: Decoder) -> dict[str, int]:
+    """The number of experts of each mixture, by the layer's name."""
+    return {name: layer.spec.experts for name, layer in model.named_modules() if isinstance(layer, MoELayer)}
 
 
 def check_conversion(source: ModelSpec, target: ModelSpec, growth: Growth | None = None) -> None:
@@ -90,11 +137,11 @@ def _check(source: Decoder, target: Decoder, growth: Growth | None) -> None:
         check_widening(source.spec, target.spec, source.state_dict())
         return
     theirs, own = _counterparts(source, target, growth), target.state_dict()
-    if unmatched := theirs.keys() ^ own.keys():
+    if unmatched := (theirs.keys() ^ own.keys()) - _drawn(source, target):
         raise SpecError("", f"only one of the two models has {min(unmatched)}")
     attention = {name for name, layer in target.named_modules() if isinstance(layer, AttentionLayer)}
     for name, value in own.items():
-        if value.shape != theirs[name].shape and not _can_pool(name, theirs[name], value, attention):
+        if name in theirs and value.shape != theirs[name].shape and not _can_pool(name, theirs[name], value, attention):
             shapes = f"{tuple(theirs[name].shape)}, which cannot become {tuple(value.shape)}"
             raise SpecError("", f"{name} has the shape {shapes}: only heads of keys and values can be pooled")
 

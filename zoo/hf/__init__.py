@@ -1,6 +1,7 @@
 """transformers models as zoo models, and back: one file per family of models.
 
     model = zoo.from_hf(AutoModelForCausalLM.from_pretrained(name))
+    model = zoo.from_hf("folder")
     again = zoo.to_hf(model)
 
 A family is a file of this folder: it says how a config becomes a spec, how a spec becomes a config, and which tensors
@@ -14,6 +15,7 @@ import importlib
 import pkgutil
 from collections.abc import Callable, Iterator
 from functools import cache, partial
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -22,6 +24,7 @@ import torch
 from zoo.checkpoint import assemble
 from zoo.edits import flatten
 from zoo.errors import SpecError, UnsupportedError, did_you_mean
+from zoo.hf import _folder
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._family import AUTO, CLASSES, Family
 from zoo.hf._weights import to_ours, to_theirs
@@ -35,10 +38,30 @@ NO_TOKENS = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
 def from_hf(hf_model: Any) -> Decoder:
     """The same model, with weights of its own in the same types and on the same device, in evaluation mode.
 
-    hf_model: a causal, masked or sequence-to-sequence language model of transformers. Where it takes an
-    `attention_mask`, ours takes the number of padding tokens at a side of each row (`left_pad`, `right_pad`,
-    `encoder_left_pad`, …). Raises UnsupportedError, which names the option.
+    hf_model: a causal, masked or sequence-to-sequence language model of transformers, or a local folder that holds one.
+    Where it takes an `attention_mask`, ours takes the number of padding tokens at a side of each row (`left_pad`,
+    `right_pad`, `encoder_left_pad`, …). Raises UnsupportedError, which names the option.
     """
+    if isinstance(hf_model, str | Path):
+        transformers, folder = _transformers(), Path(hf_model)
+        config = _folder.config_of(folder, transformers)
+        hf_model = _folder.load(folder, transformers, AUTO[_family(config.model_type).task])
+    family, config, spec = _understood(hf_model)
+    state = hf_model.state_dict(keep_vars=True)
+    model = assemble(spec, to_ours(family, spec, state))
+    model.origin = {"library": "transformers", "config": config.plain()}
+    return model
+
+
+def spec_of(folder: str | Path) -> ModelSpec:
+    """What the checkpoint in a local folder is. Reads its config alone. Raises UnsupportedError."""
+    transformers, config = _transformers(), _folder.config_of(Path(folder), _transformers())
+    task = AUTO[_family(config.model_type).task]
+    return _understood(_folder.without_weights(config, transformers, task))[2]
+
+
+def _understood(hf_model: Any) -> tuple[Family, Config, ModelSpec]:
+    """What a model of transformers is. Raises UnsupportedError."""
     transformers = _transformers()
     model_type = hf_model.config.model_type
     family = _family(model_type)
@@ -48,10 +71,7 @@ def from_hf(hf_model: Any) -> Decoder:
     config = Config(hf_model.config, _is_tied(hf_model) if family.says_tied else None)
     spec = _spec(family, config)
     config.finish()
-    state = hf_model.state_dict(keep_vars=True)
-    model = assemble(spec, to_ours(family, spec, state))
-    model.origin = {"library": "transformers", "config": config.plain()}
-    return model
+    return family, config, spec
 
 
 def to_hf(model: Decoder, family: str | None = None) -> Any:

@@ -40,12 +40,14 @@ class RunProbes(Part):
 class RunStart(Part):
     """Weights that a run starts from."""
 
-    run: str
+    run: str | None = Field(default=None, exclude_if=is_none)
     """Digest of the run that trained them."""
+    checkpoint: str | None = Field(default=None, exclude_if=is_none)
+    """Or digest of the checkpoint in `checkpoints/` that they are of."""
     pooling: Literal["mean", "first", "random"]
     """How several heads are merged into one."""
-    growth: Literal["stack", "duplicate", "width"] | None = Field(default=None, exclude_if=is_none)
-    """How a deeper or wider model is initialised."""
+    growth: Literal["stack", "duplicate", "width", "thin", "truncate"] | None = Field(default=None, exclude_if=is_none)
+    """How a deeper, shallower or wider model is initialised."""
 
 
 def _is_test(part: HeldOutPart) -> bool:

@@ -1,0 +1,139 @@
+"""Models that were trained elsewhere: where they lie, what they are, and their copies in a store."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import zoo
+from ablate.data import DataError
+from ablate.data.paths import expanded
+from ablate.store import AblateError, Store, sums, tokenizer_in
+from ablate.store.documents import JsonObject
+from zoo.hf import spec_of
+
+if TYPE_CHECKING:
+    from zoo.model import Decoder
+
+WEIGHTS = ("*.safetensors", "*.safetensors.index.json", "pytorch_model*.bin", "pytorch_model.bin.index.json")
+CONFIGS = ("config.json", "spec.json")
+
+
+class CheckpointError(AblateError):
+    """A folder is no checkpoint that can be used. The text says why."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A model in a folder: as transformers saves it, as `zoo.save` does, or a run's.
+
+    Example:
+        >>> Checkpoint.at("checkpoints/SmolLM2-135M", Path()).spec.n_layers
+        30
+    """
+
+    folder: Path
+
+    @classmethod
+    def at(cls, path: str | Path, base: Path) -> Checkpoint:
+        """The checkpoint at a path, which starts from `base` where it is relative. Raises CheckpointError."""
+        try:
+            folder = expanded(str(path), base).resolve()
+        except DataError as error:
+            raise CheckpointError(str(error)) from error
+        if not folder.is_dir():
+            raise CheckpointError(f"there is no folder {folder}")
+        found = next((each for each in (folder, folder / "model") if _configs(each)), None)
+        if found is None:
+            raise CheckpointError(f"{folder} has no config.json of transformers, and is no trained run")
+        if not _files(found, WEIGHTS):
+            raise CheckpointError(f"{found} has no weights (*.safetensors)")
+        return cls(found)
+
+    @cached_property
+    def spec(self) -> zoo.ModelSpec:
+        """Read from its config alone. Raises CheckpointError."""
+        try:
+            own = self.folder / "spec.json"
+            return zoo.parse(json.loads(own.read_text(encoding="utf-8"))) if own.exists() else spec_of(self.folder)
+        except (zoo.SpecError, ImportError, json.JSONDecodeError) as error:
+            raise CheckpointError(f"{self.folder}: {error}") from error
+
+    @property
+    def model(self) -> JsonObject:
+        """The spec as the base of a study, whose edits of `block` are edits of every layer that is like it."""
+        plain = self.spec.dump()
+        if set(plain.get("pattern") or ()) <= {"block"}:
+            plain.pop("pattern", None)
+        return plain
+
+    @property
+    def digest(self) -> str:
+        """Names its copy in a store: 16 hex digits of the sha256 of its config and weights."""
+        files = _files(self.folder, (*CONFIGS, *WEIGHTS))
+        return _digest(tuple((path, path.stat().st_size, path.stat().st_mtime_ns) for path in files))
+
+    @property
+    def tokenizer(self) -> JsonObject | None:
+        """Its tokenizer, as a study's `data.tokenizer` names it; None where the folder has no tokenizer.json."""
+        path = tokenizer_in(self.folder)
+        if not path.exists():
+            return None
+        eos = _end_of_text(self.folder)
+        return {"kind": "file", "path": str(path), **({"eos": eos} if eos else {})}
+
+    def load(self) -> Decoder:
+        """Raises CheckpointError."""
+        try:
+            own = (self.folder / "spec.json").exists()
+            return zoo.open(self.folder) if own else zoo.from_hf(self.folder)
+        except (zoo.SpecError, ImportError) as error:
+            raise CheckpointError(f"{self.folder}: {error}") from error
+
+    def copy_to(self, store: Store) -> None:
+        """Copy it to a store, unless it is there."""
+        folder = store.checkpoint_dir(self.digest)
+        if folder.is_dir():
+            return
+        model = self.load()
+        with store.replacing(folder) as work:
+            zoo.save(model, work)
+            if self.tokenizer is not None:
+                shutil.copyfile(tokenizer_in(self.folder), tokenizer_in(work))
+            sums.write(work)
+
+
+def _configs(folder: Path) -> list[Path]:
+    return _files(folder, CONFIGS)
+
+
+def _files(folder: Path, patterns: Sequence[str]) -> list[Path]:
+    return sorted({path for pattern in patterns for path in folder.glob(pattern)})
+
+
+@cache
+def _digest(stamps: tuple[tuple[Path, int, int], ...]) -> str:
+    """Hashed once for each size and time of the files."""
+    whole = hashlib.sha256()
+    for path, _, _ in stamps:
+        with path.open("rb") as file:
+            whole.update(f"{path.name}:{hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
+    return whole.hexdigest()[:16]
+
+
+def _end_of_text(folder: Path) -> str | None:
+    """The token that ends a document, where transformers' file says it."""
+    path = folder / "tokenizer_config.json"
+    if not path.exists():
+        return None
+    try:
+        token: Any = json.loads(path.read_text(encoding="utf-8")).get("eos_token")
+    except json.JSONDecodeError as error:
+        raise CheckpointError(f"{path} is not JSON: {error}") from error
+    return token.get("content") if isinstance(token, dict) else token

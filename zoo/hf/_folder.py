@@ -1,0 +1,44 @@
+"""transformers checkpoints in local folders. Nothing is downloaded, and no code in a folder is run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from zoo.errors import UnsupportedError
+
+
+def load(folder: Path, transformers: ModuleType, auto_class: str) -> Any:
+    """The model, in the types that its tensors have. Raises UnsupportedError where it would not be the one stored."""
+    auto = getattr(transformers, auto_class)
+    try:
+        model, info = auto.from_pretrained(folder, dtype="auto", local_files_only=True, output_loading_info=True)
+    except OSError as error:
+        raise UnsupportedError("", f"{folder}: {str(error).splitlines()[0]}") from error
+    # transformers only warns of these, and draws what is missing at random.
+    for what in ("missing_keys", "mismatched_keys", "unexpected_keys"):
+        if found := sorted(map(str, info[what])):
+            raise UnsupportedError(found[0], f"{what.replace('_', ' ')} in {folder}, {len(found)} in all")
+    return model
+
+
+def config_of(folder: Path, transformers: ModuleType) -> Any:
+    """The config. Raises UnsupportedError for a folder without one, and for quantised weights."""
+    if not (folder / "config.json").is_file():
+        raise UnsupportedError("", f"{folder} has no config.json")
+    try:
+        config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True)
+    except (OSError, ValueError) as error:
+        raise UnsupportedError("", f"{folder / 'config.json'}: {str(error).splitlines()[0]}") from error
+    if getattr(config, "quantization_config", None):
+        raise UnsupportedError("quantization_config", f"{folder}: quantised weights cannot be converted")
+    return config
+
+
+def without_weights(config: Any, transformers: ModuleType, auto_class: str) -> Any:
+    """A model whose tensors have shapes and no storage."""
+    with torch.device("meta"):
+        return getattr(transformers, auto_class).from_config(config)
