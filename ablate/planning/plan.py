@@ -56,6 +56,8 @@ class ArmPlan:
     """As measured, where the budget is in seconds."""
     tokens_before: int = 0
     """Training tokens of the arm that it starts from."""
+    checkpoint: str | None = None
+    """The checkpoint that it starts from, as the study names it; its training is in no count."""
 
     @property
     def tokens(self) -> int:
@@ -81,7 +83,8 @@ class ArmPlan:
     @property
     def length(self) -> Length:
         """Of the training, that of the arm it starts from included."""
-        return Length.of(self.tokens, self.steps, self.tokens_before, self.parameters - self.parameters_embedding)
+        size = self.parameters - self.parameters_embedding
+        return Length.of(self.tokens, self.steps, self.tokens_before, size, self.checkpoint is not None)
 
     @property
     def kv_bytes_per_token(self) -> float | None:
@@ -285,7 +288,8 @@ def _from_checkpoint(study: Study, arm: Arm, planned: ArmPlan) -> ArmPlan:
         reason = f"{arm.start.checkpoint} has {sizes}: set vocab_size in the base"
         raise study.error(arm.place("start.checkpoint"), reason)
     start = RunStart(checkpoint=found.digest, pooling=arm.start.pooling, growth=arm.start.growth)
-    return replace(planned, runs=tuple(starting(run, start) for run in planned.runs))
+    runs = tuple(starting(run, start) for run in planned.runs)
+    return replace(planned, runs=runs, checkpoint=arm.start.checkpoint)
 
 
 def _from_arm(arm: Arm, planned: ArmPlan, plans: Sequence[ArmPlan]) -> ArmPlan:
@@ -297,7 +301,7 @@ def _from_arm(arm: Arm, planned: ArmPlan, plans: Sequence[ArmPlan]) -> ArmPlan:
     pooling, growth = arm.start.pooling, arm.start.growth
     starts = [RunStart(run=digests[run.seed], pooling=pooling, growth=growth) for run in planned.runs]
     runs = [starting(run, start) for run, start in zip(planned.runs, starts, strict=True)]
-    return replace(planned, runs=tuple(runs), tokens_before=source.tokens)
+    return replace(planned, runs=tuple(runs), tokens_before=source.tokens, checkpoint=source.checkpoint)
 
 
 def _steps(study: Study, arm: Arm, costs: Cost, seconds_per_step: float | None) -> int:

@@ -155,6 +155,7 @@ def _arm(arm: ArmPlan) -> StudyArm:
         tokens=arm.tokens,
         steps=arm.steps,
         tokens_before=arm.tokens_before,
+        checkpoint=arm.checkpoint,
         kv_bytes_per_token=arm.kv_bytes_per_token,
         seconds=arm.seconds,
         data=arm.identity.digest,

@@ -272,7 +272,7 @@ class _Reader:
         edits = [edit for edit in self._edits(("base",)) if edit.path not in (("preset",), ("checkpoint",))]
         return ArmBuilder(model, edits, self._valid_train(tree), data, self.origins, base.get("checkpoint"))
 
-    def _base_model(self, base: StudyMap) -> Edits | None:
+    def _base_model(self, base: Mapping[str, Any]) -> Edits | None:
         """The model of a preset or of a checkpoint, at full size; None where there is none, which is told."""
         name, checkpoint = base.get("preset"), base.get("checkpoint")
         key, given = ("preset", name) if checkpoint is None else ("checkpoint", checkpoint)

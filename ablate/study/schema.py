@@ -34,7 +34,8 @@ def study_schema() -> Schema:
     model_edits = _edits([model], definitions)
     own = {path: schema for section, edits in beside.items() for path, schema in _below(section, edits).items()}
     arm = _object({**model_edits["properties"], **own}, _free(model_edits))
-    base = _object({"preset": {"enum": [*names(), *sized_names()]}, **model_edits["properties"]}, _free(model_edits))
+    named = {"preset": {"enum": [*names(), *sized_names()]}, "checkpoint": {"type": "string"}}
+    base = _object({**named, **model_edits["properties"]}, _free(model_edits))
     for key in ("base", "arms", "factors", "grid"):
         del sections["properties"][key]
     study = _edits([sections], definitions)

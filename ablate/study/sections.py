@@ -186,8 +186,8 @@ class StartSpec(Spec):
     arm: str | None = None
     """The baseline, or an arm that does not itself start from another."""
     checkpoint: str | None = None
-    """A folder that transformers or `zoo.save` wrote, or a run's. Relative to the study's file; `~` and `$VARIABLES` are
-    expanded. `base.checkpoint` is that of every arm; null in an arm trains it from initial values."""
+    """A folder that transformers or `zoo.save` wrote, or a run's. Relative to the study's file; `~` and `$VARIABLES`
+    are expanded. `base.checkpoint` is that of every arm; null in an arm trains it from initial values."""
     fraction: Annotated[float, Field(gt=0, le=1)] | None = None
     """Share of the study's budget that the arm spends after that; null for 0.05 after another arm, and for all of it
     after a checkpoint."""
@@ -247,7 +247,7 @@ class StudySections(Spec):
     baseline: Annotated[str, Field(pattern=f"^{NAME.pattern}$")] = "base"
     """The name of the base model as it is: the arm that the others are compared with."""
     base: StudyMap
-    """A preset of the zoo, and edits by path."""
+    """A preset of the zoo, or `checkpoint: FOLDER` for a model that was trained elsewhere, and edits by path."""
     arms: dict[str, StudyMap] = Field(default={})
     """Edits of the base by path, per arm; `train.…` edits the training."""
     grid: Annotated[dict[str, Annotated[list[Scalar], Field(min_length=1)]], Layered(replaced, spelled=by_path)] = (

@@ -66,7 +66,8 @@ def _initial_model(store: Store, identity: RunDocument) -> zoo.Decoder:
 
 def _source(store: Store, start: RunStart) -> zoo.Decoder:
     if start.run is not None:
-        return trained_model(store, start.run)
+        trained: zoo.Decoder = trained_model(store, start.run)
+        return trained
     if start.checkpoint is None:
         raise ValueError("a start names a run or a checkpoint")
     return copied_model(store, start.checkpoint)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from ablate.store.documents import ReferenceLosses, StudyArm, StudyDocument
 from ablate.store.documents.length import STEPS, TOKENS_PER_PARAMETER
+from reports.wording.listing import listed
 from reports.wording.rate_words import rates
 
 
@@ -23,7 +24,18 @@ def conditions(study: StudyDocument) -> str:
     """What an answer holds for: `57 k non-embedding parameters, 20 tokens per parameter, rates carried`."""
     sizes = _range([arm.parameters - arm.parameters_embedding for arm in study.arms])
     lengths = _range([arm.length.tokens_per_parameter for arm in study.arms])
-    return f"{sizes} non-embedding parameters, {lengths} tokens per parameter, {rates(study)}"
+    return f"{sizes} non-embedding parameters, {lengths} tokens per parameter{_checkpoints(study)}, {rates(study)}"
+
+
+def _checkpoints(study: StudyDocument) -> str:
+    """` after the checkpoint SmolLM2`, with the arms' names where others start from initial values."""
+    named: dict[str, list[str]] = {}
+    for arm in study.arms:
+        if arm.checkpoint:
+            named.setdefault(arm.checkpoint, []).append(arm.name)
+    every = any(len(names) == len(study.arms) for names in named.values())
+    found = (f"{path}{'' if every else f' ({listed(names)})'}" for path, names in named.items())
+    return f" after the training of the checkpoint {'; '.join(found)}" if named else ""
 
 
 def _range(values: Sequence[float]) -> str:
@@ -44,7 +56,8 @@ def length(arm: StudyArm, train_tokens: int | None) -> str:
     """`pre: 543 steps, 20 tokens per non-embedding parameter, 0.3 epochs.`"""
     epochs = "" if train_tokens is None else f", {arm.tokens / train_tokens:.2g} epochs"
     per_parameter = f"{arm.length.tokens_per_parameter:.3g} tokens per non-embedding parameter"
-    return f"{arm.name}: {arm.steps:,} steps, {per_parameter}{epochs}."
+    source = f", from the checkpoint {arm.checkpoint}" if arm.checkpoint else ""
+    return f"{arm.name}: {arm.steps:,} steps{source}, {per_parameter}{epochs}."
 
 
 def references(found: ReferenceLosses) -> str:

@@ -304,7 +304,7 @@ CASES |= {
         "tune: extend does not apply here: only a grid is extended",
     ),
     "seeds of Python": (HEAD + "seeds: @null\n", "or auto, not null"),
-    "start of what": (arm("{start: @{fraction: 0.1}}"), "arms.x.start.arm: is missing"),
+    "start of what": (arm("{start: {fraction: @0.1}}"), "needs an arm or a checkpoint to start from"),
     "tuned value": (tune("{space: {train.lr: [1e-3, @-1]}}"), "must be greater than 0, not -1"),
     "tuned scalar": (tune("{space: {train.lr: @1e-3}}"), "train.lr: expected a list of values, or a map with one of"),
     "empty range": (tune("{space: {train.lr: {log: @[1, 1e-3]}}}"), "log: the range is empty: 1 is not below 0.001"),

@@ -45,7 +45,8 @@ def convert(
     Query head h reads kv head ⌊h·K/H⌋, so kv head j of K′ stands for the heads j·K/K′ … (j+1)·K/K′ − 1 of K.
     With `random`, keys and values that change shape keep the initial values that `seed` gives them. With `stack` or
     `duplicate` the model may have a multiple of the layers, with `thin` or `truncate` fewer: it does not compute what
-    the source does, and training goes on from there. With `width` it computes what the source does, and `seed` draws how copies share what they read.
+    the source does, and training goes on from there. With `width` it computes what the source does, and `seed` draws
+    how copies share what they read.
 
     Raises:
         SpecError: a weight has no counterpart, or another shape for another reason.
@@ -97,7 +98,7 @@ def _sources(few: int, many: int, growth: Growth | None) -> list[int]:
     """Which of `few` blocks each of `many` starts as."""
     wanted = ("stack", "duplicate") if many > few else ("thin", "truncate")
     if growth not in wanted:
-        what = "more" if many > few else "fewer"
+        what = "more layers" if many > few else "fewer"
         raise SpecError("n_layers", f"{few} blocks do not become {many}: growth: {' or '.join(wanted)} makes {what}")
     if growth in ("stack", "duplicate") and many % few:
         raise SpecError("n_layers", f"{few} blocks do not become {many}: growth makes a multiple of them")

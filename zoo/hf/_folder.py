@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 
 from zoo.errors import UnsupportedError
 
@@ -15,14 +18,30 @@ def load(folder: Path, transformers: ModuleType, auto_class: str) -> Any:
     """The model, in the types that its tensors have. Raises UnsupportedError where it would not be the one stored."""
     auto = getattr(transformers, auto_class)
     try:
-        model, info = auto.from_pretrained(folder, dtype="auto", local_files_only=True, output_loading_info=True)
-    except OSError as error:
+        with quiet(transformers):
+            model, info = auto.from_pretrained(folder, dtype="auto", local_files_only=True, output_loading_info=True)
+    except (OSError, ValueError, SafetensorError) as error:
         raise UnsupportedError("", f"{folder}: {str(error).splitlines()[0]}") from error
     # transformers only warns of these, and draws what is missing at random.
     for what in ("missing_keys", "mismatched_keys", "unexpected_keys"):
         if found := sorted(map(str, info[what])):
             raise UnsupportedError(found[0], f"{what.replace('_', ' ')} in {folder}, {len(found)} in all")
     return model
+
+
+@contextmanager
+def quiet(transformers: ModuleType) -> Iterator[None]:
+    """Without transformers' progress bars, and the warnings that errors here repeat."""
+    logging = transformers.utils.logging
+    bars, level = logging.is_progress_bar_enabled(), logging.get_verbosity()
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()
 
 
 def config_of(folder: Path, transformers: ModuleType) -> Any:

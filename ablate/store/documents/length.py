@@ -16,12 +16,14 @@ class Length(NamedTuple):
     steps: float
     parameters: int
     """Without the tables of tokens and positions."""
+    after_checkpoint: bool = False
+    """Whether it started from a checkpoint, whose training is not counted."""
 
     @classmethod
-    def of(cls, tokens: int, steps: int, tokens_before: int, parameters: int) -> Self:
+    def of(cls, tokens: int, steps: int, tokens_before: int, parameters: int, after_checkpoint: bool = False) -> Self:
         """tokens_before: of the arm that it starts from, in steps as large."""
         whole = tokens_before + tokens
-        return cls(whole, steps * whole / tokens, parameters)
+        return cls(whole, steps * whole / tokens, parameters, after_checkpoint)
 
     @property
     def tokens_per_parameter(self) -> float:
@@ -29,4 +31,5 @@ class Length(NamedTuple):
 
     @property
     def undertrained(self) -> bool:
-        return self.tokens_per_parameter < TOKENS_PER_PARAMETER or self.steps < STEPS
+        short = self.tokens_per_parameter < TOKENS_PER_PARAMETER or self.steps < STEPS
+        return short and not self.after_checkpoint

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import JsonValue
+from pydantic import Field, JsonValue
 
 from ablate.store.documents._document import (
     Bytes,
@@ -19,6 +19,7 @@ from ablate.store.documents._document import (
     Seconds,
     Tokens,
     Unit,
+    is_none,
 )
 from ablate.store.documents.design import StudyDesign
 from ablate.store.documents.length import Length
@@ -101,6 +102,8 @@ class StudyArm(Part):
     """Optimizer steps of one run."""
     tokens_before: Tokens = 0
     """Training tokens of the arm that it starts from; 0 for one that starts from scratch."""
+    checkpoint: str | None = Field(default=None, exclude_if=is_none)
+    """The checkpoint that it starts from, as the study names it; its training is in no count."""
     kv_bytes_per_token: BytesPerToken | None
     """Declared cache bytes at the training context, divided by its tokens; null for an encoder."""
     seconds: Seconds | None
@@ -124,7 +127,8 @@ class StudyArm(Part):
     @property
     def length(self) -> Length:
         """Of the training, that of the arm it starts from included."""
-        return Length.of(self.tokens, self.steps, self.tokens_before, self.parameters - self.parameters_embedding)
+        size = self.parameters - self.parameters_embedding
+        return Length.of(self.tokens, self.steps, self.tokens_before, size, self.checkpoint is not None)
 
 
 class StudyContrast(Part):

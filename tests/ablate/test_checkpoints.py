@@ -1,0 +1,135 @@
+"""Studies whose arms start from a checkpoint of transformers."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.nn import functional as F
+from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedTokenizerFast
+
+import ablate
+import zoo
+from ablate.checkpoints import Checkpoint, CheckpointError
+from ablate.data import Corpus, open_corpus
+from ablate.data.examples import Examples
+from ablate.data.tokenizers.bytes import byte_tokenizer
+from ablate.store import Store
+
+STUDY = """
+question: Does a converted model lose anything?
+base: {checkpoint: llama}
+arms:
+  gqa: {block.mixer.kv_heads: 2}
+  window: {block.mixer.window: 8, start.fraction: 0.5}
+  scratch: {start: {checkpoint: null}}
+  again: {block.mixer.kv_heads: 1, start: {arm: base, checkpoint: null, fraction: 0.5}}
+data: {source: files, paths: ["texts/*.txt"], validation_tokens: 256, validation_fraction: 0.15}
+train: {context: 32, batch: 4, lr: 1e-3}
+seeds: 1
+tune: off
+budget: {tokens: 512}
+measure: null
+evals: null
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(study: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A study beside a bfloat16 Llama in shards, with a tokenizer of bytes."""
+    folder = tmp_path_factory.mktemp("checkpoints")
+    shutil.copytree(study.parent / "texts", folder / "texts")
+    (folder / "up.yaml").write_text(STUDY)
+    sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = AutoModelForCausalLM.from_config(LlamaConfig(vocab_size=264, **sizes))
+    text = (folder / "texts" / "0.txt").read_bytes()
+    tokens, optimizer = torch.tensor([list(text[:128])]), torch.optim.AdamW(model.parameters(), lr=1e-2)
+    for _ in range(20):
+        model(tokens, labels=tokens).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    model.to(torch.bfloat16).save_pretrained(folder / "llama", max_shard_size="20KB")
+    eos = byte_tokenizer().id_to_token(256)
+    PreTrainedTokenizerFast(tokenizer_object=byte_tokenizer(), eos_token=eos).save_pretrained(folder / "llama")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def result(folder: Path) -> Any:
+    return ablate.run(folder / "up.yaml", store=folder / "runs", engine="inprocess")
+
+
+def test_training_starts_at_the_loss_that_transformers_has(result: Any, folder: Path) -> None:
+    store = Store(folder / "runs")
+    (digest,) = result.runs.filter(arm="base")["digest"]
+    run = store.read_run(digest)
+    assert run is not None
+    corpus = open_corpus(store.data(run.data.digest).path)
+    assert isinstance(corpus, Corpus)
+    rows = [each.rows for each in corpus.held_out_rows("judging", 32)]
+    model = AutoModelForCausalLM.from_pretrained(folder / "llama", dtype=torch.float32)
+    windows = torch.cat([torch.as_tensor(each) for each in rows if not isinstance(each, Examples)])
+    with torch.no_grad():
+        logits = model(windows[:, :-1]).logits
+    expected = F.cross_entropy(logits.flatten(0, 1), windows[:, 1:].flatten()).item()
+    first = store.read_metrics(digest).filter(step=0)["validation_loss"].item()
+    assert first == pytest.approx(expected, abs=1e-4)
+    assert expected < 4
+
+
+def test_arms_start_where_they_say(result: Any, folder: Path) -> None:
+    store = Store(folder / "runs")
+    checkpoint = Checkpoint.at("llama", folder).digest
+    runs = {arm: store.read_run(digest) for arm, digest in result.runs.select("arm", "digest").iter_rows()}
+    starts = {arm: run.start for arm, run in runs.items() if run is not None}
+    assert [starts[arm].checkpoint for arm in ("base", "gqa", "window")] == [checkpoint] * 3
+    assert starts["scratch"] is None
+    assert (starts["again"].run, starts["again"].checkpoint) == (runs["base"].digest, None)
+    steps = {arm: run.steps for arm, run in runs.items() if run is not None}
+    assert steps == {"base": 4, "gqa": 4, "window": 2, "scratch": 4, "again": 2}
+    assert "after the training of the checkpoint llama (base, gqa, window and again)" in str(result.headline)
+
+
+def test_a_digest_is_of_the_content(folder: Path, tmp_path: Path) -> None:
+    before = Checkpoint.at("llama", folder).digest
+    moved = shutil.copytree(folder / "llama", tmp_path / "elsewhere")
+    assert Checkpoint.at(moved, Path()).digest == before
+    config = moved / "config.json"
+    config.write_text(config.read_text().replace('"rms_norm_eps": 1e-06', '"rms_norm_eps": 1e-05'))
+    assert Checkpoint.at(moved, Path()).digest != before
+
+
+def test_a_run_is_a_checkpoint(result: Any, folder: Path) -> None:
+    (digest,) = result.runs.filter(arm="gqa")["digest"]
+    found = Checkpoint.at(folder / "runs" / digest, Path())
+    assert found.spec.layers[0].mixer.kv_heads == 2  # type: ignore[attr-defined]
+    assert torch.equal(found.load().embedding.weight, zoo.open(folder / "runs" / digest / "model").embedding.weight)
+
+
+@pytest.mark.parametrize(
+    ("sets", "message"),
+    [
+        ({"base.checkpoint": "nowhere"}, "base.checkpoint: there is no folder"),
+        ({"base.checkpoint": "texts"}, "has no config.json of transformers"),
+        ({"base.preset": "small"}, "the base is a preset or a checkpoint: set the other to null"),
+        ({"data.tokenizer": "bytes"}, "base starts from a checkpoint with another tokenizer"),
+        ({"arms.gqa.d_model": 64}, "cannot start from llama"),
+        ({"arms.scratch.start.arm": "base", "arms.scratch.start.checkpoint": "llama"}, "set the other to null"),
+        ({"arms.scratch.start.fraction": 0.5}, "needs an arm or a checkpoint to start from"),
+    ],
+)
+def test_what_cannot_start_is_named(folder: Path, sets: dict[str, Any], message: str) -> None:
+    with pytest.raises(ablate.StudyError, match=message):
+        ablate.load_study(folder / "up.yaml", sets=sets)
+
+
+def test_damaged_weights_are_one_line(folder: Path, tmp_path: Path) -> None:
+    broken = shutil.copytree(folder / "llama", tmp_path / "broken")
+    next(broken.glob("*-00002-*.safetensors")).write_bytes(b"torn")
+    with pytest.raises(CheckpointError, match="broken: "):
+        Checkpoint.at(broken, Path()).load()
