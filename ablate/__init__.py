@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ablate.api.evaluating import Scores, evaluate
     from ablate.api.exporting import export
     from ablate.api.generating import Generated, generate
+    from ablate.api.logs import logs
     from ablate.api.planning import StudyPlan, plan
     from ablate.api.preparing import prepare
     from ablate.api.reporting import Exported, export_report, report
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
     from ablate.api.searching import SearchResult, search
     from ablate.data.error import DataError
     from ablate.errors import ArgumentError
-    from ablate.running.calibration import CalibrationError
     from ablate.running.engines import EngineError
+    from ablate.running.rehearsing import CalibrationError
     from ablate.running.stages import Failure
     from ablate.searching.samplers import MissingPackageError
     from ablate.searching.storage import StorageError
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 _HOME = {
     "AblateError": "ablate.store",
     "ArgumentError": "ablate.errors",
-    "CalibrationError": "ablate.running.calibration",
+    "CalibrationError": "ablate.running.rehearsing",
     "DataError": "ablate.data.error",
     "EngineError": "ablate.running.engines",
     "Exported": "ablate.api.reporting",
@@ -73,6 +74,7 @@ _HOME = {
     "fit": "ablate.api.scaling",
     "generate": "ablate.api.generating",
     "load_study": "ablate.study.reading",
+    "logs": "ablate.api.logs",
     "open": "ablate.api.browsing:open_store",
     "plan": "ablate.api.planning",
     "prepare": "ablate.api.preparing",
@@ -115,6 +117,7 @@ __all__ = [
     "fit",
     "generate",
     "load_study",
+    "logs",
     "open",
     "plan",
     "prepare",

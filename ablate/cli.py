@@ -26,6 +26,7 @@ COMMANDS = (
     "generate",
     "report",
     "ledger",
+    "logs",
     "serve",
     "zoo",
     "schema",

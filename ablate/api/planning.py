@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
@@ -16,6 +17,7 @@ from ablate.planning.lengths import Corpora, length_lines, prepared
 from ablate.planning.memory import Need, Room, needs, warnings
 from ablate.planning.plan import ArmPlan, Plan
 from ablate.planning.plan_document import matched_line, plan_json, plan_rows, remarks, study_rates
+from ablate.running.engines import EngineError
 from ablate.running.progress import Wanted
 from ablate.running.workshop import open_workshop
 from ablate.store import Store
@@ -170,6 +172,7 @@ def plan(
     engine: str = "local",
     workers: int | None = None,
     workers_per_gpu: int = 1,
+    engine_settings: Mapping[str, str] | None = None,
     microbatch: Microbatch | None = None,
     recompute: bool = False,
     progress: Wanted = True,
@@ -180,8 +183,8 @@ def plan(
     seconds, the time of a training step is measured for every arm, unless the store knows it.
 
     Args:
-        study, scale, sets, store, device, engine, workers, workers_per_gpu, microbatch, recompute: as
-            in `ablate.run`.
+        study, scale, sets, store, device, engine, workers, workers_per_gpu, engine_settings, microbatch, recompute:
+            as in `ablate.run`.
         progress: who is told where step times are measured, as in `ablate.run`.
 
     Returns:
@@ -196,13 +199,15 @@ def plan(
         >>> plan.arms.select("arm", "parameters", "kv_bytes_per_token", "seconds")
     """
     execution = {"microbatch": microbatch, "recompute": recompute}
-    workshop = open_workshop(store, device, engine, workers, execution, progress, workers_per_gpu)
+    workshop = open_workshop(store, device, engine, workers, execution, progress, workers_per_gpu, engine_settings)
     asked = read(study, scale, sets, workshop.device)
+    if not workshop.engine.here:
+        raise EngineError(f"plan without engine={engine!r}: times are estimated for this machine")
     planner = workshop.planner(asked)
     outcome, tuned = planner.foreseen()
     numerics = Numerics(**outcome.plan.runs[0].identity.numerics.model_dump())
     peak = peak_flops_per_second(numerics.device, numerics.torch_dtype)
     done = {run.digest: planner.loss(run.digest) is not None for rung in outcome.rungs for run in rung.plan.runs}
-    runs = workers_per_gpu if workshop.device == "cuda" else len(workshop.engine.slots)
+    runs = workers_per_gpu if workshop.device == "cuda" else workshop.engine.at_once
     room = Room(memory_bytes(workshop.device), runs)
     return StudyPlan(outcome, tuned, peak, done, workshop.store, asked, workshop.execution, room)

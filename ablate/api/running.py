@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import reports
@@ -28,6 +29,7 @@ def run(
     engine: str = "local",
     workers: int | None = None,
     workers_per_gpu: int = 1,
+    engine_settings: Mapping[str, str] | None = None,
     checkpoint_seconds: float = 60.0,
     microbatch: Microbatch | None = None,
     recompute: bool = False,
@@ -48,6 +50,7 @@ def run(
         workers: how many runs at once; None: one for each core, or `workers_per_gpu` for each GPU.
         workers_per_gpu: how many runs share a GPU. Small models leave most of it idle, but speeds are then not an arm's
             own.
+        engine_settings: settings of the engine, by name.
         checkpoint_seconds: how often a run saves a checkpoint to resume from.
         microbatch: rows of a batch at a time, with accumulated gradients, for models that do not fit in memory
             otherwise; `"auto"` halves until they fit. Losses agree with those of whole batches to within rounding.
@@ -69,7 +72,7 @@ def run(
         >>> result.contrasts.select("arm", "difference", "low", "high", "verdict")
     """
     execution = {"checkpoint_seconds": checkpoint_seconds, "microbatch": microbatch, "recompute": recompute}
-    workshop = open_workshop(store, device, engine, workers, execution, progress, workers_per_gpu)
+    workshop = open_workshop(store, device, engine, workers, execution, progress, workers_per_gpu, engine_settings)
     chosen = read(study, scale, sets, workshop.device)
     _check_arms(chosen)
     if promote is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ablate.api.named import named_run
 from ablate.data.tokenizers._encoder import EOS
 from ablate.store import Store, StoreError
 from ablate.store.documents import JsonObject, RunDocument, TextMeta
@@ -17,17 +18,10 @@ from zoo.spec import ModelSpec
 
 def find_run(name: str | Path, root: str | Path) -> tuple[Store, RunDocument]:
     """A finished run and its store, by folder, digest, or the beginning of one. Raises StoreError."""
-    folder, start = Path(name).resolve(), str(name)
-    if folder.name in Store(folder.parent).runs():
-        root, start = folder.parent, folder.name
-    store = Store(root)
-    found = [digest for digest in store.runs() if digest.startswith(start)]
-    if len(found) != 1:
-        reason = f"{len(found)} runs match: {', '.join(found)}" if found else "there is no such run"
-        raise StoreError(f"{start}: {reason} in {store.root}/")
-    status, run = store.status(found[0]), store.read_run(found[0])
+    store, digest = named_run(name, root, Store.runs)
+    status, run = store.status(digest), store.read_run(digest)
     if status != "finished" or run is None:
-        raise StoreError(f"{found[0]}: the run is {status}, so there is no model")
+        raise StoreError(f"{digest}: the run is {status}, so there is no model")
     _check(store, run)
     return store, run
 

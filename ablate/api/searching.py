@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -110,6 +110,7 @@ def search(
     engine: str = "local",
     workers: int | None = None,
     workers_per_gpu: int = 1,
+    engine_settings: Mapping[str, str] | None = None,
     checkpoint_seconds: float = 60.0,
     microbatch: Microbatch | None = None,
     recompute: bool = False,
@@ -123,9 +124,8 @@ def search(
     are taken over, and none that ended is repeated. Any number of processes may share one search.
 
     Args:
-        study, scale, sets, store, device, engine, workers, workers_per_gpu, checkpoint_seconds, microbatch, recompute,
-            progress:
-            as in `ablate.run`.
+        study, scale, sets, store, device, engine, workers, workers_per_gpu, engine_settings, checkpoint_seconds,
+            microbatch, recompute, progress: as in `ablate.run`.
         storage: storage of the trials: `postgresql://…`, `sqlite:///…` or `grpc://host:port`; None: a journal in the
             store.
         promote: write this many of the best trials as an ordinary study with fresh seeds, in the study's folder.
@@ -141,7 +141,7 @@ def search(
         >>> ablate.search("search_small_lm", scale="smoke", sets={"search.trials": 8}).best
     """
     execution = {"checkpoint_seconds": checkpoint_seconds, "microbatch": microbatch, "recompute": recompute}
-    workshop = open_workshop(store, device, engine, workers, execution, progress, workers_per_gpu)
+    workshop = open_workshop(store, device, engine, workers, execution, progress, workers_per_gpu, engine_settings)
     chosen = read(study, scale, sets, workshop.device)
     if chosen.search is None:
         place = Place(chosen.written.place)

@@ -6,6 +6,7 @@ import os
 import platform
 import subprocess
 import tomllib
+from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -13,12 +14,14 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from ablate.store.documents import Environment
 
+SINGLE_THREADED = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+"""Variables of a process that shares a processor with others."""
 PROJECT = Path(__file__).resolve().parent.parent.parent
 
 
 def describe(device: str, threads: int) -> Environment:
     """Where a document is made."""
-    import torch  # noqa: PLC0415 (the rest of this module is for commands that do without)
+    import torch  # noqa: PLC0415 (most of this module is for commands that do without)
 
     from ablate.store.documents import Environment  # noqa: PLC0415 (as above)
 
@@ -29,10 +32,24 @@ def describe(device: str, threads: int) -> Environment:
         ablate=project_version(),
         git_commit=git.commit,
         git_dirty=git.dirty,
-        device=torch.cuda.get_device_name() if device == "cuda" else cpu_name(),
+        device=device_name(device),
         threads=threads,
         platform=platform.platform(),
     )
+
+
+def device_name(device: str) -> str:
+    """Of the GPU or the processor of this machine."""
+    import torch  # noqa: PLC0415 (as above)
+
+    return torch.cuda.get_device_name() if device == "cuda" else cpu_name()
+
+
+def environment_of_worker(variables: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a process that imports the packages that we run, installed or not."""
+    inherited = os.environ.get("PYTHONPATH")
+    path = os.pathsep.join([str(PROJECT), *([inherited] if inherited else [])])
+    return {**os.environ, **variables, "PYTHONPATH": path}
 
 
 def project_version() -> str:

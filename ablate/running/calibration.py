@@ -11,25 +11,19 @@ not, so that seeds can be added.
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO
 
 import polars as pl
 
-from ablate.machine.environment import describe
 from ablate.planning.budgets import Workload
 from ablate.planning.identity import SCHEMA, canonical_model, digest_of
-from ablate.running.engines.local import environment_of_worker
-from ablate.running.rehearsal import Effort, Rehearsal
-from ablate.store import AblateError, Store
-from ablate.store.documents import CalibrationDocument, JsonObject, RunData, RunDocument
+from ablate.running.engines import Engine
+from ablate.running.rehearsal import Effort
+from ablate.running.rehearsing import CalibrationError
+from ablate.store import Store
+from ablate.store.documents import CalibrationDocument, Environment, JsonObject, RunData, RunDocument
 from ablate.training.result import quartiles
 from ablate.training.spec import timeless
 
@@ -39,23 +33,19 @@ ENDLESS = 10**9
 """Steps of a run that is only rehearsed."""
 
 
-class CalibrationError(AblateError):
-    """Steps could not be timed. The text is why."""
-
-
 class Calibration:
     """A clock (`ablate.planning.budgets.Clock`) that reads step times from the store and measures what is not there."""
 
     def __init__(
         self,
         store: Store,
-        slots: Sequence[Mapping[str, str]],
+        engine: Engine,
         corpus: Callable[[], Path],
         *,
         say: Callable[[str], None],
         effort: Effort | None = None,
     ) -> None:
-        self.store, self.slots, self.corpus = store, slots, corpus
+        self.store, self.engine, self.corpus = store, engine, corpus
         self.say, self.effort = say, effort or Effort()
 
     def __call__(self, work: Sequence[Workload]) -> list[float]:
@@ -77,8 +67,8 @@ class Calibration:
             "model": workload.spec.resolve(),
             "train": workload.train.model_dump(mode="json", exclude=timeless()),
             "numerics": workload.numerics.model_dump(),
-            "device": describe(workload.numerics.device, threads=1).device,
-            "workers": len(self.slots),
+            "device": self.engine.where,
+            "workers": self.engine.at_once,
         }
 
     def _known(self, digest: str) -> float:
@@ -88,28 +78,29 @@ class Calibration:
         return document.seconds_per_step.median
 
     def _measure(self, missing: Mapping[str, Workload]) -> None:
-        models, workers = len(missing), len(self.slots)
+        models, workers = len(missing), self.engine.at_once
         self.say(f"Measuring the time of a training step: {_of(models, 'model')}, {_of(workers, 'worker')} at once.")
         corpus = self.corpus().resolve()
         identities = tuple(_identity(digest, workload, corpus.name) for digest, workload in missing.items())
-        times = self._rehearse(identities, str(corpus))
-        for (digest, workload), seconds in zip(missing.items(), times, strict=True):
+        found = self.engine.rehearse(identities, str(corpus), self.effort)
+        for (digest, workload), seconds in zip(missing.items(), found.seconds, strict=True):
             if self.store.read_calibration(digest) is not None:
                 continue  # another process was quicker: its time may be in use already
-            found = self.timed(digest, workload, seconds)
-            self._doubt(found)
-            self.store.write_calibration(found)
+            document = self.timed(digest, workload, seconds, found.environment)
+            self._doubt(document)
+            self.store.write_calibration(document)
 
-    def timed(self, digest: str, workload: Workload, seconds: Sequence[float]) -> CalibrationDocument:
+    def timed(
+        self, digest: str, workload: Workload, seconds: Sequence[float], environment: Environment
+    ) -> CalibrationDocument:
         """The document of steps that took these seconds."""
-        environment = describe(workload.numerics.device, threads=1)
         return CalibrationDocument(
             digest=digest,
             model=workload.spec.resolve(),
             train=workload.train.model_dump(mode="json", exclude=timeless()),
             numerics=workload.numerics,
             device=environment.device,
-            workers=len(self.slots),
+            workers=self.engine.at_once,
             seconds_per_step=quartiles(pl.Series(seconds)),
             steps=len(seconds),
             environment=environment,
@@ -124,76 +115,6 @@ class Calibration:
             self.say(
                 f"Half of the steps took {steps.q25:.3g} to {steps.q75:.3g} s. If the machine was busy, remove {path}."
             )
-
-    def _rehearse(self, identities: tuple[RunDocument, ...], corpus: str) -> list[list[float]]:
-        """The times of all slots together, for each identity."""
-        with tempfile.TemporaryDirectory(prefix="ablate-") as name:
-            requests = [
-                Rehearsal(
-                    identities=identities, corpus=corpus, scratch=f"{name}/{place}", first=place, effort=self.effort
-                )
-                for place in range(len(self.slots))
-            ]
-            with _processes(Path(name), requests, self.slots) as processes:
-                for process in processes:
-                    _expect(process)  # `ready`
-                for process in processes:
-                    _pipe(process.stdin).write("go\n")
-                    _pipe(process.stdin).flush()
-                answers = [json.loads(_expect(process)) for process in processes]
-        return [[seconds for answer in answers for seconds in answer[i]] for i in range(len(identities))]
-
-
-@contextmanager
-def _processes(
-    folder: Path, requests: Sequence[Rehearsal], slots: Sequence[Mapping[str, str]]
-) -> Iterator[list[subprocess.Popen[str]]]:
-    """One rehearsal per slot. They end with the block, however it ends."""
-    processes: list[subprocess.Popen[str]] = []
-    try:
-        for number, (request, variables) in enumerate(zip(requests, slots, strict=True)):
-            path = folder / f"{number}.json"
-            path.write_text(request.to_json(), encoding="utf-8")
-            with path.with_suffix(".log").open("wb") as log:
-                processes.append(
-                    subprocess.Popen(
-                        [sys.executable, "-m", "ablate.running.rehearsal", str(path)],
-                        stdin=subprocess.PIPE,
-                        stdout=subprocess.PIPE,
-                        stderr=log,
-                        text=True,
-                        env=environment_of_worker(variables),
-                    )
-                )
-        yield processes
-    except _NoAnswerError as error:
-        words = (folder / f"{processes.index(error.process)}.log").read_text(encoding="utf-8", errors="replace")
-        last = next((line for line in reversed(words.splitlines()) if line.strip()), "its process ended")
-        raise CalibrationError(f"the time of a training step could not be measured: {last}") from error
-    finally:
-        for process in processes:
-            process.kill()
-            process.communicate()
-
-
-class _NoAnswerError(Exception):
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        super().__init__("a process ended without an answer")
-        self.process = process
-
-
-def _expect(process: subprocess.Popen[str]) -> str:
-    """The next line that the process prints."""
-    line = _pipe(process.stdout).readline()
-    if not line.endswith("\n"):
-        raise _NoAnswerError(process)
-    return line
-
-
-def _pipe(pipe: IO[str] | None) -> IO[str]:
-    if pipe is None:
-        raise RuntimeError("the process has no pipe")
-    return pipe
 
 
 def _identity(digest: str, workload: Workload, corpus: str) -> RunDocument:

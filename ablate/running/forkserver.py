@@ -41,7 +41,7 @@ def _work(path: str) -> int:
     """What the child does. Nothing may get out of it into the loop of the parent that it is a copy of."""
     os.dup2(2, 1)  # standard output is for answers
     try:
-        return worker.main([path, "--lifeline"])
+        return worker.work([path, "--lifeline"])
     except SystemExit as end:
         return int(end.code or 0)
     except BaseException:  # the copy must end here, whatever happened

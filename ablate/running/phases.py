@@ -7,6 +7,7 @@ run that is not evaluated must be comparable with one that is.
 from __future__ import annotations
 
 import gc
+import logging
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -38,6 +39,7 @@ from evals.spec import EvalSpec
 from evals.subject import HeldOutText, Subject, SyntheticTask
 
 load_imports()
+LOG = logging.getLogger(__name__)
 
 
 class NumericsError(AblateError):
@@ -53,6 +55,7 @@ def run_phases(request: Request, stop: StopSignal) -> None:
         "evals": lambda: _evaluate(request, numerics),
     }
     while missing := request.missing():
+        LOG.info("%s", missing[0])
         phases[missing[0]]()
 
 

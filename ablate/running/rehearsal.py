@@ -16,7 +16,7 @@ from ablate.data import open_corpus
 from ablate.machine.numerics import Numerics, enforce
 from ablate.running.worker import end_with_parent
 from ablate.store import Store
-from ablate.store.documents import Part, RunDocument
+from ablate.store.documents import Environment, Part, RunDocument
 from ablate.training.loop import TrainingStep
 from ablate.training.session import Session
 
@@ -30,6 +30,13 @@ class Effort(Part):
     turns: int = 4
     steps: int = 8
     seconds: float = 0.5
+
+
+class Timed(Part):
+    """Seconds of the steps that count, by run, and where they were measured."""
+
+    seconds: list[list[float]]
+    environment: Environment
 
 
 class Rehearsal(Part):

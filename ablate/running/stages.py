@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-from ablate.machine.environment import describe
 from ablate.machine.numerics import Numerics
 from ablate.planning.campaign import Outcome, Stage
 from ablate.planning.identity import RunPlan
@@ -112,10 +111,15 @@ class StudyRunner:
                     self.failures.append(self._failure(event))
 
     def _expected(self, stage: Stage, missing: Mapping[str, Sequence[str]]) -> str:
-        """`scale cpu on AMD EPYC 7B13, 2 runs at once: about 4:10 of training`, before it begins."""
+        """`scale cpu on AMD EPYC 7B13, 2 runs at once: about 4:10 of training`, before it begins; of
+        machines elsewhere, no time."""
+        engine = self.workshop.engine
+        runs = f"{engine.at_once} run{'s' if engine.at_once > 1 else ''} at once"
+        where = f"scale {self.study.scale} on {engine.where}, {runs}"
+        if not engine.here:
+            return where
         numerics = Numerics(**stage.plans[0].runs[0].identity.numerics.model_dump())
         speed = peak_flops_per_second(numerics.device, numerics.torch_dtype)
-        at_once = len(self.workshop.engine.slots)
         seconds = sum(
             arm.estimated_seconds(speed)
             for plan in stage.plans
@@ -123,9 +127,7 @@ class StudyRunner:
             for run in arm.runs
             if "train" in missing[run.digest]
         )
-        device = describe(numerics.device, threads=1).device
-        where = f"scale {self.study.scale} on {device}, {at_once} run{'s' if at_once > 1 else ''} at once"
-        return f"{where}: about {clock(seconds / at_once)} of training"
+        return f"{where}: about {clock(seconds / engine.at_once)} of training"
 
     def _ask_again(self, plan: Plan, run: RunPlan) -> None:
         """An evaluation that went without some tasks is made again: their data may be there now."""

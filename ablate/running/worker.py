@@ -6,15 +6,20 @@ it was asked to end (SIGTERM) and has saved its state.
 
 from __future__ import annotations
 
+import logging
 import os
+import socket
 import sys
 import threading
 import traceback
 from pathlib import Path
 
 from ablate.running.request import Request
+from ablate.running.runlog import DONE, logged, redirect_output
 from ablate.store import Store
 from ablate.training.stop import ENDED_BY_REQUEST, Interrupted, StopSignal
+
+LOG = logging.getLogger(__name__)
 
 
 def main(arguments: list[str]) -> int:
@@ -49,13 +54,34 @@ def _guarded(request: Request, stop: StopSignal) -> int:
 def carry_out(request: Request, stop: StopSignal | None = None) -> None:
     """Do what is missing, alone: another process on the same run is waited for, and what it did is not done again."""
     store = Store(request.store)
-    with store.lock(request.digest):
+    with store.lock(request.digest), logged(store, request.digest):
         store.drop_error(request.digest)
-        if request.missing():
-            from ablate.running.phases import run_phases  # noqa: PLC0415 (a worker with nothing to do needs no torch)
+        try:
+            _do_what_is_missing(request, stop or StopSignal())
+        except Interrupted as end:
+            LOG.info("%s, its state saved", end)
+            raise
+        except Exception:
+            LOG.exception("failed")
+            raise
+        LOG.info(DONE)
 
-            run_phases(request, stop or StopSignal())
+
+def _do_what_is_missing(request: Request, stop: StopSignal) -> None:
+    missing = request.missing()
+    if missing:
+        LOG.info("to do on %s, process %d: %s", socket.gethostname(), os.getpid(), ", ".join(missing))
+        from ablate.running.phases import run_phases  # noqa: PLC0415 (a worker with nothing to do needs no torch)
+
+        run_phases(request, stop)
+
+
+def work(arguments: list[str]) -> int:
+    """What a process does that is there for one run: what it prints belongs to the run's log."""
+    request = Request.read(Path(arguments[0]))
+    redirect_output(Store(request.store), request.digest)
+    return main(arguments)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(work(sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""Where runs are carried out: a store, a device, an engine, and whom it tells how far they are."""
+"""Where runs are carried out: a store, an engine, and whom it tells how far they are."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ablate.data import DataError, prepare
 from ablate.errors import ArgumentError
-from ablate.machine.numerics import enforce, pick_device
+from ablate.machine.numerics import enforce
 from ablate.planning.plan import Plan, identifying
 from ablate.planning.planner import Planner
 from ablate.running.calibration import Calibration
@@ -28,10 +28,13 @@ class Workshop:
     """`progress` is how the caller wants to follow runs."""
 
     store: Store
-    device: str
     engine: Engine
     execution: Execution
     progress: Wanted
+
+    @property
+    def device(self) -> str:
+        return self.engine.device
 
     def planner(self, study: Study) -> Planner:
         """Plans the study for this machine. Puts its numerics in force."""
@@ -51,7 +54,7 @@ class Workshop:
             except DataError as error:
                 raise study.error("data", str(error)) from error
 
-        return Calibration(self.store, self.engine.slots, corpus, say=teller(self.progress))
+        return Calibration(self.store, self.engine, corpus, say=teller(self.progress))
 
     def request(self, plan: Plan, identity: RunDocument) -> Request:
         return Request.of(plan, identity, self.store, self.execution)
@@ -68,15 +71,16 @@ def open_workshop(
     execution: Mapping[str, object] | None = None,
     progress: Wanted = False,
     workers_per_gpu: int = 1,
+    engine_settings: Mapping[str, str] | None = None,
 ) -> Workshop:
     """Raises ArgumentError, and EngineError for an engine that there is not."""
     if workers is not None and workers < 1:
         raise ArgumentError("workers", f"expected a whole number from 1, not {workers}")
     if workers_per_gpu < 1:
         raise ArgumentError("workers_per_gpu", f"expected a whole number from 1, not {workers_per_gpu}")
-    chosen = _present(device)
     settings = _execution(execution or {})
-    return Workshop(Store(store), chosen, load(engine, Options(chosen, workers, workers_per_gpu)), settings, progress)
+    options = Options(device, workers, workers_per_gpu, engine_settings or {})
+    return Workshop(Store(store), load(engine, options), settings, progress)
 
 
 def _execution(settings: Mapping[str, object]) -> Execution:
@@ -84,13 +88,3 @@ def _execution(settings: Mapping[str, object]) -> Execution:
         return checked(Execution, settings)
     except SpecError as error:
         raise ArgumentError(error.path, error.reason) from error
-
-
-def _present(device: str | None) -> str:
-    """The device named, or the best there is."""
-    found = pick_device()
-    if device == "cuda" != found:
-        raise ArgumentError("device", "torch finds no CUDA device", device)
-    if device not in (None, "cpu", "cuda"):
-        raise ArgumentError("device", "expected cpu or cuda", device)
-    return device or found

@@ -66,6 +66,10 @@ class Paths:
     def error_path(self, digest: str) -> Path:
         return self.run_dir(digest) / "error.txt"
 
+    def log_path(self, digest: str) -> Path:
+        """What its workers said."""
+        return self.run_dir(digest) / "log.txt"
+
     def written_paths(self, digest: str) -> list[Path]:
         """The documents and logs that a run has so far."""
         return list(self.run_dir(digest).glob("*.*json"))

@@ -60,6 +60,10 @@ class Store(Paths):
         """Digests of the runs whose identity is written, sorted."""
         return sorted(path.parent.name for path in self.root.glob("*/run.json"))
 
+    def logged(self) -> list[str]:
+        """Digests of the runs that a worker has begun on, sorted."""
+        return sorted(path.parent.name for path in self.root.glob("*/log.txt"))
+
     def studies(self) -> list[StudyFolder]:
         """The studies that have been planned, sorted."""
         return [folder for path in sorted(self.root.glob("studies/*")) if (folder := StudyFolder(path)).exists]

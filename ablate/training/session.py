@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Callable, Generator, Iterator
@@ -32,6 +33,7 @@ from ablate.training.stop import Interrupted
 from ablate.training.trained import copied_model, trained_model
 from ablate.training.validation import HeldOutScores, score
 
+LOG = logging.getLogger(__name__)
 SAVING = 0.01
 """Saving the state takes at most this share of the time."""
 
@@ -123,6 +125,8 @@ class Session:
 
     def run(self) -> Ending:
         """Train what is missing. Raises Interrupted."""
+        if self.place.step > 0:
+            LOG.info("resumed after step %d", self.place.step)
         if self.place.step == 0:
             started = self._validate()
             if self.place.start_validation_loss is None:
@@ -184,6 +188,7 @@ class Session:
         with self.average.in_model() if self.average else nullcontext():
             found = self._score(self._on_the_way)
         self.place.validation_loss = found.nats
+        LOG.info("step %d/%d: validation loss %.4f", self.place.step, self.steps, found.nats)
         record = MetricsRecord(
             step=self.place.step,
             tokens=self.place.step * self.spec.tokens,

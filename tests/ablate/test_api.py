@@ -243,7 +243,7 @@ def test_settings_of_torch_are_the_callers_again(study: Path, tmp_path: Path) ->
 class Failing:
     """An engine whose every run fails."""
 
-    slots = ({},)
+    device, where, here, at_once = "cpu", "a CPU", True, 1
 
     def run(self, requests: Any) -> Any:
         for request in requests:

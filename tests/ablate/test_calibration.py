@@ -13,11 +13,14 @@ import pytest
 import zoo
 from ablate.cli import main
 from ablate.data import prepare
+from ablate.machine.environment import describe
 from ablate.machine.numerics import enforce
 from ablate.planning.budgets import Workload
 from ablate.planning.identity import digest_of
-from ablate.running.calibration import Calibration, CalibrationError
-from ablate.running.rehearsal import SETTLING_STEPS, Effort, by_turns
+from ablate.running.calibration import Calibration
+from ablate.running.engines.local import Pool
+from ablate.running.rehearsal import SETTLING_STEPS, Effort, Timed, by_turns
+from ablate.running.rehearsing import CalibrationError
 from ablate.store import Store
 from ablate.store.documents import RunNumerics
 from ablate.study.reading import load_study
@@ -38,13 +41,13 @@ def no_corpus() -> Path:
 
 def calibration(root: Path, workers: int = 1, corpus: Any = no_corpus, said: list[str] | None = None) -> Calibration:
     say = [].append if said is None else said.append
-    return Calibration(Store(root), [{}] * workers, corpus, say=say, effort=QUICK)
+    return Calibration(Store(root), Pool("cpu", [{}] * workers), corpus, say=say, effort=QUICK)
 
 
 def keep(clock: Calibration, work: Workload, seconds: float) -> str:
     """Store a step time as if it had been measured."""
     digest = digest_of(clock.question(work))
-    clock.store.write_calibration(clock.timed(digest, work, [seconds]))
+    clock.store.write_calibration(clock.timed(digest, work, [seconds], describe("cpu", threads=1)))
     return digest
 
 
@@ -73,7 +76,8 @@ def test_unsteady_times_are_said_and_steady_ones_are_not(tmp_path: Path, monkeyp
     clock = calibration(tmp_path, corpus=Path, said=said)
     times = {16: [0.10, 0.11, 0.12], 32: [0.10, 0.11, 0.20]}
     for d_model, seconds in times.items():
-        monkeypatch.setattr(clock, "_rehearse", lambda *_, seconds=seconds: [seconds])
+        found = Timed(seconds=[seconds], environment=describe("cpu", threads=1))
+        monkeypatch.setattr(clock.engine, "rehearse", lambda *_, found=found: found)
         assert clock([workload(d_model)]) == [0.11]
     path = clock.store.calibration_path(digest_of(clock.question(workload(32))))
     assert [text for text in said if "Measuring" not in text] == [

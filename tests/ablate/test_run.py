@@ -11,8 +11,8 @@ import reports
 import zoo
 from ablate.cli import main
 from ablate.planning.identity import request_digest
-from ablate.running.calibration import CalibrationError
 from ablate.running.engines import Event
+from ablate.running.rehearsing import CalibrationError
 from ablate.store import Store
 from ablate.training.trained import trained_model
 from evals.harness import known
@@ -232,7 +232,7 @@ def test_an_arm_that_diverges_is_a_result(study, tmp_path, capsys):
 class Failing:
     """An engine whose every run fails."""
 
-    slots = ({},)
+    device, where, here, at_once = "cpu", "a CPU", True, 1
 
     def run(self, requests):
         for request in requests:

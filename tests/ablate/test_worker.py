@@ -82,16 +82,19 @@ def test_engines_are_files():
 def test_the_pool_runs_one_worker_per_core_unless_told():
     pool = load("local", Options("cpu"))
     assert isinstance(pool, Pool)
-    assert len(pool.slots) == environment.cores()
-    assert len(load("local", Options("cpu", workers=3)).slots) == 3
-    assert all(slot["OMP_NUM_THREADS"] == "1" for slot in pool.slots)
+    assert pool.at_once == environment.cores()
+    assert load("local", Options("cpu", workers=3)).at_once == 3
+    assert all(variables["OMP_NUM_THREADS"] == "1" for variables in pool.places)
 
 
 def test_gpus_are_shared_last(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
+    monkeypatch.setattr("ablate.running.engines._here.pick_device", lambda: "cuda")
 
     def places(**settings: int) -> list[str]:
-        return [slot["CUDA_VISIBLE_DEVICES"] for slot in load("local", Options("cuda", **settings)).slots]
+        pool = load("local", Options("cuda", **settings))
+        assert isinstance(pool, Pool)
+        return [variables["CUDA_VISIBLE_DEVICES"] for variables in pool.places]
 
     assert places() == ["3", "5"]
     assert places(workers_per_gpu=2) == ["3", "5", "3", "5"]
@@ -114,7 +117,7 @@ def test_how_a_worker_ended_is_told(request_for, tmp_path, monkeypatch, script, 
     request, started = request_for(), subprocess.Popen
     monkeypatch.setattr(subprocess, "Popen", lambda _, **how: started([sys.executable, "-c", script], **how))
     slot = Slot({}, tmp_path / "slot")
-    assert slot.start(request) == Event("started", request.digest)
+    slot.start(request)
     while (event := slot.ended()) is None:
         pass
     slot.close()

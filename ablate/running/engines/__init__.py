@@ -1,4 +1,4 @@
-"""Where runs are carried out. One engine per file: `ablate/engines/<name>.py` defines `build(options) -> Engine`.
+"""Where runs are carried out. One engine per file, `ablate/running/engines/<name>.py` with `build(options) -> Engine`.
 
 An engine only starts workers and says when they end. What is done, and how far the rest has got, is in the store.
 """
@@ -8,11 +8,16 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal, Protocol, cast
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, Protocol, cast
 
+from ablate.errors import ArgumentError
 from ablate.running.request import Request
 from ablate.store import AblateError
+from ablate.store.documents import RunDocument
+
+if TYPE_CHECKING:  # it loads torch
+    from ablate.running.rehearsal import Effort, Timed
 
 
 class EngineError(AblateError):
@@ -21,11 +26,13 @@ class EngineError(AblateError):
 
 @dataclass(frozen=True)
 class Options:
-    """`device` is "cpu" or "cuda"; `workers` None lets the engine choose. workers_per_gpu: at most, on each."""
+    """`device` is "cpu" or "cuda", and None leaves it to the engine, as None does of `workers`. workers_per_gpu: at
+    most, on each. `settings` are the engine's own."""
 
-    device: str
+    device: str | None = None
     workers: int | None = None
     workers_per_gpu: int = 1
+    settings: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -41,21 +48,40 @@ class Engine(Protocol):
     """Carries out requests."""
 
     @property
-    def slots(self) -> Sequence[Mapping[str, str]]:
-        """One entry for each run that goes on at once: the environment variables of its worker."""
+    def device(self) -> str:
+        """What workers compute on: "cpu" or "cuda"."""
+        ...
+
+    @property
+    def here(self) -> bool:
+        """Whether workers are on this machine, so that its speed tells theirs."""
+        ...
+
+    @property
+    def at_once(self) -> int:
+        """How many runs go on at the same time."""
+        ...
+
+    @property
+    def where(self) -> str:
+        """The device's name; of an engine that finds machines by itself, what it is told to look for."""
         ...
 
     def run(self, requests: Iterable[Request | None]) -> Generator[Event | None, None, None]:
         """Yield events as they happen, and None at least twice a second in between when that is possible.
 
-        A request is taken when there is a slot for it, so that what comes next may depend on what has ended; None
-        means that there is nothing to do yet. Ends when every request has finished or failed. Closing the iterator
-        early ends all workers.
+        A request is taken when it can begin, so that what comes next may depend on what has ended; None means that
+        there is nothing to do yet. A Sequence may be taken as a whole. Ends when every request has finished or failed.
+        Closing the iterator early ends all workers.
         """
         ...
 
     def stop(self, digest: str) -> None:
         """Ask the worker on a run, if there is one, to save its state and end: the run will have failed."""
+        ...
+
+    def rehearse(self, identities: Sequence[RunDocument], corpus: str, effort: Effort) -> Timed:
+        """Time training steps where runs would take them, beside as many others. Raises CalibrationError."""
         ...
 
 
@@ -68,7 +94,9 @@ def names() -> list[str]:
 
 
 def load(name: str, options: Options) -> Engine:
-    """The engine of that name. Raises EngineError."""
+    """The engine of that name. Raises EngineError, and ArgumentError for a device that is not there."""
     if name not in names():
         raise EngineError(f"unknown engine '{name}': one of {', '.join(names())}")
+    if options.device not in (None, "cpu", "cuda"):
+        raise ArgumentError("device", "expected cpu or cuda", options.device)
     return cast(_Module, importlib.import_module(f"ablate.running.engines.{name}")).build(options)

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Sequence
+from dataclasses import dataclass
 
+from ablate.machine.environment import device_name
 from ablate.running.engines import Engine, Event, Options
+from ablate.running.engines._here import device_here
+from ablate.running.rehearsal import Effort, Timed
+from ablate.running.rehearsing import rehearse
 from ablate.running.request import Request
 from ablate.running.worker import carry_out
+from ablate.store.documents import RunDocument
 
 
+@dataclass(frozen=True)
 class InProcess:
     """Exceptions of a run are not caught, so that a debugger stops where they are raised."""
 
-    slots: Sequence[Mapping[str, str]] = ({},)
+    device: str
+    here: bool = True
+    at_once: int = 1
+
+    @property
+    def where(self) -> str:
+        return device_name(self.device)
 
     def run(self, requests: Iterable[Request | None]) -> Generator[Event | None, None, None]:
         for request in requests:
@@ -26,6 +39,9 @@ class InProcess:
     def stop(self, digest: str) -> None:
         """Nobody can ask while a run goes on."""
 
+    def rehearse(self, identities: Sequence[RunDocument], corpus: str, effort: Effort) -> Timed:
+        return rehearse(identities, corpus, effort, [{}])
 
-def build(_options: Options) -> Engine:
-    return InProcess()
+
+def build(options: Options) -> Engine:
+    return InProcess(device_here(options))

@@ -7,35 +7,34 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Generator, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
 import torch
 
-from ablate.machine.environment import PROJECT, cores
+from ablate.machine.environment import SINGLE_THREADED, cores, device_name, environment_of_worker
 from ablate.running.engines import Engine, EngineError, Event, Options
+from ablate.running.engines._here import device_here
+from ablate.running.engines._polling import Polling, how_it_ended
+from ablate.running.rehearsal import Effort, Timed
+from ablate.running.rehearsing import rehearse
 from ablate.running.request import Request
-from ablate.store import Store
-
-POLL_SECONDS = 0.05
-GRACE_SECONDS = 15.0
-"""How long workers may take to save their state when they are asked to end."""
-THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+from ablate.store.documents import RunDocument
 
 
 def build(options: Options) -> Engine:
-    if options.device == "cuda":
+    device = device_here(options)
+    if device == "cuda":
         devices, each = _visible_gpus(), options.workers_per_gpu
         # GPU by GPU, then again, so that few workers share none.
-        slots = [{"CUDA_VISIBLE_DEVICES": device} for device in devices * each]
-        if options.workers is not None and options.workers > len(slots):
+        places = [{"CUDA_VISIBLE_DEVICES": device} for device in devices * each]
+        if options.workers is not None and options.workers > len(places):
             shared = f", and --workers-per-gpu {each}" if each > 1 else ""
             raise EngineError(f"{options.workers} workers, but there are {len(devices)} GPUs{shared}")
-        return Pool(slots[: options.workers])
-    return Pool([dict.fromkeys(THREAD_VARIABLES, "1")] * (options.workers or cores()))
+        return Pool("cuda", places[: options.workers])
+    return Pool("cpu", [SINGLE_THREADED] * (options.workers or cores()))
 
 
 def _visible_gpus() -> list[str]:
@@ -44,53 +43,42 @@ def _visible_gpus() -> list[str]:
     return named.split(",") if named else [str(index) for index in range(torch.cuda.device_count())]
 
 
-class Pool:
-    """At most one worker at a time per entry of `slots`: the environment variables of the workers there."""
+class Pool(Polling):
+    """At most one worker at a time in each of `places`: the environment variables of the workers there."""
 
-    def __init__(self, slots: Sequence[Mapping[str, str]]) -> None:
-        self.slots = slots
-        self._working: list[Slot] = []
+    here = True
 
-    def run(self, requests: Iterable[Request | None]) -> Generator[Event | None, None, None]:
-        waiting = _Waiting(requests)
+    def __init__(self, device: str, places: Sequence[Mapping[str, str]]) -> None:
+        super().__init__()
+        self.device, self.places = device, places
+        self._slots: list[Slot] = []
+
+    @property
+    def at_once(self) -> int:
+        return len(self.places)
+
+    @property
+    def where(self) -> str:
+        return device_name(self.device)
+
+    @contextmanager
+    def opened(self) -> Iterator[None]:
         with tempfile.TemporaryDirectory(prefix="ablate-") as name:
-            folder = Path(name)
-            self._working = slots = [Slot(variables, folder / str(i)) for i, variables in enumerate(self.slots)]
+            self._slots = [Slot(variables, Path(name, str(i))) for i, variables in enumerate(self.places)]
             try:
-                while not waiting.over or any(slot.request for slot in slots):
-                    for slot in slots:
-                        if slot.request is None and (request := waiting.next()):
-                            yield slot.start(request)
-                        elif event := slot.ended():
-                            yield event
-                    yield None
-                    time.sleep(POLL_SECONDS)
+                yield
             finally:
-                self._working = []
-                _close(slots)
+                for slot in self._slots:
+                    slot.close()
 
-    def stop(self, digest: str) -> None:
-        for slot in self._working:
-            if slot.request is not None and slot.request.digest == digest:
-                slot.ask_to_end()
+    def start(self, requests: Sequence[Request]) -> Sequence[Slot]:
+        free = [slot for slot in self._slots if slot.request is None][: len(requests)]
+        for slot, request in zip(free, requests, strict=True):
+            slot.start(request)
+        return free
 
-
-class _Waiting:
-    """Requests, taken one at a time; `over` once there will be no more."""
-
-    def __init__(self, requests: Iterable[Request | None]) -> None:
-        self._requests = iter(requests)
-        self.over = False
-
-    def next(self) -> Request | None:
-        """The next one, or None where there is none yet or none left."""
-        if self.over:
-            return None
-        try:
-            return next(self._requests)
-        except StopIteration:
-            self.over = True
-            return None
+    def rehearse(self, identities: Sequence[RunDocument], corpus: str, effort: Effort) -> Timed:
+        return rehearse(identities, corpus, effort, self.places)
 
 
 class Slot:
@@ -106,7 +94,7 @@ class Slot:
         self._server: subprocess.Popen[bytes] | None = None
         self._answer = b""
 
-    def start(self, request: Request) -> Event:
+    def start(self, request: Request) -> None:
         self._path.write_text(request.to_json(), encoding="utf-8")
         if self._server is not None and self._server.poll() is not None:
             self.close()
@@ -115,7 +103,6 @@ class Slot:
         self.request, self._answer = request, b""
         with suppress(BrokenPipeError):  # it has died: `ended` will say so
             _pipe(self._server.stdin).write(f"{self._path}\n".encode())
-        return Event("started", request.digest)
 
     def _serve(self) -> subprocess.Popen[bytes]:
         with self._log.open("wb") as log:
@@ -142,15 +129,8 @@ class Slot:
         request, self.request = self.request, None
         if gone is not None:
             self.close()
-        return self._verdict(request, int(self._answer) if self._answer.endswith(b"\n") else gone)
-
-    def _verdict(self, request: Request, status: int | None) -> Event:
-        if status == 0:
-            return Event("finished", request.digest)
-        if status is not None and status < 0:
-            return Event("failed", request.digest, f"its process was ended by {signal.Signals(-status).name}")
-        error = Store(request.store).read_error(request.digest) or self._last_words()
-        return Event("failed", request.digest, error or f"its process ended with status {status}")
+        status = int(self._answer) if self._answer.endswith(b"\n") else gone
+        return how_it_ended(request, status, self._last_words())
 
     def _last_words(self) -> str:
         lines = self._log.read_text(encoding="utf-8", errors="replace").split("\n")
@@ -178,27 +158,3 @@ def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
     if pipe is None:
         raise RuntimeError("the server has no pipe")
     return pipe
-
-
-def _close(slots: Sequence[Slot]) -> None:
-    """Give workers time to save their state, then end all processes."""
-    deadline = time.monotonic() + GRACE_SECONDS
-    for slot in slots:
-        slot.ask_to_end()
-    while any(slot.request for slot in slots) and time.monotonic() < deadline:
-        for slot in slots:
-            slot.ended()
-        time.sleep(POLL_SECONDS)
-    for slot in slots:
-        slot.close()
-
-
-def environment_of_worker(variables: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a process with a slot's variables."""
-    return {**os.environ, **variables, "PYTHONPATH": _python_path()}
-
-
-def _python_path() -> str:
-    """Workers import the packages that we run, installed or not."""
-    inherited = os.environ.get("PYTHONPATH")
-    return os.pathsep.join([str(PROJECT), *([inherited] if inherited else [])])

@@ -1,0 +1,48 @@
+"""`ablate.logs`: what the workers on a run said."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from ablate.api.named import named_run
+from ablate.running.runlog import DONE
+from ablate.store import Store
+
+LOOK_SECONDS = 0.2
+
+
+def logs(run: str | Path, *, store: str | Path = "runs", follow: bool = False) -> Iterator[str]:
+    """Read the log of a run, wherever it was carried out: what was done when and where, warnings and tracebacks.
+
+    Args:
+        run: the digest of a run in the store, or the beginning of one, or the folder of a run.
+        store: the store's folder; not needed if `run` is a folder.
+        follow: go on with what is appended, until the run is done.
+
+    Returns:
+        Its lines, without line ends.
+
+    Raises:
+        StoreError: no worker has begun on such a run.
+
+    Example:
+        >>> print(*ablate.logs("3f2a"), sep="\\n")
+    """
+    place, digest = named_run(run, store, Store.logged)
+    return _lines(place.log_path(digest), follow)
+
+
+def _lines(path: Path, follow: bool) -> Iterator[str]:
+    rest, over = "", False
+    with path.open(encoding="utf-8", errors="replace") as log:
+        while True:
+            *lines, rest = (rest + log.read()).split("\n")
+            yield from lines
+            over = lines[-1].endswith(f" {DONE}") if lines else over
+            if over or not follow:
+                break
+            time.sleep(LOOK_SECONDS)
+    if rest:
+        yield rest

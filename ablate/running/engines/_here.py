@@ -1,0 +1,17 @@
+"""What engines have in common whose workers are on this machine."""
+
+from __future__ import annotations
+
+from ablate.errors import ArgumentError
+from ablate.machine.numerics import pick_device
+from ablate.running.engines import EngineError, Options
+
+
+def device_here(options: Options) -> str:
+    """The device named, or the best there is. Raises EngineError for settings: there are none."""
+    if options.settings:
+        raise EngineError(f"this engine has no settings: {', '.join(options.settings)}")
+    found = pick_device()
+    if options.device == "cuda" != found:
+        raise ArgumentError("device", "torch finds no CUDA device", options.device)
+    return options.device or found

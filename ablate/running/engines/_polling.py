@@ -1,0 +1,128 @@
+"""What engines have in common that start workers in other processes, and look now and then how they do."""
+
+from __future__ import annotations
+
+import signal
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Protocol
+
+from ablate.running.engines import Event
+from ablate.running.request import Request
+from ablate.store import Store
+
+GRACE_SECONDS = 15.0
+"""How long workers may take to save their state when they are asked to end."""
+
+
+class Work(Protocol):
+    """A run in a worker's hands."""
+
+    def ended(self) -> Event | None:
+        """How it ended, once it has."""
+        ...
+
+    def ask_to_end(self) -> None:
+        """Ask the worker, if there still is one, to save its state and end."""
+        ...
+
+
+class Polling(ABC):
+    """Subclasses say how runs begin."""
+
+    poll_seconds = 0.05
+
+    def __init__(self) -> None:
+        self._working: dict[str, Work] = {}
+
+    @property
+    @abstractmethod
+    def at_once(self) -> int: ...
+
+    @abstractmethod
+    def start(self, requests: Sequence[Request]) -> Sequence[Work]:
+        """Begin these runs. There are never more than `at_once`, unless `capacity` says so."""
+
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        """Around all runs. Workers that have not ended by its end are to be ended there."""
+        yield
+
+    def capacity(self, _requests: Iterable[Request | None]) -> int:
+        """How many of these requests may be taken before the first has ended."""
+        return self.at_once
+
+    def run(self, requests: Iterable[Request | None]) -> Generator[Event | None, None, None]:
+        waiting, capacity = _Waiting(requests), self.capacity(requests)
+        with self.opened():
+            try:
+                while not waiting.over or self._working:
+                    yield from self._begin(waiting.take(capacity - len(self._working)))
+                    yield from self._endings()
+                    yield None
+                    time.sleep(self.poll_seconds)
+            finally:
+                self._end_all()
+
+    def _begin(self, requests: Sequence[Request]) -> Iterator[Event]:
+        if requests:
+            self._working |= zip((request.digest for request in requests), self.start(requests), strict=True)
+        for request in requests:
+            yield Event("started", request.digest)
+
+    def _endings(self) -> Iterator[Event]:
+        for digest, work in list(self._working.items()):
+            if (event := work.ended()) is not None:
+                del self._working[digest]
+                yield event
+
+    def _end_all(self) -> None:
+        """Give workers time to save their state."""
+        for work in self._working.values():
+            work.ask_to_end()
+        deadline = time.monotonic() + GRACE_SECONDS
+        while self._working and time.monotonic() < deadline:
+            list(self._endings())
+            time.sleep(self.poll_seconds)
+        self._working = {}
+
+    def stop(self, digest: str) -> None:
+        if (work := self._working.get(digest)) is not None:
+            work.ask_to_end()
+
+
+class _Waiting:
+    """Requests, taken one at a time; `over` once there will be no more."""
+
+    def __init__(self, requests: Iterable[Request | None]) -> None:
+        self._requests = iter(requests)
+        self.over = False
+
+    def take(self, limit: int) -> list[Request]:
+        """As many as there are now, up to a limit."""
+        taken: list[Request] = []
+        while len(taken) < limit and (request := self._next()):
+            taken.append(request)
+        return taken
+
+    def _next(self) -> Request | None:
+        """None where there is none yet, or none left."""
+        if self.over:
+            return None
+        try:
+            return next(self._requests)
+        except StopIteration:
+            self.over = True
+            return None
+
+
+def how_it_ended(request: Request, status: int | None, said: str = "") -> Event:
+    """status: the worker's exit status, negative for a signal. said: last words outside the run's own log."""
+    if status == 0:
+        return Event("finished", request.digest)
+    if status is not None and status < 0:
+        return Event("failed", request.digest, f"its process was ended by {signal.Signals(-status).name}")
+    error = Store(request.store).read_error(request.digest) or said
+    return Event("failed", request.digest, error or f"its process ended with status {status}")
