@@ -68,9 +68,9 @@ class Known:
 
 
 class Instant:
-    """An engine with two slots, whose runs end at once; what is stopped in between has failed."""
+    """An engine of two workers, whose runs end at once; what is stopped in between has failed."""
 
-    slots = ({}, {})
+    device, where, here, at_once = "cpu", "a CPU", True, 2
 
     def __init__(self, until: int | None = None) -> None:
         self.ran: list[str] = []
