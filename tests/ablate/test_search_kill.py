@@ -115,6 +115,7 @@ def test_killed_workers_and_parents_cost_nothing_that_was_done(
     assert {store.status(digest) for digest in runs} == {"finished"}
 
 
+@pytest.mark.slow
 def test_commands_that_start_at_once_share_a_search(study: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Both find an empty database; one is killed, and what it left is done once."""
     store = Store(study.parent / "runs")
