@@ -54,8 +54,7 @@ class TuningPass:
 
 @dataclass(frozen=True)
 class Rung:
-    """A study at one rung of its ladder, or all there is without one. A length has the settings of the last rung, and
-    no tuning of its own."""
+    """A study at one rung of its ladder, or all there is without one."""
 
     plan: Plan
     tunings: tuple[Tuning, ...] = ()
@@ -127,38 +126,37 @@ Tried = tuple[Study, tuple[Tuning, ...]]
 
 
 def _tuned(rungs: Sequence[Study], plan: Planner, losses: Losses) -> Generator[Stage, Sequence[str], Sequence[Tried]]:
-    """All arms of all sizes are tuned at once, round by round. Lengths share what the last rung found."""
-    last = rungs[-1]
-    sizes = [rung for rung in rungs if axis(rung, last) != "length"]
-    jobs = [_Job(size, arm) for size in sizes if size.tune for arm in size.arms]
+    """All arms of all rungs are tuned at once, round by round. A length has rates of its own too: the best of a long
+    run may not even train a short one."""
+    jobs = [_Job(rung, arm) for rung in rungs if rung.tune for arm in rung.arms]
     number = 0
     while waiting := [job for job in jobs if not job.is_done]:
         number += 1
         asked = {(id(job.study), job.at): job.study for job in waiting}
-        plans = {key: plan(_trials(size, key[1], waiting)) for key, size in asked.items()}
+        plans = {key: plan(_trials(rung, key[1], waiting)) for key, rung in asked.items()}
         yield Stage(f"tuning, round {number}", tuple(plans.values()), tunes=True)
         for job in waiting:
             job.hear(plans[id(job.study), job.at].arms, losses)
-    return [_settled(rung, [job for job in jobs if job.study is (rung if rung in sizes else last)]) for rung in rungs]
+    return [_settled(rung, [job for job in jobs if job.study is rung]) for rung in rungs]
 
 
 def _settled(rung: Study, jobs: Sequence[_Job]) -> Tried:
     if not jobs:
         return rung, ()
     best = tuple(rung.builder.tuned(arm, job.chosen) for arm, job in zip(rung.arms, jobs, strict=True))
-    return replace(rung, arms=best), tuple(job.record for job in jobs if job.study is rung)
+    return replace(rung, arms=best), tuple(job.record for job in jobs)
 
 
-def _trials(size: Study, at: Pass, jobs: Sequence[_Job]) -> Study:
+def _trials(rung: Study, at: Pass, jobs: Sequence[_Job]) -> Study:
     """A study whose arms are what the jobs want to try next, under the budget and the seeds of their pass."""
-    arms = [arm for job in jobs if job.study is size and job.at == at for arm in job.arms()]
-    budget = size.budget.scaled(at.fraction)
-    sections = size.sections.model_copy(
+    arms = [arm for job in jobs if job.study is rung and job.at == at for arm in job.arms()]
+    budget = rung.budget.scaled(at.fraction)
+    sections = rung.sections.model_copy(
         update={"budget": budget, "seeds": at.seeds, "tune": None, **dict.fromkeys(UNTUNED)}
     )
-    baseline = replace(size.arms[0], seeds=())  # not trained: what the others are matched with
+    baseline = replace(rung.arms[0], seeds=())  # not trained: what the others are matched with
     share = "tune.fraction" if at.fraction < 1 else None
-    return replace(size, sections=sections, arms=(baseline, *arms), budget_share=share, reads="tuning")
+    return replace(rung, sections=sections, arms=(baseline, *arms), budget_share=share, reads="tuning")
 
 
 def _spec(study: Study) -> TuneSpec:
@@ -168,7 +166,7 @@ def _spec(study: Study) -> TuneSpec:
 
 
 class _Job:
-    """Tuning one arm of one size, pass by pass."""
+    """Tuning one arm of one rung, pass by pass."""
 
     def __init__(self, study: Study, arm: Arm) -> None:
         self.study, self.arm, self.spec = study, arm, _spec(study)

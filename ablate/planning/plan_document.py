@@ -13,7 +13,6 @@ from pydantic_core import to_jsonable_python
 from ablate.planning.campaign import Outcome, Rung, Tuning, TuningPass
 from ablate.planning.design_document import design_document, design_lines
 from ablate.planning.identity import digest_of
-from ablate.planning.ladder import axis
 from ablate.planning.lengths import NO_CORPORA, Corpora, epochs, epochs_text, references_json
 from ablate.planning.memory import Need, memory_text
 from ablate.planning.plan import UTILISATION, ArmPlan, Plan
@@ -309,8 +308,7 @@ def _tuning_remarks(study: Study, tuned: bool) -> Iterator[str]:
         more = ", more where the best is at an edge" if tune.is_grid and tune.extend else ""
         runs = sum(_settings(tune, each) * len(each.seeds) * each.fraction for each in tune.passes)
         yield f"before that, every arm tunes {', '.join(tune.paths)}: {', then '.join(passes)}{more}"
-        sizes = any(axis(rung, study) == "size" for rung in study.smaller)
-        yield f"tuning costs as much as {runs:g} runs of every arm{', at every size' * sizes}"
+        yield f"tuning costs as much as {runs:g} runs of every arm{', at every rung' * bool(study.smaller)}"
 
 
 def _at(at: Pass) -> str:

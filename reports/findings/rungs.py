@@ -6,8 +6,8 @@ over the seeds that trained in all four. A paired t-test says whether the differ
 every arm and rung, of both axes. It *flips* where both differences exclude zero, on either side of it; it *grows* or
 *shrinks* where the mean of the two does; else it *changes*, and which it does is open.
 
-Where arms tuned their rates the interval has room for what all four choices may have cost: each size has its own, and
-lengths, which take the rates of the last rung, are allowed as much as that. With fixed rates it has none.
+Where arms tuned their rates, each at every rung, the interval has room for what all four choices may have cost. With
+fixed rates it has none.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def gaps(data: Collected) -> tuple[Gap, ...]:
 def changes(data: Collected) -> tuple[Change, ...]:
     """Of every arm, from every other rung to the last, corrected together."""
     plain = [_plain(data, arm, rung) for arm in _others(data) for rung in data.study.ladder[:-1]]
-    known = {rung.name: choices(rung.tuning or data.study.tuning) for rung in data.study.ladder}
+    known = {rung.name: choices(rung.tuning) for rung in data.study.ladder}
     tests = [_evidence(each, data.study.baseline, known) or UNKNOWN for each in plain]
     corrected, intervals = holm([test.p for test in tests]), difference_intervals(tests)
     return tuple(

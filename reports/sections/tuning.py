@@ -42,7 +42,7 @@ class ArmTuning:
 
 @dataclass(frozen=True)
 class Tuning(Section):
-    """Of the study, or of every size of its ladder. `carried` are lines for the study file, where it can have them."""
+    """Of the study, or of every rung of its ladder. `carried` are lines for the study file, where it can have them."""
 
     place: ClassVar[int] = 150
     title: ClassVar[str] = "How arms were tuned"
@@ -80,7 +80,7 @@ class Tuning(Section):
 
 
 def tunings_of(study: StudyDocument) -> tuple[ArmTuning, ...]:
-    """Of the study, or of every size of its ladder."""
+    """Of the study, or of every rung of its ladder."""
     if not study.ladder:
         return _tunings(study.tuning, None)
     return tuple(each for rung in study.ladder for each in _tunings(rung.tuning, rung.name))

@@ -44,16 +44,16 @@ def introduction(summary: StudySummary) -> str:
         f"The comparison above is at {study.ladder[-1].name}. Differences from {study.baseline} there and at {rungs} "
         f"are compared seed by seed: {tests}. A difference grows where it moves away from zero, in either direction."
     )
-    room = "Intervals have room for what tuning may have cost at either rung." if _tuned_at_each_size(summary) else ""
+    room = "Intervals have room for what tuning may have cost at either rung." if _tuned_at_each_rung(summary) else ""
     return " ".join(filter(None, [text, room, rates(summary)]))
 
 
 def rates(summary: StudySummary) -> str:
-    """What a change with size may come from besides."""
-    if _tuned_at_each_size(summary) or all(rung.axis != "size" for rung in summary.study.ladder):
+    """What a change may come from besides."""
+    if _tuned_at_each_rung(summary):
         return ""
-    return "Learning rates were not tuned at each size, so a change with size may come from them."
+    return "Learning rates were not tuned at each rung, so a change may come from them."
 
 
-def _tuned_at_each_size(summary: StudySummary) -> bool:
-    return all(rung.tuning for rung in summary.study.ladder if rung.axis != "length")
+def _tuned_at_each_rung(summary: StudySummary) -> bool:
+    return all(rung.tuning for rung in summary.study.ladder)

@@ -199,16 +199,16 @@ def test_rungs_without_one_curve_are_no_ladder(tmp_path: Path, rungs: str, messa
         gone_through(tmp_path, STUDY + f"ladder: {rungs}\n", lambda _: 1.0)
 
 
-def test_lengths_are_the_same_models_with_the_rates_of_the_last(tmp_path: Path) -> None:
-    """Half the length and half the size: each size is tuned, and no length is."""
-    best = {4: 1e-2, 8: 1e-1}
+def test_lengths_are_the_same_models_at_rates_of_their_own(tmp_path: Path) -> None:
+    """Half the length and half the size of 100 steps of eight features."""
+    best = {(4, 50): 1e-2, (8, 50): 1e-3, (8, 100): 1e-1}
 
     def score(run: RunPlan) -> float:
-        return abs(math.log(lr(run) / best[run.identity.model["d_model"]]))
+        return abs(math.log(lr(run) / best[run.identity.model["d_model"], run.identity.steps]))
 
     rungs = "ladder: {half_size: {base.d_model: 4, budget.tokens: 400}, half_length: 0.5, full: {}}\n"
     stages, outcome = gone_through(tmp_path, tuning(TUNE.replace("seeds: 2", "seeds: 1, extend: 0")) + rungs, score)
-    assert len(stages[0].plans) == 2
+    assert len(stages[0].plans) == 3
     ladder = study_document(outcome).ladder
     assert [(rung.name, rung.axis) for rung in ladder] == [
         ("half_size", "size"),
@@ -216,8 +216,8 @@ def test_lengths_are_the_same_models_with_the_rates_of_the_last(tmp_path: Path) 
         ("full", None),
     ]
     assert [{arm.steps for arm in rung.arms} for rung in ladder] == [{50}, {50}, {100}]
-    assert [{arm.tuned["train.lr"] for arm in rung.arms} for rung in ladder] == [{1e-2}, {1e-1}, {1e-1}]
-    assert [len(rung.tuning) for rung in ladder] == [3, 0, 3]
+    assert [{arm.tuned["train.lr"] for arm in rung.arms} for rung in ladder] == [{1e-2}, {1e-3}, {1e-1}]
+    assert [len(rung.tuning) for rung in ladder] == [3, 3, 3]
     assert ladder[1].arms[0].parameters == ladder[2].arms[0].parameters > ladder[0].arms[0].parameters
 
 

@@ -145,19 +145,19 @@ def test_the_page_draws_every_rung_and_names_the_rates(tmp_path: Path) -> None:
     summary = summary_of(tmp_path, {"post": (0.3, 0.2, 0.1)})
     page = render_page(summary)
     assert "With size and length" in page
-    assert "Learning rates were not tuned at each size, so a change with size may come from them." in page
+    assert "Learning rates were not tuned at each rung, so a change may come from them." in page
     assert "Difference from pre at every size and length" in page
     assert summary.section(Ladder) is None, "two sizes have no law"
 
 
 def tuned(planned: StudyOf, draw: np.random.Generator, curve: Curve, sd: float) -> StudyOf:
-    """With every arm tuned for itself at both sizes."""
-    full, small = ([tune(draw, arm.name, curve, sd) for arm in planned.arms] for _ in range(2))
-    return replace(planned, tuning=full, smaller_tuning={"small": small})
+    """With every arm tuned for itself at every rung."""
+    full, *smaller = ([tune(draw, arm.name, curve, sd) for arm in planned.arms] for _ in ("full", *AXES))
+    return replace(planned, tuning=full, smaller_tuning=dict(zip(AXES, smaller, strict=True)))
 
 
 def test_what_tuning_may_have_cost_widens_both_ends(tmp_path: Path) -> None:
-    """At either rung either arm may have lost something; and a length is allowed as much as the last rung."""
+    """At either rung either arm may have lost something."""
     planned = study({"post": (0.3, 0.2, 0.1)})
     plain = summarise_study(planned.write(tmp_path / "plain"))
     wide = summarise_study(tuned(planned, np.random.default_rng(3), Curve(1.1e-2, 0.1), 0.004).write(tmp_path / "wide"))
@@ -171,7 +171,7 @@ def test_what_tuning_may_have_cost_widens_both_ends(tmp_path: Path) -> None:
         assert free.p is not None
         assert known.p > free.p
     assert "room for what tuning may have cost" in rung_words.introduction(wide)
-    assert "not tuned at each size" not in rung_words.introduction(wide)
+    assert "not tuned at each rung" not in rung_words.introduction(wide)
 
 
 # What is promised, simulated
@@ -206,21 +206,18 @@ def test_changes_that_are_not_there(shown: Collected, seeds: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("curvature", [0.0, 0.05, 0.2, 1.0])
 def test_the_noise_of_tuning_is_no_change(shown: Collected, curvature: float) -> None:
-    """Identical arms that each tune their own rate at each size, and are trained at it."""
+    """Identical arms that each tune their own rate at each rung, and are trained at it."""
     draw, sd, curve = np.random.default_rng(7), 0.01, Curve(1e-2, curvature)
     frame = shown.frames["ladder"]
     names = [arm.name for arm in shown.study.arms]
 
     def says_so() -> bool:
-        tunings = {rung: {name: tune(draw, name, curve, sd) for name in names} for rung in ("small", "full")}
-        ladder = [
-            rung.model_copy(update={"tuning": tuple(tunings.get(rung.name, {}).values())})
-            for rung in shown.study.ladder
-        ]
+        tunings = {rung: {name: tune(draw, name, curve, sd) for name in names} for rung in (*AXES, "full")}
+        ladder = [rung.model_copy(update={"tuning": tuple(tunings[rung.name].values())}) for rung in shown.study.ladder]
         document = shown.study.model_copy(update={"ladder": tuple(ladder), "tuning": ladder[-1].tuning})
         shared = draw.normal(0, 0.02, 4)
         losses = [
-            curve(tunings.get(rung, tunings["full"])[arm].rate) + shared[seed] + draw.normal(0, sd)
+            curve(tunings[rung][arm].rate) + shared[seed] + draw.normal(0, sd)
             for rung, arm, seed in frame.select("rung", "arm", "seed").iter_rows()
         ]
         drawn = frame.with_columns(loss=pl.Series(losses))
