@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ablate.api.benching import bench
     from ablate.api.browsing import Runs
     from ablate.api.browsing import open_store as open
+    from ablate.api.checking import check
     from ablate.api.evaluating import Scores, evaluate
     from ablate.api.exporting import export
     from ablate.api.generating import Generated, generate
@@ -68,6 +69,7 @@ _HOME = {
     "StudyResult": "ablate.api.result",
     "Verdict": "ablate.api.result",
     "bench": "ablate.api.benching",
+    "check": "ablate.api.checking",
     "evaluate": "ablate.api.evaluating",
     "export": "ablate.api.exporting",
     "export_report": "ablate.api.reporting",
@@ -111,6 +113,7 @@ __all__ = [
     "Verdict",
     "__version__",
     "bench",
+    "check",
     "evaluate",
     "export",
     "export_report",

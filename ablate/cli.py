@@ -28,6 +28,7 @@ COMMANDS = (
     "ledger",
     "logs",
     "serve",
+    "check",
     "zoo",
     "schema",
     "export",

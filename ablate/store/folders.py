@@ -156,9 +156,9 @@ class DataFolder:
         jsonfile.write(self.document_path, meta)
         sums.write(self.path)
 
-    def check(self) -> None:
-        """Raises StoreError where a file is not what was prepared."""
-        sums.check(self.path, f"remove {self.path} to prepare the data again")
+    def check(self, afresh: bool = False) -> None:
+        """Raises StoreError where a file is not what was prepared. afresh: whatever was checked before."""
+        sums.check(self.path, f"remove {self.path} to prepare the data again", afresh)
 
 
 class _Kind(DataDocument, extra="ignore"):

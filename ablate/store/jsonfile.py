@@ -12,6 +12,7 @@ from typing import TypeVar
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails, PydanticSerializationError, from_json
 
+from ablate.store import checksum
 from ablate.store.documents import Document, Part
 from ablate.store.files import StoreError, write_text
 
@@ -42,10 +43,13 @@ def read(path: Path, model: type[AnyDocument], remedy: str) -> AnyDocument | Non
         content = path.read_bytes()
     except FileNotFoundError:
         return None
-    if not _is_strict(content):
+    body, is_whole = checksum.unsealed_json(content)
+    if not is_whole:
+        raise StoreError(f"{path}: its checksum does not match: {remedy}")
+    if not _is_strict(body):
         return None
     try:
-        document = model.model_validate_json(content)
+        document = model.model_validate_json(body)
     except ValidationError as error:
         found = error.errors(include_url=False)
         if any(not each["loc"] for each in found):  # no JSON, or no map: half-written
@@ -79,8 +83,8 @@ def is_object(line: bytes) -> bool:
 
 
 def write(path: Path, document: Document) -> None:
-    """Write one strict JSON document; NaN, infinities and foreign types raise StoreError."""
-    write_text(path, _text(path, document, indent=1))
+    """Write one strict JSON document, sealed; NaN, infinities and foreign types raise StoreError."""
+    write_text(path, checksum.sealed_json(_text(path, document, indent=1)))
 
 
 def write_lines(path: Path, records: Sequence[Part]) -> None:
@@ -133,6 +137,8 @@ def _complaint(error: ErrorDetails) -> str:
         return "is missing"
     if error["type"] == "json_invalid" or not error["loc"]:
         return "expected a JSON object"
+    if error["loc"] == ("checksum",):  # where it is in its place, it is none of the fields
+        return "does not match the file"
     if error["type"] == "extra_forbidden":
         return "unknown field"
     expected = EXPECTED.get(error["type"]) or error.get("ctx", {}).get("expected")

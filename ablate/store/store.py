@@ -11,13 +11,15 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
+from urllib.parse import unquote
 
-from ablate.store import jsonfile
+from ablate.store import checksum, jsonfile, sums
 from ablate.store.documents import (
     CalibrationDocument,
     EvalsDocument,
     ItemLoss,
     LedgerRecord,
+    LogSums,
     MeasureDocument,
     MetricsRecord,
     ProbeRecord,
@@ -72,6 +74,10 @@ class Store(Paths):
         """The searches that have found anything, sorted."""
         return [folder for path in sorted(self.root.glob("searches/*")) if (folder := SearchFolder(path)).exists]
 
+    def ledgers(self) -> list[str]:
+        """Names of the studies that were judged, sorted."""
+        return sorted(unquote(path.stem) for path in self.root.glob("ledger/*.ndjson"))
+
     def status(self, digest: str) -> Status:
         """`partial` means begun and not ended: it can be resumed, or begun again."""
         result = self.read_result(digest)
@@ -93,14 +99,18 @@ class Store(Paths):
         return _owned(path, jsonfile.read(path, ResultDocument, remedy), digest, remedy)
 
     def write_result(self, result: ResultDocument, losses: Sequence[ItemLoss] = ()) -> None:
-        """With the final loss by document, where there is one."""
+        """With the final loss by document, where there is one, and checksums of what the result rests on."""
+        digest = result.digest
         if losses:
-            jsonfile.write_lines(self.losses_path(result.digest), losses)
-        jsonfile.write(self.result_path(result.digest), result)
+            jsonfile.write_lines(self.losses_path(digest), losses)
+        files = (self.metrics_path(digest), self.probes_path(digest), self.losses_path(digest))
+        found = LogSums(**{path.stem: checksum.of_file(path) for path in files if path.exists()})
+        jsonfile.write(self.result_path(digest), result.model_copy(update={"sums": found}))
 
     def read_losses(self, digest: str) -> list[ItemLoss] | None:
         """The final loss by document or example; None where there is none."""
         path = self.losses_path(digest)
+        self._check(digest, path)
         return list(jsonfile.records(path, ItemLoss, self._train_again(digest))) if path.exists() else None
 
     def read_measure(self, digest: str, request: str) -> MeasureDocument | None:
@@ -115,7 +125,9 @@ class Store(Paths):
         return jsonfile.read(self.evals_path(digest, request), EvalsDocument, remedy)
 
     def write_evals(self, digest: str, request: str, found: EvalsDocument, samples: Sequence[SampleRecord]) -> None:
-        jsonfile.write_lines(self.samples_path(digest, request), samples)
+        path = self.samples_path(digest, request)
+        jsonfile.write_lines(path, samples)
+        found = found.model_copy(update={"samples_sha256": checksum.of_file(path)})
         jsonfile.write(self.evals_path(digest, request), found)
 
     def drop_incomplete_evals(self, digest: str, request: str) -> None:
@@ -126,11 +138,10 @@ class Store(Paths):
 
     def read_samples(self, digest: str, request: str) -> list[SampleRecord] | None:
         """One record per item of an evaluation; None where there are none."""
-        path = self.samples_path(digest, request)
-        if not path.exists():
-            return None
+        path, scores = self.samples_path(digest, request), self.read_evals(digest, request)
         remedy = f"remove {self.evals_path(digest, request)} to evaluate the run again"
-        return list(jsonfile.records(path, SampleRecord, remedy))
+        _compare(path, scores.samples_sha256 if scores else None, remedy)
+        return list(jsonfile.records(path, SampleRecord, remedy)) if path.exists() else None
 
     def read_calibration(self, digest: str) -> CalibrationDocument | None:
         path, remedy = self.calibration_path(digest), "remove it to measure the step time again"
@@ -172,6 +183,18 @@ class Store(Paths):
         """Forget it: a new worker begins."""
         self.error_path(digest).unlink(missing_ok=True)
 
+    # What is no document
+
+    def check_state(self, digest: str) -> None:
+        """Raises StoreError where the resumable state of a run is not what was saved."""
+        path = self.state_path(digest)
+        if path.exists() and not checksum.is_whole(path):
+            raise StoreError(f"{path} is damaged: remove it to start the run again")
+
+    def check_model(self, digest: str, afresh: bool = False) -> None:
+        """Raises StoreError where the trained model is not what was saved. afresh: whatever was checked before."""
+        sums.check(self.model_dir(digest), f"remove {self.run_dir(digest)} to train it again", afresh)
+
     # Logs
 
     def append_metrics(self, digest: str, *records: MetricsRecord) -> None:
@@ -184,10 +207,12 @@ class Store(Paths):
 
     def read_metrics(self, digest: str, only: Collection[str] = ()) -> polars.DataFrame:
         """Metrics in the order written, with nulls where a record lacks a column. `only` these columns, much faster."""
+        self._check(digest, self.metrics_path(digest))
         return self._metrics(digest).frame(only)
 
     def read_probes(self, digest: str) -> polars.DataFrame:
         """What probes read, in the order written."""
+        self._check(digest, self.probes_path(digest))
         return self._probes(digest).frame()
 
     def last_step(self, digest: str) -> MetricsRecord | None:
@@ -199,6 +224,11 @@ class Store(Paths):
         self._metrics(digest).truncate(step)
         if self.probes_path(digest).exists():
             self._probes(digest).truncate(step)
+
+    def _check(self, digest: str, path: Path) -> None:
+        """Raises StoreError where a file of a run that has ended is not what its result rests on."""
+        result = self.read_result(digest)
+        _compare(path, getattr(result.sums, path.stem) if result else None, self._train_again(digest))
 
     def _metrics(self, digest: str) -> Log[MetricsRecord]:
         return Log(self.metrics_path(digest), MetricsRecord, self._train_again(digest))
@@ -237,6 +267,14 @@ class Store(Paths):
             yield
         finally:
             lock.release()
+
+
+def _compare(path: Path, sha256: str | None, remedy: str) -> None:
+    """sha256: None for a file whose checksum nobody kept, or not yet."""
+    if sha256 is not None and not path.exists():
+        raise StoreError(f"{path} is gone: {remedy}")
+    if sha256 is not None and checksum.of_file(path) != sha256:
+        raise StoreError(f"{path}: its checksum does not match: {remedy}")
 
 
 def _owned(path: Path, document: Owned | None, digest: str, remedy: str) -> Owned | None:

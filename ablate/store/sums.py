@@ -5,13 +5,12 @@ A file is read and hashed when it is first used on a machine, and again when its
 
 from __future__ import annotations
 
-import hashlib
 import platform
 import re
 from contextlib import suppress
 from pathlib import Path
 
-from ablate.store import jsonfile
+from ablate.store import checksum, jsonfile
 from ablate.store.documents.sums import CheckedDocument, FileStamp, SumsDocument
 from ablate.store.files import StoreError
 
@@ -20,24 +19,27 @@ NAME = "sums.json"
 
 def write(folder: Path) -> None:
     """Keep what the files of a folder contain."""
-    found = {path.name: _sha256(path) for path in sorted(folder.iterdir())}
+    found = {path.name: checksum.of_file(path) for path in sorted(folder.iterdir())}
     jsonfile.write(folder / NAME, SumsDocument(sha256=found))
 
 
-def check(folder: Path, remedy: str) -> None:
-    """Raises StoreError, with the remedy, where a file of the folder is gone or not what it was."""
+def check(folder: Path, remedy: str, afresh: bool = False) -> None:
+    """Raises StoreError, with the remedy, where a file of the folder is gone or not what it was.
+
+    afresh: read every file, whatever was checked before.
+    """
     sums = jsonfile.read(folder / NAME, SumsDocument, remedy)
     if sums is None:
         raise StoreError(f"{folder / NAME} is gone: {remedy}")
     document = folder / f"checked-{re.sub(r'[^A-Za-z0-9.-]', '-', platform.node()) or 'unnamed'}.json"
     checked = jsonfile.read(document, CheckedDocument, "remove it")
-    known = checked.files if checked else {}
+    known = checked.files if checked and not afresh else {}
     stamps = {name: _stamp(folder / name, remedy) for name in sums.sha256}
     changed = [name for name in stamps if known.get(name) != stamps[name]]
     if not changed:
         return
     for name in changed:
-        if _sha256(folder / name) != sums.sha256[name]:
+        if checksum.of_file(folder / name) != sums.sha256[name]:
             raise StoreError(f"{folder / name} is damaged: {remedy}")
     with suppress(OSError):  # a folder that may not be written is read again by every command
         jsonfile.write(document, CheckedDocument(files=stamps))
@@ -49,8 +51,3 @@ def _stamp(path: Path, remedy: str) -> FileStamp:
     except FileNotFoundError:
         raise StoreError(f"{path} is gone: {remedy}") from None
     return FileStamp(bytes=found.st_size, modified=found.st_mtime_ns)
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

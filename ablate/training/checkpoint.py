@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import torch
 
-from ablate.store import Store, StoreError
+from ablate.store import Store, StoreError, checksum
 from evals.costs.memory import is_out_of_memory
 
 
@@ -40,6 +40,7 @@ def save_state(store: Store, digest: str, place: TrainingProgress, parts: Mappin
     state = {"place": asdict(place), **{name: part.state_dict() for name, part in parts.items()}}
     with store.replacing(store.state_path(digest)) as temporary:
         torch.save(state, temporary)
+        checksum.seal(temporary)
 
 
 def load_state(store: Store, digest: str, parts: Mapping[str, Stateful], device: str) -> TrainingProgress:
@@ -48,6 +49,7 @@ def load_state(store: Store, digest: str, parts: Mapping[str, Stateful], device:
     if not path.exists():
         store.truncate_logs(digest, step=-1)
         return TrainingProgress()
+    store.check_state(digest)
     place = _restored(path, _read(path, device), parts)
     store.truncate_logs(digest, place.step)
     return place

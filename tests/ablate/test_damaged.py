@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
 from ablate.cli import main
-from ablate.store import Store
+from ablate.store import Store, StoreError, checksum
+from ablate.training.checkpoint import TrainingProgress, load_state, save_state
 
 Change = Callable[[bytes], bytes]
 
@@ -25,10 +28,11 @@ def gone(_: bytes) -> bytes:
 
 
 def field(path: str, value: object) -> Change:
-    """The document with another value at a path; `*` is the first key."""
+    """The document with another value at a path, and no checksum; `*` is the first key."""
 
     def changed(content: bytes) -> bytes:
         document = json.loads(content)
+        del document["checksum"]
         *around, last = path.split(".")
         here = document
         for key in around:
@@ -42,6 +46,16 @@ def field(path: str, value: object) -> Change:
 def zeros(content: bytes) -> bytes:
     """As many bytes, all of them lost: what a disk that was full or a machine that fell may leave."""
     return bytes(len(content))
+
+
+def one_digit(content: bytes) -> bytes:
+    """Another loss, as plausible as the first."""
+    return re.sub(rb'"loss": \d', b'"loss": 9', content)
+
+
+def edited(content: bytes) -> bytes:
+    """As an editor of JSON would leave it."""
+    return json.dumps(json.loads(content) | {"loss": 1.0}).encode()
 
 
 def one_bit(content: bytes) -> bytes:
@@ -59,6 +73,8 @@ DAMAGE: dict[str, list[tuple[Change, str, str, str]]] = {
         (of('{"schema": 1}'), "plan report run eval", "digest: is missing", TRAIN),
         (field("loss", "2.5"), "plan report run eval", "loss: expected a number, not '2.5'", TRAIN),
         (field("tokens", None), "plan report run eval", "tokens: expected a whole number, not null", TRAIN),
+        (edited, "plan report run eval", "checksum: does not match the file", TRAIN),
+        (one_digit, "plan report run eval", "its checksum does not match", TRAIN),
     ],
     "DIGEST/run.json": [
         (of('{"digest": "0"}'), "report run eval", "schema version None", TRAIN),
@@ -75,7 +91,7 @@ DAMAGE: dict[str, list[tuple[Change, str, str, str]]] = {
         (
             of('{"step": "x", "tokens": [], "seconds": null}\n'),
             "report run",
-            ":1: step: expected a whole number",
+            "its checksum does not match",
             TRAIN,
         ),
     ],
@@ -126,3 +142,46 @@ def test_a_damaged_document_is_one_line_with_its_file_and_the_remedy(
             line = capsys.readouterr().err.splitlines()[-1]
             assert line.startswith(f"ablate: {path}"), line
             assert said in line and line.endswith(remedy), line
+
+
+UNCHECKED = (".*", "checked-*", "answers.db", "*.html")
+"""Locks, what is made again at need, and what says which files were checked."""
+
+
+def middle(content: bytes) -> bytes:
+    """One bit turned over in the middle."""
+    half = len(content) // 2
+    return content[:half] + bytes([content[half] ^ 1]) + content[half + 1 :]
+
+
+def test_check_names_each_file_of_which_one_bit_changed(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = Store(copy)
+    begun, digest = store.runs()[:2]
+    assert main(["eval", digest, "--store", str(copy), "--tasks", "heldout_text", "--limit", "2"]) == 0
+    torch.save({"step": torch.arange(100)}, store.state_path(begun))
+    checksum.seal(store.state_path(begun))
+    capsys.readouterr()
+    assert main(["check", str(copy)]) == 0
+    assert capsys.readouterr().out == f"{copy}: everything is whole\n"
+    files = [path for path in sorted(copy.rglob("*")) if path.is_file() and path.parent.name != "ledger"]
+    changed = [path for path in files if not any(path.match(pattern) for pattern in UNCHECKED)]
+    assert {path.suffix for path in changed} == {".json", ".ndjson", ".safetensors", ".bin", ".npy", ".jsonl", ".pt"}
+    for path in changed:
+        whole = path.read_bytes()
+        path.write_bytes(middle(whole))
+        assert main(["check", str(copy)]) == 1, path
+        lines = capsys.readouterr().out.splitlines()[:-1]
+        assert any(line.startswith(str(path)) for line in lines), (path, lines)
+        assert all(": remove " in line or line.endswith("run the study again") for line in lines), lines
+        path.write_bytes(whole)
+
+
+def test_a_checkpoint_that_changed_is_refused(tmp_path: Path) -> None:
+    """torch itself reads changed numbers without a word."""
+    store, model = Store(tmp_path), torch.nn.Linear(64, 64)
+    save_state(store, "run", TrainingProgress(), {"model": model})
+    path = store.state_path("run")
+    path.write_bytes(middle(path.read_bytes()))
+    torch.load(path, weights_only=True)
+    with pytest.raises(StoreError, match="is damaged: remove it to start the run again"):
+        load_state(store, "run", {"model": model}, "cpu")

@@ -289,7 +289,7 @@ from ablate.store import Store
 from tests.documents import metrics_of, result_of
 store, digest = Store(sys.argv[1]), sys.argv[2]
 for n in itertools.count():
-    store.write_result(result_of(digest, steps=n, loss_spike_steps=(n,) * 2000))
+    store.write_result(result_of("ended", steps=n, loss_spike_steps=(n,) * 2000))
     store.append_metrics(digest, metrics_of(n, loss=n))
     print("going", flush=True)
 """
@@ -303,7 +303,7 @@ def test_sigkill_amid_writes_leaves_whole_documents_only(store: Store) -> None:
             assert writer.stdout.readline() == b"going\n"
             time.sleep(0.05 + 0.013 * kill)
             os.kill(writer.pid, signal.SIGKILL)
-        result = store.read_result(DIGEST)
+        result = store.read_result("ended")
         assert result is not None
         assert result.loss_spike_steps == (result.steps,) * 2000
         steps = store.read_metrics(DIGEST)["step"].to_list()

@@ -28,7 +28,7 @@ from ablate.store.documents.measure import (
     SpeedPoint,
 )
 from ablate.store.documents.records import MetricsRecord, ProbeRecord
-from ablate.store.documents.result import GradNorm, ItemLoss, ResultDocument
+from ablate.store.documents.result import GradNorm, ItemLoss, LogSums, ResultDocument
 from ablate.store.documents.run import RunData, RunDocument, RunNumerics, RunProbes, RunStart
 from ablate.store.documents.sample import SampleRecord
 from ablate.store.documents.search import (
@@ -78,6 +78,7 @@ __all__ = [
     "LedgerRecord",
     "LedgerTest",
     "Length",
+    "LogSums",
     "LossThroughCache",
     "MeanNats",
     "MeasureDocument",

@@ -42,7 +42,7 @@ class Part(BaseModel):
 
 
 class Document(Part):
-    """A file of the store."""
+    """A file of the store. Its last line, `checksum`, is the SHA-256 of the text without that line."""
 
     version: Literal[1] = Field(default=1, alias="schema")
     """Version of the document's schema."""

@@ -55,3 +55,5 @@ class EvalsDocument(Document):
     """Tasks that could not be evaluated, with the reason. The next command that requests them tries again."""
     sections: dict[str, Section] = Field(default={})
     """By the name of the evaluation."""
+    samples_sha256: str | None = None
+    """Of the file of items."""

@@ -48,6 +48,17 @@ class ItemLoss(Part):
     """What they stand for; null for synthetic tasks."""
 
 
+class LogSums(Part):
+    """SHA-256 of a run's logs at its end; null where there is none."""
+
+    metrics: str | None = None
+    """Of `metrics.ndjson`."""
+    probes: str | None = None
+    """Of `probes.ndjson`."""
+    losses: str | None = None
+    """Of `losses.ndjson`."""
+
+
 class ResultDocument(Document):
     """The training result. Losses are on held-out data unless stated otherwise."""
 
@@ -110,6 +121,8 @@ class ResultDocument(Document):
     """Training FLOPs per token, forward and backward."""
     flops: Flops
     """Training FLOPs of the whole run."""
+    sums: LogSums = LogSums()
+    """Checksums of what this rests on."""
     environment: Environment
     """Software and machine of the training."""
     started: str

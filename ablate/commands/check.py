@@ -1,0 +1,29 @@
+"""Read all of a store and compare it with its checksums.
+
+Names every damaged file, with what to remove or to rebuild. Exit status 1 if there is any. Files that were written
+without a checksum, by older versions or by hand, are checked for their form alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from ablate.commands import DONE, SOME_FAILED, add_json, print_json
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("store", metavar="STORE", nargs="?", default=Path("runs"), type=Path, help="default: runs/")
+    add_json(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    import ablate
+
+    found = ablate.check(options.store)
+    if options.json:
+        print_json({"store": str(options.store), "damaged": found})
+    else:
+        print(*found, sep="\n", end="\n" if found else "")
+        print(f"{options.store}: {len(found)} damaged files" if found else f"{options.store}: everything is whole")
+    return SOME_FAILED if found else DONE
