@@ -13,6 +13,7 @@ from ablate.machine.numerics import restored
 from ablate.running.progress import Wanted
 from ablate.running.stages import StudyRunner
 from ablate.running.workshop import open_workshop
+from ablate.store.claims import STALL_SECONDS
 from ablate.study.study import Study
 from ablate.study.written import Sets
 from ablate.training.execution import Microbatch
@@ -31,6 +32,7 @@ def run(
     workers_per_gpu: int = 1,
     engine_settings: Mapping[str, str] | None = None,
     checkpoint_seconds: float = 60.0,
+    stall_timeout: float = STALL_SECONDS,
     microbatch: Microbatch | None = None,
     recompute: bool = False,
     progress: Wanted = True,
@@ -52,6 +54,8 @@ def run(
             own.
         engine_settings: settings of the engine, by name.
         checkpoint_seconds: how often a run saves a checkpoint to resume from.
+        stall_timeout: seconds without a sign of life after which a process counts as gone, and another takes its run
+            over. One that died on this machine is noticed at once.
         microbatch: rows of a batch at a time, with accumulated gradients, for models that do not fit in memory
             otherwise; `"auto"` halves until they fit. Losses agree with those of whole batches to within rounding.
         recompute: keep only each block's input, and recompute its activations in the backward pass: less memory,
@@ -71,7 +75,12 @@ def run(
         >>> result = ablate.run("norm_placement", scale="smoke")
         >>> result.contrasts.select("arm", "difference", "low", "high", "verdict")
     """
-    execution = {"checkpoint_seconds": checkpoint_seconds, "microbatch": microbatch, "recompute": recompute}
+    execution = {
+        "checkpoint_seconds": checkpoint_seconds,
+        "stall_timeout": stall_timeout,
+        "microbatch": microbatch,
+        "recompute": recompute,
+    }
     workshop = open_workshop(store, device, engine, workers, execution, progress, workers_per_gpu, engine_settings)
     chosen = read(study, scale, sets, workshop.device)
     _check_arms(chosen)

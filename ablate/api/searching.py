@@ -27,6 +27,7 @@ from ablate.searching.samplers import ended, make_pruner, make_sampler
 from ablate.searching.search import Search
 from ablate.searching.search_document import column_of, search_digest, search_document, write_tables
 from ablate.searching.storage import Owner, close_storage, open_storage
+from ablate.store.claims import STALL_SECONDS
 from ablate.store.documents import JsonObject, SearchDocument
 from ablate.study.problems import Place, Problem, StudyError
 from ablate.study.search_spec import SearchSpec
@@ -112,6 +113,7 @@ def search(
     workers_per_gpu: int = 1,
     engine_settings: Mapping[str, str] | None = None,
     checkpoint_seconds: float = 60.0,
+    stall_timeout: float = STALL_SECONDS,
     microbatch: Microbatch | None = None,
     recompute: bool = False,
     progress: Wanted = True,
@@ -125,7 +127,7 @@ def search(
 
     Args:
         study, scale, sets, store, device, engine, workers, workers_per_gpu, engine_settings, checkpoint_seconds,
-            microbatch, recompute, progress: as in `ablate.run`.
+            stall_timeout, microbatch, recompute, progress: as in `ablate.run`.
         storage: storage of the trials: `postgresql://…`, `sqlite:///…` or `grpc://host:port`; None: a journal in the
             store.
         promote: write this many of the best trials as an ordinary study with fresh seeds, in the study's folder.
@@ -140,7 +142,12 @@ def search(
     Example:
         >>> ablate.search("search_small_lm", scale="smoke", sets={"search.trials": 8}).best
     """
-    execution = {"checkpoint_seconds": checkpoint_seconds, "microbatch": microbatch, "recompute": recompute}
+    execution = {
+        "checkpoint_seconds": checkpoint_seconds,
+        "stall_timeout": stall_timeout,
+        "microbatch": microbatch,
+        "recompute": recompute,
+    }
     workshop = open_workshop(store, device, engine, workers, execution, progress, workers_per_gpu, engine_settings)
     chosen = read(study, scale, sets, workshop.device)
     if chosen.search is None:

@@ -69,7 +69,7 @@ def add_workers(parser: argparse.ArgumentParser) -> None:
     )
 
 
-EXECUTION = ("checkpoint_seconds", "microbatch", "recompute")
+EXECUTION = ("checkpoint_seconds", "stall_timeout", "microbatch", "recompute")
 """What `add_execution` adds."""
 
 
@@ -80,6 +80,13 @@ def add_execution(parser: argparse.ArgumentParser) -> None:
         default=60.0,
         metavar="S",
         help="how often a run saves a checkpoint to resume from (default: 60)",
+    )
+    parser.add_argument(
+        "--stall-timeout",
+        type=_seconds,
+        default=300.0,
+        metavar="S",
+        help="after how long without a sign of life from its process a run is taken over by another (default: 300)",
     )
     add_memory(parser)
 

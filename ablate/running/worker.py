@@ -12,11 +12,12 @@ import socket
 import sys
 import threading
 import traceback
+from contextlib import suppress
 from pathlib import Path
 
 from ablate.running.request import Request
 from ablate.running.runlog import DONE, logged, redirect_output
-from ablate.store import Store
+from ablate.store import LostClaimError, Store
 from ablate.training.stop import ENDED_BY_REQUEST, Interrupted, StopSignal
 
 LOG = logging.getLogger(__name__)
@@ -52,14 +53,30 @@ def _guarded(request: Request, stop: StopSignal) -> int:
 
 
 def carry_out(request: Request, stop: StopSignal | None = None) -> None:
-    """Do what is missing, alone: another process on the same run is waited for, and what it did is not done again."""
+    """Do what is missing, alone: another process on the same run is waited for, and what it did is not done again.
+
+    A process that stood still for so long that another took the run over waits for that one.
+    """
+    stop = stop or StopSignal()
+    while True:
+        with suppress(LostClaimError):
+            _do_alone(request, stop)
+            return
+        if stop.asked:
+            raise Interrupted(f"run {request.digest} is another's now")
+
+
+def _do_alone(request: Request, stop: StopSignal) -> None:
     store = Store(request.store)
-    with store.lock(request.digest), logged(store, request.digest):
+    with store.claim(request.digest, request.execution.stall_timeout), logged(store, request.digest):
         store.drop_error(request.digest)
         try:
-            _do_what_is_missing(request, stop or StopSignal())
+            _do_what_is_missing(request, stop)
         except Interrupted as end:
             LOG.info("%s, its state saved", end)
+            raise
+        except LostClaimError as end:
+            LOG.info("%s", end)
             raise
         except Exception:
             LOG.exception("failed")

@@ -6,17 +6,19 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ablate.store.claims import LockedError, LostClaimError
     from ablate.store.errors import AblateError
     from ablate.store.files import StoreError, replacing, write_text
     from ablate.store.folders import DataFolder, SearchFolder, StudyFolder
     from ablate.store.paths import tokenizer_in
-    from ablate.store.store import LockedError, Store
+    from ablate.store.store import Store
 
 # Lazy, so that the command line starts without pydantic.
 _HOME = {
     "AblateError": "ablate.store.errors",
     "DataFolder": "ablate.store.folders",
-    "LockedError": "ablate.store.store",
+    "LockedError": "ablate.store.claims",
+    "LostClaimError": "ablate.store.claims",
     "SearchFolder": "ablate.store.folders",
     "Store": "ablate.store.store",
     "StoreError": "ablate.store.files",
@@ -30,6 +32,7 @@ __all__ = [
     "AblateError",
     "DataFolder",
     "LockedError",
+    "LostClaimError",
     "SearchFolder",
     "Store",
     "StoreError",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,21 +16,40 @@ class StoreError(AblateError):
     """The store holds, or was given, something that it must not."""
 
 
+_FENCES: dict[Path, Callable[[], None]] = {}
+
+
 @contextmanager
-def replacing(path: Path, temporary: Path | None = None) -> Iterator[Path]:
+def fenced(folder: Path, check: Callable[[], None]) -> Iterator[None]:
+    """Whatever is written to `folder` or in its place passes `check` just before it takes effect."""
+    name = folder.absolute()
+    _FENCES[name] = check
+    try:
+        yield
+    finally:
+        del _FENCES[name]
+
+
+def pass_fence(path: Path) -> None:
+    """To be called before a write to `path` takes effect."""
+    for place in (path.absolute(), path.parent.absolute()):
+        if check := _FENCES.get(place):
+            check()
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary path for a file or a folder; on success it takes the place of `path`.
 
     A file replaces another atomically. A folder takes the place of one that is removed just
     before, so a folder counts only once a document written after it says so.
-
-    temporary: the path itself, where nobody else uses it; what a killed process left there is removed.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = temporary or path.parent / f".{path.name}.{secrets.token_hex(4)}.tmp"
-    remove(temporary)
+    temporary = path.parent / f".{path.name}.{secrets.token_hex(4)}.tmp"
     try:
         yield temporary
         _sync_tree(temporary)
+        pass_fence(path)
         if temporary.is_dir() and path.exists():
             shutil.rmtree(path)
         temporary.replace(path)
@@ -45,6 +64,12 @@ def write_text(path: Path, text: str) -> Path:
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
     return path
+
+
+def remove_leftovers(folder: Path, start: str = ".") -> None:
+    """Remove the temporary files of killed processes. Nobody else may be writing there."""
+    for leftover in folder.glob(f"{start}*.tmp"):
+        remove(leftover)
 
 
 def remove(path: Path) -> None:

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ablate.store import jsonfile, sums
+from ablate.store.claims import claimed
 from ablate.store.documents import DataDocument, SearchDocument, StudyDocument, SyntheticMeta, TextMeta
-from ablate.store.files import StoreError, replacing, write_text
+from ablate.store.files import StoreError, remove_leftovers, replacing, write_text
 
 
 @dataclass(frozen=True)
@@ -128,16 +129,14 @@ class DataFolder:
     def making(self) -> Iterator[DataFolder | None]:
         """An empty folder that becomes this one when it is whole; None where this one is there already.
 
-        The lock that this holds is freed by the death of its process, so two processes do not make it twice.
+        The folder is claimed meanwhile (`ablate.store.claims`), so two processes do not make it twice.
         """
-        from filelock import UnixFileLock  # noqa: PLC0415 (reading needs no lock)
-
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with UnixFileLock(self.path.with_name(f".{self.path.name}.lock")):
+        with claimed(self.path.with_name(f".{self.path.name}"), writes=self.path):
             if self.path.exists():
                 yield None
                 return
-            with replacing(self.path, self.path.with_name(f".{self.path.name}.part")) as temporary:
+            remove_leftovers(self.path.parent, f".{self.path.name}")
+            with replacing(self.path) as temporary:
                 temporary.mkdir()
                 yield DataFolder(temporary)
 

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from ablate.store import jsonfile
 from ablate.store.documents import MetricsRecord, Part, ProbeRecord
-from ablate.store.files import replacing
+from ablate.store.files import pass_fence, replacing
 
 if TYPE_CHECKING:
     import polars
@@ -41,6 +41,7 @@ class Lines(Generic[Line]):
         lines = b"".join(record.model_dump_json(exclude_unset=True).encode() + b"\n" for record in records)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("a+b", buffering=0) as file:
+            pass_fence(self.path)  # after opening: whoever takes a run over replaces the file
             _cut_torn_line(file)
             file.write(lines)
 

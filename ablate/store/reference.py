@@ -31,6 +31,7 @@ MODULES = (
     "data",
     "sums",
     "calibration",
+    "claim",
     "_document",
 )
 INTRODUCTION = """# Stored documents

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 from urllib.parse import unquote
 
 from ablate.store import checksum, jsonfile, sums
+from ablate.store.claims import STALL_SECONDS, claimed
 from ablate.store.documents import (
     CalibrationDocument,
     EvalsDocument,
@@ -27,7 +28,7 @@ from ablate.store.documents import (
     RunDocument,
     SampleRecord,
 )
-from ablate.store.files import StoreError, remove, replacing, write_text
+from ablate.store.files import StoreError, remove_leftovers, replacing, write_text
 from ablate.store.folders import SearchFolder, StudyFolder
 from ablate.store.logs import Lines, Log
 from ablate.store.paths import Paths
@@ -37,10 +38,6 @@ if TYPE_CHECKING:
 
 Status = Literal["absent", "partial", "finished", "diverged"]
 Owned = TypeVar("Owned", RunDocument, ResultDocument, CalibrationDocument)
-
-
-class LockedError(StoreError):
-    """Another process holds the run."""
 
 
 class Store(Paths):
@@ -243,30 +240,17 @@ class Store(Paths):
     def _train_again(self, digest: str) -> str:
         return f"remove {self.run_dir(digest)} to train the run again"
 
-    # Locks
-
     @contextmanager
-    def lock(self, digest: str, blocking: bool = True) -> Iterator[None]:
-        """Hold a run alone. The system frees the lock when its process dies, however it dies.
+    def claim(self, digest: str, stall_seconds: float = STALL_SECONDS, blocking: bool = True) -> Iterator[None]:
+        """Hold a run alone (`ablate.store.claims`). Temporary files that a killed holder left are removed.
 
-        Raises LockedError when not `blocking` and another holds it. Temporary files that a killed
-        holder left are removed.
+        Raises LockedError when not `blocking` and another holds it, and LostClaimError from the block when another has
+        taken over.
         """
-        from filelock import Timeout, UnixFileLock  # noqa: PLC0415 (reading needs no lock)
-
         directory = self.run_dir(digest)
-        directory.mkdir(parents=True, exist_ok=True)
-        lock = UnixFileLock(directory / ".lock")
-        try:
-            lock.acquire(blocking=blocking)
-        except Timeout as error:
-            raise LockedError(f"run {digest} is being worked on by another process") from error
-        try:
-            for leftover in directory.glob(".*.tmp"):
-                remove(leftover)
+        with claimed(directory, stall_seconds, blocking):
+            remove_leftovers(directory)
             yield
-        finally:
-            lock.release()
 
 
 def _compare(path: Path, sha256: str | None, remedy: str) -> None:

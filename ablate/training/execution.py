@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
+from ablate.store.claims import STALL_SECONDS
 from ablate.store.documents import Part
 
 
@@ -26,6 +27,8 @@ class Execution(Part):
 
     checkpoint_seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 60.0
     """How often resumable state is saved."""
+    stall_timeout: Annotated[float, Field(gt=0, allow_inf_nan=False)] = STALL_SECONDS
+    """After so many seconds without a sign of life from its process, a run is taken over by another."""
     microbatch: Microbatch | None = None
     """Rows of a batch at a time, their gradients accumulated. `auto` starts with all of them and halves their number
     while they do not fit in memory; None is all of them, whether they fit or not."""

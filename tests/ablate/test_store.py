@@ -261,25 +261,26 @@ def test_truncating_drops_what_came_after_the_checkpoint(store: Store) -> None:
 HOLD = """
 import sys, time
 from ablate.store import Store
-with Store(sys.argv[1]).lock(sys.argv[2]):
+with Store(sys.argv[1]).claim(sys.argv[2]):
     print("held", flush=True)
     time.sleep(60)
 """
 
 
-def test_a_lock_excludes_and_dies_with_its_process(store: Store) -> None:
+def test_a_claim_excludes_and_dies_with_its_process(store: Store) -> None:
     holder = subprocess_of(HOLD, str(store.root), DIGEST)
     assert holder.stdout is not None
     with holder:
         assert holder.stdout.readline() == b"held\n"
-        with pytest.raises(LockedError, match=DIGEST), store.lock(DIGEST, blocking=False):
+        with pytest.raises(LockedError, match=DIGEST), store.claim(DIGEST, blocking=False):
             pass
-        with store.lock("another", blocking=False):
+        with store.claim("another", blocking=False):
             pass
         holder.kill()
     (store.run_dir(DIGEST) / ".result.json.0000.tmp").write_bytes(b"{")
-    with store.lock(DIGEST):
-        assert [path.name for path in store.run_dir(DIGEST).iterdir()] == [".lock"]
+    with store.claim(DIGEST):
+        assert [path.name for path in store.run_dir(DIGEST).iterdir()] == ["claim"]
+    assert not store.run_dir(DIGEST).exists()
     assert store.status(DIGEST) == "absent"
 
 

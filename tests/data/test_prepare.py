@@ -53,11 +53,11 @@ def test_a_kill_leaves_nothing_half_made(stage: str, share: str, corpus_file: Pa
     assert subprocess.run(command, env=environment, check=False).returncode == -signal.SIGKILL
 
     spec = spec_of(corpus_file)
-    assert any(path.suffix == ".part" for path in root.iterdir())
+    assert any(path.suffix == ".tmp" for path in root.iterdir())
     assert not (root / identify(spec).digest).exists()
     undisturbed = prepare(spec, tmp_path / "elsewhere")
     assert content(prepare(spec, root)) == content(undisturbed)
-    assert {path.suffix for path in root.iterdir()} == {"", ".lock"}
+    assert {path.suffix for path in root.iterdir()} == {""}
 
 
 def _prepare_together(barrier: Any, made: Any, path: Path, root: Path) -> None:

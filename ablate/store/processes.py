@@ -1,0 +1,62 @@
+"""Processes by what outlives them: which they were, and whether they have ended."""
+
+from __future__ import annotations
+
+import os
+import platform
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+STATE, STARTED = 0, 19
+"""Places in /proc/<pid>/stat, counted after the name of the program."""
+ENDED = "ZX"
+"""States of a process that waits for nothing but to be forgotten."""
+
+
+@cache
+def here() -> tuple[str, str, str]:
+    """This machine, its start, and its space of process numbers: containers have their own."""
+    machine = f"{platform.node()} {_line('/etc/machine-id')}".strip()
+    with suppress(OSError):
+        return machine, _line("/proc/sys/kernel/random/boot_id"), str(Path("/proc/self/ns/pid").readlink())
+    return machine, "", ""
+
+
+def started(pid: int) -> str | None:
+    """When a process began, in ticks since the machine did; None where nobody says."""
+    found = _stat(pid)
+    return found[STARTED] if found else None
+
+
+def has_ended(where: tuple[str, str, str], pid: int, since: str | None) -> bool:
+    """Whether a process that began at `since` is known to be no more. Of other machines nothing is known."""
+    (machine, boot, _), (our_machine, our_boot, _) = where, here()
+    if machine == our_machine and boot != our_boot:
+        return True
+    return where == here() and _has_ended_here(pid, since)
+
+
+def _has_ended_here(pid: int, since: str | None) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:  # it is somebody else's
+        pass
+    found = _stat(pid)
+    return found is not None and (found[STATE] in ENDED or since not in (None, found[STARTED]))
+
+
+def _line(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
+def _stat(pid: int) -> list[str] | None:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return None

@@ -1,0 +1,216 @@
+"""Claims on a run: one writer at a time, on file systems without locks, whatever becomes of the writer."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from ablate.store import LockedError, LostClaimError, Store, claims, processes
+from ablate.store.claims import Claim, Watch, claimed
+from ablate.store.documents.claim import ClaimRecord
+from tests.documents import metrics_of, result_of
+
+DIGEST = "a1b2c3"
+
+WRITER = """
+import itertools, sys, time
+from ablate.store import LostClaimError, Store, claims
+from tests.documents import metrics_of, result_of
+claims.BEAT_SECONDS = 0.02
+store, digest = Store(sys.argv[1]), sys.argv[2]
+written = 0
+try:
+    with store.claim(digest):
+        for step in itertools.count():
+            store.append_metrics(digest, metrics_of(step, loss=1.0))
+            print("going", flush=True)
+            time.sleep(0.001)
+except LostClaimError as error:
+    print("lost", error, flush=True)
+"""
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "runs")
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claims, "BEAT_SECONDS", 0.02)
+    monkeypatch.setattr(claims, "POLL_SECONDS", 0.002)
+
+
+def record_of(**changes: object) -> ClaimRecord:
+    here = {"token": "x", "host": processes.here(), "pid": os.getpid(), "started": processes.started(os.getpid())}
+    return ClaimRecord.model_validate({**here, "beat_seconds": 0.02, "beat": 1, **changes})
+
+
+def leave(folder: Path, **changes: object) -> None:
+    """A claim as its owner left it."""
+    (folder / "claim").mkdir(parents=True)
+    (folder / "claim" / "x.json").write_text(record_of(**changes).model_dump_json())
+
+
+def test_a_stopped_writer_is_replaced_and_writes_nothing_when_it_wakes(store: Store) -> None:
+    command = [sys.executable, "-c", WRITER, str(store.root), DIGEST]
+    writer = subprocess.Popen(
+        command, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    )
+    assert writer.stdout is not None
+    with writer:
+        assert writer.stdout.readline() == b"going\n"
+        with pytest.raises(LockedError, match=DIGEST), store.claim(DIGEST, 0.3, blocking=False):
+            pass
+        os.kill(writer.pid, signal.SIGSTOP)
+        begun = time.monotonic()
+        with store.claim(DIGEST, stall_seconds=0.3):
+            assert time.monotonic() - begun > 0.3
+            store.truncate_logs(DIGEST, 0)
+            os.kill(writer.pid, signal.SIGCONT)
+            *_, last = writer.stdout.read().splitlines()
+            assert last.startswith(b"lost ") and b"has taken over" in last
+            assert writer.wait() == 0
+            store.append_metrics(DIGEST, metrics_of(1, loss=2.0))
+            store.write_result(result_of(DIGEST))
+    assert store.read_metrics(DIGEST)["loss"].to_list() == [1.0, 2.0]
+
+
+def test_an_owner_that_beats_is_never_replaced(store: Store) -> None:
+    with store.claim(DIGEST):
+        watch, deadline = Watch(store.run_dir(DIGEST)), time.monotonic() + 0.5
+        while time.monotonic() < deadline:
+            holder = watch.holder()
+            assert holder is not None and not watch.is_gone(holder, stall_seconds=0.01)
+            time.sleep(0.005)
+
+
+@pytest.mark.parametrize(
+    ("changes", "at_once"),
+    [
+        ({"pid": 2**22 + 1}, True),
+        ({"started": "1"}, True),  # another process has its number now
+        ({"host": (processes.here()[0], "an earlier start", "")}, True),
+        ({"host": ("another machine", "", "")}, False),
+        ({"host": (*processes.here()[:2], "another container"), "pid": 2**22 + 1}, False),
+        ({}, False),
+    ],
+)
+def test_only_an_owner_that_surely_ended_is_replaced_at_once(
+    changes: dict[str, object], at_once: bool, tmp_path: Path
+) -> None:
+    leave(tmp_path, **changes)
+    begun = time.monotonic()
+    with claimed(tmp_path, stall_seconds=0.25):
+        assert (time.monotonic() - begun < 0.25) == at_once
+
+
+def test_time_in_which_the_observer_slept_is_not_silence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    leave(tmp_path, host=("another machine", "", ""))
+    watch = Watch(tmp_path)
+    watch.holder()
+    now = time.monotonic() + 3600.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    holder = watch.holder()
+    assert holder is not None and not watch.is_gone(holder, stall_seconds=300.0)
+
+
+def without_locks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file system that has renames alone, as some mounts of NFS: no locks, no links, no exclusive creation."""
+
+    def refused(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    opened = os.open
+
+    def plain_open(path: str, flags: int, *more: int, **keys: int) -> int:
+        return refused() or 0 if flags & os.O_EXCL else opened(path, flags, *more, **keys)
+
+    monkeypatch.setattr(fcntl, "flock", refused)
+    monkeypatch.setattr(fcntl, "lockf", refused)
+    monkeypatch.setattr(os, "link", refused)
+    monkeypatch.setattr(os, "open", plain_open)
+
+
+def with_lost_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A network that now and then loses the answer to a rename that succeeded: the repetition fails."""
+    chance, rename = random.Random(0), Path.rename
+
+    def renamed(self: Path, target: Path) -> Path:
+        done = rename(self, target)
+        if chance.random() < 0.3:
+            raise FileNotFoundError(errno.ENOENT, "it is gone: your first request took it")
+        return done
+
+    monkeypatch.setattr(Path, "rename", renamed)
+
+
+@pytest.mark.parametrize("answers", ["all", "some"])
+def test_one_writer_at_a_time_without_locks(answers: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eight threads add to a number in a file, the claim of a process that died before them."""
+    without_locks(monkeypatch)
+    if answers == "some":
+        with_lost_answers(monkeypatch)
+    leave(tmp_path, pid=2**22 + 1)
+    number, failures = tmp_path / "number", []
+    number.write_text("0")
+
+    def add() -> None:
+        try:
+            for _ in range(5):
+                with claimed(tmp_path):
+                    before = int(number.read_text())
+                    time.sleep(0.001)
+                    number.write_text(str(before + 1))
+        except Exception as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=add) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    assert number.read_text() == "40"
+    assert [path.name for path in tmp_path.iterdir()] == ["number"]
+
+
+@pytest.mark.parametrize("number", [errno.ENOENT, errno.ESTALE])
+def test_a_claim_that_is_gone_is_lost_and_any_other_error_is_not(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim = Claim(tmp_path)
+    claim.acquire(stall_seconds=1.0, blocking=False)
+
+    def refused(*_: object, **__: object) -> str:
+        raise OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "read_text", refused)
+        with pytest.raises(LostClaimError):
+            claim.check()
+        number = errno.EIO
+        with pytest.raises(OSError, match="Input/output error"):
+            claim.check()
+    claim.check()
+    claim.release()
+
+
+def test_what_fails_after_the_claim_was_lost_fails_for_that(store: Store) -> None:
+    """Whoever takes over removes temporary files."""
+    path = store.result_path(DIGEST)
+    with pytest.raises(LostClaimError), store.claim(DIGEST), store.replacing(path) as temporary:
+        next(store.run_dir(DIGEST).glob("claim/*.json")).unlink()
+        temporary.write_text("{}")
+        temporary.unlink()
+    assert not path.exists()
