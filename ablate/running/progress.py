@@ -19,6 +19,7 @@ from rich.text import Text
 from ablate.running.engines import Event
 from ablate.running.request import Request
 from ablate.store import Store
+from ablate.store.claims import Watch
 from ablate.store.documents import MetricsRecord, ResultDocument, TextMeta
 from ablate.store.documents.data import NEAR_UNIGRAM
 from ablate.store.documents.length import STEPS
@@ -30,6 +31,8 @@ Wanted = bool | Tell
 
 LINE_SECONDS = 10.0
 """How often plain output says how far each run is."""
+SILENT_SECONDS = 20.0
+"""Silence of a process that is told of."""
 PHASES = {"train": "starting", "measure": "measuring", "evals": "evaluating"}
 
 
@@ -41,6 +44,7 @@ class Run:
     request: Request
     steps: int
     work: float
+    watch: Watch
     step: int = 0
     doing: str = "starting"
 
@@ -52,6 +56,16 @@ class Run:
             self.doing = step_text(last, self.steps)
         elif missing:
             self.doing = PHASES[missing[0]]
+        if silence := self._silence():
+            self.doing = silence
+
+    def _silence(self) -> str | None:
+        """What is said of a process that has shown no sign of life for a while."""
+        holder = self.watch.holder()
+        if holder is None or self.watch.silent_seconds < SILENT_SECONDS:
+            return None
+        timeout = clock(self.request.execution.stall_timeout)
+        return f"no sign of life for {clock(self.watch.silent_seconds)} from process {holder.pid}, of at most {timeout}"
 
 
 def to_standard_error(line: str) -> None:
@@ -108,7 +122,7 @@ class Progress:
         for request in requests:
             arm, seed = self.labels[request.digest]
             steps = request.identity.steps
-            run = Run(f"{arm} seed {seed}", request, steps, work=float(steps))
+            run = Run(f"{arm} seed {seed}", request, steps, float(steps), Watch(self.store.run_dir(request.digest)))
             run.look(self.store)
             self.runs[request.digest] = run
         self._began, self._work_before = time.monotonic(), self._work_done()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from ablate.store import sums
 from ablate.store.files import StoreError
 from ablate.store.paths import FOLDERS
 from ablate.store.store import Store
@@ -32,6 +33,8 @@ def damages(store: Store) -> Iterator[str]:
         yield from _whole(search.document_path, "remove it, and run the search again", search.read)
     for digest in corpora(store):
         yield from dict.fromkeys(_of_corpus(store, digest))
+    for path in sorted(store.root.glob("checkpoints/[!.]*")):
+        yield from _readable(sums.check, path, f"remove {path}, and run the study again", True)
     for path in sorted(store.root.glob("calibration/*.json")):
         yield from _whole(path, "remove it to measure the step time again", store.read_calibration, path.stem)
     for name in store.ledgers():
@@ -48,7 +51,7 @@ def _of_run(store: Store, digest: str) -> Iterator[str]:
     for read in (store.read_metrics, store.read_probes, store.read_losses, store.check_state):
         yield from _readable(read, digest)
     if not list(_readable(store.status, digest)) and store.status(digest) == "finished":
-        yield from _readable(store.check_model, digest, True)
+        yield from _readable(sums.check, store.model_dir(digest), f"remove {folder} to train it again", True)
     for path in sorted(folder.glob("measure-*.json")):
         name = path.stem.removeprefix("measure-")
         yield from _whole(path, "remove it to measure the run again", store.read_measure, digest, name)

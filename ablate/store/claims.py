@@ -75,8 +75,9 @@ class Watch:
 
     def is_gone(self, holder: ClaimRecord, stall_seconds: float) -> bool:
         """Whether the owner that was just seen has ended, or was silent for too long."""
-        if processes.has_ended(holder.host, holder.pid, holder.started):
-            return True
+        return processes.has_ended(holder.host, holder.pid, holder.started) or self.is_silent(holder, stall_seconds)
+
+    def is_silent(self, holder: ClaimRecord, stall_seconds: float) -> bool:
         return self.silent_seconds > max(stall_seconds, BEATS * holder.beat_seconds)
 
 

@@ -29,6 +29,14 @@ def started(pid: int) -> str | None:
     return found[STARTED] if found else None
 
 
+def group(pid: int) -> int | None:
+    """The process group of a process of this machine; None where there is no such process."""
+    try:
+        return os.getpgid(pid)
+    except ProcessLookupError:
+        return None
+
+
 def has_ended(where: tuple[str, str, str], pid: int, since: str | None) -> bool:
     """Whether a process that began at `since` is known to be no more. Of other machines nothing is known."""
     (machine, boot, _), (our_machine, our_boot, _) = where, here()

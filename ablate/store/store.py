@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 from urllib.parse import unquote
 
-from ablate.store import checksum, jsonfile, sums
+from ablate.store import checksum, jsonfile
 from ablate.store.claims import STALL_SECONDS, claimed
 from ablate.store.documents import (
     CalibrationDocument,
@@ -187,10 +187,6 @@ class Store(Paths):
         path = self.state_path(digest)
         if path.exists() and not checksum.is_whole(path):
             raise StoreError(f"{path} is damaged: remove it to start the run again")
-
-    def check_model(self, digest: str, afresh: bool = False) -> None:
-        """Raises StoreError where the trained model is not what was saved. afresh: whatever was checked before."""
-        sums.check(self.model_dir(digest), f"remove {self.run_dir(digest)} to train it again", afresh)
 
     # Logs
 

@@ -25,10 +25,10 @@ def arguments(study, store):
     return ["run", str(study), "--store", str(store), "--workers", "1", *SETTINGS]
 
 
-def start(study, store):
+def start(study, store, *more):
     """The command with its pool, in processes of its own."""
     return subprocess.Popen(
-        [sys.executable, "-m", "ablate", *arguments(study, store), "--json"],
+        [sys.executable, "-m", "ablate", *arguments(study, store), *more, "--json"],
         cwd=ROOT,
         env=os.environ | {"TEST_STORE": str(store)},
         stdout=subprocess.PIPE,
@@ -145,6 +145,41 @@ def test_a_signal_saves_the_state_and_says_how_to_go_on(number, study, undisturb
     assert "Traceback" not in err
     assert not workers(store)
     assert go_on(study, store) == 0
+    assert outcome(store) == undisturbed
+
+
+def each(pids, number):
+    for pid in pids:
+        os.kill(pid, number)
+
+
+@pytest.mark.slow
+def test_a_stopped_worker_is_begun_again(study, undisturbed, tmp_path):
+    store = tmp_path / "runs"
+    process = start(study, store, "--stall-timeout", "10")
+    wait_until(lambda: list(store.glob("*/state.pt")))
+    each(workers(store), signal.SIGSTOP)
+    status, out, err = finish(process)
+    assert (status, json.loads(out)["failed"]) == (0, 0), err
+    assert outcome(store) == undisturbed
+
+
+@pytest.mark.slow
+def test_a_stopped_command_is_replaced_and_goes_on_when_it_wakes(study, undisturbed, tmp_path):
+    store = tmp_path / "runs"
+    process = start(study, store)
+    wait_until(lambda: list(store.glob("*/state.pt")))
+    stopped = [process.pid, *workers(store)]
+    each(stopped, signal.SIGSTOP)
+    assert not list(store.glob("*/result.json")), "it stopped too late to test anything"
+    begun = list(store.glob("*/metrics.ndjson"))
+    status, out, err = finish(start(study, store, "--stall-timeout", "10"))
+    assert (status, json.loads(out)["trained"]) == (0, 2), err
+    inodes = [path.stat().st_ino for path in begun]
+    each(stopped, signal.SIGCONT)
+    status, out, err = finish(process)
+    assert (status, json.loads(out)["failed"]) == (0, 0), err
+    assert [path.stat().st_ino for path in begun] == inodes
     assert outcome(store) == undisturbed
 
 

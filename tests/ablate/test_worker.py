@@ -2,9 +2,11 @@
 
 import io
 import math
+import os
 import statistics
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import polars as pl
@@ -19,6 +21,7 @@ from ablate.running.request import Request
 from ablate.running.worker import carry_out, main
 from ablate.store import Store
 from ablate.store.documents import GradNorm, Quartiles
+from ablate.training.execution import Execution
 from ablate.training.result import model_flop_utilisation, quartiles, summarise_metrics
 from tests.documents import measure_of, metrics_of, result_of, text_meta_of
 
@@ -122,6 +125,46 @@ def test_how_a_worker_ended_is_told(request_for, tmp_path, monkeypatch, script, 
         pass
     slot.close()
     assert event == Event("failed" if error else "finished", request.digest, error)
+
+
+STOPS = """
+import os, signal, sys
+from pathlib import Path
+from ablate.running.request import Request
+from ablate.store import Store, claims
+claims.BEAT_SECONDS = 0.02
+request = Request.read(Path(input()))
+with Store(request.store).claim(request.digest), Path(request.store, "begun").open("a") as begun:
+    begun.write("!")
+    begun.flush()
+    os.kill(os.getpid(), signal.SIGSTOP)
+"""
+
+
+def test_a_worker_that_stands_still_is_begun_again_a_few_times(request_for, tmp_path, monkeypatch):
+    request, started = request_for(execution=Execution(stall_timeout=0.2)), subprocess.Popen
+    monkeypatch.setattr(subprocess, "Popen", lambda _, **how: started([sys.executable, "-c", STOPS], **how))
+    slot = Slot({}, tmp_path / "slot")
+    slot.start(request)
+    while (event := slot.ended()) is None:
+        time.sleep(0.01)
+    error = "its process showed no sign of life for 0.2 s, 3 times"
+    assert event == Event("failed", request.digest, error)
+    assert Path(request.store, "begun").read_text() == "!!!"
+
+
+def test_progress_tells_of_silence(request_for, monkeypatch):
+    request, lines = request_for(), []
+    store = Store(request.store)
+    with Lines(store, "study", {request.digest: ("post", 0)}, tell=lines.append) as progress:
+        progress.begin([request])
+        progress.show(Event("started", request.digest))
+        with store.claim(request.digest):
+            (run,) = progress.current.values()
+            run.watch.holder()
+            run.watch.silent_seconds = 42.0
+            progress.show(None)
+            assert run.doing == f"no sign of life for 0:42 from process {os.getpid()}, of at most 5:00"
 
 
 def test_quartiles_are_those_of_statistics():

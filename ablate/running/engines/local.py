@@ -21,7 +21,14 @@ from ablate.running.engines._polling import Polling, how_it_ended
 from ablate.running.rehearsal import Effort, Timed
 from ablate.running.rehearsing import rehearse
 from ablate.running.request import Request
+from ablate.store import Store, processes
+from ablate.store.claims import Watch
 from ablate.store.documents import RunDocument
+
+RESTARTS = 2
+"""How often a run is begun again whose process stands still."""
+START_SECONDS = 300.0
+"""What a process may take to load its libraries, on the slowest of machines."""
 
 
 def build(options: Options) -> Engine:
@@ -93,14 +100,21 @@ class Slot:
         self._path, self._log = prefix.with_suffix(".json"), prefix.with_suffix(".log")
         self._server: subprocess.Popen[bytes] | None = None
         self._answer = b""
+        self._watch: Watch
+        self._restarts = 0
 
     def start(self, request: Request) -> None:
+        self._restarts = 0
+        self._start(request)
+
+    def _start(self, request: Request) -> None:
         self._path.write_text(request.to_json(), encoding="utf-8")
         if self._server is not None and self._server.poll() is not None:
             self.close()
         if self._server is None:
             self._server = self._serve()
         self.request, self._answer = request, b""
+        self._watch = Watch(Store(request.store).run_dir(request.digest))
         with suppress(BrokenPipeError):  # it has died: `ended` will say so
             _pipe(self._server.stdin).write(f"{self._path}\n".encode())
 
@@ -125,12 +139,35 @@ class Slot:
         gone = self._server.poll()  # before reading, so that a last answer is not missed
         self._answer += _pipe(self._server.stdout).read() or b""
         if not self._answer.endswith(b"\n") and gone is None:
-            return None
+            return self._restarted(self.request, self._server.pid)
         request, self.request = self.request, None
         if gone is not None:
             self.close()
         status = int(self._answer) if self._answer.endswith(b"\n") else gone
         return how_it_ended(request, status, self._last_words())
+
+    def _restarted(self, request: Request, group: int) -> Event | None:
+        """A worker that stands still is ended, and another goes on from its checkpoint; how it ended, if too often."""
+        if not self._stands_still(request, group):
+            return None
+        self.close()
+        self._restarts += 1
+        if self._restarts <= RESTARTS:
+            self._start(request)
+            return None
+        self.request = None
+        seconds = request.execution.stall_timeout
+        error = f"its process showed no sign of life for {seconds:g} s, {self._restarts} times"
+        return Event("failed", request.digest, error)
+
+    def _stands_still(self, request: Request, group: int) -> bool:
+        """Whether the worker, or the server that should have started it, was silent for too long."""
+        holder = self._watch.holder()
+        if holder is None:
+            return self._watch.silent_seconds > max(START_SECONDS, request.execution.stall_timeout)
+        if holder.host != processes.here() or processes.group(holder.pid) != group:
+            return False  # another command's: our worker waits for it, and takes over when it is gone
+        return self._watch.is_silent(holder, request.execution.stall_timeout)
 
     def _last_words(self) -> str:
         lines = self._log.read_text(encoding="utf-8", errors="replace").split("\n")
