@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import IO
 
 from ablate.machine.environment import describe, environment_of_worker
 from ablate.running.rehearsal import Effort, Rehearsal, Timed
+from ablate.running.scratch import scratch
 from ablate.store import AblateError
 from ablate.store.documents import RunDocument
 
@@ -25,14 +25,18 @@ def rehearse(
     identities: Sequence[RunDocument], corpus: str, effort: Effort, places: Sequence[Mapping[str, str]]
 ) -> Timed:
     """The times of all processes together. places: the environment variables of each. Raises CalibrationError."""
-    with tempfile.TemporaryDirectory(prefix="ablate-") as name:
+    with scratch() as folder:
         requests = [
             Rehearsal(
-                identities=tuple(identities), corpus=corpus, scratch=f"{name}/{place}", first=place, effort=effort
+                identities=tuple(identities),
+                corpus=corpus,
+                scratch=str(folder / str(place)),
+                first=place,
+                effort=effort,
             )
             for place in range(len(places))
         ]
-        with _processes(Path(name), requests, places) as processes:
+        with _processes(folder, requests, places) as processes:
             for process in processes:
                 _expect(process)  # `ready`
             for process in processes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import shutil
@@ -15,6 +16,9 @@ from ablate.store.errors import AblateError
 class StoreError(AblateError):
     """The store holds, or was given, something that it must not."""
 
+
+FULL_BYTES = 2**20
+"""A disk with less free space is full."""
 
 _FENCES: dict[Path, Callable[[], None]] = {}
 
@@ -51,12 +55,23 @@ def replacing(path: Path) -> Iterator[Path]:
         _sync_tree(temporary)
         pass_fence(path)
         if temporary.is_dir() and path.exists():
-            shutil.rmtree(path)
+            _remove_tree(path)
         temporary.replace(path)
         _sync(path.parent)
-    except BaseException:
+    except BaseException as error:
+        full = _says_badly_that_the_disk_is_full(error, path)
         remove(temporary)
+        if isinstance(error, OSError):
+            error.filename = error.filename or str(path)
+        if full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from error
         raise
+
+
+def _says_badly_that_the_disk_is_full(error: BaseException, path: Path) -> bool:
+    """Libraries have words of their own for it, such as torch's `unexpected pos 576 vs 534`."""
+    is_clear = not isinstance(error, Exception) or isinstance(error, OSError | AblateError)
+    return not is_clear and shutil.disk_usage(path.parent).free < FULL_BYTES
 
 
 def write_text(path: Path, text: str) -> Path:
@@ -75,9 +90,17 @@ def remove_leftovers(folder: Path, start: str = ".") -> None:
 def remove(path: Path) -> None:
     """Delete a file or a folder, if it is there."""
     if path.is_dir():
-        shutil.rmtree(path)
+        _remove_tree(path)
     else:
         path.unlink(missing_ok=True)
+
+
+def _remove_tree(path: Path) -> None:
+    try:
+        shutil.rmtree(path)
+    except OSError as error:
+        error.filename = str(path)  # it names what is inside, without a folder
+        raise
 
 
 def _sync_tree(path: Path) -> None:

@@ -9,12 +9,14 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
 
 import pytest
 
+from ablate.running.scratch import scratch
 from ablate.store import LockedError, LostClaimError, Store, claims, processes
 from ablate.store.claims import Claim, Watch, claimed
 from ablate.store.documents.claim import ClaimRecord
@@ -183,6 +185,18 @@ def test_one_writer_at_a_time_without_locks(answers: str, tmp_path: Path, monkey
     assert not failures
     assert number.read_text() == "40"
     assert [path.name for path in tmp_path.iterdir()] == ["number"]
+
+
+def test_folders_of_killed_commands_are_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    leave(tmp_path / "ablate-dead", pid=2**22 + 1)
+    leave(tmp_path / "ablate-elsewhere", host=("another machine", "", ""))
+    (tmp_path / "ablate-unknown").mkdir()
+    (tmp_path / "ablate-file").touch()
+    with scratch() as one, scratch() as other:
+        left = {"ablate-elsewhere", "ablate-unknown", "ablate-file"}
+        assert {path.name for path in tmp_path.iterdir()} == {*left, one.name, other.name}
+    assert {path.name for path in tmp_path.iterdir()} == left
 
 
 @pytest.mark.parametrize("number", [errno.ENOENT, errno.ESTALE])

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -282,6 +285,20 @@ def test_a_claim_excludes_and_dies_with_its_process(store: Store) -> None:
         assert [path.name for path in store.run_dir(DIGEST).iterdir()] == ["claim"]
     assert not store.run_dir(DIGEST).exists()
     assert store.status(DIGEST) == "absent"
+
+
+def test_a_full_disk_is_named_with_the_file(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = store.state_path(DIGEST)
+    said = re.escape(f"[Errno 28] No space left on device: '{path}'")
+    with pytest.raises(OSError, match=said), store.replacing(path) as temporary:
+        temporary.symlink_to("/dev/full")
+        temporary.write_bytes(b"x")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=0))
+    with pytest.raises(OSError, match=said), store.replacing(path):
+        raise RuntimeError("unexpected pos 576 vs 534")
+    with pytest.raises(StoreError, match="not strict"), store.replacing(path):
+        raise StoreError("not strict JSON")
+    assert not list(store.run_dir(DIGEST).iterdir())
 
 
 HAMMER = """

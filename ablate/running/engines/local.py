@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -21,6 +20,7 @@ from ablate.running.engines._polling import Polling, how_it_ended
 from ablate.running.rehearsal import Effort, Timed
 from ablate.running.rehearsing import rehearse
 from ablate.running.request import Request
+from ablate.running.scratch import scratch
 from ablate.store import Store, processes
 from ablate.store.claims import Watch
 from ablate.store.documents import RunDocument
@@ -70,8 +70,8 @@ class Pool(Polling):
 
     @contextmanager
     def opened(self) -> Iterator[None]:
-        with tempfile.TemporaryDirectory(prefix="ablate-") as name:
-            self._slots = [Slot(variables, Path(name, str(i))) for i, variables in enumerate(self.places)]
+        with scratch() as folder:
+            self._slots = [Slot(variables, folder / str(i)) for i, variables in enumerate(self.places)]
             try:
                 yield
             finally:
