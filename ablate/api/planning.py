@@ -27,7 +27,6 @@ from ablate.study.written import Sets
 from ablate.training.execution import Execution, Microbatch
 from evals.costs.machine import memory_bytes
 from evals.costs.matmul import peak_flops_per_second
-from reports.pages.cell import html_table
 
 _COLUMNS = {
     "rung": pl.String,
@@ -153,6 +152,8 @@ class StudyPlan:
         return f"<StudyPlan {self.study.name} at {self.study.scale}: {len(self.planned)} arms, {len(self.done)} runs>"
 
     def _repr_html_(self) -> str:
+        from reports.pages.cell import html_table  # noqa: PLC0415 (statistics are slow to load)
+
         parts = [f"<p><strong>{escape(self.study.question)}</strong></p>"]
         for rung, rows in self.tables():
             if rung is not None:
