@@ -16,13 +16,15 @@ from ablate.data import DataError
 from ablate.data.paths import expanded
 from ablate.store import AblateError, Store, sums, tokenizer_in
 from ablate.store.documents import JsonObject
-from zoo.hf import spec_of
+from zoo.hf import base_of, spec_of
 
 if TYPE_CHECKING:
     from zoo.model import Decoder
 
 WEIGHTS = ("*.safetensors", "*.safetensors.index.json", "pytorch_model*.bin", "pytorch_model.bin.index.json")
-CONFIGS = ("config.json", "spec.json")
+CONFIGS = ("config.json", "spec.json", "adapter_config.json")
+
+CONTENT = (*CONFIGS, *WEIGHTS)
 
 
 class CheckpointError(AblateError):
@@ -31,7 +33,7 @@ class CheckpointError(AblateError):
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A model in a folder: as transformers saves it, as `zoo.save` does, or a run's.
+    """A model in a folder: as transformers saves it, or an adapter of it as peft does, as `zoo.save` does, or a run's.
 
     Example:
         >>> Checkpoint.at("checkpoints/SmolLM2-135M", Path()).spec.n_layers
@@ -74,9 +76,17 @@ class Checkpoint:
         return plain
 
     @property
+    def _base(self) -> Path:
+        """Where the weights are that an adapter belongs to; else the folder itself. Raises CheckpointError."""
+        try:
+            return base_of(self.folder)
+        except zoo.UnsupportedError as error:
+            raise CheckpointError(str(error)) from error
+
+    @property
     def digest(self) -> str:
         """Names its copy in a store: 16 hex digits of the sha256 of its config and weights."""
-        files = _files(self.folder, (*CONFIGS, *WEIGHTS))
+        files = [file for folder in dict.fromkeys((self.folder, self._base)) for file in _files(folder, CONTENT)]
         return _digest(tuple((path, path.stat().st_size, path.stat().st_mtime_ns) for path in files))
 
     @property
@@ -84,8 +94,10 @@ class Checkpoint:
         """Its tokenizer, as a study's `data.tokenizer` names it; None where the folder has no tokenizer.json."""
         path = tokenizer_in(self.folder)
         if not path.exists():
+            path = tokenizer_in(self._base)
+        if not path.exists():
             return None
-        eos = _end_of_text(self.folder)
+        eos = _end_of_text(path.parent)
         return {"kind": "file", "path": str(path), **({"eos": eos} if eos else {})}
 
     def load(self) -> Decoder:
@@ -105,7 +117,7 @@ class Checkpoint:
         with store.replacing(folder) as work:
             zoo.save(model, work)
             if self.tokenizer is not None:
-                shutil.copyfile(tokenizer_in(self.folder), tokenizer_in(work))
+                shutil.copyfile(str(self.tokenizer["path"]), tokenizer_in(work))
             sums.write(work)
 
 

@@ -18,6 +18,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="digest (or its beginning), or folder, of a trained run")
     parser.add_argument("directory", metavar="DIR", type=Path)
     parser.add_argument("--family", metavar="TYPE", help="a model_type of transformers (default: the first that fits)")
+    parser.add_argument("--adapter", action="store_true", help="the adapter of a run with train.lora, for peft")
     add_store(parser)
     add_json(parser)
 
@@ -25,9 +26,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     import ablate
 
-    found = ablate.export(options.run, options.directory, **given(options, "family", "store"))
+    found = ablate.export(options.run, options.directory, adapter=options.adapter, **given(options, "family", "store"))
     if options.json:
         print_json(found)
     else:
-        print(f"{found['directory']}: a {found['model_type']} model of transformers")
+        what = "an adapter for peft, and in base/ its" if options.adapter else "a"
+        print(f"{found['directory']}: {what} {found['model_type']} model of transformers")
     return DONE

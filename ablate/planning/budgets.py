@@ -12,6 +12,7 @@ from statistics import fmean
 
 from ablate.store.documents import RunNumerics
 from ablate.study.sections import Budget, ParameterMatch
+from ablate.training.lora import flops_change
 from ablate.training.spec import TrainSpec
 from zoo.costs import Cost, cost
 from zoo.errors import SpecError
@@ -57,8 +58,15 @@ def step_times(budget: Budget, work: Sequence[Workload], clock: Clock | None) ->
 def training_cost(train: TrainSpec, spec: ModelSpec, widths: Sequence[int]) -> Cost:
     """Costs at the context. FLOPs per token are a mean over `widths`, the row widths that training cycles through."""
     per_token = {width: train.objective.cost(spec, width).flops_per_token for width in set(widths)}
-    whole = train.objective.cost(spec, train.context)
-    return replace(whole, flops_per_token=fmean(per_token[width] for width in widths))
+    whole, change = train.objective.cost(spec, train.context), 0.0
+    if train.lora is not None:
+        change = flops_change(spec, train.lora)
+    return replace(
+        whole,
+        flops_per_token=fmean(per_token[width] for width in widths) + change,
+        flops_per_token_square=whole.flops_per_token_square + change,
+        flops_per_token_executed=whole.flops_per_token_executed + change,
+    )
 
 
 def price_of_step(kind: str, train: TrainSpec, flops_per_token: float, seconds_per_step: float | None) -> float:

@@ -86,7 +86,7 @@ def _train(request: Request, numerics: Numerics, stop: StopSignal) -> None:
         with stop.deferred():
             ending = session.run()
     if ending.status == "finished":
-        keep_trained(store, request.digest, session.model, corpus.tokenizer_path)
+        keep_trained(store, request.digest, session.model, corpus.tokenizer_path, session.adapters)
     floor = corpus.floor(request.identity.reads)
     store.write_result(_result(session, ending, request, memory, floor, started), ending.items)
     store.drop_state(request.digest)

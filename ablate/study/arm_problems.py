@@ -10,11 +10,12 @@ from ablate.checkpoints import Checkpoint, CheckpointError
 from ablate.data import DataError
 from ablate.data.sources import TextSource
 from ablate.data.tokenizers.file import FileTokenizer
-from ablate.study.arms import DATA, START, Arm, ArmBuilder, tuning_edit
+from ablate.study.arms import DATA, START, TRAIN, Arm, ArmBuilder, tuning_edit
 from ablate.study.layers import common_length
 from ablate.study.problems import Problem, StudyError
 from ablate.study.sections import StartSpec
 from ablate.study.tune_spec import TuneSpec
+from ablate.training.lora import check_lora
 from zoo.conversion import check_conversion
 from zoo.errors import SpecError, did_you_mean
 from zoo.spec import ModelSpec
@@ -74,6 +75,23 @@ def start_problems(builder: ArmBuilder, arms: Sequence[Arm], folder: Path, tuned
             yield from _arm_problems(builder, arm, arm.start, by_name, tuned)
         else:
             yield from _checkpoint_problems(builder, arm, arm.start, folder)
+
+
+def lora_problems(builder: ArmBuilder, arms: Sequence[Arm]) -> Iterator[Problem]:
+    """Adapters of initial values, of matrices that a model has not, or beside rates by width."""
+    for arm in arms:
+        if arm.train.lora is None:
+            continue
+        place = next((edit.target for edit in arm.own if edit.path[:2] == (TRAIN, "lora")), (TRAIN, "lora"))
+        if arm.start is None:
+            reason = f"adapters change trained weights, and {arm.name} starts from initial values: give it a start"
+            yield builder.origins.problem(place, reason)
+        if arm.train.width_transfer is not None:
+            yield builder.origins.problem(place, "no rule is known for the rates of adapters under width_transfer")
+        try:
+            check_lora(arm.model, arm.train.lora)
+        except SpecError as error:
+            yield builder.origins.problem(place, error.reason)
 
 
 def _arm_problems(

@@ -26,7 +26,7 @@ from ablate.machine.numerics import Numerics
 from ablate.training.accumulation import Accumulation
 from ablate.training.batch import Batch
 from ablate.training.learner import Learner
-from ablate.training.optim import build_optimizer
+from ablate.training.optim import build_optimizer, trained_part
 from ablate.training.spec import TrainSpec
 from zoo.spec import ModelSpec
 
@@ -68,8 +68,9 @@ def alive_at_peak(learner: Learner, model: zoo.Decoder, batch: Batch, live: Live
     """
     before, watcher, rows = live.bytes, _BeforeUpdate(live), learner.accumulation.rows_of(batch)
     if rows < len(batch):
-        for parameter in model.parameters():
-            parameter.grad = torch.zeros_like(parameter)
+        for group in learner.optimizer.param_groups:
+            for parameter in group["params"]:
+                parameter.grad = torch.zeros_like(parameter)
     learner.learn(1, 0.0, batch.rows(slice(rows)), watcher)
     found = max(watcher.peak + live.bytes - before, live.peak)
     if rows == len(batch):
@@ -145,7 +146,8 @@ def _learner(
         model = zoo.Decoder(spec).train()
     for stack in filter(None, (model, model.encoder)):
         stack.recompute = recompute
-    optimizer = build_optimizer(model, zoo.roles(model), train, spec.d_model)
+    part = trained_part(model, train, seed=0)
+    optimizer = build_optimizer(part, zoo.roles(part), train, spec.d_model)
     return Learner(model.loss, optimizer, train, numerics, 0, Accumulation(rows, spec.couples_rows)), model
 
 

@@ -6,9 +6,16 @@ from collections.abc import Mapping
 
 from torch import nn
 
+import zoo
+from ablate.training.lora import Adapters
 from ablate.training.optimizers import Trained, Updates
 from ablate.training.spec import TrainSpec
 from zoo.init import Role
+
+
+def trained_part(model: zoo.Decoder, spec: TrainSpec, seed: int) -> nn.Module:
+    """What training changes: the model, or adapters of it, which is frozen then."""
+    return model if spec.lora is None else Adapters(model, spec.lora, seed)
 
 
 def build_optimizer(model: nn.Module, roles: Mapping[str, Role], spec: TrainSpec, d_model: int) -> Updates:

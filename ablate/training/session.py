@@ -23,7 +23,8 @@ from ablate.training.divergence import Watch, final_reason
 from ablate.training.execution import DEFAULT, Execution
 from ablate.training.learner import Learner
 from ablate.training.loop import Done, TrainingStep, train
-from ablate.training.optim import build_optimizer
+from ablate.training.lora import Adapters
+from ablate.training.optim import build_optimizer, trained_part
 from ablate.training.probes import ProbeSpec
 from ablate.training.probing import Prober
 from ablate.training.reader import Corpus, HeldOut, TrainingReader
@@ -58,7 +59,7 @@ class Ending:
         return self.scores.items if self.scores else ()
 
 
-def _initial_model(store: Store, identity: RunDocument) -> zoo.Decoder:
+def initial_model(store: Store, identity: RunDocument) -> zoo.Decoder:
     """Initial values by the seed, or the weights of the trained run or the checkpoint that this one starts from."""
     spec, start = zoo.parse(identity.model), identity.start
     if start is None:
@@ -100,21 +101,23 @@ class Session:
         self.spec = TrainSpec.model_validate(identity.train)
         self.checkpoint_seconds, self.stop = execution.checkpoint_seconds, stop
         self.rest_seconds = min(rest_seconds, self.checkpoint_seconds)
-        self.model = _initial_model(store, identity).to(numerics.device)
+        self.model = initial_model(store, identity).to(numerics.device)
         for stack in (self.model, self.model.encoder):
             if stack is not None:
                 stack.recompute = execution.recompute
-        width = self.model.spec.d_model
-        optimizer = build_optimizer(self.model, zoo.roles(self.model), self.spec, width)
+        self.part = trained_part(self.model, self.spec, self.seed)
+        optimizer = build_optimizer(self.part, zoo.roles(self.part), self.spec, self.model.spec.d_model)
         loss = compiled(self.model.loss) if self.spec.compile else self.model.loss
         accumulation = Accumulation(execution.microbatch, self.model.spec.couples_rows)
-        self.average = WeightAverage(self.model, self.spec.average, self.steps) if self.spec.average else None
+        self.average = WeightAverage(self.part, self.spec.average, self.steps) if self.spec.average else None
         self.learner = Learner(loss, optimizer, self.spec, numerics, self.seed, accumulation, self.average)
         self.reader = TrainingReader(corpus, self.spec, self.model.spec.vocab_size, self.seed, numerics.device)
         self.prober = self._prober(identity.probes)
         self._began = self._rested = time.perf_counter()
         self._save_at = self._began + self.checkpoint_seconds
         self._saved: dict[str, Stateful] = {"model": self.model, "optimizer": optimizer}
+        if self.adapters is not None:
+            self._saved["adapters"] = self.adapters
         if self.average is not None:
             self._saved["average"] = self.average
         self.place = load_state(store, self.digest, self._saved, numerics.device)
@@ -122,6 +125,11 @@ class Session:
             # It starts below where it may pass through, so divergence is to end above knowing nothing.
             self.place.start_loss = self.place.start_validation_loss = math.log(self.model.spec.vocab_size)
         self._wall_seconds_before = self.place.wall_seconds
+
+    @property
+    def adapters(self) -> Adapters | None:
+        """What is trained in place of the model's weights, if so."""
+        return self.part if isinstance(self.part, Adapters) else None
 
     def run(self) -> Ending:
         """Train what is missing. Raises Interrupted."""

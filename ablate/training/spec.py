@@ -8,6 +8,7 @@ from pydantic import ConfigDict, Field, PositiveFloat, PositiveInt, ValidationIn
 
 from ablate.training.average import AverageSpec
 from ablate.training.decay import WeightDecay
+from ablate.training.lora import LoraSpec
 from ablate.training.objectives import Objective
 from ablate.training.objectives.next_token import NextToken
 from ablate.training.optimizers import Betas, Optimizer
@@ -65,6 +66,9 @@ class TrainSpec(Spec):
     average: AverageSpec | None = Field(default=None, exclude_if=lambda average: average is None)
     """Score and store an average of the weights in place of the last ones: `{kind: ema, horizon: 0.04}`; null for the
     last ones."""
+    lora: LoraSpec | None = Field(default=None, exclude_if=lambda lora: lora is None)
+    """Train low-rank adapters of frozen weights, which the arm must `start` from: `{rank: 8, alpha: 16}`; null for
+    training all weights."""
     validate_every: Annotated[Fraction, Timeless] = 0.2
     """Validation loss is measured each such share of the steps, and always after the last."""
     compile: bool = False

@@ -16,16 +16,24 @@ from tokenizers import Tokenizer
 
 import zoo
 from ablate.store import Store, StoreError, sums, tokenizer_in
+from ablate.training.lora import Adapters
 from evals.costs.memory import is_out_of_memory
 from zoo.model import Decoder
 
 
-def keep_trained(store: Store, digest: str, model: Decoder, tokenizer: Path | None) -> None:
-    """Model and tokenizer, which a synthetic task has not, whole or not at all."""
+def keep_trained(
+    store: Store, digest: str, model: Decoder, tokenizer: Path | None, adapters: Adapters | None = None
+) -> None:
+    """Model and tokenizer, which a synthetic task has not, whole or not at all. Adapters are merged into the model, and
+    kept beside it."""
+    if adapters is not None:
+        adapters.merge()
     with store.replacing(store.model_dir(digest)) as folder:
         zoo.save(model, folder)
         if tokenizer is not None:
             shutil.copyfile(tokenizer, tokenizer_in(folder))
+        if adapters is not None:
+            adapters.save(folder)
         sums.write(folder)
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import copy
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
@@ -24,7 +24,7 @@ import torch
 from zoo.checkpoint import assemble
 from zoo.edits import flatten
 from zoo.errors import SpecError, UnsupportedError, did_you_mean
-from zoo.hf import _folder
+from zoo.hf import _adapters, _folder
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._family import AUTO, CLASSES, Family
 from zoo.hf._weights import to_ours, to_theirs
@@ -38,14 +38,13 @@ NO_TOKENS = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
 def from_hf(hf_model: Any) -> Decoder:
     """The same model, with weights of its own in the same types and on the same device, in evaluation mode.
 
-    hf_model: a causal, masked or sequence-to-sequence language model of transformers, or a local folder that holds one.
+    hf_model: a causal, masked or sequence-to-sequence language model of transformers, or a local folder that holds one
+    or an adapter of peft, which is merged into its base.
     Where it takes an `attention_mask`, ours takes the number of padding tokens at a side of each row (`left_pad`,
     `right_pad`, `encoder_left_pad`, …). Raises UnsupportedError, which names the option.
     """
     if isinstance(hf_model, str | Path):
-        transformers, folder = _transformers(), Path(hf_model)
-        config = _folder.config_of(folder, transformers)
-        hf_model = _folder.load(folder, transformers, AUTO[_family(config.model_type).task])
+        hf_model = _loaded(Path(hf_model))
     family, config, spec = _understood(hf_model)
     state = hf_model.state_dict(keep_vars=True)
     model = assemble(spec, to_ours(family, spec, state))
@@ -53,11 +52,47 @@ def from_hf(hf_model: Any) -> Decoder:
     return model
 
 
+def _loaded(folder: Path) -> Any:
+    base = base_of(folder)
+    transformers, config = _transformers(), _folder.config_of(base, _transformers())
+    hf_model = _folder.load(base, transformers, AUTO[_family(config.model_type).task])
+    if base != folder:
+        _adapters.merge(folder, hf_model)
+    return hf_model
+
+
+def base_of(folder: Path) -> Path:
+    """The folder itself, or that of the base where it holds an adapter of peft. Raises UnsupportedError."""
+    return _adapters.base_of(folder) if (folder / _adapters.CONFIG).is_file() else folder
+
+
 def spec_of(folder: str | Path) -> ModelSpec:
     """What the checkpoint in a local folder is. Reads its config alone. Raises UnsupportedError."""
-    transformers, config = _transformers(), _folder.config_of(Path(folder), _transformers())
+    transformers, config = _transformers(), _folder.config_of(base_of(Path(folder)), _transformers())
     task = AUTO[_family(config.model_type).task]
     return _understood(_folder.without_weights(config, transformers, task))[2]
+
+
+def save_adapters(model: Decoder, adapters: Mapping[str, _adapters.LowRank], alpha: float, folder: str | Path) -> str:
+    """Write low-rank adapters of a model for peft in `folder`, and the model for transformers in `folder/base`.
+
+    Args:
+        model: as it is without them.
+        adapters: A: (r, in) and B: (out, r) by the name of our matrix, `blocks.0.mixer.q`; each adds (α/r)·B·A.
+
+    Returns:
+        The `model_type` of the base.
+
+    Raises:
+        UnsupportedError: transformers has no such model, or a matrix of ours is none of its.
+    """
+    folder, hf_model = Path(folder), to_hf(model)
+    family = _family(hf_model.config.model_type)
+    pairs, base = family.weights(model.spec), (folder / "base").resolve()
+    _adapters.save(folder, hf_model, pairs, adapters, alpha, str(base))
+    with _folder.quiet(_transformers()):
+        hf_model.save_pretrained(base)
+    return str(hf_model.config.model_type)
 
 
 def _understood(hf_model: Any) -> tuple[Family, Config, ModelSpec]:

@@ -1,0 +1,184 @@
+"""Low-rank adapters: W stays as it is and learns W + (α/r)·B·A, of rank r.
+
+Hu et al. 2021, arXiv:2106.09685. A: (r, in) starts as U(−1/√in, 1/√in), B: (out, r) at zero, as in peft, so training
+starts from the function that W computes. Nothing else is trained. After the last step adapters are added to W, and the
+model costs what it did.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+from pydantic import Field, PositiveFloat, PositiveInt
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+import zoo
+from zoo.axis import Spec
+from zoo.errors import SpecError, did_you_mean
+from zoo.ffns._moe import Router
+from zoo.init import ExpertLinear, Linear, generator
+from zoo.spec import ModelSpec
+
+FILE = "adapters.safetensors"
+
+
+class LoraSpec(Spec):
+    """`{rank: 8, alpha: 16, matrices: [mixer, ffn], dropout: 0}`"""
+
+    rank: PositiveInt = 8
+    alpha: PositiveFloat = 16.0
+    """The update is multiplied by alpha / rank."""
+    matrices: Annotated[tuple[str, ...], Field(min_length=1, strict=False)] = ("mixer", "ffn")
+    """What has adapters: all matrices of every block's `mixer` or `ffn`, or some by name (`q`, `v`, `down`)."""
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Of what A reads, while training."""
+
+    @property
+    def scale(self) -> float:
+        """α / r."""
+        return self.alpha / self.rank
+
+
+class LowRank(nn.Module):
+    """x: (..., in) → (α/r)·B·A·x: (..., out)."""
+
+    def __init__(self, spec: LoraSpec, of: Linear) -> None:
+        super().__init__()
+        self.down = nn.Parameter(torch.empty(spec.rank, of.in_features, device=of.weight.device))
+        self.up = nn.Parameter(torch.zeros(of.out_features, spec.rank, device=of.weight.device))
+        self.roles = {"down": "input", "up": "output"}
+        self.scale, self.dropout = spec.scale, spec.dropout
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = F.dropout(x, self.dropout, self.training)
+        out: Tensor = F.linear(F.linear(x, self.down), self.up) * self.scale
+        return out
+
+
+class Adapters(nn.Module):
+    """What is trained of a model whose own weights are frozen. They act through hooks, so that the model's names and
+    state stay what they are."""
+
+    def __init__(self, model: zoo.Decoder, spec: LoraSpec, seed: int) -> None:
+        """Freezes the model. Raises SpecError where `spec` names nothing in it."""
+        super().__init__()
+        self._model = [model]  # in a list, so that it is no part of this module
+        model.requires_grad_(False)
+        self.names = list(matrices(model, spec))
+        self.layers = nn.ModuleList(LowRank(spec, model.get_submodule(name)) for name in self.names)  # type: ignore[arg-type]
+        self._hooks = [self._attach(model.get_submodule(name), layer) for name, layer in self._each()]
+        with torch.no_grad():
+            for name, layer in self._each():
+                bound = 1 / math.sqrt(layer.down.shape[1])
+                drawn = torch.rand(layer.down.shape, generator=generator(seed, f"{name}.lora"), device="cpu")
+                layer.down.copy_((2 * drawn - 1) * bound)
+
+    def _each(self) -> Iterator[tuple[str, LowRank]]:
+        return zip(self.names, self.layers, strict=True)  # type: ignore[arg-type]
+
+    def _attach(self, module: nn.Module, layer: LowRank) -> Any:
+        def added(module: nn.Module, inputs: tuple[Tensor, ...], out: Tensor) -> Tensor:
+            layer.train(module.training)
+            whole: Tensor = out + layer(inputs[0])
+            return whole
+
+        return module.register_forward_hook(added)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """A and B by the name of the matrix: `blocks.0.mixer.q.down`, `blocks.0.mixer.q.up`."""
+        pairs = ((f"{name}.{part}", getattr(layer, part)) for name, layer in self._each() for part in ("down", "up"))
+        return {name: value.detach() for name, value in pairs}
+
+    @torch.no_grad()
+    def merge(self) -> None:
+        """Add them to the model's weights, which act alone from here on."""
+        for name, layer in self._each():
+            self._model[0].get_parameter(f"{name}.weight").add_(layer.up @ layer.down, alpha=layer.scale)
+        for hook in self._hooks:
+            hook.remove()
+
+    def save(self, folder: Path) -> None:
+        save_file({name: value.contiguous() for name, value in self.tensors().items()}, folder / FILE)
+
+
+def saved_adapters(folder: Path) -> dict[str, Tensor]:
+    """What `Adapters.save` wrote."""
+    return load_file(folder / FILE)
+
+
+def matrices(model: nn.Module, spec: LoraSpec) -> Iterator[str]:
+    """The names of the matrices that get adapters. Raises SpecError for a name that none has."""
+    known: dict[str, list[str]] = {}
+    for name, module in model.named_modules():
+        if name.startswith("blocks.") and isinstance(module, Linear):
+            _, _, *path = name.split(".")
+            for word in {path[0], path[-1]}:
+                known.setdefault(word, []).append(name)
+    for word in spec.matrices:
+        if word not in known:
+            hint = did_you_mean(word, known) or f": there are {', '.join(sorted(known))}"
+            raise SpecError("train.lora.matrices", f"no block has a matrix '{word}'{hint}")
+    found = {name for word in spec.matrices for name in known[word]}
+    yield from (name for name, _ in model.named_modules() if name in found)
+
+
+def check_lora(model: ModelSpec, spec: LoraSpec) -> None:
+    """Raise SpecError where a model cannot have these adapters."""
+    for part in ("encoder", "mtp", "layer_loss"):
+        if getattr(model, part):
+            raise SpecError("train.lora", f"the FLOPs of adapters are not counted beside {part}")
+    with torch.device("meta"):
+        list(matrices(zoo.Decoder(model), spec))
+
+
+def flops_change(model: ModelSpec, spec: LoraSpec) -> float:
+    """By how much a training step's FLOPs per token exceed those of training all weights; mostly negative.
+
+    A frozen matrix W: (out, in) spares its own gradient, 2·out·in per token. Its adapter takes 2·r·(in + out) forward
+    and twice that backward. The gradient with respect to what a layer reads is counted throughout, although below the
+    first adapter nobody needs it.
+    """
+    return _flops_change(json.dumps(model.dump()), spec)
+
+
+@lru_cache(maxsize=256)
+def _flops_change(model: str, spec: LoraSpec) -> float:
+    resolved = zoo.parse(json.loads(model))
+    with torch.device("meta"):
+        built = zoo.Decoder(resolved)
+    outside = [part for part in (built.project_in, built.project_out, built.transform) if part is not None]
+    spared = resolved.vocab_size * resolved.table_width + sum(_products(part) for part in outside)
+    for block, layer in zip(built.block_of_each, resolved.layers, strict=True):
+        spared += _products(built.blocks[block], getattr(layer.ffn, "top_k", 1))
+    added = sum(
+        _uses(built, name) * _adapter(built.get_parameter(f"{name}.weight"), spec) for name in matrices(built, spec)
+    )
+    return 6.0 * added - 2.0 * spared
+
+
+def _uses(model: zoo.Decoder, name: str) -> int:
+    """In how many layers a matrix is: more than one where layers share a block."""
+    return model.block_of_each.count(int(name.split(".")[1]))
+
+
+def _adapter(weight: Tensor, spec: LoraSpec) -> int:
+    return spec.rank * sum(weight.shape)
+
+
+def _products(part: nn.Module, top_k: int = 1) -> float:
+    """Numbers of all matrices of a part that a token is multiplied with."""
+    found = 0.0
+    for module in part.modules():
+        if isinstance(module, ExpertLinear):
+            found += module.weight.numel() * top_k / module.experts
+        elif isinstance(module, Linear | Router):
+            found += module.weight.numel()
+    return found
