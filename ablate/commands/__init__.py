@@ -52,8 +52,38 @@ def add_store(parser: argparse.ArgumentParser) -> None:
 
 
 def add_engine(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--engine", default="local", help="what executes the runs (default: local)")
+    parser.add_argument(
+        "--engine",
+        default="local",
+        metavar="NAME",
+        help="what executes the runs: local, inprocess, or slurm (default: local)",
+    )
+    parser.add_argument(
+        "--slurm",
+        action="append",
+        default=[],
+        metavar="OPTION=VALUE",
+        help="an option of sbatch, for --engine slurm: --slurm partition=gpu --slurm time=4:00:00 (may be repeated)",
+    )
     add_workers(parser)
+
+
+ENGINE = ("scale", "sets", "store", "device", "engine", "workers", "workers_per_gpu")
+"""Options that say what is run where, but for an engine's own."""
+
+
+def given_engine(options: argparse.Namespace) -> dict[str, Any]:
+    """What `add_study` and `add_engine` were given, as a function of `ablate` takes it."""
+    return {**given(options, *ENGINE), "engine_settings": engine_settings(options)}
+
+
+def engine_settings(options: argparse.Namespace) -> dict[str, str]:
+    """The settings of the engine that was chosen. Raises OptionError for those of another."""
+    if options.slurm and options.engine != "slurm":
+        raise OptionError(f"--slurm is for --engine slurm, not for --engine {options.engine}")
+    if wrong := next((text for text in options.slurm if "=" not in text), None):
+        raise OptionError(f"--slurm {wrong}: expected OPTION=VALUE")
+    return dict(text.split("=", 1) for text in options.slurm)
 
 
 def add_workers(parser: argparse.ArgumentParser) -> None:

@@ -18,6 +18,7 @@ from ablate.commands import (
     add_json,
     add_study,
     given,
+    given_engine,
     print_json,
     print_table,
 )
@@ -41,10 +42,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     import ablate
 
-    where = given(
-        options, "scale", "sets", "store", "device", "engine", "workers", "workers_per_gpu", "promote", *EXECUTION
-    )
-    result = ablate.run(options.study, **where)
+    result = ablate.run(options.study, **given_engine(options), **given(options, "promote", *EXECUTION))
     if options.json:
         print_json(result.document())
     elif result.summary:

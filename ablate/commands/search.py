@@ -20,6 +20,7 @@ from ablate.commands import (
     add_json,
     add_study,
     given,
+    given_engine,
     positive,
     print_json,
     print_table,
@@ -50,8 +51,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     import ablate
 
-    where = given(options, "scale", "sets", "store", "device", "engine", "workers", "workers_per_gpu", *EXECUTION)
-    result = ablate.search(options.study, **where, **given(options, "storage", "promote"))
+    result = ablate.search(options.study, **given_engine(options), **given(options, "storage", "promote", *EXECUTION))
     if options.json:
         print_json(result.document())
     else:

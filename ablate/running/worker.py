@@ -20,7 +20,7 @@ from ablate.running.runlog import DONE, logged, redirect_output
 from ablate.store import LostClaimError, Store
 from ablate.training.stop import ENDED_BY_REQUEST, Interrupted, StopSignal
 
-LOG = logging.getLogger(__name__)
+LOG = logging.getLogger("ablate.running.worker")  # also where this is run as a program
 
 
 def main(arguments: list[str]) -> int:

@@ -9,7 +9,7 @@ from urllib.parse import quote
 from ablate.store.files import StoreError
 from ablate.store.folders import DataFolder, SearchFolder, StudyFolder
 
-FOLDERS = {"studies", "searches", "data", "checkpoints", "calibration", "ledger"}
+FOLDERS = {"studies", "searches", "data", "checkpoints", "calibration", "ledger", "slurm"}
 """What lies beside the runs."""
 
 
@@ -93,6 +93,11 @@ class Paths:
     def checkpoint_dir(self, digest: str) -> Path:
         """A model that was trained elsewhere, as `zoo.save` writes it, and its tokenizer where it came with one."""
         return self.root / "checkpoints" / _checked(digest)
+
+    @property
+    def slurm_dir(self) -> Path:
+        """What submitit keeps of jobs that are queued, go on, or failed."""
+        return self.root / "slurm"
 
     def calibration_path(self, digest: str) -> Path:
         return self.root / "calibration" / f"{_checked(digest)}.json"

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+ASKING = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
+"""How it is asked to end: by us, and by Slurm, which signals all processes of a job."""
 ENDED_BY_REQUEST = 128 + signal.SIGTERM
 """The exit status of a worker that was asked to end."""
 
@@ -16,14 +18,15 @@ class Interrupted(Exception):  # noqa: N818 (not an error)
 
 
 class StopSignal:
-    """A request to end, by SIGTERM: at once, or, inside `deferred`, when the block next asks."""
+    """A request to end, by a signal: at once, or, inside `deferred`, when the block next asks."""
 
     def __init__(self) -> None:
         self.asked = False
         self._deferred = False
 
     def listen(self) -> None:
-        signal.signal(signal.SIGTERM, self._signalled)
+        for number in ASKING:
+            signal.signal(number, self._signalled)
 
     @contextmanager
     def deferred(self) -> Iterator[None]:

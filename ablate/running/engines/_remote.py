@@ -1,0 +1,90 @@
+"""What an engine starts on another machine: one worker, in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ablate.machine.environment import SINGLE_THREADED, environment_of_worker
+from ablate.running.engines._polling import GRACE_SECONDS
+from ablate.training.stop import ENDED_BY_REQUEST
+
+if TYPE_CHECKING:
+    from submitit.helpers import DelayedSubmission
+
+WARNINGS = {-signal.SIGTERM, -signal.SIGUSR1, -signal.SIGUSR2}
+"""How a worker ends that was asked to before it could listen."""
+LOOK_SECONDS = 0.1
+
+
+class Attempt:
+    """Carries out a request (JSON) where it is called, and returns the worker's exit status."""
+
+    def __init__(self, device: str) -> None:
+        self.device = device
+        self._pid: int | None = None
+
+    def __call__(self, request: str) -> int:
+        with tempfile.TemporaryDirectory(prefix="ablate-") as name:
+            path = Path(name, "request.json")
+            path.write_text(request, encoding="utf-8")
+            process = subprocess.Popen(
+                [sys.executable, "-m", "ablate.running.worker", str(path), "--lifeline"],
+                stdin=subprocess.PIPE,  # the lifeline: the worker ends with us
+                env=environment_of_worker(variables_of(self.device)),
+            )
+            self._pid = process.pid
+            try:
+                _wait(process.pid)
+            except BaseException:  # whatever ends us, the worker may save its state first
+                self.stop()
+                raise
+            finally:
+                process.communicate()
+        return ENDED_BY_REQUEST if process.returncode in WARNINGS else process.returncode
+
+    def stop(self) -> None:
+        """Have the worker save its state and end."""
+        if self._pid is not None:
+            os.kill(self._pid, signal.SIGTERM)
+            _wait(self._pid, GRACE_SECONDS)
+
+    def checkpoint(self, request: str) -> DelayedSubmission:
+        """Called by submitit, from a signal handler, before Slurm ends the job: what is to be queued in its place."""
+        from submitit.helpers import DelayedSubmission  # noqa: PLC0415 (an extra)
+
+        self.stop()
+        return DelayedSubmission(Attempt(self.device), request)
+
+
+def _wait(pid: int, seconds: float | None = None) -> None:
+    """Until a child has ended, or for so long. Takes no lock, as Popen.wait does, so that signal handlers may call it
+    meanwhile."""
+    deadline = None if seconds is None else time.monotonic() + seconds
+    while os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
+        if deadline is not None and time.monotonic() > deadline:
+            return
+        time.sleep(LOOK_SECONDS)
+
+
+def variables_of(device: str) -> Mapping[str, str]:
+    """What a worker's environment has of its own; GPUs are chosen by whoever starts us."""
+    return SINGLE_THREADED if device == "cpu" else {}
+
+
+def rehearse_there(identities: list[dict[str, Any]], corpus: str, effort: dict[str, Any], beside: int) -> str:
+    """Time training steps where this is called, in so many processes beside each other: a `Timed`, as JSON."""
+    from ablate.running.rehearsal import Effort  # noqa: PLC0415 (loads torch, where that is needed)
+    from ablate.running.rehearsing import rehearse  # noqa: PLC0415 (as above)
+    from ablate.store.documents import RunDocument  # noqa: PLC0415 (as above)
+
+    runs = [RunDocument.model_validate(each) for each in identities]
+    places = [variables_of(runs[0].numerics.device)] * beside
+    return rehearse(runs, corpus, Effort.model_validate(effort), places).model_dump_json(by_alias=True)

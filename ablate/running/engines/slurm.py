@@ -1,0 +1,200 @@
+"""Jobs of a Slurm cluster, through submitit: one job for each run, in arrays where many can begin together.
+
+Settings are options of sbatch: `partition=gpu`, `time=4:00:00`, `gres=gpu:h100:1`. `cluster=local` starts the jobs on
+this machine instead. Jobs need the store, the corpora and this installation under the same paths as here.
+
+A job that Slurm warns, before its time limit or to preempt it, saves its state and is queued again. One that lost its
+node, or was ended without a warning, is submitted again.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ablate.machine.environment import environment_of_worker
+from ablate.machine.numerics import pick_device
+from ablate.running.engines import Engine, EngineError, Event, Options
+from ablate.running.engines._polling import Polling, how_it_ended
+from ablate.running.engines._remote import Attempt, rehearse_there
+from ablate.running.rehearsal import Effort, Timed
+from ablate.running.rehearsing import CalibrationError
+from ablate.running.request import Request
+from ablate.store import Store
+from ablate.store.documents import RunDocument
+from ablate.training.stop import ENDED_BY_REQUEST
+
+AT_ONCE = 16
+"""How many jobs run at once, unless `workers` says otherwise."""
+MINUTES = 240
+"""A job's time limit, unless a setting says otherwise. A run that takes longer goes on in the next job."""
+TIMEOUTS = 1000
+"""How often a run may reach it: each time it has got further."""
+TRIES = 4
+"""Jobs for one run that end without its fault."""
+LOST = {"NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "REVOKED", "REQUEUED"}
+OURS = {"array", "error", "nodes", "ntasks", "open-mode", "output", "signal"}
+"""Options of sbatch that are not for callers."""
+
+
+def build(options: Options) -> Engine:
+    if importlib.util.find_spec("submitit") is None:
+        raise EngineError("the engine slurm needs the package submitit: pip install 'ablate[slurm]'")
+    if options.workers_per_gpu > 1:
+        raise EngineError("the engine slurm gives each run a GPU of its own: leave --workers-per-gpu out")
+    settings = {name.replace("_", "-"): value for name, value in options.settings.items()}
+    local = settings.pop("cluster", "slurm") == "local"
+    if refused := OURS & settings.keys():
+        raise EngineError(f"--slurm {min(refused)}=… is set by the engine")
+    if not local and shutil.which("sbatch") is None:
+        raise EngineError("there is no sbatch here; --slurm cluster=local starts the jobs on this machine")
+    device = options.device or (pick_device() if local else "cuda")
+    return Slurm(device, options.workers or AT_ONCE, settings, local)
+
+
+class Slurm(Polling):
+    """`settings` are options of sbatch, spelt with hyphens."""
+
+    poll_seconds = 0.5
+    here = False
+
+    def __init__(self, device: str, at_once: int, settings: Mapping[str, str], local: bool = False) -> None:
+        super().__init__()
+        self.device, self._at_once, self.settings, self.local = device, at_once, dict(settings), local
+        self.minutes = minutes(self.settings.pop("time", str(MINUTES)))
+        if device == "cuda" and not any("gpu" in name or name == "gres" for name in self.settings):
+            self.settings["gpus-per-node"] = "1"
+
+    @property
+    def at_once(self) -> int:
+        return self._at_once
+
+    @property
+    def where(self) -> str:
+        options = " ".join(f"{name}={value}" for name, value in sorted(self.settings.items()))
+        return f"{'local jobs' if self.local else 'Slurm'} {options}".rstrip()
+
+    def capacity(self, requests: Iterable[Request | None]) -> int:
+        """What is known beforehand is one array, of which Slurm starts `at_once` at a time."""
+        return len(requests) if isinstance(requests, Sequence) and not self.local else self.at_once
+
+    def start(self, requests: Sequence[Request]) -> Sequence[_Job]:
+        texts = [request.to_json() for request in requests]
+        jobs = self._submit(requests[0].store, Attempt(self.device), texts)
+        return [_Job(request, job, self._again) for request, job in zip(requests, jobs, strict=True)]
+
+    def _again(self, request: Request) -> Any:
+        return self._submit(request.store, Attempt(self.device), [request.to_json()])[0]
+
+    def _submit(self, store: str, function: Callable[..., Any], *arguments: Sequence[object]) -> list[Any]:
+        """A job for each. Raises EngineError."""
+        from submitit.core.utils import FailedJobError, FailedSubmissionError  # noqa: PLC0415 (an extra)
+
+        executor = self._executor(Store(store).slurm_dir)
+        try:
+            with _importable():
+                return list(executor.map_array(function, *arguments))
+        except (FailedJobError, FailedSubmissionError) as error:
+            raise EngineError(f"Slurm refused the job: {' '.join(str(error).split())}") from error
+
+    def _executor(self, folder: Path) -> Any:
+        import submitit  # noqa: PLC0415 (an extra)
+
+        if self.local:
+            executor = submitit.LocalExecutor(folder, max_num_timeout=TIMEOUTS)
+            executor.update_parameters(timeout_min=self.minutes, gpus_per_node=int(self.device == "cuda"))
+            return executor
+        executor = submitit.SlurmExecutor(folder, max_num_timeout=TIMEOUTS)
+        executor.update_parameters(
+            job_name="ablate",
+            time=self.minutes,
+            array_parallelism=self.at_once,
+            additional_parameters={"requeue": True, **self.settings},
+        )
+        return executor
+
+    def rehearse(self, identities: Sequence[RunDocument], corpus: str, effort: Effort) -> Timed:
+        store = str(Path(corpus).parent.parent)
+        documents = [identity.model_dump(mode="json", by_alias=True) for identity in identities]
+        (job,) = self._submit(store, rehearse_there, [documents], [corpus], [effort.model_dump()], [1])
+        try:
+            return Timed.model_validate_json(job.result())
+        except RuntimeError as error:  # submitit's
+            reason = str(error).strip().splitlines()[-1]
+            raise CalibrationError(f"the time of a training step could not be measured: {reason}") from error
+        finally:
+            job.cancel(check=False)
+
+
+class _Job:
+    """A run's job, and those that take its place."""
+
+    def __init__(self, request: Request, job: Any, again: Callable[[Request], Any]) -> None:
+        self.request, self.job, self.again = request, job, again
+        self._tries, self._asked = 1, False
+
+    def ended(self) -> Event | None:
+        if not self.job.done():
+            return None
+        status, said = self._status()
+        if status == ENDED_BY_REQUEST and not self._asked and self._tries < TRIES:
+            self._tries += 1
+            self.job = self.again(self.request)
+            return None
+        if status == 0:
+            _remove_files(self.job)
+        return how_it_ended(self.request, status, said)
+
+    def _status(self) -> tuple[int, str]:
+        """The worker's exit status, and what is known of a job that ended before its worker did."""
+        try:
+            return self.job.result(), ""
+        except Exception as error:  # whatever the job raised, too
+            state = self.job.state.split()[0]
+            lost = state in LOST and not self._asked
+            said = f"Slurm job {self.job.job_id}: {state} (see {self.job.paths.stderr})"
+            return (ENDED_BY_REQUEST if lost else 1), said if "JobError" in type(error).__name__ else f"{said}: {error}"
+
+    def ask_to_end(self) -> None:
+        self._asked = True
+        self.job.cancel(check=False)
+
+
+def _remove_files(job: Any) -> None:
+    """What submitit keeps of a job: arguments, result, output."""
+    for path in job.paths.folder.glob(f"{job.job_id}_*"):
+        path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _importable() -> Iterator[None]:
+    """Jobs inherit our environment: there they find the packages that we run."""
+    before = dict(os.environ)
+    os.environ.update(environment_of_worker({}))
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def minutes(text: str) -> int:
+    """Of a time as sbatch takes it: `minutes`, `minutes:seconds`, `hours:minutes:seconds`, `days-hours` and so on.
+
+    Raises EngineError.
+    """
+    match = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", text)
+    if match is None:
+        raise EngineError(f"--slurm time={text}: expected minutes, hours:minutes:seconds or days-hours")
+    days, first, second, third = (int(part or 0) for part in match.groups())
+    if match[1] is not None or match[4] is not None:
+        seconds = 3600 * first + 60 * second + third
+    else:
+        seconds = 60 * first + second
+    return max(1, (86400 * days + seconds) // 60)

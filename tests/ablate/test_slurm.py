@@ -1,0 +1,189 @@
+"""The engine slurm: what it tells sbatch, whose fault it is when a job ends, and runs through submitit's local jobs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ablate.cli import main
+from ablate.running.engines import EngineError, Event, Options, load
+from ablate.running.engines.slurm import TRIES, Slurm, _Job, minutes
+from ablate.running.request import Request
+from ablate.store import Store
+from tests.ablate.conftest import identity_of
+from tests.ablate.test_kill import outcome
+
+pytest.importorskip("submitit", reason="the extra slurm is not installed")
+
+
+def request_of(folder: Path, seed: int = 0) -> Request:
+    return Request(store=str(folder / "runs"), corpus=str(folder / "none"), identity=identity_of(seed=seed))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("120", 120), ("90:30", 90), ("2:00:00", 120), ("1-12", 36 * 60), ("1-12:30", 36 * 60 + 30), ("0:20", 1)],
+)
+def test_times_are_read_as_sbatch_reads_them(text: str, expected: int) -> None:
+    assert minutes(text) == expected
+
+
+@pytest.fixture
+def sbatch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The script of the last job: what passes for a cluster keeps it and runs nothing."""
+    kept, programs = tmp_path / "submitted.sh", tmp_path / "bin"
+    programs.mkdir()
+    for name, text in {"sbatch": f'cp "$1" {kept}; echo Submitted batch job 12', "srun": "", "sacct": ""}.items():
+        (programs / name).write_text(f"#!/bin/sh\n{text}\n")
+        (programs / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    return kept
+
+
+def test_many_runs_are_one_array_and_options_reach_sbatch(sbatch: Path, tmp_path: Path) -> None:
+    engine = load("slurm", Options(workers=2, settings={"partition": "gpu", "time": "1-12", "mem_per_cpu": "4G"}))
+    assert isinstance(engine, Slurm)
+    requests = [request_of(tmp_path, seed) for seed in range(3)]
+    assert engine.capacity(requests) == 3
+    assert engine.capacity(iter(requests)) == 2  # what comes later may depend on what has ended
+    jobs = engine.start(requests)
+    assert [job.job.job_id for job in jobs] == ["12_0", "12_1", "12_2"]
+    script = sbatch.read_text()
+    wanted = ["array=0-2%2", "partition=gpu", "time=2160", "mem-per-cpu=4G", "gpus-per-node=1", "requeue"]
+    assert [line for line in wanted if f"#SBATCH --{line}\n" not in script] == []
+    assert engine.where == "Slurm gpus-per-node=1 mem-per-cpu=4G partition=gpu"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (Options(settings={"array": "0-3"}), "--slurm array=… is set by the engine"),
+        (Options(settings={"time": "soon"}), "--slurm time=soon: expected minutes"),
+        (Options(workers_per_gpu=2), "leave --workers-per-gpu out"),
+    ],
+)
+def test_what_the_engine_cannot_do_is_refused(sbatch: Path, options: Options, message: str) -> None:
+    with pytest.raises(EngineError, match=message):
+        load("slurm", options)
+
+
+def test_without_slurm_that_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    where = ["--store", str(tmp_path), "--scale", "smoke"]
+    assert main(["run", "norm_placement", "--engine", "slurm", *where]) == 2
+    assert "there is no sbatch here; --slurm cluster=local" in capsys.readouterr().err
+    assert main(["run", "norm_placement", "--slurm", "partition=gpu", *where]) == 2
+    assert capsys.readouterr().err == "ablate: --slurm is for --engine slurm, not for --engine local\n"
+
+
+class Fake:
+    """A job that ends with a status, or that Slurm ends in some state."""
+
+    job_id, paths = "7", SimpleNamespace(stderr="7.err", folder=Path("nowhere"))
+
+    def __init__(self, status: int | None, state: str = "COMPLETED") -> None:
+        self.status, self.state = status, state
+
+    def done(self) -> bool:
+        return True
+
+    def result(self) -> int:
+        from submitit.core.utils import UncompletedJobError  # noqa: PLC0415 (an extra)
+
+        if self.status is None:
+            raise UncompletedJobError("no result\nlong story")
+        return self.status
+
+    def cancel(self, check: bool) -> None: ...
+
+
+def endings(request: Request, *jobs: Fake, asked: bool = False) -> tuple[Event | None, int]:
+    """How a run ends whose jobs are these in turn, and how many of them were used."""
+    queue = list(jobs)
+    run = _Job(request, queue.pop(0), lambda _: queue.pop(0))
+    if asked:
+        run.ask_to_end()
+    for _ in jobs:
+        if (event := run.ended()) is not None:
+            break
+    return event, len(jobs) - len(queue)
+
+
+def test_jobs_that_end_without_their_runs_fault_are_submitted_again(tmp_path: Path) -> None:
+    request, lost, done = request_of(tmp_path), Fake(None, "NODE_FAIL"), Fake(0)
+    finished = Event("finished", request.digest)
+    assert endings(request, Fake(143), lost, done) == (finished, 3)
+    event, used = endings(request, *[lost] * (TRIES + 1))
+    assert (event, used) == (Event("failed", request.digest, "Slurm job 7: NODE_FAIL (see 7.err)"), TRIES)
+
+
+def test_jobs_that_were_cancelled_or_ran_out_of_memory_have_failed(tmp_path: Path) -> None:
+    request = request_of(tmp_path)
+    for state in ("CANCELLED by 1000", "OUT_OF_MEMORY"):
+        event, used = endings(request, Fake(None, state), Fake(0))
+        assert (event, used) == (
+            Event("failed", request.digest, f"Slurm job 7: {state.split()[0]} (see 7.err)"),
+            1,
+        )
+    assert endings(request, Fake(143), Fake(0), asked=True)[1] == 1
+    Store(request.store).write_error(request.digest, "ValueError: bad", "")
+    assert endings(request, Fake(1))[0] == Event("failed", request.digest, "ValueError: bad")
+
+
+LOCAL = ("--engine", "slurm", "--slurm", "cluster=local", "--workers", "2")
+
+
+@pytest.mark.processes
+def test_a_study_ends_as_in_process(study: Path, trained: Path, tmp_path: Path) -> None:
+    store = tmp_path / "runs"
+    assert main(["run", str(study), "--store", str(store), "--set", "seeds=1", *LOCAL]) == 0
+    found, expected = outcome(store), outcome(trained)
+    assert len(found) == 2
+    assert found == {digest: expected[digest] for digest in found}
+    assert not list((store / "slurm").iterdir())
+    for digest in found:
+        assert Store(store).log_path(digest).read_text().splitlines()[-1].endswith(" done")
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+def test_a_job_that_is_preempted_saves_its_state_and_is_queued_again(study: Path, tmp_path: Path) -> None:
+    longer = ["--set", "budget.tokens=64000", "--set", "seeds=1", "--checkpoint-seconds", "0"]
+    alone, preempted = tmp_path / "alone", tmp_path / "preempted"
+    child = os.fork()
+    if child == 0:
+        os._exit(main(["run", str(study), "--store", str(preempted), *longer, *LOCAL]))
+    _preempt(preempted)
+    assert os.waitpid(child, 0)[1] == 0
+    assert main(["run", str(study), "--store", str(alone), *longer, "--engine", "inprocess"]) == 0
+    logs = [Store(preempted).log_path(digest).read_text() for digest in Store(preempted).runs()]
+    assert sum("its state saved" in log for log in logs) == sum("resumed after step" in log for log in logs) >= 1
+    assert outcome(preempted) == outcome(alone)
+
+
+def _preempt(store: Path) -> None:
+    """Do to the jobs and their workers what Slurm does, once there is a state."""
+    deadline = time.monotonic() + 300
+    while not list(store.glob("*/state.pt")):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    for process in _processes(store):
+        os.kill(process, signal.SIGUSR2)
+
+
+def _processes(store: Path) -> list[int]:
+    """The jobs' own processes, and the workers that they started."""
+    found: dict[int, list[Any]] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            found[int(folder.name)] = (folder / "cmdline").read_text().split("\0")
+        except OSError:
+            continue  # it ended meanwhile
+    jobs = [pid for pid, words in found.items() if "submitit.core._submit" in words and str(store / "slurm") in words]
+    parents = {pid: int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]) for pid in found}
+    return [pid for pid in found if pid in jobs or parents[pid] in jobs]
