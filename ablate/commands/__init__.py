@@ -56,7 +56,7 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
         "--engine",
         default="local",
         metavar="NAME",
-        help="what executes the runs: local, inprocess, or slurm (default: local)",
+        help="what executes the runs: local, inprocess, ray or slurm (default: local)",
     )
     parser.add_argument(
         "--slurm",
@@ -65,6 +65,7 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
         metavar="OPTION=VALUE",
         help="an option of sbatch, for --engine slurm: --slurm partition=gpu --slurm time=4:00:00 (may be repeated)",
     )
+    parser.add_argument("--address", help="for --engine ray: a cluster (default: $RAY_ADDRESS, or one on this machine)")
     add_workers(parser)
 
 
@@ -79,11 +80,14 @@ def given_engine(options: argparse.Namespace) -> dict[str, Any]:
 
 def engine_settings(options: argparse.Namespace) -> dict[str, str]:
     """The settings of the engine that was chosen. Raises OptionError for those of another."""
-    if options.slurm and options.engine != "slurm":
-        raise OptionError(f"--slurm is for --engine slurm, not for --engine {options.engine}")
+    own = {"slurm": options.slurm, "ray": options.address}
+    if misplaced := next((name for name, value in own.items() if value and name != options.engine), None):
+        option = "--address" if misplaced == "ray" else "--slurm"
+        raise OptionError(f"{option} is for --engine {misplaced}, not for --engine {options.engine}")
     if wrong := next((text for text in options.slurm if "=" not in text), None):
         raise OptionError(f"--slurm {wrong}: expected OPTION=VALUE")
-    return dict(text.split("=", 1) for text in options.slurm)
+    address = {"address": options.address} if options.address else {}
+    return address | dict(text.split("=", 1) for text in options.slurm)
 
 
 def add_workers(parser: argparse.ArgumentParser) -> None:

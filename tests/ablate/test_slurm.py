@@ -13,7 +13,8 @@ import pytest
 
 from ablate.cli import main
 from ablate.running.engines import EngineError, Event, Options, load
-from ablate.running.engines.slurm import TRIES, Slurm, _Job, minutes
+from ablate.running.engines._remote import TRIES
+from ablate.running.engines.slurm import Slurm, _Job, minutes
 from ablate.running.request import Request
 from ablate.store import Store
 from tests.ablate.conftest import identity_of

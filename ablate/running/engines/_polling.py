@@ -55,11 +55,11 @@ class Polling(ABC):
         return self.at_once
 
     def run(self, requests: Iterable[Request | None]) -> Generator[Event | None, None, None]:
-        waiting, capacity = _Waiting(requests), self.capacity(requests)
+        waiting = _Waiting(requests)
         with self.opened():
             try:
                 while not waiting.over or self._working:
-                    yield from self._begin(waiting.take(capacity - len(self._working)))
+                    yield from self._begin(waiting.take(self.capacity(requests) - len(self._working)))
                     yield from self._endings()
                     yield None
                     time.sleep(self.poll_seconds)

@@ -1,4 +1,4 @@
-"""What an engine starts on another machine: one worker, in a process of its own."""
+"""What engines have in common whose workers are on other machines: what is started there, and what becomes of it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ablate.machine.environment import SINGLE_THREADED, environment_of_worker
-from ablate.running.engines._polling import GRACE_SECONDS
+from ablate.running.engines import Event
+from ablate.running.engines._polling import GRACE_SECONDS, how_it_ended
+from ablate.running.request import Request
 from ablate.training.stop import ENDED_BY_REQUEST
 
 if TYPE_CHECKING:
@@ -22,6 +25,43 @@ if TYPE_CHECKING:
 WARNINGS = {-signal.SIGTERM, -signal.SIGUSR1, -signal.SIGUSR2}
 """How a worker ends that was asked to before it could listen."""
 LOOK_SECONDS = 0.1
+
+
+TRIES = 4
+"""How often one command begins a run that is ended from outside."""
+
+
+class Handed(ABC):
+    """A run handed over to a scheduler, and begun again where it ended through no fault of its own.
+
+    handle: the scheduler's, of which `again` makes another.
+    """
+
+    def __init__(self, request: Request, handle: Any, again: Callable[[Request], Any]) -> None:
+        self.request, self.handle, self.again = request, handle, again
+        self._tries, self._asked = 1, False
+
+    @abstractmethod
+    def outcome(self) -> tuple[int, str] | None:
+        """Once it has ended, its worker's exit status and what else is known; ENDED_BY_REQUEST for a lost machine."""
+
+    @abstractmethod
+    def cancel(self) -> None:
+        """Have the worker save its state and end."""
+
+    def ended(self) -> Event | None:
+        found = self.outcome()
+        if found is None:
+            return None
+        if found[0] == ENDED_BY_REQUEST and not self._asked and self._tries < TRIES:
+            self._tries += 1
+            self.handle = self.again(self.request)
+            return None
+        return how_it_ended(self.request, *found)
+
+    def ask_to_end(self) -> None:
+        self._asked = True
+        self.cancel()
 
 
 class Attempt:
@@ -62,6 +102,11 @@ class Attempt:
 
         self.stop()
         return DelayedSubmission(Attempt(self.device), request)
+
+
+def carry_out_there(device: str, request: str) -> int:
+    """The worker's exit status on a request (JSON)."""
+    return Attempt(device)(request)
 
 
 def _wait(pid: int, seconds: float | None = None) -> None:

@@ -20,9 +20,9 @@ from typing import Any
 
 from ablate.machine.environment import environment_of_worker
 from ablate.machine.numerics import pick_device
-from ablate.running.engines import Engine, EngineError, Event, Options
-from ablate.running.engines._polling import Polling, how_it_ended
-from ablate.running.engines._remote import Attempt, rehearse_there
+from ablate.running.engines import Engine, EngineError, Options
+from ablate.running.engines._polling import Polling
+from ablate.running.engines._remote import Attempt, Handed, rehearse_there
 from ablate.running.rehearsal import Effort, Timed
 from ablate.running.rehearsing import CalibrationError
 from ablate.running.request import Request
@@ -36,8 +36,6 @@ MINUTES = 240
 """A job's time limit, unless a setting says otherwise. A run that takes longer goes on in the next job."""
 TIMEOUTS = 1000
 """How often a run may reach it: each time it has got further."""
-TRIES = 4
-"""Jobs for one run that end without its fault."""
 LOST = {"NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "REVOKED", "REQUEUED"}
 OURS = {"array", "error", "nodes", "ntasks", "open-mode", "output", "signal"}
 """Options of sbatch that are not for callers."""
@@ -132,38 +130,24 @@ class Slurm(Polling):
             job.cancel(check=False)
 
 
-class _Job:
-    """A run's job, and those that take its place."""
-
-    def __init__(self, request: Request, job: Any, again: Callable[[Request], Any]) -> None:
-        self.request, self.job, self.again = request, job, again
-        self._tries, self._asked = 1, False
-
-    def ended(self) -> Event | None:
-        if not self.job.done():
+class _Job(Handed):
+    def outcome(self) -> tuple[int, str] | None:
+        job = self.handle
+        if not job.done():
             return None
-        status, said = self._status()
-        if status == ENDED_BY_REQUEST and not self._asked and self._tries < TRIES:
-            self._tries += 1
-            self.job = self.again(self.request)
-            return None
-        if status == 0:
-            _remove_files(self.job)
-        return how_it_ended(self.request, status, said)
-
-    def _status(self) -> tuple[int, str]:
-        """The worker's exit status, and what is known of a job that ended before its worker did."""
         try:
-            return self.job.result(), ""
+            status = job.result()
         except Exception as error:  # whatever the job raised, too
-            state = self.job.state.split()[0]
-            lost = state in LOST and not self._asked
-            said = f"Slurm job {self.job.job_id}: {state} (see {self.job.paths.stderr})"
-            return (ENDED_BY_REQUEST if lost else 1), said if "JobError" in type(error).__name__ else f"{said}: {error}"
+            state = job.state.split()[0]
+            said = f"Slurm job {job.job_id}: {state} (see {job.paths.stderr})"
+            ours = "JobError" in type(error).__name__
+            return ENDED_BY_REQUEST if state in LOST else 1, said if ours else f"{said}: {error}"
+        if status == 0:
+            _remove_files(job)
+        return status, ""
 
-    def ask_to_end(self) -> None:
-        self._asked = True
-        self.job.cancel(check=False)
+    def cancel(self) -> None:
+        self.handle.cancel(check=False)
 
 
 def _remove_files(job: Any) -> None:

@@ -1,0 +1,138 @@
+"""Tasks of a Ray cluster: of one that is there (`--address`, `$RAY_ADDRESS`), or of one started on this machine.
+
+A run has one processor, and its share of a GPU (`--workers-per-gpu`). A run whose node is lost goes on from its saved
+state on another. Nodes need the store, the corpora and this installation under the same paths as here.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import os
+import warnings
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from ablate.machine.environment import cores
+from ablate.running.engines import Engine, EngineError, Options
+from ablate.running.engines._polling import Polling
+from ablate.running.engines._remote import Handed, carry_out_there, rehearse_there
+from ablate.running.rehearsal import Effort, Timed
+from ablate.running.rehearsing import CalibrationError
+from ablate.running.request import Request
+from ablate.store.documents import RunDocument
+from ablate.training.stop import ENDED_BY_REQUEST
+
+
+def build(options: Options) -> Engine:
+    if importlib.util.find_spec("ray") is None:
+        raise EngineError("the engine ray needs the package ray: pip install 'ablate[ray]'")
+    settings = dict(options.settings)
+    address = settings.pop("address", None)
+    if settings:
+        raise EngineError(f"the engine ray has no setting {min(settings)}: only address")
+    _connect(address)
+    engine = Ray(options.device or ("cuda" if _resources("GPU") else "cpu"), options.workers, options.workers_per_gpu)
+    if engine.at_once == 0:
+        raise EngineError(f"the Ray cluster has no {'GPU' if engine.device == 'cuda' else 'CPU'}")
+    return engine
+
+
+class Ray(Polling):
+    """`workers` None is as many as the cluster holds at the moment; with more, what is too much waits for new nodes."""
+
+    poll_seconds = 0.2
+    here = False
+
+    def __init__(self, device: str, workers: int | None, workers_per_gpu: int = 1) -> None:
+        super().__init__()
+        self.device, self.workers, self.workers_per_gpu = device, workers, workers_per_gpu
+
+    @property
+    def at_once(self) -> int:
+        held = _resources("GPU") * self.workers_per_gpu if self.device == "cuda" else _resources("CPU")
+        return self.workers or held
+
+    @property
+    def where(self) -> str:
+        share = f", {self.workers_per_gpu} runs on each GPU" if self.workers_per_gpu > 1 else ""
+        return f"a Ray cluster's {'GPUs' if self.device == 'cuda' else 'CPUs'}{share}"
+
+    def start(self, requests: Sequence[Request]) -> Sequence[_Task]:
+        return [_Task(request, self._submit(request), self._submit) for request in requests]
+
+    def _submit(self, request: Request) -> Any:
+        # A ten-thousandth of a GPU is the least that Ray counts.
+        gpus = int(1e4 / self.workers_per_gpu) / 1e4 if self.device == "cuda" else 0
+        return _task(carry_out_there, gpus).remote(self.device, request.to_json())
+
+    def rehearse(self, identities: Sequence[RunDocument], corpus: str, effort: Effort) -> Timed:
+        import ray  # noqa: PLC0415 (an extra)
+
+        on_gpu = self.device == "cuda"
+        documents = [identity.model_dump(mode="json", by_alias=True) for identity in identities]
+        beside = self.workers_per_gpu if on_gpu else 1
+        task = _task(rehearse_there, int(on_gpu)).remote(documents, corpus, effort.model_dump(), beside)
+        try:
+            return Timed.model_validate_json(ray.get(task))
+        except ray.exceptions.RayError as error:
+            reason = _last_line(error)
+            raise CalibrationError(f"the time of a training step could not be measured: {reason}") from error
+        finally:
+            ray.cancel(task)
+
+
+class _Task(Handed):
+    def outcome(self) -> tuple[int, str] | None:
+        import ray  # noqa: PLC0415 (an extra)
+
+        if not ray.wait([self.handle], timeout=0)[0]:
+            return None
+        try:
+            return ray.get(self.handle), ""
+        except (ray.exceptions.WorkerCrashedError, ray.exceptions.NodeDiedError) as error:
+            return ENDED_BY_REQUEST, f"its node was lost: {_last_line(error)}"
+        except ray.exceptions.RayError as error:
+            return 1, _last_line(error)
+
+    def cancel(self) -> None:
+        import ray  # noqa: PLC0415 (an extra)
+
+        ray.cancel(self.handle)
+
+
+def _connect(address: str | None) -> None:
+    """To a cluster, unless the caller has. Ray says little, and tells nobody about us."""
+    import ray  # noqa: PLC0415 (an extra)
+
+    if ray.is_initialized():
+        return
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_worker_niceness", "0")  # 15 otherwise: of a cluster that starts here
+    own = {} if address or os.environ.get("RAY_ADDRESS") else {"num_cpus": cores(), "include_dashboard": False}
+    connect = partial(ray.init, address, logging_level=logging.ERROR, log_to_driver=False, **own)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of versions to come
+            connect()
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        raise EngineError(f"there is no Ray cluster at {address}: {_last_line(error)}") from error
+
+
+def _resources(kind: str) -> int:
+    """How much the cluster has, used or not."""
+    import ray  # noqa: PLC0415 (an extra)
+
+    return int(ray.cluster_resources().get(kind, 0))
+
+
+def _task(function: Any, gpus: float) -> Any:
+    """Begun once: whoever waits for it knows when it is worth beginning again."""
+    import ray  # noqa: PLC0415 (an extra)
+
+    return ray.remote(num_cpus=1, num_gpus=gpus, max_retries=0)(function)
+
+
+def _last_line(error: Exception) -> str:
+    return next((line.strip() for line in reversed(str(error).splitlines()) if line.strip()), type(error).__name__)

@@ -1,0 +1,101 @@
+"""The engine ray, on clusters that are processes of this machine."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ablate.cli import main
+from ablate.running.engines import EngineError, Options, load
+from ablate.store import Store
+from tests.ablate.test_kill import ROOT, outcome
+
+WITHOUT = importlib.util.find_spec("ray") is None
+needs_ray = pytest.mark.skipif(WITHOUT, reason="the extra ray is not installed: 240 MB, too much for every CI run")
+
+
+def test_without_the_package_there_is_a_way_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    with pytest.raises(EngineError, match=r"pip install 'ablate\[ray\]'"):
+        load("ray", Options())
+
+
+@pytest.fixture
+def cluster() -> Iterator[Any]:
+    """Two nodes of one processor each."""
+    os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112 (15 otherwise)
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from ray.cluster_utils import Cluster  # noqa: PLC0415 (an extra)
+
+        found = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+        found.add_node(num_cpus=1)
+        yield found
+        found.shutdown()
+
+
+LONGER = ("--scale", "cpu", "--set", "seeds=1", "--set", "budget.tokens=64000", "--checkpoint-seconds", "0")
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+@needs_ray
+def test_a_study_whose_cluster_loses_a_node_ends_as_in_process(study: Path, tmp_path: Path, cluster: Any) -> None:
+    alone, store = tmp_path / "alone", tmp_path / "runs"
+    command = ["run", str(study), "--store", str(store), *LONGER, "--engine", "ray", "--address", cluster.address]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ablate", *command],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    _wait_for(lambda: len(list(store.glob("*/state.pt"))) == 2)  # a run on each node
+    cluster.remove_node(next(iter(cluster.worker_nodes)), allow_graceful=False)
+    assert not list(store.glob("*/result.json")), "the loss came too late to test anything"
+    _, errors = process.communicate(timeout=500)
+    assert process.returncode == 0, errors
+    logs = [Store(store).log_path(digest).read_text() for digest in Store(store).runs()]
+    assert sorted("resumed after step" in log for log in logs) == [False, True]
+    assert main(["run", str(study), "--store", str(alone), *LONGER, "--engine", "inprocess"]) == 0
+    assert outcome(store) == outcome(alone)
+
+
+def _wait_for(condition: Any) -> None:
+    deadline = time.monotonic() + 400
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+@needs_ray
+def test_runs_share_gpus_by_fractions_and_a_missing_cluster_is_said(cluster: Any) -> None:
+    """In a process of its own: a process talks to one cluster."""
+    cluster.add_node(num_cpus=4, num_gpus=1)
+    script = f"""
+from ablate.running.engines import Options, load
+engine = load("ray", Options(workers_per_gpu=3, settings={{"address": "{cluster.address}"}}))
+assert (engine.device, engine.at_once) == ("cuda", 3), engine.at_once
+assert load("ray", Options(device="cpu", settings={{"address": "{cluster.address}"}})).at_once == 6
+import ray, time
+from ablate.running.engines.ray import _task
+def share():
+    time.sleep(1)
+    return ray.get_runtime_context().get_assigned_resources()["GPU"]
+tasks = [_task(share, int(1e4 / 3) / 1e4).remote() for _ in range(3)]
+assert ray.get(tasks) == [0.3333] * 3
+"""
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
