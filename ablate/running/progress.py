@@ -55,7 +55,7 @@ class Run:
         if last and missing[:1] == ["train"]:
             self.doing = step_text(last, self.steps)
         elif missing:
-            self.doing = PHASES[missing[0]]
+            self.doing = PHASES[missing[0]] if store.log_path(self.request.digest).exists() else "queued"
         if silence := self._silence():
             self.doing = silence
 

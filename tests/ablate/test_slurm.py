@@ -54,7 +54,7 @@ def test_many_runs_are_one_array_and_options_reach_sbatch(sbatch: Path, tmp_path
     assert engine.capacity(requests) == 3
     assert engine.capacity(iter(requests)) == 2  # what comes later may depend on what has ended
     jobs = engine.start(requests)
-    assert [job.job.job_id for job in jobs] == ["12_0", "12_1", "12_2"]
+    assert [job.handle.job_id for job in jobs] == ["12_0", "12_1", "12_2"]
     script = sbatch.read_text()
     wanted = ["array=0-2%2", "partition=gpu", "time=2160", "mem-per-cpu=4G", "gpus-per-node=1", "requeue"]
     assert [line for line in wanted if f"#SBATCH --{line}\n" not in script] == []

@@ -6,17 +6,16 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ablate.machine.environment import SINGLE_THREADED, environment_of_worker
 from ablate.running.engines import Event
 from ablate.running.engines._polling import GRACE_SECONDS, how_it_ended
 from ablate.running.request import Request
+from ablate.running.scratch import scratch
 from ablate.training.stop import ENDED_BY_REQUEST
 
 if TYPE_CHECKING:
@@ -72,8 +71,8 @@ class Attempt:
         self._pid: int | None = None
 
     def __call__(self, request: str) -> int:
-        with tempfile.TemporaryDirectory(prefix="ablate-") as name:
-            path = Path(name, "request.json")
+        with scratch() as folder:
+            path = folder / "request.json"
             path.write_text(request, encoding="utf-8")
             process = subprocess.Popen(
                 [sys.executable, "-m", "ablate.running.worker", str(path), "--lifeline"],
