@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import reports
+from ablate.api.allowing import refuse_code
 from ablate.api.promoting import promote_effects, refuse_promotion
 from ablate.api.questions import StudyLike, read, refuse_namesake
 from ablate.api.result import StudyResult
@@ -36,6 +37,7 @@ def run(
     microbatch: Microbatch | None = None,
     recompute: bool = False,
     progress: Wanted = True,
+    allow_code: bool = False,
     promote: str | Path | None = None,
 ) -> StudyResult:
     """Run a study: train what is missing, measure, evaluate, and write the report.
@@ -61,6 +63,7 @@ def run(
         recompute: keep only each block's input, and recompute its activations in the backward pass: less memory,
             about a third more time.
         progress: True reports on standard error, False is silent, a function receives each line.
+        allow_code: let task files of `evals` that the study names run, now and later, as long as they stay the same.
         promote: of a study with a `design`, the file for a study that confirms its better effects with fresh seeds.
 
     Returns:
@@ -84,6 +87,7 @@ def run(
     workshop = open_workshop(store, device, engine, workers, execution, progress, workers_per_gpu, engine_settings)
     chosen = read(study, scale, sets, workshop.device)
     _check_arms(chosen)
+    refuse_code(chosen, workshop.store, allow_code)
     if promote is not None:
         refuse_promotion(chosen, promote)
     place = workshop.store.study(chosen.name, chosen.scale)

@@ -15,6 +15,7 @@ import polars as pl
 from optuna.storages import BaseStorage
 
 import reports
+from ablate.api.allowing import refuse_code
 from ablate.api.questions import StudyLike, read, refuse_namesake
 from ablate.machine.numerics import restored
 from ablate.running.corpora import prepare_checkpoints, prepare_corpora
@@ -117,6 +118,7 @@ def search(
     microbatch: Microbatch | None = None,
     recompute: bool = False,
     progress: Wanted = True,
+    allow_code: bool = False,
     storage: str | None = None,
     promote: int | None = None,
 ) -> SearchResult:
@@ -127,7 +129,7 @@ def search(
 
     Args:
         study, scale, sets, store, device, engine, workers, workers_per_gpu, engine_settings, checkpoint_seconds,
-            stall_timeout, microbatch, recompute, progress: as in `ablate.run`.
+            stall_timeout, microbatch, recompute, progress, allow_code: as in `ablate.run`.
         storage: storage of the trials: `postgresql://…`, `sqlite:///…` or `grpc://host:port`; None: a journal in the
             store.
         promote: write this many of the best trials as an ordinary study with fresh seeds, in the study's folder.
@@ -153,6 +155,7 @@ def search(
     if chosen.search is None:
         place = Place(chosen.written.place)
         raise StudyError([Problem(place, "", "has no search section, so nothing may vary")])
+    refuse_code(chosen, workshop.store, allow_code)
     with _quiet():
         return _StudySearch(workshop, chosen, chosen.search, promote).run(storage)
 

@@ -103,7 +103,7 @@ def add_workers(parser: argparse.ArgumentParser) -> None:
     )
 
 
-EXECUTION = ("checkpoint_seconds", "stall_timeout", "microbatch", "recompute")
+EXECUTION = ("checkpoint_seconds", "stall_timeout", "microbatch", "recompute", "allow_code")
 """What `add_execution` adds."""
 
 
@@ -123,6 +123,11 @@ def add_execution(parser: argparse.ArgumentParser) -> None:
         help="after how long without a sign of life from its process a run is taken over by another (default: 300)",
     )
     add_memory(parser)
+    parser.add_argument(
+        "--allow-code",
+        action="store_true",
+        help="let lm-eval task files that the study names run, now and later, as long as they stay the same",
+    )
 
 
 def add_memory(parser: argparse.ArgumentParser) -> None:

@@ -9,7 +9,7 @@ from urllib.parse import quote
 from ablate.store.files import StoreError
 from ablate.store.folders import DataFolder, SearchFolder, StudyFolder
 
-FOLDERS = {"studies", "searches", "data", "checkpoints", "calibration", "ledger", "slurm"}
+FOLDERS = {"studies", "searches", "data", "checkpoints", "calibration", "ledger", "slurm", "allowed"}
 """What lies beside the runs."""
 
 
@@ -98,6 +98,10 @@ class Paths:
     def slurm_dir(self) -> Path:
         """What submitit keeps of jobs that are queued, go on, or failed."""
         return self.root / "slurm"
+
+    def allowed_path(self, digest: str) -> Path:
+        """There where code of these contents may run."""
+        return self.root / "allowed" / _checked(digest)
 
     def calibration_path(self, digest: str) -> Path:
         return self.root / "calibration" / f"{_checked(digest)}.json"

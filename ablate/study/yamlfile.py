@@ -68,12 +68,12 @@ def read_yaml(path: Path) -> YamlDocument:
 def read_text(path: Path) -> str:
     """The text of a file. Raises `StudyError` where it cannot be read, is too large or is not UTF-8."""
     try:
-        size = path.stat().st_size
-        raw = path.read_bytes() if size <= MAX_BYTES else b""
+        with path.open("rb") as file:  # a device or a pipe has no size, and may have no end
+            raw = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise _error(Place(str(path)), f"cannot be read: {error.strerror}") from error
-    if size > MAX_BYTES:
-        raise _error(Place(str(path)), f"too large for a study: {size} bytes, at most {MAX_BYTES}")
+    if len(raw) > MAX_BYTES:
+        raise _error(Place(str(path)), f"too large for a study: at most {MAX_BYTES} bytes")
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:

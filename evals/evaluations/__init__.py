@@ -56,6 +56,10 @@ class EvaluationSpec(Spec, ABC):
         """A digest of the files that it names: with others it is another evaluation."""
         return None
 
+    def code(self) -> tuple[str, ...]:
+        """Files and folders that it names and that can run code."""
+        return ()
+
     def problems(self, conditions: Conditions) -> Iterator[tuple[str, str]]:
         """(setting, what is wrong with it), of what can only be known with the data."""
         yield from ()

@@ -71,6 +71,9 @@ class TasksSpec(EvaluationSpec):
     def content(self) -> str | None:
         return content_of_tasks(self)
 
+    def code(self) -> tuple[str, ...]:
+        return (*self.include, *(name for name in self.tasks if Path(name).is_file()))
+
     def problems(self, conditions: Conditions) -> Iterator[tuple[str, str]]:
         """What it names and is not there."""
         for place, folder in enumerate(self.include):

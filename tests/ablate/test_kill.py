@@ -14,7 +14,7 @@ import pytest
 
 from ablate.cli import main
 from ablate.store import Store
-from tests.ablate.conftest import metrics_without_clock
+from tests.ablate.soak import outcome, servers_and_workers, soak
 
 pytestmark = pytest.mark.processes
 ROOT = Path(__file__).parents[2]
@@ -30,7 +30,7 @@ def start(study, store, *more):
     return subprocess.Popen(
         [sys.executable, "-m", "ablate", *arguments(study, store), *more, "--json"],
         cwd=ROOT,
-        env=os.environ | {"TEST_STORE": str(store)},
+        env=os.environ | {"SOAKED_STORE": str(store)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -45,30 +45,6 @@ def go_on(study, store):
 def finish(process):
     out, err = process.communicate(timeout=300)
     return process.returncode, out, err
-
-
-def workers(store):
-    """Fork servers and workers of a command, known by a variable that they inherit."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (folder / "cmdline").read_bytes().split(b"\0")
-            if b"ablate.running.forkserver" in words and str(store) in (folder / "environ").read_text():
-                found.append(int(folder.name))
-        except OSError:
-            continue  # it ended meanwhile
-    return found
-
-
-def outcome(store):
-    """What a run ends with, without clocks: metrics and weights by digest."""
-    return {
-        digest: (
-            metrics_without_clock(Store(store).metrics_path(digest)),
-            (Store(store).model_dir(digest) / "weights.safetensors").read_bytes(),
-        )
-        for digest in Store(store).runs()
-    }
 
 
 @pytest.fixture(scope="module")
@@ -90,10 +66,10 @@ def test_workers_end_with_their_killed_parent_and_the_study_goes_on(study, undis
     store = tmp_path / "runs"
     process = start(study, store)
     wait_until(lambda: list(store.glob("*/state.pt")))
-    assert workers(store)
+    assert servers_and_workers(store)
     process.kill()
     process.communicate()
-    wait_until(lambda: not workers(store), seconds=2.0)
+    wait_until(lambda: not servers_and_workers(store), seconds=2.0)
     assert not list(store.glob("*/result.json")), "the kill came too late to test anything"
     assert go_on(study, store) == 0
     assert outcome(store) == undisturbed
@@ -143,7 +119,7 @@ def test_a_signal_saves_the_state_and_says_how_to_go_on(number, study, undisturb
     assert (status, out) == (128 + number, "")
     assert "Run the same command again to resume" in err
     assert "Traceback" not in err
-    assert not workers(store)
+    assert not servers_and_workers(store)
     assert go_on(study, store) == 0
     assert outcome(store) == undisturbed
 
@@ -158,7 +134,7 @@ def test_a_stopped_worker_is_begun_again(study, undisturbed, tmp_path):
     store = tmp_path / "runs"
     process = start(study, store, "--stall-timeout", "10")
     wait_until(lambda: list(store.glob("*/state.pt")))
-    each(workers(store), signal.SIGSTOP)
+    each(servers_and_workers(store), signal.SIGSTOP)
     status, out, err = finish(process)
     assert (status, json.loads(out)["failed"]) == (0, 0), err
     assert outcome(store) == undisturbed
@@ -169,7 +145,7 @@ def test_a_stopped_command_is_replaced_and_goes_on_when_it_wakes(study, undistur
     store = tmp_path / "runs"
     process = start(study, store)
     wait_until(lambda: list(store.glob("*/state.pt")))
-    stopped = [process.pid, *workers(store)]
+    stopped = [process.pid, *servers_and_workers(store)]
     each(stopped, signal.SIGSTOP)
     assert not list(store.glob("*/result.json")), "it stopped too late to test anything"
     begun = list(store.glob("*/metrics.ndjson"))
@@ -197,3 +173,11 @@ def test_ten_kills_at_random_moments(study, undisturbed, tmp_path):
         kills += 1
     assert go_on(study, store) == 0
     assert outcome(store) == undisturbed
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_two_minutes_of_random_signals(tmp_path):
+    """Twenty of them: python -m tests.ablate.soak."""
+    shots = soak(tmp_path, minutes=2.0, runs=6, steps=1500, pause=(2.0, 6.0), seed=0)
+    assert sum(shots.values()) > 10

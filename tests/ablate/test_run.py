@@ -1,6 +1,7 @@
 """`ablate run` on a tiny study: what is trained, what is reused, what is said. Runs in this process."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -9,11 +10,14 @@ import torch
 
 import reports
 import zoo
+from ablate.api.allowing import refuse_code
 from ablate.cli import main
 from ablate.planning.identity import request_digest
 from ablate.running.engines import Event
 from ablate.running.rehearsing import CalibrationError
 from ablate.store import Store
+from ablate.study.problems import StudyError
+from ablate.study.reading import load_study
 from ablate.training.trained import trained_model
 from evals.harness import known
 from evals.spec import EvalSpec
@@ -324,6 +328,22 @@ doc_to_text: ""
 doc_to_target: text
 metric_list: [{metric: bits_per_byte, aggregation: bits_per_byte, higher_is_better: false}]
 """
+
+
+def test_task_files_of_a_study_run_once_they_are_allowed(study, tmp_path, capsys):
+    folder, store = tmp_path / "tasks", Store(tmp_path / "runs")
+    folder.mkdir()
+    (folder / "mine.yaml").write_text(TASK.replace("COUNT", "2"))
+    (folder / "utils.py").write_text("print('harmless')")
+    edit = f"evals={{include: [{folder}], tasks: [mine]}}"
+    said = f"evals: task files can run any code. Read {folder}; then allow it, once, with --allow-code"
+    status, _, err = ablate(capsys, "run", study, "--store", store.root, "--set", edit)
+    assert (status, said in err, store.root.exists()) == (2, True, False)
+    refuse_code(load_study(study, sets=[edit]), store, allowed=True)
+    refuse_code(load_study(study, sets=[edit]), store, allowed=False)
+    (folder / "utils.py").write_text("print('other code')")
+    with pytest.raises(StudyError, match=re.escape(said)):
+        refuse_code(load_study(study, sets=[edit]), store, allowed=False)
 
 
 @pytest.mark.parametrize("way", [["--tasks", "mine", "--include", "tasks"], ["--tasks", "tasks/mine.yaml"]])

@@ -124,5 +124,7 @@ def test_a_missing_file_a_folder_and_a_huge_file(tmp_path: Path) -> None:
         read_yaml(tmp_path)
     huge = tmp_path / "huge.yaml"
     huge.write_bytes(b"#" * 1_000_001)
-    with pytest.raises(StudyError, match="too large for a study: 1000001 bytes"):
+    with pytest.raises(StudyError, match="too large for a study: at most 1000000 bytes"):
         read_yaml(huge)
+    with pytest.raises(StudyError, match="too large for a study: at most 1000000 bytes"):
+        read_yaml(Path("/dev/zero"))
