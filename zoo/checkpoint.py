@@ -11,6 +11,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from zoo.errors import SpecError
 from zoo.model import Decoder
 from zoo.spec import ModelSpec, parse
 
@@ -31,7 +32,10 @@ def open_model(directory: str | Path, device: str = "cpu") -> Decoder:
     directory = Path(directory)
     if not (directory / "spec.json").exists():
         raise FileNotFoundError(f"{directory} holds no saved model: it has no spec.json")
-    spec = parse(json.loads((directory / "spec.json").read_text(encoding="utf-8")))
+    try:
+        spec = parse(json.loads((directory / "spec.json").read_text(encoding="utf-8")))
+    except RecursionError as error:
+        raise SpecError("", f"{directory / 'spec.json'}: nested too deeply") from error
     with safe_open(directory / "weights.safetensors", framework="pt", device=device) as file:
         # Copied, because a file's tensors begin at any byte, and the CPU's products round by where they begin.
         weights = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118

@@ -5,13 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from pickle import UnpicklingError
+from textwrap import shorten
 from types import ModuleType
 from typing import Any
 
 import torch
+from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 
 from zoo.errors import UnsupportedError
+
+CAREFULLY = {"local_files_only": True, "trust_remote_code": False}
+"""Unless it is told, transformers asks on the terminal whether to run a folder's code."""
+REFUSALS = (
+    OSError,
+    ValueError,
+    TypeError,
+    LookupError,
+    RecursionError,
+    UnpicklingError,  # weights in pickles are read without the objects that could run code
+    SafetensorError,
+    StrictDataclassError,
+)
+"""What transformers raises at folders that are damaged, or made to do damage."""
 
 
 def load(folder: Path, transformers: ModuleType, auto_class: str) -> Any:
@@ -19,9 +36,9 @@ def load(folder: Path, transformers: ModuleType, auto_class: str) -> Any:
     auto = getattr(transformers, auto_class)
     try:
         with quiet(transformers):
-            model, info = auto.from_pretrained(folder, dtype="auto", local_files_only=True, output_loading_info=True)
-    except (OSError, ValueError, SafetensorError) as error:
-        raise UnsupportedError("", f"{folder}: {str(error).splitlines()[0]}") from error
+            model, info = auto.from_pretrained(folder, dtype="auto", output_loading_info=True, **CAREFULLY)
+    except REFUSALS as error:
+        raise UnsupportedError("", f"{folder}: {_said(error)}") from error
     # transformers only warns of these, and draws what is missing at random.
     for what in ("missing_keys", "mismatched_keys", "unexpected_keys"):
         if found := sorted(map(str, info[what])):
@@ -49,12 +66,16 @@ def config_of(folder: Path, transformers: ModuleType) -> Any:
     if not (folder / "config.json").is_file():
         raise UnsupportedError("", f"{folder} has no config.json")
     try:
-        config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True)
-    except (OSError, ValueError) as error:
-        raise UnsupportedError("", f"{folder / 'config.json'}: {str(error).splitlines()[0]}") from error
+        config = transformers.AutoConfig.from_pretrained(folder, **CAREFULLY)
+    except REFUSALS as error:
+        raise UnsupportedError("", f"{folder / 'config.json'}: {_said(error)}") from error
     if getattr(config, "quantization_config", None):
         raise UnsupportedError("quantization_config", f"{folder}: quantised weights cannot be converted")
     return config
+
+
+def _said(error: Exception) -> str:
+    return shorten(str(error), 200, placeholder=" …")
 
 
 def without_weights(config: Any, transformers: ModuleType, auto_class: str) -> Any:

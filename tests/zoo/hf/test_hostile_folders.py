@@ -1,0 +1,91 @@
+"""Folders made to do damage: none of their code runs, and each is refused with one message."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+import zoo
+from tests.zoo.hf import parity
+
+
+class Code:
+    """Unpickling it touches a file."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self) -> tuple[Callable[[str], int], tuple[str]]:
+        return os.system, (f"touch {self.mark}",)
+
+
+def config(folder: Path, **changes: object) -> None:
+    parity.draw("llama", 0).save_pretrained(folder)
+    path = folder / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+def bare_pickle(folder: Path, mark: Path) -> None:
+    config(folder)
+    (folder / "pytorch_model.bin").write_bytes(pickle.dumps(Code(mark)))
+
+
+def pickle_of_torch(folder: Path, mark: Path) -> None:
+    config(folder)
+    torch.save({"model.norm.weight": Code(mark)}, folder / "pytorch_model.bin")
+
+
+def own_code(folder: Path, mark: Path) -> None:
+    config(folder, model_type="own", auto_map={"AutoConfig": "own.C", "AutoModelForCausalLM": "own.M"})
+    (folder / "own.py").write_text(f"open({str(mark)!r}, 'w')\nclass C: pass\nclass M: pass\n")
+
+
+def weights_elsewhere(folder: Path, _mark: Path) -> None:
+    config(folder)
+    weights = {"metadata": {}, "weight_map": {"model.norm.weight": "../../../etc/passwd"}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(weights))
+
+
+def endless_config(folder: Path, _mark: Path) -> None:
+    (folder / "config.json").symlink_to("/dev/zero")
+
+
+def deep_config(folder: Path, _mark: Path) -> None:
+    (folder / "config.json").write_text("[" * 100_000)
+
+
+def of(**changes: object) -> Callable[[Path, Path], None]:
+    return lambda folder, _mark: config(folder, **changes)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "made",
+    [
+        *(bare_pickle, pickle_of_torch, own_code, weights_elsewhere, endless_config, deep_config),
+        *(of(hidden_size="x"), of(model_type=["x"]), of(architectures=7), of(hidden_size=-16), of(hidden_size=10**12)),
+    ],
+)
+def test_a_hostile_folder_is_refused_and_runs_nothing(
+    made: Callable[[Path, Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, mark = tmp_path / "model", tmp_path / "mark"
+    folder.mkdir()
+    made(folder, mark)
+    monkeypatch.setattr("builtins.input", lambda *_: pytest.fail("asked on the terminal"))
+    with pytest.raises(zoo.UnsupportedError) as refused:
+        zoo.from_hf(folder)
+    assert str(folder) in str(refused.value) and len(str(refused.value).splitlines()) == 1
+    assert not mark.exists()
+
+
+def test_a_saved_model_of_endless_nesting_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "spec.json").write_text("[" * 100_000)
+    with pytest.raises(zoo.SpecError, match="nested too deeply"):
+        zoo.open(tmp_path)
