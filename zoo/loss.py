@@ -12,6 +12,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
+from zoo.distillation import SoftTargets
+
 IGNORED = -100
 LOGITS_AT_ONCE = 2**28
 """At most so many logits are held at a time: 1 GiB in float32."""
@@ -50,14 +52,20 @@ class Sums(NamedTuple):
 
 
 def next_token_loss(
-    head: Head, hidden: Tensor, targets: Tensor, z_loss: float = 0.0, count: Tensor | None = None
+    head: Head,
+    hidden: Tensor,
+    targets: Tensor,
+    z_loss: float = 0.0,
+    count: Tensor | None = None,
+    soft: SoftTargets | None = None,
 ) -> tuple[Tensor, Tensor]:
     """(objective, nats per token), means over the targets that are not −100, in float32.
 
     hidden: (B, T, D), targets: (B, T). objective = nats + z_loss · mean(logsumexp(logits)²); the z-loss is PaLM's,
-    arXiv:2204.02311 §5. count: what the sums are divided by, where that is not the number of these targets.
+    arXiv:2204.02311 §5. count: what the sums are divided by, where that is not the number of these targets. soft: what
+    a teacher says of the same tokens, which then takes its share of the objective.
     """
-    sums = summed_loss(head, hidden, targets, z_loss)
+    sums = summed_loss(head, hidden, targets, z_loss, soft.flat() if soft else None)
     count = scored(targets) if count is None else count
     return sums.objective / count, sums.nats / count
 
@@ -78,14 +86,18 @@ def scored(targets: Tensor) -> Tensor:
     return (targets != IGNORED).sum()
 
 
-def summed_loss(head: Head, hidden: Tensor, targets: Tensor, z_loss: float = 0.0) -> Sums:
+def summed_loss(
+    head: Head, hidden: Tensor, targets: Tensor, z_loss: float = 0.0, soft: SoftTargets | None = None
+) -> Sums:
     """`next_token_loss` before the division."""
     rows, goals = hidden.flatten(0, -2), targets.flatten()
     if torch.compiler.is_compiling():
-        return _traced(head, rows, goals, z_loss)
+        return _traced(head, rows, goals, z_loss, soft)
     if torch.is_grad_enabled():
-        return Sums(*cast(Any, _GradientsAhead.apply)(head, goals, z_loss, rows, *head.parameters))
-    return _total(_sums(head.read_out(rows[piece]), goals[piece], z_loss) for piece in _pieces(head, rows))
+        return Sums(*cast(Any, _GradientsAhead.apply)(head, goals, z_loss, soft, rows, *head.parameters))
+    return _total(
+        _sums(head.read_out(rows[piece]), goals[piece], z_loss, _at(soft, piece)) for piece in _pieces(head, rows)
+    )
 
 
 def chunks_for(rows: int, vocabulary: int) -> int:
@@ -102,7 +114,15 @@ class _GradientsAhead(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, head: Head, goals: Tensor, z_loss: float, rows: Tensor, *parameters: Tensor) -> Sums:
+    def forward(
+        ctx: Any,
+        head: Head,
+        goals: Tensor,
+        z_loss: float,
+        soft: SoftTargets | None,
+        rows: Tensor,
+        *parameters: Tensor,
+    ) -> Sums:
         found, of_rows = [], torch.empty_like(rows)
         of_parameters = [torch.zeros_like(parameter) for parameter in parameters]
         for piece in _pieces(head, rows):
@@ -110,7 +130,7 @@ class _GradientsAhead(torch.autograd.Function):
                 # No leaf of the graph: hooks of torch's FLOP counter refuse those where a gradient is asked for.
                 given = rows[piece].detach().requires_grad_().view_as(rows[piece])
                 logits = head.read_out(given).float()
-            sums, gradient = _with_gradient(logits.detach(), goals[piece], z_loss)
+            sums, gradient = _with_gradient(logits.detach(), goals[piece], z_loss, _at(soft, piece))
             of_rows[piece], *of_each = torch.autograd.grad(logits, (given, *parameters), gradient)
             for of_whole, of_piece in zip(of_parameters, of_each, strict=True):
                 of_whole.add_(of_piece)
@@ -122,49 +142,65 @@ class _GradientsAhead(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, factor: Tensor, _nats: Tensor) -> tuple[Tensor | None, ...]:
-        return (None, None, None, *(gradient * factor for gradient in ctx.saved_tensors))
+        return (None, None, None, None, *(gradient * factor for gradient in ctx.saved_tensors))
 
 
-def _with_gradient(logits: Tensor, goals: Tensor, z_loss: float) -> tuple[Sums, Tensor]:
+def _at(soft: SoftTargets | None, piece: slice) -> SoftTargets | None:
+    return None if soft is None else soft.at(piece)
+
+
+def _with_gradient(
+    logits: Tensor, goals: Tensor, z_loss: float, soft: SoftTargets | None = None
+) -> tuple[Sums, Tensor]:
     """The sums of a piece, (N, V) float32, and the gradient of its objective with respect to the logits.
 
     With p = softmax(logits), Z = Σ exp(logits) and y the goal: ∂/∂logits = p · (1 + 2 · z_loss · log Z) − onehot(y).
+    With a teacher of weight w, (1 − w) of p − onehot(y), and its own.
     """
     counts = goals != IGNORED
     goal, weight = goals.where(counts, 0)[:, None], counts.to(logits.dtype)
     log_p = logits.log_softmax(dim=-1)
-    objective = nats = -log_p.gather(1, goal).squeeze(1).where(counts, 0.0).sum()
-    of_p = weight
+    nats = -log_p.gather(1, goal).squeeze(1).where(counts, 0.0).sum()
+    share = 1.0 if soft is None else 1.0 - soft.weight
+    objective, of_p = nats if soft is None else share * nats, share * weight
     if z_loss:
         log_z = logits.logsumexp(dim=-1)
-        objective = nats + z_loss * (weight * log_z.square()).sum()
-        of_p = weight * (1 + 2 * z_loss * log_z)
-    gradient = log_p.exp_().mul_(of_p[:, None])
-    return Sums(objective, nats), gradient.scatter_add_(1, goal, -weight[:, None])
+        objective = objective + z_loss * (weight * log_z.square()).sum()
+        of_p = of_p + 2 * z_loss * weight * log_z
+    gradient = log_p.exp_().mul_(of_p[:, None]).scatter_add_(1, goal, -share * weight[:, None])
+    if soft is not None:
+        theirs = soft.log_p()
+        objective = objective + soft.divergence(logits, counts, theirs)
+        gradient += soft.gradient(logits, counts, theirs)
+    return Sums(objective, nats), gradient
 
 
-def _traced(head: Head, rows: Tensor, goals: Tensor, z_loss: float) -> Sums:
+def _traced(head: Head, rows: Tensor, goals: Tensor, z_loss: float, soft: SoftTargets | None) -> Sums:
     """For torch.compile, which cannot see through gradients computed ahead: it fuses what is done with logits, and
     reads them out again for the backward pass where there are more than fit."""
     chunks = chunks_for(rows.shape[0], head.vocabulary)
     if chunks == 1:
-        return _sums(head.read_out(rows), goals, z_loss)
+        return _sums(head.read_out(rows), goals, z_loss, soft)
 
-    def sums(rows: Tensor, goals: Tensor) -> Sums:
-        return _sums(head.read_out(rows), goals, z_loss)
+    def sums(rows: Tensor, goals: Tensor, soft: SoftTargets | None) -> Sums:
+        return _sums(head.read_out(rows), goals, z_loss, soft)
 
-    pairs = zip(rows.chunk(chunks), goals.chunk(chunks), strict=True)
-    return _total(Sums(*checkpoint(sums, *pair, use_reentrant=False)) for pair in pairs)
+    size = math.ceil(rows.shape[0] / chunks)
+    pieces = [slice(start, start + size) for start in range(0, rows.shape[0], size)]
+    parts = ((rows[piece], goals[piece], _at(soft, piece)) for piece in pieces)
+    return _total(Sums(*checkpoint(sums, *part, use_reentrant=False)) for part in parts)
 
 
-def _sums(logits: Tensor, goals: Tensor, z_loss: float) -> Sums:
+def _sums(logits: Tensor, goals: Tensor, z_loss: float, soft: SoftTargets | None = None) -> Sums:
     """`summed_loss` of one piece."""
     logits = logits.float()
     nats = F.cross_entropy(logits, goals, ignore_index=IGNORED, reduction="sum")
-    if not z_loss:
-        return Sums(nats, nats.detach())
-    squares = logits.logsumexp(dim=-1).square().masked_fill(goals == IGNORED, 0.0).sum()
-    return Sums(nats + z_loss * squares, nats.detach())
+    objective = nats
+    if soft is not None:
+        objective = (1 - soft.weight) * nats + soft.divergence(logits, goals != IGNORED, soft.log_p())
+    if z_loss:
+        objective = objective + z_loss * logits.logsumexp(dim=-1).square().masked_fill(goals == IGNORED, 0.0).sum()
+    return Sums(objective, nats.detach())
 
 
 def _pieces(head: Head, rows: Tensor) -> Iterator[slice]:

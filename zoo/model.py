@@ -14,6 +14,7 @@ from zoo.block import Block
 from zoo.cache import NOTHING_TO_CACHE, Cache, LayerCache
 from zoo.cache_kinds import cache_kind
 from zoo.caches import CacheKind
+from zoo.distillation import SoftTargets
 from zoo.errors import SpecWarning
 from zoo.head import HeadTransform
 from zoo.init import UNNORMED, Linear, initialise
@@ -222,12 +223,17 @@ class Decoder(Stack):
         return logits
 
     def loss(
-        self, tokens: Tensor, targets: Tensor, part: Part | None = None, **given: Unpack[Given]
+        self,
+        tokens: Tensor,
+        targets: Tensor,
+        part: Part | None = None,
+        soft: SoftTargets | None = None,
+        **given: Unpack[Given],
     ) -> tuple[Tensor, Tensor]:
         """(what training minimises, nats per target). tokens, targets: (B, T); targets of −100 are ignored.
 
         part: where these are some rows of a batch, what to count them as. The losses of all parts sum to that of the
-        batch, unless the spec `couples_rows`.
+        batch, unless the spec `couples_rows`. soft: what a teacher says of the tokens.
         """
         check_tokens(tokens)
         spec, step = self.spec, self._begin(tokens, None, given)
@@ -237,7 +243,7 @@ class Decoder(Stack):
         head, count, rows = self._head, scored(targets), 1.0
         if part is not None:
             count, rows = part.scored, part.rows
-        objective, nats = next_token_loss(head, stream, targets, spec.z_loss, count)
+        objective, nats = next_token_loss(head, stream, targets, spec.z_loss, count, soft)
         losses = [objective]
         if self.training and spec.layer_loss:
             streams = (self.last.close(x) for x in lower)

@@ -55,12 +55,15 @@ def step_times(budget: Budget, work: Sequence[Workload], clock: Clock | None) ->
     return clock(work)
 
 
-def training_cost(train: TrainSpec, spec: ModelSpec, widths: Sequence[int]) -> Cost:
-    """Costs at the context. FLOPs per token are a mean over `widths`, the row widths that training cycles through."""
+def training_cost(train: TrainSpec, spec: ModelSpec, widths: Sequence[int], teacher: ModelSpec | None = None) -> Cost:
+    """Costs at the context. FLOPs per token are a mean over `widths`, the row widths that training cycles through, and
+    have a teacher's forward pass among them."""
     per_token = {width: train.objective.cost(spec, width).flops_per_token for width in set(widths)}
     whole, change = train.objective.cost(spec, train.context), 0.0
     if train.lora is not None:
         change = flops_change(spec, train.lora)
+    if teacher is not None:
+        change += fmean(train.objective.cost(teacher, width).flops_per_token_forward for width in widths)
     return replace(
         whole,
         flops_per_token=fmean(per_token[width] for width in widths) + change,

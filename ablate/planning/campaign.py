@@ -103,15 +103,15 @@ def campaign(study: Study, plan: Planner, losses: Losses) -> Stages:
         outcome = Outcome((*smaller, Rung(plan(_with_seeds(study, counts)), tunings)), schedule)
         name = f"seeds, round {number + 1}" if schedule else "seeds"
         if sources := tuple(found for rung in outcome.rungs if (found := rung.plan.sources()).arms):
-            yield Stage("arms that others start from", sources)
+            yield Stage("arms that others need", sources)
         open_arms = yield Stage(name, tuple(rung.plan for rung in outcome.rungs), outcome)
         if not open_arms or number + 1 >= len(schedule):
             break
         more = dict.fromkeys([study.baseline, *open_arms], schedule[number + 1].seeds)
         counts |= more
         for arm in study.arms:
-            if arm.start and arm.start.arm:
-                counts[arm.start.arm] = max(counts[arm.start.arm], counts[arm.name])
+            for source in arm.sources:
+                counts[source] = max(counts[source], counts[arm.name])
     return outcome
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from pydantic import BaseModel
 
-from ablate.store.documents import JsonObject, RunDocument, RunStart
+from ablate.store.documents import JsonObject, RunDocument, RunStart, RunTeacher
 from evals.spec import EvalSettings
 from zoo.spec import ModelSpec
 
@@ -71,3 +71,9 @@ def starting(run: RunPlan, start: RunStart) -> RunPlan:
     """The run when it starts from the weights of another, or of a checkpoint."""
     digest = digest_of({"run": run.digest, "start": start.model_dump()})
     return replace(run, identity=run.identity.model_copy(update={"digest": digest, "start": start}))
+
+
+def taught(run: RunPlan, teacher: RunTeacher) -> RunPlan:
+    """The run when it is distilled from another, or from a checkpoint."""
+    digest = digest_of({"run": run.digest, "teacher": teacher.model_dump()})
+    return replace(run, identity=run.identity.model_copy(update={"digest": digest, "teacher": teacher}))

@@ -74,6 +74,8 @@ def _halvings(batch: int) -> list[int]:
 
 
 def _cut(plan: Plan, arm: ArmPlan, rows: int | None, recompute: bool) -> Need:
+    if arm.teacher is not None:  # a teacher is not foreseen
+        return Need(None, rows)
     numerics = Numerics(**arm.runs[0].identity.numerics.model_dump())
     width = max(plan.study.data.widths(arm.train.context))
     return Need(foreseen_peak(arm.spec, arm.train, numerics, width=width, rows=rows, recompute=recompute), rows)

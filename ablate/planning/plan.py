@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from pathlib import Path
 
-from ablate.checkpoints import Checkpoint
 from ablate.data import DataError, DataIdentity, DataSource, identify
 from ablate.planning.budgets import Clock, Workload, price_of_step, step_times, training_cost
 from ablate.planning.checks import check, evaluated
-from ablate.planning.identity import RunPlan, canonical_model, identified, request_digest, starting
+from ablate.planning.identity import RunPlan, canonical_model, identified, request_digest
 from ablate.planning.matching import Matched, match_parameters
-from ablate.store.documents import JsonObject, Length, RunData, RunDocument, RunNumerics, RunProbes, RunStart
+from ablate.planning.sources import teacher_models, with_sources
+from ablate.store.documents import (
+    JsonObject,
+    Length,
+    RunData,
+    RunDocument,
+    RunNumerics,
+    RunProbes,
+)
 from ablate.study.arms import Arm
 from ablate.study.study import Study, StudyError
 from ablate.training.spec import TrainSpec
@@ -58,6 +65,9 @@ class ArmPlan:
     """Training tokens of the arm that it starts from."""
     checkpoint: str | None = None
     """The checkpoint that it starts from, as the study names it; its training is in no count."""
+
+    teacher: str | None = None
+    """The arm or the checkpoint that it is distilled from."""
 
     @property
     def tokens(self) -> int:
@@ -121,7 +131,7 @@ class Plan:
 
     def sources(self) -> Plan:
         """The arms that others start from: their runs come first."""
-        names = {arm.start.arm for arm in self.study.arms if arm.start and arm.start.arm}
+        names = {name for arm in self.study.arms for name in arm.sources}
         return replace(self, arms=tuple(arm for arm in self.arms if arm.name in names))
 
     def measures(self, digest: str) -> bool:
@@ -171,11 +181,12 @@ def make_plan(
         for each in matched
     ]
     times = step_times(study.budget, work, clock)
+    teachers = teacher_models(study, matched)
     arms: list[ArmPlan] = []
     for each, workload, data, seconds in zip(matched, work, identities, times, strict=True):
-        arms.append(_plan_arm(study, each, workload, data, seconds, arms[0] if arms else None))
-    arms = [_from_checkpoint(study, arm, planned) for arm, planned in zip(study.arms, arms, strict=True)]
-    arms = [_from_arm(arm, planned, arms) for arm, planned in zip(study.arms, arms, strict=True)]
+        teacher = teachers.get(each.arm.name)
+        arms.append(_plan_arm(study, each, workload, data, seconds, teacher, arms[0] if arms else None))
+    arms = with_sources(study, arms)
     return Plan(study, tuple(arms), study.measure, evals)
 
 
@@ -214,11 +225,12 @@ def _plan_arm(
     workload: Workload,
     data: DataIdentity,
     seconds_per_step: float | None,
+    teacher: ModelSpec | None,
     baseline: ArmPlan | None,
 ) -> ArmPlan:
     arm, spec = matched.arm, matched.spec
     _check_width_transfer(study, arm, spec)
-    costs = training_cost(arm.train, spec, study.data.widths(arm.train.context))
+    costs = training_cost(arm.train, spec, study.data.widths(arm.train.context), teacher)
     steps = _steps(_budgeted(study, arm), arm, costs, seconds_per_step)
     tokens = steps * arm.train.batch * arm.train.context
     spent = {"tokens": tokens, "flops": tokens * costs.flops_per_token, "parameters": costs.params}
@@ -276,32 +288,6 @@ def _budgeted(study: Study, arm: Arm) -> Study:
     sections = study.sections.model_copy(update={"budget": study.budget.scaled(arm.start.share)})
     share = ".".join((*arm.target, "start.fraction"))
     return replace(study, sections=sections, budget_share=share)
-
-
-def _from_checkpoint(study: Study, arm: Arm, planned: ArmPlan) -> ArmPlan:
-    """The plan of an arm with the checkpoint that it starts from, where it does. Raises StudyError."""
-    if arm.start is None or arm.start.checkpoint is None:
-        return planned
-    found = Checkpoint.at(arm.start.checkpoint, study.folder)
-    if found.spec.vocab_size != planned.spec.vocab_size:
-        sizes = f"{found.spec.vocab_size:,} tokens, and the text's tokenizer {planned.spec.vocab_size:,}"
-        reason = f"{arm.start.checkpoint} has {sizes}: set vocab_size in the base"
-        raise study.error(arm.place("start.checkpoint"), reason)
-    start = RunStart(checkpoint=found.digest, pooling=arm.start.pooling, growth=arm.start.growth)
-    runs = tuple(starting(run, start) for run in planned.runs)
-    return replace(planned, runs=runs, checkpoint=arm.start.checkpoint)
-
-
-def _from_arm(arm: Arm, planned: ArmPlan, plans: Sequence[ArmPlan]) -> ArmPlan:
-    """The plan of an arm with, where it starts from another, the run of the same seed that each of its runs needs."""
-    if arm.start is None or arm.start.arm is None:
-        return planned
-    source = next(plan for plan in plans if plan.name == arm.start.arm)
-    digests = {run.seed: run.digest for run in source.runs}
-    pooling, growth = arm.start.pooling, arm.start.growth
-    starts = [RunStart(run=digests[run.seed], pooling=pooling, growth=growth) for run in planned.runs]
-    runs = [starting(run, start) for run, start in zip(planned.runs, starts, strict=True)]
-    return replace(planned, runs=tuple(runs), tokens_before=source.tokens, checkpoint=source.checkpoint)
 
 
 def _steps(study: Study, arm: Arm, costs: Cost, seconds_per_step: float | None) -> int:

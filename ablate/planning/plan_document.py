@@ -36,6 +36,7 @@ from ablate.store.documents import (
     StudyTuning,
 )
 from ablate.store.documents.study import RATE
+from ablate.study.arms import Arm
 from ablate.study.sections import Budget
 from ablate.study.study import Study
 from ablate.study.tune_spec import COARSE, FINE, Pass, TuneSpec
@@ -155,6 +156,7 @@ def _arm(arm: ArmPlan) -> StudyArm:
         steps=arm.steps,
         tokens_before=arm.tokens_before,
         checkpoint=arm.checkpoint,
+        teacher=arm.teacher,
         kv_bytes_per_token=arm.kv_bytes_per_token,
         seconds=arm.seconds,
         data=arm.identity.digest,
@@ -290,10 +292,17 @@ def remarks(study: Study, tuned: bool) -> Iterator[str]:
     number depends on results."""
     if study.screen is not None:
         yield from design_lines(study.screen, tuned=study.tune is not None)
+    yield from (f"arm {arm.name} {teacher_words(arm)}" for arm in study.arms if arm.teacher)
     yield from (f"arm {arm.name}: {caution}" for arm in study.arms for caution in arm.model.cautions)
     yield from _tuning_remarks(study, tuned)
     if auto := study.auto_seeds:
         yield f"seeds: from {auto.start} to {auto.cap}, as many as it takes to settle every arm"
+
+
+def teacher_words(arm: Arm) -> str:
+    """`is taught by big, whose forward passes its budget pays for; what big was trained with is not counted`"""
+    name = arm.teacher.arm or arm.teacher.checkpoint if arm.teacher else None
+    return f"is taught by {name}, whose forward passes its budget pays for; what {name} was trained with is not counted"
 
 
 def _tuning_remarks(study: Study, tuned: bool) -> Iterator[str]:

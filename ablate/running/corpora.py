@@ -28,13 +28,12 @@ def prepare_corpora(study: Study, store: Store, progress: Progress) -> list[AnyC
 
 def prepare_checkpoints(study: Study, store: Store) -> None:
     """A copy in the store of every checkpoint of the study. Raises StudyError."""
-    starts = [(arm, arm.start.checkpoint) for rung in (*study.smaller, study) for arm in rung.arms if arm.start]
-    for arm, path in starts:
-        if path is not None:
-            try:
-                Checkpoint.at(path, study.folder).copy_to(store)
-            except CheckpointError as error:
-                raise study.error(arm.place("start.checkpoint"), str(error)) from error
+    arms = [arm for rung in (*study.smaller, study) for arm in rung.arms]
+    for path in dict.fromkeys(path for arm in arms for path in arm.checkpoints):
+        try:
+            Checkpoint.at(path, study.folder).copy_to(store)
+        except CheckpointError as error:
+            raise study.error("arms", str(error)) from error
 
 
 def _check_validation(study: Study, arm: Arm, corpus: AnyCorpus) -> None:

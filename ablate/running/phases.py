@@ -97,7 +97,8 @@ def _result(
 ) -> ResultDocument:
     place, spec, numerics = ending.place, session.spec, session.numerics
     scores, judged = ending.scores, ending.judged
-    cost = training_cost(spec, session.model.spec, session.corpus.widths(spec.context))
+    teacher = session.taught.teacher.spec if session.taught else None
+    cost = training_cost(spec, session.model.spec, session.corpus.widths(spec.context), teacher)
     summary = summarise_metrics(session.store.read_metrics(session.digest), warmup_steps(session.steps, spec))
     peak = peak_flops_per_second(numerics.device, numerics.torch_dtype)
     tokens = trained_tokens(spec, place.step)

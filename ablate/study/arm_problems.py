@@ -10,7 +10,7 @@ from ablate.checkpoints import Checkpoint, CheckpointError
 from ablate.data import DataError
 from ablate.data.sources import TextSource
 from ablate.data.tokenizers.file import FileTokenizer
-from ablate.study.arms import DATA, START, TRAIN, Arm, ArmBuilder, tuning_edit
+from ablate.study.arms import DATA, START, TEACHER, TRAIN, Arm, ArmBuilder, tuning_edit
 from ablate.study.layers import common_length
 from ablate.study.problems import Problem, StudyError
 from ablate.study.sections import StartSpec
@@ -51,8 +51,8 @@ def _chosen_twice(builder: ArmBuilder, tune: TuneSpec, arm: Arm, path: str) -> I
 def _never_tuned(path: str) -> str | None:
     if path == "vocab_size":
         return "the vocabulary follows from the data"
-    if path.partition(".")[0] == START:
-        return "start cannot be tuned"
+    if path.partition(".")[0] in (START, TEACHER):
+        return f"{path.partition('.')[0]} cannot be tuned"
     if path.partition(".")[0] == DATA:
         return "losses under different tokenizers are not comparable: make them arms"
     return None
@@ -63,6 +63,32 @@ def _at_path(problem: Problem, path: str, builder: ArmBuilder) -> Problem:
     if problem.kind != "unknown_key":
         return problem
     return builder.origins.problem(tuning_edit(path, None).target, problem.reason, kind=problem.kind)
+
+
+def teacher_problems(builder: ArmBuilder, arms: Sequence[Arm], folder: Path, tuned: bool) -> Iterator[Problem]:
+    """Teachers that are not there, or speak of other tokens."""
+    by_name = {arm.name: arm for arm in arms}
+    for arm in arms:
+        if arm.teacher is None:
+            continue
+        place, reason = (*arm.target, TEACHER), None
+        if arm.teacher.arm is None:
+            try:
+                Checkpoint.at(str(arm.teacher.checkpoint), folder)
+            except CheckpointError as error:
+                reason = str(error)
+        elif (source := by_name.get(arm.teacher.arm)) is None:
+            reason = "there is no such arm" + did_you_mean(arm.teacher.arm, by_name)
+        elif source.sources:
+            reason = f"{source.name} needs another arm itself"
+        elif source.data != arm.data:
+            reason = f"its tokenizer is not that of {source.name}"
+        elif source.model.visible != arm.model.visible or (source.model.encoder is None) != (arm.model.encoder is None):
+            reason = f"{source.name} reads text another way"
+        elif tuned:
+            reason = "an arm that is taught by another cannot be tuned: write `tune: off`"
+        if reason is not None:
+            yield builder.origins.problem(place, reason)
 
 
 def start_problems(builder: ArmBuilder, arms: Sequence[Arm], folder: Path, tuned: bool) -> Iterator[Problem]:
@@ -102,8 +128,8 @@ def _arm_problems(
     place, source = (*arm.target, START, "arm"), by_name.get(name)
     if source is None:
         yield builder.origins.problem(place, "there is no such arm" + did_you_mean(name, by_name))
-    elif source.start is not None and source.start.arm is not None:
-        yield builder.origins.problem(place, f"{source.name} starts from another arm itself")
+    elif source.sources:
+        yield builder.origins.problem(place, f"{source.name} starts from another arm itself, or is taught by one")
     else:
         if source.data != arm.data:
             yield builder.origins.problem(arm.target, f"cannot start from {source.name}: its tokenizer differs")

@@ -15,7 +15,7 @@ from ablate.store.documents import JsonObject
 from ablate.study.complaints import complaints, plain
 from ablate.study.layers import Origins, Target, common_length
 from ablate.study.problems import Problem, StudyError
-from ablate.study.sections import StartSpec, StudySections
+from ablate.study.sections import StartSpec, StudySections, TeacherSpec
 from ablate.training.spec import TrainSpec
 from zoo.axis import Choice, Spec
 from zoo.edits import Edits, SpecJson, expand, merge
@@ -25,6 +25,7 @@ from zoo.spec import ModelSpec
 
 TRAIN = "train"
 START = "start"
+TEACHER = "teacher"
 DATA = "data"
 
 
@@ -34,7 +35,7 @@ class OwnData(Spec):
     tokenizer: Annotated[TokenizerSpec, Choice("ablate.data.tokenizers")] = BytesTokenizer()
 
 
-SECTIONS: dict[str, type[Spec]] = {TRAIN: TrainSpec, START: StartSpec, DATA: OwnData}
+SECTIONS: dict[str, type[Spec]] = {TRAIN: TrainSpec, START: StartSpec, TEACHER: TeacherSpec, DATA: OwnData}
 """What an arm edits beside its model."""
 TUNED = 2_000_000
 """Later than every layer of the file and than grids: tuning edits what an arm is."""
@@ -73,6 +74,8 @@ class Arm:
     """The edits as they were written."""
     start: StartSpec | None = None
     """What it starts from; None for initial values."""
+    teacher: TeacherSpec | None = None
+    """What it is distilled from; None for nothing."""
     tuned: JsonObject = field(default_factory=dict)
     """Settings that tuning chose, by path."""
     seeds: tuple[int, ...] | None = None
@@ -81,8 +84,18 @@ class Arm:
     @property
     def identity(self) -> tuple[str, ...]:
         """What two arms that are the same share."""
-        start = self.start.model_dump_json() if self.start else ""
-        return self.model.digest, self.train.model_dump_json(), self.data.model_dump_json(), start
+        sources = (spec.model_dump_json() if spec else "" for spec in (self.start, self.teacher))
+        return self.model.digest, self.train.model_dump_json(), self.data.model_dump_json(), *sources
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The arms whose trained models it needs."""
+        return tuple(spec.arm for spec in (self.start, self.teacher) if spec is not None and spec.arm is not None)
+
+    @property
+    def checkpoints(self) -> tuple[str, ...]:
+        """The checkpoints that it needs."""
+        return tuple(spec.checkpoint for spec in (self.start, self.teacher) if spec is not None and spec.checkpoint)
 
     def place(self, path: str) -> str:
         """Where the study gives it a setting, by the setting's path."""
@@ -127,7 +140,7 @@ class ArmBuilder:
         self.origins = origins
         self.data = data
         own = {"tokenizer": data.tokenizer.model_dump(mode="json")} if isinstance(data, TextSource) else {}
-        self._written = {TRAIN: dict(train), START: {"checkpoint": checkpoint}, DATA: own}
+        self._written = {TRAIN: dict(train), START: {"checkpoint": checkpoint}, TEACHER: {}, DATA: own}
 
     def build_all(self, base: Arm, edits: Mapping[str, Sequence[Edit]]) -> tuple[list[Arm], list[Problem]]:
         """The base and the arms that can be built, and what is wrong with the others."""
@@ -188,6 +201,9 @@ class ArmBuilder:
             target=target,
             own=own,
             start=self._start(beside[START]),
+            teacher=TeacherSpec.model_validate(self._section_data(TEACHER, beside[TEACHER]))
+            if beside[TEACHER]
+            else None,
         )
         self._check_objective(arm)
         return arm

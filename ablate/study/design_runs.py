@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 
-from ablate.study.arms import START, Arm, ArmBuilder, Edit
+from ablate.study.arms import START, TEACHER, Arm, ArmBuilder, Edit
 from ablate.study.design_spec import Screen
 from ablate.study.layers import common_length
 from ablate.study.problems import Problem, StudyError
@@ -58,9 +58,11 @@ def _clashes(builder: ArmBuilder, edits: Mapping[str, Sequence[Edit]]) -> Iterat
 def _alone(builder: ArmBuilder, base: Arm, edits: Mapping[str, Sequence[Edit]]) -> Iterator[Problem]:
     """What is wrong with a factor whatever the others are."""
     for name, own in edits.items():
-        starts = [edit for edit in own if edit.path[0] == START]
+        starts = [edit for edit in own if edit.path[0] in (START, TEACHER)]
         for edit in starts:
-            yield builder.origins.problem(edit.target, "a run of a design starts from initial values", at_key=True)
+            yield builder.origins.problem(
+                edit.target, "a run of a design starts from initial values, without a teacher", at_key=True
+            )
         if starts:
             continue
         try:

@@ -16,7 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 from ablate.checkpoints import Checkpoint, CheckpointError
 from ablate.data.sources import DataSource
 from ablate.data.sources.stdlib import StdlibSource
-from ablate.study.arm_problems import lora_problems, start_problems, tuning_problems
+from ablate.study.arm_problems import lora_problems, start_problems, teacher_problems, tuning_problems
 from ablate.study.arms import TRAIN, Arm, ArmBuilder, Edit, edits_in
 from ablate.study.complaints import complaints
 from ablate.study.design_runs import design_runs
@@ -153,7 +153,8 @@ class _Reader:
             self.problems += space_problems(builder, sections.search.space) if sections.search else ()
             self.problems += self._contrast_problems(sections, [arm.name for arm in arms])
             self.problems += lora_problems(builder, arms)
-            self.problems += start_problems(builder, arms, self.written.folder, tuned=tune is not None)
+            for found in (start_problems, teacher_problems):
+                self.problems += found(builder, arms, self.written.folder, tuned=tune is not None)
         if self.problems or sections is None or builder is None:
             raise StudyError(self.problems)
         if self.share is not None:

@@ -211,6 +211,27 @@ class StartSpec(Spec):
         return self
 
 
+class TeacherSpec(Spec):
+    """A model whose predictions are targets beside the text: another arm, trained with the same seed; or a checkpoint."""
+
+    arm: str | None = None
+    """The baseline, or an arm that neither starts from another nor has a teacher."""
+    checkpoint: str | None = None
+    """A folder, as in `start.checkpoint`, with the arm's own vocabulary."""
+    temperature: PositiveFloat = 1.0
+    """T: the logits of both are divided by it."""
+    weight: Annotated[float, Field(gt=0, le=1)] = 0.5
+    """w: loss = (1 − w) · cross-entropy + w · T² · KL(teacher ‖ student)."""
+    top_k: PositiveInt | None = Field(default=None, exclude_if=is_off)
+    """So many of the teacher's likeliest tokens, whose probabilities are made to sum to one; null for all."""
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if (self.arm is None) == (self.checkpoint is None):
+            raise ValueError("a teacher is another arm or a checkpoint: give one of them")
+        return self
+
+
 def _rung(value: Any) -> Any:
     """Edits, or a share of the budget at the same model."""
     if isinstance(value, Mapping) or is_share(value):

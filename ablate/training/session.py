@@ -17,6 +17,7 @@ from ablate.store import Store
 from ablate.store.documents import ItemLoss, MetricsRecord, RunDocument, RunProbes, RunStart
 from ablate.training.accumulation import Accumulation
 from ablate.training.average import WeightAverage
+from ablate.training.batch import Loss
 from ablate.training.checkpoint import Stateful, TrainingProgress, load_state, save_state
 from ablate.training.compiling import compiled
 from ablate.training.divergence import Watch, final_reason
@@ -31,6 +32,7 @@ from ablate.training.reader import Corpus, HeldOut, TrainingReader
 from ablate.training.schedule import warmup_steps
 from ablate.training.spec import TrainSpec
 from ablate.training.stop import Interrupted
+from ablate.training.teaching import Taught
 from ablate.training.trained import copied_model, trained_model
 from ablate.training.validation import HeldOutScores, score
 
@@ -107,10 +109,13 @@ class Session:
                 stack.recompute = execution.recompute
         self.part = trained_part(self.model, self.spec, self.seed)
         optimizer = build_optimizer(self.part, zoo.roles(self.part), self.spec, self.model.spec.d_model)
-        loss = compiled(self.model.loss) if self.spec.compile else self.model.loss
+        loss: Loss = compiled(self.model.loss) if self.spec.compile else self.model.loss
+        self.taught = Taught.by(store, identity.teacher, loss, numerics.device) if identity.teacher else None
         accumulation = Accumulation(execution.microbatch, self.model.spec.couples_rows)
         self.average = WeightAverage(self.part, self.spec.average, self.steps) if self.spec.average else None
-        self.learner = Learner(loss, optimizer, self.spec, numerics, self.seed, accumulation, self.average)
+        self.learner = Learner(
+            self.taught or loss, optimizer, self.spec, numerics, self.seed, accumulation, self.average
+        )
         self.reader = TrainingReader(corpus, self.spec, self.model.spec.vocab_size, self.seed, numerics.device)
         self.prober = self._prober(identity.probes)
         self._began = self._rested = time.perf_counter()

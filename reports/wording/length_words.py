@@ -57,6 +57,8 @@ def length(arm: StudyArm, train_tokens: int | None) -> str:
     epochs = "" if train_tokens is None else f", {arm.tokens / train_tokens:.2g} epochs"
     per_parameter = f"{arm.length.tokens_per_parameter:.3g} tokens per non-embedding parameter"
     source = f", from the checkpoint {arm.checkpoint}" if arm.checkpoint else ""
+    if arm.teacher:
+        source += f", taught by {arm.teacher} (its forward passes are in the budget, its training is not)"
     return f"{arm.name}: {arm.steps:,} steps{source}, {per_parameter}{epochs}."
 
 

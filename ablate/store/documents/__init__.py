@@ -29,7 +29,7 @@ from ablate.store.documents.measure import (
 )
 from ablate.store.documents.records import MetricsRecord, ProbeRecord
 from ablate.store.documents.result import GradNorm, ItemLoss, LogSums, ResultDocument
-from ablate.store.documents.run import RunData, RunDocument, RunNumerics, RunProbes, RunStart
+from ablate.store.documents.run import RunData, RunDocument, RunNumerics, RunProbes, RunStart, RunTeacher
 from ablate.store.documents.sample import SampleRecord
 from ablate.store.documents.search import (
     Choices,
@@ -100,6 +100,7 @@ __all__ = [
     "RunNumerics",
     "RunProbes",
     "RunStart",
+    "RunTeacher",
     "SampleRecord",
     "Score",
     "SearchBase",

@@ -50,6 +50,21 @@ class RunStart(Part):
     """How a deeper, shallower or wider model is initialised."""
 
 
+class RunTeacher(Part):
+    """The model whose predictions are targets beside the text."""
+
+    run: str | None = Field(default=None, exclude_if=is_none)
+    """Digest of the run that trained it."""
+    checkpoint: str | None = Field(default=None, exclude_if=is_none)
+    """Or digest of the checkpoint in `checkpoints/` that it is."""
+    temperature: float
+    """What the logits of both are divided by."""
+    weight: float
+    """The teacher's share of the loss."""
+    top_k: int | None = Field(default=None, exclude_if=is_none)
+    """How many of its likeliest tokens count; all where absent."""
+
+
 def _is_test(part: HeldOutPart) -> bool:
     return part == "test"
 
@@ -75,6 +90,8 @@ class RunDocument(Document):
     """Probes, where there are any."""
     start: RunStart | None = Field(default=None, exclude_if=is_none)
     """Where its weights come from, if not from the seed."""
+    teacher: RunTeacher | None = Field(default=None, exclude_if=is_none)
+    """What it is distilled from, if it is."""
     reads: HeldOutPart = Field(default="test", exclude_if=_is_test)
     """The held-out part of the final loss and of evaluations: `tuning` in trials of `tune`, `judging` in those of a
     search, else `test`."""

@@ -104,6 +104,9 @@ class StudyArm(Part):
     """Training tokens of the arm that it starts from; 0 for one that starts from scratch."""
     checkpoint: str | None = Field(default=None, exclude_if=is_none)
     """The checkpoint that it starts from, as the study names it; its training is in no count."""
+    teacher: str | None = Field(default=None, exclude_if=is_none)
+    """The arm or the checkpoint that it is distilled from; `flops_per_token` has the teacher's forward pass, and no
+    count has the teacher's training."""
     kv_bytes_per_token: BytesPerToken | None
     """Declared cache bytes at the training context, divided by its tokens; null for an encoder."""
     seconds: Seconds | None

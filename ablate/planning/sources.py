@@ -1,0 +1,94 @@
+"""What arms start from and are taught by: trained runs of other arms, and checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ablate.checkpoints import Checkpoint
+from ablate.planning.identity import starting, taught
+from ablate.planning.matching import Matched
+from ablate.store.documents import RunStart, RunTeacher
+from ablate.study.arms import Arm
+from ablate.study.sections import TeacherSpec
+from ablate.study.study import Study
+from zoo.spec import ModelSpec
+
+if TYPE_CHECKING:  # a plan of an arm is made with what is here
+    from ablate.planning.plan import ArmPlan
+
+
+def with_sources(study: Study, plans: Sequence[ArmPlan]) -> list[ArmPlan]:
+    """The plans of a study's arms, with the runs and checkpoints that they need as part of their identities.
+
+    Raises StudyError.
+    """
+    # In this order: what others start from may itself start from a checkpoint.
+    plans = [_from_checkpoint(study, arm, plan) for arm, plan in zip(study.arms, plans, strict=True)]
+    plans = [_from_arm(arm, plan, plans) for arm, plan in zip(study.arms, plans, strict=True)]
+    return [_taught(study, arm, plan, plans) for arm, plan in zip(study.arms, plans, strict=True)]
+
+
+def _from_checkpoint(study: Study, arm: Arm, planned: ArmPlan) -> ArmPlan:
+    """The plan of an arm with the checkpoint that it starts from, where it does. Raises StudyError."""
+    if arm.start is None or arm.start.checkpoint is None:
+        return planned
+    found = Checkpoint.at(arm.start.checkpoint, study.folder)
+    if found.spec.vocab_size != planned.spec.vocab_size:
+        sizes = f"{found.spec.vocab_size:,} tokens, and the text's tokenizer {planned.spec.vocab_size:,}"
+        reason = f"{arm.start.checkpoint} has {sizes}: set vocab_size in the base"
+        raise study.error(arm.place("start.checkpoint"), reason)
+    start = RunStart(checkpoint=found.digest, pooling=arm.start.pooling, growth=arm.start.growth)
+    runs = tuple(starting(run, start) for run in planned.runs)
+    return replace(planned, runs=runs, checkpoint=arm.start.checkpoint)
+
+
+def _from_arm(arm: Arm, planned: ArmPlan, plans: Sequence[ArmPlan]) -> ArmPlan:
+    """The plan of an arm with, where it starts from another, the run of the same seed that each of its runs needs."""
+    if arm.start is None or arm.start.arm is None:
+        return planned
+    source = next(plan for plan in plans if plan.name == arm.start.arm)
+    digests = {run.seed: run.digest for run in source.runs}
+    pooling, growth = arm.start.pooling, arm.start.growth
+    starts = [RunStart(run=digests[run.seed], pooling=pooling, growth=growth) for run in planned.runs]
+    runs = [starting(run, start) for run, start in zip(planned.runs, starts, strict=True)]
+    return replace(planned, runs=tuple(runs), tokens_before=source.tokens, checkpoint=source.checkpoint)
+
+
+def teacher_models(study: Study, matched: Sequence[Matched]) -> dict[str, ModelSpec]:
+    """The teacher's model of each arm that has one. Raises StudyError."""
+    specs = {each.arm.name: each.spec for each in matched}
+    found: dict[str, ModelSpec] = {}
+    for arm in study.arms:
+        if arm.teacher is not None:
+            own, place = specs[arm.name].vocab_size, arm.place("teacher")
+            path = arm.teacher.checkpoint
+            teacher = specs[str(arm.teacher.arm)] if path is None else Checkpoint.at(path, study.folder).spec
+            if teacher.vocab_size != own:
+                raise study.error(place, f"the teacher has {teacher.vocab_size:,} tokens, and {arm.name} {own:,}")
+            if study.budget.seconds is not None:
+                raise study.error(place, "a budget in seconds does not time teachers: give it in flops or tokens")
+            found[arm.name] = teacher
+    return found
+
+
+def _taught(study: Study, arm: Arm, planned: ArmPlan, plans: Sequence[ArmPlan]) -> ArmPlan:
+    """The plan of an arm with, where it has a teacher, the run of the same seed, or the checkpoint, that is its own."""
+    if arm.teacher is None:
+        return planned
+    path = arm.teacher.checkpoint
+    if path is not None:
+        digest = Checkpoint.at(path, study.folder).digest
+        runs = [taught(run, _teacher(arm.teacher, checkpoint=digest)) for run in planned.runs]
+        return replace(planned, runs=tuple(runs), teacher=path)
+    source = next(plan for plan in plans if plan.name == arm.teacher.arm)
+    digests = {run.seed: run.digest for run in source.runs}
+    runs = [taught(run, _teacher(arm.teacher, run=digests[run.seed])) for run in planned.runs]
+    return replace(planned, runs=tuple(runs), teacher=arm.teacher.arm)
+
+
+def _teacher(spec: TeacherSpec, run: str | None = None, checkpoint: str | None = None) -> RunTeacher:
+    return RunTeacher(
+        run=run, checkpoint=checkpoint, temperature=spec.temperature, weight=spec.weight, top_k=spec.top_k
+    )

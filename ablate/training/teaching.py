@@ -1,0 +1,39 @@
+"""Distillation: a loss that also has what a trained model says of the same tokens (see `zoo.distillation`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import zoo
+from ablate.store import Store
+from ablate.store.documents import RunTeacher
+from ablate.training.batch import Loss
+from ablate.training.trained import copied_model, trained_model
+from zoo.distillation import SoftTargets
+
+
+@dataclass(frozen=True)
+class Taught:
+    """`loss` of a batch with the teacher's share. The teacher reads the same tokens, without dropout or gradients."""
+
+    loss: Loss
+    teacher: zoo.Decoder
+    how: RunTeacher
+
+    @classmethod
+    def by(cls, store: Store, how: RunTeacher, loss: Loss, device: str) -> Taught:
+        """With the teacher from the store, in float32."""
+        teacher = trained_model(store, how.run) if how.run is not None else copied_model(store, str(how.checkpoint))
+        return cls(loss, teacher.float().to(device).eval().requires_grad_(False), how)
+
+    def __call__(self, tokens: Tensor, targets: Tensor, **given: Any) -> tuple[Tensor, Tensor]:
+        read = {name: value for name, value in given.items() if name != "part"}
+        with torch.no_grad():
+            rows = self.teacher.hidden(tokens, **read)
+        how = self.how
+        soft = SoftTargets(rows, self.teacher.read_out, how.temperature, how.weight, how.top_k)
+        return self.loss(tokens, targets, soft=soft, **given)
