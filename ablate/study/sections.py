@@ -212,7 +212,7 @@ class StartSpec(Spec):
 
 
 class TeacherSpec(Spec):
-    """A model whose predictions are targets beside the text: another arm, trained with the same seed; or a checkpoint."""
+    """Whose predictions are targets beside the text: another arm, trained with the same seed, or a checkpoint."""
 
     arm: str | None = None
     """The baseline, or an arm that neither starts from another nor has a teacher."""
