@@ -187,13 +187,12 @@ class StudyResult:
         return () if self.summary is None else reports.table(self.summary)
 
     def notes(self) -> list[str]:
-        """What the table leaves out: declared contrasts, whether differences change with size and length, why verdicts
-        are withheld, how rates were set, and what could be seen."""
+        """What table and headline leave out: declared contrasts, how differences change with size and length, why
+        verdicts are withheld, and what could be seen."""
         if self.summary is None:
             return []
-        seen = filter(None, [reports.rates(self.summary), reports.detectable(self.summary)])
-        told = *reports.contrasts(self.summary), *reports.changes(self.summary)
-        return [*told, *reports.withheld(self.summary), *seen]
+        told = *reports.contrasts(self.summary), *reports.changes(self.summary), *reports.withheld(self.summary)
+        return list(filter(None, [*told, reports.detectable(self.summary)]))
 
     def document(self) -> JsonObject:
         """What `ablate run --json` prints."""

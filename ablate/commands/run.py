@@ -47,6 +47,7 @@ def run(options: argparse.Namespace) -> int:
         print_json(result.document())
     elif result.summary:
         print_table(result.table())
+        print(result.headline)
         for line in result.notes():
             print(line)
         print(result.report)

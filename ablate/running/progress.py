@@ -47,6 +47,10 @@ class Run:
     watch: Watch
     step: int = 0
     doing: str = "starting"
+    began: float | None = None
+    """When its worker started, by the monotonic clock."""
+    is_new: bool = True
+    """Whether nothing of it was done before."""
 
     def look(self, store: Store) -> None:
         missing = self.request.missing()
@@ -106,6 +110,10 @@ class Progress:
     failed: int = field(default=0, init=False)
     _began: float = field(default_factory=time.monotonic, init=False)
     _work_before: float = field(default=0.0, init=False)
+    _spent: float = field(default=0.0, init=False)
+    """Seconds that runs took which were carried out from start to end."""
+    _ended: float = field(default=0.0, init=False)
+    """The work of these runs."""
 
     def __enter__(self) -> Progress:
         return self
@@ -124,6 +132,7 @@ class Progress:
             steps = request.identity.steps
             run = Run(f"{arm} seed {seed}", request, steps, float(steps), Watch(self.store.run_dir(request.digest)))
             run.look(self.store)
+            run.is_new = not run.step
             self.runs[request.digest] = run
         self._began, self._work_before = time.monotonic(), self._work_done()
 
@@ -139,9 +148,13 @@ class Progress:
         run = self.runs[event.digest]
         if event.kind == "started":
             self.current[event.digest] = run
+            run.began = time.monotonic()
             return
         self.current.pop(event.digest)
         run.step = run.steps
+        if event.kind == "finished" and run.began is not None and run.is_new:
+            self._spent += time.monotonic() - run.began
+            self._ended += run.work
         if event.kind == "failed":
             self.failed += 1
             self.say(f"{run.label}: failed: {event.error}")
@@ -182,10 +195,24 @@ class Progress:
         failed = f"  {self.failed} failed" if self.failed else ""
         text = f"{self.title}  {self.finished}/{len(self.runs)} runs{failed}"
         left = self.seconds_left()
-        return text if left is None else f"{text}  about {clock(left)} left"
+        if left is None:
+            return text
+        return f"{text}  about {clock(left)} {'left' if self._ended else 'of training left'}"
 
     def seconds_left(self) -> float | None:
-        """By the training steps done so far; None before there is anything to go by."""
+        """By what runs took from start to end, measuring and evaluation too.
+
+        Before one has ended it is the training alone, by its steps; None before there is anything to go by.
+        """
+        if not self._ended:
+            return self._training_left()
+        now, per_work = time.monotonic(), self._spent / self._ended
+        waiting = sum(r.work for d, r in self.runs.items() if d not in self.current and r.step < r.steps)
+        current = [per_work * r.work - (now - r.began) for r in self.current.values() if r.began is not None]
+        at_once = max(1, len(self.current))
+        return (per_work * waiting + sum(max(0.0, each) for each in current)) / at_once
+
+    def _training_left(self) -> float | None:
         done = self._work_done() - self._work_before
         total = sum(run.work for run in self.runs.values()) - self._work_before
         if done < 0.02 * total or done <= 0:

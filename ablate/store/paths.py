@@ -114,6 +114,10 @@ class Paths:
     def index_path(self) -> Path:
         return self.root / "index.html"
 
+    @property
+    def trade_offs_path(self) -> Path:
+        return self.root / "trade-offs.html"
+
 
 def tokenizer_in(model_dir: Path) -> Path:
     """The tokenizer of a saved model."""

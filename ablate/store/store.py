@@ -154,6 +154,9 @@ class Store(Paths):
     def append_ledger(self, name: str, record: LedgerRecord) -> None:
         self._ledger(name).append([record])
 
+    def write_trade_offs(self, html: str) -> Path:
+        return write_text(self.trade_offs_path, html)
+
     def write_index(self, html: str) -> Path:
         return write_text(self.index_path, html)
 

@@ -25,15 +25,11 @@ Attributes: TypeAlias = dict[str, Any]
 
 @dataclass(frozen=True)
 class SwitchOption:
-    """One choice of a switch: attributes of all traces, one value for each, and of the layout. None leaves a trace.
-
-    `better` says which way is better on the axis that it shows, where that is known.
-    """
+    """One choice of a switch: attributes of all traces, one value for each, and of the layout. None leaves a trace."""
 
     label: str
     traces: dict[str, list[Any]]
     layout: Attributes
-    better: str | None = None
 
 
 @dataclass(frozen=True)
@@ -50,8 +46,8 @@ class Switch:
 class Figure:
     """A drawing, its words and the numbers behind it. `title`, `note` and `alt` are plain text.
 
-    Traces of one arm have its label as their legend group: by it the page picks out what the reader chooses. In a
-    figure with a `front`, the last trace follows the switches: the Pareto front of the traces with `meta: "mean"`.
+    Traces of one arm have its label as their legend group: by it the page picks out what the reader chooses.
+    `combined[i][j]` are attributes of all traces that depend on the first switch at i and the second at j.
     """
 
     key: str
@@ -61,7 +57,7 @@ class Figure:
     drawing: go.Figure
     table: Table
     switches: tuple[Switch, ...] = ()
-    front: bool = False
+    combined: tuple[tuple[Attributes, ...], ...] = ()
     wide: bool = False
 
 
@@ -123,14 +119,11 @@ def band(figure: go.Figure, look: ArmStyle, curve: Curve, scale: float, opacity:
     )
 
 
-def line(
-    figure: go.Figure, look: ArmStyle, curve: Curve, width: float = 2.2, named: bool = True, bars: bool = False
-) -> None:
-    """A mean over seeds with markers, and with `bars` of the range over seeds."""
+def line(figure: go.Figure, look: ArmStyle, curve: Curve, width: float = 2.2, named: bool = True) -> None:
+    """A mean over seeds with markers."""
     figure.add_scatter(
         x=[short(point.x) for point in curve.points],
         y=[short(point.mean) for point in curve.points],
-        error_y=_range_bars(curve) if bars else None,
         name=look.label,
         legendgroup=look.label,
         showlegend=named,
@@ -141,15 +134,18 @@ def line(
     )
 
 
-def _range_bars(curve: Curve) -> dict[str, object]:
-    return {
-        "type": "data",
-        "symmetric": False,
-        "array": [short(point.high - point.mean) for point in curve.points],
-        "arrayminus": [short(point.mean - point.low) for point in curve.points],
-        "thickness": 1,
-        "width": 3,
-    }
+def thin_line(figure: go.Figure, look: ArmStyle, curve: Curve) -> None:
+    """Of one seed, behind the mean."""
+    figure.add_scatter(
+        x=[short(point.x) for point in curve.points],
+        y=[short(point.mean) for point in curve.points],
+        legendgroup=look.label,
+        showlegend=False,
+        mode="lines",
+        line={"color": look.colour, "width": 0.8},
+        opacity=0.4,
+        hoverinfo="skip",
+    )
 
 
 def thinned(points: Sequence[Point]) -> list[Point]:

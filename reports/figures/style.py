@@ -26,12 +26,13 @@ CONFIG: dict[str, bool | str | list[str]] = {
     "modeBarButtonsToRemove": [
         "sendDataToCloud",
         "sendChartToCloud",
+        "toImage",
         "select2d",
         "lasso2d",
         "autoScale2d",
     ],
 }
-"""Without logo, upload or anything else that could leave the page."""
+"""Without logo, upload or anything else that could leave the page. Pictures are saved by buttons of the page's own."""
 
 
 @dataclass(frozen=True)

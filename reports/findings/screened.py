@@ -73,6 +73,7 @@ class _Blocks:
                 alpha=self.alpha,
                 speed_ratio=_ratio(effect, speeds[place]),
                 memory_ratio=_ratio(effect, memory[place]),
+                decode_ratio=None,
                 kv_ratio=None,
             )
             for place, effect in enumerate(self.design.effects)

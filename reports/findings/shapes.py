@@ -51,8 +51,9 @@ class Comparison:
     A test that is `repeated` has neither. `tuning_room` is how much further the interval reaches for the noise of
     tuning. `alpha` is the level of its look. `detectable` is the smallest true difference that was found with 80 %
     probability, as far as the scatter of so few seeds says it; so many `seeds_needed` more would settle the pair with
-    that probability, None where none would or where seeds are not added by plan. Ratios are arm / baseline. `test` is
-    what the ledger keeps.
+    that probability, None where none would or where seeds are not added by plan. `test` is what the ledger keeps.
+
+    Ratios are arm / baseline: of training and decoding in tokens per second, of peak memory and of cache bytes.
     """
 
     difference: Estimate | None
@@ -63,6 +64,7 @@ class Comparison:
     alpha: float
     speed_ratio: Estimate | None
     memory_ratio: Estimate | None
+    decode_ratio: Estimate | None
     kv_ratio: float | None
     test: LedgerTest | None = None
     p_holm: float | None = None

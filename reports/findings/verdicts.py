@@ -105,6 +105,7 @@ def _compare(
         alpha=alpha,
         speed_ratio=_ratio(pairs, "tokens_per_second"),
         memory_ratio=_ratio(pairs, "peak_memory_bytes"),
+        decode_ratio=_ratio(pairs, "decode_tokens_per_second"),
         kv_ratio=kv / base_kv if kv is not None and base_kv else None,
     )
 

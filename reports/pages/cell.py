@@ -7,8 +7,9 @@ from html import escape
 
 from reports.figures import CONFIG, Figure, draw
 from reports.findings.shapes import StudySummary
-from reports.pages.page import drawn
+from reports.pages.page import drawn, name_of
 from reports.pages.templating import render
+from reports.wording import title_words
 from reports.wording.answers import closing_table, headline
 
 MARGIN = 90
@@ -21,7 +22,7 @@ def render_cell(summary: StudySummary) -> str:
     """
     figures = draw(summary)
     parts = [f"<p><strong>{escape(headline(summary))}</strong></p>", html_table(closing_table(summary))]
-    return "".join([*parts, *map(_frame, figures[:1])])
+    return "".join([*parts, *(_frame(figure, summary) for figure in figures[:1])])
 
 
 def html_table(rows: Sequence[Sequence[str]]) -> str:
@@ -32,10 +33,10 @@ def html_table(rows: Sequence[Sequence[str]]) -> str:
     return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
 
 
-def _frame(figure: Figure) -> str:
-    page = render(
-        "cell.html.j2", ("figures.js",), {"config": CONFIG, "figures": {figure.key: drawn(figure)}}, it=figure
-    )
+def _frame(figure: Figure, summary: StudySummary) -> str:
+    shown = drawn(figure, title_words.source(summary), name_of(summary.study))
+    data = {"config": CONFIG, "figures": {figure.key: shown}}
+    page = render("cell.html.j2", ("stamp.js", "figures.js"), data, it=figure)
     height = (figure.drawing.layout.height or 450) + MARGIN
     title, page = escape(figure.title), escape(page)
     return f'<iframe title="{title}" srcdoc="{page}" style="width: 100%; height: {height}px; border: 0"></iframe>'

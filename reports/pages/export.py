@@ -14,23 +14,15 @@ from ablate.store import AblateError, write_text
 from reports.figures import Figure, draw
 from reports.findings.shapes import StudySummary
 from reports.findings.summary import summarise_study
+from reports.pages.page import name_of, stamp
 from reports.pages.templating import render
-from reports.wording import tables
+from reports.wording import answers, tables, title_words
+from reports.wording.markup import latex, markdown
 from reports.wording.tables import Table
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 WIDTH = 760
 SECONDS = 120
-LATEX = str.maketrans(
-    {
-        **{character: f"\\{character}" for character in "&%$#_{}"},
-        **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
-        **{"−": "$-$", "–": "--", "±": r"$\pm$", "×": r"$\times$", "‖": r"$\|$", "Δ": r"$\Delta$"},
-        **{"<": r"\textless{}", ">": r"\textgreater{}", "\n": " "},
-        **{power: f"$^{{{digit}}}$" for power, digit in zip("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789", strict=True)},
-    }
-)
-MARKDOWN = str.maketrans({"|": r"\|", "\n": " ", "<": "&lt;", ">": "&gt;", "&": "&amp;", "*": r"\*", "`": r"\`"})
 
 
 class ExportError(AblateError):
@@ -44,7 +36,7 @@ def export_study(study_dir: Path | str, target: Path | str) -> tuple[list[Path],
     """
     summary = summarise_study(study_dir)
     figures = draw(summary)
-    drawn = _svg(figures)
+    drawn = _svg(figures, summary)
     files = {f"{key}.svg": text for key, text in drawn.items()}
     for name, table in _tables(summary, figures).items():
         files |= {f"{name}.md": markdown(table), f"{name}.tex": latex(table)}
@@ -57,6 +49,7 @@ def export_study(study_dir: Path | str, target: Path | str) -> tuple[list[Path],
 
 def _tables(summary: StudySummary, figures: tuple[Figure, ...]) -> dict[str, Table]:
     return {
+        "summary": answers.compact_table(summary),
         "results": tables.arms_table(summary),
         "budgets": tables.budgets_table(summary),
         "edits": tables.edits_table(summary),
@@ -66,30 +59,20 @@ def _tables(summary: StudySummary, figures: tuple[Figure, ...]) -> dict[str, Tab
     }
 
 
-def markdown(table: Table) -> str:
-    """A table with a rule under its header; numbers are aligned to the right."""
-    rule = [":--" if i < table.labels else "--:" for i in range(len(table.columns))]
-    lines = [[cell.translate(MARKDOWN) for cell in row] for row in (table.columns, *table.rows)]
-    return "".join(f"| {' | '.join(line)} |\n" for line in (lines[0], rule, *lines[1:]))
-
-
-def latex(table: Table) -> str:
-    """A tabular with booktabs' rules."""
-    lines = [" & ".join(cell.translate(LATEX) for cell in row) + r" \\" for row in (table.columns, *table.rows)]
-    columns = "".join("l" if i < table.labels else "r" for i in range(len(table.columns)))
-    body = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", lines[0], r"\midrule", *lines[1:], r"\bottomrule"]
-    return "\n".join([*body, r"\end{tabular}", ""])
-
-
-def _svg(figures: tuple[Figure, ...]) -> dict[str, str]:
+def _svg(figures: tuple[Figure, ...], summary: StudySummary) -> dict[str, str]:
     """Each figure as Plotly draws it, by key; nothing without a browser."""
     browser = next(filter(None, map(shutil.which, BROWSERS)), None)
     if browser is None or not figures:
         return {}
-    data = {"width": WIDTH, "figures": {figure.key: figure.drawing.to_plotly_json() for figure in figures}}
+    source, name = title_words.source(summary), name_of(summary.study)
+    drawings = {
+        figure.key: {**figure.drawing.to_plotly_json(), "stamp": stamp(figure, source, name)} for figure in figures
+    }
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder) / "export.html"
-        page.write_text(render("export.html.j2", ("export.js",), data), encoding="utf-8")
+        page.write_text(
+            render("export.html.j2", ("stamp.js", "export.js"), {"width": WIDTH, "figures": drawings}), encoding="utf-8"
+        )
         sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []  # root has none
         options = ["--headless", "--disable-gpu", f"--user-data-dir={folder}/profile", "--virtual-time-budget=60000"]
         command = [browser, *sandbox, *options, "--dump-dom", page.as_uri()]

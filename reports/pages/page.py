@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from html import escape
 from pathlib import Path
 
 from ablate.store import Store, StudyFolder
-from ablate.store.documents import LedgerRecord
+from ablate.store.documents import LedgerRecord, StudyDocument
 from reports.figures import CONFIG, Figure, galleries
 from reports.figures.base import Attributes
 from reports.figures.style import looks
@@ -18,21 +21,34 @@ from reports.wording import (
     answers,
     cost_words,
     effect_words,
-    length_words,
     method_words,
     rate_words,
     tables,
+    title_words,
     words,
 )
+from reports.wording.markup import latex, markdown
 
-SCRIPTS = ("figures.js", "choice.js", "tables.js")
+SCRIPTS = ("stamp.js", "figures.js", "choice.js", "tables.js", "contents.js")
+WORDS = {
+    module.__name__.rpartition(".")[2]: module
+    for module in (words, answers, effect_words, cost_words, method_words, rate_words, tables)
+}
+"""What templates say, by the name of its module."""
+INDEX = "../../index.html"
+"""Of the store, from a report."""
+MOST_LISTED = 6
+"""Arms that the first screen has a sentence for."""
+UNSAFE = re.compile(r"[^\w.-]+")
+"""In the name of a file."""
 
 
 def render_study(study_dir: Path | str, summary: StudySummary | None = None) -> Path:
     """Draw a study, summarised unless a `summary` is given, into its folder, and keep what it judges in the ledger."""
-    summary = summary or summarise_study(study_dir)
-    record(summary, Store.of_study(study_dir))
-    return StudyFolder(Path(study_dir)).write_report(render_page(summary))
+    summary, store = summary or summarise_study(study_dir), Store.of_study(study_dir)
+    record(summary, store)
+    home = INDEX if store.index_path.exists() else None
+    return StudyFolder(Path(study_dir)).write_report(render_page(summary, home=home))
 
 
 def record(summary: StudySummary, store: Store) -> None:
@@ -44,43 +60,67 @@ def record(summary: StudySummary, store: Store) -> None:
         store.append_ledger(summary.study.name, LedgerRecord(judged=now, scale=summary.study.scale, tests=tests))
 
 
-def render_page(summary: StudySummary, progress: StudyProgress | None = None) -> str:
-    """The page as text. Whatever comes from a study is escaped. With `progress` it is one that is served: it links to
-    the other studies, and reloads while the study runs."""
+def render_page(summary: StudySummary, progress: StudyProgress | None = None, home: str | None = None) -> str:
+    """The page as text. Whatever comes from a study is escaped. With `progress` it is one that is served, and reloads
+    while the study runs. `home` is the address of the index of studies."""
     found = galleries(summary)
+    source, name = title_words.source(summary), name_of(summary.study)
+    figures = {figure.key: figure for figures in found.values() for figure in figures}
+    lead = next(iter(figures.values()), None)
     data = {
         "config": CONFIG,
-        "figures": {figure.key: drawn(figure) for figures in found.values() for figure in figures},
+        "figures": {key: drawn(figure, source, name) for key, figure in figures.items()},
         "runs": tables.run_documents(summary),
     }
+    compact = answers.compact_table(summary)
     return render(
         "report.html.j2",
         SCRIPTS,
         data,
         study=summary.study,
         summary=summary,
-        words=words,
-        answers=answers,
-        effect_words=effect_words,
-        cost_words=cost_words,
-        length_words=length_words,
-        rate_words=rate_words,
-        method_words=method_words,
-        tables=tables,
-        galleries=found,
+        lead=lead,
+        galleries=_without(lead, found),
         notes={each.gallery: each.gallery_note for each in summary.sections.values()},
         looks=looks([arm.name for arm in summary.arms]),
+        compact=compact,
+        markup={"Markdown": markdown(compact), "LaTeX": latex(compact)},
+        source=source,
         progress=progress,
+        home=home,
+        most_listed=MOST_LISTED,
+        **WORDS,
     )
 
 
-def drawn(figure: Figure) -> Attributes:
-    """What the page's script needs of a figure."""
+def _without(lead: Figure | None, found: Mapping[str, Sequence[Figure]]) -> dict[str, list[Figure]]:
+    """The other figures by heading."""
+    others = {heading: [each for each in figures if each is not lead] for heading, figures in found.items()}
+    return {heading: figures for heading, figures in others.items() if figures}
+
+
+def drawn(figure: Figure, source: str, name: str) -> Attributes:
+    """What the page's script needs of a figure. A picture of it says its `source`, and its file's name begins with the
+    `name`."""
     switches = {
-        switch.key: [
-            {"traces": option.traces, "layout": option.layout, "better": option.better} for option in switch.options
-        ]
+        switch.key: [{"traces": option.traces, "layout": option.layout} for option in switch.options]
         for switch in figure.switches
     }
-    chosen = {switch.key: switch.chosen for switch in figure.switches}
-    return {**figure.drawing.to_plotly_json(), "switches": switches, "chosen": chosen, "front": figure.front}
+    return {
+        **figure.drawing.to_plotly_json(),
+        "switches": switches,
+        "chosen": {switch.key: switch.chosen for switch in figure.switches},
+        "combined": figure.combined,
+        "stamp": stamp(figure, source, name),
+    }
+
+
+def stamp(figure: Figure, source: str, name: str) -> dict[str, str]:
+    """What a picture says when it leaves the page. Plotly reads a subset of HTML."""
+    title, source = escape(figure.title, quote=False), escape(source, quote=False)
+    return {"title": title, "source": source, "filename": f"{UNSAFE.sub('-', name)}-{figure.key}"}
+
+
+def name_of(study: StudyDocument) -> str:
+    """What the names of its files begin with."""
+    return f"{study.name}-{study.scale}"

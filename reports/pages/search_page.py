@@ -24,10 +24,11 @@ def render_page(search: SearchSummary) -> str:
     """The page as text. Whatever comes from a study is escaped."""
     found = {name: importances(search, place) for place, name in enumerate(search.objectives)}
     figures = draw_search(search, list(found.values()))
-    data = {"config": CONFIG, "figures": {figure.key: drawn(figure) for figure in figures}}
+    source = f"{search.document.name} at {search.document.scale}"
+    data = {"config": CONFIG, "figures": {figure.key: drawn(figure, source, f"search-{source}") for figure in figures}}
     return render_template(
         "search.html.j2",
-        ("figures.js",),
+        ("stamp.js", "figures.js"),
         data,
         search=search,
         words=search_words,

@@ -12,10 +12,8 @@ from urllib.parse import quote, unquote, urlsplit
 from ablate.store import SearchFolder, Store, StoreError, StudyFolder
 from ablate.store.documents import StudyDocument
 from reports.findings.searches import SearchSummary, read_search
-from reports.findings.shapes import StudySummary
-from reports.findings.summary import summarise_study
 from reports.pages.page import render_page
-from reports.pages.site import Entry, entry_of, link_to, render_index, search_entry
+from reports.pages.site import Entry, entry_of, link_to, render_index, search_entry, trade_offs_of
 from reports.reading.documents import ReportError
 from reports.reading.progress import StudyProgress, study_progress
 
@@ -31,7 +29,6 @@ class _Study:
 
     written: Written
     entry: Entry
-    summary: StudySummary | None
     pages: dict[StudyProgress, str] = field(default_factory=dict)
 
 
@@ -50,6 +47,8 @@ class ServedStore:
             asked = path.removeprefix("/")
             if asked in ("", link_to(self.store, self.store.index_path)):
                 return self._index()
+            if asked == link_to(self.store, self.store.trade_offs_path):
+                return trade_offs_of(self._study(folder).entry for folder in self.store.studies())
             for search in self.store.searches():
                 if link_to(self.store, search.report_path) == quote(unquote(asked)):
                     return self._search(search)
@@ -66,12 +65,12 @@ class ServedStore:
 
     def _report(self, folder: StudyFolder) -> str | None:
         study = self._study(folder)
-        if study.summary is None:
+        if study.entry.summary is None:
             return None
         progress = study.entry.progress
         assert progress is not None  # that of a search is
         if progress not in study.pages:
-            study.pages = {progress: render_page(study.summary, progress)}
+            study.pages = {progress: render_page(study.entry.summary, progress, home="/")}
         return study.pages[progress]
 
     def _search(self, folder: SearchFolder) -> str | None:
@@ -98,11 +97,7 @@ class ServedStore:
         return known
 
     def _read(self, folder: StudyFolder, written: Written) -> _Study:
-        try:
-            summary = summarise_study(folder.path)
-        except (ReportError, StoreError):  # the entry says which
-            summary = None
-        return _Study(written, entry_of(self.store, folder, summary), summary)
+        return _Study(written, entry_of(self.store, folder))
 
 
 def _written(store: Store, folder: StudyFolder, study: StudyDocument | None) -> Written:

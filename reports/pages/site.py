@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import get_args
@@ -19,6 +20,7 @@ from reports.findings.shapes import StudySummary, Verdict
 from reports.findings.summary import summarise_study
 from reports.pages.page import render_study
 from reports.pages.templating import render
+from reports.pages.trade_offs import Studied, render_trade_offs
 from reports.reading.documents import ReportError
 from reports.reading.progress import StudyProgress, study_progress
 from reports.wording import answers, search_words, tables, words
@@ -46,6 +48,7 @@ class Entry:
     verdicts: tuple[tuple[str, str, str], ...] = ()
     """Arm, verdict, difference."""
     drawing: go.Figure | None = None
+    summary: StudySummary | None = None
     runs: frozenset[str] = frozenset()
     """Digests of the arms' runs."""
 
@@ -56,17 +59,24 @@ class Entry:
 
 
 def render_site(root: Path | str) -> Path:
-    """Write a store's index, and the report of each of its studies and searches."""
+    """Write a store's index, and the report of each of its studies and searches. The index first: they link to it."""
     store = Store(root)
     entries = [entry_of(store, folder) for folder in store.studies()]
+    searches = [search_entry(store, folder) for folder in store.searches()]
+    index = store.write_index(render_index([*entries, *searches]))
+    store.write_trade_offs(trade_offs_of(entries))
     for folder, entry in zip(store.studies(), entries, strict=True):
         if not entry.error:
-            render_study(folder.path)
-    searches = [search_entry(store, folder) for folder in store.searches()]
+            render_study(folder.path)  # summarised again: what was rendered before may have been judged since
     for search, entry in zip(store.searches(), searches, strict=True):
         if not entry.error:
             _render_search(search.path)
-    return store.write_index(render_index([*entries, *searches]))
+    return index
+
+
+def trade_offs_of(entries: Iterable[Entry]) -> str:
+    """The page of all arms of these studies."""
+    return render_trade_offs([Studied(entry.summary, entry.link) for entry in entries if entry.summary is not None])
 
 
 def shared_runs(entries: list[Entry]) -> dict[str, str]:
@@ -91,8 +101,8 @@ def render_index(entries: list[Entry], refresh: bool = False) -> str:
     )
 
 
-def entry_of(store: Store, folder: StudyFolder, summary: StudySummary | None = None) -> Entry:
-    """A study as the index shows it. `summary` where it is already known."""
+def entry_of(store: Store, folder: StudyFolder) -> Entry:
+    """A study as the index shows it."""
     entry = Entry(f"study-{folder.path.name}", link_to(store, folder.report_path), folder.path.name)
     try:
         study = folder.read()
@@ -100,7 +110,7 @@ def entry_of(store: Store, folder: StudyFolder, summary: StudySummary | None = N
             raise ReportError(f"{folder.path} holds no study.json")
         runs = frozenset(run.digest for arm in study.arms for run in arm.runs)
         entry = replace(_said(entry, study), progress=study_progress(store, study), runs=runs)
-        summary = summary or summarise_study(folder.path)
+        summary = summarise_study(folder.path)
     except (ReportError, StoreError) as error:
         return replace(entry, error=str(error))
     return replace(
@@ -109,6 +119,7 @@ def entry_of(store: Store, folder: StudyFolder, summary: StudySummary | None = N
         statuses=tables.statuses(summary.runs),
         verdicts=tuple((each.name, each.verdict or "baseline", each.difference) for each in answers.findings(summary)),
         drawing=small_differences(summary),
+        summary=summary,
     )
 
 
@@ -149,4 +160,4 @@ def _render_search(folder: Path) -> None:
 
 
 def _drawn(drawing: go.Figure) -> Attributes:
-    return {**drawing.to_plotly_json(), "switches": {}, "chosen": {}, "front": False}
+    return {**drawing.to_plotly_json(), "switches": {}, "chosen": {}, "combined": ()}

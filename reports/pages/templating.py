@@ -6,6 +6,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import zlib
 from functools import cache
 from typing import Any
 
@@ -33,28 +34,37 @@ def source(name: str) -> str:
 
 
 def render(template: str, scripts: tuple[str, ...], data: Any, **context: Any) -> str:
-    """A page of figures: one template with Plotly, our own scripts, and `data`, which they find in `#data`."""
-    script = "".join(map(source, scripts))
+    """A page of figures: one template with Plotly, our own scripts, and what they find as `data`.
+
+    Plotly and the data are packed, since a page that is sent should be small. The browser unpacks them.
+    """
+    script = "".join(map(source, ("unpack.js", *scripts)))
     return (
         environment()
         .get_template(template)
         .render(
             **context,
             style=Markup(source("report.css")),
-            plotly=Markup(_plotly()),
+            packed={
+                "plotly": _packed_plotly(),
+                "data": packed(json.dumps(data, allow_nan=False, separators=(",", ":"))),
+            },
             script=Markup(script),
-            data=as_json(data),
             policy=_policy(_plotly(), script),
         )
     )
 
 
-def as_json(document: Any) -> Markup:
-    """JSON that cannot end its script element."""
-    text = json.dumps(document, allow_nan=False, separators=(",", ":"))
-    for character in "<>&":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return Markup(text)
+def packed(text: str) -> Markup:
+    """Text as `unpack.js` reads it: deflated, in base 85 without `<`, so that it cannot end its element."""
+    deflate = zlib.compressobj(9, wbits=-zlib.MAX_WBITS)
+    content = deflate.compress(text.encode()) + deflate.flush()
+    return Markup(base64.b85encode(content).decode().replace("<", ","))
+
+
+@cache
+def _packed_plotly() -> Markup:
+    return packed(_plotly())
 
 
 @cache

@@ -15,8 +15,14 @@ from reports.reading.documents import StudyDocuments
 from reports.reading.keys import KEYS, Row, RunKey, Schema, keyed
 from reports.sections import sections
 
-RUNS: Schema = KEYS | RESULT | {"uniform": pl.Float64()} | dict.fromkeys(("data", "dtype", "matmul"), pl.String())
-"""A result's own numbers, and `uniform`: the loss of guessing every token of that text alike."""
+RUNS: Schema = (
+    KEYS
+    | RESULT
+    | dict.fromkeys(("uniform", "decode_tokens_per_second"), pl.Float64())
+    | dict.fromkeys(("data", "dtype", "matmul"), pl.String())
+)
+"""A result's own numbers; `uniform`, the loss of guessing every token of that text alike; and how fast the model
+decodes at the longest context and the smallest batch that were measured."""
 CURVES = KEYS | {
     "step": pl.Int64,
     "tokens": pl.Int64,
@@ -52,9 +58,16 @@ def _run_row(documents: StudyDocuments, key: RunKey) -> Row:
     run, result = documents.store.read_run(key.digest), documents.results[key.digest]
     known = result_row(result) if result else {"status": "absent" if run is None else "partial"}
     known |= documents.outcomes.get(key.digest, {})
+    known |= {"decode_tokens_per_second": _decoding(documents, key)}
     if run:
         known |= {"data": run.data.digest, "dtype": run.numerics.dtype, "matmul": run.numerics.matmul}
     return key.row(known)
+
+
+def _decoding(documents: StudyDocuments, key: RunKey) -> float | None:
+    measured = documents.measurements.get(key.digest)
+    longest = max(measured.decode, key=lambda point: (point.context, -point.batch), default=None) if measured else None
+    return longest.tokens_per_second.median if longest and longest.tokens_per_second else None
 
 
 def _losses(documents: StudyDocuments) -> Iterator[pl.DataFrame]:

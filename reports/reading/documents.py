@@ -64,6 +64,11 @@ class StudyDocuments:
         return [(key, document) for key, document in found if document is not None]
 
     @cached_property
+    def measurements(self) -> dict[str, MeasureDocument]:
+        """The same by the run's digest."""
+        return {key.digest: document for key, document in self.measured}
+
+    @cached_property
     def evaluated(self) -> list[EvaluatedRun]:
         """The evaluation of each run that has one and has not failed: scores are averaged over runs that trained."""
         trained = [key for key in self.keys if self.outcomes.get(key.digest, {}).get("status") not in FAILED]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
@@ -66,10 +66,18 @@ class Costs(Section):
     def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:
         declared = {arm.name: arm.cache_bytes for arm in summary.arms if arm.cache_bytes}
         allocated = _allocated(self.curves)
-        if declared or allocated:
+        if not _all_agree([*declared.values(), *allocated.values()]):
             yield _cache_by_context(declared, allocated, summary, style)
         yield from _serving(self.curves, summary, style, DECODE, "Decoding by context", BANDWIDTH)
         yield from _serving(self.curves, summary, style, PREFILL, "Prefill by context", "")
+
+
+def _all_agree(found: Iterable[Points]) -> bool:
+    """Whether all arms have the same bytes at every context, so that a figure has nothing to tell."""
+    sizes: dict[float, set[float]] = {}
+    for context, size in (point for points in found for point in points):
+        sizes.setdefault(context, set()).add(size)
+    return all(len(each) == 1 for each in sizes.values())
 
 
 def _over_context(rows: pl.DataFrame) -> tuple[Point, ...]:
@@ -183,7 +191,7 @@ def _serving(
     batches = sorted({curve.batch or 1 for curve in first})
     for curve in first:
         place = batches.index(curve.batch or 1)
-        line(figure, style[curve.arm], curve, 1.2 + 1.6 * place, named=place == 0, bars=True)
+        line(figure, style[curve.arm], curve, 1.2 + 1.6 * place, named=place == 0)
     figure.update_yaxes(rangemode="tozero")
     rows = _rows(first, shown)
     named = note if len(shown) > 1 else ""
@@ -192,7 +200,7 @@ def _serving(
         title=title,
         note=" ".join(
             (
-                f"Mean over seeds of each run's median; bars: range over seeds. {_batches(batches)}{named}",
+                f"Mean over seeds of each run's median. {_batches(batches)}{named}",
                 *summary.study.conventions,
             )
         ),
@@ -218,8 +226,6 @@ def _option(lines: list[tuple[str, int | None]], curves: list[Curve], label: str
         {
             "x": [[short(p.x) for p in each] for each in points],
             "y": [[short(p.mean) for p in each] for each in points],
-            "error_y.array": [[short(p.high - p.mean) for p in each] for each in points],
-            "error_y.arrayminus": [[short(p.mean - p.low) for p in each] for each in points],
         },
         {"yaxis.title.text": label, "yaxis.autorange": True},
     )

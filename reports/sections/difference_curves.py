@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import numpy as np
 
-from reports.figures.base import NEUTRAL, Figure, band, ends, late_range, line, mean_and_range, thinned
+from reports.figures.base import NEUTRAL, Figure, ends, late_range, line, mean_and_range, thin_line, thinned
 from reports.figures.style import ArmStyle, blank
 from reports.findings.curves import Curve, Line, average, lines_of
 from reports.findings.shapes import StudySummary
 from reports.reading.collected import Collected
 from reports.sections import Section
 from reports.wording.tables import frame_table
+
+MOST_WITH_SEEDS = 12
+"""With more arms the lines of seeds hide those of arms."""
 
 
 @dataclass(frozen=True)
@@ -28,17 +31,23 @@ class DifferenceCurves(Section):
     place: ClassVar[int] = 60
 
     curves: tuple[Curve, ...]
+    seeds: tuple[Curve, ...]
+    """One for each pair of runs."""
 
     @classmethod
     def summarise(cls, data: Collected) -> Self:
         baseline = dict(lines_of(data, data.study.baseline, "validation_loss"))
         others = (arm.name for arm in data.study.arms if arm.name != data.study.baseline)
-        return cls(tuple(Curve(arm, "difference", average(_differences(data, arm, baseline))) for arm in others))
+        lines = {arm: _differences(data, arm, baseline) for arm in others}
+        return cls(
+            tuple(Curve(arm, "difference", average(found)) for arm, found in lines.items()),
+            tuple(Curve(arm, "seed", average([line])) for arm, found in lines.items() for line in found),
+        )
 
     def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:
         curves = [curve for curve in self.curves if len(curve.points) > 1]
         if curves:
-            yield _figure(curves, summary, style)
+            yield _figure(curves, self.seeds, summary, style)
 
 
 def _differences(data: Collected, arm: str, baseline: dict[int, Line]) -> list[Line]:
@@ -50,10 +59,14 @@ def _differences(data: Collected, arm: str, baseline: dict[int, Line]) -> list[L
     ]
 
 
-def _figure(curves: list[Curve], summary: StudySummary, style: Mapping[str, ArmStyle]) -> Figure:
+def _figure(
+    curves: list[Curve], seeds: Sequence[Curve], summary: StudySummary, style: Mapping[str, ArmStyle]
+) -> Figure:
     figure = blank("share of training done", f"loss minus the baseline's ({summary.unit})")
+    if len(curves) <= MOST_WITH_SEEDS:
+        for curve in seeds:
+            thin_line(figure, style[curve.arm], curve)
     for curve in curves:
-        band(figure, style[curve.arm], curve, 1.0, 0.16)
         line(figure, style[curve.arm], curve)
     figure.add_hline(y=0, line=NEUTRAL)
     figure.update_xaxes(tickformat=".0%")
@@ -64,11 +77,11 @@ def _figure(curves: list[Curve], summary: StudySummary, style: Mapping[str, ArmS
     ]
     return Figure(
         key="difference-curves",
-        title="The difference over training",
+        title=f"Loss minus that of {summary.baseline} over training",
         note=(
             "Validation loss minus the baseline's with the same seed at the same share of "
-            "training. Bands: range over seeds. Verdicts use the end of training only. The axis leaves out differences "
-            "of the first steps: zoom out to see them."
+            "training. Thin lines: seeds. Verdicts use the end of training only. The axis leaves out differences of "
+            "the first steps: zoom out to see them."
         ),
         alt=ends(curves, "difference"),
         drawing=figure,

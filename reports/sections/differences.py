@@ -12,7 +12,7 @@ from reports.findings.shapes import ArmSummary, StudySummary
 from reports.reading.collected import Collected
 from reports.sections import Section
 from reports.statistics.estimates import Estimate
-from reports.wording import rate_words, words
+from reports.wording import rate_words, title_words, words
 from reports.wording.failure_words import mark
 from reports.wording.tables import frame_table
 
@@ -55,9 +55,8 @@ def _figure(found: list[tuple[ArmSummary, Estimate]], summary: StudySummary, sty
     ]
     return Figure(
         key="differences",
-        title=f"Loss against {summary.baseline}, seed by seed{mark(summary)}",
-        note="Left of zero is better. Bars are simultaneous 95 % intervals, which agree with the verdicts; open points"
-        f" are seeds. {rate_words.line(summary.study)}",
+        title=title_words.verdicts(summary) + mark(summary),
+        note=f"Left of zero is better. Open points are seeds. {rate_words.line(summary.study)}",
         alt="; ".join(f"{a.name} {words.difference(a.comparison)}" for a, _ in found if a.comparison),
         drawing=figure,
         table=frame_table(("arm", "seed", f"difference ({summary.unit})"), rows),

@@ -11,9 +11,10 @@ import plotly.graph_objects as go
 from reports.figures.base import NEUTRAL, Figure, optional, short, stacked
 from reports.figures.style import ArmStyle, label
 from reports.findings.items import ItemDifference
-from reports.findings.shapes import ArmSummary, StudySummary
+from reports.findings.shapes import ArmSummary, Score, StudySummary
 from reports.reading.collected import Collected
 from reports.sections import Section
+from reports.sections._qualities import is_drawn
 from reports.statistics.estimates import ALPHA
 from reports.wording import words
 from reports.wording.tables import frame_table
@@ -49,7 +50,7 @@ class Items(Section):
             (arm.name, item)
             for arm in summary.arms
             for item in arm.items
-            if item.difference is not None and item.task not in summary.grouped
+            if item.difference is not None and is_drawn(item, summary)
         ]
         if drawn:
             yield _figure(drawn, summary, style)
@@ -77,7 +78,8 @@ def verdict(arm: ArmSummary, item: ItemDifference) -> str:
 
 def _figure(drawn: Found, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Figure:
     panels = list(dict.fromkeys((item.task, item.metric) for _, item in drawn))
-    titles = {(item.task, item.metric): _title(item) for _, item in reversed(drawn)}
+    scores = {(score.task, score.metric): score for arm in summary.arms[:1] for score in arm.scores}
+    titles = {(item.task, item.metric): _title(item, summary.baseline, scores) for _, item in reversed(drawn)}
     figure = stacked(
         [titles[panel] for panel in panels], [style[arm].label for arm in dict.fromkeys(arm for arm, _ in drawn)]
     )
@@ -90,9 +92,8 @@ def _figure(drawn: Found, summary: StudySummary, style: Mapping[str, ArmStyle]) 
         key="eval-differences",
         title=f"Evaluation scores against {summary.baseline}, item by item",
         note=(
-            "Bars: intervals over items and seeds, which agree with the verdicts in the table: p-values are corrected "
-            "(Holm) over all arms, tasks and metrics. Of a single seed, 95 % over items alone. Open points: seeds."
-            + words.in_groups(summary.grouped)
+            "Over items and seeds, corrected (Holm) over all arms, tasks and metrics. Of a single seed, over items "
+            "alone. Open points: seeds. Perplexities are in the table only." + words.in_groups(summary.grouped)
         ),
         alt="; ".join(f"{row[0]} {row[1]} {row[2]}: {row[4]}" for row in rows if row[1] not in summary.grouped),
         drawing=figure,
@@ -100,9 +101,13 @@ def _figure(drawn: Found, summary: StudySummary, style: Mapping[str, ArmStyle]) 
     )
 
 
-def _title(item: ItemDifference) -> str:
+def _title(item: ItemDifference, baseline: str, scores: Mapping[tuple[str, str], Score]) -> str:
+    """`heldout_pairs: acc · pre 0.62, chance 0.50 · better →`."""
     side = {True: " · better →", False: " · better ←", None: ""}[item.higher_is_better]
-    return f"{label(item.task)}: {label(item.metric)}{side}"
+    score = scores.get((item.task, item.metric))
+    own = f" · {label(baseline)} {score.value:.3g}" if score and score.value is not None else ""
+    chance = f", chance {score.chance:.2g}" if own and score and score.chance is not None else ""
+    return f"{label(item.task)}: {label(item.metric)}{own}{chance}{side}"
 
 
 def _row(figure: go.Figure, look: ArmStyle, item: ItemDifference, place: int) -> None:

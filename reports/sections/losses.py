@@ -10,7 +10,7 @@ from typing import ClassVar, Self
 import numpy as np
 import plotly.graph_objects as go
 
-from reports.figures.base import Figure, Switch, SwitchOption, band, ends, late_range, mean_and_range, short, thinned
+from reports.figures.base import Figure, Switch, SwitchOption, ends, late_range, mean_and_range, short, thinned
 from reports.figures.style import ArmStyle, blank
 from reports.findings.curves import Curve, average, lines_of
 from reports.findings.shapes import StudySummary
@@ -29,12 +29,11 @@ UNITS = {
     "seconds": "training time (s)",
 }
 SHOWN = {
-    "averages of 1 %, and raw": ("train", "raw"),
-    "averages of 5 %, and raw": ("train, coarse", "raw"),
-    "averages of 1 %": ("train",),
-    "averages of 5 %": ("train, coarse",),
-    "raw": ("raw",),
     "none": (),
+    "averages of 5 %": ("train, coarse",),
+    "averages of 1 %": ("train",),
+    "averages of 5 %, and raw": ("train, coarse", "raw"),
+    "raw": ("raw",),
 }
 """Of the training loss, by what is averaged: shares of all steps. The first is how the figure begins."""
 MARKS = (("spike", "triangle-down-open"), ("diverged", "x"))
@@ -94,12 +93,11 @@ def _figure(
     ]
     return Figure(
         key="losses",
-        title="Loss over training",
+        title="Validation loss over training",
         note=(
-            "Thick lines: validation loss. Thin lines: training loss, averaged over neighbouring steps (a share of "
-            "all, as chosen) and over seeds; faint: as logged, of every run, thinned, peaks kept. Bands: "
-            "range over seeds. Triangles are spikes, crosses the last loss of runs that diverged. The axis leaves out "
-            "the fall at the start: zoom out to see it."
+            "Means over seeds. The training loss can be added: averaged over neighbouring steps (a share of all) and "
+            "seeds, or raw, every run as logged, thinned, peaks kept. Triangles are spikes, crosses the last loss of "
+            "runs that diverged. The axis leaves out the fall at the start: zoom out to see it."
         ),
         alt=ends(curves, "validation"),
         drawing=figure,
@@ -198,7 +196,6 @@ def _mark(figure: go.Figure, look: ArmStyle, kind: str, symbol: str, marks: list
 
 def _loss_curve(figure: go.Figure, look: ArmStyle, curve: Curve) -> None:
     thick = curve.kind == "validation"
-    band(figure, look, curve, 1.0, 0.16 if thick else 0.08)
     figure.add_scatter(
         x=[short(point.x) for point in curve.points],
         y=[short(point.mean) for point in curve.points],

@@ -27,8 +27,10 @@ class Scores(Section):
         return None if data.scores.is_empty() else cls()
 
     def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:
-        """Scores with standard errors, one panel per task and metric. One without a value is in the table alone."""
-        if any(score.task not in summary.grouped for arm in summary.arms for score in arm.scores):
+        """One panel per task and metric, where no arm can be compared with the baseline item by item. A score without a
+        value is in the table alone."""
+        compared = any(item.difference is not None for arm in summary.arms for item in arm.items)
+        if not compared and any(score.task not in summary.grouped for arm in summary.arms for score in arm.scores):
             yield _figure(summary, style)
 
 
@@ -51,7 +53,7 @@ def _figure(summary: StudySummary, style: Mapping[str, ArmStyle]) -> Figure:
     return Figure(
         key="evals",
         title="Evaluation scores",
-        note="Bars: 95 % intervals over items and seeds; of a single seed, over items alone. Dotted: chance."
+        note="Over items and seeds; of a single seed, over items alone. Dotted: chance."
         + (" Tasks of groups have a figure of their own." if summary.grouped else ""),
         alt="; ".join(f"{r[0]} {r[1]} {r[2]}: {r[3]}" for r in rows if r[1] not in summary.grouped),
         drawing=figure,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from reports.findings.shapes import StudySummary
-from reports.reading.outcomes import FAILED
+from reports.reading.outcomes import FAILED, UNJUDGED
 from reports.wording import effect_words, tables, words
 
 
@@ -20,10 +20,16 @@ class Finding:
     difference: str
 
 
-def headline(summary: StudySummary) -> str:
-    """The answer in a sentence or two."""
+def headline(summary: StudySummary, setting: bool = True) -> str:
+    """The answer in a sentence or two, and in what `setting` it was found."""
+    if not any(arm.seeds or arm.failed for arm in summary.arms):
+        return "No result yet: no run has ended."
+    if summary.study.scale in UNJUDGED:
+        return f"A {summary.study.scale} run shows that the study works. It answers nothing: the runs are too short."
     design = summary.study.design
-    return words.headline(summary) if design is None else effect_words.headline(summary, design)
+    if design is None:
+        return words.headline(summary, setting)
+    return effect_words.headline(summary, design, setting)
 
 
 def findings(summary: StudySummary) -> Iterator[Finding]:
@@ -43,3 +49,8 @@ def closing_table(summary: StudySummary) -> tables.Rows:
         return tables.closing_table(summary)
     found = effect_words.closing_table(summary)
     return found.columns, *found.rows
+
+
+def compact_table(summary: StudySummary) -> tables.Table:
+    """What a paper shows: a row for each arm, or for each effect of a design."""
+    return effect_words.closing_table(summary) if summary.effects else tables.compact_table(summary)

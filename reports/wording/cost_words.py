@@ -3,34 +3,65 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 from reports.findings.shapes import Comparison, StudySummary
 from reports.statistics.estimates import Estimate
 
 SAME_MEMORY = 0.01
 """Peak memory is that of a whole process: a share of it by which two runs of one arm may well differ."""
+SAME = "the same"
 NO_CHANGE = "no measurable change in"
+FACTORS = 1.5
+"""A change from so large a factor on is said as one."""
 
 
-def costs(comparison: Comparison, cache: bool = True) -> str:
-    """`3 % slower, the same peak memory, 2× smaller KV cache`, as far as they are known."""
-    speed, memory = speed_change(comparison.speed_ratio), memory_change(comparison.memory_ratio)
-    if speed.startswith(NO_CHANGE) and memory.startswith(NO_CHANGE):
-        speed, memory = f"{speed} or{memory.removeprefix(NO_CHANGE)}", ""
-    found = (speed, memory, bytes_change(comparison.kv_ratio) if cache else "")
-    return ", ".join(filter(None, found))
+def costs(comparison: Comparison) -> str:
+    """`training 3 % slower, 2× smaller KV cache, no measurable change in decoding speed or peak memory`, as far as they
+    are known. What is the same goes without saying."""
+    found = _changes(comparison)
+    noise = [said.removeprefix(NO_CHANGE) for said in found if said.startswith(NO_CHANGE)]
+    return ", ".join([*_clear(found), *([f"{NO_CHANGE}{' or'.join(noise)}"] if noise else [])])
 
 
-def speed_change(ratio: Estimate | None) -> str:
-    """`3 % slower`; nothing measurable where the interval holds 1."""
+def clear_costs(comparison: Comparison) -> str:
+    """`training 3 % slower, 2× smaller KV cache`: those that are not noise, for a headline."""
+    found = _changes(comparison)
+    return ", ".join(_clear(found)) or (f"{NO_CHANGE} cost" if found else "")
+
+
+def _changes(comparison: Comparison) -> list[str]:
+    speeds = {"training": comparison.speed_ratio, "decoding": comparison.decode_ratio}
+    changes = [speed_change(ratio, what) for what, ratio in speeds.items()]
+    found = [*changes, memory_change(comparison.memory_ratio), bytes_change(comparison.kv_ratio)]
+    return list(filter(None, found))
+
+
+def _clear(changes: Iterable[str]) -> list[str]:
+    return [said for said in changes if not said.startswith((NO_CHANGE, SAME))]
+
+
+def speed_change(ratio: Estimate | None, what: str = "") -> str:
+    """`3 % slower`, or `training 3 % slower` of `what`; nothing measurable where the interval holds 1."""
     if ratio is None:
         return ""
-    change = 100 * (ratio.mean - 1)
+    change, speed = 100 * (ratio.mean - 1), f"{what} speed".strip()
     if abs(change) < 0.1:
-        return "the same speed"
+        return f"{SAME} {speed}"
     if _is_noise(ratio):
-        return f"{NO_CHANGE} speed"
-    return f"{_percent(change)} {'faster' if change > 0 else 'slower'}"
+        return f"{NO_CHANGE} {speed}"
+    return f"{what} {_percent(change)} {'faster' if change > 0 else 'slower'}".strip()
+
+
+def change_of(cost: str, ratio: Estimate) -> str:
+    """`8× smaller KV cache at 512 tokens`, `3 % more training time per token`."""
+    if _is_noise(ratio):
+        return f"{NO_CHANGE} {cost}"
+    factor, word = (ratio.mean, "larger") if ratio.mean > 1 else (1 / ratio.mean, "smaller")
+    if factor >= FACTORS:
+        return f"{factor:.3g}× {word} {cost}"
+    change = 100 * (ratio.mean - 1)
+    return f"{_percent(change)} {'more' if change > 0 else 'less'} {cost}"
 
 
 def memory_change(ratio: Estimate | None) -> str:
@@ -38,7 +69,7 @@ def memory_change(ratio: Estimate | None) -> str:
     if ratio is None:
         return ""
     if abs(ratio.mean - 1) < SAME_MEMORY:
-        return "the same peak memory"
+        return f"{SAME} peak memory"
     if _is_noise(ratio):
         return f"{NO_CHANGE} peak memory"
     change = 100 * (ratio.mean - 1)
@@ -59,7 +90,7 @@ def bytes_change(ratio: float | None) -> str:
     if ratio is None or not ratio:
         return ""
     if math.isclose(ratio, 1, rel_tol=5e-3):
-        return "the same KV cache"
+        return f"{SAME} KV cache"
     factor, word = (ratio, "larger") if ratio > 1 else (1 / ratio, "smaller")
     return f"{factor:.3g}× {word} KV cache"
 

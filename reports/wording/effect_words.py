@@ -36,10 +36,8 @@ SAID = (
 )
 
 
-def headline(summary: StudySummary, design: StudyDesign) -> str:
-    """The answer: which factors matter, and what each does."""
-    if not any(arm.seeds or arm.failed for arm in summary.arms):
-        return "No result yet: no run has ended."
+def headline(summary: StudySummary, design: StudyDesign, setting: bool = True) -> str:
+    """The answer: which factors matter, and what each does; and in what `setting`."""
     by: dict[str, list[EffectSummary]] = {}
     for each in summary.effects:
         by.setdefault(each.verdict, []).append(each)
@@ -54,7 +52,8 @@ def headline(summary: StudySummary, design: StudyDesign) -> str:
     setup = f"over {len(summary.arms)} runs of {len(design.factors)} factors"
     answer = f"{terms[0].upper()}{terms[1:]}, {setup}, {'; '.join(parts)}"
     qualified = f"{left_out(summary)}{undertrained(summary.study)}"
-    return f"{answer} ({conditions(summary.study)}).{qualified}"
+    where = f" ({conditions(summary.study)})" if setting else ""
+    return f"{answer}{where}.{qualified}"
 
 
 def _told(found: EffectSummary) -> str:

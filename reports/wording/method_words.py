@@ -8,6 +8,15 @@ from reports.wording import effect_words, failure_words, words
 from reports.wording.listing import listed
 
 
+def bars(summary: StudySummary) -> str:
+    """What a bar in a figure and a ± mean: one thing on the whole page."""
+    what = "effects" if summary.effects else f"differences from {summary.baseline}"
+    return (
+        f"Bars and ± are 95 % intervals over seeds. Those of {what} are what the verdicts use: over held-out documents "
+        "too where their losses are known, and for everything judged together. Shaded bands are ranges over seeds."
+    )
+
+
 def noise(summary: StudySummary) -> str:
     """The noise floor: how far seeds scatter, and the smallest difference that shows above it."""
     loss, paired = summary.noise.loss_sd, summary.noise.difference_sd
@@ -47,7 +56,6 @@ def method(summary: StudySummary) -> str:
 def _compared(summary: StudySummary) -> list[str]:
     """Of arms against the baseline."""
     parts = [
-        "± of a mean is half a 95 % Student t-interval over seeds.",
         f"Differences are paired: each seed of an arm against the same seed of {summary.baseline}.",
         f"Better and worse are two-sided paired t-tests of the held-out loss after the last step{_over(summary)}. With "
         "probability 95 %, none of the verdicts ever given for this question is wrong: p-values are corrected (Holm) "

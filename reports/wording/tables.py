@@ -9,6 +9,7 @@ import polars as pl
 
 from reports.findings.shapes import ArmBudget, ArmSummary, StudySummary
 from reports.reading.keys import Row
+from reports.statistics.estimates import Estimate
 from reports.wording import failure_words, words
 from reports.wording.measures import RUN_MEASURES, mean_of
 
@@ -61,6 +62,33 @@ def _closing_row(summary: StudySummary, arm: ArmSummary) -> tuple[str, ...]:
         failure_words.failed(arm) or words.NONE,
         words.verdict(summary, arm),
     )
+
+
+def compact_table(summary: StudySummary) -> Table:
+    """Six columns: what is found of each arm, and what it costs as a multiple of the baseline's."""
+    base = summary.baseline
+    columns = ("arm", f"loss ({summary.unit})", f"against {base}", "training speed", "KV cache", "verdict")
+    rows = (
+        (
+            arm.name,
+            words.plus_minus(arm.loss),
+            words.difference(arm.comparison).removesuffix(" nats") if arm.comparison else words.NONE,
+            _times(arm.comparison.speed_ratio if arm.comparison else None),
+            _exact_times(arm.comparison.kv_ratio if arm.comparison else None),
+            words.verdict(summary, arm),
+        )
+        for arm in summary.arms
+    )
+    return without_empty(Table(columns, tuple(rows)), columns[1:5])
+
+
+def _times(ratio: Estimate | None) -> str:
+    """`0.95 ± 0.04×`."""
+    return words.NONE if ratio is None else f"{words.plus_minus(ratio)}×"
+
+
+def _exact_times(ratio: float | None) -> str:
+    return words.NONE if ratio is None else f"{ratio:.3g}×"
 
 
 def arms_table(summary: StudySummary) -> Table:

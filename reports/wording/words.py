@@ -13,7 +13,7 @@ from reports.statistics.estimates import Estimate
 from reports.statistics.interval import Interval
 from reports.statistics.power import MOST_SEEDS
 from reports.wording import change_words, failure_words
-from reports.wording.cost_words import costs
+from reports.wording.cost_words import clear_costs, costs
 from reports.wording.length_words import conditions, undertrained
 from reports.wording.listing import listed
 
@@ -236,12 +236,12 @@ def _seeds(n: int) -> str:
 
 FEW = 3
 """So many arms of one verdict are each given their numbers in the headline; of more, the best alone."""
+MOST_NAMED = 6
+"""Of more arms of one verdict, the headline names the best and counts the others."""
 
 
-def headline(summary: StudySummary) -> str:
-    """The answer to the study's question, as far as it can be told, with what was matched."""
-    if not any(arm.seeds or arm.diverged for arm in summary.arms):
-        return "No result yet: no run has ended."
+def headline(summary: StudySummary, setting: bool = True) -> str:
+    """The answer to the study's question, as far as it can be told, with what was matched, and in what `setting`."""
     by: dict[str, list[ArmSummary]] = {}
     for arm in summary.arms:
         by.setdefault(arm.verdict, []).append(arm)
@@ -261,16 +261,17 @@ def headline(summary: StudySummary) -> str:
         return "There is nothing to compare yet."
     terms = matched(summary)
     answer = f"{terms[0].upper()}{terms[1:]}{but_for(summary)}, {'; '.join(parts)}"
+    where = f" ({conditions(summary.study)})" if setting else ""
     qualified = f"{failure_words.left_out(summary)}{undertrained(summary.study)}"
-    return f"{answer} ({conditions(summary.study)}).{qualified}{change_words.clauses(summary.changes)}"
+    return f"{answer}{where}.{qualified}{change_words.clauses(summary.changes)}"
 
 
 def _named(summary: StudySummary, arms: list[ArmSummary]) -> str:
-    """The arms, with difference and cost in brackets where these are the answer: of each, or of the best of many."""
-    told = [arm for arm in arms if arm.verdict in ("better", "worse") or len(summary.arms) == 2]
-    if len(told) > FEW:
-        told = [min(told, key=_mean_difference)]
-    return listed([_bracketed(arm) if arm in told else arm.name for arm in arms])
+    """The arms, with differences in brackets, of a few or of the best of many; and with costs where they decide."""
+    told = arms if len(arms) <= FEW else [min(arms, key=_mean_difference)]
+    named = arms if len(arms) <= MOST_NAMED else told
+    others = [f"{len(arms) - len(named)} others"] if len(named) < len(arms) else []
+    return listed([*(_bracketed(summary, arm) if arm in told else arm.name for arm in named), *others])
 
 
 def _mean_difference(arm: ArmSummary) -> float:
@@ -278,11 +279,12 @@ def _mean_difference(arm: ArmSummary) -> float:
     return found.difference.mean if found is not None and found.difference is not None else 0.0
 
 
-def _bracketed(arm: ArmSummary) -> str:
+def _bracketed(summary: StudySummary, arm: ArmSummary) -> str:
     found = arm.comparison
     if found is None or found.difference is None:
         return arm.name
-    return f"{arm.name} ({', '.join(filter(None, [difference(found), costs(found, cache=False)]))})"
+    decide = arm.verdict in ("better", "worse") or len(summary.arms) == 2
+    return f"{arm.name} ({', '.join(filter(None, [difference(found), clear_costs(found) if decide else '']))})"
 
 
 def in_groups(tasks: Collection[str]) -> str:

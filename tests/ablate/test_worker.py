@@ -13,6 +13,7 @@ import polars as pl
 import pytest
 
 from ablate.machine import environment
+from ablate.running import progress
 from ablate.running.engines import EngineError, Event, Options, load, names
 from ablate.running.engines.local import Pool, Slot
 from ablate.running.phases import NumericsError
@@ -244,6 +245,29 @@ def test_plain_progress_tells_ends_and_time_left(request_for):
         progress.show(Event("failed", request.digest, "no memory"))
     assert stream.getvalue().splitlines() == ["data: tokenise", "post seed 0: failed: no memory"]
     assert progress.failed == 1
+
+
+def test_time_left_counts_measuring_and_evaluation_once_a_run_has_ended(request_for, identity, monkeypatch):
+    """A run of 20 steps took 100 s from start to end; the next one's training is done, and 40 s have passed."""
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    first, second, third = (request_for(identity=identity(seed=seed)) for seed in range(3))
+    store = Store(first.store)
+    labels = {request.digest: ("post", seed) for seed, request in enumerate((first, second, third))}
+    with Lines(store, "study", labels, tell=lambda line: None) as lines:
+        lines.begin([first, second, third])
+        lines.show(Event("started", first.digest))
+        assert lines.seconds_left() is None
+        store.write_run(first.identity)
+        store.write_result(result_of(first.digest, loss=2.0, steps=20))
+        now[0] = 100.0
+        lines.show(Event("finished", first.digest))
+        lines.show(Event("started", second.digest))
+        store.append_metrics(second.digest, metrics_of(20, lr=0.1, loss=2.0, tokens_per_second=100.0))
+        now[0] = 140.0
+        lines.show(None)
+        assert lines.seconds_left() == 60 + 100
+        assert lines.summary() == "study  1/3 runs  about 2:40 left"
 
 
 @pytest.mark.parametrize(("loss", "steps", "stalled"), [(5.9, 500, True), (5.87, 500, False), (5.9, 20, False)])

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import json
+import re
 import shutil
+import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -44,3 +48,15 @@ def wait_until(page: Any, condition: str) -> None:
             return
         page.wait_for_timeout(50)
     raise AssertionError(f"never came true: {condition}")
+
+
+def unpacked(page: str, name: str) -> str:
+    """What a page carries as `name`, packed: not by the code that packs it."""
+    (text,) = re.findall(rf'<script type="text/plain" id="{name}">(.*?)</script>', page)
+    return zlib.decompress(base64.b85decode(text.replace(",", "<")), wbits=-15).decode()
+
+
+def data_of(page: str) -> dict[str, Any]:
+    """The figures and runs of a page."""
+    found: dict[str, Any] = json.loads(unpacked(page, "data"))
+    return found

@@ -180,6 +180,7 @@ class StudyOf:
             store.write_measure(digest, "m1", _measure(arm, seed))
             correct, bits = _answers(loss, seed)
             store.write_evals(digest, "e1", _evals(correct, bits), list(_samples(correct, bits)))
+            _merge(store.evals_path(digest, "e1"), {"samples_sha256": None})  # tests change samples
 
 
 def _runs(rung: str, number: int, arm: Arm) -> tuple[StudyRun, ...]:
@@ -315,6 +316,7 @@ def _sample(task: str, item: int, scores: dict[str, Any]) -> SampleRecord:
 def changed(path: Path) -> Iterator[Any]:
     """The plain data of a stored document, written back when the context ends."""
     document = json.loads(path.read_text(encoding="utf-8"))
+    document.pop("checksum", None)
     yield document
     path.write_text(json.dumps(document), encoding="utf-8")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib import resources
 from pathlib import Path
 
 import pytest
@@ -38,7 +39,7 @@ def test_every_figure_is_drawn_and_nothing_overflows(browser: playwright.Browser
     for drawn in found.page.evaluate(DRAWN):
         assert drawn["marks"] > 0, drawn
         assert drawn["height"] > 100, drawn
-    assert len(found.page.evaluate(DRAWN)) == 9
+    assert len(found.page.evaluate(DRAWN)) == 8
     assert found.page.evaluate("document.documentElement.scrollWidth") <= width
     assert found.page.evaluate(f"{WIDE} e.getBoundingClientRect().right > innerWidth + 1).length") == 0
     assert found.messages == []
@@ -64,8 +65,8 @@ def test_hostile_names_are_text_in_the_page_and_in_the_figures(
     assert found.page.title() == f"{HOSTILE} (cpu)"
     legends = found.page.eval_on_selector_all("#losses .legendtext", "all => all.map(e => e.textContent)")
     assert legends == [HOSTILE, "<b>x</b></script>"]
-    ticks = found.page.eval_on_selector_all("#evals .ytick text", "all => all.map(e => e.textContent)")
-    assert set(ticks) == {HOSTILE, "<b>x</b></script>"}
+    ticks = found.page.eval_on_selector_all("#eval-differences .ytick text", "all => all.map(e => e.textContent)")
+    assert set(ticks) == {"<b>x</b></script>"}
     assert found.messages == []
     found.page.close()
 
@@ -135,6 +136,20 @@ def test_odd_studies_fit_a_phone(browser: playwright.Browser, tmp_path: Path, na
     assert found.page.evaluate(f"{WIDE} e.getBoundingClientRect().right > innerWidth + 1).length") == 0
     assert found.messages == []
     found.page.close()
+
+
+def test_axe_finds_no_broken_rule(browser: playwright.Browser, report: Path) -> None:
+    """Of a report, of the index and of the trade-offs of all studies."""
+    axe = pytest.importorskip("axe_playwright_python", reason="axe is not installed")
+    source = (resources.files(axe) / "axe.min.js").read_text(encoding="utf-8")
+    index = reports.render_site(report.parents[2])
+    for path in (report, index, index.with_name("trade-offs.html")):
+        page = visit(browser, path).page
+        page.evaluate(source)
+        found = page.evaluate("axe.run()")
+        assert [(rule["id"], rule["nodes"][0]["html"]) for rule in found["violations"]] == [], path
+        assert len(found["passes"]) > 25
+        page.close()
 
 
 def test_every_control_is_reached_by_keyboard_and_shows_it(browser: playwright.Browser, report: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from ablate.cli import main
 from reports.pages import export
-from reports.pages.export import latex, markdown
+from reports.wording.markup import latex, markdown
 from reports.wording.tables import Table
 from tests.reports.browsing import no_chromium
 from tests.reports.factory import HOSTILE, Arm, StudyOf, typical
@@ -41,12 +41,15 @@ def test_every_figure_becomes_a_drawing(tmp_path: Path, capsys: pytest.CaptureFi
     found = json.loads(capsys.readouterr().out)
     assert found["left_out"] == []
     drawings = sorted(path for path in (tmp_path / "paper").glob("*.svg"))
-    assert len(drawings) == 9
+    assert len(drawings) == 8
     for drawing in drawings:
         root = ET.parse(drawing).getroot()
         assert root.tag == "{http://www.w3.org/2000/svg}svg"
         assert len(list(root.iter("{http://www.w3.org/2000/svg}path"))) > 5
         assert (tmp_path / "paper" / f"figure-{drawing.stem}.tex").exists()
+        said = " ".join(root.itertext())
+        assert "norm_placement at cpu" in said  # where the picture is from, and what it speaks of
+        assert "3 seeds" in said
 
 
 def test_without_a_browser_there_are_tables_and_a_word_about_figures(

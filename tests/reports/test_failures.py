@@ -52,7 +52,7 @@ def test_a_stalled_seed_is_in_no_mean_and_in_every_answer(tmp_path: Path) -> Non
     header, base, row = reports.table(summary)
     assert (base[header.index("failed")], row[header.index("failed")]) == ("–", "1 of 4 seeds stalled")
     (figure,) = (each for figures in galleries(summary).values() for each in figures if each.key == "differences")
-    assert figure.title == "Loss against base, seed by seed (post: 1 of 4 seeds stalled)"
+    assert figure.title == "Loss against base: post not settled (post: 1 of 4 seeds stalled)"
     (warning,) = summary.warnings
     assert warning.startswith(
         "post: 1 of 4 seeds stalled (seed 3: its loss is 5.950, and that of a unigram model 5.980)"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,30 +13,14 @@ import pytest
 
 import reports
 from reports.findings.summary import summarise_study
-from reports.sections.trade_off import TradeOff
 from tests.reports.browsing import no_chromium, visit, wait_until
-from tests.reports.factory import HOSTILE, Arm, StudyOf, shown, typical
+from tests.reports.factory import HOSTILE, Arm, StudyOf, typical
 from tests.reports.searching import write_search
 
 pytestmark = [no_chromium, pytest.mark.processes]
 
-MEANS = "document.getElementById('trade-off').data.filter(t => t.meta === 'mean').map(t => [t.x[0], t.y[0]])"
-FRONT = "(t => t.x.map((x, i) => [x, t.y[i]]))(document.getElementById('trade-off').data.at(-1))"
-AXES = {
-    "validation loss (nats/token)",
-    "bits per byte",
-    "heldout_pairs: acc",
-    "training speed (tokens/s)",
-    "model FLOP utilisation (%)",
-    "time of a training step (ms)",
-    "peak memory (MiB)",
-    "KV cache at 64 tokens (MiB)",
-    "KV cache at 256 tokens (MiB)",
-    "decode latency at 64 tokens, batch 8 (ms)",
-    "parameters",
-    "training FLOPs",
-    "training time (s)",
-}
+POINTS = """document.getElementById('trade-off').data.map(t =>
+  [t.name, t.x[0], t.y[0], t.marker.symbol, t.error_y.array[0]])"""
 FOUR = StudyOf(
     [
         Arm("cheap", [2.40, 2.42], speed=5000, memory_mib=100),
@@ -62,39 +47,88 @@ def choose(page: Any, figure: str, switch: str, text: str) -> None:
     page.wait_for_timeout(40)
 
 
-def slow_front(points: list[list[float]], high_x: bool, high_y: bool) -> list[list[float]]:
-    """By definition: nobody is as good in both and better in one."""
-    cost = [(-x if high_x else x, -y if high_y else y) for x, y in points]
-    kept = [
-        point
-        for point, (x, y) in zip(points, cost, strict=True)
-        if not any(a <= x and b <= y and (a, b) != (x, y) for a, b in cost)
-    ]
-    return sorted(kept)
-
-
-def test_each_axis_can_be_switched_and_the_front_follows(browser: Any, folder: Path, report: Path) -> None:
+def test_each_axis_can_be_switched_and_points_are_paired_ratios_and_differences(
+    browser: Any, folder: Path, report: Path
+) -> None:
+    """By hand: ratios are geometric means over the seeds that both have, differences those of the verdicts."""
     found = visit(browser, report)
-    measures = {measure.label: measure for measure in shown(summarise_study(folder), TradeOff).measures}
-    assert measures.keys() >= AXES
-    for x, y in zip(measures, [*list(measures)[3:], *list(measures)[:3]], strict=True):
-        choose(found.page, "trade-off", "x", x)
-        choose(found.page, "trade-off", "y", y)
-        means = found.page.evaluate(MEANS)
-        for arm, (drawn_x, drawn_y) in zip(("cheap", "good", "middle", "bad"), means, strict=True):
-            for drawn, label in ((drawn_x, x), (drawn_y, y)):
-                values = list(measures[label].values[arm].values())
-                assert drawn == pytest.approx(sum(values) / len(values), rel=1e-5)
-        high = [measures[label].better == "high" for label in (x, y)]
-        assert found.page.evaluate(FRONT) == slow_front(means, *high)
-        titles = found.page.evaluate(
-            "(l => [l.xaxis.title.text, l.yaxis.title.text])(trade.layout)".replace(
-                "trade.", "document.getElementById('trade-off')."
-            )
-        )
-        assert [title.partition(" ·")[0] for title in titles] == [x, y]
+    runs = summarise_study(folder).runs.filter(status="finished")
+    speeds = {arm: rows["tokens_per_second"].to_list() for (arm,), rows in runs.group_by("arm")}
+    memory = {arm: rows["peak_memory_bytes"].to_list() for (arm,), rows in runs.group_by("arm")}
+    for label, ratio in (
+        ("training time per token", lambda arm, seed: speeds["cheap"][seed] / speeds[arm][seed]),
+        ("peak memory in training", lambda arm, seed: memory[arm][seed] / memory["cheap"][seed]),
+        ("FLOPs per token", lambda arm, seed: 4 / 6 if arm == "middle" else 1.0),
+    ):
+        choose(found.page, "trade-off", "x", label)
+        points = {name: (x, y) for name, x, y, *_ in found.page.evaluate(POINTS)}
+        assert points["cheap"] == (1, 0)
+        for arm, seeds, difference in (("good", 2, -0.205), ("middle", 2, -0.105), ("bad", 1, 0.10)):
+            expected = math.prod(ratio(arm, seed) for seed in range(seeds)) ** (1 / seeds)
+            assert points[arm] == pytest.approx((expected, difference), rel=1e-5)
+        title = "document.getElementById('trade-off').layout.xaxis.title.text"
+        assert found.page.evaluate(title) == f"{label}, relative to cheap · better ←"
+    choose(found.page, "trade-off", "y", "difference in heldout_pairs: acc")
+    assert {name for name, _, y, *_ in found.page.evaluate(POINTS) if y is not None} == {
+        "cheap",
+        "good",
+        "middle",
+        "bad",
+    }
     assert found.messages == []
     found.page.close()
+
+
+def test_an_arm_that_another_surely_beats_is_drawn_open(browser: Any, tmp_path: Path) -> None:
+    """`slow` is beyond doubt slower and worse than the baseline; `noisy` may be either."""
+    study = StudyOf(
+        [
+            Arm("base", [2.40, 2.41, 2.42, 2.39], speed=4000),
+            Arm("slow", [2.60, 2.61, 2.62, 2.59], speed=2000),
+            Arm("noisy", [2.80, 2.21, 2.62, 2.39], speed=2000),
+        ],
+        measured=False,
+    )
+    found = visit(browser, reports.render(study.write(tmp_path)))
+    assert {name: symbol.endswith("-open") for name, _, _, symbol, _ in found.page.evaluate(POINTS)} == {
+        "base": False,
+        "slow": True,
+        "noisy": False,
+    }
+    found.page.close()
+
+
+def test_a_saved_picture_says_what_it_is_of(browser: Any, report: Path) -> None:
+    found = visit(browser, report)
+    found.page.hover("#trade-off")
+    with found.page.expect_download() as download:
+        found.page.click("#trade-off .modebar-btn[data-title*='SVG']")
+    assert download.value.suggested_filename == "norm_placement-cpu-trade-off.svg"
+    text = Path(download.value.path()).read_text(encoding="utf-8")
+    assert "norm_placement at cpu" in text
+    assert "2 seeds" in text
+    found.page.close()
+
+
+def test_all_studies_are_in_one_plane_and_the_address_keeps_what_is_chosen(browser: Any, tmp_path: Path) -> None:
+    FOUR.write(tmp_path)
+    replace(FOUR, name="another").write(tmp_path)
+    reports.render_site(tmp_path)
+    found = visit(browser, tmp_path / "trade-offs.html")
+    page = found.page
+    names = "document.getElementById('trade-offs-0').data.map(trace => trace.name)"
+    assert {name.split(": ")[0] for name in page.evaluate(names)} == {"norm_placement", "another"}
+    select = ".controls[data-figure='trade-offs-0'] select[data-switch=x]"
+    page.select_option(select, label="parameters")
+    page.fill("#arm-filter", "another")
+    assert "find=another" in page.url
+    page.reload()
+    wait_until(page, "document.querySelectorAll('#trade-offs-0 .scatterlayer .trace').length === 3")
+    assert page.locator(f"{select} option:checked").text_content().strip() == "parameters"
+    assert page.input_value("#arm-filter") == "another"
+    page.locator("#trade-offs-0 .points path").first.click(force=True)
+    wait_until(page, "document.querySelector('h1')?.textContent === 'another'")
+    page.close()
 
 
 def test_losses_can_be_drawn_against_tokens_flops_and_seconds(browser: Any, report: Path) -> None:

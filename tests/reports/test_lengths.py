@@ -42,7 +42,10 @@ def test_headline_and_figures_say_undertrained(tmp_path: Path) -> None:
         summary
     )
     marked = [title for title in titles(summary) if title.endswith("(undertrained)")]
-    assert marked == ["Loss against pre, seed by seed (undertrained)", "Trade-offs (undertrained)"]
+    assert marked == [
+        "post: +0.100 ± 0.028 nats, no measurable change in training time per token, 3 seeds: worse (undertrained)",
+        "Loss against pre: post worse (undertrained)",
+    ]
 
 
 def test_they_do_not_of_arms_that_trained_for_long_enough(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import json
 import re
 import threading
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ import pytest
 from ablate.store import Store, StudyFolder
 from ablate.store.documents import MetricsRecord
 from reports.pages.serve import ServedStore, server
+from tests.reports.browsing import data_of
 from tests.reports.factory import HOSTILE, Arm, StudyOf
 from tests.reports.searching import write_search
 
@@ -91,7 +91,7 @@ def test_a_study_keeps_its_figure_when_another_is_added(serving: ThreadingHTTPSe
     before = drawn(get(serving, "/")[1])
     replace(STUDY, name="another").write(tmp_path)
     _, text = get(serving, "/")
-    figures = json.loads(re.findall(r'id="data">(.*?)</script>', text, re.DOTALL)[0])["figures"]
+    figures = data_of(text)["figures"]
     assert before < drawn(text) == set(figures)
     assert len(figures) == 2
 

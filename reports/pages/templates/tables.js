@@ -110,7 +110,7 @@ function drawRun(run) {
     xaxis: { ...axis, title: { text: "training step" } },
     yaxis: { ...axis, title: { text: "training loss (nats)" } },
   };
-  Plotly.newPlot(place, [curve], layout, toolbar);
+  plotly.then(() => Plotly.newPlot(place, [curve], layout, toolbar()));
 }
 
 addEventListener("hashchange", openRun);

@@ -1,0 +1,119 @@
+"""Rebuild the gallery: run the studies that the store lacks, and picture the first screen of each report.
+
+    python docs/gallery/make.py [--store runs] [STUDY …]
+
+Eight studies at the scale `cpu` take about an hour and a half on two cores; what the store has is not trained again.
+Needs the extra `test`, whose Playwright drives an installed Chromium.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Page, sync_playwright
+
+import ablate
+
+HERE = Path(__file__).parent
+STUDIES = (
+    "norm_placement",
+    "ffn_activation",
+    "gqa_groups",
+    "swa_nope",
+    "rope_base",
+    "mixers",
+    "position_encodings",
+    "optimizers",
+)
+SCALE = "cpu"
+WIDTH, HEIGHT = 1280, 860
+QUALITY = 70
+DRAWN = "document.querySelector('.drawing .main-svg') !== null"
+STEPS, STEP_MS = 300, 100
+"""How often it is looked whether a page is drawn, and how long in between."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("studies", nargs="*", default=STUDIES, metavar="STUDY")
+    parser.add_argument("--store", default="runs")
+    parser.add_argument("--as-stored", action="store_true", help="picture what the store has, and train nothing")
+    options = parser.parse_args()
+    results = [_result(name, options.store, options.as_stored) for name in options.studies]
+    index = ablate.report(options.store)
+    pictures = {result.name: _report(result) for result in results}
+    pictures["trade-offs"] = index.with_name("trade-offs.html")
+    _draw(pictures)
+    (HERE / "README.md").write_text("\n".join(_page(results)) + "\n", encoding="utf-8")
+
+
+def _result(name: str, store: str, as_stored: bool) -> ablate.StudyResult:
+    if as_stored:
+        return ablate.open(store).result(name, SCALE)
+    return ablate.run(name, scale=SCALE, store=store)
+
+
+def _report(result: ablate.StudyResult) -> Path:
+    if result.report is None:
+        raise SystemExit(f"{result.name}: no run has ended")
+    return result.report
+
+
+def _draw(pages: dict[str, Path]) -> None:
+    """A picture of the first screen of each page."""
+    browser_path = shutil.which("chromium") or shutil.which("google-chrome")
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=browser_path, args=["--no-sandbox"])
+        for name, path in pages.items():
+            page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT})
+            page.goto(path.resolve().as_uri())
+            _wait(page)
+            (HERE / f"{name}.webp").write_bytes(_webp(page))
+            page.close()
+        browser.close()
+
+
+def _wait(page: Page) -> None:
+    for _ in range(STEPS):
+        if page.evaluate(DRAWN):
+            return
+        page.wait_for_timeout(STEP_MS)
+    raise SystemExit(f"{page.url} was not drawn")
+
+
+def _webp(page: Page) -> bytes:
+    """Playwright itself writes no WebP, a fifth of the size of PNG."""
+    session: Any = page.context.new_cdp_session(page)
+    found = session.send("Page.captureScreenshot", {"format": "webp", "quality": QUALITY})
+    return base64.b64decode(found["data"])
+
+
+def _page(results: Sequence[ablate.StudyResult]) -> Iterator[str]:
+    yield "# Gallery"
+    yield ""
+    yield "The first screen of each report. `python docs/gallery/make.py` trains, measures and pictures them again, and"
+    yield "writes this page."
+    for result in results:
+        yield ""
+        yield f"## {result.name}"
+        yield ""
+        yield result.headline
+        yield ""
+        yield f"![First screen of the report]({result.name}.webp)"
+        yield ""
+        yield f"`ablate run studies/{result.name}.yaml --scale {SCALE}`"
+    yield ""
+    yield "## All of them in one plane"
+    yield ""
+    yield "Every arm against the baseline of its study: `trade-offs.html`, beside the store's index."
+    yield ""
+    yield "![Trade-offs of all studies](trade-offs.webp)"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,168 @@
+"""Axes of what is told against a baseline: ratios of costs, and differences of losses and scores."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from reports.figures.base import Attributes, SwitchOption, short
+from reports.figures.style import label
+from reports.statistics.estimates import Estimate
+from reports.statistics.front import Span
+from reports.wording import words
+from reports.wording.measures import Better
+
+ARROWS = {("x", "low"): "←", ("x", "high"): "→", ("y", "low"): "↓", ("y", "high"): "↑"}
+FACTORS = 1.5
+"""A ratio so far from 1 has ticks that are factors, others percentages."""
+STEPS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
+MOST_TICKS = 7
+
+
+@dataclass(frozen=True)
+class Against(ABC):
+    """`values` are those of each point, None where it has none. Intervals are shown as far as they reach no farther
+    beyond the points than these lie apart."""
+
+    name: str
+    values: tuple[Estimate | None, ...]
+    better: Better = "low"
+
+    @abstractmethod
+    def place(self, value: float) -> float:
+        """Where it stands on the axis, in the axis's own unit."""
+
+    @abstractmethod
+    def text(self, value: Estimate | None) -> str:
+        """With its interval."""
+
+    @abstractmethod
+    def ticks(self) -> Attributes:
+        """Attributes of the axis beside its title and range."""
+
+    @property
+    def known(self) -> list[Estimate]:
+        return [value for value in self.values if value is not None]
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """Of all points, with a margin for their names."""
+        means = [self.place(value.mean) for value in self.known]
+        low, high = min(means), max(means)
+        apart = high - low or self.least
+        first = max(low - apart, min(self._ends(0)))
+        last = min(high + apart, max(self._ends(1)))
+        margin = 0.15 * (last - first) or apart
+        return first - margin, last + margin
+
+    def _ends(self, side: int) -> Iterator[float]:
+        for value in self.known:
+            end = (value.low, value.high)[side]
+            yield self.place(value.mean if end is None else end)
+
+    @property
+    @abstractmethod
+    def least(self) -> float:
+        """Half of the axis where all points agree."""
+
+    def share(self, value: Estimate | None) -> float:
+        """Of the axis's length; 0 where there is no value."""
+        first, last = self.range
+        return 0.0 if value is None else (self.place(value.mean) - first) / (last - first)
+
+    def spans(self) -> list[Span | None]:
+        """What each may be, less being better; a point without an interval may be anything."""
+        return [None if value is None else self._span(value) for value in self.values]
+
+    def _span(self, value: Estimate) -> Span:
+        low, high = (-math.inf, math.inf) if value.low is None or value.high is None else (value.low, value.high)
+        return (low, high) if self.better == "low" else (-high, -low)
+
+    def option(self, letter: str) -> SwitchOption:
+        """What a switch to this axis changes."""
+        title = f"{label(self.name, 90)} · better {ARROWS[letter, self.better]}"
+        layout = {"title.text": title, "range": [short(end) for end in self.range], **self.ticks()}
+        return SwitchOption(
+            self.name.partition(", relative")[0],
+            {
+                letter: [[None if value is None else short(value.mean)] for value in self.values],
+                f"error_{letter}.array": [[_reach(value, 1)] for value in self.values],
+                f"error_{letter}.arrayminus": [[_reach(value, 0)] for value in self.values],
+            },
+            {f"{letter}axis.{name}": value for name, value in layout.items()},
+        )
+
+
+def _reach(value: Estimate | None, side: int) -> float:
+    if value is None or value.low is None or value.high is None:
+        return 0.0
+    return short(value.high - value.mean if side else value.mean - value.low)
+
+
+@dataclass(frozen=True)
+class Differences(Against):
+    def place(self, value: float) -> float:
+        return value
+
+    def text(self, value: Estimate | None) -> str:
+        return words.NONE if value is None else words.interval(value).removesuffix(" nats")
+
+    def ticks(self) -> Attributes:
+        return {"type": "linear", "tickvals": None, "ticktext": None}
+
+    @property
+    def least(self) -> float:
+        return 0.01
+
+
+@dataclass(frozen=True)
+class Ratios(Against):
+    """Logarithmic: half is as far from the same as twice."""
+
+    def place(self, value: float) -> float:
+        return math.log10(value)
+
+    def text(self, value: Estimate | None) -> str:
+        """`0.97× (0.95× to 0.99×)`."""
+        if value is None:
+            return words.NONE
+        said = [f"{each:.3g}×" for each in (value.mean, value.low, value.high) if each is not None]
+        is_exact = len(said) == 1 or value.low == value.high
+        return said[0] if is_exact else f"{said[0]} ({said[1]} to {said[2]})"
+
+    def ticks(self) -> Attributes:
+        low, high = self.range
+        far = max(abs(self.place(value.mean)) for value in self.known) > math.log10(FACTORS)
+        found = _factors(low, high) if far else _percentages(low, high)
+        return {"type": "log", "tickvals": list(found), "ticktext": list(found.values())}
+
+    @property
+    def least(self) -> float:
+        return 0.01
+
+
+def _factors(low: float, high: float) -> dict[float, str]:
+    """Powers of two, `0.5×`; fewer of them where they are many."""
+    first, last = math.ceil(low / math.log10(2)), math.floor(high / math.log10(2))
+    step = max(1, math.ceil((last - first + 1) / MOST_TICKS))
+    return {2.0**power: f"{2.0**power:.4g}×" for power in range(first, last + 1) if power % step == 0}
+
+
+def _percentages(low: float, high: float) -> dict[float, str]:
+    """`−5 %`, `same`, `+5 %`."""
+    least, most = 10**low - 1, 10**high - 1
+    step = next((step for step in STEPS if (most - least) / step <= MOST_TICKS), STEPS[-1])
+    changes = [place * step for place in range(math.ceil(least / step), math.floor(most / step) + 1)]
+    return {1 + change: _percentage(change) for change in changes if change > -1}
+
+
+def _percentage(change: float) -> str:
+    return f"{'+' if change > 0 else '−'}{abs(100 * change):.3g} %" if change else "same"
+
+
+def points(x: Against, y: Against) -> Sequence[tuple[Span, Span] | None]:
+    """What both coordinates of each point may be."""
+    pairs = zip(x.spans(), y.spans(), strict=True)
+    return [None if a is None or b is None else (a, b) for a, b in pairs]

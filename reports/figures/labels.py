@@ -1,0 +1,56 @@
+"""Where the names of points stand, so that they cover each other as little as possible."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+WIDTH, HEIGHT = 520.0, 380.0
+"""Pixels of a drawing on a small screen, inside its axes."""
+LETTER, LINE, GAP = 7.5, 17.0, 5.0
+PLACES = {"top right": (1, 1), "top left": (-1, 1), "bottom right": (1, -1), "bottom left": (-1, -1)}
+"""Beside the bars of a point's intervals, not on them."""
+
+
+@dataclass(frozen=True)
+class _Box:
+    left: float
+    bottom: float
+    right: float
+    top: float
+
+    def covers(self, other: _Box) -> bool:
+        across = self.left < other.right and other.left < self.right
+        return across and self.bottom < other.top and other.bottom < self.top
+
+    @property
+    def is_outside(self) -> bool:
+        return self.left < 0 or self.right > WIDTH or self.bottom < 0 or self.top > HEIGHT
+
+
+def label_places(points: Sequence[tuple[float, float]], names: Sequence[str]) -> list[str]:
+    """Plotly's `textposition` of each name. Points are in shares of the drawing's width and height."""
+    at = [(x * WIDTH, y * HEIGHT) for x, y in points]
+    marks = [_Box(x - GAP, y - GAP, x + GAP, y + GAP) for x, y in at]
+    taken: list[_Box] = []
+    found = []
+    for number, (name, point) in enumerate(zip(names, at, strict=True)):
+        others = [*taken, *marks[:number], *marks[number + 1 :]]
+        boxes = {place: _box(point, name, sides) for place, sides in PLACES.items()}
+        best = min(boxes, key=lambda place: _cost(boxes[place], others))
+        taken.append(boxes[best])
+        found.append(best)
+    return found
+
+
+def _cost(box: _Box, others: Sequence[_Box]) -> int:
+    """Names that run out of the drawing are cut off, which is worse than covering."""
+    return sum(map(box.covers, others)) + 3 * box.is_outside
+
+
+def _box(point: tuple[float, float], name: str, sides: tuple[int, int]) -> _Box:
+    (x, y), (right, up) = point, sides
+    length = LETTER * len(name)
+    left = x + GAP if right > 0 else x - GAP - length
+    bottom = y + GAP if up > 0 else y - GAP - LINE
+    return _Box(left, bottom, left + length, bottom + LINE)

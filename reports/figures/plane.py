@@ -1,0 +1,93 @@
+"""Points in a plane of costs and qualities, all against a baseline, with names beside them and a choice of axes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import plotly.graph_objects as go
+
+from reports.figures.against import Against, points
+from reports.figures.base import NEUTRAL, Attributes, Switch
+from reports.figures.labels import label_places
+from reports.figures.style import ArmStyle, blank, label
+from reports.statistics.front import surely_beaten
+
+MOST_NAMED = 12
+"""With more points, those that are surely beaten are named on hovering alone; of points that are no rivals, those that
+may be as good as their baseline."""
+
+
+@dataclass(frozen=True)
+class Plane:
+    """One point for each look. Every axis has a value for each point; the first of either kind is drawn at first.
+
+    Points are `rivals` where they have one baseline, so that one may beat another.
+    """
+
+    looks: Sequence[ArmStyle]
+    across: Sequence[Against]
+    up: Sequence[Against]
+    rivals: bool = True
+
+    @property
+    def switches(self) -> tuple[Switch, ...]:
+        return (
+            Switch("x", "cost", tuple(axis.option("x") for axis in self.across)),
+            Switch("y", "quality", tuple(axis.option("y") for axis in self.up)),
+        )
+
+    @property
+    def combined(self) -> tuple[tuple[Attributes, ...], ...]:
+        return tuple(tuple(self._together(x, y) for y in self.up) for x in self.across)
+
+    def drawing(self) -> go.Figure:
+        x, y = self.across[0].option("x"), self.up[0].option("y")
+        figure = blank("", "", 520)
+        every = {**x.traces, **y.traces, **self._together(self.across[0], self.up[0])}
+        for place, look in enumerate(self.looks):
+            figure.add_scatter(**_style(look))
+            figure.data[-1].update({name.replace(".", "_"): values[place] for name, values in every.items()})
+        figure.update_layout({name.replace(".", "_"): value for name, value in (x.layout | y.layout).items()})
+        figure.add_vline(x=1, line=NEUTRAL)
+        figure.add_hline(y=0, line=NEUTRAL)
+        figure.update_layout(showlegend=False, margin_t=16)
+        return figure
+
+    def rows(self, names: Sequence[str]) -> Iterator[tuple[str, ...]]:
+        """Of a table with the quality axes first."""
+        for place, name in enumerate(names):
+            yield (name, *(axis.text(axis.values[place]) for axis in (*self.up, *self.across)))
+
+    def _together(self, x: Against, y: Against) -> Attributes:
+        """What depends on both axes: which points are surely beaten, where names stand, and what hovering tells."""
+        beaten = surely_beaten(points(x, y)) if self.rivals else [False] * len(self.looks)
+        dull = beaten if self.rivals else [value is None or not value.excludes(0) for value in y.values]
+        crowded = len(self.looks) > MOST_NAMED
+        names = ["" if crowded and each else look.label for look, each in zip(self.looks, dull, strict=True)]
+        places = [(x.share(a), y.share(b)) for a, b in zip(x.values, y.values, strict=True)]
+        return {
+            "marker.symbol": [look.symbol + "-open" * gone for look, gone in zip(self.looks, beaten, strict=True)],
+            "text": [[name] for name in names],
+            "textposition": label_places(places, names),
+            "hovertext": [[_hover(look, x, y, place)] for place, look in enumerate(self.looks)],
+        }
+
+
+def _style(look: ArmStyle) -> Attributes:
+    bars = {"type": "data", "symmetric": False, "color": look.colour, "thickness": 1.8, "width": 5}
+    return {
+        "mode": "markers+text",
+        "name": look.label,
+        "legendgroup": look.label,
+        "marker": {"color": look.colour, "size": 12, "line": {"width": 2, "color": look.colour}},
+        "textfont_size": 13,
+        "hoverinfo": "text",
+        "error_x": bars,
+        "error_y": bars,
+    }
+
+
+def _hover(look: ArmStyle, x: Against, y: Against, place: int) -> str:
+    said = (f"{label(axis.name, 90)}: {axis.text(axis.values[place])}" for axis in (y, x))
+    return "<br>".join((f"<b>{look.label}</b>", *said))

@@ -1,0 +1,31 @@
+"use strict";
+// Unpacks what the page carries: deflated text, five characters for every four bytes.
+const DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;,=>?@^_`{|}~";
+const DIGIT = new Uint8Array(128);
+[...DIGITS].forEach((digit, value) => (DIGIT[digit.charCodeAt(0)] = value));
+
+function bytesOf(text) {
+  const bytes = new DataView(new ArrayBuffer(Math.ceil(text.length / 5) * 4));
+  for (let i = 0; i < text.length; i += 5) {
+    let word = 0;
+    // A last group that is cut short counts as if it went on with the highest digit.
+    for (let j = i; j < i + 5; j++) word = word * 85 + (j < text.length ? DIGIT[text.charCodeAt(j)] : 84);
+    bytes.setUint32((i / 5) * 4, word);
+  }
+  return bytes.buffer.slice(0, Math.floor((text.length * 4) / 5));
+}
+
+function unpack(id) {
+  const packed = new Blob([bytesOf(document.getElementById(id).textContent)]);
+  return new Response(packed.stream().pipeThrough(new DecompressionStream("deflate-raw"))).text();
+}
+
+// The page's policy knows this text by its hash, so that nothing else would run.
+function run(source) {
+  const script = document.createElement("script");
+  script.textContent = source;
+  document.head.append(script);
+}
+
+const plotly = unpack("plotly").then(run);
+const data = JSON.parse(await unpack("data"));

@@ -1,0 +1,148 @@
+"""Every arm of every study of a store in one plane, as far as studies can be compared: what changes bring and cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from reports.figures import CONFIG
+from reports.figures.against import Against, Differences, Ratios
+from reports.figures.base import Figure
+from reports.figures.plane import Plane
+from reports.figures.style import ArmStyle, label, looks
+from reports.findings.shapes import StudySummary
+from reports.pages.page import drawn
+from reports.pages.templating import render
+from reports.reading.outcomes import UNJUDGED
+from reports.sections._costs import Cost
+from reports.sections.trade_off import TradeOff
+from reports.statistics.estimates import Estimate
+from reports.wording.listing import listed
+from reports.wording.tables import frame_table
+
+SCRIPTS = ("stamp.js", "figures.js", "trade_offs.js")
+COSTS = {
+    "training-time": "training time per token",
+    "kv": "KV cache at the longest context",
+    "decode": "decoding time per token at the longest context",
+    "peak-memory": "peak memory in training",
+    "parameters": "parameters",
+    "flops-per-token": "FLOPs per token",
+}
+"""How the axes name what studies measure each in its own way, by the beginning of its key."""
+
+
+@dataclass(frozen=True)
+class Studied:
+    """A study that has something to show, and the address of its report."""
+
+    summary: StudySummary
+    link: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.summary.study.name} at {self.summary.study.scale}"
+
+
+@dataclass(frozen=True)
+class _Arm:
+    """One arm of a study, and where it is."""
+
+    studied: Studied
+    name: str
+    difference: Estimate
+    costs: Mapping[str, Estimate]
+
+    @property
+    def title(self) -> str:
+        return f"{self.studied.summary.study.name}: {self.name}"
+
+
+@dataclass(frozen=True)
+class Group:
+    """Studies whose losses are of the same text at the same scale, with their figure."""
+
+    title: str
+    studies: str
+    figure: Figure
+    links: Sequence[str]
+    """Of each point, the report that it is from."""
+
+
+def render_trade_offs(studies: Sequence[Studied]) -> str:
+    """The page as text. Smoke runs are left out."""
+    groups = list(_groups([each for each in studies if each.summary.study.scale not in UNJUDGED]))
+    figures = {
+        group.figure.key: {**drawn(group.figure, group.studies, "store"), "links": group.links} for group in groups
+    }
+    return render(
+        "trade_offs.html.j2", SCRIPTS, {"config": CONFIG, "figures": figures}, groups=groups, home="index.html"
+    )
+
+
+def _groups(studies: Sequence[Studied]) -> Iterator[Group]:
+    by: dict[tuple[str, ...], list[Studied]] = {}
+    for each in studies:
+        by.setdefault(_comparable(each.summary), []).append(each)
+    for number, found in enumerate(by.values()):
+        arms = [arm for studied in found for arm in _arms(studied)]
+        if arms:
+            yield _group(number, found, arms)
+
+
+def _comparable(summary: StudySummary) -> tuple[str, ...]:
+    """What two studies must share: the scale, the text, and what a loss is over."""
+    study = summary.study
+    objective = study.objective.kind if study.objective else ""
+    return (study.scale, study.per, objective, *sorted({arm.data for arm in study.arms}))
+
+
+def _arms(studied: Studied) -> Iterator[_Arm]:
+    section = studied.summary.section(TradeOff)
+    for arm in studied.summary.arms:
+        if section and arm.comparison and arm.comparison.difference:
+            costs = {key: cost.ratios[arm.name] for key, cost in _first(section.costs) if arm.name in cost.ratios}
+            yield _Arm(studied, arm.name, arm.comparison.difference, costs)
+
+
+def _first(costs: Sequence[Cost]) -> Iterator[tuple[str, Cost]]:
+    """The first cost of each kind: those at the longest context come first."""
+    for key in COSTS:
+        found = next((cost for cost in costs if cost.key.startswith(key)), None)
+        if found is not None:
+            yield key, found
+
+
+def _group(number: int, studies: Sequence[Studied], arms: Sequence[_Arm]) -> Group:
+    first = studies[0].summary
+    names = [each.name for each in studies]
+    style = looks(names)
+    up: list[Against] = [Differences(f"difference in loss ({first.unit})", tuple(arm.difference for arm in arms))]
+    across = [axis for key in COSTS if (axis := _axis(key, arms)) is not None]
+    plane = Plane([_look(style[arm.studied.name], arm) for arm in arms], across, up, rivals=False)
+    columns = ("arm", *(axis.name for axis in (*up, *across)))
+    data = ", ".join(sorted({each.data[:8] for each in first.study.arms}))
+    figure = Figure(
+        key=f"trade-offs-{number}",
+        title=f"{len(arms)} arms of {len(studies)} stud{'y' if len(studies) == 1 else 'ies'} at {first.study.scale}",
+        note="Each arm against the baseline of its own study, so arms of different studies are not ranked. Bars are "
+        "95 % intervals; those of losses agree with the verdicts. A click opens the study.",
+        alt="; ".join(f"{row[0]}: {row[1]}" for row in plane.rows([arm.title for arm in arms])),
+        drawing=plane.drawing(),
+        table=frame_table(columns, plane.rows([arm.title for arm in arms])),
+        switches=plane.switches,
+        combined=plane.combined,
+        wide=True,
+    )
+    return Group(f"{first.study.scale}, data {data}", listed(names), figure, [arm.studied.link for arm in arms])
+
+
+def _axis(key: str, arms: Sequence[_Arm]) -> Ratios | None:
+    """None where no arm has this cost."""
+    values = tuple(arm.costs.get(key) for arm in arms)
+    return Ratios(f"{COSTS[key]}, relative to the baseline", values) if any(values) else None
+
+
+def _look(look: ArmStyle, arm: _Arm) -> ArmStyle:
+    """The study's colour and symbol, the arm's name."""
+    return replace(look, label=label(arm.title, 40))

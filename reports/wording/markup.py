@@ -1,0 +1,31 @@
+"""Tables as Markdown and LaTeX."""
+
+from __future__ import annotations
+
+from reports.wording.tables import Table
+
+LATEX = str.maketrans(
+    {
+        **{character: f"\\{character}" for character in "&%$#_{}"},
+        **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
+        **{"−": "$-$", "–": "--", "±": r"$\pm$", "×": r"$\times$", "‖": r"$\|$", "Δ": r"$\Delta$"},
+        **{"<": r"\textless{}", ">": r"\textgreater{}", "\n": " "},
+        **{power: f"$^{{{digit}}}$" for power, digit in zip("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789", strict=True)},
+    }
+)
+MARKDOWN = str.maketrans({"|": r"\|", "\n": " ", "<": "&lt;", ">": "&gt;", "&": "&amp;", "*": r"\*", "`": r"\`"})
+
+
+def markdown(table: Table) -> str:
+    """A table with a rule under its header; numbers are aligned to the right."""
+    rule = [":--" if i < table.labels else "--:" for i in range(len(table.columns))]
+    lines = [[cell.translate(MARKDOWN) for cell in row] for row in (table.columns, *table.rows)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in (lines[0], rule, *lines[1:]))
+
+
+def latex(table: Table) -> str:
+    """A tabular with booktabs' rules."""
+    lines = [" & ".join(cell.translate(LATEX) for cell in row) + r" \\" for row in (table.columns, *table.rows)]
+    columns = "".join("l" if i < table.labels else "r" for i in range(len(table.columns)))
+    body = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", lines[0], r"\midrule", *lines[1:], r"\bottomrule"]
+    return "\n".join([*body, r"\end{tabular}", ""])

@@ -1,0 +1,121 @@
+"""Costs against qualities: which points are beaten, where their names stand, and which studies share a plane."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reports.figures.against import Differences, Ratios
+from reports.figures.labels import PLACES, label_places
+from reports.findings.summary import summarise_study
+from reports.pages.trade_offs import Studied, render_trade_offs
+from reports.statistics.estimates import Estimate
+from reports.statistics.front import surely_beaten
+from reports.wording import words
+from reports.wording.cost_words import change_of, clear_costs, costs
+from tests.reports.browsing import data_of
+from tests.reports.factory import Arm, StudyOf, typical
+
+END = st.floats(-3, 3)
+SPAN = st.tuples(END, st.floats(0, 2)).map(lambda pair: (pair[0], pair[0] + pair[1]))
+
+
+def of(mean: float, low: float, high: float) -> Estimate:
+    return Estimate(mean, low, high, None, ())
+
+
+@given(st.lists(st.tuples(SPAN, SPAN), max_size=6), st.randoms(use_true_random=False))
+def test_what_is_surely_beaten_is_on_no_front_that_the_intervals_allow(points, random) -> None:
+    """Wherever the truth lies within the intervals, another point is at least as good in both."""
+    beaten = surely_beaten(points)
+    for _ in range(20):
+        truth = [(random.uniform(*x), random.uniform(*y)) for x, y in points]
+        for number, (x, y) in enumerate(truth):
+            others = [point for place, point in enumerate(truth) if place != number]
+            assert not beaten[number] or any(a <= x and b <= y for a, b in others)
+
+
+def test_points_are_beaten_where_intervals_do_not_overlap() -> None:
+    base, worse, touching, unknown = ((1, 1), (0, 0)), ((1, 1), (0.1, 0.4)), ((1, 1), (0, 0.3)), None
+    assert surely_beaten([base, worse, touching, unknown]) == [False, True, False, False]
+    assert surely_beaten([base, base]) == [False, False]
+
+
+def test_names_leave_the_edges_and_each_other() -> None:
+    right, left = label_places([(0.99, 0.5), (0.01, 0.5)], ["a name of twenty", "a name of twenty"])
+    assert right.endswith("left")
+    assert left.endswith("right")
+    assert len(set(label_places([(0.5, 0.5)] * 4, ["four", "arms", "in", "one"]))) == len(PLACES)
+
+
+def test_a_ratio_reads_as_a_factor_or_as_a_percentage() -> None:
+    far = Ratios("cache", (of(1, 1, 1), of(0.125, 0.125, 0.125), None)).ticks()
+    assert dict(zip(far["tickvals"], far["ticktext"], strict=True)) == {
+        0.125: "0.125×",
+        0.25: "0.25×",
+        0.5: "0.5×",
+        1: "1×",
+    }
+    near = Ratios("time", (of(1, 1, 1), of(1.04, 1.01, 1.07))).ticks()
+    assert {"same", "+2 %", "+4 %"} <= set(near["ticktext"])
+    assert near["tickvals"][near["ticktext"].index("+4 %")] == pytest.approx(1.04)
+
+
+def test_a_wide_interval_does_not_squeeze_the_points() -> None:
+    axis = Differences("loss", (of(0, 0, 0), of(0.01, -9, 9)))
+    low, high = axis.range
+    assert -0.02 < low < -0.005
+    assert 0.015 < high < 0.03
+
+
+def test_decoding_is_a_cost_and_noise_is_none(tmp_path: Path) -> None:
+    """Decoding as measured: speed / 10 at every context, so by the same ratio as training."""
+    summary = summarise_study(typical().write(tmp_path))
+    double = next(arm.comparison for arm in summary.arms if arm.name == "double")
+    assert double is not None
+    assert double.decode_ratio is not None
+    assert double.decode_ratio.mean == pytest.approx(3880 / 4000)
+    assert costs(double) == "training 3 % slower, decoding 3 % slower, 15 % more peak memory, 2× smaller KV cache"
+    noisy = replace(double, speed_ratio=of(0.97, 0.9, 1.05), memory_ratio=of(1.1, 0.8, 1.4), kv_ratio=1.0)
+    assert costs(noisy) == "decoding 3 % slower, no measurable change in training speed or peak memory"
+    assert clear_costs(noisy) == "decoding 3 % slower"
+    assert clear_costs(replace(noisy, decode_ratio=None)) == "no measurable change in cost"
+
+
+def test_a_change_is_a_factor_or_a_percentage() -> None:
+    assert change_of("KV cache", of(0.25, 0.25, 0.25)) == "4× smaller KV cache"
+    assert change_of("training time per token", of(1.04, 1.01, 1.07)) == "4 % more training time per token"
+    assert change_of("training time per token", of(1.04, 0.9, 1.2)) == "no measurable change in training time per token"
+
+
+def test_studies_of_another_scale_or_text_have_a_plane_of_their_own(tmp_path: Path) -> None:
+    summary = summarise_study(typical(4).write(tmp_path))
+    elsewhere = replace(summary, study=summary.study.model_copy(update={"scale": "gpu"}))
+    moved = tuple(arm.model_copy(update={"data": "data1"}) for arm in summary.study.arms)
+    retold = replace(summary, study=summary.study.model_copy(update={"arms": moved}))
+    smoke = replace(summary, study=summary.study.model_copy(update={"scale": "smoke"}))
+    page = render_trade_offs([Studied(each, "report.html") for each in (summary, summary, elsewhere, retold, smoke)])
+    figures = data_of(page)["figures"]
+    assert [len(figure["links"]) for figure in figures.values()] == [4, 2, 2]
+    for text in ("4 arms of 2 studies at cpu", "2 arms of 1 study at gpu", "cpu, data data1"):
+        assert text in page
+
+
+def test_a_headline_of_many_arms_names_the_best_and_counts_the_others(tmp_path: Path) -> None:
+    arms = [Arm(f"arm {i}", [2.4 + i / 1e3, 2.5, 2.45], steps=4) for i in range(40)]
+    said = words.headline(summarise_study(StudyOf(arms, measured=False).write(tmp_path)), setting=False)
+    assert said.count("arm ") <= 2
+    assert "38 others: inconclusive" in said
+    assert len(said) < 200
+
+
+def test_log_ranges_hold_all_points() -> None:
+    axis = Ratios("cache", (of(1, 1, 1), of(0.5, 0.5, 0.5), of(3, 2, 5)))
+    low, high = axis.range
+    assert low < math.log10(0.5)
+    assert high > math.log10(5)
