@@ -76,7 +76,7 @@ class ServedStore:
     def _search(self, folder: SearchFolder) -> str | None:
         try:
             summary = read_search(folder.path)
-        except (ReportError, StoreError):  # the entry says which
+        except (ReportError, StoreError, OSError):  # the entry says which
             return None
         if folder not in self._searches or self._searches[folder][0] != summary:
             from reports.pages.search_page import render_page as render_search  # noqa: PLC0415 (optuna is slow to import)
@@ -89,7 +89,7 @@ class ServedStore:
         try:
             document = folder.read()
             progress = study_progress(self.store, document) if document else None
-        except StoreError:  # the entry says which
+        except (StoreError, OSError):  # the entry says which
             document, progress = None, None
         written = _written(self.store, folder, document)
         if known is None or known.written != written or known.entry.progress != progress:

@@ -111,7 +111,7 @@ def entry_of(store: Store, folder: StudyFolder) -> Entry:
         runs = frozenset(run.digest for arm in study.arms for run in arm.runs)
         entry = replace(_said(entry, study), progress=study_progress(store, study), runs=runs)
         summary = summarise_study(folder.path)
-    except (ReportError, StoreError) as error:
+    except (ReportError, StoreError, OSError) as error:
         return replace(entry, error=str(error))
     return replace(
         entry,
@@ -144,7 +144,7 @@ def search_entry(store: Store, folder: SearchFolder) -> Entry:
     entry = Entry("", link_to(store, folder.report_path), folder.path.name)
     try:
         search = read_search(folder.path)
-    except (ReportError, StoreError) as error:
+    except (ReportError, StoreError, OSError) as error:
         return replace(entry, error=str(error))
     return replace(
         _said(entry, search.document),

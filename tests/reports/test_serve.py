@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+import reports
 from ablate.store import Store, StudyFolder
 from ablate.store.documents import MetricsRecord
 from reports.pages.serve import ServedStore, server
@@ -105,6 +106,18 @@ def test_searches_are_served_too(serving: ThreadingHTTPServer, tmp_path: Path) -
     (folder / "search.json").write_text("{}")
     assert get(serving, "/searches/small-cpu/report.html")[0] == 404
     assert "schema version None" in get(serving, "/")[1]
+
+
+def test_a_damaged_study_leaves_the_others_in_the_index(serving: ThreadingHTTPServer, tmp_path: Path) -> None:
+    replace(STUDY, name="whole").write(tmp_path)
+    document = tmp_path / "studies/norm_placement-cpu/study.json"
+    document.write_bytes(document.read_bytes().replace(b"norm_placement", b"norm_plaCement"))
+    said = "studies/norm_placement-cpu/study.json: its checksum does not match"
+    for text in (get(serving, "/")[1], reports.render_site(tmp_path).read_text()):
+        assert said in text
+        assert 'href="studies/whole-cpu/report.html"' in text
+    assert get(serving, "/studies/whole-cpu/report.html")[0] == 200
+    assert get(serving, ADDRESS)[0] == 404
 
 
 def test_a_study_that_cannot_be_reported_says_why(serving: ThreadingHTTPServer, tmp_path: Path) -> None:
