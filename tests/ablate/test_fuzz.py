@@ -24,7 +24,7 @@ from tests.ablate.mutations import mutated, torn
 ROOT = Path(__file__).parents[2]
 STUDIES = {path.stem: YAML(typ="safe").load(path.read_text()) for path in sorted(ROOT.glob("studies/*.yaml"))}
 QUICK = settings(max_examples=8, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-LONG = settings(max_examples=400, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+LONG = settings(max_examples=200, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 SCALES = st.sampled_from(["smoke", "cpu", "gpu", "gpu-quick"])
 
 STUDY = st.sampled_from(sorted(STUDIES)).flatmap(lambda name: mutated(STUDIES[name]))
@@ -44,6 +44,7 @@ def test_a_mutated_study_is_read_or_refused(study: Any, scale: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 @LONG
 @given(study=STUDY, scale=SCALES)
 def test_many_mutated_studies_are_read_or_refused(study: Any, scale: str) -> None:
@@ -135,6 +136,7 @@ def test_a_damaged_store_is_read_or_refused(evaluated: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 def test_much_damage_is_read_or_refused(evaluated: Path) -> None:
     """Pages and the index too."""
 

@@ -170,10 +170,9 @@ class StudyOf:
         key = (arm.name, seed)
         store.write_run(run_of(digest, seed=seed, steps=arm.steps))
         _merge(store.run_path(digest), self.identities.get(key, {}))
+        store.metrics_path(digest).write_bytes(b"".join(_lines(arm, seed, loss)))
         store.write_result(_result(digest, arm, seed, loss))
         _merge(store.result_path(digest), self.results.get(key, {}))
-        lines = b"".join(_lines(arm, seed, loss))
-        store.metrics_path(digest).write_bytes(lines)
         if self.probes:
             store.append_probes(digest, _probe_records(self.probes, arm, seed))
         if self.measured and seed not in arm.diverged:

@@ -13,7 +13,7 @@ from reports.figures import galleries
 from reports.findings.shapes import ArmSummary, StudySummary
 from reports.reading.collect import collect
 from reports.wording import method_words, words
-from tests.reports.factory import Arm, StudyOf
+from tests.reports.factory import Arm, StudyOf, changed
 
 BASE = [2.400, 2.412, 2.391, 2.405]
 LOWER = [2.300, 2.313, 2.290, 2.306]
@@ -99,8 +99,8 @@ def test_where_no_run_learned_anything_none_stalled(tmp_path: Path) -> None:
 def test_twenty_steps_at_smoke_are_not_said_to_stall(tmp_path: Path) -> None:
     study = StudyOf([Arm("base", BASE), Arm("post", [*LOWER[:3], 5.95])], measured=False, text=True)
     folder = study.write(tmp_path)
-    path = folder / "study.json"
-    path.write_text(path.read_text().replace('"scale": "cpu"', '"scale": "smoke"'))
+    with changed(folder / "study.json") as document:
+        document["scale"] = "smoke"
     assert [arm.failed for arm in reports.summarise(folder).arms] == [0, 0]
 
 
