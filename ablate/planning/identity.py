@@ -61,10 +61,10 @@ def canonical_model(spec: ModelSpec) -> JsonObject:
     return {**spec.dump(), **fixed}
 
 
-def identified(run: RunDocument, spec: ModelSpec) -> RunDocument:
-    """The run with its digest: that of everything else, with the model resolved."""
+def identified(run: RunDocument, resolved: JsonObject) -> RunDocument:
+    """The run with its digest: that of everything else, with the model `resolved`."""
     plain = run.model_dump(by_alias=True, exclude={"digest"})
-    return run.model_copy(update={"digest": digest_of({**plain, "model": spec.resolve()})})
+    return run.model_copy(update={"digest": digest_of({**plain, "model": resolved})})
 
 
 def starting(run: RunPlan, start: RunStart) -> RunPlan:

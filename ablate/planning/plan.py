@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from pathlib import Path
@@ -237,7 +237,7 @@ def _plan_arm(
     if seconds_per_step is not None:
         spent["seconds"] = steps * seconds_per_step
     seeds = study.seeds if arm.seeds is None else arm.seeds
-    runs = tuple(RunPlan(arm.name, _identity(study, spec, workload, data, seed, steps)) for seed in seeds)
+    runs = tuple(RunPlan(arm.name, run) for run in _identities(study, spec, workload, data, seeds, steps))
     return ArmPlan(
         name=arm.name,
         edits=arm.edits,
@@ -257,13 +257,14 @@ def _plan_arm(
     )
 
 
-def _identity(
-    study: Study, spec: ModelSpec, workload: Workload, data: DataIdentity, seed: int, steps: int
-) -> RunDocument:
+def _identities(
+    study: Study, spec: ModelSpec, workload: Workload, data: DataIdentity, seeds: Sequence[int], steps: int
+) -> Iterator[RunDocument]:
+    """The runs of an arm, which differ in their seeds."""
     probes = study.probes
     run = RunDocument(
         digest="",
-        seed=seed,
+        seed=0,
         model=canonical_model(spec),
         train=workload.train.model_dump(mode="json"),
         steps=steps,
@@ -272,7 +273,8 @@ def _identity(
         probes=RunProbes(every=probes.every, which=probes.which) if probes else None,
         reads=study.reads,
     )
-    return identified(run, spec)
+    resolved = spec.resolve()
+    return (identified(run.model_copy(update={"seed": seed}), resolved) for seed in seeds)
 
 
 def _check_width_transfer(study: Study, arm: Arm, spec: ModelSpec) -> None:

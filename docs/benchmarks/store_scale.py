@@ -1,6 +1,6 @@
 """CPU seconds of commands on a store of many runs: python docs/benchmarks/store_scale.py --runs 10000
 
-The runs are those of a study of ten arms; their documents are written as training would write them, with made-up numbers.
+The runs are those of a study of ten arms. Their documents are written as training writes them, with made-up numbers.
 """
 
 from __future__ import annotations
