@@ -17,10 +17,12 @@ import torch
 
 from ablate.data import Corpus, SyntheticCorpus, open_corpus
 from ablate.machine.environment import describe
-from ablate.machine.numerics import Numerics, enforce
+from ablate.machine.numerics import Numerics
 from ablate.planning.budgets import training_cost
 from ablate.running.request import Request
-from ablate.store import AblateError, Store
+from ablate.running.sessions import numerics_of, session_of
+from ablate.running.team import team_of
+from ablate.store import Store
 from ablate.store.documents import ResultDocument
 from ablate.training.result import model_flop_utilisation, summarise_metrics, trained_tokens
 from ablate.training.schedule import warmup_steps
@@ -42,13 +44,9 @@ load_imports()
 LOG = logging.getLogger(__name__)
 
 
-class NumericsError(AblateError):
-    """This machine does not compute as the run's identity says."""
-
-
 def run_phases(request: Request, stop: StopSignal) -> None:
     """Do all that is missing, in order. Raises Interrupted when asked to stop while training."""
-    numerics = _numerics(request)
+    numerics = numerics_of(request)
     phases: dict[str, Callable[[], None]] = {
         "train": lambda: _train(request, numerics, stop),
         "measure": lambda: _measure(request, numerics),
@@ -59,30 +57,13 @@ def run_phases(request: Request, stop: StopSignal) -> None:
         phases[missing[0]]()
 
 
-def _numerics(request: Request) -> Numerics:
-    """Put the numerics of the run's identity in force, or refuse."""
-    wanted = request.identity.numerics
-    found = enforce(wanted.device, wanted.dtype, request.threads)
-    if found.identity() != wanted:
-        asked, given = wanted.model_dump(), found.identity().model_dump()
-        raise NumericsError(f"the run requires {asked}, but this machine has {given}")
-    return found
-
-
 def _train(request: Request, numerics: Numerics, stop: StopSignal) -> None:
     store, corpus = Store(request.store), open_corpus(Path(request.corpus))
     if store.read_run(request.digest) is None:
         store.write_run(request.identity)
     started = _now()
-    with peak_memory(numerics.device) as memory:
-        session = Session(
-            store,
-            request.identity,
-            corpus,
-            numerics,
-            request.execution,
-            stop=lambda: stop.asked,
-        )
+    with team_of(request) as team, peak_memory(numerics.device) as memory:
+        session = session_of(request, corpus, numerics, team, stop=lambda: stop.asked)
         with stop.deferred():
             ending = session.run()
     if ending.status == "finished":

@@ -18,6 +18,7 @@ from torch import Tensor
 from ablate.store import AblateError
 from ablate.training.batch import Batch, Loss
 from ablate.training.execution import Microbatch
+from ablate.training.team import ALONE, Team
 from evals.costs.memory import is_out_of_memory
 from zoo.loss import Part
 
@@ -31,22 +32,26 @@ class MicrobatchError(AblateError):
 @dataclass
 class Accumulation:
     """`microbatch` as in `Execution`. couples_rows: why a batch cannot be cut, if so. rows: how many at a time so far.
+    team: whose gradients add up to those of a batch.
 
-    Raises MicrobatchError where a number of rows is asked for and batches cannot be cut.
+    Raises MicrobatchError where parts are asked for and batches cannot be cut.
     """
 
     microbatch: Microbatch | None = None
     couples_rows: str | None = None
     rows: int | None = None
+    team: Team = ALONE
 
     def __post_init__(self) -> None:
+        in_parts = isinstance(self.microbatch, int) or self.team.size > 1
+        if in_parts and self.couples_rows is not None:
+            raise MicrobatchError(f"a batch cannot be trained on in parts: {self.couples_rows}")
         if isinstance(self.microbatch, int):
-            if self.couples_rows is not None:
-                raise MicrobatchError(f"a batch cannot be trained on in parts: {self.couples_rows}")
             self.rows = self.microbatch
 
     def gradients(self, loss: Loss, batch: Batch, autocast: Callable[[], AbstractContextManager[object]]) -> Tensor:
-        """Nats per scored target. Gradients are added to those of the parameters.
+        """Nats per scored target. Gradients are added to those of the parameters. Both are this process's part of those
+        of the team.
 
         May raise torch's errors of memory, after which the gradients are worth nothing.
         """
@@ -63,7 +68,7 @@ class Accumulation:
         rows = self.rows_of(batch)
         if self.microbatch != "auto" or self.couples_rows is not None or rows == 1 or not _is_memory(error):
             raise error
-        self.rows = largest_divisor(len(batch), rows // 2)
+        self.rows = largest_divisor(self._own(batch), rows // 2)
         LOG.info("out of memory with %d rows at a time: %d from now on", rows, self.rows)
 
     def _parts(self, batch: Batch) -> list[tuple[Batch, dict[str, Part]]]:
@@ -71,12 +76,17 @@ class Accumulation:
         rows = self.rows_of(batch)
         if rows == len(batch):
             return [(batch, {})]
-        told = {"part": Part(batch.counts.sum(), rows / len(batch))}
-        return [(batch.rows(slice(start, start + rows)), told) for start in range(0, len(batch), rows)]
+        told, share = {"part": Part(batch.counts.sum(), rows / len(batch))}, self.team.share(len(batch))
+        return [(batch.rows(slice(start, start + rows)), told) for start in range(share.start, share.stop, rows)]
 
     def rows_of(self, batch: Batch) -> int:
         """How many rows of a batch are taken at a time."""
-        return len(batch) if self.rows is None else largest_divisor(len(batch), self.rows)
+        own = self._own(batch)
+        return own if self.rows is None else largest_divisor(own, self.rows)
+
+    def _own(self, batch: Batch) -> int:
+        """This process's rows."""
+        return len(batch) // self.team.size
 
 
 def largest_divisor(number: int, limit: int) -> int:

@@ -44,15 +44,12 @@ def save_state(store: Store, digest: str, place: TrainingProgress, parts: Mappin
 
 
 def load_state(store: Store, digest: str, parts: Mapping[str, Stateful], device: str) -> TrainingProgress:
-    """Put the saved state, if there is one, into `parts`; drop what the logs say after it."""
+    """Put the saved state, if there is one, into `parts`."""
     path = store.state_path(digest)
     if not path.exists():
-        store.truncate_logs(digest, step=-1)
         return TrainingProgress()
     store.check_state(digest)
-    place = _restored(path, _read(path, device), parts)
-    store.truncate_logs(digest, place.step)
-    return place
+    return _restored(path, _read(path, device), parts)
 
 
 def _read(path: Path, device: str) -> Any:

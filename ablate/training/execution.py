@@ -34,6 +34,8 @@ class Execution(Part):
     while they do not fit in memory; None is all of them, whether they fit or not."""
     recompute: bool = False
     """Keep the input of each block instead of its activations, and compute them again for the backward pass."""
+    devices: Annotated[int, Field(ge=1, strict=True)] = 1
+    """Processes that share a run's batches, on a device each."""
 
 
 DEFAULT = Execution()

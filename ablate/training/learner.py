@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
@@ -60,20 +61,29 @@ class Learner:
     def _gradients(self, step: int, batch: Batch) -> Tensor:
         """Nats per scored target. The weights are as they were, so that what did not fit in memory may start over."""
         while True:
-            seed_step(self.seed, step, self.numerics.device)
+            seed_step(self.seed, step, self.numerics.device, self.accumulation.team.rank)
             try:
-                return self.accumulation.gradients(self.loss, batch, self.numerics.autocast)
+                return self._summed(self.accumulation.gradients(self.loss, batch, self.numerics.autocast))
             except (RuntimeError, MemoryError) as error:
                 self.accumulation.halve(batch, error)
             self.optimizer.zero_grad(set_to_none=True)
             if self.numerics.device == "cuda":
                 torch.cuda.empty_cache()
 
+    def _summed(self, nats: Tensor) -> Tensor:
+        """The same over the team, whose gradients are added up too."""
+        self.accumulation.team.add_up([nats, *_gradients_of(self._moved())])
+        return nats
+
+    def _moved(self) -> list[nn.Parameter]:
+        """The parameters that have a gradient."""
+        return [p for group in self.optimizer.param_groups for p in group["params"] if p.grad is not None]
+
     def _update(self, lr: float) -> Tensor:
         """One optimizer step; the global gradient norm before clipping."""
         groups, grad_clip = self.optimizer.param_groups, self.spec.grad_clip
-        parameters = [p for group in groups for p in group["params"] if p.grad is not None]
-        norm = nn.utils.get_total_norm([p.grad for p in parameters])
+        parameters = self._moved()
+        norm = nn.utils.get_total_norm(_gradients_of(parameters))
         if grad_clip is not None:
             nn.utils.clip_grads_with_norm_(parameters, grad_clip, norm)
         for group in groups:
@@ -81,3 +91,7 @@ class Learner:
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         return norm
+
+
+def _gradients_of(parameters: Sequence[nn.Parameter]) -> list[Tensor]:
+    return [parameter.grad for parameter in parameters if parameter.grad is not None]

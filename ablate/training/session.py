@@ -33,6 +33,7 @@ from ablate.training.schedule import warmup_steps
 from ablate.training.spec import TrainSpec
 from ablate.training.stop import Interrupted
 from ablate.training.teaching import Taught
+from ablate.training.team import ALONE, Team
 from ablate.training.trained import copied_model, trained_model
 from ablate.training.validation import HeldOutScores, score
 
@@ -95,6 +96,7 @@ class Session:
         execution: Execution = DEFAULT,
         *,
         rest_seconds: float = 0.25,
+        team: Team = ALONE,
         stop: Callable[[], bool] = lambda: False,
     ) -> None:
         self.store, self.corpus, self.numerics = store, corpus, numerics
@@ -111,7 +113,7 @@ class Session:
         optimizer = build_optimizer(self.part, zoo.roles(self.part), self.spec, self.model.spec.d_model)
         loss: Loss = compiled(self.model.loss) if self.spec.compile else self.model.loss
         self.taught = Taught.by(store, identity.teacher, loss, numerics.device) if identity.teacher else None
-        accumulation = Accumulation(execution.microbatch, self.model.spec.couples_rows)
+        accumulation = Accumulation(execution.microbatch, self.model.spec.couples_rows, team=team)
         self.average = WeightAverage(self.part, self.spec.average, self.steps) if self.spec.average else None
         self.learner = Learner(
             self.taught or loss, optimizer, self.spec, numerics, self.seed, accumulation, self.average
@@ -138,6 +140,7 @@ class Session:
 
     def run(self) -> Ending:
         """Train what is missing. Raises Interrupted."""
+        self.store.truncate_logs(self.digest, self.place.step if self.place.step > 0 else -1)
         if self.place.step > 0:
             LOG.info("resumed after step %d", self.place.step)
         if self.place.step == 0:

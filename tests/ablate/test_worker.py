@@ -16,9 +16,9 @@ from ablate.machine import environment
 from ablate.running import progress
 from ablate.running.engines import EngineError, Event, Options, load, names
 from ablate.running.engines.local import Pool, Slot
-from ablate.running.phases import NumericsError
 from ablate.running.progress import Lines, clock, short, step_text
 from ablate.running.request import Request
+from ablate.running.sessions import NumericsError
 from ablate.running.worker import carry_out, main
 from ablate.store import Store
 from ablate.store.documents import GradNorm, Quartiles
@@ -132,6 +132,7 @@ STOPS = """
 import os, signal, sys
 from pathlib import Path
 from ablate.running.request import Request
+from ablate.running.sessions import NumericsError
 from ablate.store import Store, claims
 claims.BEAT_SECONDS = 0.02
 request = Request.read(Path(input()))
