@@ -36,6 +36,7 @@ def run(
     stall_timeout: float = STALL_SECONDS,
     microbatch: Microbatch | None = None,
     recompute: bool = False,
+    devices: int = 1,
     progress: Wanted = True,
     allow_code: bool = False,
     promote: str | Path | None = None,
@@ -62,6 +63,8 @@ def run(
             otherwise; `"auto"` halves until they fit. Losses agree with those of whole batches to within rounding.
         recompute: keep only each block's input, and recompute its activations in the backward pass: less memory,
             about a third more time.
+        devices: how many devices of one machine share the batches of each run (data parallel): losses agree with those
+            of one device to within rounding.
         progress: True reports on standard error, False is silent, a function receives each line.
         allow_code: let task files of `evals` that the study names run, now and later, as long as they stay the same.
         promote: of a study with a `design`, the file for a study that confirms its better effects with fresh seeds.
@@ -83,6 +86,7 @@ def run(
         "stall_timeout": stall_timeout,
         "microbatch": microbatch,
         "recompute": recompute,
+        "devices": devices,
     }
     workshop = open_workshop(store, device, engine, workers, execution, progress, workers_per_gpu, engine_settings)
     chosen = read(study, scale, sets, workshop.device)

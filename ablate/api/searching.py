@@ -117,6 +117,7 @@ def search(
     stall_timeout: float = STALL_SECONDS,
     microbatch: Microbatch | None = None,
     recompute: bool = False,
+    devices: int = 1,
     progress: Wanted = True,
     allow_code: bool = False,
     storage: str | None = None,
@@ -129,7 +130,7 @@ def search(
 
     Args:
         study, scale, sets, store, device, engine, workers, workers_per_gpu, engine_settings, checkpoint_seconds,
-            stall_timeout, microbatch, recompute, progress, allow_code: as in `ablate.run`.
+            stall_timeout, microbatch, recompute, devices, progress, allow_code: as in `ablate.run`.
         storage: storage of the trials: `postgresql://…`, `sqlite:///…` or `grpc://host:port`; None: a journal in the
             store.
         promote: write this many of the best trials as an ordinary study with fresh seeds, in the study's folder.
@@ -149,6 +150,7 @@ def search(
         "stall_timeout": stall_timeout,
         "microbatch": microbatch,
         "recompute": recompute,
+        "devices": devices,
     }
     workshop = open_workshop(store, device, engine, workers, execution, progress, workers_per_gpu, engine_settings)
     chosen = read(study, scale, sets, workshop.device)

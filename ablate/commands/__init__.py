@@ -103,7 +103,7 @@ def add_workers(parser: argparse.ArgumentParser) -> None:
     )
 
 
-EXECUTION = ("checkpoint_seconds", "stall_timeout", "microbatch", "recompute", "allow_code")
+EXECUTION = ("checkpoint_seconds", "stall_timeout", "microbatch", "recompute", "allow_code", "devices")
 """What `add_execution` adds."""
 
 
@@ -121,6 +121,13 @@ def add_execution(parser: argparse.ArgumentParser) -> None:
         default=300.0,
         metavar="S",
         help="after how long without a sign of life from its process a run is taken over by another (default: 300)",
+    )
+    parser.add_argument(
+        "--devices",
+        type=positive,
+        default=1,
+        metavar="N",
+        help="how many devices of one machine share the batches of each run (default: 1)",
     )
     add_memory(parser)
     parser.add_argument(

@@ -99,8 +99,11 @@ def _result(
         judging_bits_per_byte=judged.bits_per_byte if judged else None,
         judging_accuracy=judged.accuracy if judged else None,
         microbatch=session.learner.accumulation.rows,
+        devices=request.execution.devices,
         **summary._asdict(),
-        mfu=model_flop_utilisation(cost.flops_per_token, summary.tokens_per_second.median, peak),
+        mfu=model_flop_utilisation(
+            cost.flops_per_token, summary.tokens_per_second.median, peak * request.execution.devices
+        ),
         matmul_flops_per_second=peak,
         peak_memory_bytes=memory.bytes,
         peak_memory_source=memory.source,

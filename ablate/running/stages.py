@@ -127,7 +127,7 @@ class StudyRunner:
             for run in arm.runs
             if "train" in missing[run.digest]
         )
-        return f"{where}: about {clock(seconds / engine.at_once)} of training"
+        return f"{where}: about {clock(seconds / engine.at_once / self.workshop.execution.devices)} of training"
 
     def _ask_again(self, plan: Plan, run: RunPlan) -> None:
         """An evaluation that went without some tasks is made again: their data may be there now."""

@@ -47,6 +47,8 @@ class Workshop:
         """Step times for a budget in seconds: from the store, or measured, which needs the corpus prepared."""
         if all(rung.budget.seconds is None for rung in (*study.smaller, study)):
             return None
+        if self.execution.devices > 1:
+            raise ArgumentError("devices", "a budget in seconds is measured for runs on one device")
 
         def corpus() -> Path:
             try:
@@ -79,7 +81,9 @@ def open_workshop(
     if workers_per_gpu < 1:
         raise ArgumentError("workers_per_gpu", f"expected a whole number from 1, not {workers_per_gpu}")
     settings = _execution(execution or {})
-    options = Options(device, workers, workers_per_gpu, engine_settings or {})
+    if settings.devices > 1 and workers_per_gpu > 1:
+        raise ArgumentError("devices", "runs that share a GPU have no more than that one")
+    options = Options(device, workers, workers_per_gpu, engine_settings or {}, settings.devices)
     return Workshop(Store(store), load(engine, options), settings, progress)
 
 

@@ -27,12 +27,13 @@ class EngineError(AblateError):
 @dataclass(frozen=True)
 class Options:
     """`device` is "cpu" or "cuda", and None leaves it to the engine, as None does of `workers`. workers_per_gpu: at
-    most, on each. `settings` are the engine's own."""
+    most, on each. `settings` are the engine's own. devices: of each run."""
 
     device: str | None = None
     workers: int | None = None
     workers_per_gpu: int = 1
     settings: Mapping[str, str] = field(default_factory=dict)
+    devices: int = 1
 
 
 @dataclass(frozen=True)

@@ -34,14 +34,17 @@ START_SECONDS = 300.0
 def build(options: Options) -> Engine:
     device = device_here(options)
     if device == "cuda":
-        devices, each = _visible_gpus(), options.workers_per_gpu
-        # GPU by GPU, then again, so that few workers share none.
-        places = [{"CUDA_VISIBLE_DEVICES": device} for device in devices * each]
-        if options.workers is not None and options.workers > len(places):
+        gpus, each = _visible_gpus(), options.workers_per_gpu
+        groups = [gpus[i : i + options.devices] for i in range(0, len(gpus) - options.devices + 1, options.devices)]
+        # Group by group, then again, so that few workers share none.
+        places = [{"CUDA_VISIBLE_DEVICES": ",".join(group)} for group in groups * each]
+        if not places or (options.workers is not None and options.workers > len(places)):
             shared = f", and --workers-per-gpu {each}" if each > 1 else ""
-            raise EngineError(f"{options.workers} workers, but there are {len(devices)} GPUs{shared}")
+            spanned = f" of {options.devices} devices" if options.devices > 1 else ""
+            wanted = f"{options.workers or 1} workers{spanned}"
+            raise EngineError(f"{wanted}, but there are {len(gpus)} GPUs{shared}")
         return Pool("cuda", places[: options.workers])
-    return Pool("cpu", [SINGLE_THREADED] * (options.workers or cores()))
+    return Pool("cpu", [SINGLE_THREADED] * (options.workers or max(1, cores() // options.devices)))
 
 
 def _visible_gpus() -> list[str]:

@@ -1,7 +1,8 @@
 """Tasks of a Ray cluster: of one that is there (`--address`, `$RAY_ADDRESS`), or of one started on this machine.
 
-A run has one processor, and its share of a GPU (`--workers-per-gpu`). A run whose node is lost goes on from its saved
-state on another. Nodes need the store, the corpora and this installation under the same paths as here.
+A run has a processor for each of its devices, and of a GPU its share (`--workers-per-gpu`). A run whose node is lost
+goes on from its saved state on another. Nodes need the store, the corpora and this installation under the same paths as
+here.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ def build(options: Options) -> Engine:
     if settings:
         raise EngineError(f"the engine ray has no setting {min(settings)}: only address")
     _connect(address)
-    engine = Ray(options.device or ("cuda" if _resources("GPU") else "cpu"), options.workers, options.workers_per_gpu)
+    device = options.device or ("cuda" if _resources("GPU") else "cpu")
+    engine = Ray(device, options.workers, options.workers_per_gpu, options.devices)
     if engine.at_once == 0:
         raise EngineError(f"the Ray cluster has no {'GPU' if engine.device == 'cuda' else 'CPU'}")
     return engine
@@ -45,14 +47,14 @@ class Ray(Polling):
     poll_seconds = 0.2
     here = False
 
-    def __init__(self, device: str, workers: int | None, workers_per_gpu: int = 1) -> None:
+    def __init__(self, device: str, workers: int | None, workers_per_gpu: int = 1, devices: int = 1) -> None:
         super().__init__()
-        self.device, self.workers, self.workers_per_gpu = device, workers, workers_per_gpu
+        self.device, self.workers, self.workers_per_gpu, self.devices = device, workers, workers_per_gpu, devices
 
     @property
     def at_once(self) -> int:
         held = _resources("GPU") * self.workers_per_gpu if self.device == "cuda" else _resources("CPU")
-        return self.workers or held
+        return self.workers or held // self.devices
 
     @property
     def where(self) -> str:
@@ -64,8 +66,8 @@ class Ray(Polling):
 
     def _submit(self, request: Request) -> Any:
         # A ten-thousandth of a GPU is the least that Ray counts.
-        gpus = int(1e4 / self.workers_per_gpu) / 1e4 if self.device == "cuda" else 0
-        return _task(carry_out_there, gpus).remote(self.device, request.to_json())
+        gpus = self.devices * int(1e4 / self.workers_per_gpu) / 1e4 if self.device == "cuda" else 0
+        return _task(carry_out_there, gpus, cpus=self.devices).remote(self.device, request.to_json())
 
     def rehearse(self, identities: Sequence[RunDocument], corpus: str, effort: Effort) -> Timed:
         import ray  # noqa: PLC0415 (an extra)
@@ -127,11 +129,11 @@ def _resources(kind: str) -> int:
     return int(ray.cluster_resources().get(kind, 0))
 
 
-def _task(function: Any, gpus: float) -> Any:
+def _task(function: Any, gpus: float, cpus: int = 1) -> Any:
     """Begun once: whoever waits for it knows when it is worth beginning again."""
     import ray  # noqa: PLC0415 (an extra)
 
-    return ray.remote(num_cpus=1, num_gpus=gpus, max_retries=0)(function)
+    return ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=0)(function)
 
 
 def _last_line(error: Exception) -> str:

@@ -53,7 +53,7 @@ def build(options: Options) -> Engine:
     if not local and shutil.which("sbatch") is None:
         raise EngineError("there is no sbatch here; --slurm cluster=local starts the jobs on this machine")
     device = options.device or (pick_device() if local else "cuda")
-    return Slurm(device, options.workers or AT_ONCE, settings, local)
+    return Slurm(device, options.workers or AT_ONCE, settings, local, options.devices)
 
 
 class Slurm(Polling):
@@ -62,12 +62,17 @@ class Slurm(Polling):
     poll_seconds = 0.5
     here = False
 
-    def __init__(self, device: str, at_once: int, settings: Mapping[str, str], local: bool = False) -> None:
+    def __init__(
+        self, device: str, at_once: int, settings: Mapping[str, str], local: bool = False, devices: int = 1
+    ) -> None:
         super().__init__()
+        self.devices = devices
         self.device, self._at_once, self.settings, self.local = device, at_once, dict(settings), local
         self.minutes = minutes(self.settings.pop("time", str(MINUTES)))
         if device == "cuda" and not any("gpu" in name or name == "gres" for name in self.settings):
-            self.settings["gpus-per-node"] = "1"
+            self.settings["gpus-per-node"] = str(devices)
+        if device == "cpu":
+            self.settings.setdefault("cpus-per-task", str(devices))
 
     @property
     def at_once(self) -> int:
@@ -106,7 +111,9 @@ class Slurm(Polling):
 
         if self.local:
             executor = submitit.LocalExecutor(folder, max_num_timeout=TIMEOUTS)
-            executor.update_parameters(timeout_min=self.minutes, gpus_per_node=int(self.device == "cuda"))
+            executor.update_parameters(
+                timeout_min=self.minutes, gpus_per_node=self.devices if self.device == "cuda" else 0
+            )
             return executor
         executor = submitit.SlurmExecutor(folder, max_num_timeout=TIMEOUTS)
         executor.update_parameters(

@@ -74,6 +74,8 @@ class ResultDocument(Document):
     """Read in training."""
     microbatch: int | None = None
     """Rows of a batch at a time, whose gradients were accumulated; null for all of them."""
+    devices: int = 1
+    """Processes that shared its batches, on a device each; speed is of all of them together, memory of the first."""
     train_seconds: Seconds
     """Training steps only, without validation, logging and saving."""
     wall_seconds: Seconds

@@ -1,0 +1,141 @@
+"""One run by several processes takes the steps of one process, to within rounding."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from ablate.cli import main
+from ablate.data.examples import Examples
+from ablate.machine.numerics import Numerics
+from ablate.running.engines import EngineError, Options, load
+from ablate.running.engines.local import Pool
+from ablate.store import Store
+from ablate.store.documents import RunDocument
+from ablate.training.accumulation import MicrobatchError
+from ablate.training.execution import Execution
+from ablate.training.session import Session
+from ablate.training.team import BUCKET_BYTES, Team, TeamError, _buckets, joined
+from tests.ablate.conftest import TinyCorpus, identity_of
+
+MIXTURE = {"block.ffn": {"kind": "topk_moe", "d_ff": 8, "experts": 4, "top_k": 2, "balance_loss": 0.1}}
+
+
+class UnevenCorpus(TinyCorpus):
+    """The first row asks for one token and the last for all, so that processes score unlike numbers of targets."""
+
+    def batch(self, step: int, *, batch: int, context: int, seed: int) -> Any:
+        windows = super().batch(step, batch=batch, context=context, seed=seed)
+        asked = np.arange(context) < np.linspace(1, context, batch)[:, None]
+        return Examples(windows[:, :-1], np.where(asked, windows[:, 1:], -100))
+
+
+def session(store: Store, run: RunDocument, numerics: Numerics, team: Team, **execution: Any) -> Session:
+    settings = Execution(devices=team.size, **execution)
+    return Session(store, run, UnevenCorpus(), numerics, settings, team=team)
+
+
+@contextmanager
+def beside(store: Store, run: RunDocument, numerics: Numerics, meeting: Path, **execution: Any) -> Iterator[Team]:
+    """The first of two processes; the second, a copy of this one, trains beside it."""
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            with joined(meeting, 1, 2, "cpu") as team:
+                for _ in session(store, run, numerics, team, **execution).rehearse():
+                    pass
+            status = 0
+        finally:
+            os._exit(status)
+    with joined(meeting, 0, 2, "cpu") as team:
+        yield team
+    assert os.waitpid(child, 0)[1] == 0
+
+
+@pytest.mark.parametrize("execution", [{}, {"microbatch": 1}])
+def test_two_processes_take_the_steps_of_one(tmp_path: Path, numerics: Numerics, execution: dict[str, Any]) -> None:
+    """Eight steps of AdamW, the gradient clipped."""
+    run = identity_of(steps=8)
+    alone, both = Store(tmp_path / "alone"), Store(tmp_path / "both")
+    session(alone, run, numerics, Team()).run()
+    with beside(both, run, numerics, tmp_path / "meeting", **execution) as team:
+        session(both, run, numerics, team, **execution).run()
+    columns = ["loss", "grad_norm", "validation_loss"]
+    one, two = (store.read_metrics(run.digest).select(columns).to_numpy() for store in (alone, both))
+    np.testing.assert_allclose(two, one, rtol=2e-5, equal_nan=True)
+
+
+def test_buckets_hold_all_tensors_once() -> None:
+    tensors = [torch.zeros(BUCKET_BYTES // 16) for _ in range(9)]
+    found = list(_buckets(tensors))
+    assert [len(bucket) for bucket in found] == [4, 4, 1]
+    assert [id(each) for bucket in found for each in bucket] == [id(each) for each in tensors]
+
+
+def test_what_cannot_be_shared_is_refused(tmp_path: Path, numerics: Numerics) -> None:
+    with pytest.raises(TeamError, match="a batch of 4 rows cannot be shared by 3 devices"):
+        Team(0, 3).share(4)
+    run = identity_of(model=MIXTURE)
+    with pytest.raises(MicrobatchError, match="cannot be trained on in parts"):
+        session(Store(tmp_path), run, numerics, Team(0, 2))
+
+
+def test_a_worker_has_as_many_gpus_as_its_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3,4")
+    monkeypatch.setattr("ablate.running.engines._here.pick_device", lambda: "cuda")
+    pool = load("local", Options(devices=2))
+    assert isinstance(pool, Pool)
+    assert [place["CUDA_VISIBLE_DEVICES"] for place in pool.places] == ["0,1", "2,3"]
+    with pytest.raises(EngineError, match="1 workers of 8 devices, but there are 5 GPUs"):
+        load("local", Options(devices=8))
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+def test_a_study_on_two_devices_ends_as_on_one_also_when_their_number_changes(study: Path, tmp_path: Path) -> None:
+    """By the command: on one device, on two, and interrupted on two and resumed on one."""
+    where = ["run", str(study), "--set", "seeds=1", "--set", "budget.tokens=25600", "--checkpoint-seconds", "0"]
+    stores = {name: Store(tmp_path / name) for name in ("one", "two", "changed")}
+    assert main([*where, "--store", str(stores["one"].root), "--engine", "inprocess"]) == 0
+    assert main([*where, "--store", str(stores["two"].root), "--devices", "2"]) == 0
+    _interrupted([*where, "--store", str(stores["changed"].root), "--devices", "2"], stores["changed"])
+    assert main([*where, "--store", str(stores["changed"].root), "--engine", "inprocess"]) == 0
+    logs = [stores["changed"].log_path(digest).read_text() for digest in stores["changed"].runs()]
+    assert any("resumed after step" in log for log in logs)
+    for digest in stores["one"].runs():
+        one, two, changed = (_weights(store, digest) for store in stores.values())
+        for name, weight in one.items():
+            torch.testing.assert_close(two[name], weight, rtol=1e-3, atol=1e-4)
+            torch.testing.assert_close(changed[name], weight, rtol=1e-3, atol=1e-4)
+        results = [store.read_result(digest) for store in stores.values()]
+        losses = [result.loss for result in results if result is not None and result.loss is not None]
+        assert losses == pytest.approx([losses[0]] * 3, rel=1e-5)
+        assert [result.devices for result in results if result is not None][:2] == [1, 2]
+
+
+def _weights(store: Store, digest: str) -> dict[str, torch.Tensor]:
+    return load_file(store.model_dir(digest) / "weights.safetensors")
+
+
+def _interrupted(command: list[str], store: Store) -> None:
+    """Asked to end once there is a state."""
+    process = subprocess.Popen([sys.executable, "-m", "ablate", *command], stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 300
+    while not list(store.root.glob("*/state.pt")):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=100) == 128 + signal.SIGTERM
