@@ -129,12 +129,15 @@ class Slurm(Polling):
         documents = [identity.model_dump(mode="json", by_alias=True) for identity in identities]
         (job,) = self._submit(store, rehearse_there, [documents], [corpus], [effort.model_dump()], [1])
         try:
-            return Timed.model_validate_json(job.result())
+            found = Timed.model_validate_json(job.result())
+            _remove_files(job)
+            return found
         except RuntimeError as error:  # submitit's
             reason = str(error).strip().splitlines()[-1]
             raise CalibrationError(f"the time of a training step could not be measured: {reason}") from error
         finally:
-            job.cancel(check=False)
+            if not job.done():
+                job.cancel(check=False)
 
 
 class _Job(Handed):
