@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ablate.data import open_corpus
 from ablate.machine.numerics import Numerics, enforce
-from ablate.running.worker import end_with_parent
+from ablate.running.lifeline import end_with_parent
 from ablate.store import Store
 from ablate.store.documents import Environment, Part, RunDocument
 from ablate.training.loop import TrainingStep

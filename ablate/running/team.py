@@ -15,10 +15,10 @@ from pathlib import Path
 
 from ablate.data import open_corpus
 from ablate.machine.environment import environment_of_worker
+from ablate.running.lifeline import end_with_parent
 from ablate.running.request import Request
 from ablate.running.scratch import scratch
 from ablate.running.sessions import numerics_of, session_of
-from ablate.running.worker import end_with_parent
 from ablate.training.stop import ASKING
 from ablate.training.team import ALONE, Team, joined
 

@@ -15,6 +15,7 @@ import traceback
 from contextlib import suppress
 from pathlib import Path
 
+from ablate.running.lifeline import end_with_parent
 from ablate.running.request import Request
 from ablate.running.runlog import DONE, logged, redirect_output
 from ablate.store import LostClaimError, Store
@@ -30,13 +31,6 @@ def main(arguments: list[str]) -> int:
     stop = StopSignal()
     stop.listen()
     return _guarded(request, stop)
-
-
-def end_with_parent() -> None:
-    """Standard input is a pipe from the parent: it closes when the parent dies, even by SIGKILL."""
-    while os.read(0, 1):
-        pass
-    os._exit(ENDED_BY_REQUEST)
 
 
 def _guarded(request: Request, stop: StopSignal) -> int:

@@ -126,7 +126,7 @@ def test_one_text_is_no_list_of_edits(study: Path) -> None:
         ({"workers": 0}, "workers: expected a whole number from 1, not 0"),
         ({"checkpoint_seconds": -1.0}, "checkpoint_seconds: input should be greater than or equal to 0, not -1.0"),
         ({"microbatch": "half"}, "microbatch: expected a number of rows, or auto, not 'half'"),
-        ({"engine": "ryay"}, "unknown engine 'ryay': one of inprocess, local"),
+        ({"engine": "ryay"}, "unknown engine 'ryay': one of inprocess, local, ray, slurm"),
     ],
 )
 def test_an_argument_that_cannot_be_used_is_named(study: Path, argument: dict[str, Any], message: str) -> None:
