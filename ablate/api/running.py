@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import reports
@@ -17,6 +18,7 @@ from ablate.running.workshop import open_workshop
 from ablate.store.claims import STALL_SECONDS
 from ablate.study.study import Study
 from ablate.study.written import Sets
+from ablate.tracking import check
 from ablate.training.execution import Microbatch
 
 
@@ -38,6 +40,7 @@ def run(
     recompute: bool = False,
     devices: int = 1,
     progress: Wanted = True,
+    trackers: Sequence[str] = (),
     allow_code: bool = False,
     promote: str | Path | None = None,
 ) -> StudyResult:
@@ -66,6 +69,8 @@ def run(
         devices: how many devices of one machine share the batches of each run (data parallel): losses agree with those
             of one device to within rounding.
         progress: True reports on standard error, False is silent, a function receives each line.
+        trackers: where runs are shown beside the store: `tensorboard`. One that fails is left out, and the study goes
+            on.
         allow_code: let task files of `evals` that the study names run, now and later, as long as they stay the same.
         promote: of a study with a `design`, the file for a study that confirms its better effects with fresh seeds.
 
@@ -88,7 +93,9 @@ def run(
         "recompute": recompute,
         "devices": devices,
     }
+    check(trackers)
     workshop = open_workshop(store, device, engine, workers, execution, progress, workers_per_gpu, engine_settings)
+    workshop = replace(workshop, trackers=tuple(dict.fromkeys(trackers)))
     chosen = read(study, scale, sets, workshop.device)
     _check_arms(chosen)
     refuse_code(chosen, workshop.store, allow_code)

@@ -32,6 +32,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_engine(parser)
     add_execution(parser)
     parser.add_argument(
+        "--tracker",
+        dest="trackers",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="also show runs in tensorboard (may be repeated for other trackers)",
+    )
+    parser.add_argument(
         "--promote",
         metavar="FILE",
         help="of a study with a design: write a study that confirms its better effects with fresh seeds",
@@ -42,7 +50,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     import ablate
 
-    result = ablate.run(options.study, **given_engine(options), **given(options, "promote", *EXECUTION))
+    result = ablate.run(options.study, **given_engine(options), **given(options, "promote", "trackers", *EXECUTION))
     if options.json:
         print_json(result.document())
     elif result.summary:

@@ -19,8 +19,9 @@ from ablate.running.engines import Event
 from ablate.running.progress import Progress, clock
 from ablate.running.workshop import Workshop
 from ablate.store import Store
-from ablate.store.documents import JsonObject
+from ablate.store.documents import JsonObject, RunDocument
 from ablate.study.study import Study
+from ablate.tracking import Trackers
 from evals.costs.matmul import peak_flops_per_second
 from evals.harness.skipped import skipped_lines
 
@@ -104,11 +105,26 @@ class StudyRunner:
                 progress.say(line)
         todo = [request for request in requests if missing[request.digest]]
         progress.begin(todo)
-        with closing(self.workshop.engine.run(todo)) as events:
+        identities = {request.digest: request.identity for request in todo if "train" in missing[request.digest]}
+        with closing(self._trackers(progress)) as trackers, closing(self.workshop.engine.run(todo)) as events:
             for event in events:
                 progress.show(event)
+                self._track(trackers, event, identities)
                 if event is not None and event.kind == "failed":
                     self.failures.append(self._failure(event))
+
+    def _trackers(self, progress: Progress) -> Trackers:
+        return Trackers(self.store, list(self.workshop.trackers), progress.say)
+
+    def _track(self, trackers: Trackers, event: Event | None, identities: Mapping[str, RunDocument]) -> None:
+        """Show trackers what happened to runs that are trained."""
+        if event is not None and event.digest in identities:
+            if event.kind == "started":
+                arm = self.labels[event.digest][0]
+                trackers.begin(self.study.name, self.study.scale, arm, identities[event.digest])
+            else:
+                trackers.end(event.digest)
+        trackers.look()
 
     def _expected(self, stage: Stage, missing: Mapping[str, Sequence[str]]) -> str:
         """`scale cpu on AMD EPYC 7B13, 2 runs at once: about 4:10 of training`, before it begins; of

@@ -31,6 +31,8 @@ class Workshop:
     engine: Engine
     execution: Execution
     progress: Wanted
+    trackers: tuple[str, ...] = ()
+    """Names of what also shows the runs."""
 
     @property
     def device(self) -> str:

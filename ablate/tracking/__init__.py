@@ -1,0 +1,157 @@
+"""Where runs are shown beside the store: one tracker per file, `ablate/tracking/<name>.py` with `begin(run) -> Sink`.
+
+The store stays the truth. Trackers are told what it holds by the process that follows the study, whatever the engine,
+so no worker waits for one, and one that fails is left out from there on.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+import pkgutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol, cast
+
+from ablate.errors import ArgumentError
+from ablate.store import Store
+from ablate.store.documents import JsonObject, RunDocument
+from zoo.errors import did_you_mean
+
+POLL_SECONDS = 2.0
+"""Metrics of a run that goes on are read this often."""
+MEASURED = ("loss", "bits_per_byte", "accuracy", "train_seconds", "peak_memory_bytes", "parameters", "flops", "mfu")
+"""What a result says of a run in one number each."""
+
+
+@dataclass(frozen=True)
+class TrackedRun:
+    """A run as a tracker shows it: `config` is its identity, `folder` where a tracker keeps files that stay local."""
+
+    study: str
+    scale: str
+    arm: str
+    seed: int
+    digest: str
+    config: JsonObject
+    folder: Path
+
+    @property
+    def name(self) -> str:
+        return f"{self.arm} seed {self.seed}"
+
+    @property
+    def group(self) -> str:
+        """Of the runs of one arm."""
+        return f"{self.scale} {self.arm}"
+
+
+class Sink(Protocol):
+    """One run in one tracker."""
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        """Numbers of a step, by name."""
+        ...
+
+    def finish(self, summary: Mapping[str, float], status: str) -> None:
+        """The run has ended: `finished`, `diverged` or `failed`."""
+        ...
+
+
+class _Module(Protocol):
+    def begin(self, run: TrackedRun) -> Sink: ...
+
+
+def names() -> list[str]:
+    return sorted(m.name for m in pkgutil.iter_modules(__path__))
+
+
+def check(wanted: Sequence[str]) -> None:
+    """Raise ArgumentError for a tracker that there is not."""
+    for name in wanted:
+        if name not in names():
+            hint = did_you_mean(name, names()) or f": one of {', '.join(names())}"
+            raise ArgumentError("trackers", f"unknown tracker{hint}", name)
+
+
+@dataclass
+class _Followed:
+    """A run, its sinks by tracker, and how much of its metrics they have."""
+
+    run: TrackedRun
+    sinks: dict[str, Sink]
+    sent: int = 0
+    looked: float = 0.0
+
+
+@dataclass
+class Trackers:
+    """The trackers of a study. `say` is told of one that fails, which is then left out."""
+
+    store: Store
+    wanted: list[str]
+    say: Callable[[str], None]
+    followed: dict[str, _Followed] = field(default_factory=dict)
+
+    def begin(self, study: str, scale: str, arm: str, identity: RunDocument) -> None:
+        """A run has been started."""
+        config = identity.model_dump(mode="json")
+        folder, digest = self.store.root / "trackers", identity.digest
+        run = TrackedRun(study, scale, arm, identity.seed, digest, config, folder)
+        self.followed[digest] = _Followed(run, {})
+        for name in list(self.wanted):
+            own = TrackedRun(study, scale, arm, identity.seed, digest, config, folder / name)
+            self._guarded(name, lambda name=name, own=own: self._open(digest, name, own))  # type: ignore[misc]
+
+    def _open(self, digest: str, name: str, run: TrackedRun) -> None:
+        run.folder.mkdir(parents=True, exist_ok=True)
+        module = cast(_Module, importlib.import_module(f"{__name__}.{name}"))
+        self.followed[digest].sinks[name] = module.begin(run)
+
+    def look(self) -> None:
+        """Send what is new of the runs that go on, now and then."""
+        for each in self.followed.values():
+            if time.monotonic() - each.looked >= POLL_SECONDS:
+                self._send(each)
+
+    def end(self, digest: str) -> None:
+        """A run has ended."""
+        each = self.followed.pop(digest, None)
+        if each is None:
+            return
+        self._send(each)
+        result = self.store.read_result(digest)
+        found = {} if result is None else result.model_dump()
+        numbers = {name: float(found[name]) for name in MEASURED if found.get(name) is not None}
+        if result is not None:
+            numbers["tokens_per_second"] = float(result.tokens_per_second.median or 0.0)
+        for name, sink in each.sinks.items():
+            self._guarded(name, lambda sink=sink: sink.finish(numbers, result.status if result else "failed"))  # type: ignore[misc]
+
+    def close(self) -> None:
+        """The study has ended, or was stopped: so have its runs."""
+        for digest in list(self.followed):
+            self.end(digest)
+
+    def _send(self, each: _Followed) -> None:
+        each.looked = time.monotonic()
+        rows = self.store.read_metrics(each.run.digest)
+        each.sent = min(each.sent, len(rows))  # a run that resumes cuts its log
+        for row in rows[each.sent :].iter_rows(named=True):
+            step = int(row.pop("step"))
+            values = {key: value for key, value in row.items() if value is not None and math.isfinite(value)}
+            for name, sink in list(each.sinks.items()):
+                self._guarded(name, lambda sink=sink, step=step, values=values: sink.log(step, values))  # type: ignore[misc]
+        each.sent = len(rows)
+
+    def _guarded(self, name: str, call: Callable[[], None]) -> None:
+        """Whatever a tracker raises, the study goes on without it."""
+        if name not in self.wanted:
+            return
+        try:
+            call()
+        except Exception as error:  # any library, any network
+            self.wanted.remove(name)
+            self.say(f"tracker {name} failed and is left out from here on: {type(error).__name__}: {error}")
