@@ -9,7 +9,7 @@ from urllib.parse import quote
 from ablate.store.files import StoreError
 from ablate.store.folders import DataFolder, SearchFolder, StudyFolder
 
-FOLDERS = {"studies", "searches", "data", "checkpoints", "calibration", "ledger", "slurm", "allowed"}
+FOLDERS = {"studies", "searches", "data", "checkpoints", "calibration", "ledger", "slurm", "allowed", "trackers"}
 """What lies beside the runs."""
 
 

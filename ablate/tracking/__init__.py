@@ -154,4 +154,5 @@ class Trackers:
             call()
         except Exception as error:  # any library, any network
             self.wanted.remove(name)
-            self.say(f"tracker {name} failed and is left out from here on: {type(error).__name__}: {error}")
+            remedy = ": pip install 'ablate[trackers]'" if isinstance(error, ImportError) else ""
+            self.say(f"tracker {name} failed and is left out from here on: {type(error).__name__}: {error}{remedy}")
