@@ -54,11 +54,12 @@ def run(
         sets: edits of the study by dotted path: `{"train.lr": 1e-3}` or `["train.lr=1e-3"]`.
         store: the store's folder; created if it is missing.
         device: `cpu` or `cuda`; None: `cuda` where there is a GPU.
-        engine: what executes the runs: `local` in separate processes, `inprocess` in this one.
+        engine: what executes the runs: `local` in separate processes, `inprocess` in this one, `slurm` in jobs and `ray`
+            in tasks of a cluster.
         workers: how many runs at once; None: one for each core, or `workers_per_gpu` for each GPU.
         workers_per_gpu: how many runs share a GPU. Small models leave most of it idle, but speeds are then not an arm's
             own.
-        engine_settings: settings of the engine, by name.
+        engine_settings: of `slurm`, options of sbatch, such as `{"partition": "gpu"}`; of `ray`, `{"address": …}`.
         checkpoint_seconds: how often a run saves a checkpoint to resume from.
         stall_timeout: seconds without a sign of life after which a process counts as gone, and another takes its run
             over. One that died on this machine is noticed at once.

@@ -153,6 +153,18 @@ def test_a_study_ends_as_in_process(study: Path, trained: Path, tmp_path: Path) 
 
 @pytest.mark.slow
 @pytest.mark.processes
+def test_step_times_for_a_budget_in_seconds_are_measured_in_a_job(study: Path, tmp_path: Path) -> None:
+    store = tmp_path / "runs"
+    timed = ("--set", "seeds=1", "--set", "budget={seconds: 0.2}")
+    assert main(["run", str(study), "--store", str(store), *timed, *LOCAL]) == 0
+    documents = [Store(store).read_calibration(path.stem) for path in store.glob("calibration/*.json")]
+    assert [document.workers for document in documents if document] == [2, 2]
+    assert not list((store / "slurm").iterdir())
+    assert {Store(store).status(digest) for digest in Store(store).runs()} == {"finished"}
+
+
+@pytest.mark.slow
+@pytest.mark.processes
 def test_a_job_that_is_preempted_saves_its_state_and_is_queued_again(study: Path, tmp_path: Path) -> None:
     longer = ["--set", "budget.tokens=64000", "--set", "seeds=1", "--checkpoint-seconds", "0"]
     alone, preempted = tmp_path / "alone", tmp_path / "preempted"

@@ -86,6 +86,7 @@ class Attempt:
                 self.stop()
                 raise
             finally:
+                self._pid = None
                 process.communicate()
         return ENDED_BY_REQUEST if process.returncode in WARNINGS else process.returncode
 
