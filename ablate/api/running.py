@@ -54,8 +54,8 @@ def run(
         sets: edits of the study by dotted path: `{"train.lr": 1e-3}` or `["train.lr=1e-3"]`.
         store: the store's folder; created if it is missing.
         device: `cpu` or `cuda`; None: `cuda` where there is a GPU.
-        engine: what executes the runs: `local` in separate processes, `inprocess` in this one, `slurm` in jobs and `ray`
-            in tasks of a cluster.
+        engine: what executes the runs: `local` in separate processes, `inprocess` in this one, `slurm` in jobs of a
+            cluster, `ray` in tasks of one.
         workers: how many runs at once; None: one for each core, or `workers_per_gpu` for each GPU.
         workers_per_gpu: how many runs share a GPU. Small models leave most of it idle, but speeds are then not an arm's
             own.

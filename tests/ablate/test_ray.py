@@ -29,6 +29,13 @@ def test_without_the_package_there_is_a_way_to_get_it(monkeypatch: pytest.Monkey
         load("ray", Options())
 
 
+@needs_ray
+@pytest.mark.slow
+def test_a_cluster_that_does_not_answer_is_said_at_once() -> None:
+    with pytest.raises(EngineError, match=r"no Ray cluster at 127\.0\.0\.1:1: .*refused"):
+        load("ray", Options(settings={"address": "127.0.0.1:1"}))
+
+
 @pytest.fixture
 def cluster() -> Iterator[Any]:
     """Two nodes of one processor each."""

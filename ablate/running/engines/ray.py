@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.util
 import logging
 import os
+import socket
 import warnings
 from collections.abc import Sequence
 from functools import partial
@@ -24,6 +25,8 @@ from ablate.running.rehearsing import CalibrationError
 from ablate.running.request import Request
 from ablate.store.documents import RunDocument
 from ablate.training.stop import ENDED_BY_REQUEST
+
+ANSWER_SECONDS = 10.0
 
 
 def build(options: Options) -> Engine:
@@ -110,6 +113,8 @@ def _connect(address: str | None) -> None:
 
     if ray.is_initialized():
         return
+    if address is not None:
+        _answers(address)
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_worker_niceness", "0")  # 15 otherwise: of a cluster that starts here
     own = {} if address or os.environ.get("RAY_ADDRESS") else {"num_cpus": cores(), "include_dashboard": False}
@@ -120,6 +125,17 @@ def _connect(address: str | None) -> None:
             connect()
     except (ConnectionError, ValueError, RuntimeError) as error:
         raise EngineError(f"there is no Ray cluster at {address}: {_last_line(error)}") from error
+
+
+def _answers(address: str) -> None:
+    """Raises EngineError where nobody listens: Ray would try for a quarter of an hour."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not (host and port.isdecimal()):
+        return  # `auto` and the like
+    try:
+        socket.create_connection((host, int(port)), timeout=ANSWER_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        raise EngineError(f"there is no Ray cluster at {address}: {error}") from error
 
 
 def _resources(kind: str) -> int:
