@@ -15,10 +15,12 @@ from reports.wording import words
 from reports.wording.measures import Better
 
 ARROWS = {("x", "low"): "←", ("x", "high"): "→", ("y", "low"): "↓", ("y", "high"): "↑"}
+RELATIVE, BROKEN = ", relative", "<br>relative"
+"""Where the name of an axis is broken, since phones are narrow."""
 FACTORS = 1.5
 """A ratio so far from 1 has ticks that are factors, others percentages."""
 STEPS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
-MOST_TICKS = 7
+MOST_TICKS = 6
 
 
 @dataclass(frozen=True)
@@ -82,10 +84,10 @@ class Against(ABC):
 
     def option(self, letter: str) -> SwitchOption:
         """What a switch to this axis changes."""
-        title = f"{label(self.name, 90)} · better {ARROWS[letter, self.better]}"
+        title = f"{label(self.name, 90).replace(RELATIVE, BROKEN)} · better {ARROWS[letter, self.better]}"
         layout = {"title.text": title, "range": [short(end) for end in self.range], **self.ticks()}
         return SwitchOption(
-            self.name.partition(", relative")[0],
+            self.name.partition(RELATIVE)[0],
             {
                 letter: [[None if value is None else short(value.mean)] for value in self.values],
                 f"error_{letter}.array": [[_reach(value, 1)] for value in self.values],
@@ -144,10 +146,14 @@ class Ratios(Against):
 
 
 def _factors(low: float, high: float) -> dict[float, str]:
-    """Powers of two, `0.5×`; fewer of them where they are many."""
+    """Powers of two, `1/2×`; fewer of them where they are many."""
     first, last = math.ceil(low / math.log10(2)), math.floor(high / math.log10(2))
     step = max(1, math.ceil((last - first + 1) / MOST_TICKS))
-    return {2.0**power: f"{2.0**power:.4g}×" for power in range(first, last + 1) if power % step == 0}
+    return {2.0**power: _power(power) for power in range(first, last + 1) if power % step == 0}
+
+
+def _power(power: int) -> str:
+    return f"1/{2**-power}×" if power < 0 else f"{2**power}×"
 
 
 def _percentages(low: float, high: float) -> dict[float, str]:

@@ -75,6 +75,7 @@ class _Blocks:
                 memory_ratio=_ratio(effect, memory[place]),
                 decode_ratio=None,
                 kv_ratio=None,
+                kv_context=None,
             )
             for place, effect in enumerate(self.design.effects)
         ]

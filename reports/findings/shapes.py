@@ -53,7 +53,8 @@ class Comparison:
     probability, as far as the scatter of so few seeds says it; so many `seeds_needed` more would settle the pair with
     that probability, None where none would or where seeds are not added by plan. `test` is what the ledger keeps.
 
-    Ratios are arm / baseline: of training and decoding in tokens per second, of peak memory and of cache bytes.
+    Ratios are arm / baseline: of training and decoding in tokens per second, of peak memory and of cache bytes, these
+    at `kv_context` tokens, the longest known; None where the ratio is the same at all lengths.
     """
 
     difference: Estimate | None
@@ -66,6 +67,7 @@ class Comparison:
     memory_ratio: Estimate | None
     decode_ratio: Estimate | None
     kv_ratio: float | None
+    kv_context: int | None
     test: LedgerTest | None = None
     p_holm: float | None = None
     p_equivalence: float | None = None

@@ -14,6 +14,7 @@ of those that it does not.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
@@ -95,7 +96,7 @@ def _compare(
     if gap is not None and difference is not None:
         low, high = gap.ends(alpha)
         difference = replace(difference, low=low, high=high)
-    kv, base_kv = arm.kv_bytes_per_token, base.kv_bytes_per_token
+    kv_ratio, kv_context = _cache(arm, base)
     return Comparison(
         difference=difference,
         gap=gap,
@@ -106,8 +107,22 @@ def _compare(
         speed_ratio=_ratio(pairs, "tokens_per_second"),
         memory_ratio=_ratio(pairs, "peak_memory_bytes"),
         decode_ratio=_ratio(pairs, "decode_tokens_per_second"),
-        kv_ratio=kv / base_kv if kv is not None and base_kv else None,
+        kv_ratio=kv_ratio,
+        kv_context=kv_context,
     )
+
+
+def _cache(arm: StudyArm, base: StudyArm) -> tuple[float | None, int | None]:
+    """How the caches compare, and at which context where that matters: windows and states stop growing."""
+    kv, base_kv = arm.kv_bytes_per_token, base.kv_bytes_per_token
+    if kv is None or not base_kv:
+        return None, None
+    sizes, base_sizes = ({each.context: each.bytes for each in of.cache_bytes} for of in (arm, base))
+    longest = max(sizes.keys() & base_sizes.keys(), default=None)
+    if longest is None or not base_sizes[longest]:
+        return kv / base_kv, None
+    ratio = sizes[longest] / base_sizes[longest]
+    return (kv / base_kv, None) if math.isclose(ratio, kv / base_kv, rel_tol=0.01) else (ratio, longest)
 
 
 def reliability(runs: pl.DataFrame) -> Reliability:

@@ -33,7 +33,7 @@ def clear_costs(comparison: Comparison) -> str:
 def _changes(comparison: Comparison) -> list[str]:
     speeds = {"training": comparison.speed_ratio, "decoding": comparison.decode_ratio}
     changes = [speed_change(ratio, what) for what, ratio in speeds.items()]
-    found = [*changes, memory_change(comparison.memory_ratio), bytes_change(comparison.kv_ratio)]
+    found = [*changes, memory_change(comparison.memory_ratio), bytes_change(comparison.kv_ratio, comparison.kv_context)]
     return list(filter(None, found))
 
 
@@ -85,14 +85,14 @@ def _is_noise(ratio: Estimate) -> bool:
     return ratio.low is not None and not ratio.excludes(1)
 
 
-def bytes_change(ratio: float | None) -> str:
-    """Of the KV cache: `the same KV cache`, `4× smaller KV cache`."""
+def bytes_change(ratio: float | None, context: int | None = None) -> str:
+    """Of the KV cache: `the same KV cache`, `4× smaller KV cache`, `32× smaller KV cache at 512 tokens`."""
     if ratio is None or not ratio:
         return ""
     if math.isclose(ratio, 1, rel_tol=5e-3):
         return f"{SAME} KV cache"
     factor, word = (ratio, "larger") if ratio > 1 else (1 / ratio, "smaller")
-    return f"{factor:.3g}× {word} KV cache"
+    return f"{factor:.3g}× {word} KV cache" + (f" at {context:,} tokens" if context else "")
 
 
 def unmatched_time(summary: StudySummary) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from reports.findings.shapes import ArmBudget, ArmSummary, StudySummary
+from reports.findings.shapes import ArmBudget, ArmSummary, Comparison, StudySummary
 from reports.reading.keys import Row
 from reports.statistics.estimates import Estimate
 from reports.wording import failure_words, words
@@ -74,7 +74,7 @@ def compact_table(summary: StudySummary) -> Table:
             words.plus_minus(arm.loss),
             words.difference(arm.comparison).removesuffix(" nats") if arm.comparison else words.NONE,
             _times(arm.comparison.speed_ratio if arm.comparison else None),
-            _exact_times(arm.comparison.kv_ratio if arm.comparison else None),
+            _cache_times(arm.comparison),
             words.verdict(summary, arm),
         )
         for arm in summary.arms
@@ -87,8 +87,11 @@ def _times(ratio: Estimate | None) -> str:
     return words.NONE if ratio is None else f"{words.plus_minus(ratio)}×"
 
 
-def _exact_times(ratio: float | None) -> str:
-    return words.NONE if ratio is None else f"{ratio:.3g}×"
+def _cache_times(found: Comparison | None) -> str:
+    """`0.25×`, or `0.0312× at 512 tokens`."""
+    if found is None or found.kv_ratio is None:
+        return words.NONE
+    return f"{found.kv_ratio:.3g}×" + (f" at {found.kv_context:,} tokens" if found.kv_context else "")
 
 
 def arms_table(summary: StudySummary) -> Table:

@@ -67,7 +67,7 @@ def test_each_axis_can_be_switched_and_points_are_paired_ratios_and_differences(
             expected = math.prod(ratio(arm, seed) for seed in range(seeds)) ** (1 / seeds)
             assert points[arm] == pytest.approx((expected, difference), rel=1e-5)
         title = "document.getElementById('trade-off').layout.xaxis.title.text"
-        assert found.page.evaluate(title) == f"{label}, relative to cheap · better ←"
+        assert found.page.evaluate(title) == f"{label}<br>relative to cheap · better ←"
     choose(found.page, "trade-off", "y", "difference in heldout_pairs: acc")
     assert {name for name, _, y, *_ in found.page.evaluate(POINTS) if y is not None} == {
         "cheap",

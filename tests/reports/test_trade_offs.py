@@ -19,7 +19,7 @@ from reports.statistics.front import surely_beaten
 from reports.wording import words
 from reports.wording.cost_words import change_of, clear_costs, costs
 from tests.reports.browsing import data_of
-from tests.reports.factory import Arm, StudyOf, typical
+from tests.reports.factory import Arm, StudyOf, changed, typical
 
 END = st.floats(-3, 3)
 SPAN = st.tuples(END, st.floats(0, 2)).map(lambda pair: (pair[0], pair[0] + pair[1]))
@@ -56,9 +56,9 @@ def test_names_leave_the_edges_and_each_other() -> None:
 def test_a_ratio_reads_as_a_factor_or_as_a_percentage() -> None:
     far = Ratios("cache", (of(1, 1, 1), of(0.125, 0.125, 0.125), None)).ticks()
     assert dict(zip(far["tickvals"], far["ticktext"], strict=True)) == {
-        0.125: "0.125×",
-        0.25: "0.25×",
-        0.5: "0.5×",
+        0.125: "1/8×",
+        0.25: "1/4×",
+        0.5: "1/2×",
         1: "1×",
     }
     near = Ratios("time", (of(1, 1, 1), of(1.04, 1.01, 1.07))).ticks()
@@ -85,6 +85,18 @@ def test_decoding_is_a_cost_and_noise_is_none(tmp_path: Path) -> None:
     assert costs(noisy) == "decoding 3 % slower, no measurable change in training speed or peak memory"
     assert clear_costs(noisy) == "decoding 3 % slower"
     assert clear_costs(replace(noisy, decode_ratio=None)) == "no measurable change in cost"
+
+
+def test_a_cache_that_stops_growing_is_compared_at_the_longest_context(tmp_path: Path) -> None:
+    """A window of 32 tokens: as large as at 64 tokens at every context, where the baseline's grows fourfold."""
+    folder = typical(4).write(tmp_path)
+    with changed(folder / "study.json") as document:
+        for point in document["arms"][2]["cache_bytes"]:
+            point["bytes"] = 32 * 2048
+    double = summarise_study(folder).arms[2].comparison
+    assert double is not None
+    assert (double.kv_ratio, double.kv_context) == (0.125, 256)
+    assert costs(double).endswith("8× smaller KV cache at 256 tokens")
 
 
 def test_a_change_is_a_factor_or_a_percentage() -> None:
