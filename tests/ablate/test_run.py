@@ -179,7 +179,7 @@ def test_a_study_has_something_to_look_at(study, copy, capsys):
     status, document = run_json(capsys, study, copy, "--set", edit)
     assert (status, document["trained"]) == (0, 0)
     page = Path(document["report"]).read_text()
-    assert "<h2>Token by token</h2>" in page
+    assert '<h2 id="token-by-token">Token by token <a' in page
     assert "<h3>post against pre</h3>" in page
     assert "What the heads attend to" in page
     sections = [json.loads(path.read_text())["sections"] for path in copy.glob("*/evals-*.json")]
@@ -201,7 +201,7 @@ def test_a_study_shows_what_happens_past_the_training_context(study, copy, capsy
     for metric, found in document["arms"][1]["eval_differences"]["positions"].items():
         assert found["difference"] == pytest.approx(post[metric]["value"] - base[metric]["value"])
         assert (found["items"], found["reason"]) == (4, None)
-    assert "<h3>Loss by position</h3>" in Path(document["report"]).read_text()
+    assert '<h3 class="finding">Loss by position</h3>' in Path(document["report"]).read_text()
 
 
 def test_a_study_shows_what_arms_recall_and_what_kinds_of_cache_cost(study, copy, capsys):
@@ -215,8 +215,8 @@ def test_a_study_shows_what_arms_recall_and_what_kinds_of_cache_cost(study, copy
         assert found["difference"] == pytest.approx(post[metric]["value"] - base[metric]["value"])
         assert found["reason"] is None
     page = Path(document["report"]).read_text()
-    assert "<h3>Associative recall by distance</h3>" in page
-    assert "<h3>Kinds of cache</h3>" in page
+    assert '<h3 class="finding">Associative recall by distance</h3>' in page
+    assert '<h3 class="finding">Kinds of cache</h3>' in page
     measured = [json.loads(path.read_text()) for path in copy.glob("*/measure-*.json")]
     asked = [each for each in measured if "caches" in each]
     assert len(asked) == 4

@@ -131,7 +131,7 @@ def test_the_page_shows_them_escaped(tmp_path: Path) -> None:
             store.write_evals(digest, "e1", stored, samples)
     html = render_page(summarise_study(folder))
     assert HOSTILE not in html
-    assert "<h2>Token by token</h2>" in html
+    assert '<h2 id="token-by-token">Token by token <a' in html
     assert "<h3>arm against base</h3>" in html
     assert '<span class="win3" title="−4.50">ory</span>' in html
     assert "Text that the models of seed 0 generate" in html

@@ -124,7 +124,7 @@ def test_a_seed_without_a_loss_leaves_its_bucket_out(tmp_path: Path) -> None:
 
 def test_the_page_has_it_only_where_it_was_asked_for(tmp_path: Path) -> None:
     page = render_page(summarise_study(written(tmp_path / "with")))
-    assert "<h3>Loss by position</h3>" in page
+    assert '<h3 class="finding">Loss by position</h3>' in page
     assert "positions end at &lt;64&gt;" in page
     plain = summarise_study(StudyOf(ARMS).write(tmp_path / "without"))
     assert plain.section(Positions) is None
@@ -182,4 +182,4 @@ def test_sentences_are_in_the_unit_of_the_losses(tmp_path: Path) -> None:
         "learned: in windows of 4 × the training context the same tokens cost the same.",
     ]
     page = render_page(summary)
-    assert "<h2>Beyond the training context</h2>" in page and cost in page
+    assert '<h2 id="beyond-the-training-context">Beyond the training context <a' in page and cost in page

@@ -136,7 +136,7 @@ def test_a_seed_without_a_loss_leaves_its_distance_out(tmp_path: Path) -> None:
 
 def test_the_page_has_it_only_where_it_was_asked_for(tmp_path: Path) -> None:
     page = render_page(summarise_study(written(tmp_path / "with")))
-    assert "<h3>Associative recall by distance</h3>" in page
+    assert '<h3 class="finding">Associative recall by distance</h3>' in page
     assert "positions end at &lt;64&gt;" in page
     plain = summarise_study(StudyOf(ARMS).write(tmp_path / "without"))
     assert plain.section(Recall) is None
