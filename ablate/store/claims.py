@@ -123,8 +123,9 @@ class Claim:
     def _install(self) -> bool:
         """Claim a free folder; False where another was quicker."""
         prepared = self._prepared()
+        self.folder.mkdir(parents=True, exist_ok=True)
         try:
-            prepared.mkdir(parents=True)
+            prepared.mkdir()
             (prepared / self._path.name).write_text(self._record(), encoding="utf-8")
             prepared.rename(self._place)
         except OSError as error:

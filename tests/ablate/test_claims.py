@@ -187,6 +187,11 @@ def test_one_writer_at_a_time_without_locks(answers: str, tmp_path: Path, monkey
     assert [path.name for path in tmp_path.iterdir()] == ["number"]
 
 
+def test_a_folder_that_cannot_be_made_is_an_error_and_not_waited_for() -> None:
+    with pytest.raises(FileNotFoundError), claimed(Path("/proc/nowhere/run")):
+        pass
+
+
 def test_folders_of_killed_commands_are_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     leave(tmp_path / "ablate-dead", pid=2**22 + 1)
