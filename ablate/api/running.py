@@ -70,8 +70,8 @@ def run(
         devices: how many devices of one machine share the batches of each run (data parallel): losses agree with those
             of one device to within rounding.
         progress: True reports on standard error, False is silent, a function receives each line.
-        trackers: where runs are shown beside the store: `tensorboard`. One that fails is left out, and the study goes
-            on.
+        trackers: where runs are shown beside the store: `tensorboard`, `wandb`. One that fails is left out, and the
+            study goes on.
         allow_code: let task files of `evals` that the study names run, now and later, as long as they stay the same.
         promote: of a study with a `design`, the file for a study that confirms its better effects with fresh seeds.
 

@@ -37,7 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="also show runs in tensorboard (may be repeated for other trackers)",
+        help="also show runs in tensorboard or wandb (may be repeated)",
     )
     parser.add_argument(
         "--promote",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import struct
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -72,3 +74,38 @@ def test_an_unknown_tracker_is_refused_before_anything_runs(study: Path, tmp_pat
     ):
         ablate.run(study, store=tmp_path / "runs", trackers=["tensorbord"])
     assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.slow
+def test_wandb_keeps_several_runs_offline_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("wandb", reason="wandb is not installed")
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    begin = importlib.import_module("ablate.tracking.wandb").begin
+    runs = [
+        begin(tracking.TrackedRun("study", "cpu", arm, 0, f"0123456789abcde{arm}", {"steps": 5}, tmp_path))
+        for arm in ("a", "b")
+    ]
+    for step in range(3):
+        for number, run in enumerate(runs):
+            run.log(step, {"loss": 10.0 * number + step})
+    for run in runs:
+        run.finish({"loss": 2.0}, "finished")
+    for number, arm in enumerate(("a", "b")):
+        (path,) = tmp_path.glob(f"wandb/offline-run-*/run-*{arm}.wandb")
+        deadline = time.monotonic() + 20  # its service writes a moment after a run was finished
+        while len(found := offline_losses(path)) < 3 and time.monotonic() < deadline:
+            time.sleep(0.2)
+        assert found == [10.0 * number + step for step in range(3)]
+
+
+def offline_losses(path: Path) -> list[float]:
+    """From a file of LevelDB's log format: after 7 bytes, records with a checksum, a length and a type before each."""
+    records = importlib.import_module("wandb.proto.wandb_internal_pb2")
+    data, place, found = path.read_bytes(), 7, list[float]()
+    while place + 7 <= len(data):
+        length, _ = struct.unpack("<HB", data[place + 4 : place + 7])
+        record = records.Record()
+        record.ParseFromString(data[place + 7 : place + 7 + length])
+        found += [float(item.value_json) for item in record.history.item if "loss" in (item.key, *item.nested_key)]
+        place += 7 + length
+    return found

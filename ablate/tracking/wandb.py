@@ -1,0 +1,42 @@
+"""Weights & Biases: a project per study, a group per arm. `WANDB_MODE=offline` keeps files in `trackers/wandb`."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ablate.tracking import TrackedRun
+
+
+@dataclass
+class Run:
+    """Its id is the run's digest, so that a run that resumes goes on where it was."""
+
+    run: Any
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        # Not as wandb's own step, which may not go back where a run was cut to its last checkpoint.
+        self.run.log({"step": step, **values})
+
+    def finish(self, summary: Mapping[str, float], status: str) -> None:
+        self.run.summary.update({**summary, "status": status})
+        self.run.finish(exit_code=1 if status == "failed" else 0)
+
+
+def begin(run: TrackedRun) -> Run:
+    wandb: Any = importlib.import_module("wandb")
+    found = wandb.init(
+        project=run.study,
+        group=run.group,
+        name=run.name,
+        id=run.digest,
+        resume="allow",
+        config=dict(run.config),
+        dir=str(run.folder),
+        reinit="create_new",
+        settings=wandb.Settings(silent=True),
+    )
+    found.define_metric("*", step_metric="step")
+    return Run(found)
