@@ -144,8 +144,8 @@ def test_a_damaged_document_is_one_line_with_its_file_and_the_remedy(
             assert said in line and line.endswith(remedy), line
 
 
-UNCHECKED = (".*", "checked-*", "answers.db", "*.html")
-"""Locks, what is made again at need, and what says which files were checked."""
+UNCHECKED = (".*", "checked-*", "answers.db", "log.txt", "*.html")
+"""Hidden files, what is made again at need, logs for people, and what says which files were checked."""
 
 
 def middle(content: bytes) -> bytes:
