@@ -16,11 +16,15 @@ from zoo.hf import save_adapters
 
 FAMILIES = ("llama", "qwen2", "qwen3", "gemma2", "gemma3_text", "olmo2", "gpt2", "gpt_neox", "phi3", "mistral", "opt")
 """Plain matrices, transposed ones, and queries, keys and values, or gate and up, in one."""
+QUICK = ("llama", "gpt2", "phi3")
+"""Tried in every session: one of each."""
 pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")
 """peft asks transformers in a way that is deprecated."""
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    "family", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in FAMILIES]
+)
 def test_adapters_load_in_peft_and_peft_saves_what_loads_here(family: str, tmp_path: Path) -> None:
     model = zoo.from_hf(parity.hf_model(parity.draw(family, 0)))
     tokens = parity.tokens_for(parity.draw(family, 0), 2)

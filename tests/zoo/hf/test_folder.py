@@ -15,6 +15,8 @@ from tests.zoo.hf import parity
 from zoo.hf import spec_of
 
 TEN = ("llama", "qwen2", "qwen3", "gemma2", "gemma3_text", "olmo2", "gpt2", "gpt_neox", "phi3", "mixtral", "opt")
+QUICK = ("llama", "gpt2", "phi3", "mixtral")
+"""Tried in every session."""
 
 
 def saved(folder: Path, family: str, dtype: torch.dtype = torch.float32) -> Any:
@@ -24,7 +26,9 @@ def saved(folder: Path, family: str, dtype: torch.dtype = torch.float32) -> Any:
     return model
 
 
-@pytest.mark.parametrize("family", TEN)
+@pytest.mark.parametrize(
+    "family", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in TEN]
+)
 def test_a_sharded_folder_is_the_model_that_was_saved(family: str, tmp_path: Path) -> None:
     model = saved(tmp_path, family)
     ours, tokens = zoo.from_hf(tmp_path), parity.tokens_for(model.config, 2)
