@@ -8,6 +8,7 @@ import pytest
 
 from tests.ablate.toy import toy_study
 from tests.guides.guide import files_of, followed
+from tests.reports.browsing import data_of
 
 PROGRAM = """
 import contextlib, io
@@ -57,7 +58,7 @@ def by_hand():
 print(json.dumps({
     "refused": refused,
     "arms": study["arms"],
-    "figure": "Accuracy by confidence" in page and '"confidence":{' in page,
+    "page": page,
     "rows": stored["sections"]["confidence"]["rows"],
     "score": stored["scores"]["confidence"]["accuracy"],
     "by_hand": list(by_hand()),
@@ -76,7 +77,8 @@ def test_two_dropped_files_are_evaluated_compared_drawn_and_printed(tmp_path: Pa
     assert "evals.confidence.bin: unknown key (did you mean 'bins'?)" in said["refused"]
     assert all(set(arm["evals"]["confidence"]) == {"accuracy"} for arm in said["arms"])
     assert said["arms"][1]["eval_differences"]["confidence"]["accuracy"]["items"] == 256 // 32
-    assert said["figure"]
+    assert "Accuracy by confidence" in said["page"]
+    assert "confidence" in data_of(said["page"])["figures"]
     assert all(int(5 * row["confidence"]) == min(row["range"], 4) or row["confidence"] == 1 for row in said["rows"])
     assert [mean for mean, _ in said["by_hand"]] == pytest.approx([right for _, right in said["by_hand"]])
     assert 0 < said["score"]["value"] < 1

@@ -13,6 +13,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 import zoo
 from tests.zoo.combinations import random_model, random_tokens
+from zoo.distillation import SoftTargets
 from zoo.ffns._width import features
 from zoo.loss import Head, Sums, next_token_loss
 from zoo.site import Step
@@ -146,7 +147,10 @@ def test_the_loss_read_out_in_pieces_has_autograds_gradients(
     tokens = random_tokens(spec, 2, 9)
     targets = tokens[:, 1:].masked_fill(torch.arange(8) % 3 == 1, -100)
 
-    def plain(head: Head, hidden: torch.Tensor, goals: torch.Tensor, z_loss: float = 0.0) -> Sums:
+    def plain(
+        head: Head, hidden: torch.Tensor, goals: torch.Tensor, z_loss: float = 0.0, soft: SoftTargets | None = None
+    ) -> Sums:
+        assert soft is None
         logits, goals = head.read_out(hidden.flatten(0, 1)), goals.flatten()
         nats = F.cross_entropy(logits, goals, reduction="sum")
         return Sums(nats + z_loss * logits[goals != -100].logsumexp(-1).square().sum(), nats.detach())
