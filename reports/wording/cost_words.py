@@ -10,6 +10,8 @@ from reports.statistics.estimates import Estimate
 
 SAME_MEMORY = 0.01
 """Peak memory is that of a whole process: a share of it by which two runs of one arm may well differ."""
+MEASURED_ONCE = 0.15
+"""Of speed measured once for each arm: twice what two arms that compute the same were apart on an idle machine."""
 SAME = "the same"
 NO_CHANGE = "no measurable change in"
 FACTORS = 1.5
@@ -42,13 +44,14 @@ def _clear(changes: Iterable[str]) -> list[str]:
 
 
 def speed_change(ratio: Estimate | None, what: str = "") -> str:
-    """`3 % slower`, or `training 3 % slower` of `what`; nothing measurable where the interval holds 1."""
+    """`3 % slower`, or `training 3 % slower` of `what`; nothing measurable where the interval holds 1, or where
+    there is none and the change is small."""
     if ratio is None:
         return ""
     change, speed = 100 * (ratio.mean - 1), f"{what} speed".strip()
     if abs(change) < 0.1:
         return f"{SAME} {speed}"
-    if _is_noise(ratio):
+    if _is_noise(ratio) or (ratio.low is None and abs(ratio.mean - 1) < MEASURED_ONCE):
         return f"{NO_CHANGE} {speed}"
     return f"{what} {_percent(change)} {'faster' if change > 0 else 'slower'}".strip()
 

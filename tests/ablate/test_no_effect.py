@@ -78,7 +78,8 @@ def test_two_hundred_studies_without_an_effect_seldom_name_a_winner(tmp_path: Pa
 def test_four_hundred_studies_that_tune_and_have_no_effect_seldom_name_a_winner(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each arm of each study tunes its own rate on seeds of its own. The bound is as above, of 400: 31 winners."""
+    """Each arm of each study tunes its own rate on seeds of its own. The bound is as above, of 400: 31 winners. Runs
+    are so short that some stall, and where two seeds of an arm do there is nothing to tell."""
     studies, seeds = 400, 3
     path, store = toy_study(tmp_path, NO_EFFECT, steps=16, tune="auto"), Store(tmp_path / "runs")
     verdicts = []
@@ -86,7 +87,7 @@ def test_four_hundred_studies_that_tune_and_have_no_effect_seldom_name_a_winner(
         monkeypatch.setattr("ablate.study.tune_spec.FIRST_SEED", 10_000 + 2 * study)
         summary = run_toy(path, store, range(seeds * study, seeds * (study + 1)))
         verdicts.append(summary.arms[1].verdict)
-        winners = sum(verdict != "inconclusive" for verdict in verdicts)
+        winners = sum(verdict in {"better", "worse"} for verdict in verdicts)
         print(f"{winners} of {study + 1} tuned studies named a winner", flush=True)
-    assert set(verdicts) <= {"inconclusive", "better", "worse"}
+    assert set(verdicts) <= {"inconclusive", "better", "worse", "cannot tell"}
     assert stats.binomtest(winners, studies, 0.05, alternative="greater").pvalue > 0.01

@@ -87,6 +87,16 @@ def test_decoding_is_a_cost_and_noise_is_none(tmp_path: Path) -> None:
     assert clear_costs(replace(noisy, decode_ratio=None)) == "no measurable change in cost"
 
 
+@pytest.mark.parametrize(("mean", "said"), [(1.07, "no measurable change in cost"), (1.4, "decoding 40 % faster")])
+def test_speed_measured_once_is_noise_unless_it_is_far_apart(tmp_path: Path, mean: float, said: str) -> None:
+    """Arms that compute the same have been 7 % apart."""
+    summary = summarise_study(typical().write(tmp_path))
+    double = next(arm.comparison for arm in summary.arms if arm.name == "double")
+    assert double is not None
+    once = Estimate(mean, None, None, None, (mean,))
+    assert clear_costs(replace(double, speed_ratio=None, memory_ratio=None, kv_ratio=1.0, decode_ratio=once)) == said
+
+
 def test_a_cache_that_stops_growing_is_compared_at_the_longest_context(tmp_path: Path) -> None:
     """A window of 32 tokens: as large as at 64 tokens at every context, where the baseline's grows fourfold."""
     folder = typical(4).write(tmp_path)

@@ -43,7 +43,9 @@ def test_numbers() -> None:
 
 
 def test_ratios() -> None:
-    assert cost_words.speed_change(geometric([0.97])) == "3 % slower"
+    assert cost_words.speed_change(geometric([0.96, 0.97, 0.98])) == "3 % slower"
+    assert cost_words.speed_change(geometric([0.97])) == "no measurable change in speed"
+    assert cost_words.speed_change(geometric([0.8])) == "20 % slower"
     assert cost_words.speed_change(geometric([1.10, 1.11, 1.12])) == "11 % faster"
     assert cost_words.speed_change(geometric([0.9, 1.2])) == "no measurable change in speed"
     assert cost_words.speed_change(geometric([0.9995, 1.0005])) == "the same speed"
