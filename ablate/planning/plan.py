@@ -65,7 +65,6 @@ class ArmPlan:
     """Training tokens of the arm that it starts from."""
     checkpoint: str | None = None
     """The checkpoint that it starts from, as the study names it; its training is in no count."""
-
     teacher: str | None = None
     """The arm or the checkpoint that it is distilled from."""
 

@@ -11,7 +11,8 @@ from reports.statistics.estimates import Estimate
 SAME_MEMORY = 0.01
 """Peak memory is that of a whole process: a share of it by which two runs of one arm may well differ."""
 MEASURED_ONCE = 0.15
-"""Of speed measured once for each arm: twice what two arms that compute the same were apart on an idle machine."""
+"""Without an interval, a ratio that is nearer to 1 may be noise: on an idle machine, two arms that compute the same
+decoded at speeds half as far apart."""
 SAME = "the same"
 NO_CHANGE = "no measurable change in"
 FACTORS = 1.5
@@ -44,14 +45,13 @@ def _clear(changes: Iterable[str]) -> list[str]:
 
 
 def speed_change(ratio: Estimate | None, what: str = "") -> str:
-    """`3 % slower`, or `training 3 % slower` of `what`; nothing measurable where the interval holds 1, or where
-    there is none and the change is small."""
+    """`3 % slower`, or `training 3 % slower` of `what`; nothing measurable where it may be noise."""
     if ratio is None:
         return ""
     change, speed = 100 * (ratio.mean - 1), f"{what} speed".strip()
     if abs(change) < 0.1:
         return f"{SAME} {speed}"
-    if _is_noise(ratio) or (ratio.low is None and abs(ratio.mean - 1) < MEASURED_ONCE):
+    if _is_noise(ratio):
         return f"{NO_CHANGE} {speed}"
     return f"{what} {_percent(change)} {'faster' if change > 0 else 'slower'}".strip()
 
@@ -84,8 +84,10 @@ def _percent(change: float) -> str:
 
 
 def _is_noise(ratio: Estimate) -> bool:
-    """Whether a ratio's interval holds 1."""
-    return ratio.low is not None and not ratio.excludes(1)
+    """Whether a ratio's interval holds 1. What was measured once has none; what is declared, one of no width."""
+    if ratio.low is None:
+        return abs(ratio.mean - 1) < MEASURED_ONCE
+    return not ratio.excludes(1)
 
 
 def bytes_change(ratio: float | None, context: int | None = None) -> str:
