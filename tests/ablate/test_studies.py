@@ -35,15 +35,12 @@ TUNED = ("norm_placement", "ffn_activation", "rope_base", "gqa_groups", "swa_nop
 """Studies of which every arm has its own best rate, and trains for long enough."""
 TWO_SEEDS = ("screening", "small_predicts_large")
 """All runs of a design tell of one noise, and all arms of an order."""
-HOURS = ("small_predicts_large",)
+HOURS = ("small_predicts_large", "norm_warmup")
+"""Half an hour of two cores and more at `cpu`."""
 UNRUN = ("screening", "small_predicts_large", "lora", "distillation")
 """Their rows come with their results."""
-SHORT = (
-    *("activation_growth", "blank_infilling", "cache_kinds", "deepnorm_depth", "gated_ffn_ladder", "growth"),
-    *("length_generalisation", "masked_lm", "norm_warmup", "optimizers", "qk_norm_lr", "span_corruption", "uptraining"),
-    *("vocabulary_size", "z_loss_softcap"),
-)
-"""Undertrained at `cpu`, as their plans and reports say. Of their questions, some are about early training."""
+SHORT = ("uptraining",)
+"""Arms that train on for 5 % of a run, which is the question."""
 TRAINED = [name for name in STUDIES if name not in (*AT_START, *SEARCHED)]
 
 
