@@ -11,6 +11,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from ablate.names import warn_of_clashes
+
 if TYPE_CHECKING:
     from ablate.api.benching import bench
     from ablate.api.browsing import Runs
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from ablate.api.running import run
     from ablate.api.scaling import Fits, ScaleUp, fit, scale_up
     from ablate.api.searching import SearchResult, search
+    from ablate.api.starting import new
     from ablate.data.error import DataError
     from ablate.errors import ArgumentError
     from ablate.running.engines import EngineError
@@ -77,6 +80,7 @@ _HOME = {
     "generate": "ablate.api.generating",
     "load_study": "ablate.study.reading",
     "logs": "ablate.api.logs",
+    "new": "ablate.api.starting",
     "open": "ablate.api.browsing:open_store",
     "plan": "ablate.api.planning",
     "prepare": "ablate.api.preparing",
@@ -121,6 +125,7 @@ __all__ = [
     "generate",
     "load_study",
     "logs",
+    "new",
     "open",
     "plan",
     "prepare",
@@ -130,6 +135,8 @@ __all__ = [
     "search",
     "study_schema",
 ]
+
+warn_of_clashes()
 
 
 def __getattr__(name: str) -> Any:

@@ -18,6 +18,7 @@ from ablate.errors import ArgumentError
 from ablate.store import AblateError
 
 COMMANDS = (
+    "new",
     "run",
     "plan",
     "data",

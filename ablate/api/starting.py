@@ -1,0 +1,47 @@
+"""`ablate.new`: the start of a study, to be edited."""
+
+from __future__ import annotations
+
+import json
+import os
+from importlib import resources
+from pathlib import Path
+
+from ablate.errors import ArgumentError
+from ablate.study.schema import study_schema
+from ablate.study.sections import NAME
+
+SCHEMA_FILE = "study.schema.json"
+"""What the start's first line names for editors."""
+
+
+def new(study: str | Path) -> Path:
+    """Write a commented study that runs as it is, and beside it the JSON Schema that editors complete and check it by.
+
+    Args:
+        study: the name of the new study, or its path. Nothing that exists is overwritten, but for the schema.
+
+    Returns:
+        The path of the study.
+
+    Raises:
+        ArgumentError: the name cannot be that of a study, or there is such a file.
+
+    Example:
+        >>> ablate.new("gated_ffn")
+        PosixPath('gated_ffn.yaml')
+    """
+    path = Path(study)
+    path = path if path.suffix in (".yaml", ".yml") else path.with_name(f"{path.name}.yaml")
+    if not NAME.fullmatch(path.stem):
+        raise ArgumentError("study", "a name has letters, digits, '_', '+' and '-', at most 40", path.stem)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = resources.files("ablate.study").joinpath("start.yaml").read_text(encoding="utf-8")
+    try:
+        # Exclusive: two commands at once do not overwrite each other's.
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text.replace("FILE", os.fspath(path)))
+    except FileExistsError:
+        raise ArgumentError("study", f"{path} exists already") from None
+    path.with_name(SCHEMA_FILE).write_text(json.dumps(study_schema(), ensure_ascii=False), encoding="utf-8")
+    return path

@@ -1,0 +1,23 @@
+"""Write a commented start of a study, which runs as it is.
+
+NAME is a name or a path: ablate new gated_ffn writes gated_ffn.yaml, and beside it study.schema.json, by which editors
+with a YAML language server complete and check the study.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from ablate.commands import DONE
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="of the study, or the path of its file")
+
+
+def run(options: argparse.Namespace) -> int:
+    import ablate
+
+    path = ablate.new(options.name)
+    print(f"{path}\ntry it: ablate run {path} --scale smoke")
+    return DONE

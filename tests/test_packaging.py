@@ -1,0 +1,179 @@
+"""What is installed is whole: every import is declared, a wheel has all that runs, and clashing names are said."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+import ablate
+from ablate.cli import main
+from ablate.names import clashes
+from ablate.study.schema import study_schema
+from ablate.study.yamlfile import read_yaml
+from tests.test_imports import PACKAGES, ROOT
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+LOADERS = ("import_module", "_imported", "find_spec")
+"""Functions that import a module by its name."""
+
+
+def third_party_imports() -> Iterator[tuple[str, Path]]:
+    """Every top-level module of others that ours import, at any depth."""
+    for path in (path for package in PACKAGES for path in (ROOT / package).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            for name in modules_of(node):
+                top = name.partition(".")[0]
+                if top not in sys.stdlib_module_names | PACKAGES:
+                    yield top, path
+
+
+def modules_of(node: ast.AST) -> list[str]:
+    match node:
+        case ast.Import(names=names):
+            return [alias.name for alias in names]
+        case ast.ImportFrom(module=str(name)):
+            return [name]
+        case ast.Call(func=function, args=[ast.Constant(value=str(name)), *_]):
+            return [name] if ast.unparse(function).rpartition(".")[2] in LOADERS else []
+    return []
+
+
+def distributions(requirements: list[str]) -> set[str]:
+    """Normalised names of what is required."""
+    return {normalised(re.match(r"[\w.-]+", each)[0]) for each in requirements}  # type: ignore[index]
+
+
+def normalised(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def test_every_import_is_declared_or_an_extra_that_an_error_names() -> None:
+    owners = metadata.packages_distributions()
+    extras = {name: distributions(each) for name, each in PROJECT["optional-dependencies"].items()}
+    source = "".join(
+        path.read_text(encoding="utf-8") for package in PACKAGES for path in (ROOT / package).rglob("*.py")
+    )
+    named = {name for name in extras if f"pip install 'ablate[{name}]'" in source}
+    declared = distributions(PROJECT["dependencies"]).union(*(extras[name] for name in named))
+    found = dict(third_party_imports())
+    assert {"torch", "datasets", "transformers", "wandb"} <= set(found)
+    for module, path in found.items():
+        # One that is not installed here is taken to be called like its distribution.
+        names = {normalised(name) for name in owners.get(module, [module])}
+        assert names & declared, f"{path.relative_to(ROOT)} imports {module}, which pyproject.toml does not declare"
+
+
+def test_a_start_fits_the_schema_is_planned_and_is_never_overwritten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["new", "questions/mine"]) == 0
+    path = tmp_path / "questions" / "mine.yaml"
+    assert "ablate run questions/mine.yaml --scale smoke" in capsys.readouterr().out
+    jsonschema.Draft202012Validator(study_schema()).validate(read_yaml(path).data)
+    first = path.read_text(encoding="utf-8").splitlines()[0]
+    assert first == f"# yaml-language-server: $schema={(path.parent / 'study.schema.json').name}"
+    assert (path.parent / "study.schema.json").is_file()
+    assert {scale: len(ablate.load_study(path, scale=scale).arms) for scale in ("smoke", "cpu", "gpu-quick")} == {
+        "smoke": 2, "cpu": 2, "gpu-quick": 2,
+    }  # fmt: skip
+    path.write_text("mine", encoding="utf-8")
+    assert main(["new", "questions/mine.yaml"]) == 2
+    assert path.read_text(encoding="utf-8") == "mine"
+    assert main(["new", "not a name"]) == 2
+    assert "questions/mine.yaml exists already" in (said := capsys.readouterr().err) and "a name has letters" in said
+
+
+def installed(root: Path) -> Path:
+    """A site-packages with our names and pip's list of their files."""
+    rows = []
+    for name in ("zoo", "evals", "reports"):
+        (root / name).mkdir(parents=True)
+        (root / name / "__init__.py").write_text(f'"""{name} of ablate"""', encoding="utf-8")
+        rows.append(f"{name}/__init__.py,sha256=x,{(root / name / '__init__.py').stat().st_size}\n")
+    (root / "ablate-0.1.0.dist-info").mkdir()
+    (root / "ablate-0.1.0.dist-info" / "RECORD").write_text("".join(rows), encoding="utf-8")
+    return root
+
+
+def clashes_in(root: Path, *first: Path) -> list[str]:
+    """What a new process says whose path is `first` and then the root."""
+    code = (
+        f"import sys; sys.path.append({str(ROOT)!r})\n"
+        "from pathlib import Path; from ablate.names import clashes\n"
+        f"print(*clashes(Path({str(root)!r})), sep='\\n')"
+    )
+    path = os.pathsep.join(map(str, [*first, root]))
+    environment = {**os.environ, "PYTHONPATH": path, "PYTHONWARNINGS": "ignore"}
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code], env=environment, capture_output=True, text=True, check=True, cwd=root
+    )
+    return done.stdout.split("\n")[:-1] if done.stdout.strip() else []
+
+
+def test_a_name_that_another_distribution_owns_is_warned_of(tmp_path: Path) -> None:
+    site = installed(tmp_path / "site")
+    assert clashes_in(site) == []
+    (tmp_path / "other" / "evals").mkdir(parents=True)
+    (tmp_path / "other" / "evals" / "__init__.py").touch()
+    (hidden,) = clashes_in(site, tmp_path / "other")
+    assert "`import evals` finds" in hidden and "other/evals/__init__.py" in hidden
+    (site / "zoo" / "animals.py").touch()
+    (site / "reports" / "__init__.py").write_text("theirs", encoding="utf-8")
+    shared = clashes_in(site)
+    assert [line.rpartition(": ")[2] for line in shared] == ["zoo/animals.py", "reports/__init__.py"]
+
+
+def test_a_checkout_has_no_clash() -> None:
+    assert list(clashes(ROOT)) == []
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What pip installs from a wheel of this checkout."""
+    folder = tmp_path_factory.mktemp("wheel")
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q"]
+    # In a copy, since setuptools builds beside the source.
+    files = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for name in filter(None, files.split("\0")):
+        if not name.startswith("tests/"):
+            (folder / "source" / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / "source" / name).write_bytes((ROOT / name).read_bytes())
+    build = [*pip, "wheel", "--no-deps", "--no-build-isolation", "-w", str(folder), str(folder / "source")]
+    subprocess.run(build, check=True)
+    (wheel,) = folder.glob("*.whl")
+    subprocess.run([*pip, "install", "--no-deps", "--target", str(folder / "site"), str(wheel)], check=True)
+    return folder / "site"
+
+
+@pytest.mark.slow
+def test_a_wheel_in_an_empty_folder_runs_a_shipped_study_and_a_new_one(site: Path, tmp_path: Path) -> None:
+    """Without the checkout on the path: the packages of others are those of this environment."""
+    environment = {**os.environ, "PYTHONPATH": str(site)}
+
+    def run(*arguments: str) -> str:
+        command = [sys.executable, "-P", "-m", "ablate", *arguments]
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr[-2000:]
+        return done.stdout
+
+    where = [sys.executable, "-P", "-c", "import ablate; print(ablate.__file__, ablate.__version__)"]
+    assert subprocess.run(where, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True).stdout == (
+        f"{site}/ablate/__init__.py {PROJECT['version']}\n"
+    )
+    assert (site / "ablate" / "py.typed").is_file()
+    run("run", "norm_placement", "--scale", "smoke", "--set", "seeds=1", "--engine", "inprocess")
+    run("new", "mine")
+    run("run", "mine.yaml", "--scale", "smoke", "--set", "seeds=1", "--engine", "inprocess")
+    pages = {path.parent.name for path in (tmp_path / "runs" / "studies").glob("*/report.html")}
+    assert pages == {"norm_placement-smoke", "mine-smoke"}
