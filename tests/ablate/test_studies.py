@@ -29,15 +29,18 @@ QUICK = ("norm_kind", "uptraining")
 """Run at their smoke scale in every test session: plain arms, arms that start from another."""
 SEARCHED = ("search_small_lm",)
 """Studies of many short trials, and no arms."""
-ON_TASKS = ("mqar",)
-"""Studies on synthetic tasks: models of two small layers."""
+ON_TASKS = ("mqar", "hybrid_recall")
+"""Studies on synthetic tasks: models of a few small layers."""
 TUNED = ("norm_placement", "ffn_activation", "rope_base", "gqa_groups", "swa_nope")
 """Studies of which every arm has its own best rate, and trains for long enough."""
 TWO_SEEDS = ("screening", "small_predicts_large")
 """All runs of a design tell of one noise, and all arms of an order."""
 HOURS = ("small_predicts_large", "norm_warmup")
 """Half an hour of two cores and more at `cpu`."""
-UNRUN = ("screening", "small_predicts_large", "lora", "distillation")
+UNRUN = (
+    *("screening", "small_predicts_large", "lora", "distillation", "hybrid_ratio", "hybrid_recall", "gated_attention"),
+    *("looped", "short_convolutions", "hyper_connections"),
+)
 """Their rows come with their results."""
 SHORT = ("uptraining",)
 """Arms that train on for 5 % of a run, which is the question."""
