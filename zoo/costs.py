@@ -11,7 +11,9 @@ from zoo.caches import CacheKind
 from zoo.errors import SpecError
 from zoo.refusals import check_size
 from zoo.site import PartCost, matmul_cost
+from zoo.skips import skips_of
 from zoo.spec import ModelSpec
+from zoo.value_embeddings import table_widths
 
 BACKWARD = 2
 """A backward pass costs two matrix products for each one of the forward pass."""
@@ -24,7 +26,8 @@ class Cost:
     """Costs of a spec at a context length.
 
     params counts every parameter; params_active those that one token's forward pass uses (not all experts, and no
-    modules of multi-token prediction); params_embedding the token table and tables of positions.
+    modules of multi-token prediction); params_embedding the token table, tables of
+    positions and those that add to values.
 
     FLOPs of training (forward and backward, with what predicts only then) are said three ways. flops_per_token is what
     the architecture needs, however it is computed, and what budgets count: the scores that the mask lets through, and
@@ -75,7 +78,7 @@ def cost(spec: ModelSpec, context: int = 1024, encoder_context: int | None = Non
     """
     check_size("context", context)
     memory = encoder_context or context
-    tables = spec.vocab_size * spec.table_width + (spec.token_types or 0) * spec.d_model
+    tables = spec.vocab_size * (spec.table_width + sum(table_widths(spec))) + (spec.token_types or 0) * spec.d_model
     total = PartCost(tables) + _outside(spec) + _stack(spec, context, prefix, memory)
     tables += _absolute(spec)
     if spec.encoder_spec is not None:
@@ -101,7 +104,7 @@ def _stack(spec: ModelSpec, context: int, prefix: float, memory: int = 0) -> Par
     """Blocks, and what is around them but for the head and the token table."""
     norms = (spec.has_final_norm + spec.has_embedding_norm) * spec.block.norm.parameters(spec.d_model)
     schemes = sum(scheme.shared_parameters(spec.d_model, heads) for scheme, heads in spec.positions)
-    total = PartCost(norms + schemes)
+    total = PartCost(norms + schemes + _shares(spec))
     ahead = {"causal": 0.0, "prefix": prefix, "all": 1.0}[spec.visible]
     met: set[int] = set()
     for block, layer in zip(spec.block_of_each, spec.layers, strict=True):
@@ -112,6 +115,11 @@ def _stack(spec: ModelSpec, context: int, prefix: float, memory: int = 0) -> Par
         # Without windows, which no such model has, what is not seen of the square is what comes later.
         total += replace(part, flops=part.flops + ahead * (part.flops_square - part.flops))
     return total
+
+
+def _shares(spec: ModelSpec) -> int:
+    """Weights of skips, and two for each of the two layers that read a table of values."""
+    return spec.unet_skips * skips_of(spec.n_layers) + 4 * len(table_widths(spec))
 
 
 def _absolute(spec: ModelSpec) -> int:
@@ -204,7 +212,8 @@ def _parameters_read(spec: ModelSpec, tokens: int) -> float:
 
 def _blocks_read(spec: ModelSpec, tokens: int) -> float:
     """Of blocks, and of what is around them but for the head and the token table."""
-    read: float = (spec.has_final_norm + spec.has_embedding_norm) * spec.block.norm.parameters(spec.d_model)
+    read: float = min(tokens, spec.vocab_size) * sum(table_widths(spec)) + _shares(spec)
+    read += (spec.has_final_norm + spec.has_embedding_norm) * spec.block.norm.parameters(spec.d_model)
     for scheme, heads in spec.positions:
         held = scheme.shared_parameters(spec.d_model, heads)
         read += min(held, tokens * spec.d_model) if scheme.absolute else held

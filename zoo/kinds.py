@@ -72,3 +72,33 @@ def check_kind(model: ModelSpec, blocks: Mapping[str, BlockSpec]) -> None:
     if model.encoder is not None and model.token_types is not None:
         raise SpecError("token_types", "a model with an encoder has none")
     encoder_of(model)
+
+
+def check_layers(model: ModelSpec, blocks: Mapping[str, BlockSpec]) -> None:
+    """Raise SpecError where what layers hand each other has not one shape: the streams between blocks, and values that
+    are mixed. blocks: the resolved ones in use, by path."""
+    first, *others = ((where, block.norm_placement) for where, block in blocks.items())
+    for where, placement in others:
+        if placement.streams != first[1].streams:
+            ours, theirs = placement.stream_shape, first[1].stream_shape
+            reason = f"reads and writes a stream of {ours}, {first[0]} one of {theirs}: all layers need the same"
+            raise SpecError(f"{where}.norm_placement", reason)
+    _check_values(blocks)
+    if model.unet_skips and model.n_layers < 2:
+        raise SpecError("unet_skips", "a single layer has no mirror image: n_layers must be at least 2")
+    if model.value_embeddings is not None:
+        try:
+            model.value_embeddings.widths([layer.mixer.value_heads for layer in model.layers])
+        except SpecError as error:
+            raise error.under("value_embeddings") from None
+
+
+def _check_values(blocks: Mapping[str, BlockSpec]) -> None:
+    """Of value_residual."""
+    shapes = [(where, block.mixer.shared_values) for where, block in blocks.items()]
+    sharing = [(where, shape) for where, shape in shapes if shape is not None]
+    for where, (heads, features) in sharing:
+        if (heads, features) != sharing[0][1]:
+            model = "{} heads of {} features".format(*sharing[0][1])
+            reason = f"its values are {heads} heads of {features} features and those of {sharing[0][0]} {model}"
+            raise SpecError(f"{where}.mixer", f"{reason}: value_residual cannot mix them")

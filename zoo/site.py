@@ -154,6 +154,7 @@ class Step:
     sight: what tokens see. ends: (B,) or None, the place at which each row's text ends, right padding after it.
     prefix_ends: (B,) or None, the place before which each row's tokens are seen by all of them. token_types: (B, T) or
     None. places, block_places: (B, T) or None, as given. memory: what the encoder made of its tokens.
+    tokens: (B, T). revalue: what the layer that runs does to its values, (B, K, T, d), set by the model.
     shared: modules that belong to the model and serve several layers, by `Position.name_for`.
     losses: what layers add to the training objective, already weighted.
     """
@@ -167,6 +168,8 @@ class Step:
     places: Tensor | None = None
     block_places: Tensor | None = None
     memory: Memory | None = None
+    tokens: Tensor | None = None
+    revalue: Callable[[Tensor], Tensor] | None = None
     shared: Mapping[str, nn.Module] = field(default_factory=dict)
     start: int = 0
     recorder: Tap | None = None
@@ -178,7 +181,7 @@ class Step:
     def of(tokens: Tensor, start: int = 0, left_pad: Tensor | None = None) -> Step:
         """The pass over `tokens` (B, T), the first of which is token `start` of the stream."""
         index = torch.arange(start, start + tokens.shape[1], device=tokens.device)
-        return Step(index, left_pad, start=start)
+        return Step(index, left_pad, tokens=tokens, start=start)
 
     @property
     def end(self) -> int:

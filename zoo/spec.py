@@ -29,13 +29,14 @@ from zoo.facts import Dropout, Fact, Features, Tried, names_with, what_computes
 from zoo.ffns import Ffn
 from zoo.head import HeadActivation
 from zoo.init import InitSpec
-from zoo.kinds import MAX_LAYERS, EncoderSpec, Names, check_kind, encoder_of
+from zoo.kinds import MAX_LAYERS, EncoderSpec, Names, check_kind, check_layers, encoder_of
 from zoo.mixers._cross import CrossAttention
 from zoo.mtp import MultiTokenPrediction
 from zoo.origin import Origin, edits_between
 from zoo.positions import Position
 from zoo.sharing import Sharing
 from zoo.site import Sight
+from zoo.value_embeddings import ValueEmbeddings
 
 BASE = "block"
 
@@ -76,6 +77,12 @@ class ModelSpec(Spec):
     """c · tanh(logits / c) (Gemma 2, arXiv:2408.00118)."""
     z_loss: Annotated[NonNegativeFloat, Fact.TRAINING, Tried(0.01)] = 0.0
     """Weight of mean(logsumexp(logits)²) in the training objective (PaLM, arXiv:2204.02311, uses 1e-4)."""
+    unet_skips: Annotated[bool, Field(exclude_if=is_off), Fact.DECODER] = False
+    """What leaves a layer of the lower half is added to what its mirror image in the upper half reads (`zoo.skips`)."""
+    value_embeddings: Annotated[ValueEmbeddings | None, Fact.DECODER, Tried({"tables": 1})] = Field(
+        default=None, exclude_if=is_off
+    )
+    """Token tables that add to the values of the first and the last layers."""
     layer_loss: Annotated[NonNegativeFloat, Field(exclude_if=is_off), Fact.TRAINING, Fact.DECODER, Tried(0.3)] = 0.0
     """Weight, in the training objective, of the mean loss of all layers but the last, each of which predicts by the
     model's own final norm and head (Al-Rfou et al. 2018, arXiv:1808.04444, who drop the lower ones with time)."""
@@ -160,21 +167,7 @@ class ModelSpec(Spec):
 
     @model_validator(mode="after")
     def _layers_agree(self) -> Self:
-        """What layers hand each other must have one shape: the streams between blocks, and values that are mixed."""
-        blocks = self._used()
-        first, *others = ((where, block.norm_placement) for where, block in blocks.items())
-        for where, placement in others:
-            if placement.streams != first[1].streams:
-                ours, theirs = placement.stream_shape, first[1].stream_shape
-                reason = f"reads and writes a stream of {ours}, {first[0]} one of {theirs}: all layers need the same"
-                raise SpecError(f"{where}.norm_placement", reason)
-        shapes = [(where, block.mixer.shared_values) for where, block in blocks.items()]
-        sharing = [(where, shape) for where, shape in shapes if shape is not None]
-        for where, (heads, features) in sharing:
-            if (heads, features) != sharing[0][1]:
-                model = "{} heads of {} features".format(*sharing[0][1])
-                reason = f"its values are {heads} heads of {features} features and those of {sharing[0][0]} {model}"
-                raise SpecError(f"{where}.mixer", f"{reason}: value_residual cannot mix them")
+        check_layers(self, self._used())
         return self
 
     @model_validator(mode="after")

@@ -14,7 +14,9 @@ from zoo.cache import Cache
 from zoo.init import Embedding, Linear
 from zoo.recompute import recomputed
 from zoo.site import Given, Site, Step, Tap
+from zoo.skips import UNetSkips
 from zoo.spec import ModelSpec
+from zoo.value_embeddings import ValueEmbeddingLayers
 
 Leaving = Callable[[Tensor], None]
 """Told of a stream."""
@@ -51,6 +53,11 @@ class Stack(nn.Module):
         first_uses = [self.block_of_each.index(block) for block in range(max(self.block_of_each) + 1)]
         self.blocks = nn.ModuleList(Block(layers[i], replace(site, layer=i)) for i in first_uses)
         """Each once, where several layers share one."""
+        self.value_embeddings = None
+        if spec.value_embeddings is not None:
+            values = [layer.mixer.value_heads for layer in layers]
+            self.value_embeddings = ValueEmbeddingLayers(spec.value_embeddings, spec.vocab_size, values)
+        self.skips = UNetSkips(spec.n_layers) if spec.unet_skips else None
         self.first, self.last = layers[0].norm_placement, layers[-1].norm_placement
         self.norm = spec.block.norm.build(spec.d_model) if spec.has_final_norm else nn.Identity()
 
@@ -94,16 +101,20 @@ class Stack(nn.Module):
 
     def run(self, embedded: Tensor, step: Step, cache: Cache | None = None, left: Leaving = ignored) -> Tensor:
         """(B, T, D): the stream that leaves the last layer. `left` is told of those that leave the others."""
-        x, outside = self.first.open(embedded), step.prefix
+        x, outside, lower = self.first.open(embedded), step.prefix, dict[int, Tensor]()
         for i, block in enumerate(self.block_of_each):
             if i:
                 left(x)
+            if self.skips is not None:
+                x = self.skips(x, i, lower)
+            if self.value_embeddings is not None:
+                self.value_embeddings.tell(i, step)
             step.prefix = f"{outside}blocks.{i}."
             if self.recompute and torch.is_grad_enabled():
                 x = recomputed(cast(Block, self.blocks[block]), x, step)
             else:
                 x = self.blocks[block](x, step, cache.layers[i] if cache is not None else None)
-        step.prefix = outside
+        step.prefix, step.revalue = outside, None
         return self.last.close(x)
 
     def enter(self, embedded: Tensor, step: Step) -> Tensor:

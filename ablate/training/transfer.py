@@ -76,7 +76,7 @@ def _training(train: TrainSpec) -> Iterator[str]:
 
 def _ends(model: ModelSpec, ratio: float) -> Iterator[str]:
     """Embedding and head."""
-    for part in ("embedding_dim", "mtp", "encoder", "token_types", "head_transform"):
+    for part in ("embedding_dim", "mtp", "encoder", "token_types", "head_transform", "value_embeddings"):
         if getattr(model, part) is not None:
             yield f"no rule is known for {part}"
     if not model.has_embedding_norm and not _near(model.embedding_factor, math.sqrt(model.d_model)):

@@ -278,6 +278,7 @@ def test_declared_parameters_are_those_counted(subject: Subject) -> None:
         for i, (scheme, _) in enumerate(stack.spec.positions)
         if scheme.absolute
     ]
+    tables += list(model.value_embeddings.tables) if model.value_embeddings is not None else []
     tables += [model.embedding, *([model.token_types] if model.token_types is not None else [])]
     assert cost.params_embedding == sum(p.numel() for table in tables for p in table.parameters())
 

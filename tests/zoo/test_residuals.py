@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from typing import Any
 
 import pytest
@@ -163,3 +164,59 @@ def test_all_layers_have_the_same_streams(other: Any, n: int) -> None:
     edits["block.norm_placement"] = "hyper_connections"
     static = {"norm_placement": {"dynamic": False}}
     assert zoo.load("small", **edits, blocks={"other": static}).layers[1].norm_placement.streams == 4
+
+
+def doubly_stochastic(raw: Tensor, iterations: int = 20) -> Tensor:
+    """Sinkhorn and Knopp: columns, then rows, are divided by their sums."""
+    matrix = raw.exp()
+    for _ in range(iterations):
+        matrix = matrix / matrix.sum(0, keepdim=True)
+        matrix = matrix / matrix.sum(1, keepdim=True)
+    return matrix
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_manifold_hyper_connections_are_their_formula(n: int) -> None:
+    """Token by token: equations 3, 7 and 8 of arXiv:2512.24880."""
+    residual = residual_of({"kind": "mhc", "n": n})
+    x = streams(n)
+    with torch.no_grad():
+        actual = residual(x, branch)
+        for t in range(3):
+            h = x[0, t]
+            flat = h.flatten() / (h.square().mean() + 1e-6).sqrt()
+            phi_pre, phi_post, phi_res = residual.weight.split((n, n, n * n))
+            b_pre, b_post, b_res = residual.bias.split((n, n, n * n))
+            h_pre = torch.sigmoid(residual.scale[0] * (phi_pre @ flat) + b_pre)
+            h_post = 2 * torch.sigmoid(residual.scale[1] * (phi_post @ flat) + b_post)
+            h_res = doubly_stochastic((residual.scale[2] * (phi_res @ flat) + b_res).view(n, n))
+            out = branch(rms(h_pre @ h, residual.norm_in.gain))
+            torch.testing.assert_close(actual[0, t], h_res @ h + torch.outer(h_post, out), rtol=1e-4, atol=1e-5)
+            torch.testing.assert_close(h_res.sum(0), torch.ones(n), rtol=0, atol=0.01)
+
+
+def test_manifold_hyper_connections_are_those_of_deepseek_v4() -> None:
+    """Whose implementation in transformers adds 1e-6 wherever it divides, and holds H_res transposed."""
+    modeling = pytest.importorskip("transformers.models.deepseek_v4.modeling_deepseek_v4")
+    config = types.SimpleNamespace(hc_mult=4, hc_sinkhorn_iters=20, hc_eps=1e-6, rms_norm_eps=1e-6, hidden_size=8)
+    ours, theirs, x = residual_of({"kind": "mhc"}), modeling.DeepseekV4HyperConnection(config), streams(4)
+    swap = torch.cat((torch.arange(8), 8 + torch.arange(16).view(4, 4).T.flatten()))
+    with torch.no_grad():
+        theirs.scale.copy_(ours.scale)
+        theirs.fn.copy_(ours.weight[swap])
+        theirs.base.copy_(ours.bias[swap])
+        post, comb, collapsed = theirs(x)
+        out = branch(rms(collapsed, ours.norm_in.gain))
+        expected = post[..., None] * out[..., None, :] + comb.transpose(-1, -2) @ x
+        torch.testing.assert_close(ours(x, branch), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_manifold_hyper_connections_start_near_pre_norm_with_streams_that_differ() -> None:
+    edits = {"d_model": 16, "n_layers": 3, "init.output": "plain"}
+    pre = zoo.build(zoo.load("small", **edits))
+    manifold = zoo.build(pre.spec.edit({"block.norm_placement": "mhc"}))
+    tokens = random_tokens(pre.spec, 2, 11)
+    torch.testing.assert_close(manifold(tokens), pre(tokens), rtol=0.05, atol=0.02)
+    manifold.loss(tokens[:, :-1], tokens[:, 1:])[0].backward()
+    asked = manifold.blocks[0].ffn_residual.weight.grad.unflatten(-1, (4, 16))
+    assert not torch.allclose(asked[:, :, 0], asked[:, :, 1])

@@ -79,6 +79,11 @@ class Mixer(Variant):
         return None
 
     @property
+    def value_heads(self) -> tuple[int, int] | None:
+        """(heads, features) of values that others may be added to; None where there are none. Of a resolved spec."""
+        return None
+
+    @property
     def shared_values(self) -> tuple[int, int] | None:
         """(heads, features) of the values that the layer mixes with other layers', which must have as many."""
         return None

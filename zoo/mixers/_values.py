@@ -28,6 +28,13 @@ class ValueResidual(nn.Module):
         return self.weights[0] * v + self.weights[1] * first_values(v, step)
 
 
+def with_others(v: Tensor, residual: ValueResidual | None, step: Step) -> Tensor:
+    """v: (B, K, T, d), mixed with the first layer's and with the tokens' own where the model has it so."""
+    if residual is not None:
+        v = residual(v, step)
+    return v if step.revalue is None else step.revalue(v)
+
+
 def first_values(v: Tensor, step: Step) -> Tensor:
     """Those of the first layer of the pass that asks, which are its own."""
     return step.once("first values", lambda: v)

@@ -22,7 +22,7 @@ from zoo.mixers._gate import Gate, OutputGate, gate_features
 from zoo.mixers._per_head import NormPerHead
 from zoo.mixers._projections import GATE, Biases
 from zoo.mixers._temperature import Temperature
-from zoo.mixers._values import ValueResidual
+from zoo.mixers._values import ValueResidual, with_others
 from zoo.norms import Norm
 from zoo.positions import Position, check_ahead
 from zoo.positions.rope import RoPE
@@ -154,11 +154,13 @@ class MultiHead(Mixer):
         return heads, head_dim
 
     @property
-    def shared_values(self) -> tuple[int, int] | None:
-        if not self.value_residual:
-            return None
+    def value_heads(self) -> tuple[int, int]:
         _, kv_heads, head_dim = self.sizes()
         return kv_heads, head_dim
+
+    @property
+    def shared_values(self) -> tuple[int, int] | None:
+        return self.value_heads if self.value_residual else None
 
     def _norm_parameters(self) -> int:
         if self.qk_norm is None:
@@ -256,10 +258,7 @@ class AttentionLayer(MixerLayer):
         else:
             q, k = self._split(q), self._split(k)
         q, k = self._placed(q, k, step)
-        v = self._split(v)
-        if self.values is not None:
-            v = self.values(v, step)
-        return q, k, v
+        return q, k, with_others(self._split(v), self.values, step)
 
     def _placed(self, q: Tensor, k: Tensor, step: Step) -> tuple[Tensor, Tensor]:
         """With positions applied, and the norm of heads before or after that."""

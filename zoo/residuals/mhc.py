@@ -1,0 +1,117 @@
+"""Manifold-constrained hyper-connections."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, ClassVar, Literal
+
+import torch
+from pydantic import Field, PositiveInt
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from zoo.axis import Examples
+from zoo.precision import in_float32
+from zoo.residuals import Branch, MakeNorm, Residual, ResidualLayer
+from zoo.site import PartCost, Site
+
+EPS = 1e-6
+"""Of the norm of the streams."""
+APART = 8.0
+"""How much larger the diagonal of the constant logits of H_res starts: H_res is within 0.1 % of 1 for four streams."""
+
+
+class ManifoldHyperConnections(Residual):
+    """n residual streams that are mixed by doubly stochastic matrices, which neither amplify nor lose what only passes.
+    Xie et al. 2025, arXiv:2512.24880.
+
+    X: (n, D) → H_res X + H_postᵀ f(norm(H_pre X)), with H_pre, H_post: (1, n), H_res: (n, n) (eq. 3). From a token's
+    own streams, x⃗' = x⃗ / rms(x⃗) with x⃗ = vec(X): (n·D) (eq. 7, 8):
+    H_pre = σ(α_pre x⃗' φ_pre + b_pre), H_post = 2 σ(α_post x⃗' φ_post + b_post),
+    H_res = Sinkhorn–Knopp(exp(α_res mat(x⃗' φ_res) + b_res)): columns, then rows are divided by their sums, 20 times.
+
+    α = 0.01 at the start, as in the paper, which does not say where b and φ start. Here a branch starts as pre-norm: b
+    is such that H_pre is the mean of the streams, H_post one and H_res nearly the identity, and φ is N(0, 1/(n·D)).
+    Were φ zero, streams that start equal would stay equal. The streams start as copies of the embedded token and end as
+    their sum, as in hyper-connections.
+    """
+
+    examples: ClassVar[Examples] = ({"n": 3, "iterations": 5},)
+    kind: Literal["mhc"] = "mhc"
+    norms_per_branch: ClassVar[int] = 1
+    n: Annotated[int, Field(ge=2)] = 4
+    """How many streams: the paper's expansion rate."""
+    iterations: PositiveInt = 20
+    """Of Sinkhorn–Knopp."""
+
+    @property
+    def streams(self) -> int | None:
+        return self.n
+
+    @property
+    def logits(self) -> int:
+        """Numbers that a token gives to mix its streams: H_pre, H_post and H_res."""
+        return self.n * (self.n + 2)
+
+    def build(self, norm: MakeNorm, site: Site) -> ResidualLayer:
+        return ManifoldLayer(self, norm, site.d_model)
+
+    def extra_cost(self, d_model: int) -> PartCost:
+        matrix = self.logits * self.n * d_model
+        mixing = 2.0 * self.n * (self.n + 1) * d_model
+        return PartCost.of(matrix + self.logits + 3, 2.0 * matrix + mixing)
+
+    def open(self, x: Tensor) -> Tensor:
+        return x[..., None, :].expand(*x.shape[:-1], self.n, x.shape[-1])
+
+    def close(self, x: Tensor) -> Tensor:
+        return x.sum(dim=-2)
+
+
+class ManifoldLayer(ResidualLayer):
+    """X: (B, T, n, D) and branch → (B, T, n, D)."""
+
+    roles: ClassVar = {"weight": "input", "bias": "bias", "scale": "gain"}
+
+    def __init__(self, spec: ManifoldHyperConnections, norm: MakeNorm, d_model: int) -> None:
+        super().__init__()
+        self.n, self.iterations = spec.n, spec.iterations
+        self.stream_scale, self.branch_scale = spec.stream_scale, spec.branch_scale
+        self.norm_in = norm()
+        # φ, b and α of H_pre, H_post and H_res, in this order.
+        self.weight = nn.Parameter(torch.zeros(spec.logits, spec.n * d_model))
+        self.bias = nn.Parameter(torch.zeros(spec.logits))
+        self.scale = nn.Parameter(torch.zeros(3))
+        mean = torch.full((spec.n,), -math.log(spec.n - 1))  # σ(−log(n − 1)) = 1/n
+        self.initial = {
+            "scale": 0.01,
+            "bias": torch.cat((mean, torch.zeros(spec.n), APART * torch.eye(spec.n).flatten())),
+        }
+
+    def update(self, x: Tensor, branch: Branch) -> Tensor:
+        """H_postᵀ f(norm(H_pre X)) + (H_res − 1) X: what changes, so that rounding does not touch what only passes."""
+        mixture = in_float32(self.mixture, x, self.weight, self.bias, self.scale)
+        keep = mixture[..., 2:, :] - torch.eye(self.n, dtype=mixture.dtype, device=mixture.device)
+        mixed = torch.cat((mixture[..., :1, :], keep), dim=-2).to(x.dtype) @ x
+        out = branch(self.norm_in(mixed[..., 0, :])) * self.branch_scale
+        write = mixture[..., 1, :, None].to(out.dtype)
+        return out[..., None, :] * write + mixed[..., 1:, :] * self.stream_scale
+
+    def join(self, x: Tensor, update: Tensor) -> Tensor:
+        return x * self.stream_scale + update
+
+    def mixture(self, x: Tensor, weight: Tensor, bias: Tensor, scale: Tensor) -> Tensor:
+        """(B, T, n, D) → (B, T, 2 + n, n): H_pre, H_post and the rows of H_res."""
+        flat = F.rms_norm(x.flatten(-2), (weight.shape[1],), eps=EPS)
+        alphas = scale.repeat_interleave(torch.tensor((1, 1, self.n), device=scale.device))
+        asked = F.linear(flat, weight).unflatten(-1, (-1, self.n))
+        read, write, keep = (asked * alphas[:, None] + bias.view(-1, self.n)).split((1, 1, self.n), dim=-2)
+        return torch.cat((read.sigmoid(), 2 * write.sigmoid(), doubly_stochastic(keep, self.iterations)), dim=-2)
+
+
+def doubly_stochastic(logits: Tensor, iterations: int) -> Tensor:
+    """(…, n, n): the exponentials, with columns and rows in turn divided by their sums, in logarithms, which do not
+    overflow. Rows sum to one, columns nearly."""
+    for _ in range(iterations):
+        logits = logits.log_softmax(dim=-2).log_softmax(dim=-1)
+    return logits.exp()

@@ -1,0 +1,99 @@
+"""Token tables that add to the values of attention."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar
+
+import torch
+from pydantic import PositiveInt
+from torch import Tensor, nn
+
+from zoo.axis import Spec
+from zoo.errors import SpecError
+from zoo.init import Embedding
+from zoo.site import Step
+
+if TYPE_CHECKING:
+    from zoo.spec import ModelSpec
+
+HeadsOfValues = tuple[int, int]
+"""How many heads of values a layer has, and of how many features."""
+
+
+class ValueEmbeddings(Spec):
+    """v ← λ₁ v + λ₂ E[token] in the first and the last layers, E a table of K·d features for each token. Jordan et al.
+    2024 (modded-nanogpt), https://github.com/KellerJordan/modded-nanogpt, after ResFormer, arXiv:2410.17897.
+
+    With n tables, table i is read by layers i and L − n + i. λ = (½, ½) in each of these layers at the start; tables
+    start as N(0, 1), as large as values do. Tables cost no FLOPs.
+    """
+
+    tables: PositiveInt = 1
+    """n."""
+
+    def table_of_each(self, n_layers: int) -> tuple[int | None, ...]:
+        """Which table each layer reads, if any. Raises SpecError where there are more than layers to read them."""
+        if 2 * self.tables > n_layers:
+            raise SpecError(
+                "tables", f"each is read by two layers: {self.tables} need {2 * self.tables}, not {n_layers}"
+            )
+        tables = range(self.tables)
+        return (*tables, *[None] * (n_layers - 2 * self.tables), *tables)
+
+    def widths(self, values: Sequence[HeadsOfValues | None]) -> list[int]:
+        """Features of each table. values: what each layer has. Raises SpecError for layers that cannot share one."""
+        found: dict[int, HeadsOfValues] = {}
+        for layer, (table, heads) in enumerate(zip(self.table_of_each(len(values)), values, strict=True)):
+            if table is None:
+                continue
+            if heads is None:
+                raise SpecError("tables", f"layer {layer} has no heads of values to add to")
+            if found.setdefault(table, heads) != heads:
+                ours, theirs = ("{} heads of {} features".format(*shape) for shape in (heads, found[table]))
+                raise SpecError(
+                    "tables", f"layer {layer} has {ours}, and layer {table}, which reads the same, {theirs}"
+                )
+        return [heads * features for heads, features in found.values()]
+
+
+def table_widths(model: ModelSpec) -> list[int]:
+    """Features of each table of a model; none where it has no tables."""
+    values = [layer.mixer.value_heads for layer in model.layers]
+    return model.value_embeddings.widths(values) if model.value_embeddings else []
+
+
+class ValueTable(Embedding):
+    """tokens: (B, T) → (B, T, K·d)."""
+
+    initial_std: ClassVar = {"weight": 1.0}
+
+
+class ValueEmbeddingLayers(nn.Module):
+    """The tables, and each layer's λ."""
+
+    roles: ClassVar = {"shares": "gain"}
+    initial: ClassVar = {"shares": 0.5}
+
+    def __init__(self, spec: ValueEmbeddings, vocabulary: int, values: Sequence[HeadsOfValues | None]) -> None:
+        super().__init__()
+        self.table_of_each = spec.table_of_each(len(values))
+        self.tables = nn.ModuleList(ValueTable(vocabulary, width) for width in spec.widths(values))
+        self.shares = nn.Parameter(torch.full((2 * spec.tables, 2), 0.5))
+        # Which row of `shares` each layer has.
+        self.rows = {
+            layer: row for row, layer in enumerate(i for i, t in enumerate(self.table_of_each) if t is not None)
+        }
+
+    def tell(self, layer: int, step: Step) -> None:
+        """Leave in the step what a layer does to its values, or that it does nothing."""
+        table = self.table_of_each[layer]
+        step.revalue = None if table is None else partial(self._mixed, layer=layer, table=table, tokens=step.tokens)
+
+    def _mixed(self, v: Tensor, *, layer: int, table: int, tokens: Tensor) -> Tensor:
+        """v: (B, K, T, d)."""
+        heads = self.tables[table](tokens).unflatten(-1, (v.shape[1], v.shape[3])).transpose(1, 2)
+        own, embedded = self.shares[self.rows[layer]]
+        out: Tensor = own * v + embedded * heads
+        return out
