@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, cast
 
 import torch
 from pydantic import PositiveInt
@@ -88,8 +88,8 @@ class ValueEmbeddingLayers(nn.Module):
 
     def tell(self, layer: int, step: Step) -> None:
         """Leave in the step what a layer does to its values, or that it does nothing."""
-        table = self.table_of_each[layer]
-        step.revalue = None if table is None else partial(self._mixed, layer=layer, table=table, tokens=step.tokens)
+        table, tokens = self.table_of_each[layer], cast(Tensor, step.tokens)
+        step.revalue = None if table is None else partial(self._mixed, layer=layer, table=table, tokens=tokens)
 
     def _mixed(self, v: Tensor, *, layer: int, table: int, tokens: Tensor) -> Tensor:
         """v: (B, K, T, d)."""
