@@ -26,6 +26,8 @@ UNTUNED = ("measure", "evals", "probes")
 Losses = Callable[[str], float | None]
 """Digest of a run → its validation loss; infinite when it diverged, None where it has no result."""
 Planner = Callable[[Study], Plan]
+StallsAbove = Callable[[ArmPlan], float]
+"""The loss above which a run of an arm, whose data are prepared, has stalled; infinite where none says so."""
 
 
 class UnfinishedError(Exception):
@@ -90,11 +92,11 @@ Stages = Generator[Stage, Sequence[str], Outcome]
 """Send it, after a stage that has an outcome, the names of the arms that more seeds could settle; else nothing."""
 
 
-def campaign(study: Study, plan: Planner, losses: Losses) -> Stages:
+def campaign(study: Study, plan: Planner, losses: Losses, stalls_above: StallsAbove = lambda arm: math.inf) -> Stages:
     """The stages of a study. Raises UnfinishedError where one lacks a result that decides the next, and StudyError."""
     rungs = *study.smaller, study
     refuse_unlike(rungs, plan)
-    tuned = yield from _tuned(rungs, plan, losses)
+    tuned = yield from _tuned(rungs, plan, losses, stalls_above)
     schedule = looks(study.auto_seeds.start, study.auto_seeds.cap) if study.auto_seeds else ()
     study, tunings = tuned[-1]
     smaller = tuple(Rung(plan(rung), tried, axis(rung, study)) for rung, tried in tuned[:-1])
@@ -125,7 +127,9 @@ Tried = tuple[Study, tuple[Tuning, ...]]
 """A rung with its arms at their best settings, and how these were found."""
 
 
-def _tuned(rungs: Sequence[Study], plan: Planner, losses: Losses) -> Generator[Stage, Sequence[str], Sequence[Tried]]:
+def _tuned(
+    rungs: Sequence[Study], plan: Planner, losses: Losses, stalls_above: StallsAbove
+) -> Generator[Stage, Sequence[str], Sequence[Tried]]:
     """All arms of all rungs are tuned at once, round by round. A length has rates of its own too: the best of a long
     run may not even train a short one."""
     jobs = [_Job(rung, arm) for rung in rungs if rung.tune for arm in rung.arms]
@@ -136,7 +140,7 @@ def _tuned(rungs: Sequence[Study], plan: Planner, losses: Losses) -> Generator[S
         plans = {key: plan(_trials(rung, key[1], waiting)) for key, rung in asked.items()}
         yield Stage(f"tuning, round {number}", tuple(plans.values()), tunes=True)
         for job in waiting:
-            job.hear(plans[id(job.study), job.at].arms, losses)
+            job.hear(plans[id(job.study), job.at].arms, losses, stalls_above)
     return [_settled(rung, [job for job in jobs if job.study is rung]) for rung in rungs]
 
 
@@ -171,6 +175,7 @@ class _Job:
     def __init__(self, study: Study, arm: Arm) -> None:
         self.study, self.arm, self.spec = study, arm, _spec(study)
         self.passes: list[TuningPass] = []
+        self._stalled_above = math.inf
         self._begin(self.spec.space_around(arm.train.lr))
 
     @property
@@ -185,7 +190,7 @@ class _Job:
 
     def _begin(self, space: Space) -> None:
         self._runs: list[tuple[str, ...]] = []
-        self._batches: Batches = propose(self.spec, space, self._legal)
+        self._batches: Batches = propose(self.spec, space, self._legal, lambda loss: loss > self._stalled_above)
         self._batch = self._next()
 
     def _legal(self, settings: Settings) -> bool:
@@ -204,8 +209,9 @@ class _Job:
         values = ", ".join(f"{path.rpartition('.')[2]}={value}" for path, value in self._batch[number].items())
         return f"{self.arm.name} with {values}"
 
-    def hear(self, arms: Sequence[ArmPlan], losses: Losses) -> None:
+    def hear(self, arms: Sequence[ArmPlan], losses: Losses, stalls_above: StallsAbove) -> None:
         """The runs of the last batch are done."""
+        self._stalled_above = stalls_above(arms[0])
         runs = {arm.name: tuple(run.digest for run in arm.runs) for arm in arms}
         digests = [runs[self._name(number)] for number in range(len(self._batch))]
         self._runs += digests

@@ -132,7 +132,7 @@ def _of_pass(found: TuningPass) -> tuple[StudyTrial, ...]:
 
 def _trial(trial: Trial, runs: tuple[str, ...]) -> StudyTrial:
     losses = tuple(loss if math.isfinite(loss) else None for loss in trial.losses)
-    return StudyTrial(settings=to_jsonable_python(trial.settings), losses=losses, runs=runs)
+    return StudyTrial(settings=to_jsonable_python(trial.settings), losses=losses, runs=runs, stalled=trial.stalled)
 
 
 def study_rates(study: Study) -> StudyRates:

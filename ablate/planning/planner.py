@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 
 from ablate.planning.budgets import Clock
 from ablate.planning.campaign import Outcome, Stages, campaign
-from ablate.planning.plan import Identify, Plan, make_plan
+from ablate.planning.plan import ArmPlan, Identify, Plan, make_plan
 from ablate.store import Store
+from ablate.store.documents import TextMeta
 from ablate.study.study import Study
+from ablate.training.objectives.next_token import NextToken
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,18 @@ class Planner:
         return make_plan(study, self.device, matmul=self.matmul, identify=self.identify, clock=self.clock)
 
     def stages(self) -> Stages:
-        return campaign(self.study, self.plan, self.loss)
+        return self._campaign(self.study)
+
+    def _campaign(self, study: Study) -> Stages:
+        return campaign(study, self.plan, self.loss, self.stalls_above)
+
+    def stalls_above(self, arm: ArmPlan) -> float:
+        """The loss above which a run of this arm has stalled, near that of token frequencies; infinite where it does
+        not learn the next token of a text."""
+        if not isinstance(arm.train.objective, NextToken):
+            return math.inf
+        meta = self.store.data(arm.identity.digest).read()
+        return meta.references.stalled_above if isinstance(meta, TextMeta) else math.inf
 
     def loss(self, digest: str) -> float | None:
         """What a run reached: infinite when it diverged, None where it has no result."""
@@ -51,7 +64,7 @@ class Planner:
 
     def _outcome(self, study: Study) -> Outcome | None:
         """The first outcome of a study's stages; None where tuning lacks a result."""
-        for stage in campaign(study, self.plan, self.loss):
+        for stage in self._campaign(study):
             if stage.outcome is not None:
                 return stage.outcome
             if stage.tunes and any(self.loss(run.digest) is None for plan in stage.plans for run in plan.runs):

@@ -39,7 +39,7 @@ class Optimum:
 
 
 def optimum(losses: Mapping[float, float]) -> Optimum:
-    """From the mean loss at every rate; infinite where a seed diverged.
+    """From the mean loss at every rate; infinite where a seed diverged or stalled.
 
     Raises ValueError where all diverged.
     """
@@ -67,8 +67,8 @@ def _window(means: NDArray[np.float64], best: int) -> slice | None:
 def _why_not(rates: list[float], means: NDArray[np.float64], best: int) -> str:
     if best == 0 or best == len(rates) - 1:
         return f"not bracketed: the {'lowest' if best == 0 else 'highest'} rate tried, {rates[best]:g}, is the best"
-    diverged = rates[best - 1] if math.isinf(means[best - 1]) else rates[best + 1]
-    return f"next to the best rate, {rates[best]:g}, a seed diverged, at {diverged:g}"
+    failed = rates[best - 1] if math.isinf(means[best - 1]) else rates[best + 1]
+    return f"next to the best rate, {rates[best]:g}, a seed diverged or stalled, at {failed:g}"
 
 
 def _minimum(x: NDArray[np.float64], means: NDArray[np.float64]) -> float:

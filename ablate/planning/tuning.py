@@ -26,6 +26,8 @@ Settings = dict[str, Any]
 Legal = Callable[[Settings], bool]
 Losses = Sequence[float]
 """Of one setting, in the order of the tuning seeds; infinite where a seed diverged."""
+Stalls = Callable[[float], bool]
+"""Whether a run with this loss learned little more than how frequent tokens are."""
 Batches = Generator[list[Settings], Sequence[Losses], "Tuned"]
 
 NEAR_EDGE = 0.05
@@ -46,6 +48,8 @@ class Trial:
 
     settings: Settings
     losses: tuple[float, ...]
+    stalled: int = 0
+    """How many of the seeds stalled."""
 
     @property
     def loss(self) -> float:
@@ -67,27 +71,28 @@ class Tuned:
 
     @property
     def least(self) -> float:
-        """The lowest mean loss; infinite where every trial has a seed that diverged."""
+        """The mean loss of the best trial; infinite where every trial has a seed that diverged."""
         return best(self.trials).loss
 
 
-def propose(spec: TuneSpec, space: Space, legal: Legal) -> Batches:
+def propose(spec: TuneSpec, space: Space, legal: Legal, stalls: Stalls = lambda loss: False) -> Batches:
     """Settings to try. `legal` says whether an arm can be built with settings that the study did not list itself."""
-    return _grid(spec, space, legal) if spec.is_grid else _sampled(spec, space, legal)
+    return (_grid if spec.is_grid else _sampled)(spec, space, legal, stalls)
 
 
 def best(trials: Sequence[Trial]) -> Trial:
-    """The lowest loss; of equal ones the first."""
-    return min(trials, key=lambda trial: trial.loss)
+    """The lowest loss; of equal ones the first. One in which a seed stalled wins only where each trial has such a seed:
+    settings that train by luck are not to be relied on, and a mean over both outcomes means nothing."""
+    return min(trials, key=lambda trial: (math.isinf(trial.loss), trial.stalled > 0, trial.loss))
 
 
-def _grid(spec: TuneSpec, space: Space, legal: Legal) -> Batches:
+def _grid(spec: TuneSpec, space: Space, legal: Legal, stalls: Stalls) -> Batches:
     axes = {path: axis.choice for path, axis in space.items() if isinstance(axis, Choice)}
     batch = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
-    trials = _tried(batch, (yield batch))
+    trials = _tried(batch, (yield batch), stalls)
     added: dict[tuple[str, int], int] = {}
     while wider := _wider(axes, trials, added, spec.extend, legal):
-        trials += _tried(wider, (yield wider))
+        trials += _tried(wider, (yield wider), stalls)
     edges = tuple(path for path, values in axes.items() if _is_open(path, values, trials, legal))
     found = Tuned(tuple(trials), best(trials).settings, edges)
     return _between(found) if list(axes) == [RATE] and not math.isinf(best(trials).loss) else found
@@ -95,7 +100,9 @@ def _grid(spec: TuneSpec, space: Space, legal: Legal) -> Batches:
 
 def _between(found: Tuned) -> Tuned:
     """The same with the rate at the minimum of a curve, to three digits, so that it can be carried in a study file."""
-    least = optimum({trial.settings[RATE]: trial.loss for trial in found.trials})
+    leave_out = not best(found.trials).stalled
+    means = {each.settings[RATE]: math.inf if each.stalled and leave_out else each.loss for each in found.trials}
+    least = optimum(means)
     rate = float(f"{least.rate:.3g}") if least.through else least.rate
     return replace(found, chosen={RATE: rate}, curve=least.through, reason=least.reason)
 
@@ -156,11 +163,11 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _tried(batch: Sequence[Settings], losses: Sequence[Losses]) -> list[Trial]:
-    return [Trial(settings, tuple(each)) for settings, each in zip(batch, losses, strict=True)]
+def _tried(batch: Sequence[Settings], losses: Sequence[Losses], stalls: Stalls) -> list[Trial]:
+    return [Trial(settings, tuple(each), sum(map(stalls, each))) for settings, each in zip(batch, losses, strict=True)]
 
 
-def _sampled(spec: TuneSpec, among: Space, legal: Legal) -> Batches:
+def _sampled(spec: TuneSpec, among: Space, legal: Legal, stalls: Stalls) -> Batches:
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study(sampler=_sampler(spec))
     space = {path: axis.distribution for path, axis in among.items()}
@@ -168,9 +175,10 @@ def _sampled(spec: TuneSpec, among: Space, legal: Legal) -> Batches:
     while len(trials) < spec.count:
         asked = [_legal_trial(study, space, legal) for _ in range(min(spec.at_once, spec.count - len(trials)))]
         losses = yield [dict(trial.params) for trial in asked]
-        for trial, each in zip(asked, losses, strict=True):
-            trials.append(Trial(dict(trial.params), tuple(each)))
-            study.tell(trial, trials[-1].loss)
+        tried = _tried([dict(trial.params) for trial in asked], losses, stalls)
+        for trial, each in zip(asked, tried, strict=True):
+            study.tell(trial, each.loss)
+        trials += tried
     return Tuned(tuple(trials), best(trials).settings, _near_ends(among, best(trials).settings, legal))
 
 

@@ -20,8 +20,7 @@ from ablate.running.engines import Event
 from ablate.running.request import Request
 from ablate.store import Store
 from ablate.store.claims import Watch
-from ablate.store.documents import MetricsRecord, ResultDocument, TextMeta
-from ablate.store.documents.data import NEAR_UNIGRAM
+from ablate.store.documents import MetricsRecord, ReferenceLosses, ResultDocument, TextMeta
 from ablate.store.documents.length import STEPS
 
 Tell = Callable[[str], None]
@@ -173,19 +172,19 @@ class Progress:
 
     def _stalled(self, digest: str, result: ResultDocument) -> str:
         """What is said beside a loss that token frequencies alone explain, after steps enough to learn more."""
-        unigram = self._unigram(digest) if result.steps >= STEPS else None
-        if unigram is None or result.loss is None or result.loss <= unigram - NEAR_UNIGRAM:
+        known = self._references(digest) if result.steps >= STEPS else None
+        if known is None or result.loss is None or result.loss <= known.stalled_above:
             return ""
-        return f"  stalled: the unigram loss is {unigram:.3f}"
+        return f"  stalled: the unigram loss is {known.unigram:.3f}"
 
-    def _unigram(self, digest: str) -> float | None:
+    def _references(self, digest: str) -> ReferenceLosses | None:
         """Of the text that a run predicts token by token; None of anything else."""
         run = self.store.read_run(digest)
         if run is None or "objective" in run.train:
             return None
         corpus = self.store.data(run.data.digest)
         meta = corpus.read() if corpus.path.is_dir() else None
-        return meta.references.unigram if isinstance(meta, TextMeta) else None
+        return meta.references if isinstance(meta, TextMeta) else None
 
     def _work_done(self) -> float:
         return sum(run.work * run.step / run.steps for run in self.runs.values())

@@ -34,33 +34,28 @@ def choices(tunings: Sequence[StudyTuning]) -> dict[str, Choice]:
     """By arm. The noise is that of all arms together; with one tuning seed it is not known, and no arm is in it."""
     found = [noise for each in tunings if (noise := residual_noise([_losses(t) for t in _about_the_best(each)]))]
     noise = pooled(found)
-    return {} if noise is None else {each.arm: _choice(each, noise) for each in tunings if _known(each)}
+    return {} if noise is None else {each.arm: _choice(each, noise) for each in tunings if each.reliable}
 
 
 def _losses(trial: StudyTrial) -> list[float]:
     return [math.inf if loss is None else loss for loss in trial.losses]
 
 
-def _known(tuning: StudyTuning) -> list[StudyTrial]:
-    """Those in which no seed diverged."""
-    return [trial for trial in tuning.trials if trial.loss is not None]
-
-
-def _about_the_best(tuning: StudyTuning) -> list[StudyTrial]:
+def _about_the_best(tuning: StudyTuning) -> Sequence[StudyTrial]:
     """The trials on the curve: far off, at rates that nearly diverge, losses are noisier."""
     if not tuning.curve:
-        return _known(tuning)
+        return tuning.reliable
     return [trial for trial, rate in zip(tuning.trials, tuning.rates, strict=True) if rate in tuning.curve]
 
 
 def _choice(tuning: StudyTuning, noise: Noise) -> Choice:
-    known = _known(tuning)
+    known = tuning.reliable
     means = [trial.loss if trial.loss is not None else math.inf for trial in known]
     of_mean = noise.of_mean(len(known[0].losses))
     if not tuning.curve:
         chosen = next(place for place, trial in enumerate(known) if trial.settings == tuning.chosen)
         return Choice(penalty(means, chosen, of_mean), None)
-    rates = [rate for trial, rate in zip(tuning.trials, tuning.rates, strict=True) if trial.loss is not None]
+    rates = [rate for trial, rate in zip(tuning.trials, tuning.rates, strict=True) if trial in known]
     found = rate_noise(rates, means, tuning.curve, tuning.rate, of_mean)
     return Choice(found.penalty, found.rate)
 

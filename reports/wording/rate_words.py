@@ -83,11 +83,18 @@ def taken(name: str, tuning: StudyTuning, interval: Interval | None) -> str:
     sure = f" (95 % interval {interval.low:.3g} to {interval.high:.3g})" if interval else ""
     why = f": {tuning.reason}" if tuning.reason else ""
     first = "".join(f" The best tried at {share(each.fraction)}: {_best(each)}." for each in tuning.coarse)
-    return f"{name}: {chosen}{sure}{why}.{first}"
+    return f"{name}: {chosen}{sure}{why}.{''.join(_stalled(tuning))}{first}"
+
+
+def _stalled(tuning: StudyTuning) -> Iterator[str]:
+    for trial in tuning.trials:
+        if trial.stalled:
+            at = ", ".join(f"{path} {json.dumps(value)}" for path, value in trial.settings.items())
+            yield f" At {at}, {trial.stalled} of {len(trial.losses)} seeds stalled."
 
 
 def _best(found: StudyPass) -> str:
-    known = [(trial.loss, trial.settings) for trial in found.trials if trial.loss is not None]
+    known = [(trial.loss, trial.settings) for trial in found.reliable if trial.loss is not None]
     return json.dumps(min(known, key=lambda each: each[0])[1][RATE]) if known else "none, all diverged"
 
 

@@ -56,7 +56,34 @@ def test_where_no_curve_can_be_drawn_the_best_rate_tried_is_taken_and_the_reason
     assert (low.chosen, low.curve) == ({RATE: 5e-4}, ())
     assert low.reason == "not bracketed: the lowest rate tried, 0.0005, is the best"
     gone = tune({RATE: [1e-3, 2e-3, 4e-3]}, lambda s: 2e-3 - s[RATE] if s[RATE] < 3e-3 else math.inf)
-    assert (gone.chosen, gone.reason) == ({RATE: 2e-3}, "next to the best rate, 0.002, a seed diverged, at 0.004")
+    assert (gone.chosen, gone.reason) == (
+        {RATE: 2e-3},
+        "next to the best rate, 0.002, a seed diverged or stalled, at 0.004",
+    )
+
+
+def test_rates_at_which_a_seed_stalls_are_not_taken_nor_in_the_curve() -> None:
+    """Two of two seeds train up to 8e-3, one of two at 1.6e-2, where the one is ahead, and none at 3.2e-2."""
+    rates = [2e-3, 4e-3, 8e-3, 1.6e-2, 3.2e-2]
+    trained = {rate: math.log(rate / 4.5e-3) ** 2 for rate in rates}
+    losses = [[trained[rate], trained[rate]] for rate in rates[:3]] + [[-0.1, 6.0], [6.0, 6.0]]
+    spec = TuneSpec.model_validate({"space": {RATE: rates}})
+    batches = propose(spec, spec.space_around(1e-2), lambda _: True, lambda loss: loss > 5)
+    next(batches)
+    with pytest.raises(StopIteration) as end:
+        batches.send(losses)
+    found = end.value.value
+    assert ([trial.stalled for trial in found.trials], found.edges) == ([0, 0, 0, 1, 2], ())
+    assert (found.chosen, found.curve) == ({RATE: 4.5e-3}, (2e-3, 4e-3, 8e-3))  # a parabola's
+
+
+def test_an_arm_that_stalls_at_every_rate_takes_its_lowest_mean_loss() -> None:
+    spec = TuneSpec.model_validate({"space": {RATE: [1e-3, 2e-3, 4e-3]}, "extend": 0})
+    batches = propose(spec, spec.space_around(1e-2), lambda _: True, lambda loss: loss > 5)
+    next(batches)
+    with pytest.raises(StopIteration) as end:
+        batches.send([[5.9, 5.2], [4.9, 5.4], [5.9, 5.9]])
+    assert end.value.value.chosen[RATE] == pytest.approx(2e-3, rel=0.2)
 
 
 def test_without_a_space_five_rates_about_the_arm_s_own_are_tried() -> None:

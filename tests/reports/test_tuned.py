@@ -14,12 +14,13 @@ import reports
 from ablate.planning.campaign import Tuning, TuningPass
 from ablate.planning.plan_document import study_tuning
 from ablate.planning.tuning import Tuned, propose
-from ablate.store.documents import StudyTuning
+from ablate.store.documents import StudyTrial, StudyTuning
 from ablate.store.documents.study import RATE
 from ablate.study.tune_spec import FINE, TuneSpec, rates_around
+from reports.findings.tuning import choices
 from reports.findings.verdicts import compare, decide
 from reports.statistics.estimates import paired_p
-from reports.wording import words
+from reports.wording import rate_words, words
 from tests.reports.factory import Arm, StudyOf
 from tests.reports.test_verdicts import finished
 
@@ -134,3 +135,16 @@ def test_with_one_tuning_seed_the_noise_is_not_known(tmp_path: Path) -> None:
     found = summary.arms[1].comparison
     assert found is not None and found.tuning_room == 0.0
     assert any("the noise of tuning is not known" in warning for warning in summary.warnings)
+
+
+def test_a_tuning_run_that_stalled_is_named_and_adds_nothing_to_the_noise() -> None:
+    draw = np.random.default_rng(3)
+    arms = [tune(draw, name, Curve(1e-2, 0.1), 0.004) for name in ("pre", "post")]
+    stuck = StudyTrial(settings={RATE: 0.1}, losses=(5.9, 2.4), runs=("a", "b"), stalled=1)
+    with_one = [arms[0], arms[1].model_copy(update={"curve": (), "trials": (*arms[1].trials, stuck)})]
+    at_best = {"curve": (), "chosen": min(arms[1].trials, key=lambda trial: trial.loss or math.inf).settings}
+    without, found = (
+        choices([each[0], each[1].model_copy(update=at_best)])["post"].penalty.bound(0.05) for each in (arms, with_one)
+    )
+    assert found == without < 0.1
+    assert "At train.lr 0.1, 1 of 2 seeds stalled." in rate_words.taken("post", with_one[1], None)

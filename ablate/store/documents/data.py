@@ -62,11 +62,16 @@ class ReferenceLosses(Part):
     gzip_bits_per_byte: BitsPerByte
     """The same per byte of text."""
 
+    @property
+    def stalled_above(self) -> float:
+        """A loss above this is near that of token frequencies."""
+        return self.unigram - NEAR_UNIGRAM
+
     def outcome(self, loss: float) -> Literal["trained", "stalled", "diverged"]:
         """What a run's final loss says of it."""
         if not loss < self.uniform:
             return "diverged"
-        return "stalled" if loss > self.unigram - NEAR_UNIGRAM else "trained"
+        return "stalled" if loss > self.stalled_above else "trained"
 
 
 class DataDocument(Document):

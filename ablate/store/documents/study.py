@@ -161,6 +161,8 @@ class StudyTrial(Part):
     """Of every tuning seed; null where it diverged."""
     runs: tuple[str, ...]
     """Digests of its runs."""
+    stalled: int = 0
+    """How many of its seeds ended near the loss of token frequencies."""
 
     @property
     def loss(self) -> float | None:
@@ -176,6 +178,13 @@ class StudyPass(Part):
     """Share of the budget that each trial had."""
     trials: tuple[StudyTrial, ...]
     """All of them."""
+
+    @property
+    def reliable(self) -> tuple[StudyTrial, ...]:
+        """Those in which no seed failed, among which the best is. Stalled seeds count as failed where some trial has
+        none."""
+        known = tuple(trial for trial in self.trials if trial.loss is not None)
+        return tuple(trial for trial in known if not trial.stalled) or known
 
 
 class StudyTuning(StudyPass):
