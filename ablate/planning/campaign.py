@@ -18,7 +18,7 @@ from ablate.store.documents.study import RATE
 from ablate.study.arms import Arm
 from ablate.study.space import Space
 from ablate.study.study import Study, StudyError
-from ablate.study.tune_spec import FINE, Pass, TuneSpec, rates_around
+from ablate.study.tune_spec import BELOW, FINE, Pass, TuneSpec, rates_around
 
 UNTUNED = ("measure", "evals", "probes")
 """What nobody asks of tuning runs."""
@@ -223,7 +223,7 @@ class _Job:
     def _end(self, tuned: Tuned) -> None:
         self.passes.append(TuningPass(self.at.fraction, tuned, tuple(self._runs)))
         if not self.is_done:
-            self._begin(rates_around(tuned.chosen[RATE], FINE))
+            self._begin(rates_around(tuned.chosen[RATE], BELOW if tuned.fails_above else FINE))
 
     def _next(self, losses: Sequence[Sequence[float]] | None = None) -> list[Settings]:
         try:

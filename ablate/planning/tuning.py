@@ -74,6 +74,14 @@ class Tuned:
         """The mean loss of the best trial; infinite where every trial has a seed that diverged."""
         return best(self.trials).loss
 
+    @property
+    def fails_above(self) -> bool:
+        """Whether a seed diverged or stalled at the next rate above the best, where the rate was tuned alone."""
+        least = best(self.trials)
+        above = [trial for trial in self.trials if trial.settings[RATE] > least.settings[RATE]]
+        following = min(above, key=lambda trial: trial.settings[RATE], default=least)
+        return math.isinf(following.loss) or following.stalled > least.stalled
+
 
 def propose(spec: TuneSpec, space: Space, legal: Legal, stalls: Stalls = lambda loss: False) -> Batches:
     """Settings to try. `legal` says whether an arm can be built with settings that the study did not list itself."""

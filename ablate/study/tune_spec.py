@@ -28,6 +28,8 @@ COARSE = (0.25, 0.5, 1.0, 2.0, 4.0)
 interpolation (`ablate.planning.rate_curves`)."""
 FINE = (0.5, 1.0, 2.0)
 """Times the best rate of short runs: what is tried at full length."""
+BELOW = (0.5, 0.5**0.5, 1.0)
+"""The same where a seed failed at the next higher rate."""
 SHORT = 0.25
 TRIALS_PER_AXIS = 8
 SAMPLED = ("trials", "sampler", "at_once")
@@ -49,7 +51,8 @@ class TuneSpec(Spec):
 
     A learning rate is tuned in two passes. Short runs with one seed find about where the best is. Then runs at full
     length, with `seeds` seeds, try the rate found, half and double of it, and decide: the best rate depends on the
-    length, and not alike for all arms. What is taken is the minimum of a smooth curve through the rates about the best.
+    length, and not alike for all arms. Where a short run failed at the next higher rate, two lower ones are tried. What
+    is taken is the minimum of a smooth curve through the rates about the best.
 
     Other settings, and several together, are tuned in one pass, and those of lowest validation loss are taken. A best
     value at the edge of a list is followed outwards.

@@ -13,6 +13,7 @@ from ablate.planning.campaign import Outcome, Stage, UnfinishedError, campaign
 from ablate.planning.identity import RunPlan
 from ablate.planning.plan import Plan, make_plan
 from ablate.planning.plan_document import study_document
+from ablate.store.documents.study import RATE
 from ablate.study.reading import load_study
 from ablate.study.study import Study, StudyError
 from reports.wording.rate_words import carried_lines
@@ -139,6 +140,17 @@ def test_rates_that_are_carried_as_the_report_says_give_the_same_runs(tmp_path: 
     _, carried = gone_through(tmp_path, tuning("", text) + lines, lambda _: 1.0)
     assert [run.digest for run in carried.plan.runs] == [run.digest for run in tuned.plan.runs]
     assert study_document(carried).rates.how == "carried"
+
+
+def test_where_short_runs_fail_above_the_best_rate_full_length_tries_lower_ones(tmp_path: Path) -> None:
+    def score(run: RunPlan) -> float:
+        return math.log(lr(run) / 9e-3) ** 2 if lr(run) < 1.5e-2 else math.inf
+
+    text = STUDY.replace("batch: 2", "batch: 2, lr: 1e-2")
+    _, outcome = gone_through(tmp_path, tuning("tune: auto\n", text), score)
+    found = study_document(outcome).tuning[0]
+    assert found.rates == pytest.approx((5e-3, 7.07107e-3, 1e-2, 2**0.5 * 1e-2), rel=1e-5)  # the last follows the edge
+    assert found.chosen[RATE] == pytest.approx(9e-3, rel=1e-2)
 
 
 def test_where_every_short_run_diverged_none_is_trained_at_full_length(tmp_path: Path) -> None:

@@ -56,6 +56,7 @@ def test_where_no_curve_can_be_drawn_the_best_rate_tried_is_taken_and_the_reason
     assert (low.chosen, low.curve) == ({RATE: 5e-4}, ())
     assert low.reason == "not bracketed: the lowest rate tried, 0.0005, is the best"
     gone = tune({RATE: [1e-3, 2e-3, 4e-3]}, lambda s: 2e-3 - s[RATE] if s[RATE] < 3e-3 else math.inf)
+    assert gone.fails_above
     assert (gone.chosen, gone.reason) == (
         {RATE: 2e-3},
         "next to the best rate, 0.002, a seed diverged or stalled, at 0.004",
@@ -75,6 +76,7 @@ def test_rates_at_which_a_seed_stalls_are_not_taken_nor_in_the_curve() -> None:
     found = end.value.value
     assert ([trial.stalled for trial in found.trials], found.edges) == ([0, 0, 0, 1, 2], ())
     assert (found.chosen, found.curve) == ({RATE: 4.5e-3}, (2e-3, 4e-3, 8e-3))  # a parabola's
+    assert not found.fails_above
 
 
 def test_an_arm_that_stalls_at_every_rate_takes_its_lowest_mean_loss() -> None:
