@@ -193,9 +193,8 @@ def _written(spec: ModelSpec, batch: int, context: int, memory: int) -> PassCost
         if layer.cross is not None:
             flops += layer.cross.decode_flops(spec.d_model, memory) - layer.cross.decode_flops(spec.d_model, 0)
             unused += layer.cross.memory_parameters(spec.d_model)
-    return PassCost(
-        batch * flops, _parameters_read(spec, batch) - unused, batch * cache_elements(spec, context, memory)
-    )
+    read = cache_elements(spec, context, memory) + sum(x.mixer.borrowed_elements(context) for x in spec.layers)
+    return PassCost(batch * flops, _parameters_read(spec, batch) - unused, batch * read)
 
 
 def cache_elements(spec: ModelSpec, capacity: int, memory: int = 0) -> int:

@@ -12,6 +12,7 @@ from zoo.edits import SpecJson, expand, merge
 from zoo.errors import SpecError
 from zoo.explain import explain
 from zoo.facts import Fact, names_with
+from zoo.mixers._reuse import check_lenders
 
 if TYPE_CHECKING:
     from zoo.block_spec import BlockSpec
@@ -84,6 +85,11 @@ def check_layers(model: ModelSpec, blocks: Mapping[str, BlockSpec]) -> None:
             reason = f"reads and writes a stream of {ours}, {first[0]} one of {theirs}: all layers need the same"
             raise SpecError(f"{where}.norm_placement", reason)
     _check_values(blocks)
+    check_lenders([(path, blocks[path].mixer) for path in model.layer_paths])
+    if model.mtp is not None and blocks[model.layer_paths[-1]].mixer.borrows:
+        raise SpecError(
+            "mtp", "its modules are blocks of the last layer's kind, which has no keys of its own (reuse_kv)"
+        )
     if model.unet_skips and model.n_layers < 2:
         raise SpecError("unet_skips", "a single layer has no mirror image: n_layers must be at least 2")
     if model.value_embeddings is not None:

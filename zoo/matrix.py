@@ -41,6 +41,10 @@ PATTERNS: dict[str, SpecJson] = {
         "blocks": {"attn": {"mixer": {"kind": "attention", "heads": 4}}},
         "pattern": ["block", "attn"],
     },
+    "every second layer reuses keys": {
+        "blocks": {"reader": {"mixer.reuse_kv": True}},
+        "pattern": ["block", "reader"],
+    },
     "another first layer": {"blocks": {"opening": {"ffn": {"kind": "relu", "d_ff": 16}}}, "first": ["opening"]},
 }
 """Choices of layers, which are several settings at once."""

@@ -3,36 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveInt
 
-from zoo.axis import Spec
+from zoo.axis import Spec, is_off
 from zoo.errors import SpecError
 
 
 class Sharing(Spec):
-    """All layers share `blocks` distinct blocks: fewer parameters, the same FLOPs and caches.
+    """All layers but the prelude's and the coda's share `blocks` distinct blocks: fewer parameters, the same FLOPs and
+    caches.
 
     `cycle`: layer i is block i mod n, a stack of n layers run again and again (looped, Universal Transformers, Dehghani
     et al. 2018, arXiv:1807.03819); `sequence`: block ⌊i n / L⌋, groups of neighbours (ALBERT, Lan et al. 2019,
     arXiv:1909.11942, whose own choice is one block for all layers). Names after Takase & Kiyono 2021, arXiv:2104.06022.
+    A loop between layers of their own is the shape of Geiping et al. 2025 (Huginn), arXiv:2502.05171; without its
+    input injection, random first state and random depth.
     """
 
     blocks: PositiveInt = 1
     """n."""
     order: Literal["cycle", "sequence"] = "cycle"
+    prelude: Annotated[NonNegativeInt, Field(exclude_if=is_off)] = 0
+    """First layers that share nothing."""
+    coda: Annotated[NonNegativeInt, Field(exclude_if=is_off)] = 0
+    """Last layers that share nothing."""
 
     def block_of_each(self, n_layers: int) -> tuple[int, ...]:
         """Which block each layer is."""
+        length = n_layers - self.prelude - self.coda
         if self.order == "cycle":
-            return tuple(i % self.blocks for i in range(n_layers))
-        return tuple(i * self.blocks // n_layers for i in range(n_layers))
+            core = [i % self.blocks for i in range(length)]
+        else:
+            core = [i * self.blocks // length for i in range(length)]
+        end = self.prelude + self.blocks
+        return (*range(self.prelude), *(self.prelude + i for i in core), *range(end, end + self.coda))
 
     def check(self, names: Sequence[str]) -> None:
         """names: the name of each layer's block. Raise SpecError where layers that share are not alike."""
-        if self.blocks > len(names):
-            raise SpecError("blocks", f"there are only {len(names)} layers, not {self.blocks}")
+        left = len(names) - self.prelude - self.coda
+        if self.blocks > left:
+            beside = " beside prelude and coda" if left < len(names) else ""
+            raise SpecError("blocks", f"there are only {max(0, left)} layers{beside}, not {self.blocks}")
         found: dict[int, str] = {}
         for layer, (block, name) in enumerate(zip(self.block_of_each(len(names)), names, strict=True)):
             if found.setdefault(block, name) != name:

@@ -155,6 +155,7 @@ class Step:
     prefix_ends: (B,) or None, the place before which each row's tokens are seen by all of them. token_types: (B, T) or
     None. places, block_places: (B, T) or None, as given. memory: what the encoder made of its tokens.
     tokens: (B, T). revalue: what the layer that runs does to its values, (B, K, T, d), set by the model.
+    lent: keys and values that layers leave for those above them, by `Mixer.kv`; None where nobody reads them.
     shared: modules that belong to the model and serve several layers, by `Position.name_for`.
     losses: what layers add to the training objective, already weighted.
     """
@@ -170,6 +171,7 @@ class Step:
     memory: Memory | None = None
     tokens: Tensor | None = None
     revalue: Callable[[Tensor], Tensor] | None = None
+    lent: dict[str, tuple[Tensor, ...]] | None = None
     shared: Mapping[str, nn.Module] = field(default_factory=dict)
     start: int = 0
     recorder: Tap | None = None
@@ -216,12 +218,14 @@ class Step:
 
     def copy(self) -> Step:
         """A pass that has so far left the same, and leaves what comes elsewhere."""
-        return replace(self, losses=list(self.losses), _memo=dict(self._memo))
+        lent = None if self.lent is None else dict(self.lent)
+        return replace(self, losses=list(self.losses), lent=lent, _memo=dict(self._memo))
 
     def take(self, other: Step) -> None:
         """Keep what a copy of this pass has left since."""
         self.losses += other.losses[len(self.losses) :]
         self._memo |= other._memo
+        self.lent = other.lent
 
     def tap(self, name: str, show: Show) -> None:
         """Offer an internal to whoever listens (see `zoo.taps`). Free when nobody does."""

@@ -154,6 +154,11 @@ class ModelSpec(Spec):
         return (*self.first[: self.n_layers], *itertools.islice(itertools.cycle(self.pattern), after))
 
     @property
+    def layer_paths(self) -> tuple[str, ...]:
+        """Where every layer's block is written."""
+        return tuple(BASE if name == BASE else f"blocks.{name}" for name in self.layer_names)
+
+    @property
     def block_of_each(self) -> tuple[int, ...]:
         """Which of the model's blocks each layer is."""
         return self.sharing.block_of_each(self.n_layers) if self.sharing else tuple(range(self.n_layers))
@@ -177,8 +182,7 @@ class ModelSpec(Spec):
 
     def _used(self) -> dict[str, BlockSpec]:
         """The resolved blocks that layers are made of, by path."""
-        names = dict.fromkeys(self.layer_names)
-        return {BASE if name == BASE else f"blocks.{name}": self.named(name) for name in names}
+        return {path: self.named(path.removeprefix("blocks.")) for path in dict.fromkeys(self.layer_paths)}
 
     @property
     def cautions(self) -> tuple[str, ...]:

@@ -48,6 +48,7 @@ class Stack(nn.Module):
         owns the modules."""
         self._deaf = [scheme.kind for scheme, _ in spec.positions if not scheme.takes_places]
         layers, self.block_of_each = spec.layers, spec.block_of_each
+        self._lends = any(layer.mixer.borrows for layer in layers)
         other = encodes_for or (spec.encoder.n_layers if spec.encoder is not None else 0)
         site = Site(spec.d_model, 0, spec.n_layers, other_layers=other, encodes=encodes_for > 0)
         first_uses = [self.block_of_each.index(block) for block in range(max(self.block_of_each) + 1)]
@@ -83,6 +84,7 @@ class Stack(nn.Module):
         """The pass over `tokens` (B, T), the first of which is token `start` of the stream."""
         step = Step.of(tokens, start, left_pad)
         step.sight, step.shared, step.recorder = self.spec.visible, self._shared, self.recorder
+        step.lent = {} if self._lends else None
         step.token_types = given.get("token_types")
         if step.token_types is not None and self.spec.token_types is None:
             raise ValueError("token_types are for models that have a table of them (spec.token_types)")

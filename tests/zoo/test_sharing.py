@@ -26,6 +26,8 @@ def small(**edits: Any) -> zoo.ModelSpec:
         (Sharing(blocks=2, order="sequence"), [0, 0, 0, 1, 1, 1]),
         (Sharing(blocks=4, order="sequence"), [0, 0, 1, 2, 2, 3]),
         (Sharing(blocks=6), [0, 1, 2, 3, 4, 5]),
+        (Sharing(blocks=2, prelude=1, coda=1), [0, 1, 2, 1, 2, 3]),
+        (Sharing(blocks=2, order="sequence", prelude=2), [0, 1, 2, 2, 3, 3]),
     ],
     ids=str,
 )

@@ -78,6 +78,22 @@ class Mixer(Variant):
         """The most tokens that a text may have; None for any number."""
         return None
 
+    def borrowed_elements(self, capacity: int) -> int:
+        """Numbers of another layer's cache that it reads, per sequence of `capacity` tokens. Called on a resolved
+        spec."""
+        return 0
+
+    @property
+    def kv(self) -> str | None:
+        """What keys and values of the layer are: layers of which it is the same can lend them to each other; None
+        where they cannot be lent. Of a resolved spec."""
+        return None
+
+    @property
+    def borrows(self) -> bool:
+        """Whether it attends to keys and values of a layer below."""
+        return False
+
     @property
     def value_heads(self) -> tuple[int, int] | None:
         """(heads, features) of values that others may be added to; None where there are none. Of a resolved spec."""

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from zoo.errors import SpecError
 from zoo.mixers import MixerLayer
-from zoo.mixers.attention import AttentionLayer, MultiHead
+from zoo.mixers._multi_head import MultiHead
+from zoo.mixers.attention import AttentionLayer
 from zoo.site import Site
 
 

@@ -13,7 +13,8 @@ from zoo.attend import Scoring, Visible, attend
 from zoo.axis import Choice, Examples
 from zoo.errors import SpecError
 from zoo.mixers import MixerLayer
-from zoo.mixers.attention import AttentionLayer, MultiHead
+from zoo.mixers._multi_head import MultiHead
+from zoo.mixers.attention import AttentionLayer
 from zoo.norms import Norm
 from zoo.norms.rmsnorm import RMSNorm
 from zoo.site import Site, Step

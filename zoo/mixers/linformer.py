@@ -15,7 +15,8 @@ from zoo.cache import LayerCache
 from zoo.edits import Edits
 from zoo.errors import SpecError, UnsupportedError
 from zoo.mixers import MixerLayer
-from zoo.mixers.attention import AttentionLayer, MultiHead
+from zoo.mixers._multi_head import MultiHead
+from zoo.mixers.attention import AttentionLayer
 from zoo.site import Keys, PartCost, Site
 
 
@@ -45,6 +46,8 @@ class Linformer(MultiHead):
 
     def resolve(self, d_model: int) -> Self:
         spec = super().resolve(d_model)
+        if self.reuse_kv:
+            raise SpecError("reuse_kv", "linformer mixes keys and values of its own")
         if self.position.adds_to_scores:
             reason = (
                 f"linformer scores mixtures of keys, which are at no place for which {self.position.kind} could add"

@@ -1,0 +1,201 @@
+"""What mixers have in common that attend with the softmax over heads."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, PositiveFloat, PositiveInt
+
+from zoo.attend import scores_computed
+from zoo.axis import Choice, is_off, number
+from zoo.conv import conv_cost
+from zoo.errors import SpecError
+from zoo.facts import AtMost, Dropout, Fact, HeadFeatures, Heads, Tried
+from zoo.mixers import SELF_ALONE, Mixer
+from zoo.mixers._gate import Gate, gate_features
+from zoo.mixers._projections import GATE, Biases
+from zoo.mixers._reuse import check_reuse
+from zoo.mixers._temperature import Temperature
+from zoo.norms import Norm
+from zoo.positions import Position, check_ahead
+from zoo.positions.rope import RoPE
+from zoo.site import Keys, PartCost, attention_cost, mean_keys
+from zoo.sparsities import Sparsity
+
+
+class MultiHead(Mixer):
+    """What all mixers are made of that attend with the softmax over heads of queries, keys and values.
+
+    `kv_heads` = H is multi-head, 1 is multi-query (Shazeer 2019, arXiv:1911.02150), between them grouped-query
+    attention (Ainslie et al. 2023, arXiv:2305.13245). `window` = W lets a token see itself and the W − 1 before it
+    (Mistral 7B, arXiv:2310.06825).
+    """
+
+    heads: Heads = 4
+    kv_heads: Annotated[PositiveInt | None, Fact.SHARED_HEADS, Tried(2, 1)] = None
+    """Heads of keys and values; null for as many as `heads`."""
+    head_dim: Annotated[HeadFeatures | None, Tried(12)] = None
+    """Features per head; null for d_model / heads."""
+    position: Annotated[Position, Choice("zoo.positions")] = RoPE()
+    window: Annotated[PositiveInt | None, AtMost(8), Tried(5)] = None
+    sparsity: Annotated[Sparsity, Choice("zoo.sparsities")] | None = Field(default=None, exclude_if=is_off)
+    """Which keys are seen where that is neither all nor a window; it has its own window."""
+    qk_norm: Annotated[Norm, Choice("zoo.norms")] | None = None
+    """Norm of queries and keys before positions (Henry et al. 2020, arXiv:2010.04245; arXiv:2302.05442)."""
+    qk_norm_over: Literal["head", "heads", "full"] = "head"
+    """Each head by itself, with one gain for all heads (`head`, Qwen 3) or one each (`heads`, Cohere and StableLM), or
+    the full width before the head split (`full`, OLMo 2)."""
+    qk_norm_after_position: bool = Field(default=False, exclude_if=is_off)
+    """Whether that norm comes after positions (Hunyuan, arXiv:2411.02265; Llama 4)."""
+    temperature: Annotated[Temperature | None, Tried({"floor": 4})] = Field(default=None, exclude_if=is_off)
+    """Queries grow with their place; null for not at all."""
+    bias: Annotated[Biases, Tried(True, ("q", "v"))] = ()
+    """true for q, k, v and o, false, or those of the projections q, k, v, o and gate that have a bias."""
+    scale: Annotated[PositiveFloat | None, Fact.SCORE_SCALE] = None
+    """Factor on QKᵀ; null for 1/√d, times YaRN's mscale² where it has `scale_scores`."""
+    softcap: Annotated[PositiveFloat | None, Tried(3.0)] = None
+    """c · tanh(score / c) (Gemma 2, arXiv:2408.00118)."""
+    sinks: bool = False
+    """A learned logit per head that takes a share of the softmax and gives nothing (gpt-oss, arXiv:2508.10925)."""
+    gate: Gate | None = None
+    """The heads' output times σ(W x), per feature or per head (Qiu et al. 2025, arXiv:2505.06708)."""
+    conv: Annotated[PositiveInt | None, Tried(3)] = None
+    """Tokens that a causal convolution of each feature of queries, keys and values sees, right after their projections
+    (Primer, So et al. 2021, arXiv:2109.08668); null for none."""
+    clip_qkv: PositiveFloat | None = None
+    """Queries, keys and values are clamped to ± this after projection (MPT; OLMo, arXiv:2402.00838)."""
+    value_residual: bool = False
+    """Values are mixed with the first layer's (ResFormer, Zhou et al. 2024, arXiv:2410.17897)."""
+    reuse_kv: Annotated[bool, Field(exclude_if=is_off), Tried()] = False
+    """Whether keys and values are those of a layer below (see `zoo.mixers._reuse`)."""
+    dropout: Dropout = 0.0
+    """Of attention weights, while training."""
+
+    def resolve(self, d_model: int) -> Self:
+        kv_heads = self.kv_heads or self.heads
+        if self.heads % kv_heads:
+            raise SpecError("kv_heads", f"{kv_heads} kv heads do not divide {self.heads} heads")
+        if self.sparsity is not None and self.window is not None:
+            raise SpecError("window", f"{self.sparsity.kind} says which keys are seen: leave the mixer's window out")
+        head_dim = self.head_dim or self._default_head_dim(d_model)
+        try:
+            self.position.check(head_dim)
+        except SpecError as error:
+            raise error.under("position") from None
+        if GATE in self.bias and self.gate is None:
+            raise SpecError("bias", "there is no gate to have a bias")
+        if self.qk_norm_after_position and self.qk_norm_over == "full":
+            raise SpecError("qk_norm_over", "positions are applied to heads, and full is the width before the split")
+        if self.reuse_kv:
+            check_reuse(self.conv, self.value_residual, self.bias)
+        scale = self.scale or head_dim**-0.5 * self.position.score_factor
+        return self.model_copy(update={"kv_heads": kv_heads, "head_dim": head_dim, "scale": scale})
+
+    def _default_head_dim(self, d_model: int) -> int:
+        if d_model % self.heads:
+            reason = f"{self.heads} heads do not divide d_model {d_model}; set head_dim to choose it freely"
+            raise SpecError("heads", reason)
+        return d_model // self.heads
+
+    def sizes(self) -> tuple[int, int, int]:
+        """H, K, d of a resolved spec: what is projected to q: (H, d), k and v: (K, d), and what o reads: (H, d)."""
+        return self.heads, number(self.kv_heads), number(self.head_dim)
+
+    def cost(self, d_model: int, context: int) -> PartCost:
+        heads, kv_heads, head_dim = self.sizes()
+        gates = gate_features(self.gate, *self.outputs())
+        own_heads = 0 if self.reuse_kv else kv_heads
+        matrix = 2 * d_model * (heads + own_heads) * head_dim + d_model * gates
+        q, kv = heads * head_dim, kv_heads * head_dim
+        widths = {"q": q, "k": kv, "v": kv, "o": d_model, GATE: gates}
+        parameters = matrix + sum(widths[name] for name in self.bias) + self._norm_parameters()
+        parameters += heads * self.sinks + 2 * self.value_residual
+        attending = attention_cost(parameters, matrix, self._flops_per_key(), self._keys(context))
+        return attending + conv_cost(self.channels, self.conv)
+
+    def _keys(self, context: int) -> Keys:
+        if self.sparsity is not None:
+            computed = self.sparsity.computed(context) if self._plain_scores else context**2
+            return Keys(self.sparsity.pairs(context) / context, context, computed / context)
+        computed = scores_computed(context, self.window if self._plain_scores else None)
+        return Keys(mean_keys(context, self.window), context, computed / context)
+
+    @property
+    def _plain_scores(self) -> bool:
+        """Whether scores are QKᵀ · scale and nothing else, as `zoo.attend.Scoring.simple` has it."""
+        return self.softcap is None and not self.sinks and not self.position.adds_to_scores
+
+    @property
+    def caution(self) -> str | None:
+        # A sink takes its share of the one key's weight, which then depends on the score.
+        return SELF_ALONE if self.window == 1 and not self.sinks else None
+
+    def slots(self, capacity: int) -> int:
+        """How many tokens are cached, of texts of up to `capacity`."""
+        reach = self.window if self.sparsity is None else self.sparsity.reach
+        return min(capacity, reach or capacity)
+
+    @property
+    def channels(self) -> int:
+        """Queries, keys and values together, of a resolved spec."""
+        heads, kv_heads, head_dim = self.sizes()
+        return (heads + 2 * kv_heads) * head_dim
+
+    def _flops_per_key(self) -> float:
+        """One score and one weighted value for each head: a multiplication and an addition per feature."""
+        heads, _, head_dim = self.sizes()
+        return 4.0 * heads * head_dim
+
+    def outputs(self) -> tuple[int, int]:
+        """How many heads' outputs there are to gate, and of how many features."""
+        heads, _, head_dim = self.sizes()
+        return heads, head_dim
+
+    @property
+    def value_heads(self) -> tuple[int, int] | None:
+        _, kv_heads, head_dim = self.sizes()
+        return None if self.reuse_kv else (kv_heads, head_dim)
+
+    @property
+    def kv(self) -> str:
+        _, kv_heads, head_dim = self.sizes()
+        return f"{self.kind} {kv_heads} × {head_dim}, {self.position!r}, {self.window}, {self.sparsity!r}"
+
+    @property
+    def borrows(self) -> bool:
+        return self.reuse_kv
+
+    @property
+    def shared_values(self) -> tuple[int, int] | None:
+        return self.value_heads if self.value_residual else None
+
+    def _norm_parameters(self) -> int:
+        if self.qk_norm is None:
+            return 0
+        heads, kv_heads, head_dim = self.sizes()
+        normed = (heads,) if self.reuse_kv else (heads, kv_heads)
+        if self.qk_norm_over != "full":
+            norms = len(normed) if self.qk_norm_over == "head" else sum(normed)
+            return norms * self.qk_norm.parameters(head_dim)
+        return sum(self.qk_norm.parameters(each * head_dim) for each in normed)
+
+    def cache_elements(self, capacity: int) -> int:
+        kept = sum(heads * features for heads, features in self.cached())
+        return kept * self.slots(capacity) + self.channels * ((self.conv or 1) - 1)
+
+    def cached(self) -> tuple[tuple[int, int], ...]:
+        _, kv_heads, head_dim = self.sizes()
+        return () if self.reuse_kv else ((kv_heads, head_dim), (kv_heads, head_dim))
+
+    def borrowed_elements(self, capacity: int) -> int:
+        _, kv_heads, head_dim = self.sizes()
+        return 2 * kv_heads * head_dim * self.slots(capacity) if self.reuse_kv else 0
+
+    def positions(self) -> tuple[tuple[Position, int], ...]:
+        return ((self.position, self.heads),)
+
+    def check_ahead(self) -> None:
+        for name in ("window", "conv", "sparsity"):
+            if getattr(self, name) is not None:
+                raise SpecError(name, "reaches back only: it cannot see later tokens")
+        check_ahead(self.position)

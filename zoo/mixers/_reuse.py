@@ -1,0 +1,56 @@
+"""Keys and values of a layer below, in place of a layer's own.
+
+A layer with `reuse_kv` projects queries only and attends to the keys and values of the nearest layer below it that has
+its own, of as many heads and features, with the same positions, window and sparsity. It caches nothing. Which layers do
+is a pattern of blocks: every second one in Cross-Layer Attention (Brandon et al. 2024, arXiv:2405.12981;
+Hunyuan-Large, arXiv:2411.02265); the upper half, which all read one layer, in YOCO (Sun et al. 2024,
+arXiv:2405.05254); the last layers, which read the last full or the last windowed layer below them, in Gemma 3n.
+
+    block: {mixer: {kind: attention}}
+    blocks: {reader: {mixer.reuse_kv: true}}
+    pattern: [block, reader]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from zoo.errors import SpecError
+from zoo.site import Step
+
+if TYPE_CHECKING:
+    from zoo.mixers import Mixer
+
+
+def lend(step: Step, kv: str, *kept: Tensor) -> None:
+    """Leave keys, values: (B, K, S, d), and places: (S,), for layers above in place of what a layer below left."""
+    if step.lent is not None:
+        step.lent[kv] = kept
+
+
+def borrowed(step: Step, kv: str) -> tuple[Tensor, ...]:
+    """What the nearest layer below left."""
+    if step.lent is None:
+        raise ValueError("a layer with reuse_kv reads what a layer below left: run it in its model")
+    return step.lent[kv]
+
+
+def check_reuse(conv: int | None, value_residual: bool, bias: Sequence[str]) -> None:
+    """Raise SpecError for settings of keys and values that a layer does not have."""
+    for name, given in (("conv", conv), ("value_residual", value_residual), ("bias", {"k", "v"} & set(bias))):
+        if given:
+            raise SpecError(name, "keys and values are of a layer below (reuse_kv), which has settings of its own")
+
+
+def check_lenders(mixers: Sequence[tuple[str, Mixer]]) -> None:
+    """Raise SpecError where there is no layer below that has what one borrows. mixers: each layer's, with its path."""
+    lent = set()
+    for where, mixer in mixers:
+        if not mixer.borrows:
+            lent.add(mixer.kv)
+        elif mixer.kv not in lent:
+            reason = "no layer below has keys and values of its own with the same heads, positions and window"
+            raise SpecError(f"{where}.mixer.reuse_kv", reason)
