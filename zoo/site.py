@@ -171,7 +171,7 @@ class Step:
     memory: Memory | None = None
     tokens: Tensor | None = None
     revalue: Callable[[Tensor], Tensor] | None = None
-    lent: dict[str, tuple[Tensor, ...]] | None = None
+    lent: dict[str, tuple[Tensor, Tensor, Tensor]] | None = None
     shared: Mapping[str, nn.Module] = field(default_factory=dict)
     start: int = 0
     recorder: Tap | None = None

@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from zoo.mixers import Mixer
 
 
-def lend(step: Step, kv: str, *kept: Tensor) -> None:
+def lend(step: Step, kv: str, keys: Tensor, values: Tensor, places: Tensor) -> None:
     """Leave keys, values: (B, K, S, d), and places: (S,), for layers above in place of what a layer below left."""
     if step.lent is not None:
-        step.lent[kv] = kept
+        step.lent[kv] = keys, values, places
 
 
-def borrowed(step: Step, kv: str) -> tuple[Tensor, ...]:
+def borrowed(step: Step, kv: str) -> tuple[Tensor, Tensor, Tensor]:
     """What the nearest layer below left."""
     if step.lent is None:
         raise ValueError("a layer with reuse_kv reads what a layer below left: run it in its model")
