@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ablate.api.starting import new
     from ablate.data.error import DataError
     from ablate.errors import ArgumentError
+    from ablate.plugins import plug_in
     from ablate.running.engines import EngineError
     from ablate.running.rehearsing import CalibrationError
     from ablate.running.stages import Failure
@@ -83,6 +84,7 @@ _HOME = {
     "new": "ablate.api.starting",
     "open": "ablate.api.browsing:open_store",
     "plan": "ablate.api.planning",
+    "plug_in": "ablate.plugins",
     "prepare": "ablate.api.preparing",
     "report": "ablate.api.reporting",
     "run": "ablate.api.running",
@@ -128,6 +130,7 @@ __all__ = [
     "new",
     "open",
     "plan",
+    "plug_in",
     "prepare",
     "report",
     "run",

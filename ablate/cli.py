@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from types import FrameType
 from typing import Any, NoReturn, Protocol, cast
 
@@ -69,14 +70,16 @@ class Command(Protocol):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    options = _parser().parse_args(given)
     try:
+        options = _parser().parse_args(given)
         with _signals_as_ctrl_c():
             return cast(Command, options.command).run(options)
     except AblateError as error:
         message = _as_option(error) if isinstance(error, ArgumentError) else str(error)
         print(f"ablate: {message}" if "\n" not in message else message, file=sys.stderr)
         return BAD_INPUT
+    except ImportError as error:
+        return _of_plugin(error)
     except BrokenPipeError:  # whoever read our output, such as `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return UNREAD
@@ -86,6 +89,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as end:
         print("ablate: stopped. Run the same command again to resume.", file=sys.stderr)
         return 128 + (end.number if isinstance(end, Stopped) else signal.SIGINT)
+
+
+def _of_plugin(error: ImportError) -> int:
+    """Any other error of an import is a fault of ours."""
+    from zoo.errors import PluginError  # noqa: PLC0415 (start-up is quick)
+
+    if not isinstance(error, PluginError):
+        raise error
+    print(f"ablate: {error}", file=sys.stderr)
+    return BAD_INPUT
 
 
 @contextmanager
@@ -119,8 +132,9 @@ class _Parser(argparse.ArgumentParser):
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """A command says which options it has only when it is given: to know them may take long. It complains itself of
-        what it does not know."""
+        what it does not know. Plug-ins come first: options may depend on them."""
         if self.command is not None:
+            _plug_in(args)
             self.command.configure(self)
             self.command = None
         found, unknown = super().parse_known_args(args, namespace)
@@ -141,6 +155,16 @@ class _Parser(argparse.ArgumentParser):
             message = f"unknown command '{word}'{near}"
         print(f"{self.prog}: {message} (see `{self.prog} --help`)", file=sys.stderr)
         raise SystemExit(BAD_INPUT)
+
+
+def _plug_in(arguments: Sequence[str]) -> None:
+    """Add the files of all `--plugin` options. Whether the options are right is found later."""
+    paths = [word.removeprefix("--plugin=") for word in arguments if word.startswith("--plugin=")]
+    paths += [after for word, after in pairwise(arguments) if word == "--plugin"]
+    if paths:
+        from ablate.plugins import plug_in  # noqa: PLC0415 (start-up is quick)
+
+        plug_in(*paths)
 
 
 class _Version(argparse.Action):
@@ -170,5 +194,11 @@ def _parser() -> argparse.ArgumentParser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         sub.set_defaults(command=module)
+        sub.add_argument(
+            "--plugin",
+            action="append",
+            metavar="FILE",
+            help="a Python file with a variant, data source, … of your own: see docs/plugins.md (may be repeated)",
+        )
         sub.command = module
     return parser

@@ -157,6 +157,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_a_wheel_in_an_empty_folder_runs_a_shipped_study_and_a_new_one(site: Path, tmp_path: Path) -> None:
     """Without the checkout on the path: the packages of others are those of this environment."""
     environment = {**os.environ, "PYTHONPATH": str(site)}

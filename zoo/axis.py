@@ -1,14 +1,13 @@
 """Frozen specs, and axes whose variants are files.
 
 An axis is a package such as `zoo.norms`. Each file in it that does not begin with `_` is a variant: it defines one
-`Spec` whose `kind` is the file's name. Nothing else lists variants. A package inside it is an axis of its own.
+`Spec` whose `kind` is the file's name. Nothing else lists variants. A package inside it is an axis of its own. Plug-ins
+are files of an axis that lie elsewhere (`zoo.registry`).
 """
 
 from __future__ import annotations
 
 import functools
-import importlib
-import pkgutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import ModuleType
@@ -26,7 +25,9 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
+from zoo import registry
 from zoo.edits import Edits
+from zoo.errors import PluginError
 
 Number = TypeVar("Number", int, float)
 
@@ -75,9 +76,7 @@ class Variant(Spec):
 
 def variants(axis: str, tag: str = "kind") -> dict[str, type[Spec]]:
     """Every variant of an axis package (`"zoo.norms"`), by its `tag` field, in alphabetical order."""
-    package = importlib.import_module(axis)
-    names = [m.name for m in pkgutil.iter_modules(package.__path__) if not (m.ispkg or m.name.startswith("_"))]
-    return {name: _variant_of(importlib.import_module(f"{axis}.{name}"), name, tag) for name in sorted(names)}
+    return {name: _variant_of(registry.module(axis, name), name, tag) for name in registry.names(axis)}
 
 
 @functools.cache
@@ -88,10 +87,13 @@ def _variant_of(module: ModuleType, name: str, tag: str) -> type[Spec]:
         if isinstance(value, type) and issubclass(value, Spec) and kind_of(value, tag) == name
     ]
     if len(own) != 1:
-        raise TypeError(
-            f"{module.__name__} must define exactly one spec with {tag}: Literal['{name}'], found {len(own)}"
-        )
+        raise PluginError(f"{module.__file__}: expected one spec with {tag}: Literal['{name}'], found {len(own)}")
     return own[0]
+
+
+def axis_of(variant: type[Variant]) -> str:
+    """The package of a variant's axis: that of the class which all variants of it extend."""
+    return [cls.__module__ for cls in variant.__mro__ if issubclass(cls, Variant) and cls is not Variant][-1]
 
 
 def kind_of(cls: type[BaseModel], tag: str = "kind") -> str | None:

@@ -1,4 +1,4 @@
-"""The one error that a wrong model spec raises."""
+"""The errors that a wrong model spec and a plug-in raise."""
 
 from __future__ import annotations
 
@@ -30,6 +30,10 @@ class SpecWarning(UserWarning):
 
 class UnsupportedError(SpecError):
     """A model, or an option of one, that cannot be converted: `path` names the option."""
+
+
+class PluginError(ImportError):
+    """A plug-in that cannot be used: which one and why, in one line."""
 
 
 def did_you_mean(word: str, candidates: Iterable[str]) -> str:

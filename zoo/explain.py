@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from zoo.axis import Choice, kind_of, variants
+from zoo.axis import Choice, Variant, axis_of, kind_of, variants
 from zoo.errors import Kind, SpecError, did_you_mean
 
 KINDS: dict[str, Kind] = {
@@ -71,8 +71,8 @@ def _reason(details: ErrorDetails, keys: list[str], owner: type[BaseModel] | Non
 def _unknown(key: str, owner: type[BaseModel] | None) -> str:
     """A typo, or a setting of another variant of the same axis."""
     kind = kind_of(owner) if owner else None
-    if owner is not None and kind is not None:
-        siblings = variants(owner.__module__.rpartition(".")[0])
+    if owner is not None and issubclass(owner, Variant) and kind is not None:
+        siblings = variants(axis_of(owner))
         having = [name for name, variant in siblings.items() if key in variant.model_fields]
         if having:
             return f"{kind} has no such setting ({', '.join(having)} {'has' if len(having) == 1 else 'have'})"

@@ -11,11 +11,13 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, TypedDict, get_args
+from typing import Any, NotRequired, TypedDict, get_args
 
 import zoo
 from ablate.commands import OptionError, print_json, print_table
 from ablate.commands._traits import assumed_columns, preset_row, text
+from evals.evaluations import evaluations
+from zoo import registry
 from zoo.axis import Spec, Variant, variants
 from zoo.block_spec import BlockSpec
 from zoo.decode import BeamSearch, Sampling, Speculation, beam_search, generate, lookahead, speculate
@@ -33,6 +35,13 @@ DECODING: dict[str, tuple[Callable[..., Any], type[Spec]]] = {
     "speculate": (speculate, Speculation),
 }
 """Ways to decode, and the settings of each."""
+OTHERS = {
+    "ablate.training.objectives": "kind",
+    "ablate.training.optimizers": "kind",
+    "ablate.data.sources": "source",
+    "ablate.data.tokenizers": "kind",
+}
+"""What else studies choose from, and the field that names the choice."""
 TABLE = ("year", "norm", "topology", "placement", "position", "activation", "tricks", "parameters", "published")
 
 
@@ -43,7 +52,7 @@ def show_all(as_json: bool) -> int:
         print_json({"variants": catalogue, "presets": [preset_row(chosen) for chosen in presets]})
         return 0
     for axis, entries in catalogue.items():
-        print_table([(axis, "what it is"), *((e["name"], e["doc"]) for e in entries)], text_columns=2)
+        print_table([(axis, "what it is"), *((e["name"], _described(e)) for e in entries)], text_columns=2)
     print_table(
         [("preset", *TABLE), *map(_shown, sorted(presets, key=lambda chosen: chosen.year))], text_columns=len(TABLE) - 1
     )
@@ -54,6 +63,10 @@ def show_all(as_json: bool) -> int:
         "`ablate zoo NAME` shows a variant or a preset in full, and the settings of a part, of `model` or of `block`."
     )
     return 0
+
+
+def _described(entry: _Entry) -> str:
+    return f"{entry['doc']} (plug-in {entry['plugin']})" if "plugin" in entry else entry["doc"]
 
 
 def _shown(chosen: Preset) -> list[str]:
@@ -111,7 +124,8 @@ def show_matrix(path: str, as_json: bool) -> int:
 
 def catalogued() -> dict[str, Mapping[str, tuple[Any, type[Spec]]]]:
     """All that has a name: what documents it and what has its settings, by axis, and what is no axis of the zoo."""
-    classes = {**axes(), "parts": _parts(), "objectives": variants("ablate.training.objectives")}
+    others = {package.rpartition(".")[2]: variants(package, tag) for package, tag in OTHERS.items()}
+    classes = {**axes(), "parts": _parts(), **others, "evaluations": evaluations()}
     documented = {axis: {name: (cls, cls) for name, cls in of.items()} for axis, of in classes.items()}
     return {**documented, "decoding": DECODING}
 
@@ -150,13 +164,17 @@ class _Entry(TypedDict):
     name: str
     doc: str
     paper: str | None
+    plugin: NotRequired[str]
 
 
 def _entry(name: str, documented: Any) -> _Entry:
-    """A name, the first paragraph of its documentation and the first paper that it names."""
+    """A name, the first paragraph of its documentation, the first paper that it names, and where it is from if it is
+    plugged in."""
     text = inspect.getdoc(documented) or ""
     paper = PAPER.search(text)
-    return {"name": name, "doc": " ".join(text.partition("\n\n")[0].split()), "paper": paper.group() if paper else None}
+    found = _Entry(name=name, doc=" ".join(text.partition("\n\n")[0].split()), paper=paper.group() if paper else None)
+    origin = next((str(each) for each in registry.plugins() if each.module == documented.__module__), None)
+    return {**found, "plugin": origin} if origin else found
 
 
 def _default(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""List variants, model parts, training objectives, decoding methods and presets, or show one in full.
+"""List variants, model parts, objectives, optimizers, data sources, evaluations and presets, or show one.
 
 NAME is a preset (shown as YAML, with its cost), one of the others (shown with documentation and settings), or
 `model` or `block` (the settings that belong to no variant).

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from ablate.store.documents import JsonObject, RunDocument, RunStart, RunTeacher
 from evals.spec import EvalSettings
+from zoo.registry import versions_of
 from zoo.spec import ModelSpec
 
 SCHEMA = 1
@@ -42,10 +43,12 @@ def digest_of(data: Mapping[str, object] | Sequence[str]) -> str:
 def request_digest(spec: BaseModel) -> str:
     """The digest that names the document which answers a measurement or evaluation request.
 
-    An edited task file is another request.
+    An edited task file or plug-in is another request.
     """
-    own = spec.content() if isinstance(spec, EvalSettings) else None
-    return digest_of({"schema": SCHEMA, **spec.model_dump(mode="json"), **({"own": own} if own else {})})
+    beside = {"own": spec.content() if isinstance(spec, EvalSettings) else None, "plugins": versions_of(spec)}
+    return digest_of(
+        {"schema": SCHEMA, **spec.model_dump(mode="json"), **{key: value for key, value in beside.items() if value}}
+    )
 
 
 def canonical_model(spec: ModelSpec) -> JsonObject:

@@ -28,6 +28,7 @@ from ablate.training.transfer import refusals
 from evals.costs.spec import MeasureSpec
 from evals.spec import EvalSpec
 from zoo.costs import Cost
+from zoo.registry import versions_of
 from zoo.spec import ModelSpec
 
 Identify = Callable[[DataSource], DataIdentity]
@@ -236,7 +237,7 @@ def _plan_arm(
     if seconds_per_step is not None:
         spent["seconds"] = steps * seconds_per_step
     seeds = study.seeds if arm.seeds is None else arm.seeds
-    runs = tuple(RunPlan(arm.name, run) for run in _identities(study, spec, workload, data, seeds, steps))
+    runs = tuple(RunPlan(arm.name, run) for run in _identities(study, arm, workload, data, seeds, steps))
     return ArmPlan(
         name=arm.name,
         edits=arm.edits,
@@ -257,10 +258,10 @@ def _plan_arm(
 
 
 def _identities(
-    study: Study, spec: ModelSpec, workload: Workload, data: DataIdentity, seeds: Sequence[int], steps: int
+    study: Study, arm: Arm, workload: Workload, data: DataIdentity, seeds: Sequence[int], steps: int
 ) -> Iterator[RunDocument]:
     """The runs of an arm, which differ in their seeds."""
-    probes = study.probes
+    spec, probes = workload.spec, study.probes
     run = RunDocument(
         digest="",
         seed=0,
@@ -270,6 +271,7 @@ def _identities(
         data=RunData(digest=data.digest),
         numerics=workload.numerics,
         probes=RunProbes(every=probes.every, which=probes.which) if probes else None,
+        plugins=versions_of(spec, workload.train, arm.data),
         reads=study.reads,
     )
     resolved = spec.resolve()

@@ -26,6 +26,7 @@ from ablate.store import Store
 from ablate.store.documents import CalibrationDocument, Environment, JsonObject, RunData, RunDocument
 from ablate.training.result import quartiles
 from ablate.training.spec import timeless
+from zoo.registry import versions_of
 
 UNSTEADY = 0.25
 """Quartiles that lie further apart than this share of the median are worth a word."""
@@ -61,8 +62,10 @@ class Calibration:
         return [self._known(digest) for digest in digests]
 
     def question(self, workload: Workload) -> JsonObject:
-        """What names a measurement: model, training, numerics, device and workers at once."""
+        """What names a measurement: model, training, numerics, plug-ins, device and workers at once."""
+        plugins = versions_of(workload.spec, workload.train)
         return {
+            **({"plugins": plugins} if plugins else {}),
             "schema": SCHEMA,
             "model": workload.spec.resolve(),
             "train": workload.train.model_dump(mode="json", exclude=timeless()),

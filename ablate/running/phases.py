@@ -39,13 +39,18 @@ from evals.evaluations import load_imports
 from evals.reading.windows import Text
 from evals.spec import EvalSpec
 from evals.subject import HeldOutText, Subject, SyntheticTask
+from zoo.errors import PluginError
+from zoo.registry import changed
 
 load_imports()
 LOG = logging.getLogger(__name__)
 
 
 def run_phases(request: Request, stop: StopSignal) -> None:
-    """Do all that is missing, in order. Raises Interrupted when asked to stop while training."""
+    """Do all that is missing, in order. Raises Interrupted when asked to stop while training, and PluginError where a
+    plug-in is not what the run was planned with."""
+    if stale := ", ".join(changed(request.identity.plugins or {})):
+        raise PluginError(f"plug-ins changed since the run was planned, or are not on this machine: {stale}")
     numerics = numerics_of(request)
     phases: dict[str, Callable[[], None]] = {
         "train": lambda: _train(request, numerics, stop),

@@ -6,9 +6,7 @@ so no worker waits for one, and one that fails is left out from there on.
 
 from __future__ import annotations
 
-import importlib
 import math
-import pkgutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +16,7 @@ from typing import Protocol, cast
 from ablate.errors import ArgumentError
 from ablate.store import Store
 from ablate.store.documents import JsonObject, RunDocument
+from zoo import registry
 from zoo.errors import did_you_mean
 
 POLL_SECONDS = 2.0
@@ -65,7 +64,7 @@ class _Module(Protocol):
 
 
 def names() -> list[str]:
-    return sorted(m.name for m in pkgutil.iter_modules(__path__))
+    return registry.names(__name__)
 
 
 def check(wanted: Sequence[str]) -> None:
@@ -107,7 +106,7 @@ class Trackers:
 
     def _open(self, digest: str, name: str, run: TrackedRun) -> None:
         run.folder.mkdir(parents=True, exist_ok=True)
-        module = cast(_Module, importlib.import_module(f"{__name__}.{name}"))
+        module = cast(_Module, registry.module(__name__, name))
         self.followed[digest].sinks[name] = module.begin(run)
 
     def look(self) -> None:

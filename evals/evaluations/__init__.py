@@ -8,7 +8,6 @@ the `evals:` section of a study under the file's name. What it finds is shown by
 from __future__ import annotations
 
 import importlib
-import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +19,9 @@ from pydantic import ConfigDict
 from evals.conditions import Conditions, Need, causal_models
 from evals.found import Found
 from evals.subject import Data, HeldOutText, Subject
+from zoo import registry
 from zoo.axis import Spec
+from zoo.errors import PluginError
 
 
 class EvaluationSpec(Spec, ABC):
@@ -74,8 +75,7 @@ class EvaluationSpec(Spec, ABC):
 
 def evaluations() -> dict[str, type[EvaluationSpec]]:
     """Every evaluation by name, in alphabetical order."""
-    names = sorted(found.name for found in pkgutil.iter_modules(__path__) if not found.name.startswith("_"))
-    return {name: _only(importlib.import_module(f"{__name__}.{name}")) for name in names}
+    return {name: _only(registry.module(__name__, name)) for name in registry.names(__name__)}
 
 
 def _only(module: ModuleType) -> type[EvaluationSpec]:
@@ -85,7 +85,7 @@ def _only(module: ModuleType) -> type[EvaluationSpec]:
         if isinstance(value, type) and issubclass(value, EvaluationSpec) and value.__module__ == module.__name__
     ]
     if len(own) != 1:
-        raise TypeError(f"{module.__name__} must define exactly one EvaluationSpec, found {len(own)}")
+        raise PluginError(f"{module.__file__}: expected one EvaluationSpec, found {len(own)}")
     return own[0]
 
 

@@ -5,8 +5,6 @@ An engine only starts workers and says when they end. What is done, and how far 
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol, cast
@@ -15,6 +13,7 @@ from ablate.errors import ArgumentError
 from ablate.running.request import Request
 from ablate.store import AblateError
 from ablate.store.documents import RunDocument
+from zoo import registry
 
 if TYPE_CHECKING:  # it loads torch
     from ablate.running.rehearsal import Effort, Timed
@@ -91,7 +90,7 @@ class _Module(Protocol):
 
 
 def names() -> list[str]:
-    return sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_"))
+    return registry.names(__name__)
 
 
 def load(name: str, options: Options) -> Engine:
@@ -100,4 +99,4 @@ def load(name: str, options: Options) -> Engine:
         raise EngineError(f"unknown engine '{name}': one of {', '.join(names())}")
     if options.device not in (None, "cpu", "cuda"):
         raise ArgumentError("device", "expected cpu or cuda", options.device)
-    return cast(_Module, importlib.import_module(f"ablate.running.engines.{name}")).build(options)
+    return cast(_Module, registry.module(__name__, name)).build(options)

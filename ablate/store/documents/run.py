@@ -92,6 +92,9 @@ class RunDocument(Document):
     """Where its weights come from, if not from the seed."""
     teacher: RunTeacher | None = Field(default=None, exclude_if=is_none)
     """What it is distilled from, if it is."""
+    plugins: dict[str, str] | None = Field(default=None, exclude_if=is_none)
+    """Digests of the files of the plug-ins that model, training and data are made of, by `axis.name`; of an installed
+    one after the name and version of its distribution."""
     reads: HeldOutPart = Field(default="test", exclude_if=_is_test)
     """The held-out part of the final loss and of evaluations: `tuning` in trials of `tune`, `judging` in those of a
     search, else `test`."""

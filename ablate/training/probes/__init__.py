@@ -5,8 +5,6 @@ Probes never touch training: losses are the same, bit for bit, with and without 
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from typing import Annotated, Any, cast
 
 from pydantic import BeforeValidator, Field, GetJsonSchemaHandler, WithJsonSchema
@@ -14,17 +12,18 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from ablate.training.probes._kinds import Probe
+from zoo import registry
 from zoo.axis import Spec
 from zoo.errors import did_you_mean
 
 
 def names() -> list[str]:
     """Every probe, in alphabetical order."""
-    return sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_"))
+    return registry.names(__name__)
 
 
 def load(name: str) -> Probe:
-    return cast(Probe, importlib.import_module(f"{__name__}.{name}").PROBE)
+    return cast(Probe, registry.module(__name__, name).PROBE)
 
 
 def _which(value: Any) -> Any:

@@ -1,0 +1,116 @@
+"""Files that a user plugs in: `--plugin FILE` and `ablate.plug_in`. Which folder one belongs to follows from what it
+defines, which is read without running it: whoever runs it first must know its place already (see `zoo.registry`)."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from ablate.errors import ArgumentError
+
+FOLDERS = (
+    *("zoo.norms", "zoo.residuals", "zoo.positions", "zoo.positions.scalings", "zoo.sparsities", "zoo.mixers"),
+    *("zoo.ffns", "zoo.caches", "evals.evaluations", "ablate.data.sources", "ablate.data.tokenizers"),
+    *("ablate.training.objectives", "ablate.training.optimizers", "ablate.training.probes"),
+    *("ablate.tracking", "ablate.running.engines"),
+)
+"""The packages that plug-ins can belong to, those inside another after it."""
+NAMED = ("kind", "source")
+"""Fields whose `Literal` is a variant's name. Other plug-ins are named by their file."""
+MARKS = {"begin": "ablate.tracking", "build": "ablate.running.engines", "PROBE": "ablate.training.probes"}
+"""What a file of a folder without a base class defines."""
+
+
+def plug_in(*paths: str | Path) -> list[str]:
+    """Add files to what studies can name: variants, optimizers, data sources, evaluations, trackers and so on.
+
+    To be called before anything else of `ablate` and `zoo`, whose choices are settled when they are loaded. Processes
+    that this one starts have the files too.
+
+    Args:
+        paths: Python files, each as it would be in its folder of the project (docs/plugins.md).
+
+    Returns:
+        What was added, such as `norms.maxnorm`.
+
+    Raises:
+        ArgumentError: a file cannot be read, does not say what it is, or comes too late.
+
+    Example:
+        >>> ablate.plug_in("maxnorm.py")
+        ['norms.maxnorm']
+    """
+    places = [place_of(Path(path)) for path in paths]
+    return [_added(*place, Path(path)) for place, path in zip(places, paths, strict=True)]
+
+
+def _added(package: str, name: str, path: Path) -> str:
+    from zoo import registry  # noqa: PLC0415 (commands without plug-ins start quickly)
+
+    try:
+        registry.add_file(package, name, path.resolve())
+    except registry.PluginError as error:
+        raise ArgumentError("plugin", str(error), str(path)) from None
+    return f"{package.rpartition('.')[2]}.{name}"
+
+
+def place_of(path: Path) -> tuple[str, str]:
+    """The package that a file belongs to, and its name there. Raises ArgumentError."""
+    try:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ArgumentError("plugin", str(error.strerror), str(path)) from None
+    except (SyntaxError, ValueError) as error:  # also bytes that are no UTF-8
+        where = f" (line {error.lineno})" if isinstance(error, SyntaxError) else ""
+        raise ArgumentError("plugin", f"not Python: {error.args[0]}{where}", str(path)) from None
+    places = sorted(set(_places(tree, path.stem)))
+    if len(places) == 1:
+        return places[0]
+    found = ", ".join(f"{package}: {name}" for package, name in places) or "none"
+    reason = f"expected one variant, optimizer, objective, data source, evaluation, tracker or engine, found {found}"
+    raise ArgumentError("plugin", f"{reason} (docs/plugins.md)", str(path))
+
+
+def _places(tree: ast.Module, stem: str) -> Iterator[tuple[str, str]]:
+    """(package, name) of all that a file defines for a folder."""
+    origins = dict(_imported(tree))
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef):
+            bases = [origins[base.id] for base in node.bases if isinstance(base, ast.Name) and base.id in origins]
+            origins |= {node.name: bases[0]} if bases else {}
+            if bases and (name := _name_of(node, bases[0], stem)):
+                yield bases[0], name
+        elif (mark := _defined(node)) in MARKS and MARKS[mark] in origins.values():
+            yield MARKS[mark], stem
+
+
+def _imported(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """Names that are imported from a folder, or from a file in one, each with that folder."""
+    for node in tree.body:
+        if isinstance(node, ast.ImportFrom) and node.module:
+            folders = [each for each in FOLDERS if f"{node.module}.".startswith(f"{each}.")]
+            yield from ((alias.asname or alias.name, folders[-1]) for alias in node.names if folders)
+
+
+def _name_of(node: ast.ClassDef, package: str, stem: str) -> str | None:
+    """What studies call a class; None for a base class."""
+    if package == "evals.evaluations":
+        return stem
+    for field in node.body:
+        match field:
+            case ast.AnnAssign(
+                target=ast.Name(id=name), annotation=ast.Subscript(slice=ast.Constant(value=str(kind)))
+            ) if name in NAMED:
+                return kind
+    return None
+
+
+def _defined(node: ast.stmt) -> str:
+    """The name that a statement gives a value."""
+    match node:
+        case ast.FunctionDef(name=name):
+            return name
+        case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
+            return name
+    return ""

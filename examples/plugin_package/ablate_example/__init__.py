@@ -1,0 +1,1 @@
+"""A norm and a tracker for ablate."""

@@ -1,0 +1,170 @@
+"""Plug-ins: files of a folder that lie elsewhere, by path or by the entry points of an installed package."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+import zoo
+from ablate.cli import main
+from ablate.plugins import FOLDERS, place_of
+from ablate.study.schema import study_schema
+from tests.ablate.toy import toy_study
+from zoo import registry
+from zoo.axis import variants
+from zoo.errors import PluginError
+
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "examples" / "plugin_package"
+NORM = (EXAMPLE / "ablate_example" / "meannorm.py").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def plugged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The example's norm, as a file of `zoo.norms`."""
+    path = tmp_path / "meannorm.py"
+    path.write_text(NORM, encoding="utf-8")
+    monkeypatch.setenv(registry.VARIABLE, f"zoo.norms/meannorm={path}")
+    yield path
+    sys.modules.pop("zoo.norms.meannorm", None)
+
+
+def test_every_folder_of_variants_takes_plugins_and_every_file_of_it_says_where_it_belongs() -> None:
+    for package in FOLDERS:
+        own = registry.names(package)
+        assert own
+        for name in own:
+            assert place_of(ROOT / package.replace(".", "/") / f"{name}.py") == (package, name)
+
+
+def test_a_plugin_is_a_variant_like_the_others(plugged: Path) -> None:
+    norm = variants("zoo.norms")["meannorm"]
+    assert list(variants("zoo.norms")) == sorted(variants("zoo.norms"))
+    assert norm.model_validate({"eps": 0.5}).parameters(7) == 7
+    assert norm.__module__ == "zoo.norms.meannorm"
+
+
+def test_a_name_that_is_taken_is_refused(plugged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(registry.VARIABLE, f"zoo.norms/rmsnorm={plugged}")
+    with pytest.raises(PluginError, match=f"{plugged}: norms have a rmsnorm already"):
+        variants("zoo.norms")
+
+
+def test_its_digest_is_that_of_its_file_and_counts_only_where_it_is_used(plugged: Path) -> None:
+    norm = variants("zoo.norms")["meannorm"]()
+    plain = zoo.load("small")
+    assert registry.versions_of(plain, {"a": [plain]}) is None
+    before = registry.versions_of(plain, {"a": [norm]})
+    assert before is not None and list(before) == ["norms.meannorm"]
+    assert list(registry.changed(before)) == []
+    plugged.write_text(f"{NORM}\n# edited\n", encoding="utf-8")
+    assert list(registry.changed(before)) == ["norms.meannorm"]
+    assert registry.versions_of(norm) != before
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("import nothing_of_that_name", "ModuleNotFoundError: No module named 'nothing_of_that_name'"),
+        ("raise ValueError('line\\nanother')", "ValueError: line another"),
+        ("", "expected one spec with kind: Literal['meannorm'], found 0"),
+    ],
+)
+def test_a_broken_plugin_is_one_line_with_file_and_reason(text: str, words: str, plugged: Path) -> None:
+    plugged.write_text(text, encoding="utf-8")
+    with pytest.raises(PluginError) as raised:
+        variants("zoo.norms")
+    assert str(plugged) in str(raised.value) and words in str(raised.value)
+    assert "\n" not in str(raised.value)
+    sys.modules.pop("zoo.norms.meannorm", None)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("x = (", "not Python: '(' was never closed (line 1)"),
+        ("x = 1", "expected one variant, optimizer, objective, data source, evaluation, tracker or engine, found none"),
+        (NORM + NORM.replace("meannorm", "other"), "found zoo.norms: meannorm, zoo.norms: other"),
+        (NORM, "zoo.norms is loaded already: plug-ins come first"),
+    ],
+)
+def test_a_file_that_cannot_be_plugged_in_is_one_line(
+    text: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    variants("zoo.norms")
+    path = tmp_path / "mine.py"
+    path.write_text(text, encoding="utf-8")
+    assert main(["zoo", "--plugin", str(path)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"ablate: --plugin {path}: ") and words in line
+
+
+def run(environment: dict[str, str], folder: Path, *arguments: str, status: int = 0) -> str:
+    command = [sys.executable, "-P", "-m", "ablate", *arguments]
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == status, done.stderr[-2000:]
+    return done.stdout if status == 0 else done.stderr
+
+
+@pytest.mark.slow
+def test_a_file_is_in_catalogue_schema_runs_and_their_identity(tmp_path: Path) -> None:
+    """With the local engine, whose fork servers load it too."""
+    toy_study(tmp_path, "{wide: {d_model: 24}, mean: {block.norm: meannorm}}", steps=20)
+    path = tmp_path / "meannorm.py"
+    path.write_text(NORM, encoding="utf-8")
+    asked = ("toy.yaml", "--scale", "cpu", "--set", "seeds=[0]")
+    assert "unknown kind 'meannorm'" in run({}, tmp_path, "run", *asked, status=2)
+    listed = json.loads(run({}, tmp_path, "zoo", "--json", "--plugin", str(path)))["variants"]["norms"]
+    (entry,) = [each for each in listed if "plugin" in each]
+    assert (entry["name"], entry["plugin"]) == ("meannorm", str(path))
+
+    def trained() -> tuple[int, int]:
+        found = json.loads(run({}, tmp_path, "run", *asked, "--json", "--plugin", "meannorm.py"))
+        assert found["failed"] == 0
+        return found["trained"], found["reused"]
+
+    assert trained() == (3, 0)
+    identities = [json.loads(each.read_text()) for each in (tmp_path / "runs").glob("*/run.json")]
+    assert sorted(list(each.get("plugins", {})) for each in identities) == [[], [], ["norms.meannorm"]]
+    path.write_text(f"{NORM}\n# edited\n", encoding="utf-8")
+    assert trained() == (1, 2)
+
+
+@pytest.mark.slow
+def test_the_example_package_installed_from_its_folder(tmp_path: Path) -> None:
+    """Its norm and its tracker, with nothing said on the command line."""
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q", "install", "--no-deps"]
+    copy = tmp_path / "package"
+    subprocess.run(["cp", "-r", str(EXAMPLE), str(copy)], check=True)  # setuptools builds beside the source
+    subprocess.run([*pip, "--no-build-isolation", "--target", str(tmp_path / "site"), str(copy)], check=True)
+    environment = {"PYTHONPATH": os.pathsep.join([str(ROOT), str(tmp_path / "site")])}
+    toy_study(tmp_path, "{mean: {block.norm: {kind: meannorm, eps: 1e-3}}}", steps=20)
+    asked = ("run", "toy.yaml", "--scale", "cpu", "--set", "seeds=[0]", "--tracker", "ndjson", "--json")
+    found = json.loads(run(environment, tmp_path, *asked))
+    assert (found["trained"], found["failed"]) == (2, 0)
+    plugins = [json.loads(each.read_text()).get("plugins") for each in (tmp_path / "runs").glob("*/run.json")]
+    (version,) = [each["norms.meannorm"] for each in plugins if each]
+    assert re.fullmatch(r"ablate-example 1\.0 [0-9a-f]{16}", version)
+    rows = [json.loads(line) for line in (tmp_path / "runs/trackers/ndjson/toy-mean-0.ndjson").open(encoding="utf-8")]
+    assert rows[-1]["status"] == "finished" and [row["step"] for row in rows[:-1]][-1] == 20
+    wrong = run(environment, tmp_path, *asked, "--set", "arms.mean.block.norm.epz=1", status=2)
+    assert "unknown key (did you mean 'eps'?)" in wrong
+    schema = jsonschema.Draft202012Validator(json.loads(run(environment, tmp_path, "schema")))
+    study = {"question": "?", "arms": {"mean": {"block.norm": {"kind": "meannorm", "eps": 0.5}}}}
+    schema.validate(study)
+    assert not jsonschema.Draft202012Validator(study_schema()).is_valid(study)

@@ -1,0 +1,178 @@
+"""What a folder of variants holds: its own files, and the plug-ins that belong to it.
+
+A plug-in is such a file that lies elsewhere. An installed package names its modules as entry points, in a group called
+after the folder; `ablate --plugin FILE` and `ablate.plug_in` add single files, which processes that we start inherit.
+
+    [project.entry-points."ablate.norms"]
+    maxnorm = "my_package.maxnorm"          # the module that would be zoo/norms/maxnorm.py
+
+Whoever asks what a folder holds asks here, so a plug-in is wherever a file of ours is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import os
+import pkgutil
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from types import ModuleType
+
+from pydantic import BaseModel
+
+from zoo.errors import PluginError
+
+VARIABLE = "ABLATE_PLUGINS"
+"""Of the environment: `zoo.norms/maxnorm=/path/of/maxnorm.py`, one after the other as in PATH."""
+GROUP = "ablate."
+"""Groups of entry points begin with it: `ablate.norms` for `zoo.norms`."""
+_listed: set[str] = set()
+"""Packages whose names were asked for: the types of specs are made of them then."""
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """A file of a folder that lies elsewhere: at a path, or as a module of an installed distribution.
+
+    `folder` is the last part of the package's name. A file is imported as the module of the package that it would be.
+    """
+
+    folder: str
+    name: str
+    module: str
+    path: Path | None = None
+    distribution: str = ""
+
+    def __str__(self) -> str:
+        return str(self.path) if self.path else f"{self.module} of {self.distribution}"
+
+    @property
+    def label(self) -> str:
+        """`norms.maxnorm`."""
+        return f"{self.folder}.{self.name}"
+
+    def load(self) -> ModuleType:
+        """Raises PluginError."""
+        try:
+            return self._executed(self.path) if self.path else importlib.import_module(self.module)
+        except Exception as error:  # it is anybody's code
+            reason = " ".join(str(error).split())
+            raise PluginError(f"plug-in {self}: {type(error).__name__}: {reason}") from error
+
+    def _executed(self, path: Path) -> ModuleType:
+        if (loaded := sys.modules.get(self.module)) is not None:
+            return loaded
+        spec = importlib.util.spec_from_file_location(self.module, path)
+        if spec is None or spec.loader is None:
+            raise ImportError("not a Python file")
+        module = sys.modules[self.module] = importlib.util.module_from_spec(spec)
+        try:
+            spec.loader.exec_module(module)
+        except BaseException:
+            del sys.modules[self.module]
+            raise
+        return module
+
+    def version(self) -> str:
+        """What another version of it has another of: the digest of its file, after its distribution and version."""
+        file = self.path or Path(str(self.load().__file__))
+        digest = hashlib.sha256(file.read_bytes()).hexdigest()[:16]
+        return f"{self.distribution} {digest}".lstrip()
+
+
+def names(package: str) -> list[str]:
+    """What a folder holds, in alphabetical order. Raises PluginError where a plug-in has a name that is taken."""
+    _listed.add(package)
+    folder = importlib.import_module(package).__path__
+    own = {m.name for m in pkgutil.iter_modules(folder) if not (m.ispkg or m.name.startswith("_"))}
+    added = plugins_of(package)
+    for name in own & added.keys():
+        raise PluginError(f"plug-in {added[name]}: {package.rpartition('.')[2]} have a {name} already")
+    return sorted(own | added.keys())
+
+
+def module(package: str, name: str) -> ModuleType:
+    """One of the `names` of a folder. Raises PluginError."""
+    plugin = plugins_of(package).get(name)
+    return plugin.load() if plugin else importlib.import_module(f"{package}.{name}")
+
+
+def plugins_of(package: str) -> Mapping[str, Plugin]:
+    """The plug-ins of a folder by name."""
+    folder = package.rpartition(".")[2]
+    return {plugin.name: plugin for plugin in plugins() if plugin.folder == folder}
+
+
+def plugins() -> tuple[Plugin, ...]:
+    """All that there are, of every folder."""
+    return (*_installed(), *_files(os.environ.get(VARIABLE, "")))
+
+
+@cache
+def _installed() -> tuple[Plugin, ...]:
+    """Of distributions with the same entry point, the first on the path counts, as for modules."""
+    points = ((point, found) for found in metadata.distributions() for point in found.entry_points)
+    ours = ((point, found) for point, found in points if point.group.startswith(GROUP))
+    plugins: dict[str, Plugin] = {}
+    for point, found in ours:
+        made_by = f"{found.name} {found.version}"
+        plugin = Plugin(point.group.removeprefix(GROUP), point.name, point.value, distribution=made_by)
+        plugins.setdefault(plugin.label, plugin)
+    return tuple(plugins.values())
+
+
+@cache
+def _files(variable: str) -> tuple[Plugin, ...]:
+    found = []
+    for entry in filter(None, variable.split(os.pathsep)):
+        place, _, path = entry.partition("=")
+        package, _, name = place.partition("/")
+        found.append(Plugin(package.rpartition(".")[2], name, f"{package}.{name}", Path(path)))
+    return tuple(found)
+
+
+def add_file(package: str, name: str, path: Path) -> None:
+    """Make a file one of a folder's, here and in the processes that we start. Raises PluginError."""
+    entry = f"{package}/{name}={path}"
+    known = list(filter(None, os.environ.get(VARIABLE, "").split(os.pathsep)))
+    if entry in known:
+        return
+    if os.pathsep in str(path):
+        raise PluginError(f"its path may not contain '{os.pathsep}'")
+    if package in _listed:
+        raise PluginError(f"{package} is loaded already: plug-ins come first")
+    os.environ[VARIABLE] = os.pathsep.join([*known, entry])
+
+
+def versions_of(*values: object) -> dict[str, str] | None:
+    """Of every plug-in that specs are made of; None where there is none."""
+    known = plugins()
+    if not known:
+        return None
+    by_module = {plugin.module: plugin for plugin in known}
+    used = {by_module[name] for name in _modules_of(values) if name in by_module}
+    return {plugin.label: plugin.version() for plugin in sorted(used, key=lambda each: each.label)} or None
+
+
+def changed(versions: Mapping[str, str]) -> Iterator[str]:
+    """Labels of plug-ins that are not, or no longer, of these versions."""
+    here = {plugin.label: plugin for plugin in plugins()}
+    yield from (label for label, version in versions.items() if label not in here or here[label].version() != version)
+
+
+def _modules_of(value: object) -> Iterator[str]:
+    """Modules of the classes of all specs inside a value."""
+    if isinstance(value, BaseModel):
+        yield type(value).__module__
+        yield from _modules_of(vars(value).values())
+    elif isinstance(value, Mapping):
+        yield from _modules_of(value.values())
+    elif isinstance(value, Iterable) and not isinstance(value, str | bytes):
+        for each in value:
+            yield from _modules_of(each)
