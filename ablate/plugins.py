@@ -46,11 +46,12 @@ def plug_in(*paths: str | Path) -> list[str]:
 
 
 def _added(package: str, name: str, path: Path) -> str:
-    from zoo import registry  # noqa: PLC0415 (commands without plug-ins start quickly)
+    from zoo.errors import PluginError  # noqa: PLC0415 (commands without plug-ins start quickly)
+    from zoo.registry import add_file  # noqa: PLC0415 (as above)
 
     try:
-        registry.add_file(package, name, path.resolve())
-    except registry.PluginError as error:
+        add_file(package, name, path.resolve())
+    except PluginError as error:
         raise ArgumentError("plugin", str(error), str(path)) from None
     return f"{package.rpartition('.')[2]}.{name}"
 

@@ -25,9 +25,9 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from zoo import registry
 from zoo.edits import Edits
 from zoo.errors import PluginError
+from zoo.registry import member, members
 
 Number = TypeVar("Number", int, float)
 
@@ -76,7 +76,7 @@ class Variant(Spec):
 
 def variants(axis: str, tag: str = "kind") -> dict[str, type[Spec]]:
     """Every variant of an axis package (`"zoo.norms"`), by its `tag` field, in alphabetical order."""
-    return {name: _variant_of(registry.module(axis, name), name, tag) for name in registry.names(axis)}
+    return {name: _variant_of(member(axis, name), name, tag) for name in members(axis)}
 
 
 @functools.cache

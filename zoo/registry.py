@@ -86,7 +86,7 @@ class Plugin:
         return f"{self.distribution} {digest}".lstrip()
 
 
-def names(package: str) -> list[str]:
+def members(package: str) -> list[str]:
     """What a folder holds, in alphabetical order. Raises PluginError where a plug-in has a name that is taken."""
     _listed.add(package)
     folder = importlib.import_module(package).__path__
@@ -97,8 +97,8 @@ def names(package: str) -> list[str]:
     return sorted(own | added.keys())
 
 
-def module(package: str, name: str) -> ModuleType:
-    """One of the `names` of a folder. Raises PluginError."""
+def member(package: str, name: str) -> ModuleType:
+    """One of the `members` of a folder. Raises PluginError."""
     plugin = plugins_of(package).get(name)
     return plugin.load() if plugin else importlib.import_module(f"{package}.{name}")
 

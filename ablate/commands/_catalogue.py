@@ -17,12 +17,12 @@ import zoo
 from ablate.commands import OptionError, print_json, print_table
 from ablate.commands._traits import assumed_columns, preset_row, text
 from evals.evaluations import evaluations
-from zoo import registry
 from zoo.axis import Spec, Variant, variants
 from zoo.block_spec import BlockSpec
 from zoo.decode import BeamSearch, Sampling, Speculation, beam_search, generate, lookahead, speculate
 from zoo.errors import did_you_mean
 from zoo.presets import Preset, names, preset, shrunk, sized_names
+from zoo.registry import plugins
 from zoo.spec import ModelSpec
 
 PAPER = re.compile(r"arXiv:[0-9]{4}\.[0-9]{4,5}|https?://[^\s)]+[^\s).,]")
@@ -125,7 +125,12 @@ def show_matrix(path: str, as_json: bool) -> int:
 def catalogued() -> dict[str, Mapping[str, tuple[Any, type[Spec]]]]:
     """All that has a name: what documents it and what has its settings, by axis, and what is no axis of the zoo."""
     others = {package.rpartition(".")[2]: variants(package, tag) for package, tag in OTHERS.items()}
-    classes = {**axes(), "parts": _parts(), **others, "evaluations": evaluations()}
+    classes: dict[str, Mapping[str, type[Spec]]] = {
+        **axes(),
+        "parts": _parts(),
+        **others,
+        "evaluations": evaluations(),
+    }
     documented = {axis: {name: (cls, cls) for name, cls in of.items()} for axis, of in classes.items()}
     return {**documented, "decoding": DECODING}
 
@@ -173,7 +178,7 @@ def _entry(name: str, documented: Any) -> _Entry:
     text = inspect.getdoc(documented) or ""
     paper = PAPER.search(text)
     found = _Entry(name=name, doc=" ".join(text.partition("\n\n")[0].split()), paper=paper.group() if paper else None)
-    origin = next((str(each) for each in registry.plugins() if each.module == documented.__module__), None)
+    origin = next((str(each) for each in plugins() if each.module == documented.__module__), None)
     return {**found, "plugin": origin} if origin else found
 
 

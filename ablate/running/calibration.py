@@ -65,7 +65,7 @@ class Calibration:
         """What names a measurement: model, training, numerics, plug-ins, device and workers at once."""
         plugins = versions_of(workload.spec, workload.train)
         return {
-            **({"plugins": plugins} if plugins else {}),
+            **({"plugins": dict(plugins)} if plugins else {}),
             "schema": SCHEMA,
             "model": workload.spec.resolve(),
             "train": workload.train.model_dump(mode="json", exclude=timeless()),

@@ -16,8 +16,8 @@ from typing import Protocol, cast
 from ablate.errors import ArgumentError
 from ablate.store import Store
 from ablate.store.documents import JsonObject, RunDocument
-from zoo import registry
 from zoo.errors import did_you_mean
+from zoo.registry import member, members
 
 POLL_SECONDS = 2.0
 """Metrics of a run that goes on are read this often."""
@@ -64,7 +64,7 @@ class _Module(Protocol):
 
 
 def names() -> list[str]:
-    return registry.names(__name__)
+    return members(__name__)
 
 
 def check(wanted: Sequence[str]) -> None:
@@ -106,7 +106,7 @@ class Trackers:
 
     def _open(self, digest: str, name: str, run: TrackedRun) -> None:
         run.folder.mkdir(parents=True, exist_ok=True)
-        module = cast(_Module, registry.module(__name__, name))
+        module = cast(_Module, member(__name__, name))
         self.followed[digest].sinks[name] = module.begin(run)
 
     def look(self) -> None:

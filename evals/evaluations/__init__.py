@@ -19,9 +19,9 @@ from pydantic import ConfigDict
 from evals.conditions import Conditions, Need, causal_models
 from evals.found import Found
 from evals.subject import Data, HeldOutText, Subject
-from zoo import registry
 from zoo.axis import Spec
 from zoo.errors import PluginError
+from zoo.registry import member, members
 
 
 class EvaluationSpec(Spec, ABC):
@@ -75,7 +75,7 @@ class EvaluationSpec(Spec, ABC):
 
 def evaluations() -> dict[str, type[EvaluationSpec]]:
     """Every evaluation by name, in alphabetical order."""
-    return {name: _only(registry.module(__name__, name)) for name in registry.names(__name__)}
+    return {name: _only(member(__name__, name)) for name in members(__name__)}
 
 
 def _only(module: ModuleType) -> type[EvaluationSpec]:

@@ -39,7 +39,7 @@ def plugged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def test_every_folder_of_variants_takes_plugins_and_every_file_of_it_says_where_it_belongs() -> None:
     for package in FOLDERS:
-        own = registry.names(package)
+        own = registry.members(package)
         assert own
         for name in own:
             assert place_of(ROOT / package.replace(".", "/") / f"{name}.py") == (package, name)

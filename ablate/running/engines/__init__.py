@@ -13,7 +13,7 @@ from ablate.errors import ArgumentError
 from ablate.running.request import Request
 from ablate.store import AblateError
 from ablate.store.documents import RunDocument
-from zoo import registry
+from zoo.registry import member, members
 
 if TYPE_CHECKING:  # it loads torch
     from ablate.running.rehearsal import Effort, Timed
@@ -90,7 +90,7 @@ class _Module(Protocol):
 
 
 def names() -> list[str]:
-    return registry.names(__name__)
+    return members(__name__)
 
 
 def load(name: str, options: Options) -> Engine:
@@ -99,4 +99,4 @@ def load(name: str, options: Options) -> Engine:
         raise EngineError(f"unknown engine '{name}': one of {', '.join(names())}")
     if options.device not in (None, "cpu", "cuda"):
         raise ArgumentError("device", "expected cpu or cuda", options.device)
-    return cast(_Module, registry.module(__name__, name)).build(options)
+    return cast(_Module, member(__name__, name)).build(options)

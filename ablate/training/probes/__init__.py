@@ -12,18 +12,18 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from ablate.training.probes._kinds import Probe
-from zoo import registry
 from zoo.axis import Spec
 from zoo.errors import did_you_mean
+from zoo.registry import member, members
 
 
 def names() -> list[str]:
     """Every probe, in alphabetical order."""
-    return registry.names(__name__)
+    return members(__name__)
 
 
 def load(name: str) -> Probe:
-    return cast(Probe, registry.module(__name__, name).PROBE)
+    return cast(Probe, member(__name__, name).PROBE)
 
 
 def _which(value: Any) -> Any:
