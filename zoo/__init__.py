@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from zoo.checkpoint import save
     from zoo.conversion import convert
     from zoo.costs import Cost, cost
-    from zoo.decode import generate
+    from zoo.decode.generate import generate
     from zoo.errors import SpecError, SpecWarning, UnsupportedError
     from zoo.hf import from_hf, to_hf
     from zoo.init import roles
