@@ -34,6 +34,7 @@ _COLUMNS = {
     "kv_bytes_per_token": pl.Float64,
     "peak_memory_bytes": pl.Int64,
     "microbatch": pl.Int64,
+    "attention": pl.String,
 }
 
 
@@ -90,6 +91,7 @@ class StudyPlan:
                 "seconds": arm.estimated_seconds(self.flops_per_second),
                 "peak_memory_bytes": self.needs[rung.plan.study.rung][arm.name].peak_memory_bytes,
                 "microbatch": self.needs[rung.plan.study.rung][arm.name].microbatch,
+                "attention": self.needs[rung.plan.study.rung][arm.name].attention,
                 "runs": len(arm.runs),
                 **{f"{name}_differs_percent": differs for name, differs in arm.differs.items()},
             }

@@ -31,12 +31,20 @@ def _side(found: BenchDocument) -> str:
     return f"{speed:,.0f} tokens/s" + ("" if grown is None else f", {grown / MIB:,.0f} MiB")
 
 
+def _attention(document: BenchDocument) -> str:
+    """`fused`, or what each phase takes where they differ: `training step flex, prefill plain, decoding plain`."""
+    found = {title: document["phases"][phase]["attention"] or "none" for phase, title in PHASES.items()}
+    names = set(found.values())
+    return names.pop() if len(names) == 1 else ", ".join(f"{title} {name}" for title, name in found.items())
+
+
 def explained(document: BenchDocument) -> str:
     threads = "" if document["device"] == "cuda" else f", threads: {document['threads']}"
     return (
         f"{document['parameters'] / 1e6:,.1f} M parameters, context {document['context']:,}, "
         f"batch {document['batch']}, {document['dtype']} on {document['device']}{threads}. "
         f"{'Our training step and decoding are compiled, theirs are not. ' if document['compiled'] else ''}"
+        f"Our attention: {_attention(document)}. "
         f"Medians of {document['rounds']} alternating rounds; in brackets, the quartiles of the rounds' ratios.\n"
         "Memory: peak use during the work, minus what was in use before.\n"
         f"Largest difference between their log-probabilities: {document['largest_difference']:.1e}. "

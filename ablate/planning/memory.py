@@ -10,7 +10,7 @@ from ablate.machine.numerics import Numerics
 from ablate.planning.plan import ArmPlan, Plan
 from ablate.training.accumulation import largest_divisor
 from ablate.training.execution import Execution
-from ablate.training.memory import foreseen_peak
+from ablate.training.memory import foreseen
 
 
 @dataclass(frozen=True)
@@ -30,12 +30,14 @@ class Need:
     """What one run of an arm needs.
 
     peak_memory_bytes: as its result will count them; None where it cannot be foreseen. microbatch: rows of a batch at a
-    time; None for all. refusal: why a batch cannot be cut as was asked for, if so.
+    time; None for all. refusal: why a batch cannot be cut as was asked for, if so. attention: the backends of softmax
+    attention, where they are known.
     """
 
     peak_memory_bytes: int | None
     microbatch: int | None = None
     refusal: str | None = None
+    attention: str | None = None
 
     def fits(self, room: Room) -> bool:
         return self.peak_memory_bytes is None or self.peak_memory_bytes <= room.each
@@ -78,7 +80,8 @@ def _cut(plan: Plan, arm: ArmPlan, rows: int | None, recompute: bool) -> Need:
         return Need(None, rows)
     numerics = Numerics(**arm.runs[0].identity.numerics.model_dump())
     width = max(plan.study.data.widths(arm.train.context))
-    return Need(foreseen_peak(arm.spec, arm.train, numerics, width=width, rows=rows, recompute=recompute), rows)
+    found = foreseen(arm.spec, arm.train, numerics, width=width, rows=rows, recompute=recompute)
+    return Need(found.peak_memory_bytes, rows, attention=found.attention)
 
 
 def warnings(plan: Plan, found: dict[str, Need], execution: Execution, room: Room) -> Iterator[str]:

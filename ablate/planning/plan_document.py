@@ -210,6 +210,7 @@ def plan_json(
             "matched": arm.matched,
             "peak_memory_bytes": need.peak_memory_bytes if need else None,
             "microbatch": need.microbatch if need else None,
+            "attention": need.attention if need else None,
         }
 
     def all_planned(rung: Rung) -> Iterator[JsonObject]:
@@ -258,10 +259,11 @@ def plan_rows(
     """
     columns = ["arm", "parameters", "embedding", "FLOP/token", "steps", "tokens", "tokens/parameter", "epochs"]
     solved = ["solved to match"] * any(arm.matching for arm in plan.arms)
-    rows = [(*columns, "FLOPs", "KV bytes/token", "seconds/run", "peak memory", *solved)]
+    rows = [(*columns, "FLOPs", "KV bytes/token", "seconds/run", "peak memory", "attention", *solved)]
     for arm in plan.arms:
         estimate = _seconds(arm, flops_per_second, utilisation)
         edits = ", ".join(f"{path}={value}" for path, value in arm.matching.items())
+        need = (needs or {}).get(arm.name)
         rows.append(
             (
                 arm.name,
@@ -275,7 +277,8 @@ def plan_rows(
                 f"{arm.flops:.3g}{_percent(arm.differs['flops'])}",
                 "–" if arm.kv_bytes_per_token is None else f"{arm.kv_bytes_per_token:,.0f}",
                 "" if estimate is None else f"{_seconds_text(estimate)}{_percent(arm.differs.get('seconds', 0.0))}",
-                memory_text((needs or {}).get(arm.name)),
+                memory_text(need),
+                need.attention or "–" if need else "–",
                 *([edits] * len(solved)),
             )
         )

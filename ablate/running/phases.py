@@ -103,6 +103,7 @@ def _result(
         judging_loss=judged.nats if judged else None,
         judging_bits_per_byte=judged.bits_per_byte if judged else None,
         judging_accuracy=judged.accuracy if judged else None,
+        attention=place.attention,
         microbatch=session.learner.accumulation.rows,
         devices=request.execution.devices,
         **summary._asdict(),

@@ -16,7 +16,8 @@ from evals.costs.memory import is_out_of_memory
 
 @dataclass
 class TrainingProgress:
-    """How far training has got. `seconds` counts training, `wall_seconds` everything; losses are in nats per token."""
+    """How far training has got. `seconds` counts training, `wall_seconds` everything; losses are in nats per token.
+    `attention` names the backends that its training steps take."""
 
     step: int = 0
     seconds: float = 0.0
@@ -25,6 +26,7 @@ class TrainingProgress:
     steps_above_start: int = 0
     start_validation_loss: float | None = None
     validation_loss: float | None = None
+    attention: str | None = None
 
 
 class Stateful(Protocol):

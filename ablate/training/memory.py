@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -28,6 +28,7 @@ from ablate.training.batch import Batch
 from ablate.training.learner import Learner
 from ablate.training.optim import build_optimizer, trained_part
 from ablate.training.spec import TrainSpec
+from zoo.attend import executed_backends
 from zoo.spec import ModelSpec
 
 PROCESS_BYTES = 415 * 2**20
@@ -37,7 +38,17 @@ HEAP = 1.24
 each of which is then foreseen to within a tenth (docs/benchmarks/memory_cpu.md)."""
 
 
-def foreseen_peak(
+class Foreseen(NamedTuple):
+    """peak_memory_bytes: as a result counts them, on CUDA the allocator's, on a CPU the process's. attention: the
+    backends that a step takes. Both are None where the shapes of a step depend on its data: experts that drop what
+    exceeds their capacity.
+    """
+
+    peak_memory_bytes: int | None = None
+    attention: str | None = None
+
+
+def foreseen(
     spec: ModelSpec,
     train: TrainSpec,
     numerics: Numerics,
@@ -45,10 +56,8 @@ def foreseen_peak(
     width: int | None = None,
     rows: int | None = None,
     recompute: bool = False,
-) -> int | None:
-    """Bytes, as a result's `peak_memory_bytes` counts them: on CUDA the allocator's, on a CPU the process's.
-
-    None where the shapes of a step depend on its data: experts that drop what exceeds their capacity.
+) -> Foreseen:
+    """What a training step takes.
 
     Args:
         width: tokens of the widest rows; None: the context.
@@ -56,9 +65,9 @@ def foreseen_peak(
         recompute: see `Execution`.
     """
     alive = _alive(json.dumps(spec.dump()), train.model_dump_json(), numerics, width or train.context, rows, recompute)
-    if alive is None or numerics.device != "cpu":
+    if alive.peak_memory_bytes is None or numerics.device != "cpu":
         return alive
-    return PROCESS_BYTES + round(HEAP * alive)
+    return alive._replace(peak_memory_bytes=PROCESS_BYTES + round(HEAP * alive.peak_memory_bytes))
 
 
 def alive_at_peak(learner: Learner, model: zoo.Decoder, batch: Batch, live: Live) -> int:
@@ -127,16 +136,17 @@ class _BeforeUpdate:
 
 
 @lru_cache(maxsize=256)
-def _alive(model: str, train: str, numerics: Numerics, width: int, rows: int | None, recompute: bool) -> int | None:
+def _alive(model: str, train: str, numerics: Numerics, width: int, rows: int | None, recompute: bool) -> Foreseen:
     """`alive_at_peak` of a model and a training spec in JSON. A notebook plans the same arms again and again."""
     spec, settings = zoo.parse(json.loads(model)), TrainSpec.model_validate_json(train)
-    with torch.random.fork_rng(), FakeTensorMode() as mode, Live() as live:
+    listening = executed_backends(training=True)
+    with torch.random.fork_rng(), FakeTensorMode() as mode, Live() as live, listening as backends:
         try:
             learner, built = _learner(spec, settings, numerics, rows, recompute)
             batch = _batch(settings, spec, width).each(mode.from_tensor).to(numerics.device)
-            return alive_at_peak(learner, built, batch, live)
+            return Foreseen(alive_at_peak(learner, built, batch, live), ", ".join(sorted(backends)) or None)
         except DynamicOutputShapeException:
-            return None
+            return Foreseen()
 
 
 def _learner(

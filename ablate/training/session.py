@@ -36,6 +36,7 @@ from ablate.training.teaching import Taught
 from ablate.training.team import ALONE, Team
 from ablate.training.trained import copied_model, trained_model
 from ablate.training.validation import HeldOutScores, score
+from zoo.attend import executed_backends
 
 LOG = logging.getLogger(__name__)
 SAVING = 0.01
@@ -148,8 +149,9 @@ class Session:
             if self.place.start_validation_loss is None:
                 self.place.start_validation_loss = started
         watch = Watch(warmup_steps(self.steps, self.spec), self.place.start_loss, self.place.steps_above_start)
-        with closing(self._train()) as stretches:
+        with executed_backends(training=True) as backends, closing(self._train()) as stretches:
             for steps in stretches:
+                self.place.attention = ", ".join(sorted(backends)) or None
                 reason = self._note(steps, watch)
                 if reason is not None:
                     return self._ending(reason)

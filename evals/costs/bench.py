@@ -23,6 +23,7 @@ from ablate.store.documents import JsonObject
 from evals.costs.clock import quartiles, synchronise
 from evals.costs.memory import keep_freed_memory, peak_growth
 from evals.reading.mode import evaluating
+from zoo.attend import executed_backends, note
 from zoo.cache import Cache
 from zoo.decode import compiled_step, roomy_cache
 from zoo.model import Decoder
@@ -101,6 +102,8 @@ class _Ours:
 
     def trainer(self) -> Work:
         optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-5)
+        if self.compile:
+            torch.compiler.assume_constant_result(note)
         loss_of = torch.compile(self.model.loss, dynamic=False, fullgraph=True) if self.compile else self.model.loss
 
         def step(tokens: Tensor) -> None:
@@ -156,12 +159,13 @@ def _phase(name: str, model: Decoder, sides: tuple[Work, Work], setting: Setting
     draw = torch.Generator().manual_seed(0)
     seconds: dict[str, list[float]] = {OURS: [], THEIRS: []}
     memory: dict[str, int | None] = {}
+    backends: set[str] = set()
     for number in range(setting.rounds + 1):
         shape = (setting.batch, setting.context + (name == "train"))
         tokens = torch.randint(model.spec.vocab_size, shape, generator=draw).to(_device(model))
         pair = list(zip((OURS, THEIRS), sides, strict=True))
         for side, work in pair if number % 2 else pair[::-1]:
-            taken, grown = _turn(name, work, tokens)
+            taken, grown = _turn(name, work, tokens, backends)
             if number:
                 seconds[side].append(taken)
                 memory[side] = max((m for m in (memory.get(side), grown) if m is not None), default=None)
@@ -176,18 +180,22 @@ def _phase(name: str, model: Decoder, sides: tuple[Work, Work], setting: Setting
             for side, taken in seconds.items()
         },
         "ratio": quartiles(ratios).model_dump(),
+        "attention": ", ".join(sorted(backends)) or None,
     }
 
 
-def _turn(name: str, work: Work, tokens: Tensor) -> tuple[float, int | None]:
-    """Seconds of one turn, and by how many bytes memory grew at most. Decoding's prompt is read before."""
+def _turn(name: str, work: Work, tokens: Tensor, backends: set[str]) -> tuple[float, int | None]:
+    """Seconds of one turn, and by how many bytes memory grew at most. Decoding's prompt is read before. backends: of
+    our attention, to which those of this turn are added."""
     timed: Callable[[], object] = work(tokens) if name == "decode" else lambda: work(tokens)  # type: ignore[assignment]
-    with peak_growth(tokens.device) as growth:
+    listening = executed_backends(training=name == "train")
+    with peak_growth(tokens.device) as growth, listening as executed:
         synchronise(tokens.device)
         start = time.perf_counter()
         timed()
         synchronise(tokens.device)
         taken = time.perf_counter() - start
+    backends |= executed
     return taken, growth.bytes
 
 

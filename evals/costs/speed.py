@@ -22,6 +22,7 @@ from evals.costs.spec import NO_CACHE, PLAIN, MeasureSpec
 from evals.reading.causal import obstacle
 from evals.reading.mode import evaluating
 from evals.reading.windows import Reason, Text
+from zoo.attend import executed_backends
 from zoo.cache import Cache
 from zoo.caches import CacheKind
 from zoo.caches.paged import OutOfPagesError
@@ -111,10 +112,11 @@ def _by_turns(points: list[Point], phase: Phase) -> list[Turns]:
 
 
 class Turn(NamedTuple):
-    """Repeats without a break: the seconds of each, and the most memory."""
+    """Repeats without a break: the seconds of each, the most memory, and the backends of attention."""
 
     seconds: list[float]
     peak_memory_bytes: int
+    attention: str | None = None
 
 
 Turns: TypeAlias = list[Turn] | Reason
@@ -236,8 +238,11 @@ class Point:
             return reason
         timings = {"prefill": self._prefill_seconds, "decode": self._decode_seconds}[phase]
         with peak_memory(self.device) as memory:
-            seconds = self._repeated(timings(number))
-        return Turn(seconds, memory.bytes)
+            repeats = timings(number)
+            next(repeats)  # warms up, and reads the prompt that decoding goes on from
+            with executed_backends(training=False) as backends:
+                seconds = self._repeated(repeats)
+        return Turn(seconds, memory.bytes, ", ".join(sorted(backends)) or None)
 
     def prefilled(self, turns: Turns) -> PrefillPoint:
         """The numbers of all turns together."""
@@ -252,6 +257,7 @@ class Point:
             seconds_to_first_token=None if self.encodes else waited,
             seconds_to_read=waited if self.encodes else None,
             peak_memory_bytes=_most(turns),
+            attention=turns[0].attention,
         )
 
     def decoded(self, turns: Turns) -> DecodePoint:
@@ -269,6 +275,7 @@ class Point:
             # Above 1 where what is read lies in the processor's own caches.
             bandwidth_utilisation=quartiles([read / (each * bandwidth) for each in seconds]) if bandwidth else None,
             peak_memory_bytes=_most(turns),
+            attention=turns[0].attention,
         )
 
     def _too_long(self) -> str | None:
@@ -285,8 +292,7 @@ class Point:
         return weights.bytes(self.dtype) + self._bytes(middle)
 
     def _repeated(self, timings: Iterator[float]) -> list[float]:
-        """Seconds of repeats of the measurement, without its first, which warms up."""
-        next(timings)
+        """Seconds of repeats of the measurement."""
         deadline = time.perf_counter() + self.seconds / self.turns
         seconds: list[float] = []
         while len(seconds) * self.turns < _FEWEST_REPEATS or time.perf_counter() < deadline:

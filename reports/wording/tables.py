@@ -107,9 +107,17 @@ def arms_table(summary: StudySummary) -> Table:
         "more seeds to settle it",
         *(each.heading for each in RUN_MEASURES if each.text),
         "KV cache (bytes/token)",
+        "attention backend",
         "seeds",
     )
-    return without_empty(Table(columns, tuple(_arm_row(arm) for arm in summary.arms), labels=2))
+    backends = attention_backends(summary)
+    return without_empty(Table(columns, tuple(_arm_row(arm, backends) for arm in summary.arms), labels=2))
+
+
+def attention_backends(summary: StudySummary) -> dict[str, str]:
+    """By arm, what its runs computed softmax attention with: its speed is also that of the backend."""
+    known = summary.runs.drop_nulls("attention").unique(["arm", "attention"]).sort("arm", "attention")
+    return {str(arm): "; ".join(part["attention"]) for (arm,), part in known.group_by("arm")}
 
 
 def without_empty(table: Table, among: Iterable[str] | None = None) -> Table:
@@ -121,7 +129,7 @@ def without_empty(table: Table, among: Iterable[str] | None = None) -> Table:
     return Table(tuple(table.columns[i] for i in kept), rows, table.labels)
 
 
-def _arm_row(arm: ArmSummary) -> tuple[str, ...]:
+def _arm_row(arm: ArmSummary, backends: dict[str, str]) -> tuple[str, ...]:
     found = arm.comparison
     return (
         arm.name,
@@ -134,6 +142,7 @@ def _arm_row(arm: ArmSummary) -> tuple[str, ...]:
         words.whole(arm.seeds_needed),
         *(each.text(arm) for each in RUN_MEASURES if each.text),
         words.whole(arm.kv_bytes_per_token),
+        backends.get(arm.name, words.NONE),
         _seed_count(arm),
     )
 

@@ -28,6 +28,7 @@ def test_both_run_the_same_model(capsys: pytest.CaptureFixture[str]) -> None:
     assert set(found["phases"]) == {"train", "prefill", "decode"}
     for phase in found["phases"].values():
         assert phase["ratio"]["median"] > 0
+        assert phase["attention"] == "fused"
         for side in (OURS, THEIRS):
             speed = phase[side]["tokens_per_second"]
             assert 0 < speed["q25"] <= speed["median"] <= speed["q75"]
@@ -38,7 +39,7 @@ def test_turns_alternate_and_the_first_round_is_not_counted(monkeypatch: pytest.
     order: list[bool] = []
     model = zoo.build(zoo.load("small", d_model=32, n_layers=1, vocab_size=64, embedding_scale=1.0))
 
-    def turn(name: str, work: bench.Work, tokens: torch.Tensor) -> tuple[float, int]:
+    def turn(name: str, work: bench.Work, tokens: torch.Tensor, backends: set[str]) -> tuple[float, int]:
         order.append("_Ours" in getattr(work, "__qualname__", ""))
         return float(len(order)), 2**20 * len(order)
 

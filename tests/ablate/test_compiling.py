@@ -89,7 +89,8 @@ def test_a_compiled_run_has_one_program_and_the_losses_of_an_eager_one(
     losses = []
     for compile_ in (False, True):
         document = identity(steps=6, compile=compile_, validate_every=0.5)
-        Session(Store(tmp_path), document, corpus, numerics).run()
+        ending = Session(Store(tmp_path), document, corpus, numerics).run()
+        assert ending.place.attention == "fused"
         metrics = Store(tmp_path).read_metrics(document.digest)
         losses.append([*metrics["loss"].drop_nulls(), *metrics["validation_loss"].drop_nulls()])
     assert (backend.compiled, backend.ran) == (1, 6)

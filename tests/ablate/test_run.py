@@ -50,6 +50,7 @@ def test_a_study_ends_with_results_and_a_report(trained):
         assert result.flops == result.flops_per_token * 2560
         assert result.bits_per_byte < 8
         assert result.peak_memory_bytes > 10_000_000
+        assert result.attention == "fused"
         assert 0 < result.mfu < 1
         assert {f.name for f in store.model_dir(run.digest).iterdir()} == {
             "spec.json",
@@ -182,6 +183,7 @@ def test_a_study_has_something_to_look_at(study, copy, capsys):
     assert '<h2 id="token-by-token">Token by token <a' in page
     assert "<h3>post against pre</h3>" in page
     assert "What the heads attend to" in page
+    assert "attention backend" in page
     sections = [json.loads(path.read_text())["sections"] for path in copy.glob("*/evals-*.json")]
     found = [each for each in sections if "samples" in each]
     assert len(found) == 4

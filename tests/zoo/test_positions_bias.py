@@ -14,7 +14,9 @@ from transformers.models.t5.modeling_t5 import T5Attention
 
 import zoo
 from tests.zoo.combinations import random_model, random_tokens
-from zoo.attend import Scoring, Visible, attend, attention_backend
+from zoo.attend import attend, attention_backend
+from zoo.attending.scoring import Scoring
+from zoo.attending.visible import Visible
 from zoo.positions.alibi import ALiBi
 from zoo.positions.t5 import T5
 from zoo.site import Step
@@ -122,7 +124,6 @@ def test_the_fused_backend_takes_alibi_and_not_a_learned_bias() -> None:
     index = torch.arange(9)
     visible = Visible(index, index)
     scoring = Scoring(0.4, bias=alibi(ALiBi(), 4, 9))
-    assert scoring.fusible
     with attention_backend("plain"):
         expected = attend(q, k, v, visible, scoring)
     with attention_backend("fused"):

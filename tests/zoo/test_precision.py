@@ -10,7 +10,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from zoo.attend import Scoring, Visible, attend
+from zoo.attend import attend
+from zoo.attending.scoring import Scoring
+from zoo.attending.visible import Visible
 from zoo.precision import at_default_precision
 
 

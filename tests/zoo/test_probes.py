@@ -12,8 +12,11 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import zoo
 from tests.zoo.combinations import random_model, random_tokens
-from zoo import attend as attending
-from zoo.attend import Scoring, Visible, attend, attention_backend
+from zoo.attend import attend, attention_backend
+from zoo.attending import plain
+from zoo.attending import scores as shown_scores
+from zoo.attending.scoring import Scoring
+from zoo.attending.visible import Visible
 from zoo.ffns._moe import MoE
 
 Edits = dict[str, Any]
@@ -77,22 +80,22 @@ SCORINGS = [
 def test_largest_scores_and_entropies_are_those_of_a_loop(
     scoring: Scoring, window: int | None, at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attending, "SCORES_AT_ONCE", at_once)
+    monkeypatch.setattr(shown_scores, "SCORES_AT_ONCE", at_once)
     generator = torch.Generator().manual_seed(0)
     q, k = torch.randn(1, 4, 7, 6, generator=generator), torch.randn(1, 2, 7, 6, generator=generator)
     visible = Visible(index(7), index(7), window)
     scores = slow_scores(q[0], k[0], scoring, window)
     expected = torch.tensor([max(z for row in rows for z in row) for rows in scores])
-    torch.testing.assert_close(attending.largest_scores(q, k, visible, scoring), expected)
+    torch.testing.assert_close(shown_scores.largest_scores(q, k, visible, scoring), expected)
     sinks = [None] * 4 if scoring.sinks is None else scoring.sinks.tolist()
     means = [sum(slow_entropy(row, sink) for row in rows) / 7 for rows, sink in zip(scores, sinks, strict=True)]
-    torch.testing.assert_close(attending.entropies(q, k, visible, scoring), torch.tensor(means))
+    torch.testing.assert_close(shown_scores.entropies(q, k, visible, scoring), torch.tensor(means))
 
 
 def test_a_head_that_attends_evenly_has_the_entropy_of_its_keys() -> None:
     q = torch.zeros(2, 1, 5, 4)
     expected = sum(math.log(n) for n in (1, 2, 3, 3, 3)) / 5
-    found = attending.entropies(q, q, Visible(index(5), index(5), 3), Scoring(1.0))
+    found = shown_scores.entropies(q, q, Visible(index(5), index(5), 3), Scoring(1.0))
     torch.testing.assert_close(found, torch.tensor([expected]))
 
 
@@ -120,8 +123,8 @@ def test_what_is_shown_does_not_depend_on_the_backend(backend: str) -> None:
     with attention_backend(backend):
         attend(q, q, q, visible, scoring)
     assert shown.keys() == {"mixer.max_logit", "mixer.entropy", "mixer.weights"}
-    torch.testing.assert_close(shown["mixer.weights"] @ q, attending.plain(q, q, q, visible, Scoring(0.4)))
-    torch.testing.assert_close(shown["mixer.entropy"], attending.entropies(q, q, visible, Scoring(0.4)))
+    torch.testing.assert_close(shown["mixer.weights"] @ q, plain.attend(q, q, q, visible, Scoring(0.4)))
+    torch.testing.assert_close(shown["mixer.entropy"], shown_scores.entropies(q, q, visible, Scoring(0.4)))
 
 
 def test_the_stream_is_what_leaves_each_block() -> None:
@@ -179,7 +182,7 @@ def test_only_what_is_asked_for_is_recorded_and_computed() -> None:
 def test_nobody_listening_costs_no_call(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not one of the functions that make what is shown is called."""
     for name in ("largest_scores", "entropies", "weights_of"):
-        monkeypatch.setattr(attending, name, lambda *_: pytest.fail("computed though nobody looked"))
+        monkeypatch.setattr(f"zoo.attend.{name}", lambda *_: pytest.fail("computed though nobody looked"))
     monkeypatch.setattr(zoo.Decoder, "_log_z", lambda *_: pytest.fail("computed though nobody looked"))
     model = model_of(**{"block.ffn": {"kind": "topk_moe", "d_ff": 8}})
     assert issubclass(type(model.spec.block.ffn), MoE)

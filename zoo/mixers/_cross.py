@@ -9,7 +9,9 @@ import torch
 from pydantic import PositiveFloat, PositiveInt
 from torch import Tensor, nn
 
-from zoo.attend import Scoring, Visible, attend
+from zoo.attend import attend
+from zoo.attending.scoring import Scoring
+from zoo.attending.visible import Visible
 from zoo.axis import Spec, number
 from zoo.cache import LayerCache, kept_by
 from zoo.cache_parts import MemoryCache
@@ -98,7 +100,7 @@ class OfMemory(Visible):
     def padded(self) -> bool:
         return self.text is not None
 
-    def mask(self) -> Tensor:
+    def _mask(self) -> Tensor:
         """(B, 1, 1, S), or (T, S) without padding."""
         if self.text is not None:
             return self.text[:, None, None]

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
-from zoo.attend import scores_computed
+from zoo.attending.blocks import scores_computed
 from zoo.axis import Choice, is_off, number
 from zoo.conv import conv_cost
 from zoo.errors import SpecError
@@ -122,7 +122,7 @@ class MultiHead(Mixer):
 
     @property
     def _plain_scores(self) -> bool:
-        """Whether scores are QKᵀ · scale and nothing else, as `zoo.attend.Scoring.simple` has it."""
+        """Whether scores are QKᵀ · scale and nothing else, as `zoo.attending.needs.Needs.plain_scores` has it."""
         return self.softcap is None and not self.sinks and not self.position.adds_to_scores
 
     @property

@@ -8,7 +8,9 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from zoo.attend import Scoring, Visible, attend
+from zoo.attend import attend
+from zoo.attending.scoring import Scoring
+from zoo.attending.visible import Visible
 from zoo.axis import number
 from zoo.cache import LayerCache, TokenCache, kept_by
 from zoo.cache_states import StateCache, TokenStateCache
@@ -51,6 +53,7 @@ class AttentionLayer(MixerLayer):
             self.v = Linear(d_model, kv_features, bias="v" in spec.bias, role="input", values=True)
         self.o = Linear(q_features, d_model, bias="o" in spec.bias, role="output")
         self.conv = ShortConv(spec.channels, spec.conv) if spec.conv else None
+        self._pattern = repr(spec.sparsity)  # torch.compile cannot trace it
         self._full_norm = spec.qk_norm_over == "full"
         self.q_norm = self._norm(self.heads)
         self.k_norm = nn.Identity() if spec.reuse_kv else self._norm(self.kv_heads)
@@ -71,7 +74,7 @@ class AttentionLayer(MixerLayer):
 
     def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
         q, k, v, k_places = self._borrow(x, step) if self.spec.reuse_kv else self._read(x, step, cache)
-        visible = Visible.to(step, k_places, self.spec.window, self.spec.sparsity)
+        visible = Visible.to(step, k_places, self.spec.window, self.spec.sparsity, self._pattern)
         if visible.pattern is not None and visible.everything:
             seen = visible.places_seen()
             k, v, k_places = k[:, :, seen], v[:, :, seen], k_places[seen]

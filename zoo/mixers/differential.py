@@ -9,7 +9,9 @@ from typing import Annotated, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from zoo.attend import Scoring, Visible, attend
+from zoo.attend import attend
+from zoo.attending.scoring import Scoring
+from zoo.attending.visible import Visible
 from zoo.axis import Choice, Examples
 from zoo.errors import SpecError
 from zoo.mixers import MixerLayer

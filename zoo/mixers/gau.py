@@ -9,7 +9,7 @@ from pydantic import PositiveInt
 from torch import Tensor
 from torch.nn import functional as F
 
-from zoo.attend import Visible
+from zoo.attending.visible import Visible
 from zoo.axis import Examples
 from zoo.cache import LayerCache, TokenCache, kept_by
 from zoo.facts import AtMost

@@ -9,7 +9,9 @@ import torch
 from pydantic import PositiveInt
 from torch import Tensor, nn
 
-from zoo.attend import Scoring, Visible, attend
+from zoo.attend import attend
+from zoo.attending.scoring import Scoring
+from zoo.attending.visible import Visible
 from zoo.axis import Examples
 from zoo.cache import LayerCache
 from zoo.edits import Edits

@@ -8,7 +8,10 @@ import torch
 from pydantic import Field, PositiveFloat, PositiveInt
 from torch import Tensor
 
-from zoo.attend import Scoring, Visible, attend, scores_computed
+from zoo.attend import attend
+from zoo.attending.blocks import scores_computed
+from zoo.attending.scoring import Scoring
+from zoo.attending.visible import Visible
 from zoo.axis import Choice, Examples, is_off, number
 from zoo.cache import LayerCache, TokenCache, kept_by
 from zoo.errors import SpecError

@@ -10,7 +10,7 @@ from abc import abstractmethod
 
 from torch import Tensor
 
-from zoo.attend import Scoring
+from zoo.attending.scoring import Scoring
 from zoo.axis import Variant
 
 

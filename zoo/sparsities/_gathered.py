@@ -8,7 +8,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from zoo.attend import Scoring, fold, sdpa, unfold
+from zoo.attending.blocks import fold, unfold
+from zoo.attending.fused import sdpa
+from zoo.attending.scoring import Scoring
 from zoo.sparsities import Sparsity
 
 

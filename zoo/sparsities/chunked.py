@@ -9,7 +9,10 @@ from pydantic import PositiveInt
 from torch import Tensor
 from torch.nn import functional as F
 
-from zoo.attend import Scoring, Visible, fold, fused, unfold
+from zoo.attending import fused
+from zoo.attending.blocks import fold, unfold
+from zoo.attending.scoring import Scoring
+from zoo.attending.visible import Visible
 from zoo.axis import Examples
 from zoo.sparsities import Sparsity, counted
 
@@ -47,4 +50,4 @@ class Chunked(Sparsity):
         count = -(-length // size)
         q, k, v = (fold(F.pad(x, (0, 0, 0, count * size - length)).unflatten(2, (count, size))) for x in (q, k, v))
         index = torch.arange(size, device=q.device)
-        return unfold(fused(q, k, v, Visible(index, index), scoring), count)[:, :, :length]
+        return unfold(fused.attend(q, k, v, Visible(index, index), scoring), count)[:, :, :length]

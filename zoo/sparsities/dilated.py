@@ -9,7 +9,10 @@ from pydantic import PositiveInt
 from torch import Tensor
 from torch.nn import functional as F
 
-from zoo.attend import Scoring, Visible, fastest, scores_computed
+from zoo.attend import fastest
+from zoo.attending.blocks import scores_computed
+from zoo.attending.scoring import Scoring
+from zoo.attending.visible import Visible
 from zoo.axis import Examples
 from zoo.facts import AtMost
 from zoo.sparsities import Sparsity, counted
@@ -54,7 +57,7 @@ class Dilated(Sparsity):
         q, k, v = (self._residues(x, each) for x in (q, k, v))
         index = torch.arange(each, device=q.device)
         visible = Visible(index, index, self.window)
-        mixed = fastest(q, visible, scoring)(q, k, v, visible, scoring)
+        mixed = fastest(q, k, v, visible, scoring)
         whole: Tensor = mixed.unflatten(0, (batch, self.dilation)).permute(0, 2, 3, 1, 4).flatten(2, 3)
         return whole[:, :, :length]
 

@@ -10,7 +10,8 @@ from pydantic import PositiveInt
 from torch import Tensor
 from torch.nn import functional as F
 
-from zoo.attend import Scoring, with_previous
+from zoo.attending.blocks import with_previous
+from zoo.attending.scoring import Scoring
 from zoo.axis import Examples
 from zoo.precision import in_float32
 from zoo.sparsities import Sparsity, counted

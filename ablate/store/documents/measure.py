@@ -46,6 +46,8 @@ class SpeedPoint(MeasuredPoint):
     """Over all rows together."""
     peak_memory_bytes: Bytes | None = None
     """Peak memory."""
+    attention: str | None = None
+    """Backends of softmax attention (`zoo/attending`), several with commas; null without."""
 
 
 class PrefillPoint(SpeedPoint):

@@ -72,6 +72,8 @@ class ResultDocument(Document):
     """Optimizer steps taken."""
     tokens: Tokens
     """Read in training."""
+    attention: str | None = None
+    """Backends of softmax attention that training steps took (`zoo/attending`), several with commas; null without."""
     microbatch: int | None = None
     """Rows of a batch at a time, whose gradients were accumulated; null for all of them."""
     devices: int = 1

@@ -1,0 +1,164 @@
+"""torch's flex_attention: a mask by blocks, of which those that are hidden cost nothing, and scores that are edited
+inside the kernel, in float32 and with gradients. Dong et al. 2024, arXiv:2412.05496.
+
+On CUDA a program is compiled for each shape. A CPU, and tensors without data, take the same operation as products.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cache
+from types import FunctionType
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+from torch._higher_order_ops.flex_attention import flex_attention as products
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.nn import functional as F
+from torch.nn.attention.flex_attention import AuxRequest, BlockMask, flex_attention
+
+from zoo.attending.needs import Backend, Needs
+from zoo.attending.scoring import Scoring
+from zoo.attending.visible import Visible
+from zoo.own_code import own_code
+
+BLOCK = 128
+"""Queries, and keys, of a block of the mask."""
+LEAST_FEATURES = 16
+"""Of a head, for the kernel."""
+Looks = Callable[..., Tensor]
+
+
+def obstacle(needs: Needs) -> str | None:
+    return "has no dropout" if needs.dropout else None
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, visible: Visible, scoring: Scoring) -> Tensor:
+    q, k, v = _as_autocast_has_it(q, k, v)
+    blocks = None if visible.everything else visible.once("blocks", lambda: _blocks(visible.mask()))
+    axes, bias = _axes(scoring.bias)
+    eager = not torch.compiler.is_compiling()
+    if eager and (not q.is_cuda or isinstance(q, FakeTensor)):
+        mix: Callable[..., tuple[Tensor, Tensor]] = _products
+    elif eager:
+        mix = _program(q.shape, k.shape, v.shape, q.dtype, axes, scoring.softcap, torch.is_grad_enabled())
+    else:
+        mix = _fused
+    out, sums = mix(q, k, v, blocks, bias, axes, scoring.scale, scoring.softcap)
+    if scoring.sinks is None:
+        return out
+    # A sink adds its exponential to the sum that the weights are divided by.
+    return (out * torch.sigmoid(sums - scoring.sinks[:, None])[..., None]).to(out.dtype)
+
+
+def _as_autocast_has_it(*tensors: Tensor) -> tuple[Tensor, ...]:
+    """As scaled_dot_product_attention does it by itself."""
+    device = tensors[0].device.type
+    if not torch.is_autocast_enabled(device):
+        return tensors
+    return tuple(tensor.to(torch.get_autocast_dtype(device)) for tensor in tensors)
+
+
+def _blocks(seen: Tensor) -> BlockMask:
+    """seen: (T, S), or (B, 1, T, S). Inside a block that is partly hidden the kernel looks the mask up."""
+    axes, table = _axes(seen)
+
+    def visible(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        return _looked_up(table, axes, b, h, i, j)
+
+    queries, keys = seen.shape[-2:]
+    padded = F.pad(seen.view(-1, 1, queries, keys), (0, -keys % BLOCK, 0, -queries % BLOCK))
+    tiles = padded.unflatten(3, (-1, BLOCK)).unflatten(2, (-1, BLOCK)).sum(dim=(3, 5))  # (B or 1, 1, T/128, S/128)
+    full = tiles == BLOCK**2
+    partial = (tiles > 0) & ~full
+    return BlockMask.from_kv_blocks(*_listed(partial), *_listed(full), BLOCK, visible, (queries, keys))
+
+
+def _listed(tiles: Tensor) -> tuple[Tensor, Tensor]:
+    """Of each row of tiles: how many are true, and the places of these before those of the others."""
+    return tiles.sum(dim=-1, dtype=torch.int32), tiles.int().argsort(dim=-1, descending=True, stable=True).int()
+
+
+def _axes(values: Tensor | None) -> tuple[tuple[int, ...], Tensor | None]:
+    """Of what broadcasts to (B, H, T, S): the axes that it has, and its values along them."""
+    if values is None:
+        return (), None
+    sizes = (1,) * (4 - values.dim()) + tuple(values.shape)
+    axes = tuple(axis for axis, size in enumerate(sizes) if size > 1)
+    return axes, values.reshape([sizes[axis] for axis in axes])
+
+
+def _looked_up(table: Tensor | None, axes: tuple[int, ...], *place: Tensor) -> Tensor:
+    assert table is not None
+    return table[tuple(place[axis] for axis in axes)]
+
+
+def _edits(bias: Tensor | None, axes: tuple[int, ...], softcap: float | None) -> Looks:
+    """score, place in (B, H, T, S), bias → the score that the softmax reads."""
+
+    def edited(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor, bias: Tensor | None = bias) -> Tensor:
+        if bias is not None:
+            score = score + _looked_up(bias, axes, b, h, i, j)
+        return score if softcap is None else softcap * torch.tanh(score / softcap)
+
+    return edited
+
+
+def _fused(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    blocks: BlockMask | None,
+    bias: Tensor | None,
+    axes: tuple[int, ...],
+    scale: float,
+    softcap: float | None,
+) -> tuple[Tensor, Tensor]:
+    """The output, and the logarithm of each query's sum of exponentials: (B, H, T)."""
+    edited = _edits(bias, axes, softcap)
+
+    def score_mod(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        return edited(score, b, h, i, j)
+
+    out, aux = flex_attention(
+        q,
+        k,
+        v,
+        score_mod=score_mod,
+        block_mask=blocks,
+        scale=scale,
+        enable_gqa=q.shape[1] != k.shape[1],
+        return_aux=AuxRequest(lse=True),
+    )
+    assert aux.lse is not None  # as was requested
+    return out, aux.lse
+
+
+@cache
+def _program(*shape: object) -> Callable[..., tuple[Tensor, Tensor]]:
+    """`_fused`, compiled for one shape. Its code is its own, so that torch's limit of compilations is never met."""
+    program: Callable[..., Any] = torch.compile(own_code(cast(FunctionType, _fused)), dynamic=False, fullgraph=True)
+    return program
+
+
+def _products(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    blocks: BlockMask | None,
+    bias: Tensor | None,
+    axes: tuple[int, ...],
+    scale: float,
+    softcap: float | None,
+) -> tuple[Tensor, Tensor]:
+    """The same as torch defines it, forward and backward, without a compiler."""
+    if blocks is None:
+        blocks = _blocks(torch.ones(q.shape[2], k.shape[2], dtype=torch.bool, device=q.device))
+    captured = () if bias is None else (bias,)
+    out, sums, _ = products(q, k, v, _edits(None, axes, softcap), blocks.as_tuple(), scale, {}, captured, ())
+    return out, sums * math.log(2)
+
+
+BACKEND = Backend(obstacle, attend)

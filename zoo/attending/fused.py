@@ -1,0 +1,56 @@
+"""torch's scaled_dot_product_attention, with a mask where a triangle is not enough."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from zoo.attending.blocks import by_group, by_head
+from zoo.attending.needs import Backend, Needs
+from zoo.attending.scoring import Scoring
+from zoo.attending.visible import Visible
+
+
+def obstacle(needs: Needs) -> str | None:
+    """Its kernels take a constant bias."""
+    if needs.softcap or needs.sinks or needs.bias == "learned":
+        return "has no softcap, no sinks and no learned bias"
+    return None
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, visible: Visible, scoring: Scoring) -> Tensor:
+    whole = visible.pattern is None and (visible.window is None or visible.window >= q.shape[2])
+    triangle = visible.aligned and whole and scoring.bias is None
+    mask = None if triangle or (visible.everything and scoring.bias is None) else visible.mask()
+    if mask is not None and scoring.bias is not None:
+        mask = torch.where(mask, scoring.bias, float("-inf")).to(q.dtype)
+        # Four dimensions, or the kernels fall back to their slow path.
+        mask = mask if mask.dim() == 4 else mask[None]
+    return sdpa(q, k, v, mask, triangle, scoring)
+
+
+def sdpa(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, triangle: bool, scoring: Scoring) -> Tensor:
+    grouped = k.shape[1] != q.shape[1]
+    if grouped and mask is not None and q.is_cuda:
+        return in_groups(q, k, v, mask, scoring)
+    causal = triangle and q.shape[2] > 1
+    return F.scaled_dot_product_attention(
+        q, k, v, attn_mask=mask, dropout_p=scoring.dropout, is_causal=causal, scale=scoring.scale, enable_gqa=grouped
+    )
+
+
+def in_groups(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scoring: Scoring) -> Tensor:
+    """CUDA's fused kernels that take a mask do not take grouped heads. A group's queries are read as those of one head,
+    and it is the mask that is repeated, which is smaller than keys and values are."""
+    groups, heads = k.shape[1], q.shape[1]
+    mask = mask if mask.dim() == 4 else mask[(None,) * (4 - mask.dim())]
+    mask = mask.expand(-1, heads if mask.shape[1] > 1 else heads // groups, q.shape[2], -1)
+    mask = by_group(mask, groups if mask.shape[1] == heads else 1)
+    mixed = F.scaled_dot_product_attention(
+        by_group(q, groups), k, v, attn_mask=mask, dropout_p=scoring.dropout, scale=scoring.scale
+    )
+    return by_head(mixed, heads)
+
+
+BACKEND = Backend(obstacle, attend)

@@ -1,0 +1,71 @@
+"""What a call of attention asks for, without its numbers: a backend is picked by that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from zoo.attending.scoring import Scoring
+from zoo.attending.visible import Visible
+
+
+@dataclass(frozen=True)
+class Needs:
+    """queries, keys: how many. features: of a head's queries or values, the fewer.
+
+    aligned, everything: as `Visible` has them. gradient: whether a backward pass follows.
+    """
+
+    queries: int
+    keys: int
+    features: int
+    aligned: bool = True
+    everything: bool = False
+    window: int | None = None
+    pattern: bool = False
+    bias: Literal["none", "constant", "learned"] = "none"
+    softcap: bool = False
+    sinks: bool = False
+    dropout: bool = False
+    gradient: bool = False
+
+    @classmethod
+    def of(cls, q: Tensor, k: Tensor, v: Tensor, visible: Visible, scoring: Scoring) -> Needs:
+        bias = scoring.bias
+        return cls(
+            queries=q.shape[2],
+            keys=k.shape[2],
+            features=min(q.shape[3], v.shape[3]),
+            aligned=visible.aligned,
+            everything=visible.everything,
+            window=visible.window,
+            pattern=visible.pattern is not None,
+            bias="none" if bias is None else "learned" if bias.requires_grad else "constant",
+            softcap=scoring.softcap is not None,
+            sinks=scoring.sinks is not None,
+            dropout=scoring.dropout > 0,
+            gradient=torch.is_grad_enabled() and q.requires_grad,
+        )
+
+    @property
+    def plain_scores(self) -> bool:
+        """Whether scores are QKᵀ · scale and nothing else."""
+        return self.bias == "none" and not self.softcap and not self.sinks
+
+    @property
+    def whole(self) -> bool:
+        """Whether a query sees all keys up to itself, or simply all."""
+        near = self.window is not None and self.window < self.queries
+        return (self.aligned or self.everything) and not near and not self.pattern
+
+
+@dataclass(frozen=True)
+class Backend:
+    """obstacle: why it cannot do what is asked for; None where it can. attend: as `zoo.attend.attend`."""
+
+    obstacle: Callable[[Needs], str | None]
+    attend: Callable[[Tensor, Tensor, Tensor, Visible, Scoring], Tensor]

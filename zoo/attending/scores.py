@@ -1,0 +1,72 @@
+"""Scores as they are defined, in float32 or more: what the reference computes with, and what whoever looks is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from zoo.attending.blocks import by_group, by_head
+from zoo.attending.scoring import Scoring
+from zoo.attending.visible import Visible
+from zoo.precision import in_float32
+
+SCORES_AT_ONCE = 2**26
+"""Whoever looks at scores holds at most so many at a time, 256 MiB in float32: the fused backend never has them."""
+
+
+def scores_of(q: Tensor, k: Tensor, visible: Visible, scoring: Scoring) -> Tensor:
+    """What the softmax reads of the keys, −inf for those that are not seen: (B, H, T, S). To be called `in_float32`."""
+    heads = q.shape[1]
+    scores = by_head(by_group(q, k.shape[1]) @ k.transpose(-1, -2), heads) * scoring.scale
+    if scoring.bias is not None:
+        scores = scores + scoring.bias
+    if scoring.softcap is not None:
+        scores = scoring.softcap * torch.tanh(scores / scoring.softcap)
+    return scores.masked_fill(~visible.mask(), float("-inf"))
+
+
+def with_sinks(scores: Tensor, scoring: Scoring) -> Tensor:
+    """scores: (B, H, T, S), with a last column for the sinks where there are any."""
+    if scoring.sinks is None:
+        return scores
+    sink = scoring.sinks.to(scores.dtype)[:, None, None].expand(*scores.shape[:-1], 1)
+    return torch.cat((scores, sink), dim=-1)
+
+
+def largest_scores(q: Tensor, k: Tensor, visible: Visible, scoring: Scoring) -> Tensor:
+    """(H,): the largest score that a head gives to a key, with scale, bias and softcap, over all rows and queries.
+    Dehghani et al. 2023, arXiv:2302.05442, saw it grow without bound before training diverged."""
+    parts = [scores.amax(dim=(0, 2, 3)) for scores in _in_pieces(q, k, visible, scoring)]
+    return torch.stack(parts).amax(dim=0)
+
+
+def entropies(q: Tensor, k: Tensor, visible: Visible, scoring: Scoring) -> Tensor:
+    """(H,): −Σ p log p in nats over what a query attends to, a sink included, meaned over all rows and queries. Zhai et
+    al. 2023, arXiv:2303.06296. A head that attends evenly has the mean over queries of log(keys seen)."""
+    parts = [
+        torch.special.entr(with_sinks(scores, scoring).softmax(dim=-1)).sum(dim=(0, 2, 3))
+        for scores in _in_pieces(q, k, visible, scoring)
+    ]
+    return torch.stack(parts).sum(dim=0) / (q.shape[0] * q.shape[2])
+
+
+def weights_of(q: Tensor, k: Tensor, visible: Visible, scoring: Scoring) -> Tensor:
+    """(B, H, T, S): how much each query attends to each key, float32. With sinks a row sums to less than 1."""
+    parts = [with_sinks(scores, scoring).softmax(dim=-1) for scores in _in_pieces(q, k, visible, scoring)]
+    return torch.cat(parts, dim=2)[..., : k.shape[2]]
+
+
+def _in_pieces(q: Tensor, k: Tensor, visible: Visible, scoring: Scoring) -> Iterator[Tensor]:
+    """`scores_of` stretches of the queries."""
+    rows = max(1, SCORES_AT_ONCE // (q.shape[0] * q.shape[1] * k.shape[2]))
+    for start in range(0, q.shape[2], rows):
+        piece = slice(start, start + rows)
+        bias = scoring.bias
+        if bias is not None and bias.shape[-2] > 1:
+            bias = bias[..., piece, :]
+        seen = replace(visible, queries=visible.queries[piece])
+        yield in_float32(partial(scores_of, visible=seen, scoring=replace(scoring, bias=bias)), q[:, :, piece], k)

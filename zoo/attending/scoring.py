@@ -1,0 +1,28 @@
+"""How scores come from queries and keys."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from zoo.site import Tap
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """softcap(QKᵀ · scale + bias), and what else the softmax counts.
+
+    softcap: c · tanh(z / c) (Gemma 2, arXiv:2408.00118), before the mask. bias: (H, T, S) or (B, H, T, S),
+    or what broadcasts to it.
+    sinks: (H,), a logit per head that takes its share of the softmax and gives no value (gpt-oss, arXiv:2508.10925).
+    dropout: probability that a weight is dropped. tap: offered the scores' largest value, their entropy and the
+    weights, whatever the backend (see `zoo.attending.scores`).
+    """
+
+    scale: float
+    softcap: float | None = None
+    bias: Tensor | None = None
+    sinks: Tensor | None = None
+    dropout: float = 0.0
+    tap: Tap | None = None

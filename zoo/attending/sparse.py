@@ -1,0 +1,23 @@
+"""A pattern without the square, as the pattern itself computes it."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from zoo.attending.needs import Backend, Needs
+from zoo.attending.scoring import Scoring
+from zoo.attending.visible import Visible
+
+
+def obstacle(needs: Needs) -> str | None:
+    if not needs.pattern or needs.window is not None or not needs.aligned or not needs.plain_scores:
+        return "needs a pattern over unpadded, uncached text, and plain scores"
+    return None
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, visible: Visible, scoring: Scoring) -> Tensor:
+    assert visible.pattern is not None  # see `obstacle`
+    return visible.pattern.attend(q, k, v, scoring)
+
+
+BACKEND = Backend(obstacle, attend)

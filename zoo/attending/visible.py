@@ -1,0 +1,113 @@
+"""Which keys a query sees."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+
+import torch
+from torch import Tensor
+
+from zoo.attending.scoring import Scoring
+from zoo.site import Sight, Step
+
+T = TypeVar("T")
+
+
+class Pattern(Protocol):
+    """A pattern of `zoo.sparsities`."""
+
+    def sees(self, queries: Tensor, keys: Tensor) -> Tensor: ...
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, scoring: Scoring) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class Visible:
+    """Which keys a query sees: those at its own place in the stream or before it, at most `window` counting itself.
+
+    queries: (T,), keys: (S,) places in the stream; an empty cache slot has a negative place.
+    left_pad: (B,) or None; a row's keys before it are padding. Padding sees padding, so that no row of scores is empty.
+    sight: with `all`, places after the query are seen too; with `prefix` those before `prefix_ends`: (B,) or None.
+    ends: (B,) or None; a row's keys from there on are padding.
+    pattern: says which of these keys are seen, by places in the row's own text.
+    """
+
+    queries: Tensor
+    keys: Tensor
+    window: int | None = None
+    left_pad: Tensor | None = None
+    sight: Sight = "causal"
+    prefix_ends: Tensor | None = None
+    ends: Tensor | None = None
+    pattern: Pattern | None = None
+    _made: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    @classmethod
+    def to(
+        cls, step: Step, keys: Tensor, window: int | None = None, pattern: Pattern | None = None, name: str = ""
+    ) -> Visible:
+        """What the tokens of a pass see of the keys at places `keys`: (S,). Layers that see the same share it, with its
+        mask; `name` tells patterns apart."""
+
+        def make() -> Visible:
+            return cls(step.index, keys, window, step.left_pad, step.sight, step.prefix_ends, step.ends, pattern)
+
+        return step.once(f"visible: {window} {name}", make) if keys is step.index else make()
+
+    def once(self, name: str, make: Callable[[], T]) -> T:
+        """`make()`, once for all layers that share this."""
+        if name not in self._made:
+            self._made[name] = make()
+        made: T = self._made[name]
+        return made
+
+    @property
+    def backward(self) -> bool:
+        """Whether a query sees nothing after itself."""
+        return self.sight != "all" and self.prefix_ends is None
+
+    @property
+    def padded(self) -> bool:
+        return self.left_pad is not None or self.ends is not None
+
+    @property
+    def aligned(self) -> bool:
+        """Whether queries and keys are the same unpadded stretch of text, so that the mask is a plain triangle or
+        band."""
+        return self.keys is self.queries and self.backward and not self.padded
+
+    @property
+    def everything(self) -> bool:
+        """Whether no mask is needed. A cache hands a single query only the slots that it may see, but for compiled
+        programs (`TokenCache`)."""
+        alone = self.queries.shape[0] == 1 and self.backward and not torch.compiler.is_compiling()
+        return not self.padded and (alone or self.sight == "all")
+
+    def mask(self) -> Tensor:
+        """True where the key is seen: (T, S), or (B, 1, T, S) where rows differ."""
+        return self.once("mask", self._mask)
+
+    def _mask(self) -> Tensor:
+        queries = self.queries[:, None]
+        distance = queries - self.keys
+        seen = (self.keys >= 0) & ((distance >= 0) | (self.sight == "all"))
+        if self.window is not None:
+            seen &= distance < self.window
+        if self.pattern is not None:
+            begin = 0 if self.left_pad is None else self.left_pad[:, None, None]
+            seen = seen & self.pattern.sees(queries - begin, self.keys - begin)
+        if self.prefix_ends is not None:
+            seen = seen | ((self.keys >= 0) & (self.keys < self.prefix_ends[:, None, None]))
+        if self.left_pad is not None:
+            pad = self.left_pad[:, None, None]
+            seen = seen & ((self.keys >= pad) | (queries < pad))
+        if self.ends is not None:
+            end = self.ends[:, None, None]
+            seen = seen & ((self.keys < end) | (queries >= end))
+        return seen if seen.dim() == 2 else seen[:, None]
+
+    def places_seen(self) -> Tensor:
+        """Of a single query of unpadded text: indices of the keys that it sees."""
+        return self.mask()[0].nonzero()[:, 0]
