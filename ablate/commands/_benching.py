@@ -28,7 +28,8 @@ def rows(document: BenchDocument) -> list[tuple[str, ...]]:
 
 def _side(found: BenchDocument) -> str:
     speed, grown = found["tokens_per_second"]["median"], found["peak_growth_bytes"]
-    return f"{speed:,.0f} tokens/s" + ("" if grown is None else f", {grown / MIB:,.0f} MiB")
+    used = f"{speed:,.0f} tokens/s, {100 * found['share_of_ceiling']:.0f} %"
+    return used + ("" if grown is None else f", {grown / MIB:,.0f} MiB")
 
 
 def _attention(document: BenchDocument) -> str:
@@ -39,6 +40,7 @@ def _attention(document: BenchDocument) -> str:
 
 
 def explained(document: BenchDocument) -> str:
+    top = document["ceilings"]
     threads = "" if document["device"] == "cuda" else f", threads: {document['threads']}"
     return (
         f"{document['parameters'] / 1e6:,.1f} M parameters, context {document['context']:,}, "
@@ -46,6 +48,9 @@ def explained(document: BenchDocument) -> str:
         f"{'Our training step and decoding are compiled, theirs are not. ' if document['compiled'] else ''}"
         f"Our attention: {_attention(document)}. "
         f"Medians of {document['rounds']} alternating rounds; in brackets, the quartiles of the rounds' ratios.\n"
+        f"Shares are of this machine's ceiling: {top['flops_per_second'] / 1e9:,.0f} GFLOP/s of matrix products for "
+        f"training and prefill, and {top['copy_bytes_per_second'] / 1e9:,.1f} GB/s of a copy for decoding, which reads "
+        "weights and cache; above 100 % where these lie in the processor's caches.\n"
         "Memory: peak use during the work, minus what was in use before.\n"
         f"Largest difference between their log-probabilities: {document['largest_difference']:.1e}. "
         f"transformers {document['versions']['transformers']}, torch {document['versions']['torch']}."

@@ -20,6 +20,7 @@ from torch.nn import functional as F
 
 import zoo
 from ablate.store.documents import JsonObject
+from evals.costs.ceilings import Ceilings, measured, share
 from evals.costs.clock import quartiles, synchronise
 from evals.costs.memory import keep_freed_memory, peak_growth
 from evals.reading.mode import evaluating
@@ -59,6 +60,7 @@ def compare(model: Decoder, setting: Setting) -> BenchDocument:
         # Last, because it changes the weights.
         "train": (ours.trainer(), _Theirs(theirs).trainer()),
     }
+    top = measured(_device(model), model.embedding.weight.dtype)
     return {
         "schema": 1,
         "parameters": sum(p.numel() for p in model.parameters()),
@@ -69,8 +71,9 @@ def compare(model: Decoder, setting: Setting) -> BenchDocument:
         "compiled": setting.compile,
         "threads": torch.get_num_threads(),
         "versions": {"torch": torch.__version__, "transformers": version("transformers")},
+        "ceilings": top._asdict(),
         "largest_difference": _largest_difference(model, theirs, setting),
-        "phases": {name: _phase(name, model, sides, setting) for name, sides in phases.items()},
+        "phases": {name: _phase(name, model, sides, setting, top) for name, sides in phases.items()},
     }
 
 
@@ -154,7 +157,7 @@ def _update(loss: Tensor, optimizer: torch.optim.Optimizer) -> None:
     optimizer.step()
 
 
-def _phase(name: str, model: Decoder, sides: tuple[Work, Work], setting: Setting) -> JsonObject:
+def _phase(name: str, model: Decoder, sides: tuple[Work, Work], setting: Setting, top: Ceilings) -> JsonObject:
     """Turns of both sides, and their ratio round by round: speed of ours / speed of theirs."""
     draw = torch.Generator().manual_seed(0)
     seconds: dict[str, list[float]] = {OURS: [], THEIRS: []}
@@ -171,14 +174,19 @@ def _phase(name: str, model: Decoder, sides: tuple[Work, Work], setting: Setting
                 memory[side] = max((m for m in (memory.get(side), grown) if m is not None), default=None)
     ratios = [theirs / ours for ours, theirs in zip(seconds[OURS], seconds[THEIRS], strict=True)]
     count = setting.batch * (DECODED if name == "decode" else setting.context)
+
+    def found(side: str) -> JsonObject:
+        rates = quartiles([count / each for each in seconds[side]])
+        dtype = model.embedding.weight.dtype
+        used = share(name, model.spec, setting.context, setting.batch, dtype, rates.median, top)
+        return {
+            "tokens_per_second": rates.model_dump(),
+            "peak_growth_bytes": memory[side],
+            "share_of_ceiling": used,
+        }
+
     return {
-        **{
-            side: {
-                "tokens_per_second": quartiles([count / each for each in taken]).model_dump(),
-                "peak_growth_bytes": memory[side],
-            }
-            for side, taken in seconds.items()
-        },
+        **{side: found(side) for side in (OURS, THEIRS)},
         "ratio": quartiles(ratios).model_dump(),
         "attention": ", ".join(sorted(backends)) or None,
     }

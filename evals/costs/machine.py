@@ -12,7 +12,7 @@ from evals.costs.bandwidth import copy_bytes_per_second, matvec_bytes_per_second
 from evals.costs.clock import Clock
 from evals.costs.devices import THIS, Device
 from evals.costs.matmul import peak_flops_per_second
-from evals.costs.speed import Point, rate
+from evals.costs.point import Point, rate
 from evals.reading.mode import evaluating
 
 _LAYERS = 8

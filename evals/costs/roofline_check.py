@@ -22,9 +22,9 @@ import zoo
 from evals.costs.clock import quartiles
 from evals.costs.devices import Device
 from evals.costs.machine import this_device
+from evals.costs.point import Point, rate
 from evals.costs.precision import use_fast_float32
 from evals.costs.roofline import Phase, predict
-from evals.costs.speed import Point, rate
 from evals.reading.mode import evaluating
 from zoo.edits import Edits
 from zoo.model import Decoder

@@ -2,42 +2,21 @@
 
 from __future__ import annotations
 
-import copy
-import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from typing import Literal, NamedTuple, TypeAlias, TypeVar, Unpack
+from collections.abc import Sequence
 
-import torch
-from torch import Tensor
-
-import zoo
-from ablate.store.documents import CachePoint, DecodePoint, Measured, MeasureDocument, PrefillPoint, SpeedPoint
+from ablate.store.documents import Measured, MeasureDocument
 from evals.costs.bandwidth import copy_bytes_per_second
 from evals.costs.cache_loss import loss_by_cache
-from evals.costs.clock import Clock, quartiles, synchronise
-from evals.costs.memory import available_bytes, is_out_of_memory, keep_freed_memory, peak_memory
-from evals.costs.prompts import beyond_positions, prompt
-from evals.costs.spec import NO_CACHE, PLAIN, MeasureSpec
+from evals.costs.memory import keep_freed_memory
+from evals.costs.point import Phase, Point, Turn, Turns
+from evals.costs.spec import MeasureSpec
 from evals.reading.causal import obstacle
 from evals.reading.mode import evaluating
 from evals.reading.windows import Reason, Text
-from zoo.attend import executed_backends
-from zoo.cache import Cache
-from zoo.caches import CacheKind
-from zoo.caches.paged import OutOfPagesError
-from zoo.costs import decode_cost
-from zoo.errors import SpecError, UnsupportedError
 from zoo.model import Decoder
-from zoo.site import Given
 
-Phase = Literal["prefill", "decode"]
-Found = TypeVar("Found")
-
-_FEWEST_REPEATS = 3
 _TURNS = 3
-"""Of each kind of cache, where there are several."""
-_DECODED_PER_REPEAT = 16
+"""Of each point, in which its time is spent."""
 
 
 def measure(model: Decoder, spec: MeasureSpec, text: Text | None = None) -> MeasureDocument:
@@ -74,30 +53,28 @@ def measure(model: Decoder, spec: MeasureSpec, text: Text | None = None) -> Meas
 
 def _points(model: Decoder, spec: MeasureSpec, bandwidth: float) -> list[Measured]:
     """All that is measured with each kind of cache."""
-    turns = _TURNS if len(spec.caches) > 1 else 1
     places = [(context, batch) for context in sorted(spec.contexts) for batch in sorted(spec.batches)]
-    by_place = [
-        [Point(model, *place, spec.seconds, bandwidth=bandwidth, kind=kind, turns=turns) for kind in spec.caches]
+    points = [
+        Point(model, *place, spec.seconds, bandwidth=bandwidth, kind=kind, turns=_TURNS)
         for place in places
+        for kind in spec.caches
     ]
-    reads = zip(*(_by_turns(points, "prefill") for points in by_place), strict=True)
-    writes = zip(*(_by_turns(points, "decode") for points in by_place), strict=True)
-    by_kind = zip(*by_place, strict=True)
-    return [_measured(*found) for found in zip(by_kind, reads, writes, strict=True)]
+    found = [*zip(points, _by_turns(points, "prefill"), _by_turns(points, "decode"), strict=True)]
+    return [_measured(found[number :: len(spec.caches)]) for number in range(len(spec.caches))]
 
 
-def _measured(points: Sequence[Point], reads: Sequence[Turns], writes: Sequence[Turns]) -> Measured:
-    """All points of one kind of cache."""
+def _measured(found: Sequence[tuple[Point, Turns, Turns]]) -> Measured:
+    """All points of one kind of cache, with the turns of reading and of writing."""
     return Measured(
-        cache=tuple(point.cache() for point in points),
-        prefill=tuple(point.prefilled(turns) for point, turns in zip(points, reads, strict=True)),
-        decode=tuple(point.decoded(turns) for point, turns in zip(points, writes, strict=True)),
+        cache=tuple(point.cache() for point, _, _ in found),
+        prefill=tuple(point.prefilled(reads) for point, reads, _ in found),
+        decode=tuple(point.decoded(writes) for point, _, writes in found),
     )
 
 
 def _by_turns(points: list[Point], phase: Phase) -> list[Turns]:
-    """What is measured at each point, or the reason why it cannot be had. The points are of one context × batch, and
-    take turns, so that what else the machine does falls on all kinds of cache alike. No two are in memory at once."""
+    """What is measured at each point, or the reason why it cannot be had. The points take turns, so that what else the
+    machine does falls on all of them alike, and on few of the turns of each. No two are in memory at once."""
     turns: list[list[Turn]] = [[] for _ in points]
     refused: dict[int, Reason] = {}
     for number in range(points[0].turns):
@@ -109,237 +86,3 @@ def _by_turns(points: list[Point], phase: Phase) -> list[Turns]:
                 else:
                     turns[place].append(found)
     return [refused.get(place) or turns[place] for place in range(len(points))]
-
-
-class Turn(NamedTuple):
-    """Repeats without a break: the seconds of each, the most memory, and the backends of attention."""
-
-    seconds: list[float]
-    peak_memory_bytes: int
-    attention: str | None = None
-
-
-Turns: TypeAlias = list[Turn] | Reason
-
-
-def _most(turns: Sequence[Turn]) -> int:
-    return max(turn.peak_memory_bytes for turn in turns)
-
-
-def rate(point: SpeedPoint) -> float:
-    """Median tokens per second. Raises RuntimeError with the reason where the point could not be had."""
-    if point.tokens_per_second is None:
-        raise RuntimeError(f"context {point.context}, batch {point.batch}: {point.reason}")
-    return point.tokens_per_second.median
-
-
-class Point:
-    """One context × batch.
-
-    clock: what time is read from; `time.process_time` leaves out waiting for a processor. bandwidth: bytes per second
-    that the device's memory gives, where its utilisation is asked for. kind: of the cache. turns: `seconds` are spent
-    in so many parts.
-    """
-
-    def __init__(
-        self,
-        model: Decoder,
-        context: int,
-        batch: int,
-        seconds: float,
-        clock: Clock = time.perf_counter,
-        bandwidth: float | None = None,
-        kind: CacheKind = PLAIN,
-        turns: int = 1,
-    ) -> None:
-        self.model = model
-        self.context = context
-        self.batch = batch
-        self.seconds = seconds
-        self.clock = clock
-        self.bandwidth = bandwidth
-        self.kind = kind
-        self.turns = turns
-        self.dtype = model.embedding.weight.dtype
-        self.device = model.embedding.weight.device
-
-    @property
-    def declared_bytes(self) -> int:
-        """Of a full cache. Raises SpecError where the model cannot have one of this kind."""
-        return self._bytes(self.context)
-
-    @property
-    def encodes(self) -> bool:
-        """Whether the model reads alone."""
-        return self.model.spec.visible == "all"
-
-    def _bytes(self, written: int) -> int:
-        cost = zoo.cost(self.model.spec, written)
-        return cost.cache_bytes(self.batch, written, self.dtype, self.context, cache=self.kind)
-
-    def _cache(self, capacity: int) -> Cache:
-        return self.model.new_cache(self.batch, capacity, encoder_capacity=self.context, kind=self.kind)
-
-    def _tried(self, measurement: Callable[[], Found]) -> Found | Reason:
-        """What `measurement` finds, or the reason why it cannot be had."""
-        try:
-            return beyond_positions(self.model.spec, self.context) or self._shortage() or measurement()
-        except (SpecError, OutOfPagesError) as error:
-            return str(error)
-        except RuntimeError as error:
-            if not is_out_of_memory(error):
-                raise
-            return f"out of memory: {str(error).splitlines()[0]}"
-
-    def _shortage(self) -> str | None:
-        """A CPU's kernel grants memory that it does not have and kills whoever uses it, so ask first."""
-        needed = 2 * self.declared_bytes  # the cache, and the copy that decoding starts each repeat from
-        free = available_bytes() if self.device.type == "cpu" else None
-        if free is None or needed <= free:
-            return None
-        return f"out of memory: two caches take {needed} bytes and {free} are available"
-
-    def cache(self) -> CachePoint:
-        """Bytes that the specification declares, and bytes that a full cache has allocated: pages are as it reads."""
-        found = self._tried(self._allocated)
-        if isinstance(found, str):
-            return CachePoint(context=self.context, batch=self.batch, reason=found)
-        return CachePoint(
-            context=self.context, batch=self.batch, declared_bytes=self.declared_bytes, allocated_bytes=found
-        )
-
-    def _allocated(self) -> int | Reason:
-        if self.encodes:
-            return NO_CACHE
-        cache = self._cache(self.context)
-        self._read(next(self._inputs()), cache, written=self.context)
-        return cache.nbytes
-
-    def prefill(self) -> PrefillPoint:
-        """Read `context` new random tokens per row into an empty cache, up to the logits that choose the next token:
-        the time to the first token; of an encoder, the time to read."""
-        return self.prefilled(self._once("prefill"))
-
-    def decode(self) -> DecodePoint:
-        """From a cache that holds `context` tokens, write greedily, one token per row at a time."""
-        return self.decoded(self._once("decode"))
-
-    def _once(self, phase: Phase) -> Turns:
-        found = self.turn(phase, 0)
-        return found if isinstance(found, str) else [found]
-
-    def turn(self, phase: Phase, number: int) -> Turn | Reason:
-        """The turn of this number, or the reason why there is none. Each turn has inputs of its own."""
-        return self._tried(lambda: self.attempt(phase, number))
-
-    def attempt(self, phase: Phase, number: int) -> Turn | Reason:
-        """The same, where nothing raises."""
-        if phase == "decode" and (reason := NO_CACHE if self.encodes else self._too_long()):
-            return reason
-        timings = {"prefill": self._prefill_seconds, "decode": self._decode_seconds}[phase]
-        with peak_memory(self.device) as memory:
-            repeats = timings(number)
-            next(repeats)  # warms up, and reads the prompt that decoding goes on from
-            with executed_backends(training=False) as backends:
-                seconds = self._repeated(repeats)
-        return Turn(seconds, memory.bytes, ", ".join(sorted(backends)) or None)
-
-    def prefilled(self, turns: Turns) -> PrefillPoint:
-        """The numbers of all turns together."""
-        if isinstance(turns, str):
-            return PrefillPoint(context=self.context, batch=self.batch, reason=turns)
-        seconds = [each for turn in turns for each in turn.seconds]
-        waited = quartiles(seconds)
-        return PrefillPoint(
-            context=self.context,
-            batch=self.batch,
-            tokens_per_second=quartiles([self.batch * self.context / each for each in seconds]),
-            seconds_to_first_token=None if self.encodes else waited,
-            seconds_to_read=waited if self.encodes else None,
-            peak_memory_bytes=_most(turns),
-            attention=turns[0].attention,
-        )
-
-    def decoded(self, turns: Turns) -> DecodePoint:
-        """The numbers of all turns together."""
-        if isinstance(turns, str):
-            return DecodePoint(context=self.context, batch=self.batch, reason=turns)
-        seconds = [each / _DECODED_PER_REPEAT for turn in turns for each in turn.seconds]
-        read, bandwidth = self._bytes_per_step(), self.bandwidth
-        return DecodePoint(
-            context=self.context,
-            batch=self.batch,
-            tokens_per_second=quartiles([self.batch / each for each in seconds]),
-            seconds_per_output_token=quartiles(seconds),
-            bytes_read_per_step=read if bandwidth else None,
-            # Above 1 where what is read lies in the processor's own caches.
-            bandwidth_utilisation=quartiles([read / (each * bandwidth) for each in seconds]) if bandwidth else None,
-            peak_memory_bytes=_most(turns),
-            attention=turns[0].attention,
-        )
-
-    def _too_long(self) -> str | None:
-        reason = beyond_positions(self.model.spec, self.context, _DECODED_PER_REPEAT)
-        return reason and f"{reason}, and decoding generates {_DECODED_PER_REPEAT} more tokens"
-
-    def _bytes_per_step(self) -> float:
-        """Bytes of parameters and of the cache that a step reads: over its seconds and the bandwidth, the model
-        bandwidth utilisation (MBU). Bytes of the cache are those in which it keeps numbers: that they are unpacked to
-        more is not counted.
-        """
-        middle = self.context + _DECODED_PER_REPEAT // 2
-        weights = replace(decode_cost(self.model.spec, self.batch, middle), cache_elements=0)
-        return weights.bytes(self.dtype) + self._bytes(middle)
-
-    def _repeated(self, timings: Iterator[float]) -> list[float]:
-        """Seconds of repeats of the measurement."""
-        deadline = time.perf_counter() + self.seconds / self.turns
-        seconds: list[float] = []
-        while len(seconds) * self.turns < _FEWEST_REPEATS or time.perf_counter() < deadline:
-            seconds.append(next(timings))
-        return seconds
-
-    def _prefill_seconds(self, turn: int = 0) -> Iterator[float]:
-        for tokens in self._inputs(turn):
-            cache = None if self.encodes else self._cache(self.context)
-            start = self._now()
-            self._read(tokens, cache)
-            yield self._now() - start
-
-    def _decode_seconds(self, turn: int = 0) -> Iterator[float]:
-        filled = self._cache(self.context + _DECODED_PER_REPEAT)
-        self._read(next(self._inputs(turn)), filled, written=self.context)
-        for text in self._inputs(turn):
-            # What moves the keys of sinks belongs to the model, which is not copied.
-            cache, tokens = copy.deepcopy(filled, {id(part): part for part in self.model.modules()}), text[:, :1]
-            start = self._now()
-            for _ in range(_DECODED_PER_REPEAT):
-                tokens = self._next(tokens, cache)
-            yield self._now() - start
-
-    def _read(self, tokens: Tensor, cache: Cache | None, written: int = 1) -> None:
-        """A context: (B, S), as `evals.costs.prompts` says; all of it at once where it is a prefix."""
-        if cache is None:
-            self.model.hidden(tokens)
-            return
-        own, given = prompt(self.model.spec, tokens, written)
-        if "prefix" in given and cache.readable(self.context) < self.context:
-            raise UnsupportedError(
-                "cache", f"{self.kind.label} cannot read a prefix of {self.context} tokens in one pass"
-            )
-        self._next(own, cache, **given)
-
-    def _next(self, tokens: Tensor, cache: Cache, **given: Unpack[Given]) -> Tensor:
-        """The likeliest next token of each row: (B, T) → (B, 1). Only the last position needs the head."""
-        return self.model.read_out(self.model.hidden(tokens, cache, **given)[:, -1:]).argmax(-1)
-
-    def _inputs(self, turn: int = 0) -> Iterator[Tensor]:
-        """Endless random (B, context) tokens, the same ones for every model of this vocabulary."""
-        draw = torch.Generator().manual_seed(turn)
-        shape, vocabulary = (self.batch, self.context), self.model.spec.vocab_size
-        while True:
-            yield torch.randint(vocabulary, shape, generator=draw).to(self.device)
-
-    def _now(self) -> float:
-        synchronise(self.device)
-        return self.clock()

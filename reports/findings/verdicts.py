@@ -106,7 +106,7 @@ def _compare(
         alpha=alpha,
         speed_ratio=_ratio(pairs, "tokens_per_second"),
         memory_ratio=_ratio(pairs, "peak_memory_bytes"),
-        decode_ratio=_ratio(pairs, "decode_tokens_per_second"),
+        decode_ratio=_measured_ratio(pairs, "decode_tokens_per_second"),
         kv_ratio=kv_ratio,
         kv_context=kv_context,
     )
@@ -189,6 +189,16 @@ def _within(difference: Estimate, standing: Standing) -> Estimate:
 def _ratio(pairs: pl.DataFrame, column: str) -> Estimate | None:
     rows = pairs.drop_nulls([column, f"{column}_base"])
     return geometric((rows[column] / rows[f"{column}_base"]).to_list())
+
+
+def _measured_ratio(pairs: pl.DataFrame, column: str) -> Estimate | None:
+    """The same of what each run measured in turns: a single pair has the interval that the turns of both leave."""
+    within = (f"{column}_within", f"{column}_within_base")
+    rows = pairs.drop_nulls([column, f"{column}_base", *within])
+    found = _ratio(pairs, column)
+    if found is None or len(found.values) > 1 or rows.is_empty():
+        return found
+    return found.widened(math.hypot(*(rows[name][0] for name in within)))
 
 
 def never_trained(runs: pl.DataFrame) -> Verdict | None:

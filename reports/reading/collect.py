@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,15 +15,17 @@ from reports.reading.columns import RESULT, result_row
 from reports.reading.documents import StudyDocuments
 from reports.reading.keys import KEYS, Row, RunKey, Schema, keyed
 from reports.sections import sections
+from reports.statistics.estimates import geometric
 
 RUNS: Schema = (
     KEYS
     | RESULT
-    | dict.fromkeys(("uniform", "decode_tokens_per_second"), pl.Float64())
+    | dict.fromkeys(("uniform", "decode_tokens_per_second", "decode_tokens_per_second_within"), pl.Float64())
     | dict.fromkeys(("data", "dtype", "matmul"), pl.String())
 )
 """A result's own numbers; `uniform`, the loss of guessing every token of that text alike; and how fast the model
-decodes at the longest context and the smallest batch that were measured."""
+decodes at the longest context and the smallest batch that were measured; `within`, how far the turns of the run's own
+measurement leave that open: half of the interval of its logarithm."""
 CURVES = KEYS | {
     "step": pl.Int64,
     "tokens": pl.Int64,
@@ -58,16 +61,22 @@ def _run_row(documents: StudyDocuments, key: RunKey) -> Row:
     run, result = documents.store.read_run(key.digest), documents.results[key.digest]
     known = result_row(result) if result else {"status": "absent" if run is None else "partial"}
     known |= documents.outcomes.get(key.digest, {})
-    known |= {"decode_tokens_per_second": _decoding(documents, key)}
+    known |= _decoding(documents, key)
     if run:
         known |= {"data": run.data.digest, "dtype": run.numerics.dtype, "matmul": run.numerics.matmul}
     return key.row(known)
 
 
-def _decoding(documents: StudyDocuments, key: RunKey) -> float | None:
+def _decoding(documents: StudyDocuments, key: RunKey) -> Row:
     measured = documents.measurements.get(key.digest)
     longest = max(measured.decode, key=lambda point: (point.context, -point.batch), default=None) if measured else None
-    return longest.tokens_per_second.median if longest and longest.tokens_per_second else None
+    if longest is None or longest.tokens_per_second is None:
+        return {}
+    within = geometric(longest.turns)
+    return {
+        "decode_tokens_per_second": longest.tokens_per_second.median,
+        "decode_tokens_per_second_within": math.log(within.high / within.mean) if within and within.high else None,
+    }
 
 
 def _losses(documents: StudyDocuments) -> Iterator[pl.DataFrame]:

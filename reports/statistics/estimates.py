@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
@@ -37,6 +37,11 @@ class Estimate:
     @property
     def half_width(self) -> float | None:
         return None if self.low is None or self.high is None else (self.high - self.low) / 2
+
+    def widened(self, half_width: float) -> Estimate:
+        """A positive ratio of two single measurements, with an interval of such a half-width of its logarithm: that of
+        a sum or difference of two is the root of the sum of their squares (Zou and Donner 2008)."""
+        return replace(self, low=self.mean * math.exp(-half_width), high=self.mean * math.exp(half_width))
 
     def excludes(self, value: float) -> bool:
         """Whether there is an interval and `value` lies outside it."""

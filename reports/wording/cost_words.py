@@ -11,8 +11,8 @@ from reports.statistics.estimates import Estimate
 SAME_MEMORY = 0.01
 """Peak memory is that of a whole process: a share of it by which two runs of one arm may well differ."""
 MEASURED_ONCE = 0.15
-"""Without an interval, a ratio that is nearer to 1 may be noise: on an idle machine, two arms that compute the same
-decoded at speeds half as far apart."""
+"""Of a single run of either arm, a ratio that is nearer to 1 may be noise: on an idle machine, two arms that compute
+the same decoded at speeds half as far apart. An interval over the turns of one process does not know that."""
 SAME = "the same"
 NO_CHANGE = "no measurable change in"
 FACTORS = 1.5
@@ -84,10 +84,11 @@ def _percent(change: float) -> str:
 
 
 def _is_noise(ratio: Estimate) -> bool:
-    """Whether a ratio's interval holds 1. What was measured once has none; what is declared, one of no width."""
-    if ratio.low is None:
-        return abs(ratio.mean - 1) < MEASURED_ONCE
-    return not ratio.excludes(1)
+    """Whether a ratio's interval holds 1; of a single run, also whether it is near 1. What is declared is exact."""
+    exact = ratio.low is not None and ratio.low == ratio.high
+    if len(ratio.values) == 1 and not exact and abs(ratio.mean - 1) < MEASURED_ONCE:
+        return True
+    return ratio.low is not None and not ratio.excludes(1)
 
 
 def bytes_change(ratio: float | None, context: int | None = None) -> str:

@@ -11,6 +11,7 @@ import zoo
 from ablate.cli import main
 from evals.costs import bench
 from evals.costs.bench import OURS, THEIRS, Setting, compare
+from evals.costs.ceilings import Ceilings, share
 
 SMALL = ["--set", "d_model=32", "--set", "n_layers=2", "--set", "vocab_size=64"]
 QUICK = ["--context", "16", "--batch", "2", "--rounds", "2"]
@@ -32,6 +33,7 @@ def test_both_run_the_same_model(capsys: pytest.CaptureFixture[str]) -> None:
         for side in (OURS, THEIRS):
             speed = phase[side]["tokens_per_second"]
             assert 0 < speed["q25"] <= speed["median"] <= speed["q75"]
+            assert phase[side]["share_of_ceiling"] > 0
 
 
 def test_turns_alternate_and_the_first_round_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,3 +67,17 @@ def test_a_mistake_is_one_line(arguments: list[str], message: str, capsys: pytes
     out, err = capsys.readouterr()
     assert (out, len(err.splitlines())) == ("", 1)
     assert message in err
+
+
+def test_shares_are_of_products_and_of_bytes() -> None:
+    """By hand: 6 FLOPs a matrix weight and 12 d H a visible score in training; bytes of weights and of the cache."""
+    spec = zoo.load("small", d_model=32, n_layers=1, vocab_size=64)
+    matrices = sum(p.numel() for name, p in zoo.build(spec).named_parameters() if p.dim() == 2)
+    top = Ceilings(1e9, 1e6)
+    train = share("train", spec, 15, 2, torch.float32, 1000.0, top)
+    assert train == pytest.approx(1000 * (6 * matrices + 12 * 32 * 8) / 1e9)
+    assert share("prefill", spec, 15, 2, torch.float32, 1000.0, top) == pytest.approx(train / 3)
+    decode = share("decode", spec, 15, 2, torch.bfloat16, 1000.0, top)
+    read = decode * 1e6 / (1000 / 2)
+    cache = 2 * 2 * 32 * 15 * 2
+    assert read == pytest.approx(2 * sum(p.numel() for p in zoo.build(spec).parameters()) + cache, rel=0.01)

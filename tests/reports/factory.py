@@ -265,6 +265,10 @@ def _probe_records(probes: Sequence[str], arm: Arm, seed: int) -> Iterator[Probe
             yield ProbeRecord(step=step, probe=probe, layer=None, name=name, value=value)
 
 
+TURNS = (0.97, 1.0, 1.02)
+"""What the turns of a measurement give, times its median."""
+
+
 def _measure(arm: Arm, seed: int) -> MeasureDocument:
     places = [(context, batch) for batch in (1, 8) for context in CONTEXTS]
 
@@ -275,11 +279,16 @@ def _measure(arm: Arm, seed: int) -> MeasureDocument:
         size = int(context * batch * arm.kv_bytes_per_token)
         return CachePoint(context=context, batch=batch, declared_bytes=size, allocated_bytes=size)
 
+    def decoded(context: int, batch: int) -> DecodePoint:
+        found = rate(arm.speed / 10, context, batch)
+        turns = tuple(found.median * each for each in TURNS)
+        return DecodePoint(context=context, batch=batch, tokens_per_second=found, turns=turns)
+
     return measure_of(
         kv_bytes_per_token=arm.kv_bytes_per_token,
         cache=tuple(cache(*place) for place in places),
         prefill=tuple(PrefillPoint(context=c, batch=b, tokens_per_second=rate(arm.speed * 3, c, b)) for c, b in places),
-        decode=tuple(DecodePoint(context=c, batch=b, tokens_per_second=rate(arm.speed / 10, c, b)) for c, b in places),
+        decode=tuple(decoded(*place) for place in places),
     )
 
 

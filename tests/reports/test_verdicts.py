@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from reports.findings.summary import open_arms
 from reports.findings.verdicts import compare, decide
 from reports.statistics.estimates import equivalence_p, holm, mean_interval, paired_p
 from reports.wording import method_words, words
-from tests.reports.factory import Arm, StudyOf
+from tests.reports.factory import TURNS, Arm, StudyOf
 
 BASE = [2.400, 2.412, 2.391, 2.405]
 NEAR = [2.402, 2.411, 2.392, 2.404]
@@ -129,9 +130,18 @@ def test_one_seed_is_open_and_needs_an_unknown_number(tmp_path: Path) -> None:
     assert summary.arms[1].document()["seeds_needed"] is None
 
 
+def test_one_seed_has_an_interval_of_decoding_speed_over_the_turns_of_its_measurement(tmp_path: Path) -> None:
+    summary = summary_of(StudyOf([Arm("base", [2.4], steps=4), Arm("arm", [2.3], steps=4)]), tmp_path)
+    ratio = next(arm.comparison.decode_ratio for arm in summary.arms if arm.comparison)
+    logs = np.log(TURNS)
+    half = stats.t.ppf(0.975, len(TURNS) - 1) * logs.std(ddof=1) / math.sqrt(len(TURNS))
+    assert (ratio.low, ratio.high) == pytest.approx((math.exp(-half * math.sqrt(2)), math.exp(half * math.sqrt(2))))
+
+
 def finished(rows: Sequence[Mapping[str, object]]) -> pl.DataFrame:
     """A frame of runs from arm, seed and loss."""
     names = ("tokens_per_second", "peak_memory_bytes", "decode_tokens_per_second", "uniform")
+    names += ("decode_tokens_per_second_within",)
     unknown = (pl.lit(None, pl.Float64).alias(name) for name in names)
     return pl.DataFrame(rows).with_columns(pl.lit("finished").alias("status"), *unknown)
 

@@ -43,7 +43,10 @@ class SpeedPoint(MeasuredPoint):
     """Speed and memory of one phase."""
 
     tokens_per_second: Annotated[Quartiles, Unit("tokens/s")] | None = None
-    """Over all rows together."""
+    """Over all rows together, of all turns."""
+    turns: Annotated[tuple[float, ...], Unit("tokens/s")] = ()
+    """Median of each turn. Other points are measured between the turns of one: they show how far the machine's state
+    moves it."""
     peak_memory_bytes: Bytes | None = None
     """Peak memory."""
     attention: str | None = None

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 import torch
 
-import evals.costs.speed
+import evals.costs.point
 import zoo
+from evals.costs.point import Point, Turn
 from evals.costs.spec import MeasureSpec
-from evals.costs.speed import Point, measure
+from evals.costs.speed import measure
 from tests.documents import plain_of
 from zoo.model import Decoder
 
@@ -49,9 +50,34 @@ def test_cache_bytes_are_keys_and_values_of_every_layer(window: int | None) -> N
     assert document["kv_bytes_per_token"] == per_token * (min(16, window or 16) / 16)
 
 
-def test_the_first_repeat_warms_up(model: Decoder) -> None:
+def test_the_first_repeat_warms_up(model: Decoder, monkeypatch: pytest.MonkeyPatch) -> None:
     point = Point(model, context=10, batch=2, seconds=1e-9)
-    assert point._repeated(iter([100.0, 1.0, 0.5, 0.25])) == [1.0, 0.5, 0.25]
+    monkeypatch.setattr(point, "_prefill_seconds", lambda _: iter([100.0, 1.0, 0.5, 0.25]))
+    assert point.turn("prefill", 0).seconds == [1.0, 0.5, 0.25]
+
+
+def test_points_take_turns_and_each_turn_counts(model: Decoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What slows the machine for a while slows one turn of all points, and not all of one point."""
+    order: list[tuple[int, int, int]] = []
+
+    def attempt(self: Point, phase: str, number: int) -> Turn:
+        order.append((self.context, self.batch, number))
+        return Turn([1.0 + number], self.context, "fused")
+
+    monkeypatch.setattr(Point, "attempt", attempt)
+    found = measure(model, QUICK).decode[-1]
+    places = list(itertools.product((8, 16), (1, 3)))
+    assert order[:12] == [(*place, number) for number in range(3) for place in places]
+    assert found.turns == (48.0, 24.0, 16.0)
+    assert found.attention == "fused"
+
+
+def test_decoding_names_its_own_backend(model: Decoder) -> None:
+    """Not that of the prompt that it goes on from."""
+    windowed = zoo.build(zoo.load("small", d_model=16, n_layers=1, **{"block.mixer.window": 4}))
+    with torch.inference_mode():
+        point = Point(windowed.eval(), context=10, batch=2, seconds=1e-9)
+        assert (point.prefill().attention, point.decode().attention) == ("band", "fused")
 
 
 def test_numbers_are_quartiles_over_repeats(model: Decoder, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,7 +139,7 @@ def test_decoding_always_starts_from_the_same_full_cache(model: Decoder, monkeyp
 
 def test_a_point_without_room_says_so(model: Decoder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        evals.costs.speed, "available_bytes", lambda: 2 * 2 * 2 * 2 * 8 * 4 * 16
+        evals.costs.point, "available_bytes", lambda: 2 * 2 * 2 * 2 * 8 * 4 * 16
     )  # two caches of 16 tokens
     document = plain_of(measure(model, QUICK))
     for part in ("cache", "prefill", "decode"):

@@ -11,9 +11,10 @@ import torch
 
 import zoo
 from evals.costs.fit import fit
+from evals.costs.point import Point
 from evals.costs.roofline import predict
 from evals.costs.spec import NO_CACHE, MeasureSpec
-from evals.costs.speed import Point, measure
+from evals.costs.speed import measure
 from tests.documents import plain_of
 from tests.evals.costs.test_cache_kinds import text_of
 from tests.evals.costs.test_fit import allocated

@@ -1,0 +1,93 @@
+"""Where one run's processor time goes: `python docs/benchmarks/run_profile.py STORE STUDY [SCALE]`.
+
+Trains, measures and evaluates the baseline with its first seed in this process, as a worker does, and prints each
+part's share. Time is that of the main thread, so that what else a machine does is not counted; the thread beside it,
+which prepares batches, is counted apart. Each part is counted without the parts inside it.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from ablate.api.questions import read
+from ablate.running import phases
+from ablate.running.workshop import open_workshop
+from ablate.training import session
+from ablate.training.learner import Learner
+from ablate.training.reader import TrainingReader
+from ablate.training.stop import StopSignal
+
+seconds: dict[str, float] = {}
+calls: dict[str, int] = {}
+inside: list[float] = []
+
+
+def counted(part: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    def timed(*args: Any, **kwargs: Any) -> Any:
+        inside.append(0.0)
+        begin = time.thread_time()
+        try:
+            return function(*args, **kwargs)
+        finally:
+            taken = time.thread_time() - begin
+            seconds[part] = seconds.get(part, 0.0) + taken - inside.pop()
+            calls[part] = calls.get(part, 0) + 1
+            if inside:
+                inside[-1] += taken
+
+    return timed
+
+
+def beside(part: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Of another thread."""
+
+    def timed(*args: Any, **kwargs: Any) -> Any:
+        begin = time.thread_time()
+        try:
+            return function(*args, **kwargs)
+        finally:
+            seconds[part] = seconds.get(part, 0.0) + time.thread_time() - begin
+
+    return timed
+
+
+PARTS: dict[str, list[tuple[Any, str]]] = {
+    "training steps": [(Learner, "learn")],
+    "validation on the way": [(session.Session, "_validate")],
+    "final losses": [(session.Session, "_scored")],
+    "model, optimizer, data": [(phases, "session_of")],
+    "logging": [(session.Session, "_note")],
+    "saving": [(session, "save_state"), (phases, "keep_trained")],
+    "the rest of the loop": [(session.Session, "run")],
+    "ceiling of matrix products": [(phases, "peak_flops_per_second")],
+    "measuring": [(phases, "_measure")],
+    "evaluating": [(phases, "_evaluate")],
+    "documents": [(phases, "run_phases")],
+}
+BESIDE = "batches, in a thread beside"
+
+
+def main(store: str, study: str, scale: str | None = None) -> None:
+    imported = time.process_time()
+    workshop = open_workshop(store, "cpu", "local", 1, {}, False)
+    plan = workshop.planner(read(study, scale, (), "cpu")).foreseen()[0].plan
+    request = workshop.request(plan, plan.arms[0].runs[0].identity)
+    for part, places in PARTS.items():
+        for owner, name in places:
+            setattr(owner, name, counted(part, getattr(owner, name)))
+    TrainingReader.batch = beside(BESIDE, TrainingReader.batch)
+    phases.run_phases(request, StopSignal())
+    aside = seconds.pop(BESIDE, 0.0)
+    total = sum(seconds.values())
+    for part, taken in sorted(seconds.items(), key=lambda each: -each[1]):
+        print(f"| {part} | {taken:.2f} s | {100 * taken / total:.1f} % |")
+    steps = seconds["training steps"]
+    print(f"| all | {total:.2f} s | |\nimports: {imported:.2f} s; {BESIDE}: {aside:.2f} s")
+    print(f"steps: {calls['training steps']}; loop beside them {100 * seconds['the rest of the loop'] / steps:.2f} %")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,39 @@
+"""What a machine could do at most, and how much of that a phase does."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+
+import zoo
+from evals.costs.bandwidth import copy_bytes_per_second
+from evals.costs.matmul import peak_flops_per_second
+from zoo.costs import decode_cost
+from zoo.spec import ModelSpec
+
+
+class Ceilings(NamedTuple):
+    """Of large matrix products, and of a copy of a large tensor: bytes read and written."""
+
+    flops_per_second: float
+    copy_bytes_per_second: float
+
+
+def measured(device: torch.device, dtype: torch.dtype) -> Ceilings:
+    """This machine's. Takes a second."""
+    return Ceilings(peak_flops_per_second(device, dtype), copy_bytes_per_second(device))
+
+
+def share(
+    phase: str, spec: ModelSpec, context: int, batch: int, dtype: torch.dtype, tokens_per_second: float, top: Ceilings
+) -> float:
+    """Of the ceiling that bounds a phase: for training and prefill the FLOPs that the architecture needs over those of
+    matrix products; for decoding the bytes of weights and cache that a step reads over those of a copy, which is above
+    1 where they lie in the processor's caches."""
+    if phase == "decode":
+        step = decode_cost(spec, batch, context).bytes(dtype)
+        return step * tokens_per_second / batch / top.copy_bytes_per_second
+    cost = zoo.cost(spec, context)
+    flops = cost.flops_per_token if phase == "train" else cost.flops_per_token_forward
+    return flops * tokens_per_second / top.flops_per_second
