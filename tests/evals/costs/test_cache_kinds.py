@@ -209,7 +209,7 @@ def test_the_numbers_of_all_turns_count() -> None:
     point = Point(model_of(), 10, 2, 1e-9, turns=2)
     found = plain_of(point.prefilled([Turn([1.0, 0.5], 7), Turn([0.25], 9)]))
     assert found["seconds_to_first_token"]["median"] == 0.5
-    assert found["turns"] == [20 / 0.75, 20 / 0.25]
+    assert found["turns"] == (20 / 0.75, 20 / 0.25)
     assert found["peak_memory_bytes"] == 7  # what larger points have freed since is kept
     assert point._repeated(iter([1.0, 0.5, 0.25])) == [1.0, 0.5]
 
