@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ablate.api.evaluating import Scores, evaluate
     from ablate.api.exporting import export
     from ablate.api.generating import Generated, generate
+    from ablate.api.importing import Imported, import_model
     from ablate.api.logs import logs
     from ablate.api.planning import StudyPlan, plan
     from ablate.api.preparing import prepare
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from ablate.api.scaling import Fits, ScaleUp, fit, scale_up
     from ablate.api.searching import SearchResult, search
     from ablate.api.starting import new
+    from ablate.checkpoints import CheckpointError
     from ablate.data.error import DataError
     from ablate.errors import ArgumentError
     from ablate.plugins import plug_in
@@ -52,12 +54,14 @@ _HOME = {
     "AblateError": "ablate.store",
     "ArgumentError": "ablate.errors",
     "CalibrationError": "ablate.running.rehearsing",
+    "CheckpointError": "ablate.checkpoints",
     "DataError": "ablate.data.error",
     "EngineError": "ablate.running.engines",
     "Exported": "ablate.api.reporting",
     "Failure": "ablate.running.stages",
     "Fits": "ablate.api.scaling",
     "Generated": "ablate.api.generating",
+    "Imported": "ablate.api.importing",
     "MissingPackageError": "ablate.searching.samplers",
     "Problem": "ablate.study.problems",
     "ReportError": "reports.reading.documents",
@@ -79,6 +83,7 @@ _HOME = {
     "export_report": "ablate.api.reporting",
     "fit": "ablate.api.scaling",
     "generate": "ablate.api.generating",
+    "import_model": "ablate.api.importing",
     "load_study": "ablate.study.reading",
     "logs": "ablate.api.logs",
     "new": "ablate.api.starting",
@@ -97,12 +102,14 @@ __all__ = [
     "AblateError",
     "ArgumentError",
     "CalibrationError",
+    "CheckpointError",
     "DataError",
     "EngineError",
     "Exported",
     "Failure",
     "Fits",
     "Generated",
+    "Imported",
     "MissingPackageError",
     "Problem",
     "ReportError",
@@ -125,6 +132,7 @@ __all__ = [
     "export_report",
     "fit",
     "generate",
+    "import_model",
     "load_study",
     "logs",
     "new",

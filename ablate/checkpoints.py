@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -116,8 +115,6 @@ class Checkpoint:
         model = self.load()
         with store.replacing(folder) as work:
             zoo.save(model, work)
-            if self.tokenizer is not None:
-                shutil.copyfile(str(self.tokenizer["path"]), tokenizer_in(work))
             sums.write(work)
 
 

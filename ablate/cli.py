@@ -24,6 +24,7 @@ COMMANDS = (
     "plan",
     "data",
     "search",
+    "import",
     "eval",
     "generate",
     "report",

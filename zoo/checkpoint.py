@@ -1,4 +1,5 @@
-"""A model in a folder: spec.json and weights.safetensors, and origin.json for one that came from elsewhere."""
+"""A model in a folder: spec.json and weights.safetensors, and for one from elsewhere origin.json and the files
+of its tokenizer."""
 
 from __future__ import annotations
 
@@ -12,8 +13,12 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from zoo.errors import SpecError
-from zoo.model import Decoder
+from zoo.model import Decoder, TokenizerFiles
 from zoo.spec import ModelSpec, parse
+
+TOKENIZER = "tokenizer.json"
+BESIDE_TOKENIZER = ("tokenizer_config.json", "special_tokens_map.json")
+"""What transformers writes beside it: which token ends a text."""
 
 
 def save(model: Decoder, directory: str | Path) -> None:
@@ -25,6 +30,8 @@ def save(model: Decoder, directory: str | Path) -> None:
     (directory / "spec.json").write_text(json.dumps(model.spec.dump(), indent=1), encoding="utf-8")
     if model.origin is not None:
         (directory / "origin.json").write_text(json.dumps(model.origin, indent=1), encoding="utf-8")
+    for name, text in (model.tokenizer or {}).items():
+        (directory / name).write_text(text, encoding="utf-8")
 
 
 def open_model(directory: str | Path, device: str = "cpu") -> Decoder:
@@ -43,7 +50,16 @@ def open_model(directory: str | Path, device: str = "cpu") -> Decoder:
     origin = directory / "origin.json"
     if origin.exists():
         model.origin = json.loads(origin.read_text(encoding="utf-8"))
+    model.tokenizer = tokenizer_files(directory)
     return model
+
+
+def tokenizer_files(directory: Path) -> TokenizerFiles | None:
+    """What a folder has of them; None without a tokenizer.json."""
+    if not (directory / TOKENIZER).is_file():
+        return None
+    found = (directory / name for name in (TOKENIZER, *BESIDE_TOKENIZER))
+    return {path.name: path.read_text(encoding="utf-8") for path in found if path.is_file()}
 
 
 def assemble(spec: ModelSpec, weights: Mapping[str, Tensor]) -> Decoder:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import Any, TypedDict, Unpack, cast
+from collections.abc import Mapping
+from typing import Any, TypeAlias, TypedDict, Unpack, cast
 
 import torch
 from torch import Tensor, nn
@@ -34,12 +35,17 @@ class Converted(TypedDict):
     """The library's own config of the model."""
 
 
+TokenizerFiles: TypeAlias = Mapping[str, str]
+"""The files of the tokenizer that a model came with, by name. The model does not use them: `zoo.save` keeps them."""
+
+
 class Decoder(Stack):
     """tokens: (B, T) int64 → logits: (B, T, V). Shows `log_z`: (B, T), log Σ exp of each token's logits."""
 
     def __init__(self, spec: ModelSpec) -> None:
         super().__init__(spec)
         self.origin: Converted | None = None
+        self.tokenizer: TokenizerFiles | None = None
         self.mtp = nn.ModuleList(self._mtp_module(k) for k in range(spec.mtp.depth if spec.mtp else 0))
         self.transform = None
         if spec.head_transform is not None:

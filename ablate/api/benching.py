@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
+from pathlib import Path
 
 import torch
 
 import zoo
+from ablate.checkpoints import Checkpoint
+from ablate.errors import ArgumentError
 from ablate.machine.environment import cores
 from ablate.machine.numerics import enforce, pick_device, restored
 from ablate.store import AblateError
@@ -21,7 +24,7 @@ DEFAULT: Edits = {"d_model": 512, "n_layers": 8, "vocab_size": 8192, "embedding_
 
 @restored()
 def bench(
-    model: str | None = None,
+    model: str | Path | None = None,
     *,
     sets: Sets = (),
     context: int = 256,
@@ -34,8 +37,8 @@ def bench(
     """Measure a training step, prefill, decoding and memory beside transformers, alternating round by round.
 
     Args:
-        model: a preset of the zoo; None: a Llama-style model of 30 M parameters.
-        sets: edits of the model by path, as in `ablate.run`.
+        model: a preset of the zoo; None: a Llama-style model of 30 M parameters; or the folder of a checkpoint.
+        sets: edits of a preset by path, as in `ablate.run`.
         context: tokens per row.
         batch: rows.
         rounds: of each library that count.
@@ -48,6 +51,7 @@ def bench(
 
     Raises:
         AblateError: there is no such model, here or in transformers, or transformers is not installed.
+        ArgumentError: a checkpoint is to be edited.
 
     Example:
         >>> ablate.bench("gpt2", sets={"n_layers": 4})["phases"]["train"]["ratio"]["median"]
@@ -59,15 +63,20 @@ def bench(
     edits = {} if model else dict(DEFAULT)
     for layer in edit_layers(sets):
         edits |= layer.document.data
-    built = _built(model or "small", edits).to(device=where, dtype=getattr(torch, dtype))
+    built = _built(str(model or "small"), edits).to(device=where, dtype=getattr(torch, dtype))
     try:
         found = compare(built, Setting(context, batch, rounds, compile))
     except UnsupportedError as error:
         raise AblateError(f"transformers has no such model: {error}") from error
-    return {"model": model or "small", "edits": edits, "device": where, **found}
+    return {"model": str(model or "small"), "edits": edits, "device": where, **found}
 
 
 def _built(name: str, edits: Edits) -> zoo.Decoder:
+    """A preset with initial values, or the checkpoint in a folder."""
+    if Path(name).is_dir():
+        if edits:
+            raise ArgumentError("sets", "a checkpoint is measured as it is: edits are for presets")
+        return Checkpoint.at(name, Path()).load()
     try:
         return zoo.build(zoo.load(name, **edits))
     except SpecError as error:

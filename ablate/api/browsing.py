@@ -143,7 +143,7 @@ class Runs:
     def _run_row(self, digest: str) -> JsonObject:
         run, result = self.store.read_run(digest), self.store.read_result(digest)
         known = result.model_dump(include=set(RUNS)) if result else {}
-        speed = result.tokens_per_second.median if result else None
+        speed = result.training_speed if result else None
         seed, status = run.seed if run else None, self.store.status(digest)
         return {**known, "digest": digest, "status": status, "seed": seed, "tokens_per_second": speed}
 

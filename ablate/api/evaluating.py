@@ -83,7 +83,8 @@ def evaluate(
     """Evaluate a trained run. Scores that the store has are not computed again.
 
     Args:
-        run: the digest of a run in the store, or the beginning of one, or the folder of a run.
+        run: the digest of a run in the store, or the beginning of one, or the folder of a run; or the folder of a
+            checkpoint, which is imported first (`ablate.import_model`), or the name of an imported one.
         tasks: lm-eval tasks and groups, or paths of task files; None: the project's own, unless `settings` request
             other evaluations.
         limit: maximum number of items per task, or of examples per difficulty.
@@ -98,12 +99,13 @@ def evaluate(
 
     Raises:
         StoreError: there is no such run, it has not finished, or it is damaged.
+        CheckpointError: the folder is no model that can be opened.
         ArgumentError: a setting is unknown, has a wrong value, or has no meaning for this run.
 
     Example:
         >>> ablate.evaluate("3f2a", tasks=["heldout_pairs", "code_names"], limit=100).frame
     """
-    place, identity = find_run(run, store)
+    place, identity = find_run(_imported(run, store), store)
     corpus = _corpus(place, identity)
     given = {"tasks": tasks, "limit": limit, "at": at, **settings}
     spec = _asked(given, corpus, parse(identity.model))
@@ -116,6 +118,16 @@ def evaluate(
         threads=cores(),
     )
     return Scores(identity.digest, _evaluated(place, request))
+
+
+def _imported(run: str | Path, store: str | Path) -> str | Path:
+    """The run itself, or that of the checkpoint in a folder, which is imported first."""
+    folder = Path(run)
+    if not folder.is_dir() or (folder / "run.json").exists():
+        return run
+    from ablate.api.importing import brought_in  # noqa: PLC0415 (evaluates with what is here)
+
+    return brought_in(folder, store)
 
 
 def _asked(settings: Mapping[str, object], corpus: AnyCorpus, model: ModelSpec) -> EvalSpec:

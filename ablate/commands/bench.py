@@ -1,7 +1,7 @@
 """Compare throughput, memory and decoding with transformers on this machine.
 
-MODEL is a preset of the zoo (default: a Llama-style model of 30 M parameters). Both libraries run the same architecture
-with the same weights in one process, alternating. For example:
+MODEL is a preset of the zoo (default: a Llama-style model of 30 M parameters) or the folder of a checkpoint. Both
+libraries run the same architecture with the same weights in one process, alternating. For example:
   ablate bench gpt2 --set n_layers=4 --context 512 --batch 8
 """
 

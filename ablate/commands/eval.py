@@ -1,6 +1,7 @@
 """Evaluate a trained run: lm-eval tasks, loss by position, recall and more; on synthetic tasks, accuracy by difficulty.
 
-RUN is a digest (or the beginning of one) in the store, or the folder of a run. Stored scores are not computed again.
+RUN is a digest (or the beginning of one) in the store, the folder of a run, or a model that was trained elsewhere: its
+folder, which is imported first as by `ablate import`, or its name. Stored scores are not computed again.
 By default the project's own tasks are run, or on a synthetic task all difficulties.
 """
 
@@ -8,16 +9,19 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ablate.commands import DONE, SOME_FAILED, add_json, add_store, given, print_json, print_table
 from ablate.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from ablate import Scores
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     from evals import asking
 
-    parser.add_argument("run", metavar="RUN", help="digest (or its beginning), or folder, of a trained run")
+    parser.add_argument("run", metavar="RUN", help="digest (or its beginning) or folder of a run, or a checkpoint")
     asking.add_options(parser)
     add_store(parser)
     add_json(parser)
@@ -25,21 +29,28 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     import ablate
-    from reports.evaluations import lines, printed
 
-    found = ablate.evaluate(options.run, **given(options, "store"), **_settings(options))
+    found = ablate.evaluate(options.run, **given(options, "store"), **settings(options))
     for line in found.skipped:
         print(f"ablate: {line}", file=sys.stderr)
     if options.json:
         print_json(found.document())
     else:
-        if table := lines(found.found):
-            print_table([("task", "metric", "value", "± standard error", "chance"), *table])
-        print(printed(found.found), end="")
+        show(found)
     return SOME_FAILED if found.skipped else DONE
 
 
-def _settings(options: argparse.Namespace) -> dict[str, Any]:
+def show(found: Scores) -> None:
+    """Print what an evaluation found."""
+    from reports.evaluations import lines, printed
+
+    if table := lines(found.found):
+        print_table([("task", "metric", "value", "± standard error", "chance"), *table])
+    print(printed(found.found), end="")
+
+
+def settings(options: argparse.Namespace) -> dict[str, Any]:
+    """Evaluations as `ablate.evaluate` takes them, from the command line."""
     from evals import asking
     from evals.spec import EvaluationError
 

@@ -55,12 +55,12 @@ def _check_kinds(study: Study) -> None:
             raise study.error("measure.caches", f"arm {arm.name}: {NO_CACHE}")
 
 
-def evaluated(study: Study) -> EvalSpec | None:
-    """What is evaluated, with absolute paths: workers run elsewhere."""
+def evaluated(study: Study, models: Mapping[str, ModelSpec] | None = None) -> EvalSpec | None:
+    """What is evaluated, with absolute paths: workers run elsewhere. models: in place of the study's arms."""
     if study.evals is None:
         return None
     synthetic = study.data if isinstance(study.data, SyntheticSource) else None
-    models = {f"arm {arm.name}": arm.model for arm in study.arms}
+    models = models or {f"arm {arm.name}": arm.model for arm in study.arms}
     found = conditions(synthetic, study.data.source, models, study.folder, study.own_tokenizers)
     try:
         return study.evals.under(found)

@@ -167,7 +167,7 @@ class Progress:
             raise RuntimeError(f"run {event.digest} has no result after it ended")
         if result.status == "diverged":
             return f"diverged: {result.reason}"
-        text = f"loss {result.loss:.4f}  {_score(result)}  {short(result.tokens_per_second.median)} tokens/s"
+        text = f"loss {result.loss:.4f}  {_score(result)}  {short(result.training_speed or 0.0)} tokens/s"
         return f"{text}{self._stalled(event.digest, result)}"
 
     def _stalled(self, digest: str, result: ResultDocument) -> str:

@@ -140,7 +140,7 @@ class StudyLaboratory:
 
     def _score(self, name: str, request: Request, result: ResultDocument, plan: ArmPlan) -> float:
         if name == "tokens_per_second":
-            return result.tokens_per_second.median
+            return _known(result.training_speed, request, name)
         if name == "kv_bytes_per_token":
             return float(quantity(plan, name) or 0)
         if name in DIRECTIONS:

@@ -35,6 +35,8 @@ def damages(store: Store) -> Iterator[str]:
         yield from dict.fromkeys(_of_corpus(store, digest))
     for path in sorted(store.root.glob("checkpoints/[!.]*")):
         yield from _readable(sums.check, path, f"remove {path}, and run the study again", True)
+    for name in store.imports():
+        yield from _whole(store.import_path(name), "remove it, and import the model again", store.read_import, name)
     for path in sorted(store.root.glob("calibration/*.json")):
         yield from _whole(path, "remove it to measure the step time again", store.read_calibration, path.stem)
     for name in store.ledgers():
@@ -51,7 +53,7 @@ def _of_run(store: Store, digest: str) -> Iterator[str]:
     for read in (store.read_metrics, store.read_probes, store.read_losses, store.check_state):
         yield from _readable(read, digest)
     if not list(_readable(store.status, digest)) and store.status(digest) == "finished":
-        yield from _readable(sums.check, store.model_dir(digest), f"remove {folder} to train it again", True)
+        yield from _readable(lambda: sums.check(store.model_dir(digest), store.model_again(digest), True))
     for path in sorted(folder.glob("measure-*.json")):
         name = path.stem.removeprefix("measure-")
         yield from _whole(path, "remove it to measure the run again", store.read_measure, digest, name)

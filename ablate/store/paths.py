@@ -9,7 +9,18 @@ from urllib.parse import quote
 from ablate.store.files import StoreError
 from ablate.store.folders import DataFolder, SearchFolder, StudyFolder
 
-FOLDERS = {"studies", "searches", "data", "checkpoints", "calibration", "ledger", "slurm", "allowed", "trackers"}
+FOLDERS = {
+    "studies",
+    "searches",
+    "imports",
+    "data",
+    "checkpoints",
+    "calibration",
+    "ledger",
+    "slurm",
+    "allowed",
+    "trackers",
+}
 """What lies beside the runs."""
 
 
@@ -93,6 +104,10 @@ class Paths:
     def checkpoint_dir(self, digest: str) -> Path:
         """A model that was trained elsewhere, as `zoo.save` writes it, and its tokenizer where it came with one."""
         return self.root / "checkpoints" / _checked(digest)
+
+    def import_path(self, name: str) -> Path:
+        """Any name is one safe file name, as for studies."""
+        return self.root / "imports" / f"{quote(name, safe='')}.json"
 
     @property
     def slurm_dir(self) -> Path:

@@ -29,6 +29,7 @@ MODULES = (
     "ledger",
     "search",
     "data",
+    "imported",
     "sums",
     "calibration",
     "claim",

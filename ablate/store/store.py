@@ -18,6 +18,7 @@ from ablate.store.claims import STALL_SECONDS, claimed
 from ablate.store.documents import (
     CalibrationDocument,
     EvalsDocument,
+    ImportDocument,
     ItemLoss,
     LedgerRecord,
     LogSums,
@@ -52,8 +53,8 @@ class Store(Paths):
 
     @property
     def exists(self) -> bool:
-        """Whether this is the folder of a store that has planned a study."""
-        return (self.root / "studies").is_dir()
+        """Whether this is the folder of a store that has planned a study, or imported a model."""
+        return any((self.root / name).is_dir() for name in ("studies", "imports"))
 
     def runs(self) -> list[str]:
         """Digests of the runs whose identity is written, sorted."""
@@ -70,6 +71,10 @@ class Store(Paths):
     def searches(self) -> list[SearchFolder]:
         """The searches that have found anything, sorted."""
         return [folder for path in sorted(self.root.glob("searches/*")) if (folder := SearchFolder(path)).exists]
+
+    def imports(self) -> list[str]:
+        """Names of the models that were imported, sorted."""
+        return sorted(unquote(path.stem) for path in self.root.glob("imports/*.json"))
 
     def ledgers(self) -> list[str]:
         """Names of the studies that were judged, sorted."""
@@ -146,6 +151,19 @@ class Store(Paths):
 
     def write_calibration(self, found: CalibrationDocument) -> None:
         jsonfile.write(self.calibration_path(found.digest), found)
+
+    def read_import(self, name: str) -> ImportDocument | None:
+        path = self.import_path(name)
+        return jsonfile.read(path, ImportDocument, "remove it, and import the model again")
+
+    def write_import(self, found: ImportDocument) -> None:
+        jsonfile.write(self.import_path(found.name), found)
+
+    def all_evals(self, digest: str) -> list[EvalsDocument]:
+        """What was found by every evaluation of a run, in the order in which they ended."""
+        paths = sorted(self.run_dir(digest).glob("evals-*.json"), key=lambda path: path.stat().st_mtime_ns)
+        found = (self.read_evals(digest, path.stem.removeprefix("evals-")) for path in paths)
+        return [document for document in found if document is not None]
 
     def read_ledger(self, name: str) -> tuple[LedgerRecord, ...]:
         """What was judged for the question of the study of that name, the oldest first."""
@@ -235,6 +253,11 @@ class Store(Paths):
     def _ledger(self, name: str) -> Lines[LedgerRecord]:
         path = self.ledger_path(name)
         return Lines(path, LedgerRecord, "restore the file: verdicts count what was judged before")
+
+    def model_again(self, digest: str) -> str:
+        """What to do about a damaged model."""
+        run = self.read_run(digest)
+        return f"remove {self.run_dir(digest)} to {'import the model' if run and run.imported else 'train it'} again"
 
     def _train_again(self, digest: str) -> str:
         return f"remove {self.run_dir(digest)} to train the run again"

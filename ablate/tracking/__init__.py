@@ -125,7 +125,7 @@ class Trackers:
         found = {} if result is None else result.model_dump()
         numbers = {name: float(found[name]) for name in MEASURED if found.get(name) is not None}
         if result is not None:
-            numbers["tokens_per_second"] = float(result.tokens_per_second.median or 0.0)
+            numbers["tokens_per_second"] = result.training_speed or 0.0
         for name, sink in each.sinks.items():
             self._guarded(name, lambda sink=sink: sink.finish(numbers, result.status if result else "failed"))  # type: ignore[misc]
 

@@ -39,7 +39,7 @@ def keep_trained(
 
 def trained_model(store: Store, digest: str, device: str = "cpu") -> Any:
     folder = store.model_dir(digest)
-    with _whole(folder, f"remove {folder.parent} to train it again"):
+    with _whole(folder, store.model_again(digest)):
         return zoo.open(folder, device=device)
 
 
@@ -52,7 +52,7 @@ def copied_model(store: Store, checkpoint: str) -> Decoder:
 
 def trained_tokenizer(store: Store, digest: str) -> Tokenizer:
     folder = store.model_dir(digest)
-    with _whole(folder, f"remove {folder.parent} to train it again"):
+    with _whole(folder, store.model_again(digest)):
         return Tokenizer.from_str(store.tokenizer_path(digest).read_text(encoding="utf-8"))
 
 

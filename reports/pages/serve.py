@@ -15,6 +15,7 @@ from reports.findings.searches import SearchSummary, read_search
 from reports.pages.page import render_page
 from reports.pages.site import Entry, entry_of, link_to, render_index, search_entry, trade_offs_of
 from reports.reading.documents import ReportError
+from reports.reading.imports import read_imports
 from reports.reading.progress import StudyProgress, study_progress
 
 LOCALHOST = "127.0.0.1"
@@ -48,7 +49,8 @@ class ServedStore:
             if asked in ("", link_to(self.store, self.store.index_path)):
                 return self._index()
             if asked == link_to(self.store, self.store.trade_offs_path):
-                return trade_offs_of(self._study(folder).entry for folder in self.store.studies())
+                entries = [self._study(folder).entry for folder in self.store.studies()]
+                return trade_offs_of(self.store, entries, read_imports(self.store))
             for search in self.store.searches():
                 if link_to(self.store, search.report_path) == quote(unquote(asked)):
                     return self._search(search)
@@ -61,7 +63,7 @@ class ServedStore:
         entries = [self._study(folder).entry for folder in self.store.studies()]
         searches = [search_entry(self.store, folder) for folder in self.store.searches()]
         running = any(entry.progress and entry.progress.is_running for entry in entries)
-        return render_index([*entries, *searches], refresh=running)
+        return render_index([*entries, *searches], read_imports(self.store), refresh=running)
 
     def _report(self, folder: StudyFolder) -> str | None:
         study = self._study(folder)

@@ -18,10 +18,12 @@ from reports.figures.small import small_differences
 from reports.findings.searches import read_search
 from reports.findings.shapes import StudySummary, Verdict
 from reports.findings.summary import summarise_study
+from reports.pages.imports import imported_groups, imports_table, scores_table
 from reports.pages.page import render_study
 from reports.pages.templating import render
 from reports.pages.trade_offs import Studied, render_trade_offs
 from reports.reading.documents import ReportError
+from reports.reading.imports import Imports, read_imports
 from reports.reading.progress import StudyProgress, study_progress
 from reports.wording import answers, search_words, tables, words
 
@@ -63,8 +65,9 @@ def render_site(root: Path | str) -> Path:
     store = Store(root)
     entries = [entry_of(store, folder) for folder in store.studies()]
     searches = [search_entry(store, folder) for folder in store.searches()]
-    index = store.write_index(render_index([*entries, *searches]))
-    store.write_trade_offs(trade_offs_of(entries))
+    imports = read_imports(store)
+    index = store.write_index(render_index([*entries, *searches], imports))
+    store.write_trade_offs(trade_offs_of(store, entries, imports))
     for folder, entry in zip(store.studies(), entries, strict=True):
         if not entry.error:
             render_study(folder.path)  # summarised again: what was rendered before may have been judged since
@@ -74,9 +77,10 @@ def render_site(root: Path | str) -> Path:
     return index
 
 
-def trade_offs_of(entries: Iterable[Entry]) -> str:
-    """The page of all arms of these studies."""
-    return render_trade_offs([Studied(entry.summary, entry.link) for entry in entries if entry.summary is not None])
+def trade_offs_of(store: Store, entries: Iterable[Entry], imports: Imports) -> str:
+    """The page of all arms of these studies, and of imported models."""
+    studies = [Studied(entry.summary, entry.link) for entry in entries if entry.summary is not None]
+    return render_trade_offs(studies, list(imported_groups(store, imports.models, studies)))
 
 
 def shared_runs(entries: list[Entry]) -> dict[str, str]:
@@ -91,13 +95,22 @@ def shared_runs(entries: list[Entry]) -> dict[str, str]:
     }
 
 
-def render_index(entries: list[Entry], refresh: bool = False) -> str:
+def render_index(entries: list[Entry], imports: Imports, refresh: bool = False) -> str:
     """The page as text, the newest study first. `refresh`: it is served, and reloads."""
     newest = sorted(entries, key=lambda entry: entry.created, reverse=True)
     figures = {entry.key: _drawn(entry.drawing) for entry in newest if entry.drawing is not None}
     data = {"config": CONFIG | {"staticPlot": True}, "figures": figures}
     return render(
-        "index.html.j2", SCRIPTS, data, entries=newest, shared=shared_runs(newest), words=words, refresh=refresh
+        "index.html.j2",
+        SCRIPTS,
+        data,
+        entries=newest,
+        shared=shared_runs(newest),
+        imports=imports,
+        imported=imports_table(imports.models),
+        scores=scores_table(imports.models),
+        words=words,
+        refresh=refresh,
     )
 
 

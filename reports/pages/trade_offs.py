@@ -69,9 +69,9 @@ class Group:
     """Of each point, the report that it is from."""
 
 
-def render_trade_offs(studies: Sequence[Studied]) -> str:
-    """The page as text. Smoke runs are left out."""
-    groups = list(_groups([each for each in studies if each.summary.study.scale not in UNJUDGED]))
+def render_trade_offs(studies: Sequence[Studied], imported: Sequence[Group] = ()) -> str:
+    """The page as text, with imported models in groups of their own. Smoke runs are left out."""
+    groups = [*_groups([each for each in studies if each.summary.study.scale not in UNJUDGED]), *imported]
     figures = {
         group.figure.key: {**drawn(group.figure, group.studies, "store"), "links": group.links} for group in groups
     }

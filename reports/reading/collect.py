@@ -69,7 +69,7 @@ def _run_row(documents: StudyDocuments, key: RunKey) -> Row:
 
 def _decoding(documents: StudyDocuments, key: RunKey) -> Row:
     measured = documents.measurements.get(key.digest)
-    longest = max(measured.decode, key=lambda point: (point.context, -point.batch), default=None) if measured else None
+    longest = measured.longest_decoding if measured else None
     if longest is None or longest.tokens_per_second is None:
         return {}
     within = geometric(longest.turns)

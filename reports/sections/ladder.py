@@ -79,7 +79,7 @@ def _rows(documents: StudyDocuments) -> Iterator[Row]:
         for arm in rung.arms:
             for run in arm.runs:
                 result = results[run.digest]
-                speed = result.tokens_per_second.median if result else None
+                speed = result.training_speed if result else None
                 yield {
                     "rung": rung.name,
                     "axis": rung.axis,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 import torch
@@ -81,3 +82,13 @@ def test_shares_are_of_products_and_of_bytes() -> None:
     read = decode * 1e6 / (1000 / 2)
     cache = 2 * 2 * 32 * 15 * 2
     assert read == pytest.approx(2 * sum(p.numel() for p in zoo.build(spec).parameters()) + cache, rel=0.01)
+
+
+def test_a_checkpoint_in_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = zoo.build(zoo.load("small", d_model=32, n_layers=2, vocab_size=64, embedding_scale=1.0))
+    zoo.save(model, tmp_path)
+    assert main(["bench", str(tmp_path), *QUICK, "--json", "--device", "cpu"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["parameters"] == sum(each.numel() for each in model.parameters())
+    assert main(["bench", str(tmp_path), *QUICK, "--set", "d_model=16"]) == 2
+    assert "edits are for presets" in capsys.readouterr().err

@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from zoo.checkpoint import assemble
+from zoo.checkpoint import assemble, tokenizer_files
 from zoo.edits import flatten
 from zoo.errors import SpecError, UnsupportedError, did_you_mean
 from zoo.hf import _adapters, _folder
@@ -43,12 +43,16 @@ def from_hf(hf_model: Any) -> Decoder:
     Where it takes an `attention_mask`, ours takes the number of padding tokens at a side of each row (`left_pad`,
     `right_pad`, `encoder_left_pad`, …). Raises UnsupportedError, which names the option.
     """
+    tokenizer = None
     if isinstance(hf_model, str | Path):
-        hf_model = _loaded(Path(hf_model))
+        folder = Path(hf_model)
+        hf_model = _loaded(folder)
+        tokenizer = tokenizer_files(folder) or tokenizer_files(base_of(folder))
     family, config, spec = _understood(hf_model)
     state = hf_model.state_dict(keep_vars=True)
     model = assemble(spec, to_ours(family, spec, state))
     model.origin = {"library": "transformers", "config": config.plain()}
+    model.tokenizer = tokenizer
     return model
 
 

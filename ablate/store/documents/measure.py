@@ -135,3 +135,14 @@ class MeasureDocument(Measured, Document):
     """The same for other kinds of cache, by kind and non-default settings."""
     cache_loss: CacheLoss | None = None
     """How much those kinds add to the loss; for causal models of text only."""
+
+    @property
+    def longest_decoding(self) -> DecodePoint | None:
+        """At the longest context and the smallest batch that were measured."""
+        return max(self.decode, key=lambda point: (point.context, -point.batch), default=None)
+
+    @property
+    def decoding_speed(self) -> float | None:
+        """Median tokens per second there."""
+        longest = self.longest_decoding
+        return longest.tokens_per_second.median if longest and longest.tokens_per_second else None

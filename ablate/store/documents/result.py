@@ -101,8 +101,8 @@ class ResultDocument(Document):
     """Training loss at the first step."""
     train_loss: Nats | None
     """Mean training loss over the last tenth of the steps."""
-    tokens_per_second: Annotated[Quartiles, Unit("tokens/s")]
-    """Training speed per step, without the first steps."""
+    tokens_per_second: Annotated[Quartiles | None, Unit("tokens/s")]
+    """Training speed per step, without the first steps; null for an imported model."""
     loss_spikes: int | None
     """Steps at which the training loss spiked (`ablate/training/spikes.py`); null for a run of at most 32 steps."""
     loss_spike_steps: tuple[int, ...]
@@ -114,7 +114,7 @@ class ResultDocument(Document):
     matmul_flops_per_second: Annotated[float, Unit("FLOP/s")]
     """Measured matrix-product speed of this machine."""
     peak_memory_bytes: Bytes
-    """Peak memory of training."""
+    """Peak memory of training; for an imported model, of reading the held-out text."""
     peak_memory_source: str
     """What was measured: `VmHWM` of the process, or memory allocated by CUDA."""
     parameters: int
@@ -124,7 +124,7 @@ class ResultDocument(Document):
     flops_per_token: FlopsPerToken
     """Training FLOPs per token, forward and backward."""
     flops: Flops
-    """Training FLOPs of the whole run."""
+    """Training FLOPs of the whole run; 0 for an imported model, whose training is not known."""
     sums: LogSums = LogSums()
     """Checksums of what this rests on."""
     environment: Environment
@@ -133,3 +133,8 @@ class ResultDocument(Document):
     """Start of the last process that worked on the run (ISO 8601)."""
     finished: str
     """End of the run (ISO 8601)."""
+
+    @property
+    def training_speed(self) -> float | None:
+        """Median tokens per second; None for an imported model."""
+        return self.tokens_per_second.median if self.tokens_per_second else None

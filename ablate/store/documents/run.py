@@ -90,6 +90,9 @@ class RunDocument(Document):
     """Probes, where there are any."""
     start: RunStart | None = Field(default=None, exclude_if=is_none)
     """Where its weights come from, if not from the seed."""
+    imported: str | None = Field(default=None, exclude_if=is_none)
+    """Digest of the checkpoint that the model is, where it was trained elsewhere. Then `data` is the text that its loss
+    is of, and there are no `steps`."""
     teacher: RunTeacher | None = Field(default=None, exclude_if=is_none)
     """What it is distilled from, if it is."""
     plugins: dict[str, str] | None = Field(default=None, exclude_if=is_none)

@@ -1,0 +1,70 @@
+# ruff: noqa: N999
+"""Make a run of a model that was trained elsewhere, measured and evaluated beside those of studies.
+
+DIR is a folder as transformers, peft or zoo.save writes it. By default the model reads Python's standard library, or
+with --text files of your own; --study takes a study's text, context, measurements and evaluations, so that the model's
+numbers stand beside those of its arms. Then `ablate report STORE` shows it, and `ablate eval NAME --tasks …` evaluates
+more. For example:
+  ablate import checkpoints/SmolLM2-135M --study norm_placement
+  ablate import checkpoints/mine --text 'notes/*.md' --tasks blimp --limit 100
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from ablate.commands import DONE, HERE, add_json, add_store, given, positive, print_json
+from ablate.commands.eval import settings, show
+
+if TYPE_CHECKING:
+    from ablate import Imported
+
+OPTIONS = ("name", "study", "scale", "sets", "text", "context", "measure", "dtype", "device", "allow_code", "store")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    from evals import asking
+
+    parser.add_argument("directory", metavar="DIR", help="a checkpoint's folder")
+    parser.add_argument("--name", help="in reports and for other commands (default: the folder's)")
+    parser.add_argument("--study", metavar="STUDY.yaml", help="path of a study, or the name of a shipped one")
+    parser.add_argument("--scale", help="a scale of the study")
+    parser.add_argument(
+        "--set", dest="sets", action="append", default=[], metavar="PATH=VALUE", help="edit the study (may be repeated)"
+    )
+    parser.add_argument("--text", nargs="+", default=[], metavar="FILE", help="files of text, in place of a study's")
+    parser.add_argument("--context", type=positive, help="tokens of a window (default: the study's, or 1024)")
+    parser.add_argument("--no-measure", dest="measure", action="store_false", help="measure no speed and no memory")
+    parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32", help="of matrix products")
+    parser.add_argument("--device", choices=HERE, help="default: cuda if there is a GPU, else cpu")
+    parser.add_argument("--allow-code", action="store_true", help="let lm-eval task files that the study names run")
+    asking.add_options(parser)
+    add_store(parser)
+    add_json(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    import ablate
+
+    found = ablate.import_model(options.directory, **given(options, *OPTIONS), **settings(options))
+    if options.json:
+        print_json(found.document())
+        return DONE
+    for line in _lines(found):
+        print(line)
+    if found.scores is not None:
+        show(found.scores)
+    print(f"`ablate report {options.store}` shows it; `ablate eval {found.name} --tasks …` evaluates more.")
+    return DONE
+
+
+def _lines(found: Imported) -> list[str]:
+    result, measured = found.result, found.measured
+    size = f"{result.parameters / 1e6:,.1f} M parameters"
+    lines = [f"{found.name}: {size}, loss {result.loss:.4f} nats/token, {result.bits_per_byte:.4f} bits/byte"]
+    if measured is not None:
+        cache = f"{measured.kv_bytes_per_token or 0:,.0f} bytes/token"
+        speed = f", decoding {measured.decoding_speed:,.0f} tokens/s" if measured.decoding_speed else ""
+        lines.append(f"KV cache {cache}{speed}")
+    return lines

@@ -1,0 +1,125 @@
+"""A model that was trained elsewhere as a run: its weights, its tokenizer, and its loss on held-out text."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+
+from ablate.checkpoints import Checkpoint, CheckpointError
+from ablate.data import Corpus
+from ablate.machine.environment import cores, describe
+from ablate.machine.numerics import Numerics
+from ablate.planning.budgets import training_cost
+from ablate.planning.identity import canonical_model, identified
+from ablate.store import Store
+from ablate.store.documents import GradNorm, ResultDocument, RunData, RunDocument
+from ablate.training.reader import TrainingReader
+from ablate.training.spec import TrainSpec
+from ablate.training.trained import keep_trained
+from ablate.training.validation import HeldOutScores, score
+from evals.costs.matmul import peak_flops_per_second
+from evals.costs.memory import PeakMemory, peak_memory
+from evals.reading.causal import obstacle
+from zoo.costs import longest_text
+
+TOKENS_AT_ONCE = 4096
+"""Read in one pass."""
+
+
+def imported_run(checkpoint: Checkpoint, corpus: Corpus, context: int, numerics: Numerics) -> RunDocument:
+    """The identity of the run: the same weights, text, context and numerics are the same one.
+
+    Raises CheckpointError for a model that is not causal, has no such context, or another vocabulary than the text.
+    """
+    spec = checkpoint.spec
+    longest = longest_text(spec)
+    if reason := obstacle(spec):
+        raise CheckpointError(f"{checkpoint.folder} {reason}: only causal models can be imported")
+    if longest is not None and context > longest:
+        raise CheckpointError(
+            f"{checkpoint.folder} has positions for {longest:,} tokens: a context of {context:,} is too long"
+        )
+    if corpus.vocab_size > spec.vocab_size:
+        sizes = f"{corpus.vocab_size:,} tokens, and the model {spec.vocab_size:,}"
+        raise CheckpointError(f"{checkpoint.folder}: the tokenizer has {sizes}: it is another model's")
+    run = RunDocument(
+        digest="",
+        seed=0,
+        model=canonical_model(spec),
+        train=TrainSpec(context=context, batch=max(1, TOKENS_AT_ONCE // context)).model_dump(mode="json"),
+        steps=0,
+        data=RunData(digest=corpus.digest),
+        numerics=numerics.identity(),
+        imported=checkpoint.digest,
+    )
+    return identified(run, spec.resolve())
+
+
+def take_in(store: Store, checkpoint: Checkpoint, run: RunDocument, corpus: Corpus, numerics: Numerics) -> None:
+    """Read held-out text with the model, and keep model and loss, unless the store has them.
+
+    Raises CheckpointError.
+    """
+    with store.claim(run.digest):
+        if store.status(run.digest) == "finished":
+            return
+        store.write_run(run)
+        began, started = time.perf_counter(), _now()
+        model = checkpoint.load().to(numerics.device).float()
+        train = TrainSpec.model_validate(run.train)
+        with peak_memory(numerics.device) as memory:
+            reader = TrainingReader(corpus, train, model.spec.vocab_size, run.seed, numerics.device)
+            found = score(model, reader.held_out(run.reads), numerics.autocast)
+        keep_trained(store, run.digest, model.eval(), corpus.tokenizer_path)
+        result = _result(checkpoint, run, found, numerics, memory, time.perf_counter() - began, started)
+        store.write_result(result, found.items)
+
+
+def _result(
+    checkpoint: Checkpoint,
+    run: RunDocument,
+    found: HeldOutScores,
+    numerics: Numerics,
+    memory: PeakMemory,
+    seconds: float,
+    started: str,
+) -> ResultDocument:
+    """Of an imported model: nothing is said of a training that nobody saw."""
+    train = TrainSpec.model_validate(run.train)
+    cost = training_cost(train, checkpoint.spec, (train.context,))
+    return ResultDocument(
+        digest=run.digest,
+        status="finished",
+        reason=None,
+        steps=0,
+        tokens=0,
+        train_seconds=0.0,
+        wall_seconds=seconds,
+        loss=found.nats,
+        bits_per_byte=found.bits_per_byte,
+        accuracy=None,
+        floor=None,
+        judging_loss=None,
+        judging_bits_per_byte=None,
+        start_loss=None,
+        train_loss=None,
+        tokens_per_second=None,
+        loss_spikes=None,
+        loss_spike_steps=(),
+        grad_norm=GradNorm(median=None, max=None, spikes=0),
+        mfu=None,
+        matmul_flops_per_second=peak_flops_per_second(numerics.device, numerics.torch_dtype),
+        peak_memory_bytes=memory.bytes,
+        peak_memory_source=memory.source,
+        parameters=cost.params,
+        parameters_embedding=cost.params_embedding,
+        flops_per_token=cost.flops_per_token,
+        flops=0.0,
+        environment=describe(numerics.device, cores()),
+        started=started,
+        finished=_now(),
+    )
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,198 @@
+"""Imported models: a table for the index, and a figure beside the arms that read the same text.
+
+They saw other data and spent other budgets, so they get no verdict and are compared in absolute numbers alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import plotly.graph_objects as go
+
+from ablate.store import Store
+from reports.figures.base import Figure, Switch, SwitchOption, short
+from reports.figures.labels import label_places
+from reports.figures.plane import MOST_NAMED
+from reports.figures.style import PALETTE, blank, label
+from reports.findings.shapes import ArmSummary
+from reports.pages.trade_offs import Group, Studied
+from reports.reading.imports import ImportedModel, Text, text_of
+from reports.reading.outcomes import UNJUDGED
+from reports.statistics.estimates import Estimate
+from reports.wording import words
+from reports.wording.listing import listed
+from reports.wording.tables import Table
+
+COSTS = ("parameters", "KV cache, bytes per token", "decoding, ms per token")
+HERE, ELSEWHERE = ("circle", PALETTE[0]), ("star-diamond", PALETTE[1])
+"""How a point looks: an arm that was trained here, an imported model."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """A model of the figure: bits per byte, and its costs in the order of `COSTS`, None where one is not known."""
+
+    name: str
+    link: str
+    imported: bool
+    bits: Estimate
+    costs: tuple[float | None, ...]
+
+    @property
+    def kind(self) -> str:
+        return "imported" if self.imported else "trained here"
+
+
+def imports_table(models: Sequence[ImportedModel]) -> Table:
+    """One row for each model."""
+    columns = (
+        "model",
+        "text",
+        "parameters",
+        "context",
+        "loss (nats/token)",
+        "bits/byte",
+        "KV bytes/token",
+        "decoding tokens/s",
+    )
+    return Table(columns, tuple(map(_row, models)), labels=2)
+
+
+def _row(model: ImportedModel) -> tuple[str, ...]:
+    result, measured = model.result, model.measured
+    return (
+        model.document.name,
+        model.source,
+        words.count(result.parameters),
+        str(model.run.train["context"]),
+        words.NONE if result.loss is None else f"{result.loss:.3f}",
+        words.NONE if result.bits_per_byte is None else f"{result.bits_per_byte:.3f}",
+        words.whole(measured.kv_bytes_per_token if measured else None),
+        words.whole(measured.decoding_speed if measured else None),
+    )
+
+
+def scores_table(models: Sequence[ImportedModel]) -> Table:
+    """One row for each score of each model."""
+    rows = (
+        (model.document.name, each.task, each.metric, words.score(each.value), _error(each.stderr))
+        for model in models
+        for each in model.scores
+    )
+    return Table(("model", "task", "metric", "value", "± standard error"), tuple(rows), labels=3)
+
+
+def _error(stderr: float | None) -> str:
+    return words.NONE if stderr is None else words.score(stderr)
+
+
+def imported_groups(store: Store, models: Sequence[ImportedModel], studies: Sequence[Studied]) -> Iterator[Group]:
+    """One for each text that an imported model read, with the arms of studies on the same text."""
+    by: dict[Text, list[ImportedModel]] = {}
+    for model in models:
+        if model.text is not None and model.result.bits_per_byte is not None:
+            by.setdefault(model.text, []).append(model)
+    for number, (text, found) in enumerate(by.items()):
+        arms = [point for studied in studies for point in _arms(store, studied, text)]
+        points, source = [*arms, *map(_imported, found)], found[0].source
+        names = dict.fromkeys(point.name.partition(":")[0] for point in arms)
+        beside = f", beside {listed(list(names))}" if names else ""
+        links = [point.link for point in points]
+        yield Group(f"Imported models, text: {source}", f"Imported{beside}", _figure(number, points, source), links)
+
+
+def _imported(model: ImportedModel) -> Point:
+    bits = float(model.result.bits_per_byte or 0.0)
+    measured = model.measured
+    speed = measured.decoding_speed if measured else None
+    costs = (model.result.parameters, measured.kv_bytes_per_token if measured else None, speed and 1000 / speed)
+    return Point(f"{model.document.name} (imported)", "index.html#imported-models", True, _exact(bits), costs)
+
+
+def _exact(value: float) -> Estimate:
+    return Estimate(value, None, None, None, (value,))
+
+
+def _arms(store: Store, studied: Studied, text: Text) -> Iterator[Point]:
+    summary = studied.summary
+    if summary.study.scale in UNJUDGED:
+        return
+    corpora: Mapping[str, str] = {arm.name: arm.data for arm in summary.study.arms}
+    known = {digest: text_of(store, digest) for digest in set(corpora.values())}
+    for arm in summary.arms:
+        if arm.bits_per_byte is not None and known[corpora[arm.name]] == text:
+            name = f"{summary.study.name}: {arm.name}"
+            yield Point(name, studied.link, False, arm.bits_per_byte, _costs(arm))
+
+
+def _costs(arm: ArmSummary) -> tuple[float | None, ...]:
+    speed = arm.means.get("decode_tokens_per_second")
+    return arm.budget.parameters, arm.kv_bytes_per_token, 1000 / speed.mean if speed else None
+
+
+def _figure(number: int, points: Sequence[Point], source: str) -> Figure:
+    axes = [place for place in range(len(COSTS)) if any(point.costs[place] for point in points)]
+    imported = sum(point.imported for point in points)
+    trained = len(points) - imported
+    beside = f" beside {trained} arms trained here" if trained else ""
+    options = tuple(_option(place, points) for place in axes)
+    return Figure(
+        key=f"imports-{number}",
+        title=f"{imported} imported model{'s' if imported != 1 else ''}{beside}: bits per byte on the same text ({source})",
+        note="Imported models saw other data and spent other budgets: they are shown in absolute numbers, and get no "
+        "verdict. Losses are of the same held-out documents, each model in its own tokens and at its own context. Bars "
+        "are 95 % intervals over seeds, which an imported model does not have.",
+        alt="; ".join(f"{point.name}: {words.plus_minus(point.bits)}" for point in points),
+        drawing=_drawing(points, options[0]),
+        table=Table(("model", "kind", "bits/byte", *COSTS), tuple(map(_table_row, points)), labels=2),
+        switches=(Switch("x", "cost", options),),
+        wide=True,
+    )
+
+
+def _table_row(point: Point) -> tuple[str, ...]:
+    parameters, cache, decoding = point.costs
+    time = words.NONE if decoding is None else f"{decoding:.3g}"
+    return point.name, point.kind, words.plus_minus(point.bits), words.count(parameters), words.whole(cache), time
+
+
+def _option(place: int, points: Sequence[Point]) -> SwitchOption:
+    values = [point.costs[place] for point in points]
+    return SwitchOption(
+        COSTS[place],
+        {"x": [[short(value) if value else None] for value in values]},
+        {"xaxis.title.text": f"{COSTS[place]} · better ←", "xaxis.type": "log"},
+    )
+
+
+def _drawing(points: Sequence[Point], first: SwitchOption) -> go.Figure:
+    figure = blank("", "bits per byte · better ↓", 520)
+    named = [point.name if point.imported or len(points) <= MOST_NAMED else "" for point in points]
+    places = label_places(_shares([point.bits.mean for point in points], first), named)
+    for point, name, place, x in zip(points, named, places, first.traces["x"], strict=True):
+        symbol, colour = ELSEWHERE if point.imported else HERE
+        reach = point.bits.half_width or 0.0
+        figure.add_scatter(
+            x=x,
+            y=[short(point.bits.mean)],
+            name=label(point.name, 40),
+            text=[label(name, 40)],
+            textposition=place,
+            mode="markers+text",
+            marker={"symbol": symbol, "color": colour, "size": 12},
+            error_y={"type": "data", "array": [short(reach)], "color": colour},
+            hovertext=[f"<b>{label(point.name, 60)}</b><br>{point.kind}<br>{words.plus_minus(point.bits)} bits/byte"],
+            hoverinfo="text",
+        )
+    figure.update_layout({name.replace(".", "_"): value for name, value in first.layout.items()})
+    figure.update_layout(showlegend=False, margin_t=16)
+    return figure
+
+
+def _shares(up: Sequence[float], first: SwitchOption) -> list[tuple[float, float]]:
+    """Where points stand, roughly: names are placed by it."""
+    order = sorted(x[0] or 0.0 for x in first.traces["x"])
+    low, high = min(up), max(up)
+    across = [order.index(x[0] or 0.0) / max(1, len(order) - 1) for x in first.traces["x"]]
+    return [(x, (y - low) / (high - low) if high > low else 0.5) for x, y in zip(across, up, strict=True)]

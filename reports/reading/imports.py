@@ -1,0 +1,85 @@
+"""What a store holds of models that were trained elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ablate.store import Store, StoreError
+from ablate.store.documents import ImportDocument, MeasureDocument, ResultDocument, RunDocument, TextMeta
+
+Text = tuple[str, float | None, int | None]
+"""What losses per byte must share to compare: the documents, and which of them are held out."""
+
+
+@dataclass(frozen=True)
+class ImportedScore:
+    """One metric of one task."""
+
+    task: str
+    metric: str
+    value: float
+    stderr: float | None
+
+
+@dataclass(frozen=True)
+class ImportedModel:
+    """An imported model, its run, and every score that it has. `text` is None where the corpus is gone."""
+
+    document: ImportDocument
+    run: RunDocument
+    result: ResultDocument
+    measured: MeasureDocument | None
+    scores: tuple[ImportedScore, ...]
+    source: str
+    text: Text | None
+
+
+@dataclass(frozen=True)
+class Imports:
+    """The models of a store in alphabetical order, and why others cannot be shown."""
+
+    models: tuple[ImportedModel, ...]
+    errors: tuple[str, ...]
+
+
+def read_imports(store: Store) -> Imports:
+    models, errors = [], []
+    for name in store.imports():
+        try:
+            models.append(_read(store, name))
+        except (StoreError, OSError) as error:
+            errors.append(f"{name}: {error}")
+    return Imports(tuple(models), tuple(errors))
+
+
+def text_of(store: Store, corpus: str) -> Text | None:
+    """The text of a corpus, whatever its tokenizer; None of a synthetic task, and where the corpus is gone."""
+    meta = store.data(corpus).read() if store.data(corpus).path.is_dir() else None
+    return (meta.content_read, meta.split.fraction, meta.split.given) if isinstance(meta, TextMeta) else None
+
+
+def _read(store: Store, name: str) -> ImportedModel:
+    document = store.read_import(name)
+    run = store.read_run(document.run) if document else None
+    result = store.read_result(document.run) if document else None
+    if document is None or run is None or result is None:
+        raise StoreError("its run is gone: import the model again")
+    measured = store.read_measure(run.digest, document.measure) if document.measure else None
+    corpus = store.data(run.data.digest)
+    meta = corpus.read() if corpus.path.is_dir() else None
+    source = str(meta.spec["source"]) if meta else f"data {run.data.digest[:8]}"
+    text = text_of(store, run.data.digest)
+    return ImportedModel(document, run, result, measured, tuple(_scores(store, run.digest)), source, text)
+
+
+def _scores(store: Store, digest: str) -> Iterator[ImportedScore]:
+    """Those of the newest evaluation where several have the same."""
+    found = {
+        (task, metric): ImportedScore(task, metric, score.value, score.stderr)
+        for document in store.all_evals(digest)
+        for task, metrics in document.scores.items()
+        for metric, score in metrics.items()
+        if score.value is not None
+    }
+    yield from found.values()
