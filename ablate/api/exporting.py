@@ -6,16 +6,19 @@ from pathlib import Path
 from typing import Any
 
 import zoo
+from ablate.api._card import model_card
+from ablate.api._hub import upload
 from ablate.api.runs import end_token, find_run
 from ablate.errors import ArgumentError
-from ablate.store import Store, StoreError
+from ablate.store import Store, StoreError, write_text
 from ablate.store.documents import RunDocument
 from ablate.training.lora import saved_adapters
 from ablate.training.session import initial_model
 from ablate.training.spec import TrainSpec
 from ablate.training.trained import trained_model
+from evals.reading.causal import obstacle
 from zoo.errors import UnsupportedError
-from zoo.hf import save_adapters
+from zoo.hf import REMOTE, native, save_adapters, save_with_code
 
 
 def export(
@@ -24,47 +27,85 @@ def export(
     *,
     family: str | None = None,
     adapter: bool = False,
+    push: str | None = None,
     store: str | Path = "runs",
 ) -> dict[str, str]:
-    """Write the model of a trained run as a transformers checkpoint, with its tokenizer.
+    """Write the model of a run as a transformers checkpoint, with its tokenizer and a model card.
+
+    Where no family of transformers expresses the model, the folder has a modeling file that imports this package:
+    transformers opens it with `trust_remote_code=True` where ablate is installed.
 
     Args:
-        run: the digest of a run in the store, or the beginning of one, or the folder of a run.
+        run: the digest of a run in the store, or the beginning of one, or the folder of a run, or the name of an
+            imported model.
         directory: a new or empty folder, which transformers' `from_pretrained` then opens.
         family: a `model_type` of transformers; None: the first that fits.
         adapter: write the low-rank adapter of a run with `train.lora` as peft stores it, and in `directory/base` the
             model that it belongs to, instead of both merged.
+        push: a repository of the Hugging Face hub, `USER/NAME`, to upload the folder to; a new one is private.
         store: the store's folder; not needed if `run` is a folder.
 
     Returns:
-        `digest`, `directory` and `model_type`.
+        `digest`, `directory`, `model_type`, which is `ablate` for a model with a modeling file of ours, and then
+        `reason`: why no family expresses it.
 
     Raises:
-        StoreError: there is no such run, or transformers has no such architecture, and what stands in the way.
-        ArgumentError: the folder is not empty, or an adapter is asked for of a run that trained all weights.
+        StoreError: there is no such run, or its model cannot be opened by transformers at all.
+        ArgumentError: the folder is not empty, an adapter is asked for of a run that trained all weights, or the hub
+            cannot be reached.
 
     Example:
         >>> ablate.export("3f2a", "checkpoint")["model_type"]
         'llama'
     """
     place, found = find_run(run, store)
-    digest = found.digest
     target = Path(directory)
     if target.exists() and any(target.iterdir()):
         raise ArgumentError("directory", f"{target} is not empty")
     try:
-        if adapter:
-            return {"digest": digest, "directory": str(target), "model_type": _write_adapter(place, found, target)}
-        theirs = zoo.to_hf(trained_model(place, digest), family)
+        model_type, reason = _written(place, found, target, family, adapter)
     except (UnsupportedError, ImportError) as error:
-        raise StoreError(f"{digest}: {error}") from error
+        raise StoreError(f"{found.digest}: {error}") from error
+    write_text(target / "README.md", model_card(place, found, model_type, adapter=adapter))
+    if push is not None:
+        upload(target, push)
+    answer = {"digest": found.digest, "directory": str(target), "model_type": model_type}
+    return answer | ({"reason": reason} if reason else {})
+
+
+def _written(store: Store, run: RunDocument, target: Path, family: str | None, adapter: bool) -> tuple[str, str]:
+    """The `model_type`, and why no family expresses the model where none does."""
+    end = end_token(store, run) if store.tokenizer_path(run.digest).is_file() else None  # a synthetic task has none
+    reason = ""
+    if adapter:
+        model_type = _write_adapter(store, run, target)
+    else:
+        model: zoo.Decoder = trained_model(store, run.digest)
+        chosen, reason = (family, "") if family else native(model)
+        model_type = chosen or REMOTE
+        if chosen is None:
+            _write_with_code(model, run, target, end)
+        else:
+            _write_native(model, family, target, end)
+    if end is not None:
+        _tokenizer(store, run, end).save_pretrained(target)
+    return model_type, reason
+
+
+def _write_native(model: zoo.Decoder, family: str | None, target: Path, end: int | None) -> None:
+    theirs = zoo.to_hf(model, family)
     _hide_progress_bars()
-    if place.tokenizer_path(digest).is_file():  # a synthetic task has none
-        tokenizer = _tokenizer(place, found)
-        theirs.config.bos_token_id = theirs.config.eos_token_id = tokenizer.eos_token_id
-        tokenizer.save_pretrained(target)
+    if end is not None:
+        theirs.config.bos_token_id = theirs.config.eos_token_id = end
     theirs.save_pretrained(target)
-    return {"digest": digest, "directory": str(target), "model_type": theirs.config.model_type}
+
+
+def _write_with_code(model: zoo.Decoder, run: RunDocument, target: Path, end: int | None) -> None:
+    if reason := obstacle(model.spec):
+        what = "no family of transformers expresses it, and a modeling file of ours is for causal models"
+        raise UnsupportedError("", f"the model {reason}: {what}")
+    context = TrainSpec.model_validate(run.train).context
+    save_with_code(model, target, context=context, end=end)
 
 
 def _write_adapter(store: Store, run: RunDocument, target: Path) -> str:
@@ -75,10 +116,7 @@ def _write_adapter(store: Store, run: RunDocument, target: Path) -> str:
     tensors = saved_adapters(store.model_dir(run.digest))
     names = [name.removesuffix(".down") for name in tensors if name.endswith(".down")]
     pairs = {name: (tensors[f"{name}.down"], tensors[f"{name}.up"]) for name in names}
-    model_type = save_adapters(initial_model(store, run), pairs, lora.alpha, target)
-    if store.tokenizer_path(run.digest).is_file():
-        _tokenizer(store, run).save_pretrained(target)
-    return model_type
+    return save_adapters(initial_model(store, run), pairs, lora.alpha, target)
 
 
 def _hide_progress_bars() -> None:
@@ -87,11 +125,11 @@ def _hide_progress_bars() -> None:
     logging.disable_progress_bar()
 
 
-def _tokenizer(store: Store, run: RunDocument) -> Any:
+def _tokenizer(store: Store, run: RunDocument, end: int) -> Any:
     """The run's tokenizer. A document begins and ends with the same token, as in training."""
     from transformers import PreTrainedTokenizerFast  # noqa: PLC0415 (slow to load)
 
     tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(store.tokenizer_path(run.digest)))
-    eos = tokenizer.convert_ids_to_tokens(end_token(store, run))
+    eos = tokenizer.convert_ids_to_tokens(end)
     tokenizer.add_special_tokens({"bos_token": eos, "eos_token": eos, "pad_token": eos})
     return tokenizer

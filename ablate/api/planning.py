@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from html import escape
 from pathlib import Path
+from typing import Any, cast
 
 import polars as pl
 
 from ablate.api.questions import StudyLike, read
 from ablate.machine.numerics import Numerics, restored
 from ablate.planning.campaign import Outcome
+from ablate.planning.exports import Export, export_lines, exports
 from ablate.planning.lengths import Corpora, length_lines, prepared
 from ablate.planning.memory import Need, Room, needs, warnings
 from ablate.planning.plan import ArmPlan, Plan
@@ -120,7 +122,17 @@ class StudyPlan:
         """What `ablate plan --json` prints."""
         planned = plan_json(self.outcome, self.flops_per_second, done=self.done, corpora=self.corpora, needs=self.needs)
         rates = study_rates(self.asked).model_dump()
-        return {**planned, "tuned": self.tuned, "rates": rates, "recompute": self.execution.recompute}
+        arms = [{**arm, "export": self._export_document(str(arm["name"]))} for arm in cast(Any, planned["arms"])]
+        return {**planned, "arms": arms, "tuned": self.tuned, "rates": rates, "recompute": self.execution.recompute}
+
+    @cached_property
+    def exports(self) -> dict[str, Export]:
+        """What `ablate.export` will write of each arm; empty where transformers is not installed."""
+        return exports(self.planned)
+
+    def _export_document(self, arm: str) -> JsonObject | None:
+        found = self.exports.get(arm)
+        return {"model_type": found.model_type, "reason": found.reason or None} if found else None
 
     def tables(self) -> list[tuple[str | None, list[tuple[str, ...]]]]:
         """A table of text for each rung, the header first, with the rung's name; None without a ladder."""
@@ -135,6 +147,7 @@ class StudyPlan:
         notes += length_lines(self.outcome.plan, self.corpora)
         for rung in self.outcome.rungs:
             notes += warnings(rung.plan, self.needs[rung.plan.study.rung], self.execution, self.room)
+        notes += export_lines(self.exports)
         if self.study.is_search_alone:
             return [*notes, "no arms: `ablate search` tries the study's space, each trial at this budget"]
         return [*notes, f"{len(self.done)} runs, of which {sum(self.done.values())} are in {self.store.root}/ already"]

@@ -1,9 +1,9 @@
-"""Write the model of a trained run as a transformers checkpoint, with its tokenizer.
+"""Write the model of a trained run as a transformers checkpoint, with its tokenizer and a model card.
 
 RUN is a digest (or the beginning of one) in the store, or the folder of a run. DIR can then be loaded with
 AutoModelForCausalLM.from_pretrained and AutoTokenizer.from_pretrained, or by lm-eval with --model hf. If transformers
-does not have the architecture, an error says which part is missing. Needs transformers:
-pip install 'ablate[hf]'.
+does not have the architecture, DIR has a modeling file that imports this package: load it with trust_remote_code=True
+where ablate is installed. `ablate plan` says which it will be. Needs transformers: pip install 'ablate[hf]'.
 """
 
 from __future__ import annotations
@@ -19,6 +19,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("directory", metavar="DIR", type=Path)
     parser.add_argument("--family", metavar="TYPE", help="a model_type of transformers (default: the first that fits)")
     parser.add_argument("--adapter", action="store_true", help="the adapter of a run with train.lora, for peft")
+    parser.add_argument(
+        "--push",
+        metavar="USER/NAME",
+        help="upload DIR to this repository of the Hugging Face hub; a new one is private",
+    )
     add_store(parser)
     add_json(parser)
 
@@ -26,10 +31,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     import ablate
 
-    found = ablate.export(options.run, options.directory, adapter=options.adapter, **given(options, "family", "store"))
+    found = ablate.export(options.run, options.directory, **given(options, "family", "adapter", "push", "store"))
     if options.json:
         print_json(found)
     else:
-        what = "an adapter for peft, and in base/ its" if options.adapter else "a"
-        print(f"{found['directory']}: {what} {found['model_type']} model of transformers")
+        print(f"{found['directory']}: {_said(found, options.adapter)}")
     return DONE
+
+
+def _said(found: dict[str, str], adapter: bool) -> str:
+    what = "an adapter for peft, and in base/ its" if adapter else "a"
+    if found["model_type"] != "ablate":
+        return f"{what} {found['model_type']} model of transformers"
+    reason = f" ({found['reason']})" if "reason" in found else ""
+    return f"{what} model with a modeling file of ours: load it with trust_remote_code=True{reason}"

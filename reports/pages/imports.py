@@ -136,10 +136,11 @@ def _figure(number: int, points: Sequence[Point], source: str) -> Figure:
     imported = sum(point.imported for point in points)
     trained = len(points) - imported
     beside = f" beside {trained} arms trained here" if trained else ""
+    what = f"{imported} imported model{'s' if imported != 1 else ''}{beside}"
     options = tuple(_option(place, points) for place in axes)
     return Figure(
         key=f"imports-{number}",
-        title=f"{imported} imported model{'s' if imported != 1 else ''}{beside}: bits per byte on the same text ({source})",
+        title=f"{what}: bits per byte on the same text ({source})",
         note="Imported models saw other data and spent other budgets: they are shown in absolute numbers, and get no "
         "verdict. Losses are of the same held-out documents, each model in its own tokens and at its own context. Bars "
         "are 95 % intervals over seeds, which an imported model does not have.",

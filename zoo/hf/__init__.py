@@ -24,13 +24,17 @@ import torch
 from zoo.checkpoint import assemble, tokenizer_files
 from zoo.edits import flatten
 from zoo.errors import SpecError, UnsupportedError, did_you_mean
-from zoo.hf import _adapters, _folder
+from zoo.hf import _adapters, _folder, _remote
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._family import AUTO, CLASSES, Family
+from zoo.hf._pairs import same
+from zoo.hf._remote import save as save_with_code
 from zoo.hf._weights import to_ours, to_theirs
-from zoo.model import Decoder
+from zoo.model import Converted, Decoder
 from zoo.spec import ModelSpec, parse
 
+REMOTE = _remote.MODEL_TYPE
+"""The `model_type` of folders with a modeling file of ours."""
 NO_TOKENS = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
 """A model knows nothing of the meaning of its tokens, and a config's defaults are those of one tokenizer."""
 
@@ -43,21 +47,33 @@ def from_hf(hf_model: Any) -> Decoder:
     Where it takes an `attention_mask`, ours takes the number of padding tokens at a side of each row (`left_pad`,
     `right_pad`, `encoder_left_pad`, …). Raises UnsupportedError, which names the option.
     """
-    tokenizer = None
     if isinstance(hf_model, str | Path):
         folder = Path(hf_model)
-        hf_model = _loaded(folder)
-        tokenizer = tokenizer_files(folder) or tokenizer_files(base_of(folder))
+        model = _opened(folder)
+        model.tokenizer = tokenizer_files(folder) or tokenizer_files(base_of(folder))
+        return model
+    if hf_model.config.model_type == REMOTE:
+        own = {name: value.detach().clone() for name, value in hf_model.state_dict().items()}
+        return _remote.ours(_remote.spec_in(hf_model.config.spec), own, type(hf_model).__name__)
     family, config, spec = _understood(hf_model)
     state = hf_model.state_dict(keep_vars=True)
     model = assemble(spec, to_ours(family, spec, state))
     model.origin = {"library": "transformers", "config": config.plain()}
-    model.tokenizer = tokenizer
     return model
 
 
-def _loaded(folder: Path) -> Any:
+def _opened(folder: Path) -> Decoder:
+    """Of a folder. One with a modeling file of ours is read here, so that none of its code is run."""
     base = base_of(folder)
+    if not _remote.is_one(base):
+        return from_hf(_loaded(folder, base))
+    model = _remote.load(base)
+    if base != folder:
+        _adapters.merge(folder, _remote.Held(model))
+    return model
+
+
+def _loaded(folder: Path, base: Path) -> Any:
     transformers, config = _transformers(), _folder.config_of(base, _transformers())
     hf_model = _folder.load(base, transformers, AUTO[_family(config.model_type).task])
     if base != folder:
@@ -72,7 +88,10 @@ def base_of(folder: Path) -> Path:
 
 def spec_of(folder: str | Path) -> ModelSpec:
     """What the checkpoint in a local folder is. Reads its config alone. Raises UnsupportedError."""
-    transformers, config = _transformers(), _folder.config_of(base_of(Path(folder)), _transformers())
+    base = base_of(Path(folder))
+    if _remote.is_one(base):
+        return _remote.spec_of(base)
+    transformers, config = _transformers(), _folder.config_of(base, _transformers())
     task = AUTO[_family(config.model_type).task]
     return _understood(_folder.without_weights(config, transformers, task))[2]
 
@@ -85,18 +104,33 @@ def save_adapters(model: Decoder, adapters: Mapping[str, _adapters.LowRank], alp
         adapters: A: (r, in) and B: (out, r) by the name of our matrix, `blocks.0.mixer.q`; each adds (α/r)·B·A.
 
     Returns:
-        The `model_type` of the base.
+        The `model_type` of the base: `ablate` where no family expresses it, and the base has a modeling file of ours.
 
     Raises:
-        UnsupportedError: transformers has no such model, or a matrix of ours is none of its.
+        UnsupportedError: a matrix of ours is none of theirs.
     """
-    folder, hf_model = Path(folder), to_hf(model)
-    family = _family(hf_model.config.model_type)
-    pairs, base = family.weights(model.spec), (folder / "base").resolve()
-    _adapters.save(folder, hf_model, pairs, adapters, alpha, str(base))
+    folder, chosen = Path(folder), native(model)[0]
+    base = (folder / "base").resolve()
+    if chosen is None:
+        pairs = (same(name, f"{_remote.PREFIX}{name}") for name in model.state_dict())
+        _adapters.save(folder, _remote.Held(model), pairs, adapters, alpha, str(base))
+        save_with_code(model, base)
+        return REMOTE
+    hf_model = to_hf(model)
+    _adapters.save(folder, hf_model, _family(chosen).weights(model.spec), adapters, alpha, str(base))
     with _folder.quiet(_transformers()):
         hf_model.save_pretrained(base)
-    return str(hf_model.config.model_type)
+    return chosen
+
+
+def native(model: Decoder | ModelSpec) -> tuple[str | None, str]:
+    """The `model_type` that `to_hf` gives a model, or initial values of a spec; None and the reason where no family of
+    transformers expresses it."""
+    spec, remembered = (model, None) if isinstance(model, ModelSpec) else (model.spec, model.origin)
+    try:
+        return str(_first_that_fits(spec, list(_candidates(spec, remembered, None)))[1].model_type), ""
+    except UnsupportedError as error:
+        return None, str(error)
 
 
 def _understood(hf_model: Any) -> tuple[Family, Config, ModelSpec]:
@@ -120,7 +154,7 @@ def to_hf(model: Decoder, family: str | None = None) -> Any:
     else the first that can express it. Raises UnsupportedError, which says what stands in the way.
     """
     transformers = _transformers()
-    chosen, config = _first_that_fits(model.spec, list(_candidates(model, family)))
+    chosen, config = _first_that_fits(model.spec, list(_candidates(model.spec, model.origin, family)))
     config.dtype = model.embedding.weight.dtype  # what is computed and not loaded is of it too
     with torch.random.fork_rng(devices=[]), torch.device(model.embedding.weight.device):
         hf_model = getattr(transformers, AUTO[chosen.task]).from_config(config)
@@ -199,15 +233,15 @@ Candidate = tuple[str, Family, Callable[[], ConfigJson]]
 """A `model_type`, its family, and how to get a config's arguments, which may raise."""
 
 
-def _candidates(model: Decoder, family: str | None) -> Iterator[Candidate]:
+def _candidates(spec: ModelSpec, origin: Converted | None, family: str | None) -> Iterator[Candidate]:
     """In the order in which they are tried."""
-    remembered = {} if model.origin is None else model.origin["config"]
+    remembered = {} if origin is None else origin["config"]
     before = remembered.get("model_type")
     if before and family in (None, before):
         yield before, _family(before), lambda: remembered
     chosen = [(family, _family(family))] if family else _by_preference()
     for name, each in chosen:
-        yield name, each, partial(each.config, model.spec)
+        yield name, each, partial(each.config, spec)
 
 
 def _first_that_fits(spec: ModelSpec, candidates: list[Candidate]) -> tuple[Family, Any]:

@@ -1,0 +1,110 @@
+"""The model card of an exported run: what was asked, what the run is, what it found, and what it is not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ablate.store import Store
+from ablate.store.documents import ResultDocument, RunDocument, StudyArm, StudyDocument, TextMeta
+from ablate.training.spec import TrainSpec
+from zoo.hf import REMOTE
+
+HEADER = """---
+library_name: {library}
+pipeline_tag: text-generation
+tags: [ablate]
+---
+"""
+
+
+def model_card(store: Store, run: RunDocument, model_type: str, adapter: bool = False) -> str:
+    """As Markdown, with the metadata that the Hugging Face hub reads."""
+    result = store.read_result(run.digest)
+    assert result is not None  # of a finished run
+    found = next(_places(store, run.digest), None)
+    title = f"{found[0].name}: {found[1].name}" if found else f"Run {run.digest}"
+    parts = [
+        HEADER.format(library="peft" if adapter else "transformers") + f"# {title}",
+        "\n\n".join(_question(found, run)),
+        "## Use\n\n" + _use(model_type, adapter),
+        "## Training\n\n" + _lines(_training(store, run, result)),
+        "## Results\n\n" + _lines(_results(store, run, result)),
+        "## Limits\n\n" + _limits(run, result),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _places(store: Store, digest: str) -> Iterator[tuple[StudyDocument, StudyArm]]:
+    """The studies that the run belongs to, and its arm there."""
+    for folder in store.studies():
+        study = folder.read()
+        for arm in study.arms if study else ():
+            if study is not None and any(each.digest == digest for each in arm.runs):
+                yield study, arm
+
+
+def _question(found: tuple[StudyDocument, StudyArm] | None, run: RunDocument) -> Iterator[str]:
+    if run.imported is not None:
+        yield "A model that was trained elsewhere, imported and measured by ablate."
+        return
+    yield "A small language model that ablate trained to compare architectures."
+    if found is not None:
+        study, arm = found
+        edits = ", ".join(f"`{path}: {value}`" for path, value in arm.edits.items()) or "none, it is the baseline"
+        yield f"**Question:** {study.question}"
+        yield f"**Arm:** {arm.name} of the study {study.name} at scale {study.scale}; edits of the base: {edits}."
+
+
+def _use(model_type: str, adapter: bool) -> str:
+    if adapter:
+        return "An adapter for peft; `base/` has the model that it belongs to."
+    if model_type != REMOTE:
+        return "`AutoModelForCausalLM.from_pretrained(DIR)`: the architecture is one of transformers' own."
+    return (
+        "`AutoModelForCausalLM.from_pretrained(DIR, trust_remote_code=True)`, where the package ablate is installed: "
+        "no family of transformers has this architecture, so `modeling_ablate.py` builds it from `config.json`. "
+        "`generate` has no cache; `zoo.from_hf(DIR)` has one, and runs no code of this folder."
+    )
+
+
+def _training(store: Store, run: RunDocument, result: ResultDocument) -> Iterator[tuple[str, str]]:
+    yield "parameters", f"{result.parameters:,}, of which {result.parameters_embedding:,} are embeddings"
+    yield "context", f"{TrainSpec.model_validate(run.train).context} tokens"
+    meta = store.data(run.data.digest).read() if store.data(run.data.digest).path.is_dir() else None
+    if meta is not None:
+        yield "text" if isinstance(meta, TextMeta) else "task", f"`{meta.spec['source']}` (data {run.data.digest[:8]})"
+    if run.imported is None:
+        size = result.parameters - result.parameters_embedding
+        ratio = f"{result.tokens / size:.3g} per non-embedding parameter"
+        yield "budget", f"{result.tokens:,} tokens in {result.steps:,} steps, {ratio}; {result.flops:.3g} FLOPs"
+        yield "seed", str(run.seed)
+    yield "run", f"`{run.digest}`, by ablate {result.environment.ablate}"
+
+
+def _results(store: Store, run: RunDocument, result: ResultDocument) -> Iterator[tuple[str, str]]:
+    if result.loss is not None:
+        yield "held-out loss", f"{result.loss:.4f} nats per scored target"
+    if result.bits_per_byte is not None:
+        yield "bits per byte", f"{result.bits_per_byte:.4f}"
+    if result.accuracy is not None:
+        yield "accuracy", f"{result.accuracy:.4f}"
+    for document in store.all_evals(run.digest):
+        for task, metrics in document.scores.items():
+            for metric, score in metrics.items():
+                if score.value is not None:
+                    error = "" if score.stderr is None else f" ± {score.stderr:.4f}"
+                    yield f"{task}, {metric}", f"{score.value:.4f}{error}"
+
+
+def _limits(run: RunDocument, result: ResultDocument) -> str:
+    if run.imported is not None:
+        return "Its training is not known here: see the card of the model that was imported."
+    return (
+        f"One seed of one arm, trained on {result.tokens:,} tokens: made to be compared with the other arms at an "
+        "equal budget, not to be used. Its loss alone does not answer the question; the study's report does, with "
+        "intervals over seeds. ± is a standard error over items of one model."
+    )
+
+
+def _lines(rows: Iterator[tuple[str, str]]) -> str:
+    return "\n".join(["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows)])

@@ -1,0 +1,30 @@
+"""Uploading a folder to the Hugging Face hub, where that is asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ablate.errors import ArgumentError
+
+
+def upload(folder: Path, repository: str, hub: Any = None) -> None:
+    """Upload a folder to `USER/NAME`, which is made first, private, where it does not exist.
+
+    hub: what has the methods of `huggingface_hub.HfApi`; None for that one. Raises ArgumentError.
+    """
+    try:
+        from huggingface_hub import HfApi  # noqa: PLC0415 (an optional extra)
+        from huggingface_hub.errors import HfHubHTTPError, HFValidationError  # noqa: PLC0415
+    except ImportError as error:
+        raise ArgumentError("push", "needs huggingface_hub: pip install 'ablate[hf]'", repository) from error
+    api = hub or HfApi()
+    # Errors of whichever HTTP client huggingface_hub uses are bases of its own error.
+    refusals = (HFValidationError, OSError, *HfHubHTTPError.__bases__)
+    try:
+        api.create_repo(repository, private=True, exist_ok=True)
+        api.upload_folder(repo_id=repository, folder_path=str(folder), commit_message="Exported by ablate")
+    except refusals as error:
+        said = str(error).strip().partition("\n")[0]
+        reason = f"{said}: {folder} is written; log in with `hf auth login`, and upload it with `hf upload`"
+        raise ArgumentError("push", reason, repository) from error

@@ -1,0 +1,49 @@
+"""What `ablate export` will write of each arm, known before anything is trained."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+
+from ablate.planning.plan import ArmPlan
+from evals.reading.causal import obstacle
+from zoo.hf import REMOTE, native
+
+
+@dataclass(frozen=True)
+class Export:
+    """The `model_type` in transformers: `ablate` for one with a modeling file of ours, None where there can be none;
+    and why no family of transformers expresses the arm."""
+
+    model_type: str | None
+    reason: str
+
+
+def exports(arms: Sequence[ArmPlan]) -> dict[str, Export]:
+    """By arm; empty where transformers is not installed. Takes some seconds at first, to load transformers."""
+    if find_spec("transformers") is None:
+        return {}
+    return {arm.name: _export(arm) for arm in arms}
+
+
+def _export(arm: ArmPlan) -> Export:
+    family, reason = native(arm.spec)
+    if family is None and obstacle(arm.spec) is None:
+        return Export(REMOTE, reason)
+    return Export(family, reason)
+
+
+def export_lines(found: Mapping[str, Export]) -> Iterator[str]:
+    """`exports: pre as llama; post, double with a modeling file of ours`."""
+    by: dict[str | None, list[str]] = {}
+    for arm, each in found.items():
+        by.setdefault(each.model_type, []).append(arm)
+    if by:
+        yield "exports: " + "; ".join(f"{', '.join(arms)} {_said(model_type)}" for model_type, arms in by.items())
+
+
+def _said(model_type: str | None) -> str:
+    if model_type == REMOTE:
+        return "with a modeling file of ours (trust_remote_code), since no family of transformers fits"
+    return f"as {model_type}" if model_type else "not: only causal models have a modeling file of ours"

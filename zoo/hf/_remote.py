@@ -1,0 +1,106 @@
+"""Folders of models that no family of transformers expresses: config.json has our spec, and a modeling file that
+imports this package runs it (`_modeling.py`). Here such a folder is read without running its code."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from zoo.checkpoint import assemble
+from zoo.errors import SpecError, UnsupportedError
+from zoo.model import Decoder
+from zoo.spec import ModelSpec, parse
+
+MODEL_TYPE = "ablate"
+PREFIX = "model."
+"""Of our names in a folder: the modeling file holds our model under this one."""
+CODE = "modeling_ablate.py"
+
+
+def save(model: Decoder, folder: Path, context: int | None = None, end: int | None = None) -> None:
+    """Write everything but the tokenizer.
+
+    context: the longest text that it was trained on. end: the token that begins and ends a text.
+    """
+    spec, weights = model.spec, model.state_dict()
+    folder.mkdir(parents=True, exist_ok=True)
+    tensors = {f"{PREFIX}{name}": value.detach().contiguous() for name, value in weights.items()}
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    shutil.copyfile(Path(__file__).with_name("_modeling.py"), folder / CODE)
+    module = CODE.removesuffix(".py")
+    tokens = {"bos_token_id": end, "eos_token_id": end, "pad_token_id": end}
+    config = {
+        "model_type": MODEL_TYPE,
+        "architectures": ["AblateForCausalLM"],
+        "auto_map": {"AutoConfig": f"{module}.AblateConfig", "AutoModelForCausalLM": f"{module}.AblateForCausalLM"},
+        "dtype": str(model.embedding.weight.dtype).removeprefix("torch."),
+        "vocab_size": spec.vocab_size,
+        "hidden_size": spec.d_model,
+        "num_hidden_layers": spec.n_layers,
+        "tie_word_embeddings": False,
+        **({"max_position_embeddings": context} if context else {}),
+        **tokens,
+        "spec": spec.dump(),
+    }
+    for name, content in (("config.json", config), ("generation_config.json", {**tokens, "use_cache": False})):
+        (folder / name).write_text(json.dumps(content, indent=1), encoding="utf-8")
+
+
+def is_one(folder: Path) -> bool:
+    """Whether a folder holds such a model."""
+    try:
+        return bool(_config(folder).get("model_type") == MODEL_TYPE)
+    except (OSError, ValueError):  # what is no config is refused elsewhere
+        return False
+
+
+def spec_of(folder: Path) -> ModelSpec:
+    """Raises UnsupportedError."""
+    return spec_in(_config(folder).get("spec"), f"{folder / 'config.json'}: spec.")
+
+
+def spec_in(data: Any, where: str = "config.spec.") -> ModelSpec:
+    """The spec of a config. Raises UnsupportedError."""
+    try:
+        return parse(data)
+    except (SpecError, RecursionError) as error:
+        raise UnsupportedError("", f"{where}{error}") from error
+
+
+def load(folder: Path) -> Decoder:
+    """The model, in the types that its tensors have. Raises UnsupportedError."""
+    spec, tensors = spec_of(folder), {}
+    try:
+        for path in sorted(folder.glob("*.safetensors")):
+            tensors |= load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise UnsupportedError("", f"{folder}: {error}") from error
+    return ours(spec, tensors, str(folder))
+
+
+def ours(spec: ModelSpec, tensors: Mapping[str, Tensor], where: str) -> Decoder:
+    """The model of these tensors. Raises UnsupportedError where they are not its own."""
+    try:
+        return assemble(spec, {name.removeprefix(PREFIX): value for name, value in tensors.items()})
+    except RuntimeError as error:  # load_state_dict names what is missing, or too many, or of another shape
+        raise UnsupportedError("", f"{where}: {' '.join(str(error).split())}") from error
+
+
+class Held(nn.Module):
+    """A model under the name that the modeling file holds it by, for adapters of its matrices."""
+
+    def __init__(self, model: Decoder) -> None:
+        super().__init__()
+        self.model = model
+
+
+def _config(folder: Path) -> dict[str, Any]:
+    found = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    return found if isinstance(found, dict) else {}
