@@ -20,7 +20,7 @@ def upload(folder: Path, repository: str, hub: Any = None) -> None:
         raise ArgumentError("push", "needs huggingface_hub: pip install 'ablate[hf]'", repository) from error
     api = hub or HfApi()
     # Errors of whichever HTTP client huggingface_hub uses are bases of its own error.
-    refusals = (HFValidationError, OSError, *HfHubHTTPError.__bases__)
+    refusals: tuple[type[Exception], ...] = (HFValidationError, OSError, *HfHubHTTPError.__bases__)
     try:
         api.create_repo(repository, private=True, exist_ok=True)
         api.upload_folder(repo_id=repository, folder_path=str(folder), commit_message="Exported by ablate")

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from html import escape
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import polars as pl
+from pydantic import JsonValue
 
 from ablate.api.questions import StudyLike, read
 from ablate.machine.numerics import Numerics, restored
@@ -122,7 +123,10 @@ class StudyPlan:
         """What `ablate plan --json` prints."""
         planned = plan_json(self.outcome, self.flops_per_second, done=self.done, corpora=self.corpora, needs=self.needs)
         rates = study_rates(self.asked).model_dump()
-        arms = [{**arm, "export": self._export_document(str(arm["name"]))} for arm in cast(Any, planned["arms"])]
+        arms: list[JsonValue] = [
+            {**arm, "export": self._export_document(str(arm["name"]))}
+            for arm in cast(list[JsonObject], planned["arms"])
+        ]
         return {**planned, "arms": arms, "tuned": self.tuned, "rates": rates, "recompute": self.execution.recompute}
 
     @cached_property

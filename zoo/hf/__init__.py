@@ -28,7 +28,7 @@ from zoo.hf import _adapters, _folder, _remote
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._family import AUTO, CLASSES, Family
 from zoo.hf._pairs import same
-from zoo.hf._remote import save as save_with_code
+from zoo.hf._remote import save_with_code as save_with_code
 from zoo.hf._weights import to_ours, to_theirs
 from zoo.model import Converted, Decoder
 from zoo.spec import ModelSpec, parse

@@ -41,7 +41,7 @@ class AblateForCausalLM(PreTrainedModel, GenerationMixin):
     def __init__(self, config: AblateConfig) -> None:
         super().__init__(config)
         self.model = Decoder(zoo.parse(config.spec))
-        self.post_init()
+        self.post_init()  # type: ignore[no-untyped-call]
 
     def _init_weights(self, module: torch.nn.Module) -> None:
         """Weights come from the folder."""
@@ -51,9 +51,10 @@ class AblateForCausalLM(PreTrainedModel, GenerationMixin):
         return False
 
     def get_input_embeddings(self) -> torch.nn.Module:
-        return self.model.embedding
+        embedding: torch.nn.Module = self.model.embedding
+        return embedding
 
-    def prepare_inputs_for_generation(
+    def prepare_inputs_for_generation(  # type: ignore[override]
         self, input_ids: Tensor, attention_mask: Tensor | None = None, **_: Any
     ) -> dict[str, Tensor | None]:
         return {"input_ids": input_ids, "attention_mask": attention_mask}

@@ -24,7 +24,7 @@ PREFIX = "model."
 CODE = "modeling_ablate.py"
 
 
-def save(model: Decoder, folder: Path, context: int | None = None, end: int | None = None) -> None:
+def save_with_code(model: Decoder, folder: Path, context: int | None = None, end: int | None = None) -> None:
     """Write everything but the tokenizer.
 
     context: the longest text that it was trained on. end: the token that begins and ends a text.
@@ -76,7 +76,8 @@ def spec_in(data: Any, where: str = "config.spec.") -> ModelSpec:
 
 def load(folder: Path) -> Decoder:
     """The model, in the types that its tensors have. Raises UnsupportedError."""
-    spec, tensors = spec_of(folder), {}
+    spec = spec_of(folder)
+    tensors: dict[str, Tensor] = {}
     try:
         for path in sorted(folder.glob("*.safetensors")):
             tensors |= load_file(path)
