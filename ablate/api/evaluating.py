@@ -10,6 +10,7 @@ from typing import Any
 import polars as pl
 from pydantic import ValidationError
 
+from ablate.api._bringing import brought_in
 from ablate.api.runs import find_run
 from ablate.data import AnyCorpus, SyntheticCorpus, open_corpus
 from ablate.errors import ArgumentError
@@ -125,8 +126,6 @@ def _imported(run: str | Path, store: str | Path) -> str | Path:
     folder = Path(run)
     if not folder.is_dir() or (folder / "run.json").exists():
         return run
-    from ablate.api.importing import brought_in  # noqa: PLC0415 (evaluates with what is here)
-
     return brought_in(folder, store)
 
 

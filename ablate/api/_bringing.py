@@ -1,0 +1,137 @@
+"""A model from elsewhere on its way into a store: the text that it reads there, and the run that is made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from ablate.api.questions import StudyLike, read
+from ablate.checkpoints import Checkpoint, CheckpointError
+from ablate.data import Corpus, prepare
+from ablate.data.sources import TextSource
+from ablate.data.spec import parse
+from ablate.errors import ArgumentError
+from ablate.machine.environment import cores
+from ablate.machine.numerics import Numerics, enforce, pick_device
+from ablate.running.importing import imported_run, take_in
+from ablate.running.progress import Wanted, open_progress
+from ablate.store import Store
+from ablate.store.documents import ImportDocument, RunDocument
+from ablate.study.study import Study
+from ablate.study.written import Sets
+from evals.costs.spec import MeasureSpec
+from zoo.costs import longest_text
+from zoo.errors import SpecError
+from zoo.explain import checked
+
+CONTEXT = 1024
+"""The longest context, unless it is given."""
+HELD_OUT = 0.9
+"""Share of one's own text that is held out: nothing is trained on the rest."""
+TOKENS = 16_384
+"""Of the held-out text that are read, unless a study says."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What an imported model is read on and asked, from a study or from arguments."""
+
+    source: TextSource
+    folder: Path
+    context: int
+    measure: MeasureSpec
+    study: Study | None = field(default=None)
+
+
+def note(store: Store, name: str, directory: str | Path, run: RunDocument, measure: str | None = None) -> None:
+    """Keep which run was made of the model in a folder."""
+    created = datetime.now(UTC).isoformat(timespec="seconds")
+    folder = str(Path(directory).resolve())
+    store.write_import(ImportDocument(name=name, folder=folder, run=run.digest, measure=measure, created=created))
+
+
+def brought_in(directory: Path, root: str | Path) -> str:
+    """The digest of a model's run, which is made first where the store has none under the folder's name.
+
+    Raises as `import_model` does.
+    """
+    place, name, checkpoint = Store(root), directory.resolve().name, Checkpoint.at(directory, Path())
+    found = place.read_import(name)
+    before = place.read_run(found.run) if found else None
+    if before is not None and before.imported == checkpoint.digest:
+        return before.digest
+    asked = asked_of(checkpoint, None, None, (), (), None, True, pick_device())
+    run, _ = brought(place, checkpoint, name, asked, enforce(pick_device(), "float32", cores()), False)
+    note(place, name, directory, run)
+    return run.digest
+
+
+def brought(
+    store: Store, checkpoint: Checkpoint, name: str, asked: Asked, numerics: Numerics, progress: Wanted
+) -> tuple[RunDocument, Corpus]:
+    with open_progress(store, name, {}, progress) as shown:
+        corpus = prepare(asked.source, store.data_dir, asked.folder, shown.data)
+    assert isinstance(corpus, Corpus)  # of a text source
+    run = imported_run(checkpoint, corpus, asked.context, numerics)
+    _refuse_namesake(store, name, run)
+    take_in(store, checkpoint, run, corpus, numerics)
+    return run, corpus
+
+
+def asked_of(
+    checkpoint: Checkpoint,
+    study: StudyLike | None,
+    scale: str | None,
+    sets: Sets,
+    text: Sequence[str],
+    context: int | None,
+    measure: bool | Mapping[str, object],
+    device: str,
+) -> Asked:
+    if checkpoint.tokenizer is None:
+        raise CheckpointError(f"{checkpoint.folder} has no tokenizer.json, so no text can be read with it")
+    given = _measure(measure)
+    if study is None:
+        if sets or scale:
+            raise ArgumentError("sets" if sets else "scale", "belongs to a study: name one")
+        return Asked(_own_text(checkpoint, text), Path(), context or _context(checkpoint), given or MeasureSpec())
+    if text:
+        raise ArgumentError("text", "the text is the study's: leave out one of the two")
+    found = read(study, scale, sets, device)
+    if not isinstance(found.data, TextSource):
+        raise ArgumentError("study", f"{found.name} has no text: {found.data.source} is a synthetic task")
+    source = found.data.model_copy(update={"tokenizer": _own_text(checkpoint, ()).tokenizer})
+    wanted = given or found.measure or MeasureSpec()
+    return Asked(source, found.folder, context or found.train.context, wanted, found)
+
+
+def _own_text(checkpoint: Checkpoint, text: Sequence[str]) -> TextSource:
+    """The files, or the standard library, in the checkpoint's own tokens."""
+    source = {"source": "files", "paths": list(text), "validation_fraction": HELD_OUT} if text else {"source": "stdlib"}
+    found = parse({**source, "validation_tokens": TOKENS, "tokenizer": checkpoint.tokenizer})
+    assert isinstance(found, TextSource)
+    return found
+
+
+def _context(checkpoint: Checkpoint) -> int:
+    return min(CONTEXT, longest_text(checkpoint.spec) or CONTEXT)
+
+
+def _measure(settings: bool | Mapping[str, object]) -> MeasureSpec | None:
+    if isinstance(settings, bool):
+        return None
+    try:
+        return checked(MeasureSpec, settings)
+    except SpecError as error:
+        raise ArgumentError("measure", error.reason, error.path) from error
+
+
+def _refuse_namesake(store: Store, name: str, run: RunDocument) -> None:
+    """Raise ArgumentError where another model has the name."""
+    found = store.read_import(name)
+    before = store.read_run(found.run) if found else None
+    if found and before and before.imported != run.imported:
+        reason = f"the store has another model of this name, from {found.folder}: import this one under another name"
+        raise ArgumentError("name", reason, name)
