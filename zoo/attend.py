@@ -35,10 +35,7 @@ _listening: list[tuple[bool, set[str]]] = []
 
 def attend(q: Tensor, k: Tensor, v: Tensor, visible: Visible, scoring: Scoring) -> Tensor:
     """q: (B, H, T, d), k: (B, K, S, d), v: (B, K, S, e) with K dividing H → (B, H, T, e)."""
-    if scoring.tap is not None:
-        scoring.tap("mixer.max_logit", lambda: largest_scores(q, k, visible, scoring))
-        scoring.tap("mixer.entropy", lambda: entropies(q, k, visible, scoring))
-        scoring.tap("mixer.weights", lambda: weights_of(q, k, visible, scoring))
+    offer_taps(q, k, visible, scoring)
     needs = Needs.of(q, k, v, visible, scoring)
     name = _forced[-1] if _forced else pick(q.device.type, _computed_in(q), needs)
     obstacle = BACKENDS[name].obstacle(needs)
@@ -46,6 +43,14 @@ def attend(q: Tensor, k: Tensor, v: Tensor, visible: Visible, scoring: Scoring) 
         raise ValueError(f"the {name} backend {obstacle}: use plain")
     note(name, needs.gradient)
     return at_default_precision(lambda q, k, v: BACKENDS[name].attend(q, k, v, visible, scoring), q, k, v)
+
+
+def offer_taps(q: Tensor, k: Tensor, visible: Visible, scoring: Scoring) -> None:
+    """Offer what `Scoring.tap` says to whoever listens."""
+    if scoring.tap is not None:
+        scoring.tap("mixer.max_logit", lambda: largest_scores(q, k, visible, scoring))
+        scoring.tap("mixer.entropy", lambda: entropies(q, k, visible, scoring))
+        scoring.tap("mixer.weights", lambda: weights_of(q, k, visible, scoring))
 
 
 def fastest(q: Tensor, k: Tensor, v: Tensor, visible: Visible, scoring: Scoring) -> Tensor:

@@ -85,7 +85,7 @@ def cost(spec: ModelSpec, context: int = 1024, encoder_context: int | None = Non
         read = _stack(spec.encoder_spec, memory, prefix) + matmul_cost(0, _factor(spec))
         total += read.for_share(memory / context)
         tables += _absolute(spec.encoder_spec)
-    trained = total + _mtp(spec, context) + _layer_losses(spec) + _dropped(spec, memory / context)
+    trained = total + _mtp(spec, context) + _layer_losses(spec) + _training(spec, context, memory / context)
     return Cost(
         spec=spec,
         context=context,
@@ -268,10 +268,11 @@ def _mtp(spec: ModelSpec, context: int) -> PartCost:
     if spec.mtp is None:
         return PartCost(0)
     last, norm = spec.layers[-1], spec.block.norm.parameters(spec.d_model)
-    dropped = PartCost.of(0, -last.ffn.dropped_flops(spec.d_model))
-    return spec.mtp.cost(
-        spec.d_model, context, norm, lambda seen: block_cost(last, spec.d_model, seen) + dropped, _read_out(spec)
-    )
+
+    def block(seen: int) -> PartCost:
+        return block_cost(last, spec.d_model, seen) + _training_of(last, spec.d_model, seen)
+
+    return spec.mtp.cost(spec.d_model, context, norm, block, _read_out(spec))
 
 
 def _layer_losses(spec: ModelSpec) -> PartCost:
@@ -281,12 +282,19 @@ def _layer_losses(spec: ModelSpec) -> PartCost:
     return PartCost.of(0, (spec.n_layers - 1) * _read_out(spec).flops)
 
 
-def _dropped(spec: ModelSpec, share: float) -> PartCost:
-    """What training leaves out: less than nothing. share: tokens of the encoder's for each of the decoder's."""
-    dropped = sum(layer.ffn.dropped_flops(spec.d_model) for layer in spec.layers)
-    if spec.encoder_spec is not None:
-        dropped += share * sum(layer.ffn.dropped_flops(spec.d_model) for layer in spec.encoder_spec.layers)
-    return PartCost.of(0, -dropped)
+def _training(spec: ModelSpec, context: int, share: float) -> PartCost:
+    """What training adds to passes or leaves out of them, in mixers and FFNs. share: tokens of the encoder's for each
+    of the decoder's."""
+    total = PartCost(0)
+    for layer in spec.layers:
+        total += _training_of(layer, spec.d_model, context)
+    for layer in spec.encoder_spec.layers if spec.encoder_spec is not None else ():
+        total += _training_of(layer, spec.d_model, max(1, round(share * context))).for_share(share)
+    return total
+
+
+def _training_of(layer: BlockSpec, d_model: int, context: int) -> PartCost:
+    return layer.mixer.training_cost(d_model, context) + PartCost.of(0, -layer.ffn.dropped_flops(d_model))
 
 
 def block_cost(block: BlockSpec, d_model: int, context: int, memory: int = 0) -> PartCost:

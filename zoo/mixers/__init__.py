@@ -43,6 +43,11 @@ class Mixer(Variant):
         before = (context - 1) * self.cost(d_model, context - 1).flops if context > 1 else 0.0
         return context * self.cost(d_model, context).flops - before
 
+    def training_cost(self, d_model: int, context: int) -> PartCost:
+        """What a training step takes beyond a forward pass and twice as much backward, a third of it; less than nothing
+        where it takes less. Called on a resolved spec."""
+        return PartCost(0)
+
     def state_flops(self, d_model: int, context: int) -> float:
         """What a pass over a sequence of `context` tokens takes beyond `cost` to leave a state behind. Called on
         a resolved spec."""

@@ -91,15 +91,21 @@ class MLA(Mixer):
         )
         biases = (self.q_rank or 0) + self.kv_rank + self.rope_dim + d_model if self.bias else 0
         norms = sum(self.latent_norm.parameters(rank) for rank in (self.q_rank, self.kv_rank) if rank)
+        return attention_cost(matrix + biases + norms, matrix, self._flops_per_key(), self._keys(context))
+
+    def _keys(self, context: int) -> Keys:
         window = None if self.position.adds_to_scores else self.window
-        keys = Keys(mean_keys(context, self.window), context, scores_computed(context, window) / context)
-        return attention_cost(matrix + biases + norms, matrix, self._flops_per_key(), keys)
+        return Keys(mean_keys(context, self.window), context, scores_computed(context, window) / context)
+
+    def decoded_keys(self, context: int) -> int:
+        """Keys of a single query behind a cache."""
+        return min(context, self.window or context)
 
     def decode_flops(self, d_model: int, context: int) -> float:
         """With W_k and W_v moved to the one query and its output, or applied to all of the cache where that is less."""
-        keys = min(context, self.window or context)
+        keys = self.decoded_keys(context)
         per_head = self.kv_rank * (self.nope_dim + self.value_features)
-        projected = self.cost(d_model, 1).flops - self._flops_per_key()
+        projected = MLA.cost(self, d_model, 1).flops - self._flops_per_key()
         absorbed = projected + 2.0 * self.heads * keys * (2 * self.kv_rank + self.rope_dim)
         expanded = projected + 2.0 * self.heads * (keys - 1) * per_head + keys * self._flops_per_key()
         return absorbed if self.absorbs(1, keys) else expanded
@@ -158,7 +164,7 @@ class MLALayer(MixerLayer):
         self.gate = OutputGate(spec.gate, d_model, *heads, bias=False) if spec.gate else None
 
     def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
-        q_nope, q_rope = self._queries(x, step)
+        q_nope, q_rope = self._queries(self._read(x), step)
         latent, k_rope = self._latents(x, step)
         places = step.index
         tokens = kept_by(self, cache, TokenCache)
@@ -167,16 +173,17 @@ class MLALayer(MixerLayer):
         visible = Visible.to(step, places, self.spec.window)
         dropout = self.spec.dropout if self.training else 0.0
         scoring = Scoring(number(self.spec.scale), bias=self.position.bias(step, places), dropout=dropout, tap=step.tap)
-        mix = self._absorbed if self._absorbs(x.shape[1], places.shape[0]) else self._expanded
-        heads = mix(q_nope, q_rope, latent, k_rope, visible, scoring).transpose(1, 2).flatten(2)
+        heads = self._mixed(q_nope, q_rope, latent, k_rope, visible, scoring).transpose(1, 2).flatten(2)
         out: Tensor = self.o(heads if self.gate is None else self.gate(heads, x))
         return out
 
-    def _queries(self, x: Tensor, step: Step) -> tuple[Tensor, Tensor]:
+    def _read(self, x: Tensor) -> Tensor:
+        """What queries read: the stream, or (B, T, q_rank), its latent."""
+        return x if self.q_down is None or self.q_norm is None else self.q_norm(self.q_down(x))
+
+    def _queries(self, read: Tensor, step: Step) -> tuple[Tensor, Tensor]:
         """(B, H, T, n) and, with positions applied, (B, H, T, ρ)."""
-        if self.q_down is not None and self.q_norm is not None:
-            x = self.q_norm(self.q_down(x))
-        q = _split(self.q(x), self.heads)
+        q = _split(self.q(read), self.heads)
         nope, rope = q.split((self.spec.nope_dim, self.spec.rope_dim), dim=-1)
         return nope, self.position.rotate_queries(rope, step)
 
@@ -188,13 +195,24 @@ class MLALayer(MixerLayer):
     def _absorbs(self, queries: int, keys: int) -> bool:
         return self.spec.absorbs(queries, keys)
 
+    def _mixed(
+        self, q_nope: Tensor, q_rope: Tensor, latent: Tensor, k_rope: Tensor, visible: Visible, scoring: Scoring
+    ) -> Tensor:
+        """(B, H, T, v), by the form that takes fewer products."""
+        mix = self._absorbed if self._absorbs(q_rope.shape[2], k_rope.shape[2]) else self._expanded
+        return mix(q_nope, q_rope, latent, k_rope, visible, scoring)
+
     def _expanded(
         self, q_nope: Tensor, q_rope: Tensor, latent: Tensor, k_rope: Tensor, visible: Visible, scoring: Scoring
     ) -> Tensor:
         """(B, H, T, v), with a key and a value for every head."""
-        k_nope, v = (_split(project(latent[:, 0]), self.heads) for project in (self.k, self.v))
-        k = torch.cat((k_nope, k_rope.expand(-1, self.heads, -1, -1)), dim=-1)
+        k, v = self._keys_and_values(latent, k_rope)
         return attend(torch.cat((q_nope, q_rope), dim=-1), k, v, visible, scoring)
+
+    def _keys_and_values(self, latent: Tensor, k_rope: Tensor) -> tuple[Tensor, Tensor]:
+        """(B, H, S, n + ρ) and (B, H, S, v)."""
+        k_nope, v = (_split(project(latent[:, 0]), self.heads) for project in (self.k, self.v))
+        return torch.cat((k_nope, k_rope.expand(-1, self.heads, -1, -1)), dim=-1), v
 
     def _absorbed(
         self, q_nope: Tensor, q_rope: Tensor, latent: Tensor, k_rope: Tensor, visible: Visible, scoring: Scoring

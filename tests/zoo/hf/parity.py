@@ -88,9 +88,9 @@ def padding_leaks(model: Any) -> bool:
 def in_chunks(model: Any, chunks: tuple[Tensor, ...]) -> Tensor:
     """transformers' logits, cached whole: its cache of a short window loses tokens that a chunk still needs. A copy of
     the model, since dynamic RoPE remembers the longest text it has seen."""
-    # Only a cache that knows the config has states for layers that keep one.
-    stateful = "linear_attention" in (getattr(model.config, "layer_types", None) or ())
-    model, cache = copy.deepcopy(model), DynamicCache(config=model.config if stateful else None)
+    # Only a cache that knows the config has more than keys and values: states, keys of an indexer.
+    more = {"linear_attention", "indexed_attention"}.intersection(getattr(model.config, "layer_types", None) or ())
+    model, cache = copy.deepcopy(model), DynamicCache(config=model.config if more else None)
     return torch.cat([model(chunk, past_key_values=cache, use_cache=True).logits for chunk in chunks], dim=1)
 
 

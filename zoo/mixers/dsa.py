@@ -1,0 +1,181 @@
+"""DeepSeek's sparse attention."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated, ClassVar, Literal, Self
+
+import torch
+from pydantic import NonNegativeFloat, PositiveInt
+from torch import Tensor
+from torch.nn import functional as F
+
+from zoo.attend import note, offer_taps
+from zoo.attending.scores import scores_of
+from zoo.attending.scoring import Scoring
+from zoo.attending.visible import Visible
+from zoo.axis import Examples, number
+from zoo.cache import LayerCache, TokenCache, kept_by
+from zoo.errors import SpecError
+from zoo.facts import AtMost, Fact, HeadFeatures
+from zoo.mixers import MixerLayer
+from zoo.mixers._indexer import KEY_NORM, Indexer, chosen, imitation_loss
+from zoo.mixers.mla import MLA, MLALayer
+from zoo.positions import Position
+from zoo.precision import in_float32
+from zoo.site import Keys, PartCost, Site, Step, attention_cost, mean_keys
+
+
+class DeepSeekSparseAttention(MLA):
+    """Latent attention to the `top_k` keys that an indexer scores highest: softmax over {s : I_ts in the top k}.
+    DeepSeek-AI 2025 (DeepSeek-V3.2), arXiv:2512.02556.
+
+    I_ts = Σ_j w_tj ReLU(q_tj · k_s) (`zoo.mixers._indexer`). The choice has no gradient. While training, the indexer
+    imitates the heads' mean attention weights over the chosen keys (§2.1.1, the sparse stage): the objective gets
+    `index_loss` · KL, from which nothing else learns. The paper trains densely first; so can a pattern of studies, by
+    starting from an `mla` model. Cached per token: what `mla` caches, and the indexer's key.
+
+    Positions turn the indexer's queries and keys in halves, whatever the layout of the others, as released.
+    """
+
+    examples: ClassVar[Examples] = (
+        {"kv_rank": 10, "nope_dim": 7, "rope_dim": 6, "v_dim": 5, "index_heads": 3, "index_dim": 8, "top_k": 6},
+    )
+    kind: Literal["dsa"] = "dsa"  # type: ignore[assignment]
+    index_heads: PositiveInt = 4
+    """H_I."""
+    index_dim: HeadFeatures = 32
+    """d_I, features of an indexer's head; the first `rope_dim` of them carry positions."""
+    top_k: Annotated[PositiveInt, AtMost(8)] = 64
+    """Keys that a query attends to, at most."""
+    index_loss: Annotated[NonNegativeFloat, Fact.TRAINING] = 1.0
+    """Weight of what the indexer learns by; with 0 it stays as it is."""
+
+    def resolve(self, d_model: int) -> Self:
+        if self.index_dim < self.rope_dim:
+            raise SpecError("index_dim", f"{self.index_dim} features cannot hold the {self.rope_dim} that are turned")
+        return super().resolve(d_model)
+
+    def build(self, site: Site) -> MixerLayer:
+        return DeepSeekSparseAttentionLayer(self, site.d_model)
+
+    @property
+    def index_position(self) -> Position:
+        """That of the indexer."""
+        return self.position.model_copy(update={"layout": "half"} if hasattr(self.position, "layout") else {})
+
+    def cost(self, d_model: int, context: int) -> PartCost:
+        """With the indexer, which scores all keys."""
+        return super().cost(d_model, context) + self._index_cost(d_model, context)
+
+    def _index_cost(self, d_model: int, context: int) -> PartCost:
+        keys = Keys(mean_keys(context, self.window), context, context)
+        matrix = self._index_matrix(d_model)
+        parameters = matrix + KEY_NORM.parameters(self.index_dim)
+        return attention_cost(parameters, matrix, self._flops_per_scored_key(), keys)
+
+    def training_cost(self, d_model: int, context: int) -> PartCost:
+        """No gradient is taken of what the indexer reads: a product less for each of its matrices. Where it does not
+        learn, none of anything of it."""
+        projecting = 2.0 * self._index_matrix(d_model)
+        if self.index_loss:
+            return PartCost.of(0, -projecting / 3)
+        return replace(self._index_cost(d_model, context), parameters=0).for_share(-2 / 3)
+
+    def decode_flops(self, d_model: int, context: int) -> float:
+        seen = min(context, self.window or context)
+        scoring = 2.0 * self._index_matrix(d_model) + seen * self._flops_per_scored_key()
+        return super().decode_flops(d_model, context) + scoring
+
+    def _index_matrix(self, d_model: int) -> int:
+        read = (self.q_rank or d_model) * self.index_heads * self.index_dim
+        return read + d_model * (self.index_dim + self.index_heads)
+
+    def _flops_per_scored_key(self) -> float:
+        return 2.0 * self.index_heads * (self.index_dim + 1)
+
+    def _keys(self, context: int) -> Keys:
+        return Keys(mean_keys(context, min(self.top_k, self.window or self.top_k)), context, context)
+
+    def decoded_keys(self, context: int) -> int:
+        seen = super().decoded_keys(context)
+        return seen if self.position.adds_to_scores else min(seen, self.top_k)
+
+    def cache_elements(self, capacity: int) -> int:
+        return super().cache_elements(capacity) + self.index_dim * min(capacity, self.window or capacity)
+
+    def cached(self) -> tuple[tuple[int, int], ...]:
+        return (*super().cached(), (1, self.index_dim))
+
+
+class DeepSeekSparseAttentionLayer(MLALayer):
+    """x: (B, T, D) → (B, T, D)."""
+
+    spec: DeepSeekSparseAttention
+
+    def __init__(self, spec: DeepSeekSparseAttention, d_model: int) -> None:
+        super().__init__(spec, d_model)
+        sizes = spec.index_heads, spec.index_dim
+        self.indexer = Indexer(spec.q_rank or d_model, d_model, *sizes, spec.index_position, spec.rope_dim)
+
+    def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
+        read, places = self._read(x), step.index
+        kept = [*self._latents(x, step), self.indexer.keys(x, step)]
+        tokens = kept_by(self, cache, TokenCache)
+        if tokens is not None:
+            kept, places = tokens.extend(kept, step.index)
+        visible = Visible.to(step, places, self.spec.window)
+        scores = self.indexer.scores(read, x, kept[2], step)
+        q_nope, q_rope = self._queries(read, step)
+        heads = self._chosen(q_nope, q_rope, kept, visible, scores, step).transpose(1, 2).flatten(2)
+        out: Tensor = self.o(heads if self.gate is None else self.gate(heads, x))
+        return out
+
+    def _chosen(
+        self, q_nope: Tensor, q_rope: Tensor, kept: Sequence[Tensor], visible: Visible, scores: Tensor, step: Step
+    ) -> Tensor:
+        """(B, H, T, v): attention to the keys with the largest scores: (B, T, S)."""
+        mask = visible.mask()
+        seen = mask if mask.dim() == 2 else mask[:, 0]
+        picked = chosen(scores, seen, visible.keys, self.spec.top_k)
+        latent, k_rope, _ = kept
+        if visible.everything and not self.spec.position.adds_to_scores:
+            # A single query of unpadded text: keys that are not chosen need not be read at all.
+            latent, k_rope = (x.take_along_dim(picked.transpose(1, 2)[:, None], dim=2) for x in (latent, k_rope))
+            visible = Visible(step.index, step.index.expand(picked.shape[2]))
+            return self._mixed(q_nope, q_rope, latent, k_rope, visible, self._scoring(step, None))
+        taken = torch.zeros_like(scores, dtype=torch.bool).scatter(-1, picked, True) & seen
+        bias = torch.zeros_like(scores).masked_fill(~taken, float("-inf"))[:, None].to(q_rope.dtype)
+        own = self.position.bias(step, visible.keys)
+        scoring = self._scoring(step, bias if own is None else own + bias)
+        if not (self.training and self.spec.index_loss):
+            return self._mixed(q_nope, q_rope, latent, k_rope, visible, scoring)
+        k, v = self._keys_and_values(latent, k_rope)
+        return self._imitated(torch.cat((q_nope, q_rope), dim=-1), k, v, visible, scoring, scores, taken, step)
+
+    def _imitated(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        visible: Visible,
+        scoring: Scoring,
+        scores: Tensor,
+        taken: Tensor,
+        step: Step,
+    ) -> Tensor:
+        """(B, H, T, v), while the indexer learns: attention as it is written, whose weights it imitates."""
+        offer_taps(q, k, visible, scoring)
+        note("plain", True)
+        weights = in_float32(lambda q, k: scores_of(q, k, visible, scoring).softmax(dim=-1), q, k)
+        step.losses.append(self.spec.index_loss * imitation_loss(scores, weights, taken))
+        return in_float32(lambda weights, v: F.dropout(weights, scoring.dropout) @ v, weights, v).to(v.dtype)
+
+    def _scoring(self, step: Step, bias: Tensor | None) -> Scoring:
+        dropout = self.spec.dropout if self.training else 0.0
+        return Scoring(number(self.spec.scale), bias=bias, dropout=dropout, tap=step.tap)
+
+    def moved(self, kept: list[Tensor], by: int) -> list[Tensor]:
+        *latents, index = kept
+        return [*super().moved(latents, by), self.indexer.moved(index, by)]
