@@ -54,7 +54,8 @@ class Indexer(nn.Module):
 
     def _scores(self, q: Tensor, keys: Tensor, weights: Tensor) -> Tensor:
         hits = F.relu(q @ keys.transpose(-1, -2)) * self.scale  # (B, H_I, T, S)
-        return (weights[..., None, :] @ hits.transpose(1, 2)).squeeze(-2)
+        scores: Tensor = weights[..., None, :] @ hits.transpose(1, 2)
+        return scores.squeeze(-2)
 
 
 def chosen(scores: Tensor, seen: Tensor, places: Tensor, count: int) -> Tensor:
@@ -76,4 +77,5 @@ def imitation_loss(scores: Tensor, weights: Tensor, taken: Tensor) -> Tensor:
     """
     target = weights.detach().mean(dim=1)
     log_guess = scores.masked_fill(~taken, float("-inf")).log_softmax(dim=-1).masked_fill(~taken, 0.0)
-    return (torch.special.xlogy(target, target) - target * log_guess).sum(dim=-1).mean()
+    divergences: Tensor = torch.special.xlogy(target, target) - target * log_guess
+    return divergences.sum(dim=-1).mean()
