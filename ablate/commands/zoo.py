@@ -21,12 +21,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="write a page that shows which variants combine (default: matrix.html); with --json, print it",
     )
+    parser.add_argument(
+        "--check",
+        metavar="VARIANT",
+        help="test models with a variant: causal, the same with a cache and without, gradients, declared costs, saving",
+    )
     add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     from ablate.commands._catalogue import show_all, show_matrix, show_one
 
+    if options.check:
+        from ablate.commands._conformance import show_check
+
+        return show_check(options.check, options.json)
     if options.matrix:
         return show_matrix(options.matrix, options.json)
     return show_one(options.name, options.small, options.json) if options.name else show_all(options.json)

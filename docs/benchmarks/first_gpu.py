@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 import zoo
-from tests.zoo.combinations import choices, given_to, random_model, random_tokens
+from zoo.conformance.combinations import choices, given_to, random_model, random_tokens
 from zoo.matrix import combine
 from zoo.spec import ModelSpec
 

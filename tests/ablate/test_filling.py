@@ -24,7 +24,7 @@ from ablate.training.objectives._filling import Filling, FillsHoles, HolesError
 from ablate.training.objectives.blank_infilling import BlankInfilling
 from ablate.training.objectives.masked import Masked
 from ablate.training.objectives.span_corruption import SpanCorruption
-from tests.zoo.combinations import random_model
+from zoo.conformance.combinations import random_model
 from zoo.decode import Sampling
 from zoo.model import Decoder
 

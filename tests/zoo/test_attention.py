@@ -8,10 +8,10 @@ import pytest
 import torch
 
 import zoo
-from tests.zoo.combinations import random_model, random_tokens
 from zoo.attend import BACKENDS, attend, attention_backend
 from zoo.attending.scoring import Scoring
 from zoo.attending.visible import Visible
+from zoo.conformance.combinations import random_model, random_tokens
 
 DENSE = [name for name in BACKENDS if name != "sparse"]
 """Those that need no pattern; `tests/zoo/test_sparsities.py` has the other."""

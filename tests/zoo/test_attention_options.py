@@ -10,9 +10,9 @@ import pytest
 import torch
 
 import zoo
-from tests.zoo.combinations import random_tokens
 from tests.zoo.slow import layer_of, maps, mix, project, random_stream, run, write
 from zoo.cache_kinds import cache_kind
+from zoo.conformance.combinations import random_tokens
 from zoo.mixers.attention import Attention
 from zoo.norms.rmsnorm import RMSNorm
 from zoo.positions.nope import NoPE

@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 import zoo
-from tests.zoo.combinations import random_model, random_tokens
 from tests.zoo.slow import random_stream
+from zoo.conformance.combinations import random_model, random_tokens
 from zoo.depth import StochasticDepth
 from zoo.site import Site, Step
 

@@ -9,7 +9,7 @@ import torch
 from torch._dynamo.exc import TorchDynamoException
 
 import zoo
-from tests.zoo.combinations import given_to, random_model, random_tokens
+from zoo.conformance.combinations import given_to, random_model, random_tokens
 from zoo.matrix import axes, combine
 
 LENGTH = 17

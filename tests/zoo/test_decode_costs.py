@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import zoo
-from tests.zoo.counting import counted
 from zoo.axis import variants
+from zoo.conformance.counting import counted
 from zoo.costs import decode_cost, longest_text, prefill_cost
 from zoo.mixers._linear import Stateful
 

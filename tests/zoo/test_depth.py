@@ -9,7 +9,7 @@ import torch
 from torch.nn import functional as F
 
 import zoo
-from tests.zoo.combinations import random_tokens
+from zoo.conformance.combinations import random_tokens
 
 LENGTH = 32
 PLAIN = {"vocab_size": 64, "init.output": "plain", "block.ffn": "relu", "block.norm": "layernorm"}

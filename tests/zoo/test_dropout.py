@@ -7,10 +7,10 @@ import pytest
 import torch
 
 import zoo
-from tests.zoo.combinations import random_model, random_tokens
 from zoo.attend import attend
 from zoo.attending.scoring import Scoring
 from zoo.attending.visible import Visible
+from zoo.conformance.combinations import random_model, random_tokens
 from zoo.matrix import SMALL
 from zoo.site import Step
 

@@ -10,8 +10,8 @@ import torch
 from pydantic import PositiveInt
 
 import zoo
-from tests.zoo.combinations import given_to, random_model, random_tokens
 from zoo.axis import Spec
+from zoo.conformance.combinations import given_to, random_model, random_tokens
 from zoo.facts import AtMost, Dropout, Fact, Tried, facts_of, names_with, said_of, what_computes
 from zoo.spec import ModelSpec
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import zoo
-from tests.zoo.combinations import random_model, random_tokens
+from zoo.conformance.combinations import random_model, random_tokens
 from zoo.ffns._activations import clamped_swiglu
 from zoo.site import Step
 

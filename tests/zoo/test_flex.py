@@ -16,12 +16,12 @@ from torch.nn.attention import flex_attention as torch_flex
 from torch.nn.functional import scaled_dot_product_attention
 
 import zoo
-from tests.zoo.combinations import random_model, random_tokens
 from zoo.attend import attend, attention_backend, executed_backends, pick
 from zoo.attending.fused import in_groups
 from zoo.attending.needs import Needs
 from zoo.attending.scoring import Scoring
 from zoo.attending.visible import Visible
+from zoo.conformance.combinations import random_model, random_tokens
 from zoo.sparsities.bigbird import BigBird
 from zoo.sparsities.strided import Strided
 

@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 import zoo
-from tests.zoo.combinations import random_model, random_tokens
 from tests.zoo.slow import layer_of, random_stream, run
+from zoo.conformance.combinations import random_model, random_tokens
 from zoo.mixers import Mixer
 from zoo.mixers.flash import FLASH
 from zoo.mixers.gau import GAU

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor, nn
 
 import zoo
-from tests.zoo.combinations import given_to, random_model, random_tokens
-from tests.zoo.test_conformance import conforms
 from zoo.attend import attend, attention_backend
 from zoo.attending.scoring import Scoring
 from zoo.attending.visible import Visible
+from zoo.conformance.checking import conforms
+from zoo.conformance.combinations import given_to, random_model, random_tokens
 from zoo.mixers._cross import CrossAttention
 from zoo.positions.two_dimensional import TwoTables
 from zoo.residuals.deepnorm import encoder_decoder

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 import zoo
-from tests.zoo.combinations import choices, covering, given_to, legal, random_tokens
 from zoo import matrix
 from zoo.axis import variants
+from zoo.conformance.combinations import choices, covering, given_to, legal, random_tokens
 from zoo.matrix import Option
 from zoo.mixers.attention import Attention
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import zoo
-from tests.zoo.combinations import choices, given_to, of_rows, random_model, random_tokens
+from zoo.conformance.combinations import choices, given_to, of_rows, random_model, random_tokens
 from zoo.loss import Part, scored
 from zoo.matrix import combine
 

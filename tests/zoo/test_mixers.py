@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import zoo
-from tests.zoo.combinations import random_model, random_tokens
 from tests.zoo.slow import layer_of, maps, mix, project, random_stream, run, write
+from zoo.conformance.combinations import random_model, random_tokens
 from zoo.mixers.cosine import Cosine
 from zoo.mixers.differential import Differential
 from zoo.positions import Position

@@ -9,7 +9,7 @@ import torch
 from transformers import DeepseekV2Config, DeepseekV2ForCausalLM, DeepseekV3Config, DeepseekV3ForCausalLM
 
 import zoo
-from tests.zoo.combinations import random_model, random_tokens
+from zoo.conformance.combinations import random_model, random_tokens
 from zoo.mixers.mla import MLA, MLALayer
 
 SIZES = {"heads": 3, "kv_rank": 10, "nope_dim": 6, "rope_dim": 4, "v_dim": 5}

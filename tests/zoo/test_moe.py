@@ -11,9 +11,9 @@ import torch
 from torch.nn import functional as F
 
 import zoo
-from tests.zoo.combinations import random_model, random_tokens
-from tests.zoo.counting import counted
 from zoo.axis import variants
+from zoo.conformance.combinations import random_model, random_tokens
+from zoo.conformance.counting import counted
 from zoo.ffns._moe import Routing, balance_loss
 from zoo.site import Step
 

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from transformers import LlamaConfig, LlamaForCausalLM
 
 import zoo
-from tests.zoo.combinations import random_model, random_tokens
+from zoo.conformance.combinations import random_model, random_tokens
 from zoo.distillation import SoftTargets
 from zoo.ffns._width import features
 from zoo.loss import Head, Sums, next_token_loss

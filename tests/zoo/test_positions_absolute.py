@@ -10,7 +10,7 @@ from transformers.models.m2m_100.modeling_m2m_100 import M2M100SinusoidalPositio
 from transformers.models.opt.modeling_opt import OPTLearnedPositionalEmbedding
 
 import zoo
-from tests.zoo.combinations import random_model, random_tokens
+from zoo.conformance.combinations import random_model, random_tokens
 from zoo.positions.learned import Learned
 from zoo.positions.rope import RoPE
 from zoo.positions.sinusoidal import Sinusoidal

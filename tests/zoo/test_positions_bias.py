@@ -13,10 +13,10 @@ from transformers.models.mpt.modeling_mpt import build_mpt_alibi_tensor as mpt_a
 from transformers.models.t5.modeling_t5 import T5Attention
 
 import zoo
-from tests.zoo.combinations import random_model, random_tokens
 from zoo.attend import attend, attention_backend
 from zoo.attending.scoring import Scoring
 from zoo.attending.visible import Visible
+from zoo.conformance.combinations import random_model, random_tokens
 from zoo.positions.alibi import ALiBi
 from zoo.positions.t5 import T5
 from zoo.site import Step

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import zoo
-from tests.zoo.combinations import given_to, random_tokens
 from zoo import presets
+from zoo.conformance.combinations import given_to, random_tokens
 from zoo.edits import expand
 from zoo.presets import Preset
 

@@ -11,9 +11,9 @@ import torch
 from torch.nn import functional as F
 
 import zoo
-from tests.zoo.combinations import random_model, random_tokens
-from tests.zoo.counting import counted
 from tests.zoo.slow import close, convolved, layer_of, linear, maps, mix, project, random_stream, rms, run, write
+from zoo.conformance.combinations import random_model, random_tokens
+from zoo.conformance.counting import counted
 from zoo.mixers import Mixer
 from zoo.mixers._delta import unit_inverse
 from zoo.mixers.attention import Attention

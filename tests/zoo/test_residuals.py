@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 import zoo
-from tests.zoo.combinations import random_model, random_tokens
 from zoo.axis import variants
+from zoo.conformance.combinations import random_model, random_tokens
 from zoo.residuals.deepnorm import decoder_only, encoder_decoder
 from zoo.site import Site
 

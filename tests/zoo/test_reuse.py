@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import zoo
-from tests.zoo.combinations import random_model, random_tokens
-from tests.zoo.counting import counted
+from zoo.conformance.combinations import random_model, random_tokens
+from zoo.conformance.counting import counted
 
 BLOCKS = {
     "reader": {"mixer.reuse_kv": True},

@@ -9,7 +9,7 @@ import torch
 from torch.nn import functional as F
 
 import zoo
-from tests.zoo.combinations import random_model, random_tokens
+from zoo.conformance.combinations import random_model, random_tokens
 from zoo.costs import block_cost
 from zoo.sharing import Sharing
 

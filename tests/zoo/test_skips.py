@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import zoo
-from tests.zoo.combinations import random_model, random_tokens
+from zoo.conformance.combinations import random_model, random_tokens
 from zoo.site import Step
 
 

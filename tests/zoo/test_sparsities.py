@@ -15,7 +15,6 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 import zoo
-from tests.zoo.combinations import random_model, random_tokens
 from tests.zoo.slow import layer_of, maps, mix, project, random_stream, run, write
 from zoo.attend import attend, attention_backend
 from zoo.attending.scoring import Scoring

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 import zoo
-from tests.zoo.combinations import covering, given_to, opening, random_tokens
+from zoo.conformance.combinations import covering, given_to, opening, random_tokens
 from zoo.matrix import combine
 from zoo.presets import names as preset_names
 from zoo.presets import preset

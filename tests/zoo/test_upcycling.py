@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import zoo
-from tests.zoo.combinations import random_tokens
+from zoo.conformance.combinations import random_tokens
 
 BASE: dict[str, Any] = {"d_model": 16, "n_layers": 4, "vocab_size": 40, "block.mixer.heads": 2, "block.ffn.d_ff": 24}
 

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 import zoo
-from tests.zoo.combinations import given_to, random_model, random_tokens
 from zoo import matrix
+from zoo.conformance.combinations import given_to, random_model, random_tokens
 from zoo.conversion import check_conversion
 from zoo.conversion.copies import Copies
 from zoo.ffns._dense import Dense

@@ -7,9 +7,9 @@ import torch
 
 import zoo
 import zoo.decode
-from tests.zoo.combinations import random_model, random_tokens
 from zoo.cache import Cache
 from zoo.caches.paged import Paged, PagedCache, beside, join
+from zoo.conformance.combinations import random_model, random_tokens
 
 PAGE = Paged(page=4, pages=12)
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import zoo
-from tests.zoo.combinations import random_model, random_tokens
 from tests.zoo.hf.parity import draw, hf_model
+from zoo.conformance.combinations import random_model, random_tokens
 from zoo.decode import Stop, beam_search
 
 SETTINGS: list[dict[str, Any]] = [

@@ -9,7 +9,7 @@ import torch
 from torch._dynamo.testing import CompileCounter
 
 import zoo
-from tests.zoo.combinations import random_model, random_tokens
+from zoo.conformance.combinations import random_model, random_tokens
 from zoo.decode import compiled_step, roomy_cache
 from zoo.errors import UnsupportedError
 

@@ -10,7 +10,7 @@ import torch
 
 import zoo
 import zoo.decode
-from tests.zoo.combinations import given_to, random_model, random_tokens
+from zoo.conformance.combinations import given_to, random_model, random_tokens
 from zoo.site import Given
 
 SHAPE = {"d_model": 24, "n_layers": 2, "vocab_size": 6}

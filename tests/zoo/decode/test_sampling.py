@@ -16,7 +16,7 @@ from transformers import (
 )
 
 import zoo
-from tests.zoo.combinations import random_model, random_tokens
+from zoo.conformance.combinations import random_model, random_tokens
 from zoo.decode import Sampling, Stop
 
 SETTINGS: list[dict[str, Any]] = [

@@ -10,7 +10,7 @@ import torch
 from scipy.stats import chisquare
 
 import zoo
-from tests.zoo.combinations import random_model, random_tokens
+from zoo.conformance.combinations import random_model, random_tokens
 from zoo.decode import Sampling, Speculated, Stop, lookahead, speculate
 from zoo.decode.lookahead import MtpDraft
 from zoo.site import Step

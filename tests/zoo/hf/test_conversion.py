@@ -28,8 +28,8 @@ from transformers import (
 )
 
 import zoo
-from tests.zoo.combinations import random_model
 from tests.zoo.hf.parity import assert_near, draw, eager, hf_model, tokens_for
+from zoo.conformance.combinations import random_model
 from zoo.hf import families
 from zoo.hf._experts import alternating
 from zoo.hf._pairs import Pair, fused, reshaped, stacked, transposed

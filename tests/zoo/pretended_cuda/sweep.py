@@ -25,7 +25,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.cuda.amp import common
 from torch.nn import functional as F
 
-from tests.zoo.combinations import given_to, random_tokens
+from zoo.conformance.combinations import given_to, random_tokens
 from zoo.decode import Sampling
 from zoo.ffns._experts import Experts
 from zoo.matrix import axes, combine

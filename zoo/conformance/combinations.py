@@ -53,8 +53,21 @@ def covering(strength: int = 2, axes: tuple[str, ...] | None = None) -> list[Row
     axis none of whose choices fits the others is left out.
     """
     axes = axes or tuple(choices())
+    rows = _covered(legal(strength, axes), axes, strength)
+    _thin(rows, strength)
+    return list(rows)
+
+
+def covering_one(option: Option) -> list[Row]:
+    """Rows in which a choice meets every choice of the other axes that it can be combined with."""
+    others = itertools.chain(*(of for axis, of in choices().items() if axis != option.axis))
+    pairs = [frozenset((option, other)) for other in others if _conflict(frozenset((option, other))) is None]
+    return list(_covered(pairs, tuple(choices()), 2))
+
+
+def _covered(wanted: Collection[Met], axes: tuple[str, ...], strength: int) -> list[dict[str, Option]]:
     rng = random.Random(0)
-    left = dict.fromkeys(sorted(legal(strength, axes), key=lambda met: sorted(map(str, met))))
+    left = dict.fromkeys(sorted(wanted, key=lambda met: sorted(map(str, met))))
     rows: list[dict[str, Option]] = []
     while left:
         row = _row(next(iter(left)), axes, strength, left, rng, _in_pairs)
@@ -63,8 +76,7 @@ def covering(strength: int = 2, axes: tuple[str, ...] | None = None) -> list[Row
         for met in itertools.combinations(row.values(), strength):
             left.pop(frozenset(met), None)
         rows.append(row)
-    _thin(rows, strength)
-    return list(rows)
+    return rows
 
 
 def _thin(rows: list[dict[str, Option]], strength: int) -> None:

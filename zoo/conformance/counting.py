@@ -6,8 +6,8 @@ import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from unittest.mock import patch
 
-import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -24,7 +24,7 @@ class Count(TorchDispatchMode):
     """
 
     def __init__(self, passes: int) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.passes, self.multiplied, self.convolved = passes, 0, 0
 
     @property
@@ -42,7 +42,7 @@ class Count(TorchDispatchMode):
             self.multiplied += formula(*args, **kwargs, out_val=out)
         return out
 
-    def convolve(self, module: nn.Module, args: Any, out: Tensor) -> None:
+    def convolve(self, module: ShortConv, args: Any, out: Tensor) -> None:
         self.convolved += 2 * out.numel() * module.weight.shape[1]
 
 
@@ -68,8 +68,7 @@ def counted(model: nn.Module, passes: int = 1) -> Iterator[Count]:
 @contextmanager
 def fused_kernels_as_products() -> Iterator[None]:
     """Torch's counter knows no fused attention on a CPU: here it is two products over whole scores."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(F, "scaled_dot_product_attention", _attention)
+    with patch.object(F, "scaled_dot_product_attention", _attention):
         yield
 
 

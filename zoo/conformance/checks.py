@@ -1,0 +1,266 @@
+"""The properties of a model that do not depend on what it is made of: one function each, which raises ConformanceError.
+
+Models are compared in float64: in float32 a deep stack of random layers can make more than 1e-5 of rounding.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+import zoo
+from zoo.cache_kinds import cache_kind
+from zoo.conformance.combinations import ENCODED, PREFIX, held_by, of_rows, random_model
+from zoo.conformance.counting import counted, fused_kernels_as_products
+from zoo.conformance.gradients import silent_parameters
+from zoo.conformance.subject import LENGTH, Subject, read_in, require, require_equal, require_refused, require_same
+from zoo.mixers._linear import Stateful
+from zoo.spec import ModelSpec
+
+KINDS = (
+    {"kind": "int8", "group": 4},
+    {"kind": "int4", "group": 5},
+    {"kind": "sink", "sinks": 2, "recent": 5},
+    {"kind": "paged", "page": 4},
+)
+CHUNKS = ([6, 1, 1, 9, 2], [1] * LENGTH, [LENGTH], [2, 17])
+PADDED_CHUNKS = ([8, 1, 1, 6, 3], [LENGTH])
+"""How a text is cut for a cache: the first way for every spec, the others for thorough ones."""
+
+
+def has_experts(spec: ModelSpec) -> bool:
+    return any(layer.ffn.cost(spec.d_model).inactive for layer in spec.layers)
+
+
+@torch.no_grad()
+def shape(subject: Subject) -> None:
+    """Logits have the declared shape, in float32, and are finite."""
+    tokens, given = subject.read(2)
+    logits = subject.model(tokens, **given)
+    require_equal(tuple(logits.shape), (2, LENGTH, subject.spec.vocab_size), "shape of the logits")
+    require_equal(logits.dtype, torch.float32, "type of the logits")
+    require(logits.isfinite().all(), "logits are not finite")
+
+
+@torch.no_grad()
+def causality(subject: Subject) -> None:
+    """No token sees the future: beyond a prefix, where the model has one. Where it sees all, all see a change."""
+    spec, model, (tokens, given) = subject.spec, subject.model, subject.read(1)
+    before = model(tokens, **given)
+    # A product over another number of rows may round differently, and who else chose an expert decides how many it has.
+    slack = 1e-5 if has_experts(spec) else 0.0
+    moves = not all(layer.mixer.absent for layer in spec.layers)  # else nothing passes between tokens
+    for changed in (0, 7, LENGTH - 1):
+        other = tokens.clone()
+        other[0, changed] = (other[0, changed] + 1) % spec.vocab_size
+        after = model(other, **given)
+        ahead = moves and (spec.visible == "all" or (spec.visible == "prefix" and changed < PREFIX))
+        blind = slice(0, 0 if ahead else changed)
+        leaked = (after[:, blind] - before[:, blind]).abs()
+        require((leaked <= slack * before.abs().max()).all(), f"token {changed} changes logits before it")
+        seeing = slice(0, PREFIX if spec.visible == "prefix" else LENGTH) if ahead else slice(changed, changed + 1)
+        require((after != before).any(dim=-1)[:, seeing].all(), f"token {changed} changes no logits that see it")
+
+
+def gradients(subject: Subject) -> None:
+    """Every parameter gets a gradient, in one draw of four: of a gated unit, whose scores go through a ReLU, all may be
+    negative in some."""
+    silent = silent_parameters(subject.spec, 0)
+    for seed in (1, 2, 3):
+        silent = silent and silent & silent_parameters(subject.spec, seed)
+    require(not silent, f"no gradient for {', '.join(sorted(silent))}")
+
+
+def caching(subject: Subject) -> None:
+    """Cached decoding equals the uncached forward pass, however the text is cut."""
+    if subject.spec.visible == "all":
+        call = functools.partial(subject.model.new_cache, batch=2, capacity=LENGTH)
+        require_refused(call, "reads a text in one pass: there is nothing to cache")
+        return
+    for chunks in CHUNKS if subject.thorough else CHUNKS[:1]:
+        cached_equals_uncached(subject, chunks)
+
+
+def cached_equals_uncached(subject: Subject, chunks: list[int]) -> None:
+    model = subject.double
+    tokens, given = subject.read(2, prefix=min(PREFIX, chunks[0]))
+    cache = model.new_cache(batch=2, capacity=LENGTH, encoder_capacity=ENCODED)
+    with torch.no_grad():
+        found = read_in(model, tokens, chunks, cache, given)
+        require_same(found, model(tokens, **given), f"logits with a cache, read in chunks of {chunks}, and without one")
+
+
+def left_padding(subject: Subject) -> None:
+    """Padding at the left changes nothing, with and without a cache."""
+    spec, model, pads = subject.spec, subject.double, [0, 3, 7]
+    left_pad, (tokens, given) = torch.tensor(pads), subject.read(3, prefix=1)
+    with torch.no_grad():
+        found = [model(tokens, left_pad=left_pad, **given)]
+        for chunks in () if spec.visible == "all" else PADDED_CHUNKS if subject.thorough else PADDED_CHUNKS[:1]:
+            cache = model.new_cache(batch=3, capacity=LENGTH)
+            found.append(read_in(model, tokens, chunks, cache, given, left_pad))
+        for row, pad in enumerate(pads):
+            alone = model(tokens[row : row + 1, pad:], **of_rows(given, slice(row, row + 1), pad))[0]
+            for logits in found:
+                require_same(logits[row, pad:], alone, f"logits with {pad} tokens of padding at the left and without")
+
+
+def right_padding(subject: Subject) -> None:
+    """Padding at the right changes nothing, where tokens see all of the text: of the model, or of its encoder."""
+    spec, model, pads = subject.spec, subject.double, [0, 2, 6]
+    right_pad, (tokens, given) = torch.tensor(pads), subject.read(3)
+    with torch.no_grad():
+        if spec.visible == "all":
+            padded = model(tokens, right_pad=right_pad, **given)
+        elif spec.encoder is not None:
+            padded = model(tokens, encoder_right_pad=right_pad, **given)
+        else:
+            call = functools.partial(model, tokens, right_pad=right_pad)
+            require_refused(call, "right_pad is for models with visible: all")
+            return
+        for row, pad in enumerate(pads):
+            own = of_rows(given, slice(row, row + 1))
+            end = LENGTH - pad if spec.visible == "all" else LENGTH
+            if "token_types" in own:
+                own["token_types"] = own["token_types"][:, :end]
+            if "encoder_tokens" in own:
+                own["encoder_tokens"] = own["encoder_tokens"][:, : ENCODED - pad]
+            alone = model(tokens[row : row + 1, :end], **own)[0]
+            require_same(padded[row, :end], alone, f"logits with {pad} tokens of padding at the right and without")
+
+
+def batching(subject: Subject) -> None:
+    """A row does not depend on its batch."""
+    tokens, given = subject.read(3)
+    with torch.no_grad():
+        together = subject.double(tokens, **given)
+        for row in range(3):
+            rows = slice(row, row + 1)
+            alone = subject.double(tokens[rows], **of_rows(given, rows))[0]
+            require_same(together[row], alone, "logits in a batch and alone")
+
+
+def parameters(subject: Subject) -> None:
+    """Declared parameters are those counted, and so are those of embeddings."""
+    model, cost = subject.model, zoo.cost(subject.spec)
+    require_equal(cost.params, sum(p.numel() for p in model.parameters()), "declared parameters")
+    stacks = [model, *([model.encoder] if model.encoder is not None else [])]
+    tables: list[torch.nn.Module] = [
+        stack.positions[str(i)]
+        for stack in stacks
+        for i, (scheme, _) in enumerate(stack.spec.positions)
+        if scheme.absolute
+    ]
+    tables += list(model.value_embeddings.tables) if model.value_embeddings is not None else []
+    tables += [model.embedding, *([model.token_types] if model.token_types is not None else [])]
+    embedded = sum(p.numel() for table in tables for p in table.parameters())
+    require_equal(cost.params_embedding, embedded, "declared parameters of embeddings")
+
+
+def flops(subject: Subject) -> None:
+    """Declared FLOPs of a training step are those counted: those executed with the backends that are chosen, and, where
+    no layer computes a recurrence by chunks, whole score matrices with the plain one."""
+    spec, model = subject.spec, random_model(subject.spec).train()
+    declared = zoo.cost(spec, context=LENGTH, encoder_context=ENCODED)
+    with fused_kernels_as_products():
+        _require_flops(training_flops(model), declared.flops_per_token_executed, "executed")
+    if subject.thorough and not any(isinstance(layer.mixer, Stateful) for layer in spec.layers):
+        with zoo.attention_backend("plain"):
+            _require_flops(training_flops(model), declared.flops_per_token_square, "of whole score matrices")
+    require(declared.flops_per_token <= declared.flops_per_token_square, "fewer FLOPs are executed than required")
+
+
+def _require_flops(found: float, declared: float, what: str) -> None:
+    close = math.isclose(found, declared, rel_tol=1e-9)
+    require(close, f"declared FLOPs per token {what}: {declared:,.1f}, counted {found:,.1f}")
+
+
+def training_flops(model: zoo.Decoder) -> float:
+    """Of a step, per token."""
+    tokens, given = Subject(model.spec).read(2, LENGTH + 1)
+    with counted(model, passes=3) as count:
+        model.loss(tokens[:, :-1], tokens[:, 1:], **given)[0].backward()
+    return count.total / (2 * LENGTH)
+
+
+def cache_bytes(subject: Subject) -> None:
+    """Declared bytes of the cache are those allocated."""
+    spec = subject.spec
+    for dtype in (torch.float32, torch.bfloat16):
+        declared = zoo.cost(spec).cache_bytes(batch=3, context=23, dtype=dtype, encoder_context=7)
+        if spec.visible == "all":
+            require_equal(declared, 0, f"declared bytes of a cache that there is not, in {dtype}")
+        else:
+            cache = subject.model.new_cache(batch=3, capacity=23, dtype=dtype, encoder_capacity=7)
+            held = sum(t.untyped_storage().nbytes() for t in held_by(cache.layers))
+            require_equal((cache.nbytes, declared), (held, held), f"bytes of the cache (said, declared) in {dtype}")
+
+
+def saving(subject: Subject) -> None:
+    """A model that is saved and opened is the same."""
+    tokens, given = subject.read(2)
+    with tempfile.TemporaryDirectory() as folder:
+        zoo.save(subject.model, Path(folder))
+        again = zoo.open(Path(folder))
+    require_equal(again.spec, subject.spec, "the spec after saving")
+    with torch.no_grad():
+        same = torch.equal(again(tokens, **given), subject.model(tokens, **given))
+    require(same, "logits after saving and opening differ")
+
+
+def dumping(subject: Subject) -> None:
+    """A spec dumped as plain data and parsed is the same."""
+    again = zoo.parse(subject.spec.dump())
+    require_equal(again, subject.spec, "the spec after dumping and parsing")
+    require_equal(again.digest, subject.spec.digest, "its digest")
+
+
+def bfloat16(subject: Subject) -> None:
+    """The loss in bfloat16 is that in float32 to 5 % of the largest logit, of which rounding takes a share: without
+    norms, logits can be of any size."""
+    model, (tokens, given) = subject.model, subject.read(2, LENGTH + 1)
+    exact = model.loss(tokens[:, :-1], tokens[:, 1:], **given)[1]
+    with torch.autocast("cpu", torch.bfloat16):
+        rough = model.loss(tokens[:, :-1], tokens[:, 1:], **given)[1]
+    largest = model(tokens[:, :-1], **given).abs().max().item()
+    require_equal(rough.dtype, torch.float32, "type of the loss")
+    off = abs(rough.item() - exact.item())
+    require(off <= 0.05 * largest, f"the loss is off by {off:.2g}, the largest logit being {largest:.2g}")
+
+
+def kinds_of_cache(subject: Subject) -> None:
+    """Every kind of cache keeps what it says: its bytes are those declared, and how a text is cut changes nothing."""
+    for kind in KINDS:
+        kind_of_cache(subject, kind)
+
+
+def kind_of_cache(subject: Subject, kind: dict[str, object]) -> None:
+    """Pages are as good as the plain cache; a model may refuse a kind, with a reason."""
+    spec, model, (tokens, given) = subject.spec, subject.double, subject.read(2)
+    if spec.visible == "all":
+        return
+    try:
+        caches = [model.new_cache(2, LENGTH, encoder_capacity=ENCODED, kind=cache_kind(kind)) for _ in range(2)]
+    except zoo.UnsupportedError as error:
+        require(error.reason, "a kind of cache is refused without a reason")
+        return
+    first = PREFIX if "prefix" in given else 1
+    with torch.no_grad():
+        found = read_in(model, tokens, CHUNKS[0], caches[0], given)
+        again = read_in(model, tokens, [first] + [1] * (LENGTH - first), caches[1], given)
+        require_same(found, again, f"logits with {kind['kind']} caches, read in other chunks,")
+        if kind["kind"] == "paged":
+            require_same(found, model(tokens, **given), "logits with a paged cache and without one")
+    declared = zoo.cost(spec).cache_bytes(2, LENGTH, torch.float64, ENCODED, cache=cache_kind(kind))
+    require_equal([cache.nbytes for cache in caches], [declared, declared], f"bytes of {kind['kind']} caches")
+
+
+CHECKS: tuple[Callable[[Subject], None], ...] = (
+    *(shape, causality, gradients, caching, left_padding, right_padding, batching, parameters, flops, cache_bytes),
+    *(saving, dumping, bfloat16, kinds_of_cache),
+)

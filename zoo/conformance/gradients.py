@@ -1,0 +1,47 @@
+"""Which parameters get no gradient, and which of those never could."""
+
+from __future__ import annotations
+
+import torch
+
+import zoo
+from zoo.conformance.combinations import given_to, random_model, random_tokens
+from zoo.conformance.subject import LENGTH
+from zoo.residuals.normed import NormedLayer
+from zoo.spec import ModelSpec
+
+
+def silent_parameters(spec: ModelSpec, seed: int) -> set[str]:
+    """Those without a gradient that could have one."""
+    model, tokens = random_model(spec, seed).train(), random_tokens(spec, 2, LENGTH + 1)
+    model.loss(tokens[:, :-1], tokens[:, 1:], **given_to(spec, 2, LENGTH))[0].backward()
+    silent = {name for name, p in model.named_parameters() if p.grad is None or not p.grad.abs().sum() > 0}
+    return {name for name in silent if not is_invisible(name, model)}
+
+
+def is_invisible(name: str, model: zoo.Decoder) -> bool:
+    """Whether a parameter may have exactly zero gradient.
+
+    A constant added to every key of a head shifts all of its scores alike, which softmax does not see, without
+    positions or a norm after it. One gain for the whole stream is divided out by the norm that follows, and so is one
+    before a branch that keeps scales (a mixer of normed queries and keys, ReLU without biases). In the first layer, and
+    in a module of multi-token prediction, values are mixed with themselves, which scales the mixer's output, and a norm
+    of the output does not see a scale, or changes nothing.
+    """
+    blind = ("mixer.k.bias", "blocks.0.mixer.values.weights", "block.mixer.values.weights")
+    alone = ("blocks.0.mixer.value_mix.", "block.mixer.value_mix.")
+    return (
+        name.endswith(blind)
+        or any(part in name for part in alone)
+        or (model.get_parameter(name).numel() == 1 and _is_normed_after(name, model))
+    )
+
+
+def _is_normed_after(name: str, model: zoo.Decoder) -> bool:
+    """Whether a gain of the stream, or of what a branch reads, is followed by another norm."""
+    path, _, norm = name.removesuffix(".gain").rpartition(".")
+    if norm != "norm_in":
+        return norm in ("embedding_norm", "norm_after")
+    residual = model.get_submodule(path)
+    is_stream = isinstance(residual, NormedLayer)  # the shortcut too comes after this norm, and before the next
+    return is_stream or not isinstance(getattr(residual, "norm_out", None), torch.nn.Identity | None)
