@@ -19,6 +19,7 @@ from tests.zoo.slow import layer_of, maps, mix, project, random_stream, run, wri
 from zoo.attend import attend, attention_backend
 from zoo.attending.scoring import Scoring
 from zoo.attending.visible import Visible
+from zoo.conformance.combinations import random_model, random_tokens
 from zoo.mixers.attention import Attention
 from zoo.positions.nope import NoPE
 from zoo.site import Step
