@@ -162,4 +162,5 @@ def search_table(search_dir: Path | str) -> tuple[tuple[str, ...], ...]:
     """The best trials as rows of text, the header first."""
     from reports.findings.searches import best_table, read_search  # noqa: PLC0415 (keeps the import cheap)
 
-    return best_table(read_search(Path(search_dir)))
+    found = best_table(read_search(Path(search_dir)))
+    return found.columns, *found.rows

@@ -10,6 +10,7 @@ import plotly.graph_objects as go
 
 from ablate.store.documents import TrialRecord
 from reports.figures.base import Figure
+from reports.figures.pareto import front_figure
 from reports.figures.style import GRID, PALETTE, blank
 from reports.findings.importance import Importance, frozen, in_memory
 from reports.findings.searches import SearchSummary
@@ -35,8 +36,10 @@ def draw_search(search: SearchSummary, importances: Sequence[tuple[Importance, .
 
 def _whole(search: SearchSummary) -> Iterator[Figure]:
     names = list(search.objectives)
-    study = _study(search, list(range(len(names))))
-    if len(names) in (2, 3):
+    if len(names) == 2:
+        yield front_figure(search)
+    if len(names) == 3:
+        study = _study(search, list(range(len(names))))
         drawing = _styled(optuna.visualization.plot_pareto_front(study, target_names=names), 480)
         note = (
             "Trials on the front (red) are not beaten in every objective by any other; darker ones came later."

@@ -14,7 +14,7 @@ from ablate.store import SearchFolder, Store
 from ablate.store.documents import SearchDocument, TrialRecord
 from reports.findings.fresh import Fresh, read_fresh
 from reports.reading.documents import ReportError
-from reports.wording.tables import Rows, Table
+from reports.wording.tables import Table
 
 
 @dataclass(frozen=True)
@@ -68,9 +68,11 @@ def read_search(folder: Path) -> SearchSummary:
     return SearchSummary(document, fresh)
 
 
-def best_table(search: SearchSummary) -> Rows:
-    """The best trial, or the front."""
-    return (_header(search), *(_row(search, trial) for trial in search.best))
+def best_table(search: SearchSummary) -> Table:
+    """The best trial, or the front in the order of the first objective."""
+    sign = -1 if "maximize" in list(search.objectives.values())[:1] else 1
+    ordered = sorted(search.best, key=lambda trial: sign * trial.scores[0])
+    return Table(_header(search), tuple(_row(search, trial) for trial in ordered), labels=2)
 
 
 def trials_table(search: SearchSummary) -> Table:
@@ -93,14 +95,15 @@ def _row(search: SearchSummary, trial: TrialRecord) -> tuple[str, ...]:
     values = trial.values or (None,) * len(search.objectives)
     settings = (trial.settings.get(path, "–") for path in search.document.space)
     state = "diverged" if trial.values is not None and not trial.is_scored else trial.state
-    return (str(trial.number), state, *map(_number, values), *(_text(value) for value in settings))
+    return (str(trial.number), state, *map(_number, values), *(setting_text(value) for value in settings))
 
 
 def _number(value: float | None) -> str:
     return "–" if value is None else f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:.5g}"
 
 
-def _text(value: Any) -> str:
+def setting_text(value: Any) -> str:
+    """A value, short."""
     if isinstance(value, list | tuple):
         return " ".join(map(str, value))
     return f"{value:.4g}" if isinstance(value, float) else str(value)

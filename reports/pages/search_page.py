@@ -9,7 +9,7 @@ from reports.figures import CONFIG
 from reports.figures.search import draw_search
 from reports.findings.fresh import fresh_table
 from reports.findings.importance import importances
-from reports.findings.searches import SearchSummary, read_search, trials_table
+from reports.findings.searches import SearchSummary, best_table, read_search, trials_table
 from reports.pages.page import drawn
 from reports.pages.templating import render as render_template
 from reports.wording import search_words
@@ -24,6 +24,7 @@ def render_page(search: SearchSummary) -> str:
     """The page as text. Whatever comes from a study is escaped."""
     found = {name: importances(search, place) for place, name in enumerate(search.objectives)}
     figures = draw_search(search, list(found.values()))
+    lead, *others = figures or (None,)
     source = f"{search.document.name} at {search.document.scale}"
     data = {"config": CONFIG, "figures": {figure.key: drawn(figure, source, f"search-{source}") for figure in figures}}
     return render_template(
@@ -35,5 +36,7 @@ def render_page(search: SearchSummary) -> str:
         importances=found,
         fresh_table=fresh_table,
         trials_table=trials_table,
-        figures=figures,
+        lead=lead,
+        figures=others,
+        front=best_table(search),
     )

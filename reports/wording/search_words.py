@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from ablate.store.documents import Range
+from ablate.store.documents import Range, TrialRecord
 from reports.findings.fresh import DECLARED, flattered, signed
 from reports.findings.importance import ALPHA, FEWEST, Importance
-from reports.findings.searches import SearchSummary
+from reports.findings.searches import SearchSummary, setting_text
 from reports.wording.tables import Table
 from reports.wording.words import decimals
 
@@ -17,14 +17,29 @@ def headline(search: SearchSummary) -> str:
     if not best:
         return "No trial reached the whole budget."
     if len(search.objectives) > 1:
-        names = _and(list(search.objectives))
-        return f"{len(best)} of {len(search.scored)} scored trials are on the Pareto front of {names}."
+        ends = "; ".join(_best_in(search, place) for place in range(len(search.objectives)))
+        return f"{ends[0].upper()}{ends[1:]}. {len(best)} of {len(search.scored)} scored trials are on the front."
     (name,) = search.objectives
     (value,) = best[0].values or (None,)
     if value is None:
         return "Every trial diverged."
-    settings = ", ".join(f"{path} {value}" for path, value in best[0].settings.items())
-    return f"Trial {best[0].number} has the best {name}, {value:.5g}: {settings}."
+    return f"Trial {best[0].number} has the best {name}, {value:.5g}: {_settings(best[0])}."
+
+
+def _best_in(search: SearchSummary, place: int) -> str:
+    """`trial 2 has the best loss, 2.763, at kv_bytes_per_token 320`; of the first objective with the settings."""
+    name, way = list(search.objectives.items())[place]
+    sign = 1 if way == "minimize" else -1
+    best = min(search.best, key=lambda trial: sign * trial.scores[place])
+    others = dict(zip(search.objectives, best.scores, strict=True))
+    score = others.pop(name)
+    at = ", ".join(f"{other} {value:.4g}" for other, value in others.items())
+    settings = "" if place else f" ({_settings(best)})"
+    return f"trial {best.number} has the best {name}, {score:.4g}, at {at}{settings}"
+
+
+def _settings(trial: TrialRecord) -> str:
+    return ", ".join(f"{path.rpartition('.')[2]} {setting_text(value)}" for path, value in trial.settings.items())
 
 
 def edges(search: SearchSummary) -> list[str]:
@@ -61,8 +76,8 @@ def fresh(search: SearchSummary) -> list[str]:
     """What choosing the best flattered them by, and what other seeds do to the base, which nobody chose."""
     if not search.fresh:
         return [
-            "The best trials' scores are optimistic, because the trials were selected by them. `ablate search …"
-            " --promote 5` writes a study that trains them with fresh seeds; once it has run, this report compares."
+            "The best trials’ scores are optimistic, because the trials were selected by them. The option --promote 5"
+            " writes a study that trains the five best with fresh seeds; once it has run, this report compares."
         ]
     return [_flattered(search, name) for name in search.objectives if name not in DECLARED]
 
@@ -89,20 +104,23 @@ def how(search: SearchSummary) -> str:
     if document.pruner:
         text += f" Pruner {document.pruner}."
     if len(document.shares) > 1:
-        text += f" Trials began with {document.shares[0]:.0%} of the budget; only those with all of it are compared."
+        text += (
+            f" Trials began with {100 * document.shares[0]:g} % of the budget; only those with all of it are compared."
+        )
     return text
 
 
 def counts(search: SearchSummary) -> str:
-    """`60 trials: 41 finished, 19 pruned (32 %); 12 illegal proposals were skipped.`"""
+    """`60 trials: 41 finished (68 %), 19 pruned (32 %). 12 illegal proposals were skipped.`"""
     total = len(search.trials)
     if not total:
         return "No trial has finished."
-    parts = [f"{count} {state} ({count / total:.0%})" for state, count in search.states.most_common()]
+    parts = [f"{count} {state} ({100 * count / total:.0f} %)" for state, count in search.states.most_common()]
     if search.diverged:
         parts.append(f"{search.diverged} of those that finished diverged")
     refused = sum(search.document.illegal.values())
-    return f"{total} trials: {', '.join(parts)}. {refused} illegal proposals were skipped."
+    skipped = f" {refused} illegal {'proposal was' if refused == 1 else 'proposals were'} skipped." if refused else ""
+    return f"{total} trials: {', '.join(parts)}.{skipped}"
 
 
 def illegal_table(search: SearchSummary) -> Table:

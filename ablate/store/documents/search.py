@@ -86,6 +86,11 @@ class TrialRecord(Part):
         """Whether it reached the whole budget without diverging."""
         return self.values is not None and None not in self.values
 
+    @property
+    def scores(self) -> tuple[float, ...]:
+        """Of a trial that is scored, in the order of the objectives."""
+        return tuple(value for value in self.values or () if value is not None)
+
 
 class SearchDocument(Document):
     """A search at one scale."""

@@ -1,0 +1,74 @@
+"""The front of a search for two objectives: what every trial reached, and which of them no other beats in both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ablate.store.documents import TrialRecord
+from reports.figures.base import Figure
+from reports.figures.style import PALETTE, blank, label
+from reports.findings.searches import SearchSummary, best_table
+
+LOGARITHMIC = 8
+"""An axis whose largest value is so many times its smallest one has a logarithmic scale."""
+MOST_NAMED = 16
+"""Trials of the front that have their numbers beside them; of more, the page shows those on hovering alone."""
+
+
+def front_figure(search: SearchSummary) -> Figure:
+    """The first objective upwards, the second across: of a front in loss and cost, down and left is better."""
+    names = list(search.objectives)
+    up, across = names
+    figure = blank(across, up, 460)
+    others = [trial for trial in search.scored if not trial.best]
+    front = sorted((trial for trial in search.scored if trial.best), key=lambda trial: trial.scores[1])
+    figure.add_scatter(**_points(search, others, "other trials"), mode="markers", marker={"color": "#888", "size": 7})
+    figure.add_scatter(
+        **_points(search, front, "front"),
+        mode="lines+markers" + "+text" * (len(front) <= MOST_NAMED),
+        line={"color": PALETTE[0], "width": 1.5, "dash": "dot", "shape": _shape(search)},
+        marker={"color": PALETTE[0], "size": 11, "symbol": "diamond"},
+        text=[str(trial.number) for trial in front],
+        textposition="top right",
+    )
+    for axis, place in (("xaxis", 1), ("yaxis", 0)):
+        figure.update_layout({axis: {"type": _scale([trial.scores[place] for trial in search.scored])}})
+    figure.update_layout(hoverlabel={"align": "left"}, hovermode="closest")
+    note = (
+        "Diamonds are on the front: no other trial is better in both. Their numbers are those of the table; point at a"
+        " trial for its settings. One seed chose them, so promote trials to confirm them."
+    )
+    alt = "; ".join(f"trial {trial.number}: {_scores(search, trial)}" for trial in front)
+    return Figure("front", f"Front of {up} and {across}", note, alt, figure, best_table(search))
+
+
+def _shape(search: SearchSummary) -> str:
+    """Steps through what is reached: where less is better, a trial's loss can be had at any greater cost."""
+    return "hv" if search.objectives[list(search.objectives)[1]] == "minimize" else "vh"
+
+
+def _points(search: SearchSummary, trials: Sequence[TrialRecord], name: str) -> dict[str, object]:
+    return {
+        "x": [trial.scores[1] for trial in trials],
+        "y": [trial.scores[0] for trial in trials],
+        "name": name,
+        "hovertext": ["<br>".join(_hover(search, trial)) for trial in trials],
+        "hoverinfo": "text",
+    }
+
+
+def _hover(search: SearchSummary, trial: TrialRecord) -> Iterator[str]:
+    yield f"<b>trial {trial.number}</b>"
+    yield label(_scores(search, trial), 80)
+    for path, value in trial.settings.items():
+        yield label(f"{path} {value}", 60)
+
+
+def _scores(search: SearchSummary, trial: TrialRecord) -> str:
+    pairs = zip(search.objectives, trial.scores, strict=True)
+    return ", ".join(f"{name} {value:.5g}" for name, value in pairs)
+
+
+def _scale(values: Sequence[float]) -> str:
+    spread = min(values) > 0 and max(values) / min(values) > LOGARITHMIC
+    return "log" if spread else "linear"
