@@ -19,7 +19,8 @@ from ablate.planning.exports import Export, export_lines, exports
 from ablate.planning.lengths import Corpora, length_lines, prepared
 from ablate.planning.memory import Need, Room, needs, warnings
 from ablate.planning.plan import ArmPlan, Plan
-from ablate.planning.plan_document import matched_line, plan_json, plan_rows, remarks, study_rates
+from ablate.planning.plan_shown import matched_line, plan_json, plan_rows, remarks
+from ablate.planning.study_document import study_rates
 from ablate.running.engines import EngineError
 from ablate.running.progress import Wanted
 from ablate.running.workshop import open_workshop

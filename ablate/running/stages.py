@@ -13,7 +13,7 @@ from ablate.planning.campaign import Outcome, Stage
 from ablate.planning.identity import RunPlan
 from ablate.planning.lengths import length_lines, prepared
 from ablate.planning.plan import Plan
-from ablate.planning.plan_document import study_document
+from ablate.planning.study_document import study_document
 from ablate.running.corpora import prepare_checkpoints, prepare_corpora
 from ablate.running.engines import Event
 from ablate.running.progress import Progress, clock

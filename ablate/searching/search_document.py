@@ -14,7 +14,7 @@ from optuna.trial import FrozenTrial
 from pydantic_core import to_jsonable_python
 
 from ablate.planning.identity import digest_of
-from ablate.planning.plan_document import spent_budget
+from ablate.planning.study_document import spent_budget
 from ablate.searching.asking import counts_of_illegal
 from ablate.searching.laboratory import StudyLaboratory
 from ablate.searching.ranks import fronts

@@ -15,7 +15,8 @@ from ablate.data import DataIdentity
 from ablate.planning.budgets import MatchError, Workload, nearest, solve
 from ablate.planning.campaign import Outcome, Rung
 from ablate.planning.plan import Plan, make_plan
-from ablate.planning.plan_document import matched_line, plan_json, plan_rows, study_document
+from ablate.planning.plan_shown import matched_line, plan_json, plan_rows
+from ablate.planning.study_document import study_document
 from ablate.store.documents import SpentBudget
 from ablate.study.reading import load_study
 from ablate.study.schema import study_schema

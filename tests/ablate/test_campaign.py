@@ -12,7 +12,7 @@ from ablate.data import DataIdentity
 from ablate.planning.campaign import Outcome, Stage, UnfinishedError, campaign
 from ablate.planning.identity import RunPlan
 from ablate.planning.plan import Plan, make_plan
-from ablate.planning.plan_document import study_document
+from ablate.planning.study_document import study_document
 from ablate.store.documents.study import RATE
 from ablate.study.reading import load_study
 from ablate.study.study import Study, StudyError

@@ -14,7 +14,7 @@ import zoo
 from ablate.machine.numerics import enforce
 from ablate.planning.campaign import Outcome, Rung
 from ablate.planning.plan import make_plan
-from ablate.planning.plan_document import study_document
+from ablate.planning.study_document import study_document
 from ablate.store import Store
 from ablate.store.documents import StudyObjective
 from ablate.study.reading import load_study

@@ -16,7 +16,8 @@ from ablate.planning.campaign import Outcome, Rung
 from ablate.planning.identity import canonical_model
 from ablate.planning.lengths import length_lines
 from ablate.planning.plan import Plan, make_plan
-from ablate.planning.plan_document import plan_json, plan_rows, study_document
+from ablate.planning.plan_shown import plan_json, plan_rows
+from ablate.planning.study_document import study_document
 from ablate.store import Store
 from ablate.store.documents import CacheBytes, RunProbes, SpentBudget
 from ablate.study.reading import load_study

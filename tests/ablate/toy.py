@@ -13,7 +13,7 @@ from ablate.data import prepare
 from ablate.machine.numerics import enforce
 from ablate.planning.campaign import Outcome, Stage, campaign
 from ablate.planning.plan import Plan, make_plan
-from ablate.planning.plan_document import study_document
+from ablate.planning.study_document import study_document
 from ablate.running.request import Request
 from ablate.running.worker import carry_out
 from ablate.store import Store

@@ -12,7 +12,7 @@ from scipy import stats
 
 import reports
 from ablate.planning.campaign import Tuning, TuningPass
-from ablate.planning.plan_document import study_tuning
+from ablate.planning.study_document import study_tuning
 from ablate.planning.tuning import Tuned, propose
 from ablate.store.documents import StudyTrial, StudyTuning
 from ablate.store.documents.study import RATE

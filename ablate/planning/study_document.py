@@ -1,0 +1,166 @@
+"""A plan as the document that the store keeps of a study."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime
+from typing import Literal
+
+from pydantic_core import to_jsonable_python
+
+from ablate.planning.campaign import Outcome, Rung, Tuning, TuningPass
+from ablate.planning.design_document import design_document
+from ablate.planning.identity import digest_of
+from ablate.planning.plan import ArmPlan, Plan
+from ablate.planning.tuning import Trial
+from ablate.store.documents import (
+    CacheBytes,
+    ParameterBudget,
+    RunDocument,
+    SpentBudget,
+    StudyArm,
+    StudyContrast,
+    StudyDocument,
+    StudyLook,
+    StudyObjective,
+    StudyPass,
+    StudyRates,
+    StudyRun,
+    StudyRung,
+    StudyTrial,
+    StudyTuning,
+)
+from ablate.store.documents.study import RATE
+from ablate.study.sections import Budget
+from ablate.study.study import Study
+from ablate.training.objectives import Objective
+from ablate.training.objectives.next_token import NextToken
+from evals.costs.prompts import convention
+
+
+def study_document(outcome: Outcome, created: datetime | None = None) -> StudyDocument:
+    """What a study planned."""
+    plan = outcome.plan
+    study = plan.study
+    arms = tuple(map(study_arm, plan.arms))
+    return StudyDocument(
+        name=study.name,
+        scale=study.scale,
+        path=str(study.path.resolve()) if study.path else None,
+        question=study.question,
+        citation=study.source,
+        source=study.text,
+        baseline=study.baseline,
+        budget=spent_budget(study.budget),
+        matched=study.budget.matched,
+        contrasts=tuple(StudyContrast(arm=arm, other=other) for arm, other in study.contrasts),
+        margin=study.sections.margin,
+        per=_per(study),
+        objective=_objective(study.train.objective),
+        conventions=_conventions(plan),
+        created=(created or datetime.now(UTC)).isoformat(timespec="seconds"),
+        arms=arms,
+        design=design_document(study.screen, arms) if study.screen else None,
+        measure=plan.measure_digest,
+        evals=plan.evals_digest,
+        looks=tuple(StudyLook(seeds=look.seeds, alpha=look.alpha) for look in outcome.looks),
+        rates=study_rates(study),
+        tuning=tuple(map(study_tuning, outcome.rungs[-1].tunings)),
+        ladder=tuple(map(_rung, outcome.rungs)) if len(outcome.rungs) > 1 else (),
+    )
+
+
+def spent_budget(budget: Budget) -> SpentBudget:
+    matched = budget.parameters
+    parameters = ParameterBudget(knob=matched.knob, step=matched.step, count=matched.count) if matched else None
+    return SpentBudget(flops=budget.flops, tokens=budget.tokens, seconds=budget.seconds, parameters=parameters)
+
+
+def _per(study: Study) -> Literal["token", "target", "byte"]:
+    """What losses are compared per."""
+    if study.own_tokenizers:
+        return "byte"
+    return "token" if study.train.objective == NextToken() else "target"
+
+
+def _conventions(plan: Plan) -> tuple[str, ...]:
+    """What a context is for arms that are not causal decoders."""
+    found = (convention(arm.spec) for arm in plan.arms)
+    return tuple(dict.fromkeys(sentence for sentence in found if sentence is not None))
+
+
+def _objective(objective: Objective) -> StudyObjective | None:
+    """What the loss counts, where it is not every token."""
+    if objective == NextToken():
+        return None
+    return StudyObjective(kind=objective.kind, counts=objective.counts)
+
+
+def _rung(rung: Rung) -> StudyRung:
+    arms = tuple(map(study_arm, rung.plan.arms))
+    return StudyRung(
+        name=str(rung.plan.study.rung), axis=rung.axis, arms=arms, tuning=tuple(map(study_tuning, rung.tunings))
+    )
+
+
+def study_tuning(tuning: Tuning) -> StudyTuning:
+    """How an arm was tuned, as the study's document says it."""
+    *coarse, last = tuning.passes
+    found = last.tuned
+    return StudyTuning(
+        arm=tuning.arm,
+        chosen=to_jsonable_python(found.chosen),
+        edges=found.edges,
+        curve=found.curve,
+        reason=found.reason,
+        fraction=last.fraction,
+        trials=_of_pass(last),
+        coarse=tuple(StudyPass(fraction=each.fraction, trials=_of_pass(each)) for each in coarse),
+    )
+
+
+def _of_pass(found: TuningPass) -> tuple[StudyTrial, ...]:
+    return tuple(_trial(trial, runs) for trial, runs in zip(found.tuned.trials, found.runs, strict=True))
+
+
+def _trial(trial: Trial, runs: tuple[str, ...]) -> StudyTrial:
+    losses = tuple(loss if math.isfinite(loss) else None for loss in trial.losses)
+    return StudyTrial(settings=to_jsonable_python(trial.settings), losses=losses, runs=runs, stalled=trial.stalled)
+
+
+def study_rates(study: Study) -> StudyRates:
+    """How the arms of a study get their learning rates."""
+    if study.carried is not None:
+        return StudyRates(how="carried", where=study.carried.carried)
+    is_tuned = study.tune is not None and RATE in study.tune.paths
+    return StudyRates(how="tuned" if is_tuned else "written", where=None)
+
+
+def study_arm(arm: ArmPlan) -> StudyArm:
+    """An arm, as the study's document says it."""
+    return StudyArm(
+        name=arm.name,
+        edits=to_jsonable_python(arm.edits),
+        tuned=to_jsonable_python(arm.tuned),
+        matching=arm.matching,
+        parameters=arm.parameters,
+        parameters_embedding=arm.parameters_embedding,
+        flops_per_token=arm.flops_per_token,
+        tokens=arm.tokens,
+        steps=arm.steps,
+        tokens_before=arm.tokens_before,
+        checkpoint=arm.checkpoint,
+        teacher=arm.teacher,
+        kv_bytes_per_token=arm.kv_bytes_per_token,
+        seconds=arm.seconds,
+        data=arm.identity.digest,
+        cache_bytes=tuple(CacheBytes(context=context, bytes=size) for context, size in arm.cache_bytes),
+        differs=arm.differs,
+        identity=_identity(arm.runs[0].identity),
+        runs=tuple(StudyRun(digest=run.digest, seed=run.seed) for run in arm.runs),
+    )
+
+
+def _identity(run: RunDocument) -> str:
+    """Of an arm, from its run with the first seed."""
+    return digest_of(run.model_dump(by_alias=True, exclude={"digest", "seed"}))
