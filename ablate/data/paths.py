@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 from ablate.data.error import DataError
@@ -23,8 +24,9 @@ def expanded(path: str, base: Path) -> Path:
     return base / Path(text).expanduser()
 
 
-def matches(patterns: tuple[str, ...], base: Path) -> list[Path]:
-    """The files that any of the globs matches (`**` crosses folders), each once, in order.
+def matches(patterns: tuple[str, ...], base: Path, wanted: Callable[[Path], bool]) -> list[Path]:
+    """The files that any of the globs matches (`**` crosses folders), each once, in order. wanted: which files of a
+    folder are meant where a pattern matches the folder itself.
 
     Raises:
         DataError: a pattern matches no file.
@@ -32,9 +34,12 @@ def matches(patterns: tuple[str, ...], base: Path) -> list[Path]:
     found: dict[Path, None] = {}
     for pattern in patterns:
         path = expanded(pattern, base)
-        files = [p for p in map(Path, sorted(glob.glob(str(path), recursive=True))) if p.is_file()]  # noqa: PTH207
+        there = list(map(Path, sorted(glob.glob(str(path), recursive=True))))  # noqa: PTH207
+        files = [each for each in there if each.is_file()]
+        if not files:  # of a pattern that matches both, such as **, folders are not read once more
+            files = [file for each in there for file in sorted(each.rglob("*")) if file.is_file() and wanted(file)]
         if not files:
-            hint = f"; it is a folder: write {pattern.rstrip('/')}/*" if path.is_dir() else ""
+            hint = ": the folder has no file of a known kind" if there else ""
             raise DataError(f"no file matches {pattern!r} (looked for {path}){hint}")
         found.update(dict.fromkeys(files))
     return list(found)

@@ -120,7 +120,7 @@ def test_a_parquet_file_without_the_column_says_which_it_has(tmp_path: Path) -> 
 def test_patterns_without_files_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NOWHERE", raising=False)
     assert "'*.nope'" in complaint(parse({"source": "files", "paths": "*.nope"}))
-    assert "is a folder: write" in complaint(parse({"source": "files", "paths": str(tmp_path)}))
+    assert "the folder has no file of a known kind" in complaint(parse({"source": "files", "paths": str(tmp_path)}))
     assert "NOWHERE is not set" in complaint(parse({"source": "files", "paths": "$NOWHERE/*.txt"}))
 
 

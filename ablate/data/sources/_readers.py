@@ -1,4 +1,4 @@
-"""Documents of one file, by its suffixes: plain text, .jsonl, .parquet, each perhaps .gz or .zst."""
+"""Documents of one file, by its suffixes: plain text, .jsonl, .parquet, .tar, each perhaps .gz or .zst."""
 
 from __future__ import annotations
 
@@ -12,8 +12,22 @@ from typing import IO, Any, cast
 import zstandard
 
 from ablate.data.error import DataError
+from ablate.data.sources._tar import texts
 
 LINES = {".jsonl", ".ndjson"}
+TEXT = {".txt", ".md", ".parquet", ".tar", *LINES}
+"""What is read of a folder."""
+PACKED = {".gz", ".zst"}
+
+
+def is_text(path: Path) -> bool:
+    """Whether a file of a folder is meant to be read."""
+    return _kind(path) in TEXT and not path.name.startswith(".")
+
+
+def _kind(path: Path) -> str:
+    """The suffix, of what is packed without that of the packing."""
+    return Path(path.name.removesuffix(path.suffix)).suffix if path.suffix in PACKED else path.suffix
 
 
 def read(path: Path, column: str) -> Iterator[str]:
@@ -22,8 +36,8 @@ def read(path: Path, column: str) -> Iterator[str]:
     Raises:
         DataError: the file cannot be read, is not what its suffix says, or has no such column.
     """
-    packing = path.suffix if path.suffix in {".gz", ".zst"} else ""
-    kind = Path(path.name.removesuffix(packing)).suffix
+    packing = path.suffix if path.suffix in PACKED else ""
+    kind = _kind(path)
     try:
         if kind == ".parquet" and not packing:
             from ablate.data.sources._parquet import rows  # noqa: PLC0415 (pyarrow takes 0.1 s to load)
@@ -31,7 +45,11 @@ def read(path: Path, column: str) -> Iterator[str]:
             yield from (string(value, column, str(path)) for value in rows(path, column))
             return
         with _opened(path, packing) as stream:
-            yield from _json_lines(stream, path, column) if kind in LINES else _text(stream)
+            if kind == ".tar":
+                found = (text for text in texts(stream, path, column) if text is not None)
+                yield from (string(text, column, str(path)) for text in found)
+            else:
+                yield from _json_lines(stream, path, column) if kind in LINES else _text(stream)
     except UnicodeDecodeError as error:
         raise DataError(f"{path} is not UTF-8 text: {error}") from error
     except (OSError, EOFError, zstandard.ZstdError) as error:  # gzip raises these for what is no gzip

@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field
 
 from ablate.data.paths import matches
 from ablate.data.sources import TextSource
-from ablate.data.sources._readers import read
+from ablate.data.sources._readers import is_text, read
 
 
 def _listed(value: Any) -> Any:
@@ -22,19 +22,20 @@ Paths = Annotated[tuple[str, ...], BeforeValidator(_listed)]
 
 
 class FilesSource(TextSource):
-    """Text files, .jsonl and .parquet, plain or as .gz or .zst.
+    """Text files, .jsonl, .parquet and tars of WebDataset, plain or as .gz or .zst.
 
-    A row is a document, and a text file is one. Fewer than 20 documents cannot be split by document: without
-    `validation_paths` they are first cut at line ends into pieces of about 8 kB (less where that makes fewer than 20),
-    and the pieces count as documents
+    A row is a document, as is a sample of a tar, and a text file is one. Fewer than 20 documents cannot be split by
+    document: without `validation_paths` they are first cut at line ends into pieces of about 8 kB (less where that
+    makes fewer than 20), and the pieces count as documents
     (so that neighbouring pieces of one text may fall on both sides; `separator` cuts where the text's own parts end).
     """
 
     source: Literal["files"] = "files"
     paths: Annotated[Paths, Field(min_length=1, strict=False)]
-    """Globs, relative to the study's file; `**` crosses folders, `~` and `$VARIABLES` are expanded."""
+    """Globs, relative to the study's file; `**` crosses folders, `~` and `$VARIABLES` are expanded. A folder stands for
+    all files below it that end in .txt, .md, .jsonl, .ndjson, .parquet or .tar, packed or not."""
     column: str = "text"
-    """Where .jsonl and .parquet keep the text."""
+    """Where .jsonl and .parquet keep the text, and .json of a tar, where a sample has no .txt."""
     separator: Annotated[str, Field(min_length=1)] | None = None
     """Cuts every text into documents where this stands between them; `"\\n\\n"` for one per paragraph."""
     validation_paths: Annotated[Paths, Field(strict=False)] = ()
@@ -48,6 +49,6 @@ class FilesSource(TextSource):
         return self._read(self.validation_paths, base) if self.validation_paths else None
 
     def _read(self, patterns: tuple[str, ...], base: Path) -> Iterator[str]:
-        for path in matches(patterns, base):
+        for path in matches(patterns, base, is_text):
             for text in read(path, self.column):
                 yield from text.split(self.separator) if self.separator else (text,)

@@ -1,0 +1,53 @@
+"""WebDataset tars: members of one name up to its first dot are one sample, `000012.txt` or `000012.json`."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+from ablate.data.error import DataError
+
+Member = tuple[str, str, bytes]
+"""The sample's key, the rest of the name, and the content."""
+
+
+def texts(stream: IO[bytes], path: Path, column: str) -> Iterator[object]:
+    """One text for each sample: its `.txt`, or `.<column>`, or that column of its `.json`.
+
+    Raises:
+        DataError: it is no tar, or a sample has none of them.
+    """
+    try:
+        for key, members in groupby(_members(stream), key=lambda member: member[0]):
+            yield _text({suffix: content for _, suffix, content in members}, column, f"{path}: {key}")
+    except tarfile.TarError as error:
+        raise DataError(f"{path} is not a tar: {error}") from error
+
+
+def _members(stream: IO[bytes]) -> Iterator[Member]:
+    with tarfile.open(fileobj=stream, mode="r|") as archive:  # read once from the start, as streams must be
+        for member in archive:
+            file = archive.extractfile(member)  # None of a folder
+            if file is not None:
+                name = PurePosixPath(member.name)
+                stem, _, suffix = name.name.partition(".")
+                yield str(name.parent / stem), suffix, file.read()
+
+
+def _text(sample: dict[str, bytes], column: str, where: str) -> object:
+    """None where the column is null."""
+    for suffix in ("txt", column):
+        if suffix in sample:
+            return sample[suffix].decode()
+    try:
+        record = json.loads(sample["json"]) if "json" in sample else None
+    except ValueError as error:
+        raise DataError(f"{where}.json is not JSON: {error}") from error
+    if not isinstance(record, dict) or column not in record:
+        there = ", ".join([*sample, *(f"json with {name}" for name in (record if isinstance(record, dict) else ()))])
+        raise DataError(f"{where} has no .txt, no .{column} and no {column!r} in a .json; there is: {there}")
+    return record[column]

@@ -1,0 +1,75 @@
+"""Several texts in given proportions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, PositiveFloat, model_validator
+
+from ablate.data.sources import Progress, TextSource
+from ablate.data.sources.files import FilesSource
+from ablate.data.sources.hf import HfSource
+from ablate.data.sources.stdlib import StdlibSource
+from ablate.data.sources.tokens import TokensSource
+from ablate.store.documents import TextMeta
+from zoo.axis import Spec
+
+OF_THE_MIXTURE = ("tokenizer", "validation_fraction", "validation_tokens", "validation_paths")
+Part = Annotated[FilesSource | HfSource | StdlibSource | TokensSource, Field(discriminator="source")]
+
+
+class Share(Spec):
+    """One text of a mixture."""
+
+    data: Part
+    """`{source: hf, path: …}`, or another source of text, without tokenizer and held-out part."""
+    weight: PositiveFloat
+    """Its share of the bytes, relative to the other weights."""
+
+    @model_validator(mode="after")
+    def _says_what_is_its_own(self) -> Self:
+        if given := sorted(self.data.model_fields_set.intersection(OF_THE_MIXTURE)):
+            raise ValueError(f"data.{given[0]} is the whole mixture's: set it beside parts")
+        return self
+
+
+class MixtureSource(TextSource):
+    """Documents of several sources, by weight: `parts: [{data: {source: hf, path: …}, weight: 3}, …]`.
+
+    The next document is of the part that has least of its share of the bytes so far, until that part has no more: what
+    the others still have is not read, so that the shares hold. The order is the same every time. A document that is in
+    two parts counts once.
+    """
+
+    source: Literal["mixture"] = "mixture"
+    parts: Annotated[tuple[Share, ...], Field(min_length=2, strict=False)]
+    """The texts, each with its weight."""
+
+    def documents(self, base: Path) -> Iterator[str]:
+        streams = [part.data.documents(base) for part in self.parts]
+        taken = [0.0] * len(streams)
+        while True:
+            place = min(range(len(streams)), key=taken.__getitem__)
+            text = next(streams[place], None)
+            if text is None:
+                return
+            yield text
+            taken[place] += len(text.encode(errors="replace")) / self.parts[place].weight
+
+    def pinned(self, prepared: Iterable[TextMeta]) -> Self:
+        known = list(prepared)
+        parts = (part.model_copy(update={"data": part.data.pinned(known)}) for part in self.parts)
+        return self.model_copy(update={"parts": tuple(parts)})
+
+    def fetch(self, progress: Progress) -> None:
+        for part in self.parts:
+            part.data.fetch(progress)
+
+    def fingerprint(self) -> str | None:
+        """Of parts that are known without being read; None where any must be."""
+        found = [part.data.fingerprint() for part in self.parts]
+        if None in found:
+            return None
+        return "mixture:" + ";".join(f"{name}*{part.weight}" for name, part in zip(found, self.parts, strict=True))

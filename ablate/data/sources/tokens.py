@@ -1,0 +1,66 @@
+"""Text that somebody has tokenised already: nanoGPT's `.bin`, Megatron's `.idx/.bin`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from ablate.data.error import DataError
+from ablate.data.paths import matches
+from ablate.data.sources import TextSource
+from ablate.data.sources._token_files import documents
+from ablate.data.sources.files import Paths
+from ablate.data.tokenizers import TokenizerSpec
+from ablate.data.tokenizers._encoder import Encoder
+from ablate.data.tokenizers.bpe import BpeTokenizer
+from zoo.axis import Choice
+
+
+class TokensSource(TextSource):
+    """Files of token ids, decoded to text, which is then split, tokenised and scored like any other.
+
+    A `.bin` beside an `.idx` of the same name is Megatron's, with the documents of its index. Other `.bin` files are
+    those of nanoGPT, or of llm.c and modded-nanogpt, which have a header; there documents end with the tokenizer's end
+    of text. Text that is tokenised again by the tokenizer that made it gives the same ids, unless they were not those
+    of its own encoding.
+    """
+
+    source: Literal["tokens"] = "tokens"
+    paths: Annotated[Paths, Field(min_length=1, strict=False)]
+    """Globs of `.bin` files, or folders of them."""
+    encoder: Annotated[TokenizerSpec, Choice("ablate.data.tokenizers")] | None = None
+    """The tokenizer that made the files; null where it is `tokenizer`."""
+    dtype: Literal["uint16", "uint32"] = "uint16"
+    """Of ids in files that have neither a header nor an index."""
+    validation_paths: Annotated[Paths, Field(strict=False)] = ()
+    """Held-out files, in place of holding out a share of `paths`."""
+
+    def documents(self, base: Path) -> Iterator[str]:
+        return self._read(self.paths, base)
+
+    def held_out(self, base: Path) -> Iterator[str] | None:
+        return self._read(self.validation_paths, base) if self.validation_paths else None
+
+    def _read(self, patterns: tuple[str, ...], base: Path) -> Iterator[str]:
+        maker = self._maker(base)
+        many = maker.tokenizer.get_vocab_size(with_added_tokens=True)
+        found = (path.with_suffix(".bin") for path in matches(patterns, base, _holds_ids))
+        for path in dict.fromkeys(found):
+            for ids in documents(path, self.dtype, maker.eos):
+                if len(ids) and not 0 <= ids.min() <= ids.max() < many:
+                    sizes = f"the id {ids.max():,}, and the tokenizer {many:,} tokens"
+                    raise DataError(f"{path} has {sizes}: name the one that made it in data.encoder")
+                yield maker.tokenizer.decode(ids.tolist(), skip_special_tokens=False)
+
+    def _maker(self, base: Path) -> Encoder:
+        made_by = self.encoder or self.tokenizer
+        if isinstance(made_by, BpeTokenizer):
+            raise DataError("data.encoder: names the tokenizer that made the files; bpe is trained on the text itself")
+        return made_by.encoder((), base)
+
+
+def _holds_ids(path: Path) -> bool:
+    return path.suffix == ".bin"

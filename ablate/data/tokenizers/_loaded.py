@@ -1,0 +1,70 @@
+"""Tokenizers that somebody else trained."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable
+from pathlib import Path
+
+from tokenizers import Tokenizer
+
+from ablate.data.error import DataError
+from ablate.data.tokenizers import TokenizerSpec
+from ablate.data.tokenizers._encoder import EOS, Encoder
+from ablate.store.documents import JsonObject
+
+KNOWN_EOS = (EOS, "<|end_of_text|>", "</s>", "<eos>", "<|eos|>", "<|im_end|>", "[SEP]")
+
+
+class LoadedTokenizer(TokenizerSpec):
+    """Known by its content, wherever it lies."""
+
+    eos: str | None = None
+    """The token that ends a document; null looks for the usual names (`<|endoftext|>`, `</s>`, `<eos>`, …)."""
+
+    @property
+    @abstractmethod
+    def named(self) -> str:
+        """In messages."""
+
+    @abstractmethod
+    def content(self, base: Path) -> str:
+        """Hash of what decides the ids. Raises DataError."""
+
+    @abstractmethod
+    def loaded(self, base: Path) -> Tokenizer:
+        """Raises DataError."""
+
+    def vocabulary(self, base: Path) -> int:
+        return max(self._load(base).get_vocab(with_added_tokens=True).values()) + 1
+
+    def identity(self, base: Path) -> JsonObject:
+        # A file and the same file from the hub are one tokenizer.
+        return {"kind": "file", "content": self.content(base), "eos": self._eos(self._load(base))}
+
+    def encoder(self, texts: Iterable[str], base: Path) -> Encoder:
+        tokenizer = self._load(base)
+        return Encoder(tokenizer, self._eos(tokenizer))
+
+    def _load(self, base: Path) -> Tokenizer:
+        tokenizer = self.loaded(base)
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+        tokenizer.encode_special_tokens = True  # text that spells an end of text is text
+        return tokenizer
+
+    def _eos(self, tokenizer: Tokenizer) -> int:
+        for name in KNOWN_EOS if self.eos is None else (self.eos,):
+            index = tokenizer.token_to_id(name)
+            if index is not None:
+                return int(index)
+        looked_for = "any of " + ", ".join(KNOWN_EOS) if self.eos is None else self.eos
+        raise DataError(f"tokenizer.eos: {self.named} has no token {looked_for}: name the one that ends a document")
+
+
+def tokenizer_of(content: bytes, named: str) -> Tokenizer:
+    """Of a tokenizer.json. Raises DataError."""
+    try:
+        return Tokenizer.from_buffer(content)
+    except ValueError as error:  # what from_buffer raises for JSON it does not understand
+        raise DataError(f"{named} is not a tokenizer.json: {error}") from error

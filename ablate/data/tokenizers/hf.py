@@ -1,0 +1,54 @@
+"""A tokenizer of a model or a repository on the Hugging Face Hub."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal
+
+from tokenizers import Tokenizer
+
+from ablate.data.error import DataError
+from ablate.data.tokenizers._loaded import LoadedTokenizer, tokenizer_of
+
+
+class HfTokenizer(LoadedTokenizer):
+    """The `tokenizer.json` of a repository, by name. It is fetched once, and then lies in the cache of the hub.
+
+    A corpus is known by the file's content: the same file as `{kind: file, path: …}` is the same tokenizer.
+    """
+
+    kind: Literal["hf"] = "hf"
+    name: str
+    """`HuggingFaceTB/SmolLM2-135M`, say."""
+    revision: str | None = None
+    """Branch, tag or commit; null for the newest."""
+
+    @property
+    def named(self) -> str:
+        return self.name
+
+    def content(self, base: Path) -> str:
+        return hashlib.sha256(_fetched(self.name, self.revision)).hexdigest()
+
+    def loaded(self, base: Path) -> Tokenizer:
+        return tokenizer_of(_fetched(self.name, self.revision), f"tokenizer.name: tokenizer.json of {self.name}")
+
+
+@lru_cache
+def _fetched(name: str, revision: str | None) -> bytes:
+    """Asked once per process. Raises DataError."""
+    from huggingface_hub import hf_hub_download  # noqa: PLC0415 (only where it is asked for)
+    from huggingface_hub.errors import HfHubHTTPError  # noqa: PLC0415
+
+    # Errors of whichever HTTP client huggingface_hub uses are bases of its own error.
+    refusals: tuple[type[Exception], ...] = (OSError, ValueError, *HfHubHTTPError.__bases__)
+    try:
+        return Path(hf_hub_download(name, "tokenizer.json", revision=revision)).read_bytes()
+    except refusals as error:  # no network, no such repository or file, a malformed name
+        said = str(error).strip().partition("\n")[0]
+        raise DataError(
+            f"tokenizer.name: cannot get tokenizer.json of {name}: {said}. Without a network, prepare the data where"
+            " there is one (ablate data STUDY), or copy the file and write tokenizer: {kind: file, path: …}"
+        ) from error

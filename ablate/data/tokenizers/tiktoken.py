@@ -1,0 +1,128 @@
+"""Ranks of OpenAI's tiktoken."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+from collections.abc import Mapping
+from functools import lru_cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Literal
+
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
+
+from ablate.data.error import DataError
+from ablate.data.paths import expanded
+from ablate.data.tokenizers._encoder import EOS
+from ablate.data.tokenizers._loaded import LoadedTokenizer
+
+_END = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+_UPPER, _LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+_BEFORE = r"[^\r\n\p{L}\p{N}]?"
+_SPACE = r"\s+(?!\S)|\s+"
+PATTERNS = {
+    "gpt2": rf"'s|'t|'re|'ve|'m|'ll|'d| ?\p{{L}}+| ?\p{{N}}+| ?[^\s\p{{L}}\p{{N}}]+|{_SPACE}",
+    "cl100k_base": rf"{_END}|{_BEFORE}\p{{L}}+|\p{{N}}{{1,3}}| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|\s*[\r\n]+|{_SPACE}",
+    "o200k_base": rf"{_BEFORE}{_UPPER}*{_LOWER}+{_END}?|{_BEFORE}{_UPPER}+{_LOWER}*{_END}?|\p{{N}}{{1,3}}"
+    rf"| ?[^\s\p{{L}}\p{{N}}]+[\r\n/]*|\s*[\r\n]+|{_SPACE}",
+}
+"""How each cuts text into words, inside which pairs merge."""
+ENDS = {50_256: 50_256, 100_256: 100_257, 199_998: 199_999}
+"""The id of `<|endoftext|>` in OpenAI's own encodings, by their number of ranks."""
+
+Ranks = Mapping[bytes, int]
+
+
+class TiktokenTokenizer(LoadedTokenizer):
+    """A `.tiktoken` file: the rank of each token, in lines of base64 and a number. The package tiktoken is not needed.
+
+    Inside a word the adjacent pair whose union has the lowest rank merges first, until no union has one.
+    """
+
+    kind: Literal["tiktoken"] = "tiktoken"
+    path: str
+    """Relative to the study's file; `~` and `$VARIABLES` are expanded."""
+    words: Literal["gpt2", "cl100k_base", "o200k_base"] = "cl100k_base"
+    """How text is cut into words: as by the encoding of this name."""
+    end: int | None = None
+    """The id of `<|endoftext|>`; null for OpenAI's own, or the first free one in files of other sizes."""
+
+    @property
+    def named(self) -> str:
+        return self.path
+
+    def content(self, base: Path) -> str:
+        return hashlib.sha256(self._read(base) + f"{self.words} {self.end}".encode()).hexdigest()
+
+    def loaded(self, base: Path) -> Tokenizer:
+        return Tokenizer.from_str(_converted(self._read(base), self.words, self.end, self.path))
+
+    def _read(self, base: Path) -> bytes:
+        path = expanded(self.path, base)
+        try:
+            return path.read_bytes()
+        except OSError as error:
+            raise DataError(f"tokenizer.path: cannot read {path}: {error.strerror}") from error
+
+
+@lru_cache(maxsize=2)
+def _converted(content: bytes, words: str, end: int | None, path: str) -> str:
+    """As a tokenizer.json. Raises DataError."""
+    ranks = _ranks(content, path)
+    spelt = _alphabet()
+    vocabulary = {"".join(spelt[byte] for byte in token): rank for token, rank in ranks.items()}
+    merges = [tuple("".join(spelt[byte] for byte in half) for half in pair) for pair in _merges(ranks)]
+    last = ENDS.get(len(ranks), max(ranks.values()) + 1) if end is None else end
+    if last in ranks.values():
+        raise DataError(f"tokenizer.end: {path} has another token of the id {last}")
+    model = models.BPE(vocabulary | {EOS: last}, [(a, b) for a, b in merges], ignore_merges=True)
+    tokenizer = Tokenizer(model)
+    cut = pre_tokenizers.Split(Regex(PATTERNS[words]), "isolated")
+    byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([cut, byte_level])
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens([AddedToken(EOS, special=True, normalized=False)])
+    return tokenizer.to_str()
+
+
+def _ranks(content: bytes, path: str) -> Ranks:
+    try:
+        lines = (line.split() for line in content.splitlines() if line.strip())
+        ranks = {base64.b64decode(token, validate=True): int(rank) for token, rank in lines}
+    except (ValueError, binascii.Error) as error:
+        raise DataError(f"tokenizer.path: {path} has a line that is not base64 and a number: {error}") from error
+    if missing := [byte for byte in range(256) if bytes([byte]) not in ranks]:
+        raise DataError(f"tokenizer.path: {path} has no token for the byte {missing[0]}, and {len(missing) - 1} others")
+    return ranks
+
+
+def _merges(ranks: Ranks) -> list[tuple[bytes, bytes]]:
+    """The pair that each token was merged from, in the order of ranks: what is left of it when pairs of lower rank have
+    merged. A token that those do not leave as two is reached by no merge, and only ever a whole word."""
+    found = []
+    for token, rank in sorted(ranks.items(), key=lambda item: item[1]):
+        parts = _parts(token, ranks, rank) if len(token) > 1 else []
+        if len(parts) == 2:
+            found.append((parts[0], parts[1]))
+    return found
+
+
+def _parts(word: bytes, ranks: Ranks, below: int) -> list[bytes]:
+    """What is left of a word when pairs whose union ranks below `below` have merged, the lowest first."""
+    parts = [bytes([byte]) for byte in word]
+    while True:
+        unions = [ranks.get(a + b, below) for a, b in pairwise(parts)]
+        lowest = min(unions, default=below)
+        if lowest >= below:
+            return parts
+        place = unions.index(lowest)
+        parts[place : place + 2] = [parts[place] + parts[place + 1]]
+
+
+def _alphabet() -> dict[int, str]:
+    """What spells each byte in byte-level vocabularies (Radford et al. 2019): a printable character itself."""
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [byte for byte in range(256) if byte not in printable]
+    return {byte: chr(byte) for byte in printable} | {byte: chr(256 + i) for i, byte in enumerate(others)}
