@@ -68,6 +68,8 @@ def _has_default_scale(mixer: Mixer, d_model: int) -> bool:
 def _small(part: Spec, ratio: _Ratio) -> SpecJson:
     """A part of a block as plain data."""
     data = part.model_dump(mode="json")
+    # What is off is left out of plain data, and here it may be an edit of a base block where it is on.
+    data |= {name: getattr(part, name) for name in type(part).model_fields.keys() - data.keys()}
     for name in data.keys() & type(part).model_fields.keys():
         value = getattr(part, name)
         if isinstance(value, Spec):

@@ -43,7 +43,7 @@ class DeepSeekSparseAttention(MLA):
         {"kv_rank": 10, "nope_dim": 7, "rope_dim": 6, "v_dim": 5, "index_heads": 3, "index_dim": 8, "top_k": 6},
     )
     kind: Literal["dsa"] = "dsa"  # type: ignore[assignment]
-    index_heads: PositiveInt = 4
+    index_heads: Annotated[PositiveInt, AtMost(4)] = 4
     """H_I."""
     index_dim: HeadFeatures = 32
     """d_I, features of an indexer's head; the first `rope_dim` of them carry positions."""
