@@ -32,6 +32,15 @@ def _side(found: BenchDocument) -> str:
     return used + ("" if grown is None else f", {grown / MIB:,.0f} MiB")
 
 
+def conditions(document: BenchDocument) -> str:
+    """What was measured, and on what."""
+    threads = "" if document["device"] == "cuda" else f", threads: {document['threads']}"
+    return (
+        f"{document['parameters'] / 1e6:,.1f} M parameters, context {document['context']:,}, "
+        f"batch {document['batch']}, {document['dtype']} on {document['device']}{threads}"
+    )
+
+
 def _attention(document: BenchDocument) -> str:
     """`fused`, or what each phase takes where they differ: `training step flex, prefill plain, decoding plain`."""
     found = {title: document["phases"][phase]["attention"] or "none" for phase, title in PHASES.items()}
@@ -41,10 +50,8 @@ def _attention(document: BenchDocument) -> str:
 
 def explained(document: BenchDocument) -> str:
     top = document["ceilings"]
-    threads = "" if document["device"] == "cuda" else f", threads: {document['threads']}"
     return (
-        f"{document['parameters'] / 1e6:,.1f} M parameters, context {document['context']:,}, "
-        f"batch {document['batch']}, {document['dtype']} on {document['device']}{threads}. "
+        f"{conditions(document)}. "
         f"{'Our training step and decoding are compiled, theirs are not. ' if document['compiled'] else ''}"
         f"Our attention: {_attention(document)}. "
         f"Medians of {document['rounds']} alternating rounds; in brackets, the quartiles of the rounds' ratios.\n"

@@ -8,6 +8,8 @@ libraries run the same architecture with the same weights in one process, altern
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
+from typing import Any
 
 from ablate.commands import DONE, HERE, add_json, given, positive, print_json, print_table
 
@@ -30,6 +32,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dtype", choices=DTYPES, default="float32", help="dtype of weights, cache and products")
     parser.add_argument("--compile", action="store_true", help="compile our training step and decoding, not theirs")
     parser.add_argument("--device", choices=HERE, help="default: cuda if there is a GPU, else cpu")
+    parser.add_argument("--plot", metavar="FILE", type=Path, help="write the shares as a figure to FILE, a web page")
     add_json(parser)
 
 
@@ -38,6 +41,8 @@ def run(options: argparse.Namespace) -> int:
 
     where = given(options, "sets", "context", "batch", "rounds", "dtype", "compile", "device")
     found = ablate.bench(options.model, **where)
+    if options.plot is not None:
+        _plot(found, options.plot)
     if options.json:
         print_json(found)
         return DONE
@@ -46,3 +51,11 @@ def run(options: argparse.Namespace) -> int:
     print_table([HEADER, *rows(found)])
     print(explained(found))
     return DONE
+
+
+def _plot(found: dict[str, Any], path: Path) -> None:
+    from ablate.commands._benching import PHASES, conditions
+    from evals.costs.bench import OURS, THEIRS
+    from reports.figures.bench import bench_page
+
+    path.write_text(bench_page(found, (OURS, THEIRS), PHASES, conditions(found)), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The parts of `first_gpu.sh`: `python docs/benchmarks/first_gpu.py versions|choices|steps|decoding DEVICE`.
+"""The parts of `first_gpu.sh`: `python docs/benchmarks/first_gpu.py versions|choices|steps|attention|decoding DEVICE`.
 
 With TINY=1 in the environment, models are toys.
 """
@@ -33,6 +33,8 @@ ARMS: dict[str, dict[str, Any]] = {
     "Mamba-2": {"block.mixer": "mamba2"},
     "experts": {"block.ffn": "topk_moe"},
 }
+WITHOUT_FLEX = {"base": "fused", "T5 bias": "plain", "softcap": "plain", "ALiBi": "fused", "window": "band"}
+"""What is picked where flex is not."""
 ROWS, LENGTH = (2, 16) if TINY else (16, 1024)
 STEPS = 3 if TINY else 10
 
@@ -40,7 +42,9 @@ STEPS = 3 if TINY else 10
 def main() -> None:
     part, device = sys.argv[1:]
     torch.set_float32_matmul_precision("high")
-    {"versions": versions, "choices": compared, "steps": steps, "decoding": decoding}[part](device)
+    {"versions": versions, "choices": compared, "steps": steps, "attention": attention, "decoding": decoding}[part](
+        device
+    )
 
 
 def versions(device: str) -> None:
@@ -103,6 +107,18 @@ def steps(device: str) -> None:
             )
         except Exception as error:  # the next arm may run
             print(f"{name}: {type(error).__name__}: {str(error).splitlines()[0][:160]}", flush=True)
+
+
+def attention(device: str) -> None:
+    """Where flex_attention is the faster choice: `zoo.attend.pick` takes it wherever scores are edited or masked."""
+    print("arm, backend, ms of a training step, peak GiB, seconds of the first step")
+    for name, other in WITHOUT_FLEX.items():
+        for backend in (other, "flex"):
+            try:
+                with zoo.attention_backend(backend):
+                    print(name, backend, *_step_figures(ARMS[name], device, False), sep=", ", flush=True)
+            except Exception as error:  # the next may run
+                print(f"{name}, {backend}: {type(error).__name__}: {str(error).splitlines()[0][:160]}", flush=True)
 
 
 def _step_figures(edits: dict[str, Any], device: str, compile: bool) -> tuple[str, ...]:

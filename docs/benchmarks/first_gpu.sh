@@ -50,6 +50,7 @@ part versions 60 "$python" docs/benchmarks/first_gpu.py versions "$device"
 part "a study, killed and resumed" 240 bash -c interrupted
 part "every choice against the CPU: a training step and a cached decode" 300 "$python" docs/benchmarks/first_gpu.py choices "$device"
 part "training steps, eager and compiled" 420 "$python" docs/benchmarks/first_gpu.py steps "$device"
+part "attention, with and without flex" 300 "$python" docs/benchmarks/first_gpu.py attention "$device"
 part "decoding, with and without graphs" 240 "$python" docs/benchmarks/first_gpu.py decoding "$device"
 part "small runs at once" 240 bash -c at_once
 echo "$out"

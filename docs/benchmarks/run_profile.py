@@ -12,6 +12,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+# The process that workers are forked from has loaded these (`ablate.running.forkserver`).
+import polars  # noqa: F401
+import torch._dynamo  # noqa: F401
+
 from ablate.api.questions import read
 from ablate.running import phases
 from ablate.running.workshop import open_workshop

@@ -163,10 +163,11 @@ class Point:
             return reason
         timings = {"prefill": self._prefill_seconds, "decode": self._decode_seconds}[phase]
         with peak_memory(self.device) as memory:
-            repeats = timings(number)
+            repeats, begun = timings(number), time.perf_counter()
             next(repeats)  # warms up, and reads the prompt that decoding goes on from
+            spent = time.perf_counter() - begun
             with executed_backends(training=False) as backends:
-                seconds = self._repeated(repeats)
+                seconds = self._repeated(repeats, spent)
         return Turn(seconds, memory.bytes, ", ".join(sorted(backends)) or None)
 
     def prefilled(self, turns: Turns) -> PrefillPoint:
@@ -220,9 +221,9 @@ class Point:
         weights = replace(decode_cost(self.model.spec, self.batch, middle), cache_elements=0)
         return weights.bytes(self.dtype) + self._bytes(middle)
 
-    def _repeated(self, timings: Iterator[float]) -> list[float]:
-        """Seconds of repeats of the measurement."""
-        deadline = time.perf_counter() + self.seconds / self.turns
+    def _repeated(self, timings: Iterator[float], spent: float = 0.0) -> list[float]:
+        """Seconds of repeats of the measurement, in what is left of a turn of which so many seconds are spent."""
+        deadline = time.perf_counter() + self.seconds / self.turns - spent
         seconds: list[float] = []
         while len(seconds) * self.turns < _FEWEST_REPEATS or time.perf_counter() < deadline:
             seconds.append(next(timings))

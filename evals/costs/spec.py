@@ -25,7 +25,7 @@ class MeasureSpec(Spec):
     contexts: tuple[PositiveInt, ...] = Field(default=(64, 256), min_length=1, strict=False)
     batches: tuple[PositiveInt, ...] = Field(default=(1, 8), min_length=1, strict=False)
     seconds: PositiveFloat = 0.3
-    """How long each point is repeated."""
+    """How long each point is measured, in three turns; slow points take longer, for one repeat in each turn."""
     caches: Annotated[
         tuple[Annotated[CacheKind, Choice("zoo.caches")], ...], Field(strict=False), AfterValidator(_beside_plain)
     ] = Field(default=(PLAIN,), exclude_if=lambda kinds: kinds == (PLAIN,))

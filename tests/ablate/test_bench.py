@@ -23,8 +23,10 @@ def _transformers() -> None:
     pytest.importorskip("transformers")
 
 
-def test_both_run_the_same_model(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["bench", *SMALL, *QUICK, "--json", "--device", "cpu"]) == 0
+def test_both_run_the_same_model(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    plot = tmp_path / "bench.html"
+    assert main(["bench", *SMALL, *QUICK, "--json", "--device", "cpu", "--plot", str(plot)]) == 0
+    assert "tokens/s" in plot.read_text()
     found = json.loads(capsys.readouterr().out)
     assert found["largest_difference"] < 1e-4
     assert set(found["phases"]) == {"train", "prefill", "decode"}

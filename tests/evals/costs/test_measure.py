@@ -84,7 +84,7 @@ def test_numbers_are_quartiles_over_repeats(model: Decoder, monkeypatch: pytest.
     """By hand, for passes of 1, 1/2 and 1/4 s that read 20 tokens, and 16 steps that write 2 tokens each."""
     seconds = [1.0, 0.5, 0.25]
     point = Point(model, context=10, batch=2, seconds=1e-9, bandwidth=1e9)
-    monkeypatch.setattr(point, "_repeated", lambda _: seconds)
+    monkeypatch.setattr(point, "_repeated", lambda *_: seconds)
     prefill, decode = plain_of(point.prefill()), plain_of(point.decode())
     assert prefill["tokens_per_second"] == approx_quartiles([20, 40, 80])
     assert prefill["seconds_to_first_token"] == approx_quartiles(seconds)
@@ -104,7 +104,7 @@ def approx_quartiles(values: list[float]) -> Any:
 
 @pytest.mark.parametrize("phase", ["prefill", "decode"])
 def test_peak_memory_is_that_of_the_phase(phase: str, model: Decoder, monkeypatch: pytest.MonkeyPatch) -> None:
-    def allocating(_: object) -> list[float]:
+    def allocating(*_: object) -> list[float]:
         torch.ones(2**26).sum()
         return [1.0]
 
