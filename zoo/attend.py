@@ -73,7 +73,9 @@ def pick(device: str, dtype: torch.dtype, needs: Needs) -> str:
 def _pays_in_flex(dtype: torch.dtype, needs: Needs) -> bool:
     """In training, where it is not a triangle that torch's own kernels do best. Texts that are read without a backward
     pass have many lengths, and a program is compiled for each."""
-    runs = flex.obstacle(needs) is None and dtype != torch.float64 and needs.features >= flex.LEAST_FEATURES
+    fewest, most = needs.features
+    fits = fewest >= flex.LEAST_FEATURES and most <= flex.MOST_FEATURES
+    runs = flex.obstacle(needs) is None and dtype != torch.float64 and fits
     edited = not (needs.whole and needs.plain_scores)
     return runs and edited and needs.gradient and min(needs.queries, needs.keys) >= flex.BLOCK
 

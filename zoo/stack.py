@@ -103,7 +103,8 @@ class Stack(nn.Module):
 
     def run(self, embedded: Tensor, step: Step, cache: Cache | None = None, left: Leaving = ignored) -> Tensor:
         """(B, T, D): the stream that leaves the last layer. `left` is told of those that leave the others."""
-        x, outside, lower = self.first.open(embedded), step.prefix, dict[int, Tensor]()
+        x, outside = self.first.open(embedded), step.prefix
+        lower: dict[int, Tensor] = {}  # torch.compile cannot trace dict[int, Tensor]()
         for i, block in enumerate(self.block_of_each):
             if i:
                 left(x)

@@ -7,12 +7,12 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from reports.figures.style import CONFIG, blank, looks
+from reports.figures.style import blank, looks
 
 
 def bench_figure(document: Mapping[str, Any], sides: Sequence[str], phases: Mapping[str, str]) -> go.Figure:
-    """document: that of `ablate bench --json`. sides: the libraries. phases: titles by name. Bars hold the median
-    tokens per second; whiskers reach to the quartiles of the rounds."""
+    """document: that of `ablate bench --json`. sides: the libraries. phases: titles by name. Whiskers reach to
+    the quartiles of the rounds; behind them stand the median tokens per second."""
     figure = blank("share of the machine's ceiling (%)", "", 140 + 90 * len(phases))
     for side, look in looks(sides).items():
         found = [document["phases"][phase][side] for phase in phases]
@@ -22,24 +22,30 @@ def bench_figure(document: Mapping[str, Any], sides: Sequence[str], phases: Mapp
             [share * abs(rate[end] / rate["median"] - 1) for share, rate in zip(shares, rates, strict=True)]
             for end in ("q75", "q25")
         )
+        bars = [list(phases.values()), [look.label] * len(phases)]
         figure.add_bar(
             x=shares,
-            y=list(phases.values()),
+            y=bars,
             orientation="h",
-            name=look.label,
             marker_color=look.colour,
             error_x={"type": "data", "array": above, "arrayminus": below},
-            text=[f"{rate['median']:,.0f} tokens/s" for rate in rates],
-            textposition="inside",
+        )
+        figure.add_scatter(
+            x=[share + whisker for share, whisker in zip(shares, above, strict=True)],
+            y=bars,
+            mode="text",
+            text=[f"  {rate['median']:,.0f} tokens/s" for rate in rates],
+            textposition="middle right",
+            cliponaxis=False,
         )
     figure.update_yaxes(autorange="reversed")
-    figure.update_layout(barmode="group")
+    figure.update_layout(showlegend=False)
     return figure
 
 
 def bench_page(document: Mapping[str, Any], sides: Sequence[str], phases: Mapping[str, str], words: str) -> str:
     """A whole HTML page of it that works offline. words: what the figure is of."""
     figure = bench_figure(document, sides, phases)
-    figure.update_layout(title={"text": words, "font": {"size": 13}}, margin={"t": 110, "l": 110}, legend={"y": -0.25})
-    page: str = figure.to_html(include_plotlyjs=True, config=CONFIG)
+    figure.update_layout(title={"text": words, "font": {"size": 13}}, margin={"t": 60, "l": 200, "r": 120})
+    page: str = figure.to_html(include_plotlyjs=True, config={"displaylogo": False, "responsive": True})
     return page

@@ -22,6 +22,7 @@ from zoo.attending.needs import Needs
 from zoo.attending.scoring import Scoring
 from zoo.attending.visible import Visible
 from zoo.conformance.combinations import random_model, random_tokens
+from zoo.mixers._cross import OfMemory
 from zoo.sparsities.bigbird import BigBird
 from zoo.sparsities.strided import Strided
 
@@ -80,13 +81,28 @@ def test_flex_is_the_reference(visible: str, scoring: str) -> None:
     torch.testing.assert_close(found[1], found[0], rtol=1e-9, atol=1e-11)
 
 
+@pytest.mark.parametrize("text", [None, torch.arange(37) < torch.tensor([[37], [20]])], ids=["whole", "padded"])
+def test_flex_reads_an_encoder(text: Tensor | None) -> None:
+    """A mask without an axis of queries, and fewer keys."""
+    found = []
+    for backend in ("plain", "flex"):
+        learned = [drawn(2, H, T, 6), drawn(2, K, 37, 6, seed=1), drawn(2, K, 37, 5, seed=2)]
+        learned = [each.requires_grad_() for each in learned]
+        visible = OfMemory(torch.arange(T), torch.arange(37), sight="all", text=text)
+        with attention_backend(backend):
+            out = attend(*learned, visible, Scoring(0.4))
+        out.square().sum().backward()
+        found.append([out.detach(), *(each.grad for each in learned)])
+    torch.testing.assert_close(found[1], found[0], rtol=1e-9, atol=1e-11)
+
+
 def test_flex_refuses_dropout() -> None:
     index, q = torch.arange(9), torch.randn(1, 2, 9, 6)
     with attention_backend("flex"), pytest.raises(ValueError, match="the flex backend has no dropout: use plain"):
         attend(q, q, q, Visible(index, index), Scoring(1.0, dropout=0.1))
 
 
-TRAINS = {"queries": 1024, "keys": 1024, "features": 64, "gradient": True}
+TRAINS = {"queries": 1024, "keys": 1024, "features": (64, 64), "gradient": True}
 PICKS = [
     # On CUDA, on a CPU, and what is asked for beside a causal triangle in training.
     ("fused", "fused", {}),
@@ -105,7 +121,8 @@ PICKS = [
     ("plain", "plain", {"softcap": True, "gradient": False}),
     ("sparse", "sparse", {"pattern": True, "gradient": False}),
     ("fused", "fused", {"pattern": True, "gradient": False, "bias": "constant"}),
-    ("plain", "plain", {"softcap": True, "features": 8}),
+    ("plain", "plain", {"softcap": True, "features": (8, 64)}),
+    ("plain", "plain", {"softcap": True, "features": (64, 512)}),
     ("plain", "plain", {"softcap": True, "queries": 64, "keys": 64}),
 ]
 

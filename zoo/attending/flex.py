@@ -26,8 +26,8 @@ from zoo.own_code import own_code
 
 BLOCK = 128
 """Queries, and keys, of a block of the mask."""
-LEAST_FEATURES = 16
-"""Of a head, for the kernel."""
+LEAST_FEATURES, MOST_FEATURES = 16, 256
+"""Of a head: what the kernel can do, and what a block of surely fits in a GPU's shared memory."""
 Looks = Callable[..., Tensor]
 
 
@@ -37,7 +37,8 @@ def obstacle(needs: Needs) -> str | None:
 
 def attend(q: Tensor, k: Tensor, v: Tensor, visible: Visible, scoring: Scoring) -> Tensor:
     q, k, v = _as_autocast_has_it(q, k, v)
-    blocks = None if visible.everything else visible.once("blocks", lambda: _blocks(visible.mask()))
+    sizes = q.shape[2], k.shape[2]
+    blocks = None if visible.everything else visible.once("blocks", lambda: _blocks(visible.mask(), *sizes))
     axes, bias = _axes(scoring.bias)
     eager = not torch.compiler.is_compiling()
     if eager and (not q.is_cuda or isinstance(q, FakeTensor)):
@@ -61,15 +62,15 @@ def _as_autocast_has_it(*tensors: Tensor) -> tuple[Tensor, ...]:
     return tuple(tensor.to(torch.get_autocast_dtype(device)) for tensor in tensors)
 
 
-def _blocks(seen: Tensor) -> BlockMask:
-    """seen: (T, S), or (B, 1, T, S). Inside a block that is partly hidden the kernel looks the mask up."""
+def _blocks(seen: Tensor, queries: int, keys: int) -> BlockMask:
+    """seen: (T, S), or (B, 1, T or 1, S). Inside a block that is partly hidden the kernel looks the mask up."""
     axes, table = _axes(seen)
 
     def visible(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         return _looked_up(table, axes, b, h, i, j)
 
-    queries, keys = seen.shape[-2:]
-    padded = F.pad(seen.view(-1, 1, queries, keys), (0, -keys % BLOCK, 0, -queries % BLOCK))
+    every = seen.expand(*seen.shape[:-2], queries, keys).reshape(-1, 1, queries, keys)
+    padded = F.pad(every, (0, -keys % BLOCK, 0, -queries % BLOCK))
     tiles = padded.unflatten(3, (-1, BLOCK)).unflatten(2, (-1, BLOCK)).sum(dim=(3, 5))  # (B or 1, 1, T/128, S/128)
     full = tiles == BLOCK**2
     partial = (tiles > 0) & ~full
@@ -155,7 +156,8 @@ def _products(
 ) -> tuple[Tensor, Tensor]:
     """The same as torch defines it, forward and backward, without a compiler."""
     if blocks is None:
-        blocks = _blocks(torch.ones(q.shape[2], k.shape[2], dtype=torch.bool, device=q.device))
+        sizes = q.shape[2], k.shape[2]
+        blocks = _blocks(torch.ones(sizes, dtype=torch.bool, device=q.device), *sizes)
     captured = () if bias is None else (bias,)
     out, sums, _ = products(q, k, v, _edits(None, axes, softcap), blocks.as_tuple(), scale, {}, captured, ())
     return out, sums * math.log(2)

@@ -15,14 +15,14 @@ from zoo.attending.visible import Visible
 
 @dataclass(frozen=True)
 class Needs:
-    """queries, keys: how many. features: of a head's queries or values, the fewer.
+    """queries, keys: how many. features: of a head's queries and of its values, the fewer and the more.
 
     aligned, everything: as `Visible` has them. gradient: whether a backward pass follows.
     """
 
     queries: int
     keys: int
-    features: int
+    features: tuple[int, int]
     aligned: bool = True
     everything: bool = False
     window: int | None = None
@@ -39,7 +39,7 @@ class Needs:
         return cls(
             queries=q.shape[2],
             keys=k.shape[2],
-            features=min(q.shape[3], v.shape[3]),
+            features=(min(q.shape[3], v.shape[3]), max(q.shape[3], v.shape[3])),
             aligned=visible.aligned,
             everything=visible.everything,
             window=visible.window,
