@@ -93,14 +93,14 @@ def show_one(name: str, small: bool, as_json: bool) -> int:
     if not found:
         known = [*presets, *(known for of in groups.values() for known in of)]
         raise OptionError(f"unknown name '{name}'" + (did_you_mean(name, known) or ": see `ablate zoo`"))
-    entries = [{"axis": axis, **_entry(name, said), "settings": _settings(cls)} for axis, said, cls in found]
+    entries = [{"axis": axis, **_entry(name, said), "settings": settings_of(cls)} for axis, said, cls in found]
     if as_json:
         print_json(entries[0] if len(entries) == 1 else entries)
         return 0
     for axis, said, cls in found:
         print(f"{axis}: {name}\n\n{inspect.getdoc(said)}\n")
-        docs = _setting_docs(cls)
-        rows = [(name, _default(default), docs.get(name, "")) for name, default in _settings(cls).items()]
+        docs = docs_of_settings(cls)
+        rows = [(name, _default(default), docs.get(name, "")) for name, default in settings_of(cls).items()]
         if rows:
             print_table([("setting", "default", "what it is"), *rows], text_columns=3)
     return 0
@@ -189,7 +189,7 @@ def _default(value: Any) -> str:
     return "null" if value is None else text(value) or "[]"
 
 
-def _setting_docs(cls: type[Spec]) -> dict[str, str]:
+def docs_of_settings(cls: type[Spec]) -> dict[str, str]:
     """What is written below each field of a class and of those that it extends."""
     docs: dict[str, str] = {}
     for owner in reversed([each for each in cls.__mro__ if issubclass(each, Spec)]):
@@ -202,7 +202,7 @@ def _setting_docs(cls: type[Spec]) -> dict[str, str]:
     return docs
 
 
-def _settings(cls: type[Spec]) -> dict[str, object]:
+def settings_of(cls: type[Spec]) -> dict[str, object]:
     """Default values as plain data; `required` where there is none."""
     fields = {name: field for name, field in cls.model_fields.items() if name != "kind"}
     plain = {name: field.get_default(call_default_factory=True) for name, field in fields.items()}

@@ -1,4 +1,5 @@
-"""Where runs are shown beside the store: one tracker per file, `ablate/tracking/<name>.py` with `begin(run) -> Sink`.
+"""Where runs are shown beside the store: one tracker per file, `ablate/tracking/<name>.py` with `begin(run) -> Sink`
+and `REMEDY`, what to do where its package is missing.
 
 The store stays the truth. Trackers are told what it holds by the process that follows the study, whatever the engine,
 so no worker waits for one, and one that fails is left out from there on.
@@ -153,5 +154,10 @@ class Trackers:
             call()
         except Exception as error:  # any library, any network
             self.wanted.remove(name)
-            remedy = ": pip install 'ablate[trackers]'" if isinstance(error, ImportError) else ""
+            remedy = f": {_remedy(name)}" if isinstance(error, ModuleNotFoundError) else ""
             self.say(f"tracker {name} failed and is left out from here on: {type(error).__name__}: {error}{remedy}")
+
+
+def _remedy(name: str) -> str:
+    """What a tracker says of a package that is missing."""
+    return str(getattr(member(__name__, name), "REMEDY", "install it"))

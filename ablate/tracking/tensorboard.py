@@ -9,6 +9,8 @@ from typing import Any
 
 from ablate.tracking import TrackedRun
 
+REMEDY = "pip install 'ablate[trackers]'"
+
 
 @dataclass
 class Writer:

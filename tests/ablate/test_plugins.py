@@ -122,6 +122,7 @@ def run(environment: dict[str, str], folder: Path, *arguments: str, status: int 
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_a_file_is_in_catalogue_schema_runs_and_their_identity(tmp_path: Path) -> None:
     """With the local engine, whose fork servers load it too."""
     toy_study(tmp_path, "{wide: {d_model: 24}, mean: {block.norm: meannorm}}", steps=20)
@@ -146,6 +147,7 @@ def test_a_file_is_in_catalogue_schema_runs_and_their_identity(tmp_path: Path) -
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_the_example_package_installed_from_its_folder(tmp_path: Path) -> None:
     """Its norm and its tracker, with nothing said on the command line."""
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q", "install", "--no-deps"]
@@ -160,7 +162,8 @@ def test_the_example_package_installed_from_its_folder(tmp_path: Path) -> None:
     plugins = [json.loads(each.read_text()).get("plugins") for each in (tmp_path / "runs").glob("*/run.json")]
     (version,) = [each["norms.meannorm"] for each in plugins if each]
     assert re.fullmatch(r"ablate-example 1\.0 [0-9a-f]{16}", version)
-    rows = [json.loads(line) for line in (tmp_path / "runs/trackers/ndjson/toy-mean-0.ndjson").open(encoding="utf-8")]
+    lines = (tmp_path / "runs/trackers/ndjson/toy-mean-0.ndjson").read_text(encoding="utf-8").splitlines()
+    rows = [json.loads(line) for line in lines]
     assert rows[-1]["status"] == "finished" and [row["step"] for row in rows[:-1]][-1] == 20
     wrong = run(environment, tmp_path, *asked, "--set", "arms.mean.block.norm.epz=1", status=2)
     assert "unknown key (did you mean 'eps'?)" in wrong

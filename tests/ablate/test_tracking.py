@@ -98,6 +98,61 @@ def test_wandb_keeps_several_runs_offline_at_once(tmp_path: Path, monkeypatch: p
         assert found == [10.0 * number + step for step in range(3)]
 
 
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # those of MLflow's own libraries
+def test_mlflow_keeps_several_runs_and_a_resumed_one_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mlflow = pytest.importorskip("mlflow", reason="mlflow is not installed")
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    begin = importlib.import_module("ablate.tracking.mlflow").begin
+    runs = {arm: tracked(arm, tmp_path) for arm in ("a", "b")}
+    sinks = {arm: begin(run) for arm, run in runs.items()}
+    for step in range(3):
+        for number, sink in enumerate(sinks.values()):
+            sink.log(step, {"loss": 10.0 * number + step})
+    resumed = begin(runs["a"])  # is shown all that the store has
+    for step in range(5):
+        resumed.log(step, {"loss": float(step)})
+    resumed.finish({"loss": 4.0}, "finished")
+    sinks["b"].finish({}, "failed")
+    client = mlflow.MlflowClient(tracking_uri=f"sqlite:///{tmp_path / 'mlflow.db'}")
+    (experiment,) = (each for each in client.search_experiments() if each.name == "study")
+    found = {each.data.tags["ablate.arm"]: each for each in client.search_runs([experiment.experiment_id])}
+    assert {arm: run.info.status for arm, run in found.items()} == {"a": "FINISHED", "b": "FAILED"}
+    losses = {
+        arm: [point.value for point in client.get_metric_history(run.info.run_id, "loss")] for arm, run in found.items()
+    }
+    assert losses == {"a": [0.0, 1.0, 2.0, 3.0, 4.0], "b": [10.0, 11.0, 12.0]}
+    assert found["a"].data.metrics["final/loss"] == 4.0
+    assert found["a"].data.params == {"steps": "5", "model.layers": "2"}
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # those of its own libraries
+def test_trackio_keeps_several_runs_on_this_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("TRACKIO_DIR", raising=False)
+    pytest.importorskip("gradio_client", reason="trackio is not installed")
+    begin = importlib.import_module("ablate.tracking.trackio").begin
+    runs = [begin(tracked(arm, tmp_path)) for arm in ("a", "b")]
+    for step in range(3):
+        for number, run in enumerate(runs):
+            run.log(step, {"loss": 10.0 * number + step})
+    for run in runs:
+        run.finish({"loss": 2.0}, "finished")
+    storage = importlib.import_module("trackio.sqlite_storage").SQLiteStorage
+    names = sorted(storage.get_runs("study"))
+    rows = [[row["loss"] for row in storage.get_logs("study", name) if "loss" in row] for name in names]
+    assert rows == [[0.0, 1.0, 2.0], [10.0, 11.0, 12.0]]
+    assert any(tmp_path.rglob("*.db"))
+    assert capsys.readouterr().out == ""
+
+
+def tracked(arm: str, folder: Path) -> tracking.TrackedRun:
+    config = {"steps": 5, "model": {"layers": 2}}
+    return tracking.TrackedRun("study", "cpu", arm, 0, f"0123456789abcde{arm}", config, folder)
+
+
 def offline_losses(path: Path) -> list[float]:
     """From a file of LevelDB's log format: after 7 bytes, records with a checksum, a length and a type before each."""
     records = importlib.import_module("wandb.proto.wandb_internal_pb2")

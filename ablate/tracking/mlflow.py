@@ -1,0 +1,76 @@
+"""MLflow: an experiment per study, a run per run. Without MLFLOW_TRACKING_URI in `trackers/mlflow/mlflow.db`."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ablate.tracking import TrackedRun
+
+REMEDY = "pip install 'ablate[mlflow]'"
+DIGEST = "ablate.digest"
+"""The tag by which a run that resumes is found."""
+LONGEST = 500
+"""Characters of a parameter's value: MLflow's databases have room for these at least."""
+
+
+@dataclass
+class Run:
+    """By MLflow's client, not its current run: several go on at the same time. `sent` is the last step it has."""
+
+    client: Any
+    id: str
+    sent: int
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        if step <= self.sent:  # it had them before the run was resumed
+            return
+        self._metrics(values, step)
+        self.sent = step
+
+    def finish(self, summary: Mapping[str, float], status: str) -> None:
+        self._metrics({f"final/{name}": value for name, value in summary.items()}, 0)
+        self.client.set_tag(self.id, "status", status)
+        self.client.set_terminated(self.id, "FAILED" if status == "failed" else "FINISHED")
+
+    def _metrics(self, values: Mapping[str, float], step: int) -> None:
+        metric, now = importlib.import_module("mlflow.entities").Metric, int(1000 * time.time())
+        self.client.log_batch(self.id, metrics=[metric(name, value, now, step) for name, value in values.items()])
+
+
+def begin(run: TrackedRun) -> Run:
+    address = os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{run.folder.resolve() / 'mlflow.db'}"
+    client = importlib.import_module("mlflow").MlflowClient(tracking_uri=address)
+    found = client.get_experiment_by_name(run.study)
+    experiment = found.experiment_id if found else client.create_experiment(run.study)
+    known = client.search_runs([experiment], f"tags.`{DIGEST}` = '{run.digest}'", max_results=1)
+    return _again(client, known[0]) if known else _new(client, experiment, run)
+
+
+def _again(client: Any, known: Any) -> Run:
+    client.update_run(known.info.run_id, "RUNNING")
+    steps = (metric.step for metric in client.get_metric_history(known.info.run_id, "loss"))
+    return Run(client, known.info.run_id, max(steps, default=-1))
+
+
+def _new(client: Any, experiment: str, run: TrackedRun) -> Run:
+    tags = {DIGEST: run.digest, "ablate.arm": run.arm, "ablate.scale": run.scale}
+    made = client.create_run(experiment, run_name=f"{run.scale} {run.name}", tags=tags)
+    parameter = importlib.import_module("mlflow.entities").Param
+    flat = [parameter(name, text[:LONGEST]) for name, text in _flat(run.config)]
+    for start in range(0, len(flat), 100):  # the most that one call takes
+        client.log_batch(made.info.run_id, params=flat[start : start + 100])
+    return Run(client, made.info.run_id, -1)
+
+
+def _flat(config: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """Settings by dotted path."""
+    if isinstance(config, Mapping):
+        for key, value in config.items():
+            yield from _flat(value, f"{path}.{key}" if path else key)
+    else:
+        yield path, str(config)

@@ -1,0 +1,64 @@
+"""Builds the site from the repository as it is: README and the findings are pages, links to files outside `docs` lead
+to copies of these, and the reference is generated from code."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File, Files
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import reference
+
+ROOT = Path(__file__).resolve().parents[2]
+LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)(#[^)\s]*)?\)")
+BESIDE = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "studies/FINDINGS.md", "studies/LOG.md")
+"""Pages that are not in `docs`."""
+
+
+def on_files(files: Files, config: Any) -> Files:
+    for path in BESIDE:
+        files.append(File.generated(config, site_path(path), abs_src_path=str(ROOT / path)))
+    for path, text in reference.pages().items():
+        files.append(File.generated(config, path, content=text))
+    pages = [*(ROOT / path for path in BESIDE), *(ROOT / "docs").rglob("*.md")]
+    for path in sorted({target for page in pages for target in targets(page)}):
+        if files.get_file_from_path(site_path(path)) is None and (ROOT / path).is_file():
+            files.append(File.generated(config, site_path(path), abs_src_path=str(ROOT / path)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
+    here = page.file.src_uri
+    if here.startswith("reference/"):
+        return markdown
+    folder = os.path.dirname(repository_path(here))  # noqa: PTH120 (of a path of the site)
+    return LINK.sub(lambda found: rewritten(found, folder, here), markdown)
+
+
+def rewritten(found: re.Match[str], folder: str, here: str) -> str:
+    """A link from the repository's layout to the site's. A folder has no page: its path stays as text."""
+    path = os.path.normpath(os.path.join(folder, found[1]))  # noqa: PTH118 (as above)
+    if (ROOT / path).is_dir():
+        return "]"
+    return f"]({os.path.relpath(site_path(path), os.path.dirname(here) or '.')}{found[2] or ''})"  # noqa: PTH120
+
+
+def targets(page: Path) -> set[str]:
+    """Files of the repository that a page links to."""
+    folder = page.parent.relative_to(ROOT)
+    links = LINK.finditer(page.read_text(encoding="utf-8"))
+    return {os.path.normpath(folder / link[1]) for link in links}
+
+
+def site_path(path: str) -> str:
+    return "index.md" if path == "README.md" else path.removeprefix("docs/")
+
+
+def repository_path(path: str) -> str:
+    return "README.md" if path == "index.md" else path if path in BESIDE else f"docs/{path}"
