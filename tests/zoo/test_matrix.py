@@ -47,6 +47,11 @@ RULES = [
     (r"modules that look ahead are for causal models without an encoder", {"mtp"}),
     (r"linformer scores mixtures of keys, which are at no place for which \w+ could add", {"mixer", "mixer.position"}),
     (r"linformer mixes keys of the whole text: it cannot hide later tokens", {"visible"}),
+    (r"layer \d+ has no heads of values to add to", {"value_embeddings"}),
+    (r"layer \d+ has \d+ heads of \d+ features, and layer \d+, which reads the same, .+", {"value_embeddings"}),
+    (r"no layer below has keys and values of its own with the same heads, positions and window", {"pattern"}),
+    (r"keys and values are of a layer below \(reuse_kv\), which has settings of its own", {"pattern"}),
+    (r"linformer mixes keys and values of its own", {"pattern"}),
     (r"NTK-aware scaling needs more than one pair of features, not 2 features", {"mixer.position.scaling"}),
 ]
 """Every reason why two choices may not meet, and the axes that at least one of each such pair is on, or edits."""
@@ -107,7 +112,8 @@ def test_the_axes_are_those_of_the_zoo() -> None:
     }.items():  # fmt: skip
         kinds = [option.name.partition(" ")[0] for option in axes[axis]]
         assert list(dict.fromkeys(kinds)) == list(variants(f"zoo.{package}"))
-    settings = Attention.model_fields.keys() - {"kind", "heads"}
+    # Keys are reused from a layer below, so that it takes a pattern of layers to try it.
+    settings = Attention.model_fields.keys() - {"kind", "heads", "reuse_kv"}
     assert {axis.split(".")[1] for axis in axes if axis.startswith("mixer.")} == settings
     assert {"topology", "final_norm", "tie_embeddings", "embedding_dim", "final_softcap", "pattern"} <= set(axes)
 
