@@ -142,7 +142,7 @@ def _hint(path: tuple[str, ...], data: Any, schema: Schema) -> str:
     if having:
         return f" (a setting of {' and '.join(having)}, not of {' or '.join(k for b in own for k in _kinds(b))})"
     known = list(dict.fromkeys(name for branch in own for name in branch["properties"]))
-    return did_you_mean(key, known) or (f": one of {', '.join(known)}" if len(known) <= FEW_KEYS else "")
+    return did_you_mean(key, known) or (f": one of {', '.join(known)}" if 0 < len(known) <= FEW_KEYS else "")
 
 
 def _kinds(branch: Schema) -> list[str]:
@@ -153,9 +153,23 @@ def _at(schema: Schema, path: tuple[str, ...], data: Any) -> tuple[list[Schema],
     """What a JSON Schema says at a path of `data`, references and unions unopened, and the data there."""
     branches, here = [schema], data
     for part in path:
+        if isinstance(here, list | tuple):
+            branches, here = list(_items(branches, schema)), here[int(part)]
+            continue
         branches = [inner for branch in _branches(branches, schema, here) for inner in _inside(branch, part)]
         here = here.get(part) if isinstance(here, Mapping) else None
     return branches, here
+
+
+def _items(schemas: list[Schema], root: Schema) -> Iterator[Schema]:
+    """What lists behind references and unions are of."""
+    for schema in schemas:
+        if "$ref" in schema:
+            yield from _items([root["$defs"][schema["$ref"].rpartition("/")[2]]], root)
+        for union in ("anyOf", "oneOf", "allOf"):
+            yield from _items(schema.get(union, []), root)
+        if "items" in schema:
+            yield schema["items"]
 
 
 def _branches(schemas: list[Schema], root: Schema, here: Any) -> Iterator[Schema]:

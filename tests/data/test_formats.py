@@ -25,6 +25,8 @@ from ablate.data.tokenizers._encoder import EOS
 from ablate.data.tokenizers.bpe import train
 from ablate.data.tokenizers.bytes import byte_tokenizer
 from ablate.data.tokenizers.tiktoken import PATTERNS
+from ablate.study.problems import StudyError
+from ablate.study.reading import load_study
 
 END = 256
 
@@ -201,6 +203,22 @@ def test_a_mixture_of_datasets_is_known_without_reading_them() -> None:
         parse(
             {"source": "mixture", "parts": [{"data": {**data[0]["data"], "tokenizer": "bytes"}, "weight": 1}, data[1]]}
         )  # type: ignore[dict-item]
+
+
+def test_a_mistake_in_a_mixture_is_named_where_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "bad.yaml"
+    path.write_text(
+        "question: q\nbase: {preset: small, d_model: 32, n_layers: 1}\narms: {post: {block.norm_placement: post}}\n"
+        "data: {source: mixture, parts: [{data: {source: filez, paths: a}, weight: 3},"
+        " {data: {source: files, pats: b}, weight: 1}]}\ntrain: {context: 32}\nbudget: {tokens: 1000}\n"
+    )
+    with pytest.raises(StudyError) as caught:
+        load_study(path, "cpu")
+    assert [str(problem).partition("yaml:")[2] for problem in caught.value.problems] == [
+        "4:49: data.parts.0.data.source: unknown source 'filez' (did you mean 'files'?)",
+        "4:86: data.parts.1.data.paths: is missing",
+        "4:102: data.parts.1.data.pats: unknown key (did you mean 'paths'?)",
+    ]
 
 
 def test_a_tokenizer_of_the_hub_is_the_file_that_it_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, PositiveFloat, model_validator
+from pydantic import AfterValidator, Field, PositiveFloat, model_validator
 
 from ablate.data.sources import Progress, TextSource
 from ablate.data.sources.files import FilesSource
@@ -35,6 +35,12 @@ class Share(Spec):
         return self
 
 
+def _several(parts: tuple[Share, ...]) -> tuple[Share, ...]:
+    if len(parts) < 2:
+        raise ValueError("a mixture has at least two parts")
+    return parts
+
+
 class MixtureSource(TextSource):
     """Documents of several sources, by weight: `parts: [{data: {source: hf, path: …}, weight: 3}, …]`.
 
@@ -44,7 +50,7 @@ class MixtureSource(TextSource):
     """
 
     source: Literal["mixture"] = "mixture"
-    parts: Annotated[tuple[Share, ...], Field(min_length=2, strict=False)]
+    parts: Annotated[tuple[Share, ...], Field(strict=False), AfterValidator(_several)]
     """The texts, each with its weight."""
 
     def documents(self, base: Path) -> Iterator[str]:
