@@ -102,7 +102,7 @@ def asked_of(
     found = read(study, scale, sets, device)
     if not isinstance(found.data, TextSource):
         raise ArgumentError("study", f"{found.name} has no text: {found.data.source} is a synthetic task")
-    source = found.data.model_copy(update={"tokenizer": _own_text(checkpoint, ()).tokenizer})
+    source = found.data.tokenised_by(_own_text(checkpoint, ()).tokenizer)
     wanted = given or found.measure or MeasureSpec()
     return Asked(source, found.folder, context or found.train.context, wanted, found)
 

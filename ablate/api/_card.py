@@ -7,14 +7,9 @@ from collections.abc import Iterator
 from ablate.store import Store
 from ablate.store.documents import ResultDocument, RunDocument, StudyArm, StudyDocument, TextMeta
 from ablate.training.spec import TrainSpec
+from evals.reading.causal import obstacle
 from zoo.hf import REMOTE
-
-HEADER = """---
-library_name: {library}
-pipeline_tag: text-generation
-tags: [ablate]
----
-"""
+from zoo.spec import parse
 
 
 def model_card(store: Store, run: RunDocument, model_type: str, adapter: bool = False) -> str:
@@ -23,8 +18,10 @@ def model_card(store: Store, run: RunDocument, model_type: str, adapter: bool = 
     assert result is not None  # of a finished run
     found = next(_places(store, run.digest), None)
     title = f"{found[0].name}: {found[1].name}" if found else f"Run {run.digest}"
+    task = [] if obstacle(parse(run.model)) else ["pipeline_tag: text-generation"]
+    library = f"library_name: {'peft' if adapter else 'transformers'}"
     parts = [
-        HEADER.format(library="peft" if adapter else "transformers") + f"# {title}",
+        "\n".join(["---", library, *task, "tags: [ablate]", "---", f"# {title}"]),
         "\n\n".join(_question(found, run)),
         "## Use\n\n" + _use(model_type, adapter),
         "## Training\n\n" + _lines(_training(store, run, result)),

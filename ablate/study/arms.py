@@ -237,7 +237,8 @@ class ArmBuilder:
         if not edits:
             return self.data
         own = OwnData.model_validate(self._section_data(DATA, edits))
-        return self.data.model_copy(update={"tokenizer": own.tokenizer})
+        assert isinstance(self.data, TextSource)  # arms of tasks have no data of their own
+        return self.data.tokenised_by(own.tokenizer)
 
     def _section_data(self, section: str, edits: Iterable[Edit]) -> Any:
         data: Any = {section: self._written[section]}

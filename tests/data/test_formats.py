@@ -27,6 +27,7 @@ from ablate.data.tokenizers.bytes import byte_tokenizer
 from ablate.data.tokenizers.tiktoken import PATTERNS
 from ablate.study.problems import StudyError
 from ablate.study.reading import load_study
+from tests.documents import text_meta_of
 
 END = 256
 
@@ -143,6 +144,14 @@ def test_tokens_that_are_prepared_are_those_of_the_file(tmp_path: Path, texts: l
     assert identify(again, tmp_path).digest == corpus.digest
 
 
+def test_another_tokenizer_reads_the_text_and_not_the_ids(tmp_path: Path) -> None:
+    nanogpt(tmp_path / "train.bin")
+    spec = parse({"source": "tokens", "paths": "train.bin", "tokenizer": "bytes"})
+    assert isinstance(spec, TextSource)
+    other = spec.tokenised_by(tokenizer_of({"kind": "bpe", "vocab_size": 300}))
+    assert [text for text in other.documents(tmp_path) if text] == TEXTS
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -199,6 +208,15 @@ def test_a_mixture_of_datasets_is_known_without_reading_them() -> None:
     mixture = parse({"source": "mixture", "parts": data})
     assert isinstance(mixture, TextSource)
     assert str(mixture.fingerprint()).count(commit) == 2
+    unpinned = parse(
+        {"source": "mixture", "parts": [{**each, "data": {**each["data"], "revision": None}} for each in data]}
+    )  # type: ignore[dict-item]
+    assert isinstance(unpinned, TextSource)
+    meta = text_meta_of(spec=unpinned.model_dump(mode="json"), content=str(mixture.fingerprint()))
+    assert unpinned.pinned([text_meta_of(), meta]) == mixture  # the commits that were prepared, so that no hub is asked
+    with pytest.raises(ValueError, match=r"data\.encoder names the tokenizer"):
+        own = {"source": "tokens", "paths": "a.bin"}
+        parse({"source": "mixture", "parts": [{"data": own, "weight": 1}, data[1]]})
     with pytest.raises(ValueError, match=r"data\.tokenizer is the whole mixture's"):
         parse(
             {"source": "mixture", "parts": [{"data": {**data[0]["data"], "tokenizer": "bytes"}, "weight": 1}, data[1]]}

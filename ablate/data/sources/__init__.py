@@ -66,6 +66,10 @@ class TextSource(DataSource):
         """With what may change elsewhere as it was when one of these corpora, newest first, was prepared."""
         return self
 
+    def tokenised_by(self, tokenizer: TokenizerSpec) -> Self:
+        """The same text, as another tokenizer splits it."""
+        return self.model_copy(update={"tokenizer": tokenizer})
+
     def fetch(self, progress: Progress) -> None:
         """Bring what is elsewhere to this machine, before it is read."""
 

@@ -10,12 +10,14 @@ from pydantic import AfterValidator, Field, PositiveFloat, model_validator
 
 from ablate.data.sources import Progress, TextSource
 from ablate.data.sources.files import FilesSource
-from ablate.data.sources.hf import HfSource
+from ablate.data.sources.hf import COMMIT_DIGITS, HfSource
 from ablate.data.sources.stdlib import StdlibSource
 from ablate.data.sources.tokens import TokensSource
 from ablate.store.documents import TextMeta
 from zoo.axis import Spec
 
+CONTENT = "mixture:"
+"""Begins the content of one whose parts are all known by a commit."""
 OF_THE_MIXTURE = ("tokenizer", "validation_fraction", "validation_tokens", "validation_paths")
 Part = Annotated[FilesSource | HfSource | StdlibSource | TokensSource, Field(discriminator="source")]
 
@@ -32,6 +34,8 @@ class Share(Spec):
     def _says_what_is_its_own(self) -> Self:
         if given := sorted(self.data.model_fields_set.intersection(OF_THE_MIXTURE)):
             raise ValueError(f"data.{given[0]} is the whole mixture's: set it beside parts")
+        if isinstance(self.data, TokensSource) and self.data.encoder is None:
+            raise ValueError("data.encoder names the tokenizer that made the tokens: in a mixture it is needed")
         return self
 
 
@@ -66,8 +70,17 @@ class MixtureSource(TextSource):
 
     def pinned(self, prepared: Iterable[TextMeta]) -> Self:
         known = list(prepared)
+        for meta in known:
+            if meta.content.startswith(CONTENT) and MixtureSource.model_validate(meta.spec).parts == self.parts:
+                return self._at([each.partition("@")[2][:COMMIT_DIGITS] for each in meta.content.split(";")])
         parts = (part.model_copy(update={"data": part.data.pinned(known)}) for part in self.parts)
         return self.model_copy(update={"parts": tuple(parts)})
+
+    def _at(self, commits: Iterable[str]) -> Self:
+        """With each dataset at its commit."""
+        pairs = zip(self.parts, commits, strict=True)
+        data = ((part, part.data.model_copy(update={"revision": commit})) for part, commit in pairs)
+        return self.model_copy(update={"parts": tuple(part.model_copy(update={"data": each}) for part, each in data)})
 
     def fetch(self, progress: Progress) -> None:
         for part in self.parts:
@@ -78,4 +91,4 @@ class MixtureSource(TextSource):
         found = [part.data.fingerprint() for part in self.parts]
         if None in found:
             return None
-        return "mixture:" + ";".join(f"{name}*{part.weight}" for name, part in zip(found, self.parts, strict=True))
+        return CONTENT + ";".join(f"{name}*{part.weight}" for name, part in zip(found, self.parts, strict=True))

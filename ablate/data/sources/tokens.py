@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import Field
 
@@ -37,6 +37,9 @@ class TokensSource(TextSource):
     """Of ids in files that have neither a header nor an index."""
     validation_paths: Annotated[Paths, Field(strict=False)] = ()
     """Held-out files, in place of holding out a share of `paths`."""
+
+    def tokenised_by(self, tokenizer: TokenizerSpec) -> Self:
+        return self.model_copy(update={"tokenizer": tokenizer, "encoder": self.encoder or self.tokenizer})
 
     def documents(self, base: Path) -> Iterator[str]:
         return self._read(self.paths, base)
