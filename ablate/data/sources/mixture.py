@@ -32,7 +32,9 @@ class Share(Spec):
 
     @model_validator(mode="after")
     def _says_what_is_its_own(self) -> Self:
-        if given := sorted(self.data.model_fields_set.intersection(OF_THE_MIXTURE)):
+        fields = type(self.data).model_fields
+        known = (name for name in OF_THE_MIXTURE if name in fields)
+        if given := [name for name in known if getattr(self.data, name) != fields[name].default]:
             raise ValueError(f"data.{given[0]} is the whole mixture's: set it beside parts")
         if isinstance(self.data, TokensSource) and self.data.encoder is None:
             raise ValueError("data.encoder names the tokenizer that made the tokens: in a mixture it is needed")
