@@ -208,9 +208,8 @@ def test_a_mixture_of_datasets_is_known_without_reading_them() -> None:
     mixture = parse({"source": "mixture", "parts": data})
     assert isinstance(mixture, TextSource)
     assert str(mixture.fingerprint()).count(commit) == 2
-    unpinned = parse(
-        {"source": "mixture", "parts": [{**each, "data": {**each["data"], "revision": None}} for each in data]}
-    )  # type: ignore[dict-item]
+    newest = [{"data": {"source": "hf", "path": name}, "weight": 1} for name in ("a/b", "c/d")]
+    unpinned = parse({"source": "mixture", "parts": newest})
     assert isinstance(unpinned, TextSource)
     meta = text_meta_of(spec=unpinned.model_dump(mode="json"), content=str(mixture.fingerprint()))
     assert unpinned.pinned([text_meta_of(), meta]) == mixture  # the commits that were prepared, so that no hub is asked
@@ -218,9 +217,8 @@ def test_a_mixture_of_datasets_is_known_without_reading_them() -> None:
         own = {"source": "tokens", "paths": "a.bin"}
         parse({"source": "mixture", "parts": [{"data": own, "weight": 1}, data[1]]})
     with pytest.raises(ValueError, match=r"data\.tokenizer is the whole mixture's"):
-        parse(
-            {"source": "mixture", "parts": [{"data": {**data[0]["data"], "tokenizer": "bytes"}, "weight": 1}, data[1]]}
-        )  # type: ignore[dict-item]
+        own = {"source": "stdlib", "tokenizer": "bpe"}
+        parse({"source": "mixture", "parts": [{"data": own, "weight": 1}, data[1]]})
 
 
 def test_a_mistake_in_a_mixture_is_named_where_it_is(tmp_path: Path) -> None:
