@@ -66,10 +66,10 @@ def contrasts(summary: StudySummary) -> list[str]:
 
 
 def changes(summary: StudySummary) -> list[str]:
-    """Whether each arm's difference changes with size and length, a line for each rung of the ladder but the last."""
-    from reports.wording.rung_words import sentence  # noqa: PLC0415 (keeps the import cheap)
+    """Whether each arm's difference changes with size and length, and that of how many nothing can be told."""
+    from reports.wording.rung_words import sentences  # noqa: PLC0415 (keeps the import cheap)
 
-    return [sentence(each) for each in summary.changes]
+    return list(sentences(summary.changes))
 
 
 def rates(summary: StudySummary) -> str:

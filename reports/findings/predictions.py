@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from reports.statistics.estimates import Floats
-from reports.statistics.prediction import FEWEST_ARMS, Prediction, prediction
+from reports.statistics.prediction import FEWEST_ARMS, Prediction, prediction, repeatability
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,8 @@ class SizeOrder:
     flops: float
     """Of one run of the first arm."""
     losses: tuple[float, ...]
+    repeatability: float | None
+    """Share of pairs that two of its seeds put in the same order; None with one seed."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,12 @@ def predict(runs: pl.DataFrame) -> SizePredictions | None:
         arms=tuple(kept),
         left_out=tuple(arm for arm in arms if arm in gaps),
         sizes=tuple(
-            SizeOrder(size, runs.filter(rung=size, arm=arms[0])["flops"][0], tuple(table.mean(axis=1).tolist()))
+            SizeOrder(
+                size,
+                runs.filter(rung=size, arm=arms[0])["flops"][0],
+                tuple(table.mean(axis=1).tolist()),
+                repeatability(table),
+            )
             for size, table in zip(sizes, tables, strict=True)
         ),
         predictions=tuple(prediction(table, tables[-1]) for table in tables[:-1]),

@@ -72,6 +72,10 @@ class Section(ABC):
         """Each with the table of what it shows. They draw and compute nothing new."""
         yield from ()
 
+    def answer(self, summary: StudySummary) -> str:
+        """What it adds to the headline, a sentence or nothing."""
+        return ""
+
     def introduction(self, summary: StudySummary) -> str:
         """What stands before its sentences."""
         return ""

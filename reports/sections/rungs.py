@@ -40,7 +40,7 @@ class Rungs(Section):
         return rung_words.introduction(summary)
 
     def sentences(self, summary: StudySummary) -> Iterator[str]:
-        yield from map(rung_words.sentence, summary.changes)
+        yield from rung_words.sentences(summary.changes)
 
     def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:
         if self.gaps:

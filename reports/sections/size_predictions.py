@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 
 from reports.figures.base import NEUTRAL, Figure, short
 from reports.figures.style import ArmStyle, blank
-from reports.findings.predictions import SizePredictions, predict
+from reports.findings.predictions import SizeOrder, SizePredictions, predict
 from reports.findings.shapes import StudySummary
 from reports.reading.collected import Collected
 from reports.sections import Section
@@ -35,12 +35,18 @@ class SizePredictionsSection(Section):
         found = predict(data.frames[Ladder.name()])
         return cls(found) if found else None
 
+    def answer(self, summary: StudySummary) -> str:
+        """Of the size next to the last."""
+        size, last, found = self.found.sizes[-2], self.found.sizes[-1], self.found.predictions[-1]
+        text = f"{size.size}, at {_share(size, last)} of the compute, orders {percent(found.accuracy)} of pairs of arms"
+        return f"{text} as {last.size} does{_repeats(last)}."
+
     def introduction(self, summary: StudySummary) -> str:
         arms, last = len(self.found.arms), self.found.sizes[-1].size
         return (
             f"Of {arms * (arms - 1) // 2} pairs of {arms} arms, the share that a smaller size puts in the same order "
             f"as {last} (decision accuracy; 50 % is chance), and rank correlations. In brackets: 95 % intervals for "
-            "other arms of this kind, by bootstrap over arms and seeds."
+            f"other arms of this kind, by bootstrap over arms and seeds{_repeats(self.found.sizes[-1])}."
         )
 
     def sentences(self, summary: StudySummary) -> Iterator[str]:
@@ -50,9 +56,10 @@ class SizePredictionsSection(Section):
 
     def _sentence(self, place: int) -> str:
         size, last, found = self.found.sizes[place], self.found.sizes[-1], self.found.predictions[place]
-        share = 100 * size.flops / last.flops
         correlations = f"Kendall’s τ {_number(found.kendall)}, Spearman’s ρ {_number(found.spearman)}"
-        return f"{size.size}, at {share:.3g} % of the compute: {percent(found.accuracy)} of pairs; {correlations}."
+        return (
+            f"{size.size}, at {_share(size, last)} of the compute: {percent(found.accuracy)} of pairs; {correlations}."
+        )
 
     def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:
         yield self._accuracy()
@@ -116,6 +123,17 @@ class SizePredictionsSection(Section):
             drawing=figure,
             table=frame_table(("arm", *(size.size for size in sizes)), rows),
         )
+
+
+def _share(size: SizeOrder, last: SizeOrder) -> str:
+    return f"{100 * size.flops / last.flops:.3g} %"
+
+
+def _repeats(last: SizeOrder) -> str:
+    """How far the noise of the last size alone goes."""
+    if last.repeatability is None:
+        return ""
+    return f"; two single seeds of {last.size} agree on {100 * last.repeatability:.0f} %"
 
 
 def _bars(found: list[Interval]) -> dict[str, object]:

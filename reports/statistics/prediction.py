@@ -13,6 +13,7 @@ with as many seeds. Resampling seeds as well as arms counts seed noise twice, so
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -58,6 +59,15 @@ def prediction(small: ArrayLike, large: ArrayLike, alpha: float = ALPHA) -> Pred
         _interval(*tau, alpha),
         _interval(*rho, alpha),
     )
+
+
+def repeatability(losses: ArrayLike) -> float | None:
+    """Share of the pairs of arms that two seeds of one size put in the same order, over all pairs of seeds: what the
+    noise of single seeds leaves. From losses (arms, seeds); None with one seed."""
+    table = np.asarray(losses, dtype=np.float64)
+    everyone = np.arange(len(table))[None]
+    found = [_kendall(one[None], other[None], everyone) for one, other in combinations(table.T, 2)]
+    return float((np.mean(found) + 1) / 2) if found else None
 
 
 def _resampled(losses: Floats, chosen: NDArray[np.int_], draw: np.random.Generator) -> Floats:

@@ -8,6 +8,7 @@ from reports.findings.rungs import Axis, Change, Word
 from reports.wording.listing import listed
 
 AXES: tuple[Axis, ...] = ("size", "length")
+MOST_NAMED = 6
 VERBS: dict[Word, str] = {"grows": "grows", "shrinks": "shrinks", "flips": "changes sign", "changes": "changes"}
 
 
@@ -35,5 +36,6 @@ def _clause(axis: Axis, found: Sequence[Change]) -> str:
     parts = [f"the difference of {listed(by[word])} {verb}" for word, verb in VERBS.items() if by[word]]
     if by["cannot tell"]:
         whether = "" if parts else " whether the difference changes"
-        parts.append(f"cannot tell{whether} for {listed(by['cannot tell'])}")
+        names = by["cannot tell"]
+        parts.append(f"cannot tell{whether} for {listed(names) if len(names) <= MOST_NAMED else f'{len(names)} arms'}")
     return f" With {axis} ({found[0].rung} to {found[0].last}), {'; '.join(parts)}."

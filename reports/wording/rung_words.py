@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 from reports.findings.rungs import Change
 from reports.findings.shapes import StudySummary
 from reports.statistics.estimates import Estimate
@@ -9,13 +11,27 @@ from reports.wording import words
 from reports.wording.change_words import VERBS
 from reports.wording.listing import listed
 
+MOST_OPEN = 6
+"""Of more changes of which nothing can be told, none is given in words."""
+
+
+def sentences(changes: Sequence[Change]) -> Iterator[str]:
+    """One for each change; those of which nothing can be told in one line where they are many."""
+    unknown = [each for each in changes if each.word == "cannot tell"]
+    few = len(unknown) <= MOST_OPEN
+    yield from (sentence(each) for each in changes if few or each.word != "cannot tell")
+    if not few:
+        which = "any" if len(unknown) == len(changes) else f"the other {len(unknown)}"
+        of = f" of {len(changes)} differences between a rung and {changes[0].last}" if which == "any" else ""
+        yield f"Cannot tell whether {which}{of} changes."
+
 
 def sentence(found: Change) -> str:
     """`double: the difference shrinks with length: −0.036 at half_length, −0.003 at full (change +0.033 ± 0.02 …).`"""
     said = f"{found.arm}: {_said(found)}"
     if found.change is None or found.before is None or found.after is None:
         return f"{said}: {found.reason or f'no seed finished at both {found.rung} and {found.last}'}."
-    digits = words.decimals(found.change.half_width)
+    digits = max(2, words.decimals(found.change.half_width))
     before, after = (words.signed(each.mean, digits) for each in (found.before, found.after))
     return f"{said}: {before} at {found.rung}, {after} at {found.last} ({_ground(found, found.change)})."
 

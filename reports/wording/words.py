@@ -263,7 +263,8 @@ def headline(summary: StudySummary, setting: bool = True) -> str:
     answer = f"{terms[0].upper()}{terms[1:]}{but_for(summary)}, {'; '.join(parts)}"
     where = f" ({conditions(summary.study)})" if setting else ""
     qualified = f"{failure_words.left_out(summary)}{undertrained(summary.study)}"
-    return f"{answer}{where}.{qualified}{change_words.clauses(summary.changes)}"
+    added = "".join(f" {said}" for section in summary.sections.values() if (said := section.answer(summary)))
+    return f"{answer}{where}.{qualified}{change_words.clauses(summary.changes)}{added}"
 
 
 def _named(summary: StudySummary, arms: list[ArmSummary]) -> str:

@@ -13,6 +13,7 @@ from scipy import stats
 import reports
 from reports.findings.predictions import predict
 from reports.pages.page import render_page
+from reports.wording import words
 from tests.reports.factory import Arm, StudyOf
 
 ARMS = [f"arm{i}" for i in range(7)]
@@ -53,6 +54,21 @@ def test_agreement_is_that_of_pairs_counted_by_hand_and_of_scipy() -> None:
         assert prediction.spearman.value == pytest.approx(stats.spearmanr(small, large).statistic)
 
 
+def test_what_the_noise_of_one_size_leaves_is_counted_over_pairs_of_its_seeds() -> None:
+    runs = runs_of()
+    found = predict(runs)
+    assert found is not None
+    table = [runs.filter(rung="l", arm=arm).sort("seed")["loss"].to_list() for arm in ARMS]
+    agree = [
+        (table[i][one] < table[j][one]) == (table[i][other] < table[j][other])
+        for one, other in combinations(range(3), 2)
+        for i, j in combinations(range(len(ARMS)), 2)
+    ]
+    assert found.sizes[-1].repeatability == pytest.approx(np.mean(agree))
+    alone = predict(runs.filter(seed=0))
+    assert alone is not None and alone.sizes[-1].repeatability is None
+
+
 def test_an_arm_of_which_a_run_did_not_train_is_left_out_and_named() -> None:
     stalled = pl.when(arm="arm2", rung="m", seed=1).then(pl.lit("stalled")).otherwise(pl.col("status"))
     found = predict(runs_of().with_columns(status=stalled))
@@ -73,7 +89,10 @@ def test_the_page_says_how_often_the_small_size_decides_as_the_large_one(tmp_pat
     small = [Arm(name, [loss, loss]) for name, loss in zip("abcd", (2.61, 2.60, 2.7, 2.8), strict=True)]
     large = [Arm(name, [loss, loss]) for name, loss in zip("abcd", (2.30, 2.31, 2.4, 2.5), strict=True)]
     study = StudyOf(arms=large, smaller={"small": ("size", small)}, measured=False)
-    page = render_page(reports.summarise(study.write(tmp_path)))
+    summary = reports.summarise(study.write(tmp_path))
+    page = render_page(summary)
+    assert "small, at 100 % of the compute, orders 83 % (" in words.headline(summary)
+    assert words.headline(summary).endswith(" of pairs of arms as full does; two single seeds of full agree on 100 %.")
     assert "Does the small size predict the large one?" in page
     assert "small, at 100 % of the compute: 83 % (" in page
     assert "Kendall’s τ 0.67 (" in page

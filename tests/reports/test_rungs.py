@@ -110,6 +110,16 @@ def test_the_headline_says_what_changes_and_what_is_open(tmp_path: Path) -> None
     assert said.endswith("With length (half to full), cannot tell whether the difference changes for post and double.")
 
 
+def test_many_changes_of_which_nothing_is_known_are_one_line(tmp_path: Path) -> None:
+    gaps = {f"arm{number}": (0.1, 0.1004, 0.1) for number in range(7)} | {"post": (0.3, 0.101, 0.1)}
+    summary = summary_of(tmp_path, gaps)
+    said = list(rung_words.sentences(summary.changes))
+    known = [each for each in summary.changes if each.word != "cannot tell"]
+    assert len(said) == len(known) + 1
+    assert said[-1] == f"Cannot tell whether the other {16 - len(known)} changes."
+    assert "cannot tell for 7 arms." in words.headline(summary)
+
+
 def test_nothing_is_said_before_all_runs_have_ended(tmp_path: Path) -> None:
     planned = study({"post": (0.3, 0.2, 0.1)})
     axis, arms = planned.smaller["small"]
