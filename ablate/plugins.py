@@ -56,6 +56,18 @@ def _added(package: str, name: str, path: Path) -> str:
     return f"{package.rpartition('.')[2]}.{name}"
 
 
+def check_groups() -> None:
+    """Raise PluginError for an installed plug-in in a group that is no folder's, which nobody would look for."""
+    from zoo.errors import PluginError, did_you_mean  # noqa: PLC0415 (as above)
+    from zoo.registry import GROUP, plugins  # noqa: PLC0415 (as above)
+
+    folders = sorted(package.rpartition(".")[2] for package in FOLDERS)
+    for plugin in plugins():
+        if plugin.folder not in folders:
+            near = did_you_mean(plugin.folder, folders) or f": one of {', '.join(folders)}"
+            raise PluginError(f"plug-in {plugin}: there is no group {GROUP}{plugin.folder}{near}")
+
+
 def place_of(path: Path) -> tuple[str, str]:
     """The package that a file belongs to, and its name there. Raises ArgumentError."""
     try:

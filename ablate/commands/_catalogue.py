@@ -16,6 +16,7 @@ from typing import Any, NotRequired, TypedDict, get_args
 import zoo
 from ablate.commands import OptionError, print_json, print_table
 from ablate.commands._traits import assumed_columns, preset_row, text
+from ablate.plugins import check_groups
 from evals.evaluations import evaluations
 from zoo.axis import Spec, Variant, variants
 from zoo.block_spec import BlockSpec
@@ -46,6 +47,7 @@ TABLE = ("year", "norm", "topology", "placement", "position", "activation", "tri
 
 
 def show_all(as_json: bool) -> int:
+    check_groups()
     catalogue = {axis: [_entry(name, of) for name, (of, _) in each.items()] for axis, each in catalogued().items()}
     presets = [preset(name) for name in names()]
     if as_json:

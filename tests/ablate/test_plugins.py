@@ -15,7 +15,7 @@ import pytest
 
 import zoo
 from ablate.cli import main
-from ablate.plugins import FOLDERS, place_of
+from ablate.plugins import FOLDERS, check_groups, place_of
 from ablate.study.schema import study_schema
 from tests.ablate.toy import toy_study
 from zoo import registry
@@ -68,6 +68,15 @@ def test_its_digest_is_that_of_its_file_and_counts_only_where_it_is_used(plugged
     plugged.write_text(f"{NORM}\n# edited\n", encoding="utf-8")
     assert list(registry.changed(before)) == ["norms.meannorm"]
     assert registry.versions_of(norm) != before
+
+
+def test_a_group_that_nobody_reads_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    stray = registry.Plugin("norm", "meannorm", "my_package.meannorm", distribution="mine 1.0")
+    monkeypatch.setattr(registry, "_installed", lambda: (stray,))
+    with pytest.raises(
+        PluginError, match=r"my_package.meannorm of mine 1.0: there is no group ablate.norm \(did you mean 'norms'"
+    ):
+        check_groups()
 
 
 @pytest.mark.parametrize(
