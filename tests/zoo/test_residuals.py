@@ -177,7 +177,7 @@ def doubly_stochastic(raw: Tensor, iterations: int = 20) -> Tensor:
 
 @pytest.mark.parametrize("n", [2, 3])
 def test_manifold_hyper_connections_are_their_formula(n: int) -> None:
-    """Token by token: equations 3, 7 and 8 of arXiv:2512.24880."""
+    """Token by token, as arXiv:2512.24880 writes them."""
     residual = residual_of({"kind": "mhc", "n": n})
     x = streams(n)
     with torch.no_grad():

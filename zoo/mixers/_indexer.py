@@ -16,7 +16,8 @@ KEY_NORM = LayerNorm(eps=1e-6)
 
 
 class Indexer(nn.Module):
-    """I_ts = Σ_j w_tj · ReLU(q_tj · k_s), j over the indexer's heads. DeepSeek-AI 2025 (DeepSeek-V3.2), §2.1.
+    """I_ts = Σ_j w_tj · ReLU(q_tj · k_s), j over the indexer's heads. DeepSeek-AI 2025 (DeepSeek-V3.2),
+    arXiv:2512.02556.
 
     q = rope(W_q c): (H_I, d_I) of what the layer's queries read, k = rope(norm(W_k x)): (d_I), one for all heads, and
     w = W_w x: (H_I). Positions turn the first ρ features of both. Scores have the factors 1/√d_I and 1/√H_I of the

@@ -32,9 +32,9 @@ class DeepSeekSparseAttention(MLA):
     DeepSeek-AI 2025 (DeepSeek-V3.2), arXiv:2512.02556.
 
     I_ts = Σ_j w_tj ReLU(q_tj · k_s) (`zoo.mixers._indexer`). The choice has no gradient. While training, the indexer
-    imitates the heads' mean attention weights over the chosen keys (§2.1.1, the sparse stage): the objective gets
-    `index_loss` · KL, from which nothing else learns. The paper trains densely first; so can a pattern of studies, by
-    starting from an `mla` model. Cached per token: what `mla` caches, and the indexer's key.
+    imitates the heads' mean attention weights over the chosen keys: the objective gets `index_loss` · KL, from which
+    nothing else learns. That is the paper's sparse stage; its first stage, in which the indexer learns beside dense
+    attention, is left out. Cached per token: what `mla` caches, and the indexer's key.
 
     Positions turn the indexer's queries and keys in halves, whatever the layout of the others, as released.
     """

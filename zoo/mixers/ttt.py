@@ -38,7 +38,7 @@ class LearnsWhileReading(Stateful):
     one number per head, divided by n as in the released code. out = W_o z, as the paper's Transformer backbone has it:
     without the convolutions, gates, positions and factors by place in the mini-batch of its released code.
 
-    Mini-batches are counted from where each row's text begins. Within one (the dual form, §2.5), W_t q_t = W q_t −
+    Mini-batches are counted from where each row's text begins. Within one (the dual form), W_t q_t = W q_t −
     Σ_{s≤t} (k_s · q_t) G_s with G_s = η_s ∂ℓ/∂(W k_s).
     """
 

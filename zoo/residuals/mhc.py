@@ -25,8 +25,8 @@ class ManifoldHyperConnections(Residual):
     """n residual streams that are mixed by doubly stochastic matrices, which neither amplify nor lose what only passes.
     Xie et al. 2025, arXiv:2512.24880.
 
-    X: (n, D) → H_res X + H_postᵀ f(norm(H_pre X)), with H_pre, H_post: (1, n), H_res: (n, n) (eq. 3). From a token's
-    own streams, x⃗' = x⃗ / rms(x⃗) with x⃗ = vec(X): (n·D) (eq. 7, 8):
+    X: (n, D) → H_res X + H_postᵀ f(norm(H_pre X)), with H_pre, H_post: (1, n), H_res: (n, n). From a token's own
+    streams, x⃗' = x⃗ / rms(x⃗) with x⃗ = vec(X): (n·D):
     H_pre = σ(α_pre x⃗' φ_pre + b_pre), H_post = 2 σ(α_post x⃗' φ_post + b_post),
     H_res = Sinkhorn–Knopp(exp(α_res mat(x⃗' φ_res) + b_res)): columns, then rows are divided by their sums, 20 times.
 
