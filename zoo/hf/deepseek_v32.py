@@ -24,12 +24,14 @@ class DeepSeekV32(DeepSeekV3):
     transformers does not have."""
 
     model_types: ClassVar[tuple[str, ...]] = ("deepseek_v32",)
+    index_layout: ClassVar[str] = "half"
 
     def mixer(self, config: Config) -> SpecJson:
         config.only("layer_types", [INDEXED] * config["num_hidden_layers"])
         return {
             **super().mixer(config),
             "kind": "dsa",
+            "index_layout": self.index_layout,
             "index_heads": config["index_n_heads"],
             "index_dim": config["index_head_dim"],
             "top_k": config["index_topk"],

@@ -36,7 +36,8 @@ class DeepSeekSparseAttention(MLA):
     nothing else learns. That is the paper's sparse stage; its first stage, in which the indexer learns beside dense
     attention, is left out. Cached per token: what `mla` caches, and the indexer's key.
 
-    Positions turn the indexer's queries and keys in halves, whatever the layout of the others, as released.
+    The indexer's queries and keys have the positions of the others but for their layout, `index_layout`: halves in
+    DeepSeek-V3.2, interleaved in GLM-5.
     """
 
     examples: ClassVar[Examples] = (
@@ -47,6 +48,8 @@ class DeepSeekSparseAttention(MLA):
     """H_I."""
     index_dim: HeadFeatures = 32
     """d_I, features of an indexer's head; the first `rope_dim` of them carry positions."""
+    index_layout: Literal["half", "interleaved"] = "half"
+    """Which features of the indexer's heads rotary positions turn together."""
     top_k: Annotated[PositiveInt, AtMost(8)] = 64
     """Keys that a query attends to, at most."""
     index_loss: Annotated[NonNegativeFloat, Fact.TRAINING] = 1.0
@@ -63,7 +66,8 @@ class DeepSeekSparseAttention(MLA):
     @property
     def index_position(self) -> Position:
         """That of the indexer."""
-        return self.position.model_copy(update={"layout": "half"} if hasattr(self.position, "layout") else {})
+        turns = hasattr(self.position, "layout")
+        return self.position.model_copy(update={"layout": self.index_layout} if turns else {})
 
     def cost(self, d_model: int, context: int) -> PartCost:
         """With the indexer, which scores all keys."""
