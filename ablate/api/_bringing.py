@@ -101,7 +101,7 @@ def asked_of(
         raise ArgumentError("text", "the text is the study's: leave out one of the two")
     found = read(study, scale, sets, device)
     if not isinstance(found.data, TextSource):
-        raise ArgumentError("study", f"{found.name} has no text: {found.data.source} is a synthetic task")
+        raise ArgumentError("study", f"it reads no text: {found.data.source} is a synthetic task", found.name)
     source = found.data.tokenised_by(_own_text(checkpoint, ()).tokenizer)
     wanted = given or found.measure or MeasureSpec()
     return Asked(source, found.folder, context or found.train.context, wanted, found)

@@ -60,8 +60,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _lines(found: Imported) -> list[str]:
+    from reports.wording import words
+
     result, measured = found.result, found.measured
-    size = f"{result.parameters / 1e6:,.1f} M parameters"
+    size = f"{words.count(result.parameters)} parameters"
     lines = [f"{found.name}: {size}, loss {result.loss:.4f} nats/token, {result.bits_per_byte:.4f} bits/byte"]
     if measured is not None:
         cache = f"{measured.kv_bytes_per_token or 0:,.0f} bytes/token"
