@@ -118,7 +118,7 @@ def test_check_names_what_is_damaged(imported: ablate.Imported, store: Store, tm
     assert any(str(weights) in line and line.endswith("to import the model again") for line in damages)
 
 
-@pytest.mark.parametrize("arm", ["pre", "post"])
+@pytest.mark.parametrize("arm", [pytest.param("pre", marks=pytest.mark.slow), "post"])
 def test_an_exported_run_has_the_same_numbers_when_it_is_imported(
     arm: str, trained: Path, study: Path, store: Store, tmp_path: Path
 ) -> None:

@@ -284,7 +284,9 @@ def by_ranks(text: str, ranks: dict[bytes, int], pattern: str) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("words", PATTERNS)
+@pytest.mark.parametrize(
+    "words", [name if name == "cl100k_base" else pytest.param(name, marks=pytest.mark.slow) for name in PATTERNS]
+)
 def test_ranks_of_tiktoken(words: str, texts: list[str], tmp_path: Path) -> None:
     learnt = train(texts, 600)
     tokens = sorted((index, token) for token, index in learnt.get_vocab().items() if token != EOS)

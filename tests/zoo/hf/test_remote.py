@@ -49,7 +49,9 @@ def with_tokenizer(folder: Path) -> None:
     tokenizer.save_pretrained(folder)
 
 
-@pytest.mark.parametrize("edits", EDITS.values(), ids=EDITS)
+@pytest.mark.parametrize(
+    "edits", [pytest.param(e, id=n, marks=[pytest.mark.slow] * (n == "retention")) for n, e in EDITS.items()]
+)
 def test_transformers_has_the_same_logits_and_the_same_text(edits: dict[str, Any], tmp_path: Path) -> None:
     model = built(edits)
     assert native(model) == native(model.spec)
