@@ -4,26 +4,25 @@ from __future__ import annotations
 
 from evals.costs.bench import OURS, THEIRS, BenchDocument
 
-HEADER = ("", OURS, THEIRS, "speed, theirs = 1", "memory, theirs = 1")
+HEADER = ("", OURS, "theirs", "speed, theirs = 1", "memory, theirs = 1")
 PHASES = {"train": "training step", "prefill": "prefill", "decode": "decoding"}
 MIB = 2**20
 
 
 def rows(document: BenchDocument) -> list[tuple[str, ...]]:
-    table = []
-    for phase, title in PHASES.items():
-        found = document["phases"][phase]
-        ratio = found["ratio"]
-        grown = [found[side]["peak_growth_bytes"] for side in (OURS, THEIRS)]
-        table.append(
-            (
-                title,
-                *(_side(found[side]) for side in (OURS, THEIRS)),
-                f"{ratio['median']:.2f} ({ratio['q25']:.2f} to {ratio['q75']:.2f})",
-                f"{grown[0] / grown[1]:.2f}" if all(grown) else "–",
-            )
-        )
-    return table
+    table = [_row(title, document["phases"][phase], THEIRS) for phase, title in PHASES.items()]
+    beside = document["training_beside"]
+    return [*table, *(_row(f"{PHASES['train']}, {name}", found, name) for name, found in beside.items())]
+
+
+def _row(title: str, found: BenchDocument, theirs: str) -> tuple[str, ...]:
+    ratio, grown = found["ratio"], [found[side]["peak_growth_bytes"] for side in (OURS, theirs)]
+    return (
+        title,
+        *(_side(found[side]) for side in (OURS, theirs)),
+        f"{ratio['median']:.2f} ({ratio['q25']:.2f} to {ratio['q75']:.2f})",
+        f"{grown[0] / grown[1]:.2f}" if all(grown) else "–",
+    )
 
 
 def _side(found: BenchDocument) -> str:

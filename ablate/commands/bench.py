@@ -1,7 +1,9 @@
-"""Compare throughput, memory and decoding with transformers on this machine.
+"""Compare throughput, memory and decoding with transformers on this machine, and training with other libraries.
 
 MODEL is a preset of the zoo (default: a Llama-style model of 30 M parameters) or the folder of a checkpoint. Both
-libraries run the same architecture with the same weights in one process, alternating. For example:
+libraries run the same architecture with the same weights in one process, alternating. The training step of a Llama is
+also compared with x-transformers and litgpt where they are installed: the same shape, with weights of their own. For
+example:
   ablate bench gpt2 --set n_layers=4 --context 512 --batch 8
 """
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from typing import Any, TypeAlias
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 import zoo
@@ -23,6 +23,7 @@ from ablate.store.documents import JsonObject
 from evals.costs.ceilings import Ceilings, measured, share
 from evals.costs.clock import quartiles, synchronise
 from evals.costs.memory import keep_freed_memory, peak_growth
+from evals.costs.rivals import rivals
 from evals.reading.mode import evaluating
 from zoo.attend import executed_backends, note
 from zoo.cache import Cache
@@ -54,11 +55,12 @@ def compare(model: Decoder, setting: Setting) -> BenchDocument:
     keep_freed_memory()
     theirs = zoo.to_hf(model).to(device=_device(model), dtype=model.embedding.weight.dtype)
     ours = _Ours(model, setting.compile)
+    trainer = ours.trainer()
     phases: dict[str, tuple[Work, Work]] = {
         "prefill": (ours.prefill, _Theirs(theirs).prefill),
         "decode": (ours.decode, _Theirs(theirs).decode),
         # Last, because it changes the weights.
-        "train": (ours.trainer(), _Theirs(theirs).trainer()),
+        "train": (trainer, _Theirs(theirs).trainer()),
     }
     top = measured(_device(model), model.embedding.weight.dtype)
     return {
@@ -74,7 +76,18 @@ def compare(model: Decoder, setting: Setting) -> BenchDocument:
         "ceilings": top._asdict(),
         "largest_difference": _largest_difference(model, theirs, setting),
         "phases": {name: _phase(name, model, sides, setting, top) for name, sides in phases.items()},
+        "training_beside": dict(_beside(model, trainer, theirs.config, setting, top)),
     }
+
+
+def _beside(
+    model: Decoder, ours: Work, config: Any, setting: Setting, top: Ceilings
+) -> Iterator[tuple[str, JsonObject]]:
+    """Our training step beside that of each other library that is installed, one after another."""
+    for rival in rivals(config, setting.context):
+        theirs = rival.model.to(device=_device(model), dtype=model.embedding.weight.dtype)
+        found = _phase("train", model, (ours, _trainer(theirs, theirs)), setting, top, rival.name)
+        yield rival.name, {"parameters": sum(p.numel() for p in theirs.parameters()), **found}
 
 
 class _Ours:
@@ -141,14 +154,18 @@ class _Theirs:
         return write
 
     def trainer(self) -> Work:
-        optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-5)
+        return _trainer(self.model, lambda tokens: self.model(input_ids=tokens, use_cache=False).logits)
 
-        def step(tokens: Tensor) -> None:
-            self.model.train()
-            logits = self.model(input_ids=tokens[:, :-1], use_cache=False).logits
-            _update(F.cross_entropy(logits.flatten(0, 1).float(), tokens[:, 1:].flatten()), optimizer)
 
-        return step
+def _trainer(model: nn.Module, logits_of: Callable[[Tensor], Tensor]) -> Work:
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
+
+    def step(tokens: Tensor) -> None:
+        model.train()
+        logits = logits_of(tokens[:, :-1])
+        _update(F.cross_entropy(logits.flatten(0, 1).float(), tokens[:, 1:].flatten()), optimizer)
+
+    return step
 
 
 def _update(loss: Tensor, optimizer: torch.optim.Optimizer) -> None:
@@ -157,22 +174,24 @@ def _update(loss: Tensor, optimizer: torch.optim.Optimizer) -> None:
     optimizer.step()
 
 
-def _phase(name: str, model: Decoder, sides: tuple[Work, Work], setting: Setting, top: Ceilings) -> JsonObject:
+def _phase(
+    name: str, model: Decoder, sides: tuple[Work, Work], setting: Setting, top: Ceilings, other: str = THEIRS
+) -> JsonObject:
     """Turns of both sides, and their ratio round by round: speed of ours / speed of theirs."""
     draw = torch.Generator().manual_seed(0)
-    seconds: dict[str, list[float]] = {OURS: [], THEIRS: []}
+    seconds: dict[str, list[float]] = {OURS: [], other: []}
     memory: dict[str, int | None] = {}
     backends: set[str] = set()
     for number in range(setting.rounds + 1):
         shape = (setting.batch, setting.context + (name == "train"))
         tokens = torch.randint(model.spec.vocab_size, shape, generator=draw).to(_device(model))
-        pair = list(zip((OURS, THEIRS), sides, strict=True))
+        pair = list(zip((OURS, other), sides, strict=True))
         for side, work in pair if number % 2 else pair[::-1]:
             taken, grown = _turn(name, work, tokens, backends)
             if number:
                 seconds[side].append(taken)
                 memory[side] = max((m for m in (memory.get(side), grown) if m is not None), default=None)
-    ratios = [theirs / ours for ours, theirs in zip(seconds[OURS], seconds[THEIRS], strict=True)]
+    ratios = [theirs / ours for ours, theirs in zip(seconds[OURS], seconds[other], strict=True)]
     count = setting.batch * (DECODED if name == "decode" else setting.context)
 
     def found(side: str) -> JsonObject:
@@ -186,7 +205,7 @@ def _phase(name: str, model: Decoder, sides: tuple[Work, Work], setting: Setting
         }
 
     return {
-        **{side: found(side) for side in (OURS, THEIRS)},
+        **{side: found(side) for side in (OURS, other)},
         "ratio": quartiles(ratios).model_dump(),
         "attention": ", ".join(sorted(backends)) or None,
     }

@@ -74,7 +74,7 @@ def test_an_encoder_reads_and_has_no_cache(monkeypatch: pytest.MonkeyPatch) -> N
     assert {p["reason"] for part in ("cache", "decode") for p in document[part]} == {NO_CACHE}
     point = Point(model, 10, 2, 1e-9)
     assert Passes(model, monkeypatch).of(point._prefill_seconds(), 2) == [("reads", 10)] * 2
-    monkeypatch.setattr(point, "_repeated", lambda _: [0.5, 1.0])
+    monkeypatch.setattr(point, "_repeated", lambda *_: [0.5, 1.0])
     prefill = plain_of(point.prefill())
     assert prefill["tokens_per_second"] == approx_quartiles([40, 20])
     assert prefill["seconds_to_read"] == approx_quartiles([0.5, 1.0])
@@ -105,7 +105,7 @@ def test_bytes_read_are_weights_of_the_decoder_and_both_parts_of_the_cache(monke
     encoder's, and 18 of the decoder's halfway through 16 new ones."""
     model = model_of(BOTH)
     point = Point(model, context=10, batch=2, seconds=1e-9, bandwidth=1e9)
-    monkeypatch.setattr(point, "_repeated", lambda _: [0.5, 1.0])
+    monkeypatch.setattr(point, "_repeated", lambda *_: [0.5, 1.0])
     decode = plain_of(point.decode())
     made = [layer for m in model.modules() if isinstance(m, CrossAttentionLayer) for layer in (m.k, m.v)]
     assert model.encoder is not None
