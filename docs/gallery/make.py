@@ -1,8 +1,10 @@
-"""Rebuild the gallery: run the studies that the store lacks, and picture the first screen of each report.
+"""Rebuild the gallery: run the studies that the store lacks, look at each report at three widths, light and dark, and
+picture its first screen.
 
     python docs/gallery/make.py [--store runs] [STUDY …]
 
-Eight studies at the scale `cpu` take about an hour and a half on two cores; what the store has is not trained again.
+A page that is wider than its window, or says anything to the browser's console, ends it. Eight studies at the scale
+`cpu` take about an hour and a half on two cores; what the store has is not trained again.
 Needs the extra `test`, whose Playwright drives an installed Chromium.
 """
 
@@ -12,10 +14,11 @@ import argparse
 import base64
 import shutil
 from collections.abc import Iterator, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
 import ablate
 
@@ -26,12 +29,13 @@ STUDIES = (
     "gqa_groups",
     "swa_nope",
     "rope_base",
-    "mixers",
-    "position_encodings",
-    "optimizers",
+    "norm_kind",
+    "screening",
+    "small_predicts_large",
 )
 SCALE = "cpu"
 WIDTH, HEIGHT = 1280, 860
+WIDTHS, SCHEMES = (390, WIDTH, 2560), ("light", "dark")
 QUALITY = 70
 DRAWN = "document.querySelector('.drawing .main-svg') !== null"
 STEPS, STEP_MS = 300, 100
@@ -65,17 +69,32 @@ def _report(result: ablate.StudyResult) -> Path:
 
 
 def _draw(pages: dict[str, Path]) -> None:
-    """A picture of the first screen of each page."""
+    """A picture of the first screen of each page, which was looked at before."""
     browser_path = shutil.which("chromium") or shutil.which("google-chrome")
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=browser_path, args=["--no-sandbox"])
         for name, path in pages.items():
+            _check(browser, path)
             page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT})
             page.goto(path.resolve().as_uri())
             _wait(page)
             (HERE / f"{name}.webp").write_bytes(_webp(page))
             page.close()
         browser.close()
+
+
+def _check(browser: Browser, path: Path) -> None:
+    for width, scheme in product(WIDTHS, SCHEMES):
+        page = browser.new_page(viewport={"width": width, "height": HEIGHT}, color_scheme=scheme)
+        said: list[str] = []
+        page.on("console", lambda message, said=said: said.append(message.text))
+        page.on("pageerror", lambda error, said=said: said.append(str(error)))
+        page.goto(path.resolve().as_uri())
+        _wait(page)
+        wide = page.evaluate("document.documentElement.scrollWidth")
+        if said or wide > width:
+            raise SystemExit(f"{path} at {width} px, {scheme}: {wide} px wide; console: {said}")
+        page.close()
 
 
 def _wait(page: Page) -> None:
