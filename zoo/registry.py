@@ -68,6 +68,7 @@ class Plugin:
     def _executed(self, path: Path) -> ModuleType:
         if (loaded := sys.modules.get(self.module)) is not None:
             return loaded
+        digest_of(path)
         spec = importlib.util.spec_from_file_location(self.module, path)
         if spec is None or spec.loader is None:
             raise ImportError("not a Python file")
@@ -81,9 +82,13 @@ class Plugin:
 
     def version(self) -> str:
         """What another version of it has another of: the digest of its file, after its distribution and version."""
-        file = self.path or Path(str(self.load().__file__))
-        digest = hashlib.sha256(file.read_bytes()).hexdigest()[:16]
-        return f"{self.distribution} {digest}".lstrip()
+        return f"{self.distribution} {digest_of(Path(str(self.load().__file__)))}".lstrip()
+
+
+@cache
+def digest_of(path: Path) -> str:
+    """Of a file as it was when it was loaded: what runs here is that, even if it is edited meanwhile."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
 
 
 def members(package: str) -> list[str]:
