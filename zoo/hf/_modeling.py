@@ -25,7 +25,7 @@ class AblateConfig(PreTrainedConfig):
 
     model_type = "ablate"
 
-    def __init__(self, spec: dict[str, Any] | None = None, **settings: Any) -> None:
+    def __init__(self, spec: dict[str, object] | None = None, **settings: Any) -> None:
         self.spec = spec or {}
         super().__init__(**settings)
 

@@ -102,6 +102,6 @@ class Held(nn.Module):
         self.model = model
 
 
-def _config(folder: Path) -> dict[str, Any]:
+def _config(folder: Path) -> Mapping[str, object]:
     found = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     return found if isinstance(found, dict) else {}
