@@ -201,6 +201,7 @@ def test_layers_that_see_the_same_share_one_mask(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")  # torch's own, when it loads inductor
 def test_the_compiled_kernel_of_a_cpu_is_the_reference() -> None:
     """Without gradients, which it has none of."""
     index, found = torch.arange(T), []

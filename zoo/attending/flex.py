@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from functools import cache
 from types import FunctionType
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import torch
 from torch import Tensor
@@ -29,6 +29,8 @@ BLOCK = 128
 LEAST_FEATURES, MOST_FEATURES = 16, 256
 """Of a head: what the kernel can do, and what a block of surely fits in a GPU's shared memory."""
 Looks = Callable[..., Tensor]
+Along: TypeAlias = tuple[tuple[int, ...], Tensor | None]
+"""Axes of (B, H, T, S), and values along them."""
 
 
 def obstacle(needs: Needs) -> str | None:
@@ -39,16 +41,16 @@ def attend(q: Tensor, k: Tensor, v: Tensor, visible: Visible, scoring: Scoring) 
     q, k, v = _as_autocast_has_it(q, k, v)
     sizes = q.shape[2], k.shape[2]
     blocks = None if visible.everything else visible.once("blocks", lambda: _blocks(visible.mask(), *sizes))
-    axes, bias = _axes(scoring.bias)
+    bias = _axes(scoring.bias)
     eager = not torch.compiler.is_compiling()
     if eager and (not q.is_cuda or isinstance(q, FakeTensor)):
-        mix: Callable[..., tuple[Tensor, Tensor]] = _products
+        mix: Callable[..., tuple[Tensor, Tensor | None]] = _products
     elif eager:
-        mix = _program(q.shape, k.shape, v.shape, q.dtype, axes, scoring.softcap, torch.is_grad_enabled())
+        mix = _program(q.shape, k.shape, v.shape, q.dtype, bias[0], scoring.softcap, torch.is_grad_enabled())
     else:
         mix = _fused
-    out, sums = mix(q, k, v, blocks, bias, axes, scoring.scale, scoring.softcap)
-    if scoring.sinks is None:
+    out, sums = mix(q, k, v, blocks, bias, scoring.scale, scoring.softcap, scoring.sinks is not None)
+    if scoring.sinks is None or sums is None:
         return out
     # A sink adds its exponential to the sum that the weights are divided by.
     return (out * torch.sigmoid(sums - scoring.sinks[:, None])[..., None]).to(out.dtype)
@@ -82,7 +84,7 @@ def _listed(tiles: Tensor) -> tuple[Tensor, Tensor]:
     return tiles.sum(dim=-1, dtype=torch.int32), tiles.int().argsort(dim=-1, descending=True, stable=True).int()
 
 
-def _axes(values: Tensor | None) -> tuple[tuple[int, ...], Tensor | None]:
+def _axes(values: Tensor | None) -> Along:
     """Of what broadcasts to (B, H, T, S): the axes that it has, and its values along them."""
     if values is None:
         return (), None
@@ -112,18 +114,19 @@ def _fused(
     k: Tensor,
     v: Tensor,
     blocks: BlockMask | None,
-    bias: Tensor | None,
-    axes: tuple[int, ...],
+    bias: Along,
     scale: float,
     softcap: float | None,
-) -> tuple[Tensor, Tensor]:
-    """The output, and the logarithm of each query's sum of exponentials: (B, H, T)."""
-    edited = _edits(bias, axes, softcap)
+    with_sums: bool,
+) -> tuple[Tensor, Tensor | None]:
+    """The output and, where they are wanted, the logarithms of the queries' sums of exponentials: (B, H, T)."""
+    axes, table = bias
+    edited = _edits(table, axes, softcap)
 
     def score_mod(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         return edited(score, b, h, i, j)
 
-    out, aux = flex_attention(
+    found: Any = flex_attention(
         q,
         k,
         v,
@@ -131,14 +134,13 @@ def _fused(
         block_mask=blocks,
         scale=scale,
         enable_gqa=q.shape[1] != k.shape[1],
-        return_aux=AuxRequest(lse=True),
+        return_aux=AuxRequest(lse=True) if with_sums else None,
     )
-    assert aux.lse is not None  # as was requested
-    return out, aux.lse
+    return (found[0], found[1].lse) if with_sums else (found, None)
 
 
 @cache
-def _program(*shape: object) -> Callable[..., tuple[Tensor, Tensor]]:
+def _program(*shape: object) -> Callable[..., tuple[Tensor, Tensor | None]]:
     """`_fused`, compiled for one shape. Its code is its own, so that torch's limit of compilations is never met."""
     program: Callable[..., Any] = torch.compile(own_code(cast(FunctionType, _fused)), dynamic=False, fullgraph=True)
     return program
@@ -149,16 +151,17 @@ def _products(
     k: Tensor,
     v: Tensor,
     blocks: BlockMask | None,
-    bias: Tensor | None,
-    axes: tuple[int, ...],
+    bias: Along,
     scale: float,
     softcap: float | None,
-) -> tuple[Tensor, Tensor]:
+    with_sums: bool,
+) -> tuple[Tensor, Tensor | None]:
     """The same as torch defines it, forward and backward, without a compiler."""
     if blocks is None:
         sizes = q.shape[2], k.shape[2]
         blocks = _blocks(torch.ones(sizes, dtype=torch.bool, device=q.device), *sizes)
-    captured = () if bias is None else (bias,)
+    axes, table = bias
+    captured = () if table is None else (table,)
     out, sums, _ = products(q, k, v, _edits(None, axes, softcap), blocks.as_tuple(), scale, {}, captured, ())
     return out, sums * math.log(2)
 
