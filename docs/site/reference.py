@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import inspect
 import io
 import os
@@ -116,7 +117,7 @@ def variants() -> Iterator[str]:
     for axis, entries in catalogued().items():
         yield f"## {axis}\n"
         for name, (documented, cls) in entries.items():
-            yield f"### {axis}: {name}\n\n```text\n{inspect.getdoc(documented) or ''}\n```\n"
+            yield f"### {axis}: {name}\n\n{written(inspect.getdoc(documented) or '')}\n"
             yield from cost_of(paths.get((axis.rpartition(".")[2], name)), name)
             yield from settings_table(cls)
 
@@ -154,7 +155,9 @@ def settings_table(cls: type[Any]) -> Iterator[str]:
     rows, docs = settings_of(cls), docs_of_settings(cls)
     if rows:
         yield "| setting | default | what it is |\n|---|---|---|"
-        yield from (f"| `{name}` | {cell(str(value))} | {cell(docs.get(name, ''))} |" for name, value in rows.items())
+        yield from (
+            f"| `{name}` | {cell(in_yaml(value))} | {cell(docs.get(name, ''))} |" for name, value in rows.items()
+        )
         yield ""
 
 
@@ -165,8 +168,8 @@ def python() -> Iterator[str]:
         for name in module.__all__:
             value = getattr(module, name)
             if callable(value):
-                head, doc = signature(module.__name__, name, value), inspect.getdoc(value) or ""
-                yield f"## {module.__name__}.{name}\n\n```text\n{head}\n\n{doc}\n```\n"
+                text = "\n\n".join((signature(module.__name__, name, value), inspect.getdoc(value) or ""))
+                yield f"## {module.__name__}.{name}\n\n{written(text)}\n"
 
 
 def signature(module: str, name: str, value: Any) -> str:
@@ -174,6 +177,15 @@ def signature(module: str, name: str, value: Any) -> str:
         return f"{module}.{name}{inspect.signature(value)}"
     except ValueError:  # of a class without one
         return f"{module}.{name}"
+
+
+def written(text: str) -> str:
+    """A docstring as it is, with long lines broken."""
+    return f'<pre style="white-space: pre-wrap">{html.escape(text)}</pre>'
+
+
+def in_yaml(value: object) -> str:
+    return "null" if value is None else str(value)
 
 
 def cell(text: str) -> str:
