@@ -19,7 +19,7 @@ from zoo.axis import Examples, number
 from zoo.cache import LayerCache, TokenCache, kept_by
 from zoo.errors import SpecError
 from zoo.facts import AtMost, Fact, HeadFeatures
-from zoo.mixers import MixerLayer
+from zoo.mixers import Mixer, MixerLayer
 from zoo.mixers._indexer import KEY_NORM, Indexer, chosen, imitation_loss
 from zoo.mixers.mla import MLA, MLALayer
 from zoo.positions import Position
@@ -111,6 +111,10 @@ class DeepSeekSparseAttention(MLA):
 
     def cached(self) -> tuple[tuple[int, int], ...]:
         return (*super().cached(), (1, self.index_dim))
+
+    def check_ahead(self) -> None:
+        """Causal, as published: the pairs that a choice among all of a text needs are not counted."""
+        Mixer.check_ahead(self)
 
 
 class DeepSeekSparseAttentionLayer(MLALayer):
