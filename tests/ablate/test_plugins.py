@@ -20,6 +20,8 @@ from ablate.study.schema import study_schema
 from tests.ablate.toy import toy_study
 from zoo import registry
 from zoo.axis import variants
+from zoo.conformance import checking, checks
+from zoo.conformance.subject import ConformanceError, Subject
 from zoo.errors import PluginError
 
 ROOT = Path(__file__).parents[2]
@@ -187,3 +189,23 @@ def test_the_example_package_installed_from_its_folder(tmp_path: Path) -> None:
     study = {"question": "?", "arms": {"mean": {"block.norm": {"kind": "meannorm", "eps": 0.5}}}}
     schema.validate(study)
     assert not jsonschema.Draft202012Validator(study_schema()).is_valid(study)
+
+
+def always_wrong(subject: Subject) -> None:
+    """Nothing is right. Ever."""
+    raise ConformanceError(f"{subject.spec.d_model} features are too few")
+
+
+def test_the_checks_of_a_variant_are_a_table_with_the_simplest_failure(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    models = checking._models
+    monkeypatch.setattr(checking, "_models", lambda kind: list(models(kind))[:1])
+    monkeypatch.setattr(checking, "CHECKS", (checks.shape, always_wrong))
+    assert main(["zoo", "--check", "l2norm"]) == 1
+    rows = [re.split(r" {2,}", line.strip()) for line in capsys.readouterr().out.splitlines()]
+    assert ["shape", "Logits have the declared shape, in float32, and are finite", "holds in all 1"] in rows
+    assert ["always_wrong", "Nothing is right", "fails in 1 of 1"] in rows
+    assert rows[-2:] == [["always_wrong: 24 features are too few"], ["in norm: l2norm"]]
+    assert main(["zoo", "--check", "l2nrom"]) == 2
+    assert "--check l2nrom: there is no such part of a model (did you mean 'l2norm'?)" in capsys.readouterr().err
