@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from zoo.conformance.checks import CHECKS
@@ -54,10 +54,12 @@ def check_variant(kind: str, say: Callable[[str], None] = lambda _: None) -> lis
 def _models(kind: str) -> Iterator[tuple[str, ModelSpec]]:
     """The simplest first: a mistake is easiest to find there."""
     for option in options_of(kind):
-        rows = [{option.axis: option}, *covering_one(option)]
-        yield from (
-            ("; ".join(str(each) for each in row.values() if each.edits), combine(row.values())) for row in rows
-        )
+        yield _named({option.axis: option})
+        yield from map(_named, covering_one(option))
+
+
+def _named(row: Mapping[str, Option]) -> tuple[str, ModelSpec]:
+    return "; ".join(str(each) for each in row.values() if each.edits), combine(row.values())
 
 
 def _failure(check: Callable[[Subject], None], subject: Subject) -> str | None:
