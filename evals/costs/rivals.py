@@ -1,4 +1,7 @@
-"""A Llama in other libraries than transformers, where they are installed: of its shape, with weights of their own."""
+"""A Llama in other libraries than transformers, where they are installed: of its shape, with weights of their own.
+
+`pip install 'ablate[bench]'` installs them.
+"""
 
 from __future__ import annotations
 

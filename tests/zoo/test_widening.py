@@ -24,6 +24,9 @@ UNKNOWN: dict[str, set[str]] = {
     "norm": {"partial_rmsnorm"},
     "encoder": {"n_layers=2"},
     "mtp": {"depth=2"},
+    "norm_placement": {"mhc"},
+    "unet_skips": {"yes"},
+    "value_embeddings": {"tables=1"},
 }
 """What nobody has worked out how to widen, by axis."""
 WITHOUT_A_GAIN = {

@@ -52,6 +52,7 @@ def from_hf(hf_model: Any) -> Decoder:
         model = _opened(folder)
         model.tokenizer = tokenizer_files(folder) or tokenizer_files(base_of(folder))
         return model
+    _transformers()
     if hf_model.config.model_type == REMOTE:
         own = {name: value.detach().clone() for name, value in hf_model.state_dict().items()}
         return _remote.ours(_remote.spec_in(hf_model.config.spec), own, type(hf_model).__name__)

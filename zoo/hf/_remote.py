@@ -19,6 +19,8 @@ from zoo.model import Decoder
 from zoo.spec import ModelSpec, parse
 
 MODEL_TYPE = "ablate"
+MOST_BYTES = 10_000_000
+"""Of a config that is read."""
 PREFIX = "model."
 """Of our names in a folder: the modeling file holds our model under this one."""
 CODE = "modeling_ablate.py"
@@ -57,7 +59,7 @@ def is_one(folder: Path) -> bool:
     """Whether a folder holds such a model."""
     try:
         return bool(_config(folder).get("model_type") == MODEL_TYPE)
-    except (OSError, ValueError):  # what is no config is refused elsewhere
+    except UnsupportedError:  # what is no config is refused elsewhere
         return False
 
 
@@ -103,5 +105,14 @@ class Held(nn.Module):
 
 
 def _config(folder: Path) -> Mapping[str, object]:
-    found = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    """Raises UnsupportedError for what is no config, or none of a readable size."""
+    path = folder / "config.json"
+    try:
+        with path.open("rb") as file:  # a device has no size and no end
+            text = file.read(MOST_BYTES + 1)
+        if len(text) > MOST_BYTES:
+            raise UnsupportedError("", f"{path} has more than {MOST_BYTES:,} bytes")
+        found = json.loads(text)
+    except (OSError, ValueError, RecursionError) as error:
+        raise UnsupportedError("", f"{path}: {error}") from error
     return found if isinstance(found, dict) else {}
