@@ -7,8 +7,9 @@ stages again and finds them in the store.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, count
 
 from ablate.planning.ladder import Axis, axis, refuse_unlike
 from ablate.planning.looks import Look, looks
@@ -104,7 +105,7 @@ def campaign(study: Study, plan: Planner, losses: Losses, stalls_above: StallsAb
     for number in range(max(1, len(schedule))):
         outcome = Outcome((*smaller, Rung(plan(_with_seeds(study, counts)), tunings)), schedule)
         name = f"seeds, round {number + 1}" if schedule else "seeds"
-        if sources := tuple(found for rung in outcome.rungs if (found := rung.plan.sources()).arms):
+        if sources := _needed(rung.plan for rung in outcome.rungs):
             yield Stage("arms that others need", sources)
         open_arms = yield Stage(name, tuple(rung.plan for rung in outcome.rungs), outcome)
         if not open_arms or number + 1 >= len(schedule):
@@ -130,37 +131,53 @@ Tried = tuple[Study, tuple[Tuning, ...]]
 def _tuned(
     rungs: Sequence[Study], plan: Planner, losses: Losses, stalls_above: StallsAbove
 ) -> Generator[Stage, Sequence[str], Sequence[Tried]]:
-    """All arms of all rungs are tuned at once, round by round. A length has rates of its own too: the best of a long
-    run may not even train a short one."""
-    jobs = [_Job(rung, arm) for rung in rungs if rung.tune for arm in rung.arms]
-    number = 0
-    while waiting := [job for job in jobs if not job.is_done]:
-        number += 1
-        asked = {(id(job.study), job.at): job.study for job in waiting}
-        plans = {key: plan(_trials(rung, key[1], waiting)) for key, rung in asked.items()}
-        yield Stage(f"tuning, round {number}", tuple(plans.values()), tunes=True)
-        for job in waiting:
-            job.hear(plans[id(job.study), job.at].arms, losses, stalls_above)
-    return [_settled(rung, [job for job in jobs if job.study is rung]) for rung in rungs]
+    """All arms of all rungs are tuned at once, round by round; arms that need others after those, so that they start
+    from, or are taught by, the best settings. A length has rates of its own too: the best of a long run may not even
+    train a short one."""
+    tried: list[Tried] = [(rung, ()) for rung in rungs]
+    rounds = count(1)
+    for needy in (False, True):
+        jobs = [[_Job(rung, arm) for arm in rung.arms if rung.tune and bool(arm.sources) == needy] for rung, _ in tried]
+        together = list(chain.from_iterable(jobs))
+        while waiting := [job for job in together if not job.is_done]:
+            plans = _asked(waiting, plan)
+            if sources := _needed(plans.values()):
+                yield Stage("arms that others need", sources, tunes=True)
+            yield Stage(f"tuning, round {next(rounds)}", tuple(plans.values()), tunes=True)
+            for job in waiting:
+                job.hear(plans[id(job.study), job.at].arms, losses, stalls_above)
+        tried = [_settled(*each, own) for each, own in zip(tried, jobs, strict=True)]
+    return tried
 
 
-def _settled(rung: Study, jobs: Sequence[_Job]) -> Tried:
-    if not jobs:
-        return rung, ()
-    best = tuple(rung.builder.tuned(arm, job.chosen) for arm, job in zip(rung.arms, jobs, strict=True))
-    return replace(rung, arms=best), tuple(job.record for job in jobs)
+def _needed(plans: Iterable[Plan]) -> tuple[Plan, ...]:
+    """What of these plans has to be trained before the rest."""
+    return tuple(sources for plan in plans if (sources := plan.sources()).arms)
+
+
+def _settled(rung: Study, tunings: Sequence[Tuning], jobs: Sequence[_Job]) -> Tried:
+    chosen = {job.arm.name: job.chosen for job in jobs}
+    arms = [rung.builder.tuned(arm, chosen[arm.name]) if arm.name in chosen else arm for arm in rung.arms]
+    return replace(rung, arms=tuple(arms)), (*tunings, *(job.record for job in jobs))
+
+
+def _asked(jobs: Sequence[_Job], plan: Planner) -> dict[tuple[int, Pass], Plan]:
+    """What the jobs want to try next, by rung and pass."""
+    asked = {(id(job.study), job.at): job.study for job in jobs}
+    return {key: plan(_trials(rung, key[1], jobs)) for key, rung in asked.items()}
 
 
 def _trials(rung: Study, at: Pass, jobs: Sequence[_Job]) -> Study:
-    """A study whose arms are what the jobs want to try next, under the budget and the seeds of their pass."""
-    arms = [arm for job in jobs if job.study is rung and job.at == at for arm in job.arms()]
-    budget = rung.budget.scaled(at.fraction)
-    sections = rung.sections.model_copy(
-        update={"budget": budget, "seeds": at.seeds, "tune": None, **dict.fromkeys(UNTUNED)}
-    )
-    baseline = replace(rung.arms[0], seeds=())  # not trained: what the others are matched with
-    share = "tune.fraction" if at.fraction < 1 else None
-    return replace(rung, sections=sections, arms=(baseline, *arms), budget_share=share, reads="tuning")
+    """A study whose arms are what the jobs want to try next, with the seeds of their pass and its share of the budget,
+    and what they need, whole."""
+    arms = [replace(arm, share=at.fraction) for job in jobs if job.study is rung and job.at == at for arm in job.arms()]
+    needed = {name for arm in arms for name in arm.sources}
+    sections = rung.sections.model_copy(update={"seeds": at.seeds, "tune": None, **dict.fromkeys(UNTUNED)})
+    first, *others = rung.arms
+    # Without seeds the baseline is not trained: it is what the others are matched with.
+    baseline = first if first.name in needed else replace(first, seeds=())
+    sources = [arm for arm in others if arm.name in needed]
+    return replace(rung, sections=sections, arms=(baseline, *sources, *arms), reads="tuning")
 
 
 def _spec(study: Study) -> TuneSpec:

@@ -285,12 +285,13 @@ def _check_width_transfer(study: Study, arm: Arm, spec: ModelSpec) -> None:
 
 
 def _budgeted(study: Study, arm: Arm) -> Study:
-    """The study with what an arm may spend that starts from trained weights."""
-    if arm.start is None or arm.start.share == 1:
+    """The study with what an arm may spend that starts from trained weights, or is tried on a short run."""
+    share = arm.share * (arm.start.share if arm.start else 1)
+    if share == 1:
         return study
-    sections = study.sections.model_copy(update={"budget": study.budget.scaled(arm.start.share)})
-    share = ".".join((*arm.target, "start.fraction"))
-    return replace(study, sections=sections, budget_share=share)
+    sections = study.sections.model_copy(update={"budget": study.budget.scaled(share)})
+    place = "tune.fraction" if arm.share < 1 else ".".join((*arm.target, "start.fraction"))
+    return replace(study, sections=sections, budget_share=place)
 
 
 def _steps(study: Study, arm: Arm, costs: Cost, seconds_per_step: float | None) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import ceil
 from typing import TYPE_CHECKING
 
 from ablate.checkpoints import Checkpoint
@@ -50,8 +51,12 @@ def _from_arm(arm: Arm, planned: ArmPlan, plans: Sequence[ArmPlan]) -> ArmPlan:
         return planned
     source = next(plan for plan in plans if plan.name == arm.start.arm)
     digests = {run.seed: run.digest for run in source.runs}
-    pooling, growth = arm.start.pooling, arm.start.growth
-    starts = [RunStart(run=digests[run.seed], pooling=pooling, growth=growth) for run in planned.runs]
+    shared = {
+        "pooling": arm.start.pooling,
+        "growth": arm.start.growth,
+        "batches_before": ceil(source.tokens / planned.train.tokens),
+    }
+    starts = [RunStart(run=digests[run.seed], **shared) for run in planned.runs]
     runs = [starting(run, start) for run, start in zip(planned.runs, starts, strict=True)]
     return replace(planned, runs=tuple(runs), tokens_before=source.tokens, checkpoint=source.checkpoint)
 

@@ -65,7 +65,7 @@ def _at_path(problem: Problem, path: str, builder: ArmBuilder) -> Problem:
     return builder.origins.problem(tuning_edit(path, None).target, problem.reason, kind=problem.kind)
 
 
-def teacher_problems(builder: ArmBuilder, arms: Sequence[Arm], folder: Path, tuned: bool) -> Iterator[Problem]:
+def teacher_problems(builder: ArmBuilder, arms: Sequence[Arm], folder: Path) -> Iterator[Problem]:
     """Teachers that are not there, or speak of other tokens."""
     by_name = {arm.name: arm for arm in arms}
     for arm in arms:
@@ -85,20 +85,18 @@ def teacher_problems(builder: ArmBuilder, arms: Sequence[Arm], folder: Path, tun
             reason = f"its tokenizer is not that of {source.name}"
         elif source.model.visible != arm.model.visible or (source.model.encoder is None) != (arm.model.encoder is None):
             reason = f"{source.name} reads text another way"
-        elif tuned:
-            reason = "an arm that is taught by another cannot be tuned: write `tune: off`"
         if reason is not None:
             yield builder.origins.problem(place, reason)
 
 
-def start_problems(builder: ArmBuilder, arms: Sequence[Arm], folder: Path, tuned: bool) -> Iterator[Problem]:
+def start_problems(builder: ArmBuilder, arms: Sequence[Arm], folder: Path) -> Iterator[Problem]:
     """Arms that start from what is not there, or has no weights for them. `folder` is where relative paths start."""
     by_name = {arm.name: arm for arm in arms}
     for arm in arms:
         if arm.start is None:
             continue
         if arm.start.arm is not None:
-            yield from _arm_problems(builder, arm, arm.start, by_name, tuned)
+            yield from _arm_problems(builder, arm, arm.start, by_name)
         else:
             yield from _checkpoint_problems(builder, arm, arm.start, folder)
 
@@ -120,9 +118,7 @@ def lora_problems(builder: ArmBuilder, arms: Sequence[Arm]) -> Iterator[Problem]
             yield builder.origins.problem(place, error.reason)
 
 
-def _arm_problems(
-    builder: ArmBuilder, arm: Arm, start: StartSpec, by_name: Mapping[str, Arm], tuned: bool
-) -> Iterator[Problem]:
+def _arm_problems(builder: ArmBuilder, arm: Arm, start: StartSpec, by_name: Mapping[str, Arm]) -> Iterator[Problem]:
     """Those of an arm that starts from another."""
     name = str(start.arm)
     place, source = (*arm.target, START, "arm"), by_name.get(name)
@@ -134,9 +130,6 @@ def _arm_problems(
         if source.data != arm.data:
             yield builder.origins.problem(arm.target, f"cannot start from {source.name}: its tokenizer differs")
         yield from _conversion_problems(builder, arm, source.model, source.name)
-    if tuned:
-        reason = "an arm that starts from another cannot be tuned: write `tune: off`"
-        yield builder.origins.problem((*arm.target, START), reason)
 
 
 def _checkpoint_problems(builder: ArmBuilder, arm: Arm, start: StartSpec, folder: Path) -> Iterator[Problem]:

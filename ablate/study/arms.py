@@ -78,6 +78,8 @@ class Arm:
     """What it is distilled from; None for nothing."""
     tuned: JsonObject = field(default_factory=dict)
     """Settings that tuning chose, by path."""
+    share: float = 1.0
+    """Of the study's budget: short tuning runs spend less."""
     seeds: tuple[int, ...] | None = None
     """Where it has other seeds than the study says: `seeds: auto` gives more of them to arms that are not settled."""
 

@@ -154,7 +154,7 @@ class _Reader:
             self.problems += self._contrast_problems(sections, [arm.name for arm in arms])
             self.problems += lora_problems(builder, arms)
             for found in (start_problems, teacher_problems):
-                self.problems += found(builder, arms, self.written.folder, tuned=tune is not None)
+                self.problems += found(builder, arms, self.written.folder)
         if self.problems or sections is None or builder is None:
             raise StudyError(self.problems)
         if self.share is not None:

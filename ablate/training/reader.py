@@ -59,18 +59,20 @@ class HeldOut:
 
 @dataclass(frozen=True)
 class TrainingReader:
-    """A corpus as one run reads it. vocabulary: the model's, for objectives that have ids of their own."""
+    """A corpus as one run reads it. vocabulary: the model's, for objectives that have ids of their own. before: batches
+    that were read before the first step."""
 
     corpus: Corpus
     spec: TrainSpec
     vocabulary: int
     seed: int
     device: str
+    before: int = 0
 
     def batch(self, step: int) -> Batch:
         """What 1-based `step` learns from, on the host."""
         spec = self.spec
-        rows = self.corpus.batch(step - 1, batch=spec.batch, context=spec.context, seed=self.seed)
+        rows = self.corpus.batch(self.before + step - 1, batch=spec.batch, context=spec.context, seed=self.seed)
         batch = self._asked(rows, (self.seed, step))
         return batch.pinned() if self.device == "cuda" else batch
 

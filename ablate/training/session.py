@@ -119,7 +119,8 @@ class Session:
         self.learner = Learner(
             self.taught or loss, optimizer, self.spec, numerics, self.seed, accumulation, self.average
         )
-        self.reader = TrainingReader(corpus, self.spec, self.model.spec.vocab_size, self.seed, numerics.device)
+        before = identity.start.batches_before if identity.start else 0
+        self.reader = TrainingReader(corpus, self.spec, self.model.spec.vocab_size, self.seed, numerics.device, before)
         self.prober = self._prober(identity.probes)
         self._began = self._rested = time.perf_counter()
         self._save_at = self._began + self.checkpoint_seconds

@@ -106,6 +106,40 @@ def test_every_arm_goes_on_with_its_own_best(tmp_path: Path) -> None:
     assert all(len(trial.runs) == 2 for each in document.tuning for trial in each.trials)
 
 
+def test_arms_that_need_others_are_tuned_from_the_best_of_those(tmp_path: Path) -> None:
+    """Trained whole for every tuning seed, at the rate that was found for it, before anything starts from it."""
+    best = {"pre": 3e-2, "post": 1e-2, "double": 1e-3, "student": 1e-2}
+    double = "block.norm_placement: double"
+    arms = f"{{double: {{{double}}}, post: {{{double}, block.dropout: 0.1, start: {{arm: double, fraction: 0.5}}}}, "
+    lines = STUDY.splitlines()
+    lines[3] = f"arms: {arms}student: {{teacher: {{arm: double}}}}}}"
+    text = tuning("tune: {seeds: 2}\n", "\n".join(lines) + "\n").replace("batch: 2", "batch: 2, lr: 1e-2")
+
+    def score(run: RunPlan) -> float:
+        return math.log(lr(run) / best[run.arm.split()[0]]) ** 2
+
+    stages, outcome = gone_through(tmp_path, text, score)
+    sources = [stage for stage in stages if stage.name == "arms that others need"]
+    assert [{(run.arm, run.seed) for run in stage.plans[0].runs} for stage in sources] == [
+        {("double", 1000)},
+        {("double", 1000), ("double", 1001)},
+        {("double", 0), ("double", 1)},
+    ]
+    whole = {run.seed: run for stage in sources for run in stage.plans[0].runs}
+    assert {(lr(run), run.identity.steps) for run in whole.values()} == {(1e-3, 100)}
+    trials = [stages[number + 1].plans[0] for number in (stages.index(each) for each in sources)]
+    short, full, last = ([run for run in plan.runs if run.arm.startswith("post")] for plan in trials)
+    assert [{run.identity.steps for run in runs} for runs in (short, full, last)] == [{12}, {50}, {50}]
+    for run in (*short, *full, *last):
+        assert run.identity.start is not None
+        assert (run.identity.start.run, run.identity.start.batches_before) == (whole[run.seed].digest, 100)
+    students = [run for plan in trials for run in plan.runs if run.arm.startswith("student")]
+    assert {run.identity.steps for run in students} == {25, 100}
+    assert all(run.identity.teacher and run.identity.teacher.run == whole[run.seed].digest for run in students)
+    assert {arm.name: arm.train.lr for arm in outcome.plan.arms} == pytest.approx(best, rel=1e-2)
+    assert {each.arm for each in study_document(outcome).tuning} == set(best)
+
+
 def test_short_runs_say_where_to_look_and_runs_at_full_length_decide(tmp_path: Path) -> None:
     """Post-norm wants a higher rate the longer it trains, the others do not."""
 

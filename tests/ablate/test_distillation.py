@@ -56,7 +56,6 @@ def test_a_run_is_taught_by_the_run_of_the_same_seed(path: Path, tmp_path: Path)
         ({"arms.post.teacher": {"arm": "pre"}}, "post needs another arm itself"),
         ({"arms.taught.teacher": {"weight": 0.5, "arm": None}}, "a teacher is another arm or a checkpoint"),
         ({"arms.taught.teacher.weight": 2.0}, "must be less than or equal to 1"),
-        ({"tune": "auto"}, "an arm that is taught by another cannot be tuned"),
     ],
 )
 def test_what_cannot_teach_is_named(path: Path, sets: dict[str, Any], message: str) -> None:

@@ -243,11 +243,13 @@ def trained(store, identity, corpus, numerics, **model):
 
 def test_a_run_that_starts_from_another_begins_where_that_ended(store, identity, corpus, numerics):
     source, ended = trained(store, identity, corpus, numerics)
-    start = RunStart(run=source.digest, pooling="mean")
+    start = RunStart(run=source.digest, pooling="mean", batches_before=30)
     document = identity(steps=5, lr=1e-6, model={}).model_copy(update={"start": start, "digest": "started"})
-    _, ending = run(store, document, corpus, numerics)
+    session, ending = run(store, document, corpus, numerics)
     assert store.read_metrics("started")["validation_loss"].drop_nulls()[0] == ended.loss
     assert ending.loss == pytest.approx(ended.loss, abs=1e-3)
+    read = {"batch": session.spec.batch, "context": session.spec.context, "seed": document.seed}
+    assert (session.reader.batch(1).tokens.numpy() == corpus.batch(30, **read)[:, :-1]).all()
 
 
 def test_a_start_of_a_wider_model_begins_where_the_narrow_one_ended(store, identity, corpus, numerics):

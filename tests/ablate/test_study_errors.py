@@ -372,10 +372,6 @@ CASES |= {
         arm("@{d_model: 96, start: {arm: pre, growth: width}}"),
         "arms.x: cannot start from pre: layers.0.mixer.head_dim: is 16 and would be 24: growth: width changes d_model",
     ),
-    "start and tune": (
-        arm("{train.batch: 4, start: @{arm: pre}}") + "tune: {space: {train.lr: [1e-3]}}\n",
-        "arms.x.start: an arm that starts from another cannot be tuned",
-    ),
     "seeds word": (HEAD + "seeds: @autoo\n", "or auto, not 'autoo'"),
     "seeds cap": (HEAD + "seeds: @{start: 5, cap: 3}\n", "seeds: cap (3) is below start (5)"),
     "seeds key": (HEAD + "seeds: {@star: 5}\n", "seeds.star: unknown key (did you mean 'start'?)"),

@@ -48,6 +48,8 @@ class RunStart(Part):
     """How several heads are merged into one."""
     growth: Literal["stack", "duplicate", "width", "thin", "truncate"] | None = Field(default=None, exclude_if=is_none)
     """How a deeper, shallower or wider model is initialised."""
+    batches_before: int = 0
+    """How many of this run's batches `run` has read: this one goes on in the text after them."""
 
 
 class RunTeacher(Part):
