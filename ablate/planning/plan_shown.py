@@ -166,6 +166,8 @@ def _tuning_remarks(study: Study, tuned: bool) -> Iterator[str]:
         runs = sum(_settings(tune, each) * len(each.seeds) * each.fraction for each in tune.passes)
         yield f"before that, every arm tunes {', '.join(tune.paths)}: {', then '.join(passes)}{more}"
         yield f"tuning costs as much as {runs:g} runs of every arm{', at every rung' * bool(study.smaller)}"
+        for name in dict.fromkeys(name for arm in study.arms for name in arm.sources):
+            yield f"{name}, which other arms need, is tuned before them and trained whole for each tuning seed"
 
 
 def _at(at: Pass) -> str:

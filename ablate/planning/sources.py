@@ -51,12 +51,9 @@ def _from_arm(arm: Arm, planned: ArmPlan, plans: Sequence[ArmPlan]) -> ArmPlan:
         return planned
     source = next(plan for plan in plans if plan.name == arm.start.arm)
     digests = {run.seed: run.digest for run in source.runs}
-    shared = {
-        "pooling": arm.start.pooling,
-        "growth": arm.start.growth,
-        "batches_before": ceil(source.tokens / planned.train.tokens),
-    }
-    starts = [RunStart(run=digests[run.seed], **shared) for run in planned.runs]
+    before = ceil(source.tokens / planned.train.tokens)
+    start = RunStart(pooling=arm.start.pooling, growth=arm.start.growth, batches_before=before)
+    starts = [start.model_copy(update={"run": digests[run.seed]}) for run in planned.runs]
     runs = [starting(run, start) for run, start in zip(planned.runs, starts, strict=True)]
     return replace(planned, runs=tuple(runs), tokens_before=source.tokens, checkpoint=source.checkpoint)
 

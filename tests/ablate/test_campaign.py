@@ -12,6 +12,7 @@ from ablate.data import DataIdentity
 from ablate.planning.campaign import Outcome, Stage, UnfinishedError, campaign
 from ablate.planning.identity import RunPlan
 from ablate.planning.plan import Plan, make_plan
+from ablate.planning.plan_shown import remarks
 from ablate.planning.study_document import study_document
 from ablate.store.documents.study import RATE
 from ablate.study.reading import load_study
@@ -138,6 +139,8 @@ def test_arms_that_need_others_are_tuned_from_the_best_of_those(tmp_path: Path) 
     assert all(run.identity.teacher and run.identity.teacher.run == whole[run.seed].digest for run in students)
     assert {arm.name: arm.train.lr for arm in outcome.plan.arms} == pytest.approx(best, rel=1e-2)
     assert {each.arm for each in study_document(outcome).tuning} == set(best)
+    said = "double, which other arms need, is tuned before them and trained whole for each tuning seed"
+    assert said in remarks(load_study(tmp_path / "study.yaml", "cpu"), tuned=False)
 
 
 def test_short_runs_say_where_to_look_and_runs_at_full_length_decide(tmp_path: Path) -> None:
