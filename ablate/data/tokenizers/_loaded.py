@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from abc import abstractmethod
 from collections.abc import Iterable
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 from tokenizers import Tokenizer
 
 from ablate.data.error import DataError
+from ablate.data.paths import expanded
 from ablate.data.tokenizers import TokenizerSpec
 from ablate.data.tokenizers._encoder import EOS, Encoder
 from ablate.store.documents import JsonObject
@@ -60,6 +62,28 @@ class LoadedTokenizer(TokenizerSpec):
                 return int(index)
         looked_for = "any of " + ", ".join(KNOWN_EOS) if self.eos is None else self.eos
         raise DataError(f"tokenizer.eos: {self.named} has no token {looked_for}: name the one that ends a document")
+
+
+class LocalTokenizer(LoadedTokenizer):
+    """Read from a file."""
+
+    path: str
+    """Relative to the study's file; `~` and `$VARIABLES` are expanded."""
+
+    @property
+    def named(self) -> str:
+        return self.path
+
+    def content(self, base: Path) -> str:
+        return hashlib.sha256(self.read(base)).hexdigest()
+
+    def read(self, base: Path) -> bytes:
+        """The file. Raises DataError."""
+        path = expanded(self.path, base)
+        try:
+            return path.read_bytes()
+        except OSError as error:
+            raise DataError(f"tokenizer.path: cannot read {path}: {error.strerror}") from error
 
 
 def tokenizer_of(content: bytes, named: str) -> Tokenizer:

@@ -14,9 +14,9 @@ from typing import Literal
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
 
 from ablate.data.error import DataError
-from ablate.data.paths import expanded
 from ablate.data.tokenizers._encoder import EOS
-from ablate.data.tokenizers._loaded import LoadedTokenizer
+from ablate.data.tokenizers._loaded import LocalTokenizer
+from ablate.data.tokenizers.bytes import byte_characters
 
 _END = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 _UPPER, _LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
@@ -35,43 +35,30 @@ ENDS = {50_256: 50_256, 100_256: 100_257, 199_998: 199_999}
 Ranks = Mapping[bytes, int]
 
 
-class TiktokenTokenizer(LoadedTokenizer):
+class TiktokenTokenizer(LocalTokenizer):
     """A `.tiktoken` file: the rank of each token, in lines of base64 and a number. The package tiktoken is not needed.
 
     Inside a word the adjacent pair whose union has the lowest rank merges first, until no union has one.
     """
 
     kind: Literal["tiktoken"] = "tiktoken"
-    path: str
-    """Relative to the study's file; `~` and `$VARIABLES` are expanded."""
     words: Literal["gpt2", "cl100k_base", "o200k_base"] = "cl100k_base"
     """How text is cut into words: as by the encoding of this name."""
     end: int | None = None
     """The id of `<|endoftext|>`; null for OpenAI's own, or the first free one in files of other sizes."""
 
-    @property
-    def named(self) -> str:
-        return self.path
-
     def content(self, base: Path) -> str:
-        return hashlib.sha256(self._read(base) + f"{self.words} {self.end}".encode()).hexdigest()
+        return hashlib.sha256(self.read(base) + f"{self.words} {self.end}".encode()).hexdigest()
 
     def loaded(self, base: Path) -> Tokenizer:
-        return Tokenizer.from_str(_converted(self._read(base), self.words, self.end, self.path))
-
-    def _read(self, base: Path) -> bytes:
-        path = expanded(self.path, base)
-        try:
-            return path.read_bytes()
-        except OSError as error:
-            raise DataError(f"tokenizer.path: cannot read {path}: {error.strerror}") from error
+        return Tokenizer.from_str(_converted(self.read(base), self.words, self.end, self.path))
 
 
 @lru_cache(maxsize=2)
 def _converted(content: bytes, words: str, end: int | None, path: str) -> str:
     """As a tokenizer.json. Raises DataError."""
     ranks = _ranks(content, path)
-    spelt = _alphabet()
+    spelt = byte_characters()
     vocabulary = {"".join(spelt[byte] for byte in token): rank for token, rank in ranks.items()}
     merges = [tuple("".join(spelt[byte] for byte in half) for half in pair) for pair in _merges(ranks)]
     last = ENDS.get(len(ranks), max(ranks.values()) + 1) if end is None else end
@@ -119,10 +106,3 @@ def _parts(word: bytes, ranks: Ranks, below: int) -> list[bytes]:
             return parts
         place = unions.index(lowest)
         parts[place : place + 2] = [parts[place] + parts[place + 1]]
-
-
-def _alphabet() -> dict[int, str]:
-    """What spells each byte in byte-level vocabularies (Radford et al. 2019): a printable character itself."""
-    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    others = [byte for byte in range(256) if byte not in printable]
-    return {byte: chr(byte) for byte in printable} | {byte: chr(256 + i) for i, byte in enumerate(others)}
