@@ -36,7 +36,7 @@ def front_figure(search: SearchSummary) -> Figure:
     figure.update_layout(hoverlabel={"align": "left"}, hovermode="closest")
     note = (
         "Diamonds are on the front: no other trial is better in both. Their numbers are those of the table; point at a"
-        " trial for its settings. One seed chose them, so promote trials to confirm them."
+        " trial for its settings. Scores are from the search's own seeds: promote trials to confirm them."
     )
     alt = "; ".join(f"trial {trial.number}: {_scores(search, trial)}" for trial in front)
     return Figure("front", f"Front of {up} and {across}", note, alt, figure, best_table(search))

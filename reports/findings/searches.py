@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -70,21 +70,23 @@ def read_search(folder: Path) -> SearchSummary:
 
 def best_table(search: SearchSummary) -> Table:
     """The best trial, or the front in the order of the first objective."""
-    sign = -1 if "maximize" in list(search.objectives.values())[:1] else 1
-    ordered = sorted(search.best, key=lambda trial: sign * trial.scores[0])
-    return Table(_header(search), tuple(_row(search, trial) for trial in ordered), labels=2)
+    return _table(search, search.best)
 
 
 def trials_table(search: SearchSummary) -> Table:
     """Every trial, the best first."""
-    signs = [1 if way == "minimize" else -1 for way in search.objectives.values()]
+    return _table(search, search.trials)
 
-    def key(trial: TrialRecord) -> tuple[bool, float, int]:
-        first = trial.values[0] if trial.values and trial.values[0] is not None else math.inf
-        return not trial.best, first * signs[0], trial.number
 
-    ordered = sorted(search.trials, key=key)
-    return Table(_header(search), tuple(_row(search, trial) for trial in ordered), labels=2)
+def _table(search: SearchSummary, trials: Sequence[TrialRecord]) -> Table:
+    """The best first, then by the first objective; without a score last."""
+    maximized = next(iter(search.objectives.values()), "minimize") == "maximize"
+
+    def key(trial: TrialRecord) -> tuple[bool, bool, float, int]:
+        first = trial.scores[0] if trial.is_scored else math.inf
+        return not trial.best, not trial.is_scored, -first if maximized else first, trial.number
+
+    return Table(_header(search), tuple(_row(search, trial) for trial in sorted(trials, key=key)), labels=2)
 
 
 def _header(search: SearchSummary) -> tuple[str, ...]:

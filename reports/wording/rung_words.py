@@ -18,12 +18,13 @@ MOST_OPEN = 6
 def sentences(changes: Sequence[Change]) -> Iterator[str]:
     """One for each change; those of which nothing can be told in one line where they are many."""
     unknown = [each for each in changes if each.word == "cannot tell"]
-    few = len(unknown) <= MOST_OPEN
-    yield from (sentence(each) for each in changes if few or each.word != "cannot tell")
-    if not few:
-        which = "any" if len(unknown) == len(changes) else f"the other {len(unknown)}"
-        of = f" of {len(changes)} differences between a rung and {changes[0].last}" if which == "any" else ""
-        yield f"Cannot tell whether {which}{of} changes."
+    many = len(unknown) > MOST_OPEN
+    yield from (sentence(each) for each in changes if not (many and each.word == "cannot tell"))
+    if many:
+        yield (
+            f"For {len(unknown)} of {len(changes)} comparisons with {changes[0].last}, "
+            "cannot tell whether the difference changes."
+        )
 
 
 def sentence(found: Change) -> str:

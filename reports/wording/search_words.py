@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from ablate.store.documents import Range, TrialRecord
@@ -39,7 +40,10 @@ def _best_in(search: SearchSummary, place: int) -> str:
 
 
 def _settings(trial: TrialRecord) -> str:
-    return ", ".join(f"{path.rpartition('.')[2]} {setting_text(value)}" for path, value in trial.settings.items())
+    """Each by the last part of its path where no other ends alike."""
+    tails = Counter(path.rpartition(".")[2] for path in trial.settings)
+    named = ((path.rpartition(".")[2], path, value) for path, value in trial.settings.items())
+    return ", ".join(f"{tail if tails[tail] == 1 else path} {setting_text(value)}" for tail, path, value in named)
 
 
 def edges(search: SearchSummary) -> list[str]:

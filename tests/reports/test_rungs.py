@@ -116,7 +116,8 @@ def test_many_changes_of_which_nothing_is_known_are_one_line(tmp_path: Path) -> 
     said = list(rung_words.sentences(summary.changes))
     known = [each for each in summary.changes if each.word != "cannot tell"]
     assert len(said) == len(known) + 1
-    assert said[-1] == f"Cannot tell whether the other {16 - len(known)} changes."
+    unknown = f"For {16 - len(known)} of 16 comparisons with full"
+    assert said[-1] == f"{unknown}, cannot tell whether the difference changes."
     assert "cannot tell for 7 arms." in words.headline(summary)
 
 

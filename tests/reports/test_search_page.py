@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ablate.store.documents import TrialRecord
 from reports.figures.pareto import front_figure
-from reports.findings.searches import SearchSummary, best_table
+from reports.findings.searches import SearchSummary, best_table, trials_table
 from reports.pages.search_page import render_page
 from reports.wording import search_words
 from tests.reports.searching import RATE, search_of
@@ -58,3 +58,21 @@ def test_the_headline_names_the_best_in_each_objective_and_the_table_is_in_order
     assert "trial 0 has the best kv_bytes_per_token, 600" in search_words.headline(search(("minimize", "maximize")))
     page = render_page(search())
     assert "ffn &lt;b&gt;" in page and page.index('id="front"') < page.index("Which settings matter")
+
+
+def test_trials_that_diverged_stand_last_whichever_way_is_better() -> None:
+    for ways, numbers in ((("minimize", "minimize"), "02134"), (("maximize", "minimize"), "31204")):
+        found = search(ways)
+        one = found.trials[1].model_copy(update={"best": False})
+        diverged = one.model_copy(update={"number": 5, "values": (None, 10.0)})
+        trials = (diverged, *found.trials)
+        table = trials_table(SearchSummary(found.document.model_copy(update={"trials": trials}), ()))
+        assert "".join(row[0] for row in table.rows) == numbers + "5"
+
+
+def test_settings_whose_paths_end_alike_are_given_in_full() -> None:
+    paths = {"blocks.a.mixer.window": 8, "blocks.b.mixer.window": 16, "train.lr": 0.01}
+    found = search()
+    trials = tuple(each.model_copy(update={"settings": paths}) for each in found.trials)
+    said = search_words.headline(SearchSummary(found.document.model_copy(update={"trials": trials}), ()))
+    assert "(blocks.a.mixer.window 8, blocks.b.mixer.window 16, lr 0.01)" in said
