@@ -9,6 +9,7 @@ from typing import NamedTuple
 from tokenizers import Tokenizer
 
 from ablate.store.documents import EvalsDocument, SampleRecord, Section
+from evals.counting import counting
 from evals.evaluations.tasks import TasksSpec
 from evals.found import Found
 from evals.spec import EvalSettings
@@ -25,7 +26,11 @@ class Evaluation(NamedTuple):
 
 def evaluate_all(spec: EvalSettings, subject: Subject, data: Data) -> Evaluation:
     """Run every evaluation that a spec asks for."""
-    return _evaluation(spec, {name: each.run(subject, data) for name, each in spec.asked().items()})
+    found: dict[str, Found] = {}
+    for name, each in spec.asked().items():
+        with counting(name):
+            found[name] = each.run(subject, data)
+    return _evaluation(spec, found)
 
 
 def evaluate(

@@ -19,6 +19,7 @@ from ablate.machine.numerics import restored
 from ablate.planning.checks import conditions
 from ablate.planning.identity import request_digest
 from ablate.running.engines import Options, load
+from ablate.running.progress import Wanted, open_counts
 from ablate.running.request import Request
 from ablate.store import Store, StoreError
 from ablate.store.documents import EvalsDocument, JsonObject, RunDocument
@@ -79,6 +80,7 @@ def evaluate(
     limit: int | None = None,
     at: Mapping[str, Sequence[int]] | None = None,
     store: str | Path = "runs",
+    progress: Wanted = True,
     **settings: Any,
 ) -> Scores:
     """Evaluate a trained run. Scores that the store has are not computed again.
@@ -92,6 +94,7 @@ def evaluate(
         at: for synthetic tasks: evaluate at these difficulties, such as `{"pairs": [4, 64]}`, instead of those of
             training.
         store: the store's folder; not needed if `run` is a folder.
+        progress: True reports on standard error, False is silent, a function receives each line.
         **settings: more of a study's section `evals`: `positions={"multiples": [1, 2]}`, `recall=True`, `samples=True`,
             `fewshot=0`, `data={"blimp": "data/blimp"}`, `include=["tasks"]`, `batch=8`.
 
@@ -118,7 +121,8 @@ def evaluate(
         evals_digest=request_digest(spec),
         threads=cores(),
     )
-    return Scores(identity.digest, _evaluated(place, request))
+    with open_counts(progress):
+        return Scores(identity.digest, _evaluated(place, request))
 
 
 def _imported(run: str | Path, store: str | Path) -> str | Path:

@@ -23,7 +23,9 @@ from ablate.running.request import Request
 from ablate.running.sessions import numerics_of, session_of
 from ablate.running.team import team_of
 from ablate.store import Store
+from ablate.store.claims import Claim
 from ablate.store.documents import ResultDocument
+from ablate.store.documents.claim import Count
 from ablate.training.result import model_flop_utilisation, summarise_metrics, trained_tokens
 from ablate.training.schedule import warmup_steps
 from ablate.training.session import Ending, Session
@@ -34,6 +36,7 @@ from evals.costs.matmul import peak_flops_per_second
 from evals.costs.memory import PeakMemory, peak_memory
 from evals.costs.spec import MeasureSpec
 from evals.costs.speed import measure
+from evals.counting import listening
 from evals.evaluate import evaluate_all
 from evals.evaluations import load_imports
 from evals.reading.windows import Text
@@ -46,9 +49,12 @@ load_imports()
 LOG = logging.getLogger(__name__)
 
 
-def run_phases(request: Request, stop: StopSignal) -> None:
-    """Do all that is missing, in order. Raises Interrupted when asked to stop while training, and PluginError where a
-    plug-in is not what the run was planned with."""
+def run_phases(request: Request, stop: StopSignal, claim: Claim) -> None:
+    """Do all that is missing, in order; the claim on the run tells how far that is.
+
+    Raises Interrupted when asked to stop while training, and PluginError where a plug-in is not what the run was
+    planned with.
+    """
     if stale := ", ".join(changed(request.identity.plugins or {})):
         raise PluginError(f"plug-ins changed since the run was planned, or are not on this machine: {stale}")
     numerics = numerics_of(request)
@@ -57,9 +63,15 @@ def run_phases(request: Request, stop: StopSignal) -> None:
         "measure": lambda: _measure(request, numerics),
         "evals": lambda: _evaluate(request, numerics),
     }
-    while missing := request.missing():
-        LOG.info("%s", missing[0])
-        phases[missing[0]]()
+
+    def tell(count: Count | None) -> None:
+        claim.count = count
+
+    with listening(tell):
+        while missing := request.missing():
+            LOG.info("%s", missing[0])
+            tell(None)
+            phases[missing[0]]()
 
 
 def _train(request: Request, numerics: Numerics, stop: StopSignal) -> None:

@@ -19,6 +19,7 @@ from ablate.running.lifeline import end_with_parent
 from ablate.running.request import Request
 from ablate.running.runlog import DONE, logged, redirect_output
 from ablate.store import LostClaimError, Store
+from ablate.store.claims import Claim
 from ablate.training.stop import ENDED_BY_REQUEST, Interrupted, StopSignal
 
 LOG = logging.getLogger("ablate.running.worker")  # also where this is run as a program
@@ -62,10 +63,10 @@ def carry_out(request: Request, stop: StopSignal | None = None) -> None:
 
 def _do_alone(request: Request, stop: StopSignal) -> None:
     store = Store(request.store)
-    with store.claim(request.digest, request.execution.stall_timeout), logged(store, request.digest):
+    with store.claim(request.digest, request.execution.stall_timeout) as claim, logged(store, request.digest):
         store.drop_error(request.digest)
         try:
-            _do_what_is_missing(request, stop)
+            _do_what_is_missing(request, stop, claim)
         except Interrupted as end:
             LOG.info("%s, its state saved", end)
             raise
@@ -78,13 +79,13 @@ def _do_alone(request: Request, stop: StopSignal) -> None:
         LOG.info(DONE)
 
 
-def _do_what_is_missing(request: Request, stop: StopSignal) -> None:
+def _do_what_is_missing(request: Request, stop: StopSignal, claim: Claim) -> None:
     missing = request.missing()
     if missing:
         LOG.info("to do on %s, process %d: %s", socket.gethostname(), os.getpid(), ", ".join(missing))
         from ablate.running.phases import run_phases  # noqa: PLC0415 (a worker with nothing to do needs no torch)
 
-        run_phases(request, stop)
+        run_phases(request, stop, claim)
 
 
 def work(arguments: list[str]) -> int:

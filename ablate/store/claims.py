@@ -28,13 +28,15 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from ablate.store import processes
-from ablate.store.documents.claim import ClaimRecord
+from ablate.store.documents.claim import ClaimRecord, Count
 from ablate.store.files import StoreError, fenced
 
 PLACE = "claim"
 STALL_SECONDS = 300.0
 """Silence after which an owner counts as gone, unless somebody says otherwise."""
 BEAT_SECONDS = 2.0
+RECORD_WIDTH = 512
+"""Records are padded, so that one written over a longer one leaves nothing of it."""
 BEATS = 5
 """An owner that misses fewer beats is never replaced."""
 POLL_SECONDS = 0.1
@@ -89,6 +91,8 @@ class Claim:
         self.token = secrets.token_hex(8)
         self._path = self._place / f"{self.token}.json"
         self._beats = 0
+        self.count: Count | None = None
+        """How far its owner is, which the next beat tells."""
         self._released = threading.Event()
 
     def acquire(self, stall_seconds: float, blocking: bool) -> None:
@@ -159,8 +163,9 @@ class Claim:
             started=processes.started(pid),
             beat_seconds=BEAT_SECONDS,
             beat=self._beats,
+            count=self.count,
         )
-        return record.model_dump_json() + "\n"
+        return record.model_dump_json().ljust(RECORD_WIDTH) + "\n"
 
     def _is_ours(self) -> bool:
         try:
@@ -181,7 +186,7 @@ class Claim:
 @contextmanager
 def claimed(
     folder: Path, stall_seconds: float = STALL_SECONDS, blocking: bool = True, *, writes: Path | None = None
-) -> Iterator[None]:
+) -> Iterator[Claim]:
     """Hold a folder alone. An owner that died on this machine is replaced at once, a silent one after a while.
 
     writes: what the claim is for, if not the folder itself.
@@ -193,7 +198,7 @@ def claimed(
     claim.acquire(stall_seconds, blocking)
     try:
         with fenced(writes or folder, claim.check):
-            yield
+            yield claim
     except Exception:
         claim.check()  # whatever went wrong after another had taken over, that is why
         raise

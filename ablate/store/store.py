@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 from urllib.parse import unquote
 
 from ablate.store import checksum, jsonfile
-from ablate.store.claims import STALL_SECONDS, claimed
+from ablate.store.claims import STALL_SECONDS, Claim, claimed
 from ablate.store.documents import (
     CalibrationDocument,
     EvalsDocument,
@@ -263,16 +263,16 @@ class Store(Paths):
         return f"remove {self.run_dir(digest)} to train the run again"
 
     @contextmanager
-    def claim(self, digest: str, stall_seconds: float = STALL_SECONDS, blocking: bool = True) -> Iterator[None]:
+    def claim(self, digest: str, stall_seconds: float = STALL_SECONDS, blocking: bool = True) -> Iterator[Claim]:
         """Hold a run alone (`ablate.store.claims`). Temporary files that a killed holder left are removed.
 
         Raises LockedError when not `blocking` and another holds it, and LostClaimError from the block when another has
         taken over.
         """
         directory = self.run_dir(digest)
-        with claimed(directory, stall_seconds, blocking):
+        with claimed(directory, stall_seconds, blocking) as claim:
             remove_leftovers(directory)
-            yield
+            yield claim
 
 
 def _compare(path: Path, sha256: str | None, remedy: str) -> None:

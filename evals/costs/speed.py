@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 
 from ablate.store.documents import Measured, MeasureDocument
 from evals.costs.bandwidth import copy_bytes_per_second
@@ -10,6 +11,7 @@ from evals.costs.cache_loss import loss_by_cache
 from evals.costs.memory import keep_freed_memory
 from evals.costs.point import Phase, Point, Turn, Turns
 from evals.costs.spec import MeasureSpec
+from evals.counting import counted, counting
 from evals.reading.causal import obstacle
 from evals.reading.mode import evaluating
 from evals.reading.windows import Reason, Text
@@ -59,7 +61,11 @@ def _points(model: Decoder, spec: MeasureSpec, bandwidth: float) -> list[Measure
         for place in places
         for kind in spec.caches
     ]
-    found = [*zip(points, _by_turns(points, "prefill"), _by_turns(points, "decode"), strict=True)]
+    with counting("reading prompts"):
+        reads = _by_turns(points, "prefill")
+    with counting("decoding"):
+        writes = _by_turns(points, "decode")
+    found = [*zip(points, reads, writes, strict=True)]
     return [_measured(found[number :: len(spec.caches)]) for number in range(len(spec.caches))]
 
 
@@ -77,12 +83,11 @@ def _by_turns(points: list[Point], phase: Phase) -> list[Turns]:
     machine does falls on all of them alike, and on few of the turns of each. No two are in memory at once."""
     turns: list[list[Turn]] = [[] for _ in points]
     refused: dict[int, Reason] = {}
-    for number in range(points[0].turns):
-        for place, point in enumerate(points):
-            if place not in refused:
-                found = point.turn(phase, number)
-                if isinstance(found, str):
-                    refused[place] = found
-                else:
-                    turns[place].append(found)
+    for number, (place, point) in counted([*product(range(points[0].turns), enumerate(points))]):
+        if place not in refused:
+            found = point.turn(phase, number)
+            if isinstance(found, str):
+                refused[place] = found
+            else:
+                turns[place].append(found)
     return [refused.get(place) or turns[place] for place in range(len(points))]

@@ -7,6 +7,8 @@ from typing import Literal, TypeVar
 
 import torch
 
+from evals.counting import count
+
 Rows = int | Literal["auto"]
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
@@ -49,3 +51,4 @@ class Batches:
                 continue
             yield from zip(chunk, answers, strict=True)
             first += len(chunk)
+            count(first, len(items))

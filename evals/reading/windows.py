@@ -19,6 +19,7 @@ from torch.nn import functional as F
 
 from ablate.store.documents import JsonObject, JsonScalar, SampleRecord, Score
 from evals.costs.memory import is_out_of_memory
+from evals.counting import counted
 from evals.reading.batches import Batches, Rows
 from evals.reading.mode import evaluating
 from zoo.costs import longest_text
@@ -80,7 +81,7 @@ class Reader:
         rows = max(1, self.batch * self.context**2 // length**2)
         windows = torch.from_numpy(self.tokens(starts.reshape(-1), length))
         with evaluating(self.model):
-            parts = [token_nats(self.model, chunk, scored) for chunk in windows.split(rows)]
+            parts = [token_nats(self.model, chunk, scored) for chunk in counted(windows.split(rows))]
         return np.concatenate(parts).reshape(*starts.shape, scored)
 
     def tokens(self, starts: Ints, length: int) -> Ints:

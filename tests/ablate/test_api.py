@@ -17,6 +17,7 @@ from ruamel.yaml import YAML
 import ablate
 from ablate.api.questions import read
 from ablate.running.engines import Event
+from ablate.running.progress import counts
 from ablate.running.workshop import open_workshop
 
 QUIET: dict[str, Any] = {"engine": "inprocess", "progress": False}
@@ -347,9 +348,11 @@ def test_pages_are_rendered_again(store: Path) -> None:
     assert ablate.report(str(store)) == store / "index.html"
 
 
-def test_an_evaluation_is_a_frame(store: Path) -> None:
-    digest = ablate.open(store).runs["digest"][0]
-    found = ablate.evaluate(store / digest, tasks=["heldout_text"], limit=2)
+def test_an_evaluation_is_a_frame(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    digest, lines = ablate.open(store).runs["digest"][0], list[str]()
+    monkeypatch.setattr(counts, "LINE_SECONDS", 0.0)
+    found = ablate.evaluate(store / digest, tasks=["heldout_text"], limit=2, progress=lines.append)
+    assert lines == ["tasks 2/2"]
     (document,) = (store / digest).glob("evals-*.json")
     stored = json.loads(document.read_text())["scores"]["heldout_text"]
     values = {metric: score["value"] for metric, score in stored.items()}

@@ -19,7 +19,7 @@ import pytest
 from ablate.running.scratch import scratch
 from ablate.store import LockedError, LostClaimError, Store, claims, processes
 from ablate.store.claims import Claim, Watch, claimed
-from ablate.store.documents.claim import ClaimRecord
+from ablate.store.documents.claim import ClaimRecord, Count
 from tests.documents import metrics_of, result_of
 
 DIGEST = "a1b2c3"
@@ -95,6 +95,18 @@ def test_an_owner_that_beats_is_never_replaced(store: Store) -> None:
             holder = watch.holder()
             assert holder is not None and not watch.is_gone(holder, stall_seconds=0.01)
             time.sleep(0.005)
+
+
+def test_an_owner_tells_how_far_it_is_and_a_shorter_record_leaves_nothing_of_a_longer_one(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claims, "BEAT_SECONDS", 0.01)
+    with store.claim(DIGEST) as claim:
+        for count in (Count(what="positions", done=1000, total=2000), Count(what="x", done=1, total=2), None):
+            claim.count = count
+            deadline = time.monotonic() + 5.0
+            while (holder := Watch(store.run_dir(DIGEST)).holder()) is None or holder.count != count:
+                assert holder is not None and holder.pid == os.getpid() and time.monotonic() < deadline
 
 
 @pytest.mark.parametrize(

@@ -13,15 +13,16 @@ import polars as pl
 import pytest
 
 from ablate.machine import environment
-from ablate.running import progress
 from ablate.running.engines import EngineError, Event, Options, load, names
 from ablate.running.engines.local import Pool, Slot
-from ablate.running.progress import Lines, clock, short, step_text
+from ablate.running.progress import Lines, clock
+from ablate.running.progress.words import short, step_text
 from ablate.running.request import Request
 from ablate.running.sessions import NumericsError
 from ablate.running.worker import carry_out, main
-from ablate.store import Store
+from ablate.store import Store, claims
 from ablate.store.documents import GradNorm, Quartiles
+from ablate.store.documents.claim import Count
 from ablate.training.execution import Execution
 from ablate.training.result import model_flop_utilisation, quartiles, summarise_metrics
 from tests.documents import measure_of, metrics_of, result_of, text_meta_of
@@ -132,7 +133,6 @@ STOPS = """
 import os, signal, sys
 from pathlib import Path
 from ablate.running.request import Request
-from ablate.running.sessions import NumericsError
 from ablate.store import Store, claims
 claims.BEAT_SECONDS = 0.02
 request = Request.read(Path(input()))
@@ -167,6 +167,24 @@ def test_progress_tells_of_silence(request_for, monkeypatch):
             run.watch.silent_seconds = 42.0
             progress.show(None)
             assert run.doing == f"no sign of life for 0:42 from process {os.getpid()}, of at most 5:00"
+
+
+def test_progress_tells_how_far_an_evaluation_is(request_for, monkeypatch):
+    request, store = request_for(), Store(request_for().store)
+    monkeypatch.setattr(claims, "BEAT_SECONDS", 0.01)
+    monkeypatch.setattr(Request, "missing", lambda _: ["evals"])
+    with (
+        Lines(store, "study", {request.digest: ("post", 0)}, tell=str) as progress,
+        store.claim(request.digest) as claim,
+    ):
+        progress.begin([request])
+        store.log_path(request.digest).touch()
+        claim.count = Count(what="code_names", done=3, total=12)
+        progress.show(Event("started", request.digest))
+        (run,) = progress.current.values()
+        while run.doing == "evaluating":
+            progress.show(None)
+        assert (run.doing, run.share) == ("evaluating: code_names 3/12", 0.25)
 
 
 def test_quartiles_are_those_of_statistics():
@@ -251,7 +269,7 @@ def test_plain_progress_tells_ends_and_time_left(request_for):
 def test_time_left_counts_measuring_and_evaluation_once_a_run_has_ended(request_for, identity, monkeypatch):
     """A run of 20 steps took 100 s from start to end; the next one's training is done, and 40 s have passed."""
     now = [0.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
     first, second, third = (request_for(identity=identity(seed=seed)) for seed in range(3))
     store = Store(first.store)
     labels = {request.digest: ("post", seed) for seed, request in enumerate((first, second, third))}

@@ -9,6 +9,20 @@ from pydantic import Field
 from ablate.store.documents._document import Part, Seconds
 
 
+class Count(Part):
+    """How far a part of a run is: `tasks 120/400`."""
+
+    what: str
+    """What is counted: an evaluation's items, or the parts of a measurement."""
+    done: Annotated[int, Field(ge=0)]
+    """Of `total`."""
+    total: Annotated[int, Field(ge=1)]
+    """In all."""
+
+    def __str__(self) -> str:
+        return f"{self.what} {self.done}/{self.total}"
+
+
 class ClaimRecord(Part):
     """A process that alone may write to the folder around `claim/`, for as long as it beats."""
 
@@ -23,4 +37,6 @@ class ClaimRecord(Part):
     beat_seconds: Seconds
     """How often it shows that it lives."""
     beat: int
-    """How often it has done so. The last field, for it alone changes."""
+    """How often it has done so."""
+    count: Count | None = None
+    """How far its measurement or evaluation is."""

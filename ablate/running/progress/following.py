@@ -1,4 +1,4 @@
-"""How far a study has got, on standard error: a live table on a terminal, plain lines elsewhere.
+"""How far the runs of a study are.
 
 Engines only say when runs begin and end. Everything else is read from the store, so it looks the same wherever the
 workers are.
@@ -6,94 +6,18 @@ workers are.
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rich.console import Console
-from rich.live import Live
-from rich.table import Table
-from rich.text import Text
-
 from ablate.running.engines import Event
+from ablate.running.progress.run import Run
+from ablate.running.progress.words import clock, short
 from ablate.running.request import Request
 from ablate.store import Store
 from ablate.store.claims import Watch
-from ablate.store.documents import MetricsRecord, ReferenceLosses, ResultDocument, TextMeta
+from ablate.store.documents import ReferenceLosses, ResultDocument, TextMeta
 from ablate.store.documents.length import STEPS
-
-Tell = Callable[[str], None]
-"""Takes one line of text."""
-Wanted = bool | Tell
-"""How a caller wants to follow runs: True for standard error, False for silence, or what takes each line."""
-
-LINE_SECONDS = 10.0
-"""How often plain output says how far each run is."""
-SILENT_SECONDS = 20.0
-"""Silence of a process that is told of."""
-PHASES = {"train": "starting", "measure": "measuring", "evals": "evaluating"}
-
-
-@dataclass
-class Run:
-    """A run in progress, as the store shows it."""
-
-    label: str
-    request: Request
-    steps: int
-    work: float
-    watch: Watch
-    step: int = 0
-    doing: str = "starting"
-    began: float | None = None
-    """When its worker started, by the monotonic clock."""
-    is_new: bool = True
-    """Whether nothing of it was done before."""
-
-    def look(self, store: Store) -> None:
-        missing = self.request.missing()
-        last = store.last_step(self.request.digest)
-        self.step = last.step if last else 0
-        if last and missing[:1] == ["train"]:
-            self.doing = step_text(last, self.steps)
-        elif missing:
-            self.doing = PHASES[missing[0]] if store.log_path(self.request.digest).exists() else "queued"
-        if silence := self._silence():
-            self.doing = silence
-
-    def _silence(self) -> str | None:
-        """What is said of a process that has shown no sign of life for a while."""
-        holder = self.watch.holder()
-        if holder is None or self.watch.silent_seconds < SILENT_SECONDS:
-            return None
-        timeout = clock(self.request.execution.stall_timeout)
-        return f"no sign of life for {clock(self.watch.silent_seconds)} from process {holder.pid}, of at most {timeout}"
-
-
-def to_standard_error(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
-
-
-def step_text(record: MetricsRecord, steps: int) -> str:
-    """`step 120/400  loss 3.214  5.2k tokens/s`"""
-    loss = "not finite" if record.loss is None else f"{record.loss:.3f}"
-    return f"step {record.step}/{steps}  loss {loss}  {short(record.tokens_per_second or 0.0)} tokens/s"
-
-
-def short(value: float) -> str:
-    """Three digits and k, M, G or T."""
-    for limit, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if value >= limit:
-            return f"{value / limit:.3g}{unit}"
-    return f"{value:.3g}"
-
-
-def clock(seconds: float) -> str:
-    """`1:02:03` or `2:03`."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 @dataclass
@@ -228,82 +152,6 @@ class Progress:
 
     def close(self) -> None:
         """Nothing more will be shown."""
-
-
-@dataclass
-class Lines(Progress):
-    """Plain lines: every end of a run, and now and then how far the others are."""
-
-    tell: Tell = field(default=to_standard_error)
-    _stage: str = field(default="", init=False)
-    _said: float = field(default_factory=time.monotonic, init=False)
-
-    def say(self, line: str) -> None:
-        self.tell(line)
-
-    def data(self, stage: str, share: float) -> None:
-        now = time.monotonic()
-        if stage != self._stage or now - self._said >= LINE_SECONDS:
-            self.say(f"data: {stage}" if stage != self._stage else f"data: {stage} {share:.0%}")
-            self._stage, self._said = stage, now
-
-    def draw(self) -> None:
-        if self.current and time.monotonic() - self._said >= LINE_SECONDS:
-            self._said = time.monotonic()
-            runs = "; ".join(f"{run.label} {run.doing}" for run in self.current.values())
-            self.say(f"{self.summary()}: {runs}")
-
-
-@dataclass
-class Screen(Progress):
-    """A live table on a terminal."""
-
-    _live: Live | None = field(default=None, init=False)
-
-    def __enter__(self) -> Progress:
-        self._live = Live(console=Console(stderr=True), refresh_per_second=8, transient=True)
-        self._live.start()
-        return self
-
-    def data(self, stage: str, share: float) -> None:
-        self._screen().update(f"data: {stage} {share:.0%}")
-
-    def say(self, line: str) -> None:
-        self._screen().console.print(Text(line))
-
-    def draw(self) -> None:
-        self._screen().update(self._table())
-
-    def _table(self) -> Table:
-        table = Table.grid(padding=(0, 2))
-        table.add_row(Text(self.summary(), style="bold"))
-        for run in self.current.values():
-            table.add_row(Text(f"  {run.label}  {run.doing}"))
-        return table
-
-    def _screen(self) -> Live:
-        if self._live is None:
-            raise RuntimeError("the screen is not open")
-        return self._live
-
-    def close(self) -> None:
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
-
-
-def open_progress(store: Store, title: str, labels: Mapping[str, tuple[str, int]], wanted: Wanted) -> Progress:
-    """What was wanted, on a terminal as a live table. `labels` gives arm and seed by digest."""
-    if wanted is True and sys.stderr.isatty():
-        return Screen(store, title, labels)
-    return Lines(store, title, labels, teller(wanted))
-
-
-def teller(wanted: Wanted) -> Tell:
-    """Where lines of text go."""
-    if callable(wanted):
-        return wanted
-    return to_standard_error if wanted else lambda line: None
 
 
 def _score(result: ResultDocument) -> str:

@@ -1,0 +1,42 @@
+"""How far a study has got, on standard error: a live table on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+
+from ablate.running.progress.counts import counts_shown
+from ablate.running.progress.following import Progress
+from ablate.running.progress.lines import Lines, Tell, to_standard_error
+from ablate.running.progress.screen import Screen
+from ablate.running.progress.words import clock
+from ablate.store import Store
+
+__all__ = ["Lines", "Progress", "Wanted", "clock", "open_counts", "open_progress", "teller"]
+
+Wanted = bool | Tell
+"""How a caller wants to follow runs: True for standard error, False for silence, or what takes each line."""
+
+
+def open_progress(store: Store, title: str, labels: Mapping[str, tuple[str, int]], wanted: Wanted) -> Progress:
+    """What was wanted, on a terminal as a live table. `labels` gives arm and seed by digest."""
+    if _on_terminal(wanted):
+        return Screen(store, title, labels)
+    return Lines(store, title, labels, teller(wanted))
+
+
+def open_counts(wanted: Wanted) -> AbstractContextManager[None]:
+    """Show what an evaluation in this process counts, on a terminal as a bar."""
+    return counts_shown(teller(wanted), _on_terminal(wanted))
+
+
+def teller(wanted: Wanted) -> Tell:
+    """Where lines of text go."""
+    if callable(wanted):
+        return wanted
+    return to_standard_error if wanted else lambda line: None
+
+
+def _on_terminal(wanted: Wanted) -> bool:
+    return wanted is True and sys.stderr.isatty()

@@ -1,0 +1,54 @@
+"""One run in progress."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ablate.running.progress.words import clock, step_text
+from ablate.running.request import Request
+from ablate.store import Store
+from ablate.store.claims import Watch
+from ablate.store.documents.claim import ClaimRecord
+
+SILENT_SECONDS = 20.0
+"""Silence of a process that is told of."""
+PHASES = {"train": "starting", "measure": "measuring", "evals": "evaluating"}
+
+
+@dataclass
+class Run:
+    """A run in progress, as the store shows it."""
+
+    label: str
+    request: Request
+    steps: int
+    work: float
+    watch: Watch
+    step: int = 0
+    doing: str = "starting"
+    share: float = 0.0
+    """How much of what it is doing is done."""
+    began: float | None = None
+    """When its worker started, by the monotonic clock."""
+    is_new: bool = True
+    """Whether nothing of it was done before."""
+
+    def look(self, store: Store) -> None:
+        missing, holder = self.request.missing(), self.watch.holder()
+        last = store.last_step(self.request.digest)
+        self.step = last.step if last else 0
+        if last and missing[:1] == ["train"]:
+            self.doing, self.share = step_text(last, self.steps), last.step / self.steps
+        elif missing and store.log_path(self.request.digest).exists():
+            count = holder.count if holder else None
+            self.doing = f"{PHASES[missing[0]]}{f': {count}' if count else ''}"
+            self.share = count.done / count.total if count else 0.0
+        elif missing:
+            self.doing = "queued"
+        if holder is not None and self.watch.silent_seconds >= SILENT_SECONDS:
+            self.doing = self._silence(holder)
+
+    def _silence(self, holder: ClaimRecord) -> str:
+        """What is said of a process that has shown no sign of life for a while."""
+        timeout = clock(self.request.execution.stall_timeout)
+        return f"no sign of life for {clock(self.watch.silent_seconds)} from process {holder.pid}, of at most {timeout}"

@@ -1,0 +1,26 @@
+"""Numbers as progress shows them."""
+
+from __future__ import annotations
+
+from ablate.store.documents import MetricsRecord
+
+
+def step_text(record: MetricsRecord, steps: int) -> str:
+    """`step 120/400  loss 3.214  5.2k tokens/s`"""
+    loss = "not finite" if record.loss is None else f"{record.loss:.3f}"
+    return f"step {record.step}/{steps}  loss {loss}  {short(record.tokens_per_second or 0.0)} tokens/s"
+
+
+def short(value: float) -> str:
+    """Three digits and k, M, G or T."""
+    for limit, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= limit:
+            return f"{value / limit:.3g}{unit}"
+    return f"{value:.3g}"
+
+
+def clock(seconds: float) -> str:
+    """`1:02:03` or `2:03`."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

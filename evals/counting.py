@@ -1,0 +1,53 @@
+"""How far an evaluation or a measurement is, told to whoever listens: `tasks 120/400`.
+
+What counts does not know who listens, and nobody need listen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TypeVar
+
+from ablate.store.documents.claim import Count
+
+Listener = Callable[[Count], None]
+Item = TypeVar("Item")
+
+_LISTENERS: ContextVar[tuple[Listener, ...]] = ContextVar("listeners", default=())
+_WHAT: ContextVar[str] = ContextVar("what", default="items")
+
+
+@contextmanager
+def listening(listener: Listener) -> Iterator[None]:
+    """Tell `listener`, beside those that listen already, of everything that is counted in the block."""
+    token = _LISTENERS.set((*_LISTENERS.get(), listener))
+    try:
+        yield
+    finally:
+        _LISTENERS.reset(token)
+
+
+@contextmanager
+def counting(what: str) -> Iterator[None]:
+    """Name what is counted in the block."""
+    token = _WHAT.set(what)
+    try:
+        yield
+    finally:
+        _WHAT.reset(token)
+
+
+def count(done: int, total: int) -> None:
+    """`done` of `total` items are done."""
+    found = Count(what=_WHAT.get(), done=done, total=total)
+    for listener in _LISTENERS.get():
+        listener(found)
+
+
+def counted(items: Sequence[Item]) -> Iterator[Item]:
+    """Each item; it is done when the next one is asked for."""
+    for number, item in enumerate(items, 1):
+        yield item
+        count(number, len(items))
