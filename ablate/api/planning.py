@@ -15,11 +15,12 @@ from pydantic import JsonValue
 from ablate.api.questions import StudyLike, read
 from ablate.machine.numerics import Numerics, restored
 from ablate.planning.campaign import Outcome
+from ablate.planning.durations import Duration, duration
 from ablate.planning.exports import Export, export_lines, exports
 from ablate.planning.lengths import Corpora, length_lines, prepared
 from ablate.planning.memory import Need, Room, needs, warnings
 from ablate.planning.plan import ArmPlan, Plan
-from ablate.planning.plan_shown import matched_line, plan_json, plan_rows, remarks
+from ablate.planning.plan_shown import matched_line, plan_json, plan_rows, remarks, tuning_runs
 from ablate.planning.study_document import study_rates
 from ablate.running.engines import EngineError
 from ablate.running.progress import Wanted
@@ -54,6 +55,7 @@ class StudyPlan:
         asked: the study as it was read, with its tuning.
         execution: how runs would be carried out.
         room: the memory that they would share.
+        at_once: how many of them there would be at once.
     """
 
     outcome: Outcome
@@ -64,6 +66,7 @@ class StudyPlan:
     asked: Study
     execution: Execution
     room: Room
+    at_once: int
 
     @property
     def study(self) -> Study:
@@ -155,7 +158,22 @@ class StudyPlan:
         notes += export_lines(self.exports)
         if self.study.is_search_alone:
             return [*notes, "no arms: `ablate search` tries the study's space, each trial at this budget"]
-        return [*notes, f"{len(self.done)} runs, of which {sum(self.done.values())} are in {self.store.root}/ already"]
+        there = f"{len(self.done)} runs, of which {sum(self.done.values())} are in {self.store.root}/ already"
+        return [*notes, there, *([f"{self.at_once} at once: {self.time}"] if str(self.time) else [])]
+
+    @cached_property
+    def time(self) -> Duration:
+        """What the runs that are missing take, estimated."""
+        plans = [rung.plan for rung in self.outcome.rungs]
+        missing = {run.digest: self._missing(plan, run.digest) for plan in plans for run in plan.runs}
+        tune = None if self.tuned else self.asked.tune
+        found = duration(plans, missing, self.store, self.flops_per_second, tuning_runs(tune) if tune else 0.0)
+        return found / (self.at_once * self.execution.devices)
+
+    def _missing(self, plan: Plan, digest: str) -> list[str]:
+        """Phases of a run that is not done; one that is done lacks none, as far as is known here."""
+        phases = {"train": True, "measure": plan.measures(digest), "evals": plan.evals is not None}
+        return [phase for phase, wanted in phases.items() if wanted and not self.done[digest]]
 
     @cached_property
     def needs(self) -> dict[str | None, dict[str, Need]]:
@@ -231,4 +249,5 @@ def plan(
     done = {run.digest: planner.loss(run.digest) is not None for rung in outcome.rungs for run in rung.plan.runs}
     runs = workers_per_gpu if workshop.device == "cuda" else workshop.engine.at_once
     room = Room(memory_bytes(workshop.device), runs)
-    return StudyPlan(outcome, tuned, peak, done, workshop.store, asked, workshop.execution, room)
+    at_once = workshop.engine.at_once
+    return StudyPlan(outcome, tuned, peak, done, workshop.store, asked, workshop.execution, room, at_once)

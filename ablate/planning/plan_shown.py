@@ -163,11 +163,16 @@ def _tuning_remarks(study: Study, tuned: bool) -> Iterator[str]:
         noun = "rates" if tune.is_rate_alone else "settings"
         passes = [f"{_settings(tune, each)} {noun} × {_seeds(each)} {_at(each)}" for each in tune.passes]
         more = ", more where the best is at an edge" if tune.is_grid and tune.extend else ""
-        runs = sum(_settings(tune, each) * len(each.seeds) * each.fraction for each in tune.passes)
+        runs = tuning_runs(tune)
         yield f"before that, every arm tunes {', '.join(tune.paths)}: {', then '.join(passes)}{more}"
         yield f"tuning costs as much as {runs:g} runs of every arm{', at every rung' * bool(study.smaller)}"
         for name in dict.fromkeys(name for arm in study.arms for name in arm.sources):
             yield f"{name}, which other arms need, is tuned before them and trained whole for each tuning seed"
+
+
+def tuning_runs(tune: TuneSpec) -> float:
+    """How many runs of an arm its tuning costs, as far as that is known before."""
+    return sum(_settings(tune, each) * len(each.seeds) * each.fraction for each in tune.passes)
 
 
 def _at(at: Pass) -> str:

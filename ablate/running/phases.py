@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -141,7 +142,9 @@ def _measure(request: Request, numerics: Numerics) -> None:
     # What is read through other kinds of cache than a plain one.
     corpus = open_corpus(Path(request.corpus)) if len(spec.caches) > 1 else None
     text = Text(*corpus.held_out_tokens(request.identity.reads)) if isinstance(corpus, Corpus) else None
+    began = time.monotonic()
     found = measure(model.to(numerics.torch_dtype), spec, text)
+    found = found.model_copy(update={"seconds": time.monotonic() - began})
     store.write_measure(request.digest, str(request.measure_digest), found)
 
 
@@ -154,8 +157,10 @@ def _evaluate(request: Request, numerics: Numerics) -> None:
         seed=spec.seed,
         answers=store.answers_path(request.digest),
     )
+    began = time.monotonic()
     with numerics.autocast():
         document, samples = evaluate_all(spec, subject, _data(request))
+    document = document.model_copy(update={"seconds": time.monotonic() - began})
     store.write_evals(request.digest, str(request.evals_digest), document, samples)
 
 

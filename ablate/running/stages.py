@@ -10,13 +10,14 @@ from pathlib import Path
 
 from ablate.machine.numerics import Numerics
 from ablate.planning.campaign import Outcome, Stage
+from ablate.planning.durations import duration
 from ablate.planning.identity import RunPlan
 from ablate.planning.lengths import length_lines, prepared
 from ablate.planning.plan import Plan
 from ablate.planning.study_document import study_document
 from ablate.running.corpora import prepare_checkpoints, prepare_corpora
 from ablate.running.engines import Event
-from ablate.running.progress import Progress, clock
+from ablate.running.progress import Progress
 from ablate.running.workshop import Workshop
 from ablate.store import Store
 from ablate.store.documents import JsonObject, RunDocument
@@ -127,7 +128,7 @@ class StudyRunner:
         trackers.look()
 
     def _expected(self, stage: Stage, missing: Mapping[str, Sequence[str]]) -> str:
-        """`scale cpu on AMD EPYC 7B13, 2 runs at once: about 4:10 of training`, before it begins; of
+        """`scale cpu on AMD EPYC 7B13, 2 runs at once: about 4:10 of training, 0:40 of measuring`, before it begins; of
         machines elsewhere, no time."""
         engine = self.workshop.engine
         runs = f"{engine.at_once} run{'s' if engine.at_once > 1 else ''} at once"
@@ -136,14 +137,8 @@ class StudyRunner:
             return where
         numerics = Numerics(**stage.plans[0].runs[0].identity.numerics.model_dump())
         speed = peak_flops_per_second(numerics.device, numerics.torch_dtype)
-        seconds = sum(
-            arm.estimated_seconds(speed)
-            for plan in stage.plans
-            for arm in plan.arms
-            for run in arm.runs
-            if "train" in missing[run.digest]
-        )
-        return f"{where}: about {clock(seconds / engine.at_once / self.workshop.execution.devices)} of training"
+        found = duration(stage.plans, missing, self.store, speed)
+        return f"{where}: {found / (engine.at_once * self.workshop.execution.devices)}"
 
     def _ask_again(self, plan: Plan, run: RunPlan) -> None:
         """An evaluation that went without some tasks is made again: their data may be there now."""

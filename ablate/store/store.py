@@ -122,6 +122,22 @@ class Store(Paths):
     def write_measure(self, digest: str, request: str, found: MeasureDocument) -> None:
         jsonfile.write(self.measure_path(digest, request), found)
 
+    def measurements(self, request: str) -> Iterator[MeasureDocument]:
+        """Of this request, of any run."""
+        found = (
+            self.read_measure(path.parent.name, request) for path in self._all(self.measure_path("any", request).name)
+        )
+        return filter(None, found)
+
+    def evaluations(self, request: str) -> Iterator[EvalsDocument]:
+        """Of this request, of any run."""
+        found = (self.read_evals(path.parent.name, request) for path in self._all(self.evals_path("any", request).name))
+        return filter(None, found)
+
+    def _all(self, name: str) -> Iterator[Path]:
+        """The file of this name in every run's folder that has it."""
+        return self.root.glob(f"*/{name}")
+
     def read_evals(self, digest: str, request: str) -> EvalsDocument | None:
         remedy = "remove it to evaluate the run again"
         return jsonfile.read(self.evals_path(digest, request), EvalsDocument, remedy)

@@ -352,7 +352,7 @@ def test_an_evaluation_is_a_frame(store: Path, monkeypatch: pytest.MonkeyPatch) 
     digest, lines = ablate.open(store).runs["digest"][0], list[str]()
     monkeypatch.setattr(counts, "LINE_SECONDS", 0.0)
     found = ablate.evaluate(store / digest, tasks=["heldout_text"], limit=2, progress=lines.append)
-    assert lines == ["tasks 2/2"]
+    assert re.fullmatch(r"tasks (\d+)/\1", lines[-1])  # passes of the model over parts of the two texts
     (document,) = (store / digest).glob("evals-*.json")
     stored = json.loads(document.read_text())["scores"]["heldout_text"]
     values = {metric: score["value"] for metric, score in stored.items()}

@@ -13,6 +13,7 @@ import pytest
 import zoo
 from ablate.data import DataIdentity
 from ablate.planning.campaign import Outcome, Rung
+from ablate.planning.durations import Duration, duration
 from ablate.planning.identity import canonical_model
 from ablate.planning.lengths import length_lines
 from ablate.planning.plan import Plan, make_plan
@@ -21,6 +22,7 @@ from ablate.planning.study_document import study_document
 from ablate.store import Store
 from ablate.store.documents import CacheBytes, RunProbes, SpentBudget
 from ablate.study.reading import load_study
+from tests.documents import measure_of
 
 DATA = DataIdentity("d" * 32, 257, "")
 
@@ -52,6 +54,30 @@ def plan_of(tmp_path: Path, text: str = STUDY, *sets: str, **given: Any) -> Plan
     path = tmp_path / "by_hand.yaml"
     path.write_text(text, encoding="utf-8")
     return make_plan(load_study(path, "cpu", sets), **{"identify": lambda _: DATA, **given})
+
+
+def test_time_is_that_of_what_is_missing_and_of_tuning(tmp_path: Path) -> None:
+    """Training at 40 % of 1e6 FLOPs per second, as `estimated_seconds` has it; two contexts × four batches × two phases
+    of 0.5 s where nothing was measured, and the median of what was where it is known."""
+    plan, store = (
+        plan_of(tmp_path, STUDY.replace("[2, 8]}", "[2, 8], batches: [1, 2, 4, 8], seconds: 0.5}")),
+        Store(tmp_path),
+    )
+    mha, mqa = plan.arms
+    lacking = {run.digest: ["train", "measure"] for run in mha.runs} | {run.digest: [] for run in mqa.runs}
+    found = duration([plan], lacking, store, 1e6)
+    assert found == Duration(2 * mha.flops / 0.4e6, 2 * 8 * 2 * 0.5, 0.0)
+    assert duration([plan], lacking, store, 1e6, 3.0).tuning == pytest.approx(3 * (mha.flops + mqa.flops) / 0.4e6)
+    for number, seconds in enumerate((10.0, 40.0, 20.0)):
+        measured = measure_of(seconds=seconds)
+        store.write_measure(f"{number}", str(plan.measure_digest), measured)
+    assert duration([plan], lacking, store, 1e6).measuring == 2 * 20.0
+    lacking = {digest: ["evals"] for digest in lacking}
+    found = duration([plan], lacking, store, 1e6)
+    assert found.evaluating is None and str(found).startswith("evaluation not counted")
+    assert str(Duration(250.0, 40.0, 70.0, 600.0) / 2) == (
+        "about 5:00 of tuning, 2:05 of training, 0:20 of measuring, 0:35 of evaluation"
+    )
 
 
 def test_steps_follow_from_the_arm_s_own_flops(tmp_path: Path) -> None:

@@ -13,10 +13,11 @@ import polars as pl
 import pytest
 
 from ablate.machine import environment
+from ablate.readable import clock, short
 from ablate.running.engines import EngineError, Event, Options, load, names
 from ablate.running.engines.local import Pool, Slot
-from ablate.running.progress import Lines, clock
-from ablate.running.progress.words import short, step_text
+from ablate.running.progress import Lines
+from ablate.running.progress.run import step_text
 from ablate.running.request import Request
 from ablate.running.sessions import NumericsError
 from ablate.running.worker import carry_out, main

@@ -10,10 +10,9 @@ from ablate.running.progress.counts import counts_shown
 from ablate.running.progress.following import Progress
 from ablate.running.progress.lines import Lines, Tell, to_standard_error
 from ablate.running.progress.screen import Screen
-from ablate.running.progress.words import clock
 from ablate.store import Store
 
-__all__ = ["Lines", "Progress", "Wanted", "clock", "open_counts", "open_progress", "teller"]
+__all__ = ["Lines", "Progress", "Wanted", "open_counts", "open_progress", "teller"]
 
 Wanted = bool | Tell
 """How a caller wants to follow runs: True for standard error, False for silence, or what takes each line."""

@@ -10,9 +10,9 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ablate.readable import clock, short
 from ablate.running.engines import Event
 from ablate.running.progress.run import Run
-from ablate.running.progress.words import clock, short
 from ablate.running.request import Request
 from ablate.store import Store
 from ablate.store.claims import Watch

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ablate.running.progress.words import clock, step_text
+from ablate.readable import clock, short
 from ablate.running.request import Request
 from ablate.store import Store
 from ablate.store.claims import Watch
+from ablate.store.documents import MetricsRecord
 from ablate.store.documents.claim import ClaimRecord
 
 SILENT_SECONDS = 20.0
@@ -52,3 +53,9 @@ class Run:
         """What is said of a process that has shown no sign of life for a while."""
         timeout = clock(self.request.execution.stall_timeout)
         return f"no sign of life for {clock(self.watch.silent_seconds)} from process {holder.pid}, of at most {timeout}"
+
+
+def step_text(record: MetricsRecord, steps: int) -> str:
+    """`step 120/400  loss 3.214  5.2k tokens/s`"""
+    loss = "not finite" if record.loss is None else f"{record.loss:.3f}"
+    return f"step {record.step}/{steps}  loss {loss}  {short(record.tokens_per_second or 0.0)} tokens/s"

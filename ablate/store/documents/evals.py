@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from ablate.store.documents._document import Document, JsonObject, JsonScalar, Part
+from ablate.store.documents._document import Document, JsonObject, JsonScalar, Part, Seconds
 
 
 class Score(Part):
@@ -55,5 +55,7 @@ class EvalsDocument(Document):
     """Tasks that could not be evaluated, with the reason. The next command that requests them tries again."""
     sections: dict[str, Section] = Field(default={})
     """By the name of the evaluation."""
+    seconds: Seconds | None = None
+    """Wall time that it took."""
     samples_sha256: str | None = None
     """Of the file of items."""

@@ -14,6 +14,7 @@ from ablate.store.documents._document import (
     NatsPerToken,
     Part,
     Quartiles,
+    Seconds,
     Tokens,
     Unit,
 )
@@ -133,6 +134,8 @@ class MeasureDocument(Measured, Document):
     """Bandwidth of a copy, measured in the same process."""
     caches: dict[str, Measured] = Field(default={})
     """The same for other kinds of cache, by kind and non-default settings."""
+    seconds: Seconds | None = None
+    """Wall time that it took."""
     cache_loss: CacheLoss | None = None
     """How much those kinds add to the loss; for causal models of text only."""
 

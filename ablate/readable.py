@@ -1,14 +1,6 @@
-"""Numbers as progress shows them."""
+"""Numbers as people read them."""
 
 from __future__ import annotations
-
-from ablate.store.documents import MetricsRecord
-
-
-def step_text(record: MetricsRecord, steps: int) -> str:
-    """`step 120/400  loss 3.214  5.2k tokens/s`"""
-    loss = "not finite" if record.loss is None else f"{record.loss:.3f}"
-    return f"step {record.step}/{steps}  loss {loss}  {short(record.tokens_per_second or 0.0)} tokens/s"
 
 
 def short(value: float) -> str:

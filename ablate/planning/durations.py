@@ -1,0 +1,76 @@
+"""How long runs take in all: training by its FLOPs, what follows by what it took before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from statistics import median
+
+from ablate.planning.plan import Plan
+from ablate.readable import clock
+from ablate.store import Store
+from ablate.store.documents import EvalsDocument, MeasureDocument
+
+LOOKED_AT = 5
+"""Stored measurements or evaluations that are asked how long they took."""
+PHASES_OF_A_POINT = 2
+"""Reading a prompt, and decoding."""
+
+
+@dataclass(frozen=True)
+class Duration:
+    """Seconds of all runs, one after the other. `evaluating` is None where nobody knows yet."""
+
+    training: float
+    measuring: float
+    evaluating: float | None
+    tuning: float = 0.0
+
+    def __str__(self) -> str:
+        """`about 4:10 of training, 0:40 of measuring, evaluation not counted`"""
+        parts = {"tuning": self.tuning, "training": self.training, "measuring": self.measuring}
+        parts["evaluation"] = self.evaluating or 0.0
+        text = ", ".join(f"{clock(seconds)} of {what}" for what, seconds in parts.items() if seconds)
+        unknown = "evaluation not counted, which no run of this store has been through yet"
+        return ", ".join(filter(None, [text and f"about {text}", unknown * (self.evaluating is None)]))
+
+    def __truediv__(self, at_once: float) -> Duration:
+        """Of so many runs at once."""
+        evaluating = None if self.evaluating is None else self.evaluating / at_once
+        return Duration(self.training / at_once, self.measuring / at_once, evaluating, self.tuning / at_once)
+
+
+def duration(
+    plans: Iterable[Plan], missing: Mapping[str, Sequence[str]], store: Store, speed: float, tuning_runs: float = 0.0
+) -> Duration:
+    """Of what these runs lack, by digest. speed: FLOPs per second of this machine's matrix products. tuning_runs: how
+    many runs' worth of training each arm is tuned with before."""
+    training, measuring, evaluating, tuning = 0.0, 0.0, 0.0, 0.0
+    unknown = False
+    for plan in plans:
+        lacks = {phase: sum(phase in missing[run.digest] for run in plan.runs) for phase in ("measure", "evals")}
+        for arm in plan.arms:
+            seconds = arm.estimated_seconds(speed)
+            training += seconds * sum("train" in missing[run.digest] for run in arm.runs)
+            tuning += seconds * tuning_runs
+        measuring += lacks["measure"] * (_taken(store.measurements, plan.measure_digest) or _declared(plan))
+        taken = _taken(store.evaluations, plan.evals_digest)
+        unknown |= taken is None and lacks["evals"] > 0
+        evaluating += lacks["evals"] * (taken or 0.0)
+    return Duration(training, measuring, None if unknown else evaluating, tuning)
+
+
+def _taken(read: Callable[[str], Iterable[MeasureDocument | EvalsDocument]], request: str | None) -> float | None:
+    """The median of the first few that are stored."""
+    found = islice(read(request), LOOKED_AT) if request else ()
+    known = [each.seconds for each in found if each.seconds is not None]
+    return median(known) if known else None
+
+
+def _declared(plan: Plan) -> float:
+    """What measuring a run takes at least."""
+    spec = plan.study.measure
+    if spec is None:
+        return 0.0
+    return PHASES_OF_A_POINT * len(spec.contexts) * len(spec.batches) * len(spec.caches) * spec.seconds
