@@ -39,6 +39,7 @@ class Block(nn.Module):
         self.cross = spec.cross.build(site.d_model) if spec.cross is not None else None
         if spec.cross is not None:
             self.cross_residual = self._residual(spec, site, int(spec.has_mixer_residual))
+        self.laurel = spec.laurel.build(spec.norm.build(site.d_model), site.d_model) if spec.laurel else None
         self.canon = spec.canon.build(site.d_model) if spec.canon else nn.ModuleDict()
         self.dropout = nn.Dropout(spec.dropout)
         self.depth = StochasticDepth(spec.stochastic_depth, site)
@@ -104,10 +105,21 @@ class Block(nn.Module):
             update = self.mixer_residual.update(x, mix) + self.ffn_residual.update(x, feed)
             return self.mixer_residual.join(x, update)
         if self.mixes:
-            x = self.mixer_residual(x, mix)
+            x = self.mixer_residual(x, mix) if self.laurel is None else self._beside(x, mix, self.laurel)
         if self.cross is not None:
             x = self.cross_residual(x, look)
         return self.ffn_residual(x, feed) if self.feeds else x
+
+    def _beside(self, x: Tensor, mix: Branch, laurel: nn.Module) -> Tensor:
+        """The mixer's residual with the path beside it, which reads what the mixer does."""
+        read: list[Tensor] = []
+
+        def noted(h: Tensor) -> Tensor:
+            read.append(h)
+            return mix(h)
+
+        out: Tensor = laurel(self.mixer_residual(x, noted), read[0])
+        return out
 
     def new_cache(self, batch: int, capacity: int, dtype: torch.dtype, memory: int) -> LayerCache:
         """For `batch` rows of up to `capacity` tokens, and `memory` of the encoder's: the mixer's cache, or those of

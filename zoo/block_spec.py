@@ -14,6 +14,7 @@ from zoo.errors import SpecError
 from zoo.facts import Dropout, Fact, Tried
 from zoo.ffns import Ffn
 from zoo.ffns.swiglu import SwiGLU
+from zoo.laurel import Laurel
 from zoo.mixers import Mixer
 from zoo.mixers._cross import CrossAttention
 from zoo.mixers.attention import Attention
@@ -43,6 +44,8 @@ class BlockSpec(Spec):
     that (Huang et al. 2016, arXiv:1603.09382)."""
     canon: Annotated[Canon | None, Tried({"width": 3}, {"before": ["mixer"]})] = Field(default=None, exclude_if=is_off)
     """Convolutions over near tokens on what the branches read (Allen-Zhu 2025, arXiv:2512.17351)."""
+    laurel: Annotated[Laurel | None, Tried({"rank": 5})] = Field(default=None, exclude_if=is_off)
+    """A learned path beside the residual around the mixer; null for none."""
     cross: CrossAttention | None = Field(default=None, exclude_if=is_off)
     """Attention to the encoder, between mixer and FFN; null for its defaults where there is an encoder."""
 
@@ -101,6 +104,7 @@ class BlockSpec(Spec):
             if self.topology != "serial":
                 raise SpecError("topology", f"{self.topology} has no place for attention to an encoder")
         self._check_absent()
+        self._check_laurel()
         if self.mixer.degree > 1 and not self.norm.normalises:
             reason = f"{self.mixer.kind} gives what it reads to the power of {self.mixer.degree}: it needs a norm"
             raise SpecError("norm", reason)
@@ -109,6 +113,17 @@ class BlockSpec(Spec):
             reason = f"{placement} normalises the stream where two branches with norms of their own would meet it"
             raise SpecError("topology", reason)
         return self.model_copy(update=parts)
+
+    def _check_laurel(self) -> None:
+        """Raise SpecError where there is no plain stream for it to add to."""
+        if self.laurel is None:
+            return
+        placement = self.norm_placement
+        if self.mixer.absent or self.topology != "serial":
+            raise SpecError("laurel", "is beside the residual of a mixer alone: it needs a mixer, and topology serial")
+        if placement.streams is not None or not placement.additive:
+            reason = f"adds to a stream of (B, T, D) that nothing normalises right after: {placement.kind} has none"
+            raise SpecError("laurel", reason)
 
     def _check_absent(self) -> None:
         """Raise SpecError where something asks for the mixer or the FFN of a block that has none."""

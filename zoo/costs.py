@@ -79,6 +79,7 @@ def cost(spec: ModelSpec, context: int = 1024, encoder_context: int | None = Non
     check_size("context", context)
     memory = encoder_context or context
     tables = spec.vocab_size * (spec.table_width + sum(table_widths(spec))) + (spec.token_types or 0) * spec.d_model
+    tables += _layer_table(spec)
     total = PartCost(tables) + _outside(spec) + _stack(spec, context, prefix, memory)
     tables += _absolute(spec)
     if spec.encoder_spec is not None:
@@ -212,6 +213,7 @@ def _parameters_read(spec: ModelSpec, tokens: int) -> float:
 def _blocks_read(spec: ModelSpec, tokens: int) -> float:
     """Of blocks, and of what is around them but for the head and the token table."""
     read: float = min(tokens, spec.vocab_size) * sum(table_widths(spec)) + _shares(spec)
+    read += _layer_table(spec, tokens)
     read += (spec.has_final_norm + spec.has_embedding_norm) * spec.block.norm.parameters(spec.d_model)
     for scheme, heads in spec.positions:
         held = scheme.shared_parameters(spec.d_model, heads)
@@ -248,8 +250,28 @@ def _outside(spec: ModelSpec) -> PartCost:
     transform = 0
     if spec.head_transform is not None:
         transform = spec.d_model * spec.d_model + spec.d_model + spec.block.norm.parameters(spec.d_model)
-    parameters = untied + 2 * factor + transform + spec.vocab_size * spec.head_bias
-    return _read_out(spec) + matmul_cost(parameters, factor)
+    parameters = untied + 2 * factor + transform + spec.vocab_size * (spec.head_bias + spec.logit_gain)
+    return _read_out(spec) + matmul_cost(parameters, factor) + _between_blocks(spec)
+
+
+def _between_blocks(spec: ModelSpec) -> PartCost:
+    """What reads and writes the stream around layers and between them."""
+    total, blocks, norm = PartCost(0), max(spec.block_of_each) + 1, spec.block.norm.parameters
+    if spec.altup is not None:
+        total += spec.altup.cost(spec.d_model, norm(spec.d_model), spec.n_layers, blocks)
+    if spec.per_layer_embeddings is not None:
+        norms = norm(spec.per_layer_embeddings.features), norm(spec.d_model)
+        total += spec.per_layer_embeddings.cost(spec.d_model, norms, spec.n_layers, blocks)
+    return total
+
+
+def _layer_table(spec: ModelSpec, tokens: int | None = None) -> int:
+    """Parameters of the table that every layer reads for itself, or of the rows that so many tokens read."""
+    inputs = spec.per_layer_embeddings
+    if inputs is None:
+        return 0
+    rows = inputs.rows(spec.vocab_size)
+    return (rows if tokens is None else min(tokens, rows)) * spec.n_layers * inputs.features
 
 
 def _read_out(spec: ModelSpec) -> PartCost:
@@ -279,7 +301,8 @@ def _layer_losses(spec: ModelSpec) -> PartCost:
     """What predicting by every layer adds in training."""
     if not spec.layer_loss:
         return PartCost(0)
-    return PartCost.of(0, (spec.n_layers - 1) * _read_out(spec).flops)
+    closing = 0.0 if spec.altup is None else spec.altup.closing_flops(spec.d_model)
+    return PartCost.of(0, (spec.n_layers - 1) * (_read_out(spec).flops + closing))
 
 
 def _training(spec: ModelSpec, context: int, share: float) -> PartCost:
@@ -306,4 +329,6 @@ def block_cost(block: BlockSpec, d_model: int, context: int, memory: int = 0) ->
         total += block.norm_placement.extra_cost(d_model)
     if block.canon is not None:
         total += block.canon.cost(d_model)
+    if block.laurel is not None:
+        total += block.laurel.cost(d_model, block.norm.parameters(d_model))
     return total + PartCost(block.norms * block.norm.parameters(d_model))

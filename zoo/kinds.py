@@ -84,6 +84,11 @@ def check_layers(model: ModelSpec, blocks: Mapping[str, BlockSpec]) -> None:
             ours, theirs = placement.stream_shape, first[1].stream_shape
             reason = f"reads and writes a stream of {ours}, {first[0]} one of {theirs}: all layers need the same"
             raise SpecError(f"{where}.norm_placement", reason)
+    for name in ("altup", "per_layer_embeddings"):
+        if getattr(model, name) is not None and first[1].streams is not None:
+            raise SpecError(
+                name, f"reads a stream of (B, T, D), and that of {first[1].kind} is {first[1].stream_shape}"
+            )
     _check_values(blocks)
     check_lenders([(path, blocks[path].mixer) for path in model.layer_paths])
     if model.mtp is not None and blocks[model.layer_paths[-1]].mixer.borrows:

@@ -159,7 +159,7 @@ def _values(setting: FieldInfo, default: Any, tried: tuple[Any, ...] | None) -> 
     """What a setting can be, with a name and the edits of the model that it takes: but for its default, unless it is a
     part of the model."""
     choice = choice_of(setting)
-    if choice is not None:
+    if choice is not None and tried is None:
         yield from _kinds(choice)
     elif not isinstance(default, Spec):
         for value in _samples(setting.annotation) if tried is None else tried:

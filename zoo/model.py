@@ -18,12 +18,13 @@ from zoo.caches import CacheKind
 from zoo.distillation import SoftTargets
 from zoo.errors import SpecWarning
 from zoo.head import HeadTransform
-from zoo.init import UNNORMED, Linear, initialise
+from zoo.init import UNNORMED, Linear, Role, initialise
 from zoo.loss import Head, Part, chunks_for, next_token_loss, scored, target_nats
 from zoo.mtp import MtpModule, mtp_loss
 from zoo.refusals import check_given, check_size, check_tokens
 from zoo.site import Given, Memory, Site, Step, of_piece
 from zoo.spec import ModelSpec
+from zoo.sphere import project
 from zoo.stack import Leaving, Stack, ignored
 
 
@@ -50,10 +51,14 @@ class Decoder(Stack):
         self.transform = None
         if spec.head_transform is not None:
             self.transform = HeadTransform(spec.d_model, spec.head_transform, spec.block.norm.build(spec.d_model))
-        self.head = Linear(spec.table_width, spec.vocab_size, role="head") if not spec.tie_embeddings else None
+        # A row of zeros has no direction: rows of length 1 are drawn, as those of the token table are.
+        role: Role = "embedding" if spec.unit_weights else "head"
+        self.head = Linear(spec.table_width, spec.vocab_size, role=role) if not spec.tie_embeddings else None
+        self.logit_gain = nn.Parameter(torch.zeros(spec.vocab_size)) if spec.logit_gain else None
         self.head_bias = nn.Parameter(torch.zeros(spec.vocab_size)) if spec.head_bias else None
         self.encoder = Stack(spec.encoder_spec, encodes_for=spec.n_layers) if spec.encoder_spec is not None else None
-        self.roles = {"head_bias": "bias"}
+        self.roles = {"head_bias": "bias", "logit_gain": "gain"}
+        self.initial = {"logit_gain": spec.d_model**-0.5}
 
     @property
     def device(self) -> torch.device:
@@ -161,7 +166,7 @@ class Decoder(Stack):
     def initial_factors(self) -> dict[str, float]:
         """What makes a tied head start quietly (see `zoo.init`): a factor on the gain that it reads, or on its table
         where there is none that it alone reads."""
-        if self.head is not None or self.spec.init.tied_head is None:
+        if self.head is not None or self.spec.init.tied_head is None or self.spec.unit_weights:
             return {}
         norm = self.last_norm if self.transform is None else self.transform.norm
         gain = getattr(norm, "gain", None)
@@ -222,6 +227,8 @@ class Decoder(Stack):
             hidden = self.project_out(hidden)
         weight = self.embedding.weight if self.head is None else self.head.weight
         logits = F.linear(hidden, weight, self.head_bias)
+        if self.logit_gain is not None:
+            logits = logits * (self.logit_gain * math.sqrt(self.spec.d_model))
         if self.spec.logit_scale != 1:
             logits = logits * self.spec.logit_scale
         if self.spec.final_softcap is not None:
@@ -252,7 +259,7 @@ class Decoder(Stack):
         objective, nats = next_token_loss(head, stream, targets, spec.z_loss, count, soft)
         losses = [objective]
         if self.training and spec.layer_loss:
-            streams = (self.last.close(x) for x in lower)
+            streams = (self.close(x) for x in lower)
             of_each = (next_token_loss(head, x, targets, count=count)[0] for x in streams)
             losses += [spec.layer_loss / len(lower) * loss for loss in of_each]
         if self.training and spec.mtp is not None:
@@ -273,8 +280,7 @@ class Decoder(Stack):
         """The final norm and the head, as the loss applies them to the stream."""
         parts = (self.norm, self.transform, self.project_out, self.embedding if self.head is None else self.head)
         parameters = [p for part in parts if part is not None for p in part.parameters()]
-        if self.head_bias is not None:
-            parameters.append(self.head_bias)
+        parameters += [each for each in (self.head_bias, self.logit_gain) if each is not None]
         trained = tuple(p for p in parameters if p.requires_grad)
         return Head(lambda rows: self.read_out(self.norm(rows)), self.spec.vocab_size, trained)
 
@@ -314,4 +320,6 @@ def build(spec: ModelSpec, seed: int = 0) -> Decoder:
     initialise(model, spec.init, spec.n_layers, seed, factors=model.initial_factors)
     if model.encoder is not None:
         initialise(model.encoder, spec.init, model.encoder.spec.n_layers, seed, "encoder.")
+    if spec.unit_weights:
+        project(model)
     return model

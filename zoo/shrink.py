@@ -35,10 +35,18 @@ def shrink(spec: ModelSpec) -> ModelSpec:
             "first": first,
             "pattern": pattern,
             "embedding_dim": None if width is None else _eights(width * D_MODEL / spec.d_model),
+            "per_layer_embeddings": _layer_inputs(spec),
             "encoder": None if spec.encoder is None else {**spec.encoder.model_dump(), "n_layers": 2},
             "logit_scale": D_MODEL**-0.5 if spec.logit_scale == spec.d_model**-0.5 else spec.logit_scale,
         }
     )
+
+
+def _layer_inputs(spec: ModelSpec) -> SpecJson | None:
+    inputs = spec.per_layer_embeddings
+    if inputs is None:
+        return None
+    return {**_small(inputs, _Ratio(D_MODEL / spec.d_model, 1.0)), "vocabulary": None}
 
 
 @dataclass(frozen=True)

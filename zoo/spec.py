@@ -20,6 +20,7 @@ from pydantic import (
     model_validator,
 )
 
+from zoo.altup import AltUp
 from zoo.axis import Spec, is_off
 from zoo.block_spec import BlockSpec
 from zoo.edits import Edits, SpecJson, expand, merge
@@ -33,6 +34,7 @@ from zoo.kinds import MAX_LAYERS, EncoderSpec, Names, check_kind, check_layers, 
 from zoo.mixers._cross import CrossAttention
 from zoo.mtp import MultiTokenPrediction
 from zoo.origin import Origin, edits_between
+from zoo.per_layer_embeddings import PerLayerEmbeddings
 from zoo.positions import Position
 from zoo.sharing import Sharing
 from zoo.site import Sight
@@ -73,6 +75,10 @@ class ModelSpec(Spec):
     """On what enters the first block, while training."""
     logit_scale: Annotated[PositiveFloat, Fact.SCALE] = 1.0
     """Factor on the logits (Cohere; Granite divides by its logits_scaling)."""
+    logit_gain: bool = Field(default=False, exclude_if=is_off)
+    """A learned factor on each token's logit, from one, kept √D times smaller (s_z of nGPT, arXiv:2410.01131)."""
+    unit_weights: Annotated[bool, Field(exclude_if=is_off), Fact.TRAINING] = False
+    """Matrices are made of unit vectors, at the start and after every step of training (see `zoo.sphere`)."""
     final_softcap: Annotated[PositiveFloat | None, Tried(200.0)] = None
     """c · tanh(logits / c) (Gemma 2, arXiv:2408.00118)."""
     z_loss: Annotated[NonNegativeFloat, Fact.TRAINING, Tried(0.01)] = 0.0
@@ -83,6 +89,14 @@ class ModelSpec(Spec):
         default=None, exclude_if=is_off
     )
     """Token tables that add to the values of the first and the last layers."""
+    altup: Annotated[AltUp | None, Fact.DECODER, Tried({"streams": 3, "active": 1})] = Field(
+        default=None, exclude_if=is_off
+    )
+    """Several streams, of which layers run on one; null for one."""
+    per_layer_embeddings: Annotated[PerLayerEmbeddings | None, Fact.DECODER, Tried({"features": 5})] = Field(
+        default=None, exclude_if=is_off
+    )
+    """A token table that every layer reads for itself; null for none."""
     layer_loss: Annotated[NonNegativeFloat, Field(exclude_if=is_off), Fact.TRAINING, Fact.DECODER, Tried(0.3)] = 0.0
     """Weight, in the training objective, of the mean loss of all layers but the last, each of which predicts by the
     model's own final norm and head (Al-Rfou et al. 2018, arXiv:1808.04444, who drop the lower ones with time)."""
@@ -222,7 +236,8 @@ class ModelSpec(Spec):
     @property
     def has_final_norm(self) -> bool:
         if self.final_norm is None:
-            return not self.layers[-1].norm_placement.normalises_stream
+            beside = self.altup is not None or self.per_layer_embeddings is not None
+            return beside or not self.layers[-1].norm_placement.normalises_stream
         return self.final_norm
 
     @property

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import cast
 
 import torch
 from torch import Tensor, nn
 
+from zoo.altup import AltUpStreams
 from zoo.block import Block
-from zoo.cache import Cache
+from zoo.cache import Cache, LayerCache
 from zoo.init import Embedding, Linear
+from zoo.per_layer_embeddings import PerLayerInput, PerLayerInputs
 from zoo.recompute import recomputed
 from zoo.site import Given, Site, Step, Tap
 from zoo.skips import UNetSkips
@@ -54,6 +57,7 @@ class Stack(nn.Module):
         first_uses = [self.block_of_each.index(block) for block in range(max(self.block_of_each) + 1)]
         self.blocks = nn.ModuleList(Block(layers[i], replace(site, layer=i)) for i in first_uses)
         """Each once, where several layers share one."""
+        self._build_beside(spec)
         self.value_embeddings = None
         if spec.value_embeddings is not None:
             values = [layer.mixer.value_heads for layer in layers]
@@ -67,10 +71,20 @@ class Stack(nn.Module):
         """What normalises the stream as it leaves the stack; None where nothing does, or other layers use it too."""
         if self.spec.has_final_norm:
             return self.norm
-        block = self.block_of_each[-1]
-        if not self.last.normalises_stream or self.block_of_each.count(block) > 1:
+        block, alone = self.block_of_each[-1], self.altup is None and self.per_layer is None
+        if not self.last.normalises_stream or not alone or self.block_of_each.count(block) > 1:
             return None
-        return cast(nn.Module, cast(Block, self.blocks[block]).last_residual.norm_after)
+        return cast("nn.Module | None", getattr(cast(Block, self.blocks[block]).last_residual, "norm_after", None))
+
+    def _build_beside(self, spec: ModelSpec) -> None:
+        """What reads and writes the stream between blocks."""
+        count, make_norm = len(self.blocks), partial(spec.block.norm.build, spec.d_model)
+        self.altup = AltUpStreams(spec.altup, make_norm, spec.d_model, count) if spec.altup else None
+        self.per_layer = None
+        if spec.per_layer_embeddings is not None:
+            norms = spec.block.norm.build(spec.per_layer_embeddings.features), make_norm
+            sizes = spec.vocab_size, spec.d_model, spec.n_layers, count
+            self.per_layer = PerLayerInputs(spec.per_layer_embeddings, norms, sizes)
 
     def _build_table(self) -> None:
         spec, width = self.spec, self.spec.table_width
@@ -103,7 +117,8 @@ class Stack(nn.Module):
 
     def run(self, embedded: Tensor, step: Step, cache: Cache | None = None, left: Leaving = ignored) -> Tensor:
         """(B, T, D): the stream that leaves the last layer. `left` is told of those that leave the others."""
-        x, outside = self.first.open(embedded), step.prefix
+        x, outside = self._open(embedded), step.prefix
+        of_layers = None if self.per_layer is None else self.per_layer(cast(Tensor, step.tokens), embedded)
         lower: dict[int, Tensor] = {}  # torch.compile cannot trace dict[int, Tensor]()
         for i, block in enumerate(self.block_of_each):
             if i:
@@ -113,12 +128,35 @@ class Stack(nn.Module):
             if self.value_embeddings is not None:
                 self.value_embeddings.tell(i, step)
             step.prefix = f"{outside}blocks.{i}."
-            if self.recompute and torch.is_grad_enabled():
-                x = recomputed(cast(Block, self.blocks[block]), x, step)
-            else:
-                x = self.blocks[block](x, step, cache.layers[i] if cache is not None else None)
+            run = partial(self._run_block, block, step, None if cache is None else cache.layers[i])
+            x = run(x) if self.altup is None else self.altup.layers[block](x, run)
+            if of_layers is not None:
+                x = self._with_input(x, block, of_layers[..., i, :])
         step.prefix, step.revalue = outside, None
-        return self.last.close(x)
+        return self.close(x)
+
+    def _run_block(self, block: int, step: Step, cache: LayerCache | None, x: Tensor) -> Tensor:
+        if self.recompute and torch.is_grad_enabled():
+            return recomputed(cast(Block, self.blocks[block]), x, step)
+        out: Tensor = self.blocks[block](x, step, cache)
+        return out
+
+    def _with_input(self, x: Tensor, block: int, embedded: Tensor) -> Tensor:
+        """The stream that leaves a layer, with what the layer makes of its own embedding of the tokens: (B, T, P)."""
+        layer = cast(PerLayerInput, cast(PerLayerInputs, self.per_layer).layers[block])
+        if self.spec.altup is None:
+            out: Tensor = x + layer(x, embedded)
+            return out
+        added = layer(x[..., self.spec.altup.active, :], embedded)[..., None, :]
+        return torch.cat((x[..., :1, :], x[..., 1:, :] + added), dim=-2)
+
+    def _open(self, embedded: Tensor) -> Tensor:
+        """(B, T, D) → the stream that layers read and write."""
+        return self.first.open(embedded) if self.altup is None else self.altup.open(embedded)
+
+    def close(self, x: Tensor) -> Tensor:
+        """The stream → (B, T, D) for the final norm and the head."""
+        return self.last.close(x) if self.altup is None else self.altup.close(x)
 
     def enter(self, embedded: Tensor, step: Step) -> Tensor:
         """Embedded tokens (B, T, D) as the first block reads them: with absolute positions, normalised where the spec

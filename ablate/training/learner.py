@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
@@ -48,6 +48,8 @@ class Learner:
     seed: int = 0
     accumulation: Accumulation = field(default_factory=Accumulation)
     average: WeightAverage | None = None
+    constrain: Callable[[], None] | None = None
+    """Puts the weights back, after an update, to what the model holds them to (`unit_weights`); None for nothing."""
 
     def learn(self, step: int, lr: float, batch: Batch, watcher: Watcher | None = None) -> Learnt:
         """Update the weights by 1-based `step` on `batch`. `lr` is the schedule's."""
@@ -89,6 +91,8 @@ class Learner:
         for group in groups:
             group["lr"] = lr * group["lr_factor"]
         self.optimizer.step()
+        if self.constrain is not None:
+            self.constrain()
         self.optimizer.zero_grad(set_to_none=True)
         return norm
 

@@ -37,6 +37,7 @@ from ablate.training.team import ALONE, Team
 from ablate.training.trained import copied_model, trained_model
 from ablate.training.validation import HeldOutScores, score
 from zoo.attend import executed_backends
+from zoo.sphere import project
 
 LOG = logging.getLogger(__name__)
 SAVING = 0.01
@@ -117,7 +118,7 @@ class Session:
         accumulation = Accumulation(execution.microbatch, self.model.spec.couples_rows, team=team)
         self.average = WeightAverage(self.part, self.spec.average, self.steps) if self.spec.average else None
         self.learner = Learner(
-            self.taught or loss, optimizer, self.spec, numerics, self.seed, accumulation, self.average
+            self.taught or loss, optimizer, self.spec, numerics, self.seed, accumulation, self.average, self._constraint
         )
         before = identity.start.batches_before if identity.start else 0
         self.reader = TrainingReader(corpus, self.spec, self.model.spec.vocab_size, self.seed, numerics.device, before)
@@ -134,6 +135,11 @@ class Session:
             # It starts below where it may pass through, so divergence is to end above knowing nothing.
             self.place.start_loss = self.place.start_validation_loss = math.log(self.model.spec.vocab_size)
         self._wall_seconds_before = self.place.wall_seconds
+
+    @property
+    def _constraint(self) -> Callable[[], None] | None:
+        """What is done after every update. Adapters leave the model's own weights as they are."""
+        return partial(project, self.model) if self.model.spec.unit_weights and self.adapters is None else None
 
     @property
     def adapters(self) -> Adapters | None:

@@ -46,6 +46,7 @@ from collections.abc import Iterator
 from ablate.training.spec import TrainSpec
 from zoo.block_spec import BlockSpec
 from zoo.ffns._dense import Dense
+from zoo.ffns.scaled_swiglu import ScaledSwiGLU
 from zoo.mixers.attention import Attention
 from zoo.residuals._plain import Placed
 from zoo.spec import ModelSpec
@@ -53,6 +54,7 @@ from zoo.spec import ModelSpec
 NORMS = ("rmsnorm", "layernorm")
 POSITIONS = ("rope", "nope", "alibi")
 """Without parameters, and not added to the stream."""
+BESIDE = ("value_embeddings", "altup", "per_layer_embeddings")
 TOLERANCE = 0.01
 
 
@@ -76,9 +78,12 @@ def _training(train: TrainSpec) -> Iterator[str]:
 
 def _ends(model: ModelSpec, ratio: float) -> Iterator[str]:
     """Embedding and head."""
-    for part in ("embedding_dim", "mtp", "encoder", "token_types", "head_transform", "value_embeddings"):
+    for part in (*("embedding_dim", "mtp", "encoder", "token_types", "head_transform"), *BESIDE):
         if getattr(model, part) is not None:
             yield f"no rule is known for {part}"
+    for flag in ("unit_weights", "logit_gain"):
+        if getattr(model, flag):
+            yield f"no rule is known for {flag}"
     if not model.has_embedding_norm and not _near(model.embedding_factor, math.sqrt(model.d_model)):
         yield "the stream must start at the same size at every width: embedding_scale: sqrt_d_model"
     if model.tie_embeddings and not _near(model.logit_scale, ratio**-0.5):
@@ -96,12 +101,16 @@ def _block_reasons(block: BlockSpec, d_model: int) -> Iterator[str]:
         yield f"{mixer.heads} heads of {mixer.head_dim} features are not d_model {d_model}"
     elif mixer.position.kind not in POSITIONS:
         yield f"no rule is known for the position {mixer.position.kind}"
-    if not isinstance(ffn, Dense):
+    if not isinstance(ffn, Dense) or isinstance(ffn, ScaledSwiGLU):
         yield f"no rule is known for the ffn {ffn.kind}"
     elif isinstance(ffn.d_ff, int):
         yield f"d_ff must follow d_model: a ratio, such as {ffn.d_ff / d_model:.3g}x"
     if block.norm.kind not in NORMS:
         yield f"no rule is known for the norm {block.norm.kind}"
+    if block.laurel is not None:
+        yield "no rule is known for laurel"
+    if isinstance(ffn, Dense) and ffn.sparsity:
+        yield "no rule is known for sparsity"
     if not isinstance(block.norm_placement, Placed):
         yield f"no rule is known for the norm placement {block.norm_placement.kind}"
 

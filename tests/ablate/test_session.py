@@ -373,3 +373,10 @@ def test_saving_takes_no_more_than_a_hundredth_of_the_time(tmp_path, identity, c
     run(Store(tmp_path), identity(steps=900), corpus, numerics, execution=Execution(checkpoint_seconds=10.0), stop=stop)
     assert saves[:2] == [10, 210]
     assert 2.0 * len(saves) <= 0.01 * clock["now"] + 2.0
+
+
+def test_unit_weights_are_put_back_after_every_step(store, identity, corpus, numerics):
+    document = identity(steps=3, model={"unit_weights": True, "tie_embeddings": False})
+    session, _ = run(store, document, corpus, numerics)
+    lengths = session.model.head.weight.norm(dim=1)
+    torch.testing.assert_close(lengths, torch.ones_like(lengths))

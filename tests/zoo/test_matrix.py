@@ -18,7 +18,7 @@ from zoo.mixers.attention import Attention
 
 RULES = [
     (
-        r"(post|deepnorm|normed) normalises the stream where two branches .+ would meet it",
+        r"(post|deepnorm|normed|ngpt) normalises the stream where two branches .+ would meet it",
         {"norm_placement", "topology"},
     ),
     (r"\w+ has no such setting \(.+\)", {"norm", "norm_placement", "mixer", "mixer.position", "ffn"}),
@@ -52,6 +52,9 @@ RULES = [
     (r"no layer below has keys and values of its own with the same heads, positions and window", {"pattern"}),
     (r"keys and values are of a layer below \(reuse_kv\), which has settings of its own", {"pattern"}),
     (r"linformer mixes keys and values of its own", {"pattern"}),
+    (r"reads a stream of \(B, T, D\), and that of \w+ is \(B, T, \d, D\)", {"altup", "per_layer_embeddings"}),
+    (r"is beside the residual of a mixer alone: it needs a mixer, and topology serial", {"laurel"}),
+    (r"adds to a stream of \(B, T, D\) that nothing normalises right after: \w+ has none", {"laurel"}),
     (r"NTK-aware scaling needs more than one pair of features, not 2 features", {"mixer.position.scaling"}),
 ]
 """Every reason why two choices may not meet, and the axes that at least one of each such pair is on, or edits."""

@@ -20,13 +20,19 @@ OPTIONS = [option for options in matrix.axes().values() for option in options]
 UNKNOWN: dict[str, set[str]] = {
     "mixer": {option.name.split()[0] for option in matrix.axes()["mixer"]} - {"attention"},
     "mixer.position": {"alibi", "sinusoidal", "t5"},
-    "ffn": {"deepseek_moe", "rwkv7", "topk_moe"},
+    "ffn": {"deepseek_moe", "rwkv7", "scaled_swiglu", "topk_moe"},
     "norm": {"partial_rmsnorm"},
     "encoder": {"n_layers=2"},
     "mtp": {"depth=2"},
-    "norm_placement": {"mhc"},
+    "norm_placement": {"mhc", "ngpt"},
+    "logit_gain": {"yes"},
+    "unit_weights": {"yes"},
     "unet_skips": {"yes"},
     "value_embeddings": {"tables=1"},
+    "altup": {"streams=3"},
+    "per_layer_embeddings": {"features=5"},
+    "laurel": {"rank=5"},
+    "ffn.sparsity": {"0.3"},
 }
 """What nobody has worked out how to widen, by axis."""
 WITHOUT_A_GAIN = {

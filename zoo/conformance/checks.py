@@ -157,6 +157,7 @@ def parameters(subject: Subject) -> None:
         if scheme.absolute
     ]
     tables += list(model.value_embeddings.tables) if model.value_embeddings is not None else []
+    tables += [model.per_layer.table] if model.per_layer is not None else []
     tables += [model.embedding, *([model.token_types] if model.token_types is not None else [])]
     embedded = sum(p.numel() for table in tables for p in table.parameters())
     require_equal(cost.params_embedding, embedded, "declared parameters of embeddings")

@@ -12,6 +12,7 @@ from zoo.facts import Fact, names_with
 from zoo.ffns._dense import Dense
 from zoo.ffns.none import NoFfn
 from zoo.mixers.attention import Attention
+from zoo.residuals.ngpt import NGPT
 from zoo.spec import ModelSpec
 
 GROWING = (Fact.WIDTH, Fact.HEADS, Fact.SHARED_HEADS, Fact.SCALE)
@@ -46,6 +47,8 @@ def _check_parts(model: ModelSpec) -> None:
     for name in ("mtp", "encoder"):
         if getattr(model, name) is not None:
             raise unknown(name, name)
+    if model.unit_weights:
+        raise unknown("unit_weights", "unit_weights")
     for number, block in enumerate(model.layers):
         where = f"layers.{number}"
         if not isinstance(block.mixer, Attention):
@@ -56,8 +59,12 @@ def _check_parts(model: ModelSpec) -> None:
         for path, norm in (("norm", block.norm), ("mixer.qk_norm", full_norm)):
             if norm is not None and norm.kind not in NORMS:
                 raise unknown(f"{where}.{path}", norm.kind)
+        if isinstance(block.norm_placement, NGPT):
+            raise unknown(f"{where}.norm_placement", block.norm_placement.kind)
         if not isinstance(block.ffn, Dense | NoFfn):
             raise unknown(f"{where}.ffn", block.ffn.kind)
+        if isinstance(block.ffn, Dense) and block.ffn.sparsity:
+            raise unknown(f"{where}.ffn.sparsity", "sparsity")
 
 
 def unknown(path: str, what: str) -> SpecError:

@@ -55,6 +55,7 @@ BLOCK: Mapping[str, Axes] = {
     r"mixer\.gate\.project\.weight": ("gates", "/stream"),
     r"mixer\.conv\.weight": ("projected", ""),
     r"mixer\.values\.weights": ("",),
+    r"mixer\.v_norm\.\w+": ("",),
     r"mixer\.q_norm\.\w+": ("normed queries",),
     r"mixer\.k_norm\.\w+": ("normed keys",),
     r"mixer\.[qk]_norm\.norms\.\d+\.\w+": ("",),

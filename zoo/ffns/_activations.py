@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from statistics import NormalDist
 from typing import Literal
 
 import torch
@@ -65,6 +66,14 @@ def clamped_swiglu(gate: Tensor, up: Tensor, alpha: float, limit: float) -> Tens
     """g·σ(αg) ⊙ (u + 1), with g = min(gate, limit) and u = up clamped to ± limit. gpt-oss, arXiv:2508.10925."""
     gate, up = gate.clamp(max=limit), up.clamp(-limit, limit)
     return gate * torch.sigmoid(alpha * gate) * (up + 1)
+
+
+def sparse(z: Tensor, share: float) -> Tensor:
+    """max(0, z − (μ + σ Φ⁻¹(share))), with mean μ and standard deviation σ of the last dimension: were z normal, this
+    share of it would be zero. Gemma 3n; You et al. 2025 (Spark Transformer, statistical top-k), arXiv:2506.06644."""
+    wide = z.float()
+    threshold = wide.mean(-1, keepdim=True) + NormalDist().inv_cdf(share) * wide.std(-1, keepdim=True, unbiased=False)
+    return F.relu(wide - threshold).to(z.dtype)
 
 
 PlainActivation = Literal["relu", "relu2", "silu", "gelu", "gelu_tanh", "gelu_sigmoid"]

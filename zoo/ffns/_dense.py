@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Self
+from functools import partial
+from typing import Annotated, Any, ClassVar, Self
 
 import torch
 from pydantic import Field, PositiveInt
@@ -13,7 +14,7 @@ from zoo.cache import LayerCache
 from zoo.conv import ShortConv, conv_cost
 from zoo.facts import Dropout, Fact, Tried
 from zoo.ffns import Ffn, FfnLayer
-from zoo.ffns._activations import GATED, UNGATED, Activation
+from zoo.ffns._activations import GATED, UNGATED, Activation, sparse
 from zoo.ffns._width import Width, features
 from zoo.init import Linear
 from zoo.site import PartCost, Site, Step, matmul_cost
@@ -34,6 +35,10 @@ class Dense(Ffn):
     """Tokens that a causal convolution of each hidden feature sees, before the activation (place D of Canon layers,
     Allen-Zhu 2025, arXiv:2512.17351); null for none."""
 
+    sparsity: Annotated[float, Field(ge=0, lt=1, exclude_if=is_off), Tried(0.3)] = 0.0
+    """Share of the hidden features that a threshold, from their mean and spread, sets to zero before the activation
+    (Gemma 3n); 0 for no threshold."""
+
     def activation(self) -> Activation:
         """act(up), or act(gate, up) where the layer is gated."""
         return (GATED if self.gated else UNGATED)[self.kind]
@@ -44,9 +49,16 @@ class Dense(Ffn):
     def build(self, site: Site) -> FfnLayer:
         conv = ShortConv(self.channels, self.conv) if self.conv else None
         gated, bias, dropout = self.gated, self.bias, self.dropout
-        return DenseLayer(
-            site.d_model, self.width, self.activation(), gated=gated, bias=bias, dropout=dropout, conv=conv
-        )
+        activation = partial(self._sparse, self.activation()) if self.sparsity else self.activation()
+        settings = {"gated": gated, "bias": bias, "dropout": dropout, "conv": conv}
+        return self.layer(site.d_model, activation=activation, **settings)
+
+    def layer(self, d_model: int, **settings: Any) -> FfnLayer:
+        """The module, given its settings."""
+        return DenseLayer(d_model, self.width, **settings)
+
+    def _sparse(self, activation: Activation, first: Tensor, *others: Tensor) -> Tensor:
+        return activation(sparse(first, self.sparsity), *others)
 
     @property
     def width(self) -> int:
@@ -104,8 +116,12 @@ class DenseLayer(FfnLayer):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
-        parts = [self.up(x)] if self.gate is None else [self.gate(x), self.up(x)]
+        parts = self.project(x)
         if self.conv is not None:
             parts = self.conv(torch.cat(parts, dim=-1), step, cache).chunk(len(parts), dim=-1)
         out: Tensor = self.down(self.dropout(self.activation(*parts)))
         return out
+
+    def project(self, x: Tensor) -> list[Tensor]:
+        """What the activation reads: up, or gate and up."""
+        return [self.up(x)] if self.gate is None else [self.gate(x), self.up(x)]

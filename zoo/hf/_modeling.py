@@ -79,8 +79,9 @@ def _left_pad(mask: Tensor | None) -> Tensor | None:
         return None
     if mask.dim() != 2:
         raise ValueError(f"expected an attention mask of (batch, tokens), not of shape {tuple(mask.shape)}")
-    text = mask.bool()
-    first = text.int().argmax(dim=1)
-    if bool((text.int().diff(dim=1) > 0).sum(dim=1).gt(1).any()):
+    text = mask.bool().int()
+    starts = text.diff(dim=1, prepend=torch.zeros_like(text[:, :1])) > 0
+    if bool(starts.sum(dim=1).gt(1).any()):
         raise ValueError("an attention mask may leave out tokens at the ends of a row only")
+    first = text.argmax(dim=1)
     return first if bool(first.any()) else None

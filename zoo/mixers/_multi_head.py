@@ -47,6 +47,10 @@ class MultiHead(Mixer):
     the full width before the head split (`full`, OLMo 2)."""
     qk_norm_after_position: bool = Field(default=False, exclude_if=is_off)
     """Whether that norm comes after positions (Hunyuan, arXiv:2411.02265; Llama 4)."""
+    v_norm: Annotated[Annotated[Norm, Choice("zoo.norms")] | None, Tried({"kind": "rmsnorm"})] = Field(
+        default=None, exclude_if=is_off
+    )
+    """Norm of each head of values (Gemma 3n)."""
     temperature: Annotated[Temperature | None, Tried({"floor": 4})] = Field(default=None, exclude_if=is_off)
     """Queries grow with their place; null for not at all."""
     bias: Annotated[Biases, Tried(True, ("q", "v"))] = ()
@@ -88,8 +92,9 @@ class MultiHead(Mixer):
             raise SpecError("qk_norm_over", "positions are applied to heads, and full is the width before the split")
         if self.reuse_kv:
             check_reuse(self.conv, self.value_residual, self.bias)
+        numbers = {"kv_heads": kv_heads, "head_dim": head_dim}
         scale = self.scale or head_dim**-0.5 * self.position.score_factor
-        return self.model_copy(update={"kv_heads": kv_heads, "head_dim": head_dim, "scale": scale})
+        return self.model_copy(update={**numbers, "scale": scale, "v_norm": None if self.reuse_kv else self.v_norm})
 
     def _default_head_dim(self, d_model: int) -> int:
         if d_model % self.heads:
@@ -110,6 +115,7 @@ class MultiHead(Mixer):
         widths = {"q": q, "k": kv, "v": kv, "o": d_model, GATE: gates}
         parameters = matrix + sum(widths[name] for name in self.bias) + self._norm_parameters()
         parameters += heads * self.sinks + 2 * self.value_residual
+        parameters += self.v_norm.parameters(head_dim) if self.v_norm is not None else 0
         attending = attention_cost(parameters, matrix, self._flops_per_key(), self._keys(context))
         return attending + conv_cost(self.channels, self.conv)
 

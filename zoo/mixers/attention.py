@@ -57,6 +57,7 @@ class AttentionLayer(MixerLayer):
         self._full_norm = spec.qk_norm_over == "full"
         self.q_norm = self._norm(self.heads)
         self.k_norm = nn.Identity() if spec.reuse_kv else self._norm(self.kv_heads)
+        self.v_norm = nn.Identity() if spec.v_norm is None else spec.v_norm.build(self.head_dim)
         self.position = spec.position.build(self.head_dim, spec.heads)
         self.gate = OutputGate(spec.gate, d_model, *spec.outputs(), GATE in spec.bias) if spec.gate else None
         self.values = ValueResidual() if spec.value_residual else None
@@ -109,7 +110,7 @@ class AttentionLayer(MixerLayer):
         if self.spec.clip_qkv is not None:
             q, k, v = (part.clamp(-self.spec.clip_qkv, self.spec.clip_qkv) for part in (q, k, v))
         q, k = self._placed_queries(q, step), self._placed(k, self.k_norm, self.position.rotate_keys, step)
-        return q, k, with_others(self._split(v), self.values, step)
+        return q, k, with_others(self.v_norm(self._split(v)), self.values, step)
 
     def _placed_queries(self, q: Tensor, step: Step) -> Tensor:
         """(B, T, H·d) → (B, H, T, d)."""

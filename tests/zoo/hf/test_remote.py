@@ -19,6 +19,7 @@ from ablate.training.lora import Adapters, LoraSpec
 from tests.zoo.hf import parity
 from zoo.errors import UnsupportedError
 from zoo.hf import native, save_adapters, save_with_code, spec_of
+from zoo.hf._modeling import _left_pad
 
 EDITS: dict[str, dict[str, Any]] = {
     "post-norm": {"block.norm_placement": "post", "embedding_scale": 2.0},
@@ -74,6 +75,20 @@ def test_transformers_has_the_same_logits_and_the_same_text(edits: dict[str, Any
     for again in (zoo.from_hf(tmp_path), zoo.from_hf(theirs)):
         assert again.spec == model.spec == spec_of(tmp_path)
         assert all(torch.equal(value, model.state_dict()[name]) for name, value in again.state_dict().items())
+
+
+@pytest.mark.parametrize("row", [[1, 1, 0, 1], [0, 1, 0, 1], [1, 0, 1, 0], [0, 1, 1, 0, 0, 1]], ids=str)
+def test_a_hole_in_an_attention_mask_is_refused(row: list[int]) -> None:
+    with pytest.raises(ValueError, match="at the ends of a row only"):
+        _left_pad(torch.tensor([[1] * len(row), row]))
+
+
+def test_an_attention_mask_may_leave_out_tokens_at_either_end() -> None:
+    pads = _left_pad(torch.tensor([[1, 1, 1, 0], [0, 1, 1, 0], [0, 0, 0, 1], [0, 0, 0, 0]]))
+    assert pads is not None
+    assert pads.tolist() == [0, 1, 3, 0]
+    assert _left_pad(torch.tensor([[1, 1, 0], [1, 0, 0]])) is None
+    assert _left_pad(torch.ones(2, 3)) is None
 
 
 def test_lm_eval_loads_it_by_itself(tmp_path: Path) -> None:

@@ -1,0 +1,116 @@
+"""Alternating updates: a stream several times as wide as the layers that run on a part of it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import torch
+from pydantic import Field, NonNegativeInt, PositiveFloat, model_validator
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from zoo.axis import Spec
+from zoo.errors import SpecError
+from zoo.facts import Fact
+from zoo.init import Linear
+from zoo.residuals import Branch, MakeNorm
+from zoo.site import PartCost, matmul_cost
+
+LEAST_MEAN_SQUARE = 1e-5
+"""Of a projected stream, before it is divided by its length."""
+
+
+class AltUp(Spec):
+    """n streams X: (n, D), of which each layer runs on one, x_a, and predicts the others. Baykal et al. 2023 (AltUp),
+    arXiv:2301.13310, in the form of Gemma 3n (Google 2025, https://ai.google.dev/gemma/docs/gemma-3n).
+
+    m(x) = tanh(W_r norm(x) / D): (n,)
+    X̂ = X + mat(W_p m(x_a)) X          mat: (n, n)
+    y = layer(x̂_a)
+    x_i ← x̂_i + (1 + [W_c m(y)]_i)(y − x̂_a)
+
+    The first stream starts as the embedded token e, stream i as W_i e; they end as the mean of x_0 and U_i x_i. W_i e
+    and U_i x_i are scaled to the root mean square of e and x_0. In the paper a layer reads x_a itself, and P and the
+    weights of y − x̂_a are learned numbers that do not depend on the token.
+    """
+
+    streams: Annotated[int, Field(ge=2)] = 4
+    """n."""
+    active: NonNegativeInt = 0
+    """a, counted from 0."""
+    clip: Annotated[PositiveFloat | None, Fact.TRAINING] = 120.0
+    """While training, the entries of W_p and W_c count as ± this at most; null for no bound."""
+
+    @model_validator(mode="after")
+    def _among_the_streams(self) -> AltUp:
+        if self.active >= self.streams:
+            raise SpecError("active", f"there are {self.streams} streams, counted from 0")
+        return self
+
+    def cost(self, d_model: int, norm: int, layers: int, blocks: int) -> PartCost:
+        """Per token of a forward pass. norm: parameters of one. blocks: distinct ones among the layers."""
+        n, ends = self.streams, 2 * (self.streams - 1) * d_model * d_model
+        own = norm + n * d_model + n**3 + n**2
+        work = 2 * n * d_model + n**3 + n**2 + n**2 * d_model
+        return matmul_cost(ends + blocks * own, ends + layers * work)
+
+    def closing_flops(self, d_model: int) -> float:
+        """Of the projections after which the streams are one."""
+        return 2.0 * (self.streams - 1) * d_model * d_model
+
+
+class AltUpStreams(nn.Module):
+    """What is around the layers, and between them."""
+
+    def __init__(self, spec: AltUp, norm: MakeNorm, d_model: int, blocks: int) -> None:
+        super().__init__()
+        others = range(spec.streams - 1)
+        self.enter = nn.ModuleList(Linear(d_model, d_model, role="input") for _ in others)
+        self.leave = nn.ModuleList(Linear(d_model, d_model, role="input") for _ in others)
+        self.layers = nn.ModuleList(AltUpLayer(spec, norm(), d_model) for _ in range(blocks))
+
+    def open(self, x: Tensor) -> Tensor:
+        """(B, T, D) embedded tokens → (B, T, n, D)."""
+        return torch.stack([x, *(as_large(project(x), x) for project in self.enter)], dim=-2)
+
+    def close(self, x: Tensor) -> Tensor:
+        """(B, T, n, D) → (B, T, D)."""
+        first, *others = x.unbind(dim=-2)
+        projected = (as_large(project(other), first) for project, other in zip(self.leave, others, strict=True))
+        return torch.stack([first, *projected]).mean(dim=0)
+
+
+class AltUpLayer(nn.Module):
+    """X: (B, T, n, D) and a layer (B, T, D) → (B, T, D) → (B, T, n, D)."""
+
+    def __init__(self, spec: AltUp, norm: nn.Module, d_model: int) -> None:
+        super().__init__()
+        n = spec.streams
+        self.active, self.clip = spec.active, spec.clip
+        self.norm = norm
+        self.router = Linear(d_model, n, role="input")
+        self.predict = Linear(n, n * n, role="input")
+        self.correct = Linear(n, n, role="input")
+
+    def forward(self, x: Tensor, layer: Branch) -> Tensor:
+        mixing = self._asked(self.predict, x[..., self.active, :]).unflatten(-1, (x.shape[-2], x.shape[-2]))
+        predicted = x + mixing.to(x.dtype) @ x
+        active = predicted[..., self.active, :]
+        out = layer(active)
+        weights = 1 + self._asked(self.correct, out)
+        corrected: Tensor = predicted + weights[..., None].to(out.dtype) * (out - active)[..., None, :]
+        return corrected
+
+    def _asked(self, project: Linear, x: Tensor) -> Tensor:
+        """x: (B, T, D) → what a projection makes of m(x)."""
+        routed = self.router(self.norm(x) / x.shape[-1]).float().tanh().to(x.dtype)
+        weight = project.weight
+        if self.training and self.clip is not None:
+            weight = weight.clamp(-self.clip, self.clip)
+        return F.linear(routed, weight)
+
+
+def as_large(x: Tensor, like: Tensor) -> Tensor:
+    """x with the root mean square of `like`, over the last dimension."""
+    wanted = like.square().mean(dim=-1, keepdim=True).sqrt()
+    return x * wanted / x.square().mean(dim=-1, keepdim=True).clamp(min=LEAST_MEAN_SQUARE).sqrt()

@@ -1,0 +1,45 @@
+"""SwiGLU with a learned scale of each hidden feature."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+
+from zoo.ffns import FfnLayer
+from zoo.ffns._activations import Activation, swiglu
+from zoo.ffns._dense import DenseLayer, Gated
+from zoo.site import PartCost
+
+
+class ScaledSwiGLU(Gated):
+    """y = W_down (SiLU(√D s_v ⊙ W_gate x) ⊙ s_u ⊙ W_up x), s_u, s_v: (F,) from one. Loshchilov et al. 2024 (nGPT),
+    arXiv:2410.01131, where rows of the matrices and x have length 1, and √D makes up for that."""
+
+    kind: Literal["scaled_swiglu"] = "scaled_swiglu"
+
+    def activation(self) -> Activation:
+        return swiglu
+
+    def layer(self, d_model: int, **settings: Any) -> FfnLayer:
+        return ScaledLayer(d_model, self.width, **settings)
+
+    def cost(self, d_model: int) -> PartCost:
+        return super().cost(d_model) + PartCost(2 * self.width)
+
+
+class ScaledLayer(DenseLayer):
+    """x: (B, T, D) → (B, T, D)."""
+
+    roles: ClassVar = {"scale_gate": "gain", "scale_up": "gain"}
+
+    def __init__(self, d_model: int, d_ff: int, activation: Activation, **settings: Any) -> None:
+        super().__init__(d_model, d_ff, activation, **settings)
+        self.factor = math.sqrt(d_model)
+        self.scale_gate, self.scale_up = nn.Parameter(torch.ones(d_ff)), nn.Parameter(torch.ones(d_ff))
+
+    def project(self, x: Tensor) -> list[Tensor]:
+        gate, up = super().project(x)
+        return [gate * self.scale_gate * self.factor, up * self.scale_up]

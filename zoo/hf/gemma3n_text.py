@@ -1,0 +1,166 @@
+"""Gemma 3n, the language model without images and sound."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from zoo.block_spec import BlockSpec
+from zoo.edits import SpecJson
+from zoo.errors import UnsupportedError
+from zoo.hf._common import attention, attention_weights, dense, expect, gated_weights
+from zoo.hf._config import Config, ConfigJson
+from zoo.hf._ffn import plain_activation, theirs_by_name
+from zoo.hf._layers import FULL, SLIDING, layer_types, layered, types_of, window_config
+from zoo.hf._llama_like import LlamaLike
+from zoo.hf._pairs import Pair, same
+from zoo.hf._rope import layered_rope_config, rope
+from zoo.mixers.attention import Attention
+from zoo.spec import ModelSpec
+
+WINDOW, READS = "window", "reads"
+FFN = "ffn{}"
+
+
+class Gemma3n(LlamaLike):
+    """AltUp's streams, LAuReL and an embedding for each layer; the last layers read keys and values of layers below.
+    Google 2025, https://ai.google.dev/gemma/docs/gemma-3n."""
+
+    model_types: ClassVar[tuple[str, ...]] = ("gemma3n_text",)
+    buffers: ClassVar[tuple[str, ...]] = ("*inv_freq",)
+    preference: ClassVar[int] = 2
+    activation_key: ClassVar[str] = "hidden_activation"
+
+    def spec(self, config: Config) -> SpecJson:
+        return {
+            **super().spec(config),
+            "embedding_scale": "sqrt_d_model",
+            "final_softcap": config["final_logit_softcapping"],
+            "altup": self._altup(config),
+            "per_layer_embeddings": self._inputs(config),
+            **layered(self._kinds(config), self._edits(config)),
+        }
+
+    def block(self, config: Config) -> SpecJson:
+        return {**super().block(config), "norm_placement": "double", "laurel": {"rank": config["laurel_rank"]}}
+
+    def mixer(self, config: Config) -> SpecJson:
+        own = {"bias": config["attention_bias"], "scale": 1.0, "qk_norm": self.norm(config)}
+        return {**super().mixer(config), **own, "v_norm": {**self.norm(config), "gain": False}}
+
+    def position(self, config: Config) -> SpecJson:
+        return rope(config, self.head_dim(config), FULL)
+
+    def ffn(self, config: Config) -> SpecJson:
+        return {**super().ffn(config), **_sizes(config)[0]}
+
+    def _altup(self, config: Config) -> SpecJson:
+        config.only("altup_correct_scale", True)
+        streams, active = config["altup_num_inputs"], config["altup_active_idx"]
+        return {"streams": streams, "active": active, "clip": config["altup_coef_clip"]}
+
+    def _inputs(self, config: Config) -> SpecJson:
+        return {
+            "features": config["hidden_size_per_layer_input"],
+            "activation": plain_activation(config, self.activation_key),
+            "vocabulary": config["vocab_size_per_layer_input"],
+            "scaled": True,
+        }
+
+    def _kinds(self, config: Config) -> list[list[str]]:
+        """Which of the edits each layer has."""
+        types, sizes = types_of(config), _sizes(config)
+        own = len(types) - config["num_kv_shared_layers"]
+        return [
+            [WINDOW] * (kind == SLIDING) + [READS] * (i >= own) + [FFN.format(sizes.index(size))] * (size != sizes[0])
+            for i, (kind, size) in enumerate(zip(types, sizes, strict=True))
+        ]
+
+    def _edits(self, config: Config) -> dict[str, SpecJson]:
+        near = {"mixer.window": config["sliding_window"]}
+        if SLIDING in types_of(config):
+            near["mixer.position"] = rope(config, self.head_dim(config), SLIDING)
+        sizes = {
+            FFN.format(i): {f"ffn.{key}": value for key, value in size.items()} for i, size in enumerate(_sizes(config))
+        }
+        reads = {"mixer.reuse_kv": True, "mixer.bias": ["q", "o"] if config["attention_bias"] else False}
+        return {WINDOW: near, READS: reads, **sizes}
+
+    def config(self, spec: ModelSpec) -> ConfigJson:
+        if spec.altup is None or spec.per_layer_embeddings is None:
+            raise UnsupportedError("altup", "Gemma 3n has it, and per_layer_embeddings")
+        mixers, inputs = [attention(layer) for layer in spec.layers], spec.per_layer_embeddings
+        positions = dict(zip(layer_types(spec), (mixer.position for mixer in mixers), strict=True))
+        return {
+            **super().config(spec),
+            **window_config(spec),
+            **layered_rope_config(positions),
+            "intermediate_size": [dense(layer).width for layer in spec.layers],
+            "activation_sparsity_pattern": [dense(layer).sparsity for layer in spec.layers],
+            "num_kv_shared_layers": sum(mixer.reuse_kv for mixer in mixers),
+            "final_logit_softcapping": spec.final_softcap,
+            "altup_num_inputs": spec.altup.streams,
+            "altup_active_idx": spec.altup.active,
+            "altup_coef_clip": spec.altup.clip,
+            "hidden_activation": theirs_by_name(gated=False)[inputs.activation],
+            "hidden_size_per_layer_input": inputs.features,
+            "vocab_size_per_layer_input": inputs.rows(spec.vocab_size),
+        }
+
+    def block_config(self, layer: BlockSpec) -> ConfigJson:
+        if layer.laurel is None:
+            raise UnsupportedError("block.laurel", "Gemma 3n has it")
+        biased = bool(attention(layer).bias)
+        return {**super().block_config(layer), "attention_bias": biased, "laurel_rank": layer.laurel.rank}
+
+    def position_config(self, layer: BlockSpec) -> ConfigJson:
+        return {}
+
+    def weights(self, spec: ModelSpec) -> Iterator[Pair]:
+        yield from super().weights(spec)
+        yield same("per_layer.table.weight", "model.embed_tokens_per_layer.weight")
+        yield same("per_layer.project.weight", "model.per_layer_model_projection.weight")
+        yield same("per_layer.norm.gain", "model.per_layer_projection_norm.weight")
+        for i in range(spec.altup.streams - 1 if spec.altup else 0):
+            yield same(f"altup.enter.{i}.weight", f"model.altup_projections.{i}.weight")
+            yield same(f"altup.leave.{i}.weight", f"model.altup_unembed_projections.{i}.weight")
+        for i in range(spec.n_layers):
+            yield from _beside(i)
+
+    def norm_weights(self, ours: str, theirs: str) -> Iterator[Pair]:
+        yield same(f"{ours}.mixer_residual.norm_in.gain", f"{theirs}.input_layernorm.weight")
+        yield same(f"{ours}.mixer_residual.norm_out.gain", f"{theirs}.post_attention_layernorm.weight")
+        yield same(f"{ours}.ffn_residual.norm_in.gain", f"{theirs}.pre_feedforward_layernorm.weight")
+        yield same(f"{ours}.ffn_residual.norm_out.gain", f"{theirs}.post_feedforward_layernorm.weight")
+
+    def mixer_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
+        mixer = expect(layer.mixer, Attention, "mixer")
+        borrowed = {f"{ours}.{name}" for name in ("k", "v", "k_norm")} if mixer.reuse_kv else set()
+        for pair in attention_weights(mixer, ours, theirs):
+            if pair.ours[0].rpartition(".")[0] not in borrowed:
+                yield pair
+
+    def ffn_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
+        yield from gated_weights(dense(layer), ours, theirs)
+
+
+def _sizes(config: Config) -> list[SpecJson]:
+    """What each layer's FFN has of its own."""
+    widths, shares = config["intermediate_size"], config["activation_sparsity_pattern"]
+    return [{"d_ff": width, "sparsity": float(share)} for width, share in zip(widths, shares, strict=True)]
+
+
+def _beside(i: int) -> Iterator[Pair]:
+    """What stands beside a layer's mixer and FFN."""
+    theirs = f"model.layers.{i}"
+    yield same(f"blocks.{i}.laurel.down.weight", f"{theirs}.laurel.linear_left.weight")
+    yield same(f"blocks.{i}.laurel.up.weight", f"{theirs}.laurel.linear_right.weight")
+    yield same(f"blocks.{i}.laurel.norm.gain", f"{theirs}.laurel.post_laurel_norm.weight")
+    yield same(f"altup.layers.{i}.norm.gain", f"{theirs}.altup.router_norm.weight")
+    yield same(f"altup.layers.{i}.router.weight", f"{theirs}.altup.modality_router.weight")
+    yield same(f"altup.layers.{i}.predict.weight", f"{theirs}.altup.prediction_coefs.weight")
+    yield same(f"altup.layers.{i}.correct.weight", f"{theirs}.altup.correction_coefs.weight")
+    yield same(f"per_layer.layers.{i}.gain", f"{theirs}.altup.correct_output_scale")
+    yield same(f"per_layer.layers.{i}.gate.weight", f"{theirs}.per_layer_input_gate.weight")
+    yield same(f"per_layer.layers.{i}.out.weight", f"{theirs}.per_layer_projection.weight")
+    yield same(f"per_layer.layers.{i}.norm.gain", f"{theirs}.post_per_layer_input_norm.weight")

@@ -1,0 +1,69 @@
+"""Steps on the sphere, of the normalised Transformer."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, ClassVar, Literal
+
+import torch
+from pydantic import PositiveFloat
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from zoo.facts import Tried
+from zoo.residuals import Branch, MakeNorm, Residual, ResidualLayer
+from zoo.site import PartCost, Site
+
+
+class NGPT(Residual):
+    """y = N(x + α ⊙ (N(f(x)) − x)), N(x) = x / ‖x‖, α: (D,) learned. Loshchilov et al. 2024 (nGPT), arXiv:2410.01131.
+
+    The stream is a unit vector of each token from the embedding on, and a branch moves it a share α towards its own
+    output. α starts at `rate` and is kept √D/rate times smaller, as in the paper, so that one learning rate serves it
+    and the matrices. The rest of nGPT: `unit_weights` and `logit_gain` of the model, `ffn: scaled_swiglu`, and in
+    attention `qk_norm` after positions with `scale` 1/√d, which on features of mean square 1 is the paper's √d on unit
+    vectors; queries and keys have gains of their own there, whose product is the paper's s_qk². The preset `ngpt`
+    puts these together.
+    """
+
+    kind: Literal["ngpt"] = "ngpt"
+    norms_per_branch: ClassVar[int] = 0
+    normalises_stream: ClassVar[bool] = True
+    additive: ClassVar[bool] = False
+    rate: Annotated[PositiveFloat, Tried()] = 0.05
+    """Where α starts: the paper's is about 1 / n_layers."""
+
+    def build(self, norm: MakeNorm, site: Site) -> ResidualLayer:
+        return NGPTLayer(self, site.d_model)
+
+    def extra_cost(self, d_model: int) -> PartCost:
+        return PartCost(d_model)
+
+    def open(self, x: Tensor) -> Tensor:
+        return unit(x)
+
+
+class NGPTLayer(ResidualLayer):
+    """x: (B, T, D) of length 1 and branch → (B, T, D) of length 1."""
+
+    roles: ClassVar = {"alpha": "gain"}
+
+    def __init__(self, spec: NGPT, d_model: int) -> None:
+        super().__init__()
+        self.stream_scale, self.branch_scale = spec.stream_scale, spec.branch_scale
+        self.factor = spec.rate * math.sqrt(d_model)
+        self.initial = {"alpha": 1 / math.sqrt(d_model)}
+        self.alpha = nn.Parameter(torch.full((d_model,), self.initial["alpha"]))
+
+    def update(self, x: Tensor, branch: Branch) -> Tensor:
+        """α ⊙ (N(f(x)) − x)."""
+        return self.alpha * self.factor * (unit(branch(x)) * self.branch_scale - x)
+
+    def join(self, x: Tensor, update: Tensor) -> Tensor:
+        return unit(x * self.stream_scale + update)
+
+
+def unit(x: Tensor) -> Tensor:
+    """x / ‖x‖ over the last dimension, in float32 or more."""
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))
+    return F.normalize(wide, dim=-1).to(x.dtype)
