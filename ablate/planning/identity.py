@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pydantic import BaseModel
@@ -15,6 +15,9 @@ from zoo.registry import versions_of
 from zoo.spec import ModelSpec
 
 SCHEMA = 1
+DIGITS = 16
+SEED = "<the seed>"
+"""Where the seed stands in the text that is hashed."""
 
 
 @dataclass(frozen=True)
@@ -36,8 +39,12 @@ class RunPlan:
 
 def digest_of(data: Mapping[str, object] | Sequence[str]) -> str:
     """16 hex digits of the sha256 of canonical JSON."""
-    text = json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return hashlib.sha256(canonical(data).encode()).hexdigest()[:DIGITS]
+
+
+def canonical(data: Mapping[str, object] | Sequence[str]) -> str:
+    """JSON with sorted keys and without spaces."""
+    return json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def request_digest(spec: BaseModel) -> str:
@@ -64,10 +71,20 @@ def canonical_model(spec: ModelSpec) -> JsonObject:
     return {**spec.dump(), **fixed}
 
 
-def identified(run: RunDocument, resolved: JsonObject) -> RunDocument:
-    """The run with its digest: that of everything else, with the model `resolved`."""
+def identified(run: RunDocument, resolved: JsonObject, seeds: Sequence[int]) -> Iterator[RunDocument]:
+    """The run with each of these seeds and its digest: that of everything else, with the model `resolved`.
+
+    What seeds have in common is written and hashed once: an arm may have thousands.
+    """
     plain = run.model_dump(by_alias=True, exclude={"digest"})
-    return run.model_copy(update={"digest": digest_of({**plain, "model": resolved})})
+    before, seed_of_run, after = canonical({**plain, "model": resolved, "seed": SEED}).partition(f'"{SEED}"')
+    if not seed_of_run or seed_of_run in after:
+        raise ValueError("a run has one seed")
+    common = hashlib.sha256(before.encode())
+    for seed in seeds:
+        found = common.copy()
+        found.update(f"{seed}{after}".encode())
+        yield run.model_copy(update={"seed": seed, "digest": found.hexdigest()[:DIGITS]})
 
 
 def starting(run: RunPlan, start: RunStart) -> RunPlan:

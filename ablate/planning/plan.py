@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import zip_longest
 from pathlib import Path
 
@@ -141,11 +142,11 @@ class Plan:
             return False
         return len(self.measure.caches) > 1 or any(arm.runs[0].digest == digest for arm in self.arms if arm.runs)
 
-    @property
+    @cached_property
     def measure_digest(self) -> str | None:
         return None if self.measure is None else request_digest(self.measure)
 
-    @property
+    @cached_property
     def evals_digest(self) -> str | None:
         return None if self.evals is None else request_digest(self.evals)
 
@@ -274,8 +275,7 @@ def _identities(
         plugins=versions_of(spec, workload.train, arm.data),
         reads=study.reads,
     )
-    resolved = spec.resolve()
-    return (identified(run.model_copy(update={"seed": seed}), resolved) for seed in seeds)
+    return identified(run, spec.resolve(), seeds)
 
 
 def _check_width_transfer(study: Study, arm: Arm, spec: ModelSpec) -> None:

@@ -52,7 +52,7 @@ def imported_run(checkpoint: Checkpoint, corpus: Corpus, context: int, numerics:
         numerics=numerics.identity(),
         imported=checkpoint.digest,
     )
-    return identified(run, spec.resolve())
+    return next(identified(run, spec.resolve(), [run.seed]))
 
 
 def take_in(store: Store, checkpoint: Checkpoint, run: RunDocument, corpus: Corpus, numerics: Numerics) -> None:

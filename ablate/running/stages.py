@@ -18,6 +18,7 @@ from ablate.planning.study_document import study_document
 from ablate.running.corpora import prepare_checkpoints, prepare_corpora
 from ablate.running.engines import Event
 from ablate.running.progress import Progress
+from ablate.running.request import Request
 from ablate.running.workshop import Workshop
 from ablate.store import Store
 from ablate.store.documents import JsonObject, RunDocument
@@ -104,7 +105,11 @@ class StudyRunner:
             self._write_study(stage.outcome)
             for line in length_lines(stage.outcome.plan, prepared(self.store, stage.outcome.plan)):
                 progress.say(line)
-        todo = [request for request in requests if missing[request.digest]]
+        if todo := [request for request in requests if missing[request.digest]]:
+            self._run(todo, missing, progress)
+
+    def _run(self, todo: Sequence[Request], missing: Mapping[str, Sequence[str]], progress: Progress) -> None:
+        """Have the engine carry out what is to do."""
         progress.begin(todo)
         identities = {request.digest: request.identity for request in todo if "train" in missing[request.digest]}
         with closing(self._trackers(progress)) as trackers, closing(self.workshop.engine.run(todo)) as events:

@@ -32,6 +32,7 @@ from ablate.study.layering import (
     space_by_path,
 )
 from ablate.study.search_spec import SearchSpec
+from ablate.study.space import RESERVED_SEEDS
 from ablate.study.tune_spec import Tune, TuneSpec
 from ablate.study.yamlfile import StudyMap
 from ablate.training.probes import Probes
@@ -44,15 +45,18 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_+-]{0,39}")
 """Names of arms and scales: they stand in file names, in edits by path, and in tables."""
 
 LARGEST_SEED = 2**63 - 1
+MOST_SEEDS = 100_000
+"""Of an arm, given as their number."""
 
 SPENDABLE = ("flops", "tokens", "seconds")
 """What a budget can be given in."""
 
 
 def _seeds(value: Any) -> tuple[int, ...]:
-    """`3` means seeds 0, 1 and 2."""
-    if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= 1000:
-        return tuple(range(value))
+    """`3` means seeds 0, 1 and 2; more than a thousand go on beyond those that settings are chosen on."""
+    if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= MOST_SEEDS:
+        beyond = RESERVED_SEEDS.stop + value - RESERVED_SEEDS.start
+        return (*range(min(value, RESERVED_SEEDS.start)), *range(RESERVED_SEEDS.stop, beyond))
     if (
         isinstance(value, list | tuple)
         and value
@@ -61,7 +65,7 @@ def _seeds(value: Any) -> tuple[int, ...]:
         if len(set(value)) == len(value):
             return tuple(value)
         raise ValueError(f"a seed is given twice: {', '.join(map(str, value))}")
-    legal = f"a number of seeds (1 to 1000), a list of whole numbers from 0 to {LARGEST_SEED}, or auto"
+    legal = f"a number of seeds (1 to {MOST_SEEDS:,}), a list of whole numbers from 0 to {LARGEST_SEED}, or auto"
     raise ValueError(f"expected {legal}, not {yaml(value)}")
 
 
@@ -91,7 +95,7 @@ GivenSeeds = Annotated[
         {
             "anyOf": [
                 {"const": "auto"},
-                {"type": "integer", "minimum": 1, "maximum": 1000},
+                {"type": "integer", "minimum": 1, "maximum": MOST_SEEDS},
                 {
                     "type": "array",
                     "items": {"type": "integer", "minimum": 0, "maximum": LARGEST_SEED},

@@ -23,6 +23,8 @@ Number = int | float
 KEYS = ("choice", "log", "range", "ratio")
 FIRST_SEED = 1000
 """Of runs that choose settings: nothing is compared on them."""
+RESERVED_SEEDS = range(FIRST_SEED, 100_000)
+"""What `seeds: 2000` leaves out."""
 
 
 class Choice(Spec):
