@@ -6,7 +6,7 @@ A kill can tear the last line: it is cut on reading, and before anything is appe
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import NoneType
@@ -59,24 +59,11 @@ class Log(Lines[Record]):
 
     def frame(self, only: Collection[str] = ()) -> polars.DataFrame:
         """The records in the order written, with nulls for what one lacks. `only` these columns, much faster."""
-        import polars as pl  # noqa: PLC0415 (slow to import; most users only write)
+        return together([self], only)[0]
 
-        known = _columns(self.model)
-        types = {name: known[name] for name in only or known}
-        if not self.path.exists():
-            return pl.DataFrame(schema=types)
-        content = self.path.read_bytes()
-        try:
-            # A log is parsed at once, far faster than line by line.
-            found = pl.read_ndjson(content[: content.rfind(b"\n") + 1], schema=pl.Schema(types))
-        except pl.exceptions.PolarsError:
-            return self._slowly(types)
-        whole = not any(found[name].null_count() for name in _required(self.model) & types.keys())
-        return found if whole else self._slowly(types)
-
-    def _slowly(self, types: dict[str, type]) -> polars.DataFrame:
+    def slowly(self, types: Mapping[str, type]) -> polars.DataFrame:
         """Line by line: the last may be torn; any other that does not fit is a StoreError."""
-        import polars as pl  # noqa: PLC0415 (as above)
+        import polars as pl  # noqa: PLC0415 (slow to import; most users only write)
 
         records = [record.model_dump() for record in self.records()]
         return pl.DataFrame(records, schema=types, orient="row")
@@ -105,6 +92,30 @@ class Log(Lines[Record]):
             return self.model.model_validate_json(line)
         except ValidationError:
             return None
+
+
+def together(logs: Sequence[Log[Record]], only: Collection[str] = ()) -> tuple[polars.DataFrame, list[int]]:
+    """The records of logs of one kind below each other, with nulls for what one lacks, and how many each log has."""
+    import polars as pl  # noqa: PLC0415 (as above)
+
+    if not logs:
+        raise ValueError("no logs, and so no columns")
+    model = logs[0].model
+    known = _columns(model)
+    types = {name: known[name] for name in only or known}
+    contents = [log.path.read_bytes() if log.path.exists() else b"" for log in logs]
+    whole = [content[: content.rfind(b"\n") + 1] for content in contents]
+    counts = [content.count(b"\n") for content in whole]
+    try:
+        # Parsed at once: far faster than log by log, which is far faster than line by line.
+        found = pl.read_ndjson(b"".join(whole), schema=pl.Schema(types)) if any(whole) else pl.DataFrame(schema=types)
+    except pl.exceptions.PolarsError:
+        found = None
+    required = _required(model) & types.keys()
+    if found is None or found.height != sum(counts) or any(found[name].null_count() for name in required):
+        frames = [log.slowly(types) for log in logs]
+        return pl.concat(frames), [frame.height for frame in frames]
+    return found, counts
 
 
 def _columns(model: type[MetricsRecord] | type[ProbeRecord]) -> dict[str, type]:

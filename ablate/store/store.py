@@ -31,7 +31,7 @@ from ablate.store.documents import (
 )
 from ablate.store.files import StoreError, remove_leftovers, replacing, write_text
 from ablate.store.folders import SearchFolder, StudyFolder
-from ablate.store.logs import Lines, Log
+from ablate.store.logs import Lines, Log, together
 from ablate.store.paths import Paths
 
 if TYPE_CHECKING:
@@ -43,6 +43,11 @@ Owned = TypeVar("Owned", RunDocument, ResultDocument, CalibrationDocument)
 
 class Store(Paths):
     """A folder of runs, studies and corpora; `root` need not exist yet."""
+
+    def __init__(self, root: Path | str) -> None:
+        super().__init__(root)
+        self._results: dict[str, tuple[tuple[int, int, int], ResultDocument | None]] = {}
+        """By digest, with the inode, size and time of the file."""
 
     @classmethod
     def of_study(cls, study_dir: Path | str) -> Store:
@@ -97,8 +102,16 @@ class Store(Paths):
         jsonfile.write(self.run_path(run.digest), run)
 
     def read_result(self, digest: str) -> ResultDocument | None:
+        """Read again only where the file has changed: every log of a run is compared with what its result says."""
         path, remedy = self.result_path(digest), self._train_again(digest)
-        return _owned(path, jsonfile.read(path, ResultDocument, remedy), digest, remedy)
+        try:
+            found = path.stat()
+        except FileNotFoundError:
+            return None
+        stamp = found.st_ino, found.st_size, found.st_mtime_ns
+        if self._results.get(digest, (None, None))[0] != stamp:
+            self._results[digest] = stamp, _owned(path, jsonfile.read(path, ResultDocument, remedy), digest, remedy)
+        return self._results[digest][1]
 
     def write_result(self, result: ResultDocument, losses: Sequence[ItemLoss] = ()) -> None:
         """With the final loss by document, where there is one, and checksums of what the result rests on."""
@@ -239,6 +252,12 @@ class Store(Paths):
         """Metrics in the order written, with nulls where a record lacks a column. `only` these columns, much faster."""
         self._check(digest, self.metrics_path(digest))
         return self._metrics(digest).frame(only)
+
+    def read_many_metrics(self, digests: Sequence[str], only: Collection[str]) -> tuple[polars.DataFrame, list[int]]:
+        """These columns of the metrics of many runs, below each other, and how many records each run has."""
+        for digest in digests:
+            self._check(digest, self.metrics_path(digest))
+        return together([self._metrics(digest) for digest in digests], only)
 
     def read_probes(self, digest: str) -> polars.DataFrame:
         """What probes read, in the order written."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 
 from ablate.store import Store
@@ -13,7 +14,7 @@ from reports.reading import evaluations
 from reports.reading.collected import Collected
 from reports.reading.columns import RESULT, result_row
 from reports.reading.documents import StudyDocuments
-from reports.reading.keys import KEYS, Row, RunKey, Schema, keyed
+from reports.reading.keys import KEYS, Row, RunKey, Schema
 from reports.sections import sections
 from reports.statistics.estimates import geometric
 
@@ -46,7 +47,7 @@ def collect(study_dir: Path | str) -> Collected:
     return Collected(
         study=documents.study,
         runs=pl.DataFrame([_run_row(documents, key) for key in keys], schema=RUNS),
-        curves=pl.concat([pl.DataFrame(schema=CURVES), *(_curve(store, key) for key in keys)]),
+        curves=_curves(store, keys),
         scores=evaluations.scores(documents.evaluated),
         items=evaluations.items(documents.evaluated),
         grouped=evaluations.grouped(documents.evaluated),
@@ -88,5 +89,12 @@ def _losses(documents: StudyDocuments) -> Iterator[pl.DataFrame]:
         yield pl.DataFrame(rows, schema=LOSSES)
 
 
-def _curve(store: Store, key: RunKey) -> pl.DataFrame:
-    return keyed(store.read_metrics(key.digest, [name for name in CURVES if name not in KEYS]), key, CURVES)
+def _curves(store: Store, keys: Sequence[RunKey]) -> pl.DataFrame:
+    if not keys:
+        return pl.DataFrame(schema=CURVES)
+    columns = [name for name in CURVES if name not in KEYS]
+    logged, counts = store.read_many_metrics([key.digest for key in keys], columns)
+    run_of_each = np.repeat(np.arange(len(keys)), counts)
+    return pl.concat([pl.DataFrame(keys, schema=KEYS, orient="row")[run_of_each], logged], how="horizontal").cast(
+        CURVES
+    )
