@@ -20,6 +20,7 @@ __all__ = [
     "export_study",
     "figures_of",
     "headline",
+    "measured_beside",
     "notebook_cell",
     "open_arms",
     "rates",
@@ -84,6 +85,13 @@ def detectable(summary: StudySummary) -> str:
     from reports.wording import method_words  # noqa: PLC0415 (keeps the import cheap)
 
     return method_words.detectable(summary)
+
+
+def measured_beside(summary: StudySummary) -> str:
+    """What it means where a speed is marked; nothing where none is."""
+    from reports.wording import cost_words  # noqa: PLC0415 (keeps the import cheap)
+
+    return cost_words.measured_beside(summary)
 
 
 def withheld(summary: StudySummary) -> list[str]:

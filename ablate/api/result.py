@@ -192,7 +192,7 @@ class StudyResult:
         if self.summary is None:
             return []
         told = *reports.contrasts(self.summary), *reports.changes(self.summary), *reports.withheld(self.summary)
-        return list(filter(None, [*told, reports.detectable(self.summary)]))
+        return list(filter(None, [*told, reports.detectable(self.summary), reports.measured_beside(self.summary)]))
 
     def document(self) -> JsonObject:
         """What `ablate run --json` prints."""

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from ablate.data import Corpus, SyntheticCorpus, open_corpus
+from ablate.machine.contention import Waiting, waiting
 from ablate.machine.environment import describe
 from ablate.machine.numerics import Numerics
 from ablate.planning.budgets import training_cost
@@ -80,19 +81,25 @@ def _train(request: Request, numerics: Numerics, stop: StopSignal) -> None:
     if store.read_run(request.digest) is None:
         store.write_run(request.identity)
     started = _now()
-    with team_of(request) as team, peak_memory(numerics.device) as memory:
+    with team_of(request) as team, peak_memory(numerics.device) as memory, waiting() as waited:
         session = session_of(request, corpus, numerics, team, stop=lambda: stop.asked)
         with stop.deferred():
             ending = session.run()
     if ending.status == "finished":
         keep_trained(store, request.digest, session.model, corpus.tokenizer_path, session.adapters)
     floor = corpus.floor(request.identity.reads)
-    store.write_result(_result(session, ending, request, memory, floor, started), ending.items)
+    store.write_result(_result(session, ending, request, memory, waited, floor, started), ending.items)
     store.drop_state(request.digest)
 
 
 def _result(
-    session: Session, ending: Ending, request: Request, memory: PeakMemory, floor: float | None, started: str
+    session: Session,
+    ending: Ending,
+    request: Request,
+    memory: PeakMemory,
+    waited: Waiting,
+    floor: float | None,
+    started: str,
 ) -> ResultDocument:
     place, spec, numerics = ending.place, session.spec, session.numerics
     scores, judged = ending.scores, ending.judged
@@ -119,6 +126,8 @@ def _result(
         attention=place.attention,
         microbatch=session.learner.accumulation.rows,
         devices=request.execution.devices,
+        waiting=waited.share,
+        beside=request.beside,
         **summary._asdict(),
         mfu=model_flop_utilisation(
             cost.flops_per_token, summary.tokens_per_second.median, peak * request.execution.devices

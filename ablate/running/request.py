@@ -28,9 +28,11 @@ class Request(Part):
     evals_digest: str | None = None
     execution: Execution = DEFAULT
     threads: int = 1
+    beside: int = 0
+    """Other runs that may share its GPU at the same time."""
 
     @classmethod
-    def of(cls, plan: Plan, identity: RunDocument, store: Store, execution: Execution) -> Request:
+    def of(cls, plan: Plan, identity: RunDocument, store: Store, execution: Execution, beside: int = 0) -> Request:
         """All that a plan asks of one of its runs."""
         measure = plan.measure if plan.measures(identity.digest) else None
         return cls(
@@ -42,6 +44,7 @@ class Request(Part):
             evals=plan.evals.model_dump(mode="json") if plan.evals else None,
             evals_digest=plan.evals_digest,
             execution=execution,
+            beside=beside,
         )
 
     @property

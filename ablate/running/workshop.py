@@ -33,6 +33,8 @@ class Workshop:
     progress: Wanted
     trackers: tuple[str, ...] = ()
     """Names of what also shows the runs."""
+    beside: int = 0
+    """Other runs that may share the GPU of one."""
 
     @property
     def device(self) -> str:
@@ -61,7 +63,7 @@ class Workshop:
         return Calibration(self.store, self.engine, corpus, say=teller(self.progress))
 
     def request(self, plan: Plan, identity: RunDocument) -> Request:
-        return Request.of(plan, identity, self.store, self.execution)
+        return Request.of(plan, identity, self.store, self.execution, self.beside)
 
     def follow(self, study: Study, labels: Mapping[str, tuple[str, int]]) -> Progress:
         return open_progress(self.store, study.name, labels, self.progress)
@@ -86,7 +88,9 @@ def open_workshop(
     if settings.devices > 1 and workers_per_gpu > 1:
         raise ArgumentError("devices", "runs that share a GPU have no more than that one")
     options = Options(device, workers, workers_per_gpu, engine_settings or {}, settings.devices)
-    return Workshop(Store(store), load(engine, options), settings, progress)
+    found = load(engine, options)
+    beside = workers_per_gpu - 1 if found.device == "cuda" else 0
+    return Workshop(Store(store), found, settings, progress, beside=beside)
 
 
 def _execution(settings: Mapping[str, object]) -> Execution:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from reports.findings.shapes import Comparison, StudySummary
+from reports.findings.shapes import ArmSummary, Comparison, StudySummary
 from reports.statistics.estimates import Estimate
 
 SAME_MEMORY = 0.01
@@ -15,6 +15,9 @@ MEASURED_ONCE = 0.15
 the same decoded at speeds half as far apart. An interval over the turns of one process does not know that."""
 SAME = "the same"
 NO_CHANGE = "no measurable change in"
+ALONE = 0.05
+"""A run that waited for a processor for a smaller share of its training was measured alone: systems have work too."""
+BESIDE = "†"
 FACTORS = 1.5
 """A change from so large a factor on is said as one."""
 
@@ -99,6 +102,38 @@ def bytes_change(ratio: float | None, context: int | None = None) -> str:
         return f"{SAME} KV cache"
     factor, word = (ratio, "larger") if ratio > 1 else (1 / ratio, "smaller")
     return f"{factor:.3g}× {word} KV cache" + (f" at {context:,} tokens" if context else "")
+
+
+def beside_mark(arm: ArmSummary) -> str:
+    """What follows a speed that was not measured alone."""
+    return f" {BESIDE}" if _waiting(arm) >= ALONE or _sharing(arm) else ""
+
+
+def measured_beside(summary: StudySummary) -> str:
+    """What the mark means; nothing where there is none."""
+    marked = [arm for arm in summary.arms if beside_mark(arm)]
+    if not marked:
+        return ""
+    waited, shared = 100 * max(map(_waiting, marked)), max(map(_sharing, marked))
+    reasons = [
+        *(
+            [f"its runs waited for a processor for up to {waited:.0f} % of their training"]
+            if waited >= 100 * ALONE
+            else []
+        ),
+        *([f"up to {shared + 1:.0f} runs shared a GPU"] if shared else []),
+    ]
+    return f"{BESIDE} Not measured alone, so that the speed is not the arm's own: {', and '.join(reasons)}."
+
+
+def _waiting(arm: ArmSummary) -> float:
+    found = arm.means.get("waiting")
+    return found.mean if found else 0.0
+
+
+def _sharing(arm: ArmSummary) -> float:
+    found = arm.means.get("beside")
+    return found.mean if found else 0.0
 
 
 def unmatched_time(summary: StudySummary) -> str:

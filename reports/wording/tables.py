@@ -10,7 +10,7 @@ import polars as pl
 from reports.findings.shapes import ArmBudget, ArmSummary, Comparison, StudySummary
 from reports.reading.keys import Row
 from reports.statistics.estimates import Estimate
-from reports.wording import failure_words, words
+from reports.wording import cost_words, failure_words, words
 from reports.wording.measures import RUN_MEASURES, mean_of
 
 Rows = tuple[tuple[str, ...], ...]
@@ -25,7 +25,7 @@ class Table:
     labels: int = 1
 
 
-SOMETIMES = ("bits/byte", "bits per byte", "accuracy", "above floor", "failed")
+SOMETIMES = ("bits/byte", "bits per byte", "accuracy", "above floor", "failed", "devices", "waited")
 """Columns that are left out where they are empty: text has bits, synthetic tasks the next two."""
 
 
@@ -56,7 +56,7 @@ def _closing_row(summary: StudySummary, arm: ArmSummary) -> tuple[str, ...]:
         words.plus_minus(arm.bits_per_byte),
         words.plus_minus(arm.accuracy),
         words.plus_minus(arm.excess),
-        words.whole(mean_of(arm, "tokens_per_second")),
+        words.whole(mean_of(arm, "tokens_per_second")) + cost_words.beside_mark(arm),
         words.size(mean_of(arm, "peak_memory_bytes")),
         words.whole(arm.kv_bytes_per_token),
         failure_words.failed(arm) or words.NONE,
@@ -208,6 +208,8 @@ def runs_table(summary: StudySummary) -> Table:
         "steps",
         "tokens",
         "tokens/s",
+        "devices",
+        "waited",
         "peak memory",
         "gradient norm",
         "gradient spikes",
@@ -232,6 +234,8 @@ def _run_row(run: dict[str, float | str | None]) -> tuple[str, ...]:
         str(run["seed"]),
         *(_fixed(number(name), 4) for name in ("loss", "bits_per_byte", "accuracy", "train_loss")),
         *(words.whole(number(name)) for name in ("steps", "tokens", "tokens_per_second")),
+        _devices(number("devices")),
+        _waited(number("waiting")),
         words.size(number("peak_memory_bytes")),
         _fixed(number("grad_norm"), 2),
         words.whole(number("grad_norm_spikes")),
@@ -239,6 +243,16 @@ def _run_row(run: dict[str, float | str | None]) -> tuple[str, ...]:
         words.seconds(number("train_seconds")),
         words.seconds(number("wall_seconds")),
     )
+
+
+def _devices(count: float | None) -> str:
+    """One goes without saying."""
+    return words.NONE if count is None or count == 1 else words.whole(count)
+
+
+def _waited(share: float | None) -> str:
+    """For a processor, as a share of training, where its speed was not measured alone."""
+    return words.NONE if share is None or share < cost_words.ALONE else f"{100 * share:.0f} %"
 
 
 def run_documents(summary: StudySummary) -> list[Row]:

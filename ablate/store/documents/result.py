@@ -78,6 +78,11 @@ class ResultDocument(Document):
     """Rows of a batch at a time, whose gradients were accumulated; null for all of them."""
     devices: int = 1
     """Processes that shared its batches, on a device each; speed is of all of them together, memory of the first."""
+    waiting: Annotated[float | None, Unit("share")] = None
+    """Share of the training in which its process was ready and had no processor, as others did; null where the system
+    does not count it. The last process's, where several worked on the run."""
+    beside: int = 0
+    """Other runs that might share its GPU at the same time (`--workers-per-gpu`)."""
     train_seconds: Seconds
     """Training steps only, without validation, logging and saving."""
     wall_seconds: Seconds

@@ -1,0 +1,39 @@
+"""How long a stretch of work waited for a processor that others had."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+SCHEDSTAT = Path("/proc/thread-self/schedstat")
+
+
+@dataclass
+class Waiting:
+    """Filled when the `with` block ends. `share` is None where the system does not say.
+
+    share: of the time in which this thread was ready to work, that in which it had no processor.
+    """
+
+    share: float | None = None
+
+
+@contextmanager
+def waiting() -> Iterator[Waiting]:
+    """What this thread waits in the block. Linux counts it: nanoseconds on a processor, and ready without one."""
+    found, before = Waiting(), _counted()
+    yield found
+    after = _counted()
+    if before is not None and after is not None:
+        worked, waited = (end - start for start, end in zip(before, after, strict=True))
+        found.share = waited / (worked + waited) if worked + waited else 0.0
+
+
+def _counted() -> tuple[int, int] | None:
+    try:
+        worked, waited, _ = map(int, SCHEDSTAT.read_text(encoding="utf-8").split())
+    except (OSError, ValueError):  # another system, or a kernel that does not count
+        return None
+    return worked, waited
