@@ -95,6 +95,5 @@ def _curves(store: Store, keys: Sequence[RunKey]) -> pl.DataFrame:
     columns = [name for name in CURVES if name not in KEYS]
     logged, counts = store.read_many_metrics([key.digest for key in keys], columns)
     run_of_each = np.repeat(np.arange(len(keys)), counts)
-    return pl.concat([pl.DataFrame(keys, schema=KEYS, orient="row")[run_of_each], logged], how="horizontal").cast(
-        CURVES
-    )
+    keyed = pl.DataFrame(keys, schema=KEYS, orient="row")[run_of_each]
+    return pl.concat([keyed, logged], how="horizontal").cast(pl.Schema(CURVES))
