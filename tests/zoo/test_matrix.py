@@ -52,6 +52,7 @@ RULES = [
     (r"no layer below has keys and values of its own with the same heads, positions and window", {"pattern"}),
     (r"keys and values are of a layer below \(reuse_kv\), which has settings of its own", {"pattern"}),
     (r"linformer mixes keys and values of its own", {"pattern"}),
+    (r"multi_token scores keys of its own, next to one another", {"pattern", "mixer.sparsity"}),
     (r"reads a stream of \(B, T, D\), and that of \w+ is \(B, T, \d, D\)", {"altup", "per_layer_embeddings"}),
     (r"is beside the residual of a mixer alone: it needs a mixer, and topology serial", {"laurel"}),
     (r"adds to a stream of \(B, T, D\) that nothing normalises right after: \w+ has none", {"laurel"}),

@@ -38,12 +38,21 @@ class Count(TorchDispatchMode):
             with self:
                 return func.decompose(*args, **kwargs)
         out = func(*args, **kwargs)
-        if formula is not None:
+        if func is torch.ops.aten.convolution_backward.default:
+            self.multiplied += _of_convolution_backward(*args)
+        elif formula is not None:
             self.multiplied += formula(*args, **kwargs, out_val=out)
         return out
 
     def convolve(self, module: ShortConv, args: Any, out: Tensor) -> None:
         self.convolved += 2 * out.numel() * module.weight.shape[1]
+
+
+def _of_convolution_backward(gradient: Tensor, x: Tensor, weight: Tensor, *settings: Any) -> int:
+    """As much as the forward pass for each gradient that is asked for. torch's formula takes every channel of a grouped
+    convolution to read all others."""
+    wanted = settings[-1]
+    return sum(wanted[:2]) * 2 * gradient.numel() * weight[0].numel()
 
 
 @functools.cache
