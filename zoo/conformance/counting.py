@@ -51,7 +51,7 @@ class Count(TorchDispatchMode):
 def _of_convolution_backward(gradient: Tensor, x: Tensor, weight: Tensor, *settings: Any) -> int:
     """As much as the forward pass for each gradient that is asked for. torch's formula takes every channel of a grouped
     convolution to read all others."""
-    wanted = settings[-1]
+    wanted: list[bool] = settings[-1]
     return sum(wanted[:2]) * 2 * gradient.numel() * weight[0].numel()
 
 
