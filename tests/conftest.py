@@ -21,12 +21,6 @@ def one_thread() -> None:
     torch.set_num_threads(1)
 
 
-@pytest.fixture(scope="session", autouse=True)
-def own_answers(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """What commands remember is of this session alone."""
-    os.environ["ABLATE_ANSWERS"] = str(tmp_path_factory.mktemp("answers"))
-
-
 @pytest.fixture(scope="session")
 def real_text() -> Path:
     """The folder that ABLATE_TEST_DATA names."""

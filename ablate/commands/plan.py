@@ -29,7 +29,6 @@ from ablate.commands import (
     print_json,
     print_table,
 )
-from ablate.commands._remembered import remembered
 
 DTYPES = ("bfloat16", "float16", "float32")
 
@@ -59,6 +58,8 @@ def run(options: argparse.Namespace) -> int:
 
 def _show_plan(options: argparse.Namespace) -> int:
     """Settings of a prediction mean nothing in a plan of runs."""
+    import ablate
+
     for name in ("context", "batch", "dtype", "memory"):
         if getattr(options, name) is not None:
             raise OptionError(f"--{name} belongs to --at PRESET")
@@ -66,29 +67,20 @@ def _show_plan(options: argparse.Namespace) -> int:
         raise OptionError(
             f"--device {options.device}: expected {' or '.join(HERE)}; other devices belong to --at PRESET"
         )
-    said = remembered(options, lambda: _said(options), lasts=lambda _said, _stamps: True)
-    if options.json:
-        print_json(said["document"])
-        return DONE
-    print(said["question"])
-    for rung, rows in said["tables"]:
-        if rung:
-            print(f"\n{rung}")
-        print_table(rows)
-    print("\n".join(said["notes"]))
-    return DONE
-
-
-def _said(options: argparse.Namespace) -> dict[str, Any]:
-    import ablate
-
     plan = ablate.plan(
         options.study,
         **given(options, "scale", "sets", "store", "device", "workers", "workers_per_gpu", "microbatch", "recompute"),
     )
     if options.json:
-        return {"document": plan.document()}
-    return {"question": plan.study.question, "tables": plan.tables(), "notes": plan.notes()}
+        print_json(plan.document())
+        return DONE
+    print(plan.study.question)
+    for rung, rows in plan.tables():
+        if rung:
+            print(f"\n{rung}")
+        print_table(rows)
+    print("\n".join(plan.notes()))
+    return DONE
 
 
 def _show_scaleup(options: argparse.Namespace) -> int:

@@ -9,11 +9,9 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ablate.commands import DONE, add_json, print_json
-from ablate.commands._remembered import Answer, Stamps, remembered
-from ablate.machine.dependencies import ABSENT
 
 if TYPE_CHECKING:
     from ablate.store.documents import JsonObject
@@ -31,27 +29,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    if options.export:
-        return _export(options)
-    said = remembered(options, lambda: _said(options), _is_settled)
-    if options.json:
-        print_json(said["document"])
-    else:
-        print(said["page"])
-    return DONE
-
-
-def _said(options: argparse.Namespace) -> dict[str, Any]:
     import ablate
     from ablate.api.reporting import reported
 
+    if options.export:
+        return _export(options)
     page = ablate.report(options.path)
-    return {"document": _document(*reported(options.path), page)} if options.json else {"page": str(page)}
-
-
-def _is_settled(_said: Answer, stamps: Stamps) -> bool:
-    """Whether all runs have ended. Of others, pages say how far they are by the clock."""
-    return all(found != ABSENT or Path(path).name != "result.json" for path, found in stamps.items())
+    if options.json:
+        print_json(_document(*reported(options.path), page))
+    else:
+        print(page)
+    return DONE
 
 
 def _document(folder: Path, kind: str, page: Path) -> JsonObject:

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ablate.commands import (
     DONE,
@@ -23,7 +22,6 @@ from ablate.commands import (
     print_json,
     print_table,
 )
-from ablate.commands._remembered import remembered
 
 if TYPE_CHECKING:
     from ablate import StudyResult
@@ -50,38 +48,24 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    said = remembered(options, lambda: _said(options), lambda said, _stamps: said["is_settled"])
-    if options.json:
-        print_json(said["document"])
-    elif said["table"]:
-        print_table(said["table"])
-        print("\n".join(said["lines"]))
-    for failure in said["failed"]:
-        print(f"ablate: failed: {failure}", file=sys.stderr)
-    for line in said["skipped"]:
-        print(f"ablate: {line}", file=sys.stderr)
-    return SOME_FAILED if said["failed"] or said["skipped"] else DONE
-
-
-def _said(options: argparse.Namespace) -> dict[str, Any]:
-    """`is_settled`: nothing was left to do, so that the same is said again."""
     import ablate
 
     result = ablate.run(options.study, **given_engine(options), **given(options, "promote", "trackers", *EXECUTION))
-    failed, skipped = [str(failure) for failure in result.failed], list(result.skipped)
-    said = {"failed": failed, "skipped": skipped, "is_settled": not (result.trained or failed or skipped)}
     if options.json:
-        return {**said, "document": result.document()}
-    return {**said, "table": result.table(), "lines": list(_lines(options, result))}
-
-
-def _lines(options: argparse.Namespace, result: StudyResult) -> Iterator[str]:
-    """What stands below the table."""
-    yield result.headline
-    yield from result.notes()
-    yield str(result.report)
-    if options.promote:
-        yield _promoted(options, result)
+        print_json(result.document())
+    elif result.summary:
+        print_table(result.table())
+        print(result.headline)
+        for line in result.notes():
+            print(line)
+        print(result.report)
+        if options.promote:
+            print(_promoted(options, result))
+    for failure in result.failed:
+        print(f"ablate: failed: {failure}", file=sys.stderr)
+    for line in result.skipped:
+        print(f"ablate: {line}", file=sys.stderr)
+    return SOME_FAILED if result.failed or result.skipped else DONE
 
 
 def _promoted(options: argparse.Namespace, result: StudyResult) -> str:

@@ -12,6 +12,7 @@ import pytest
 
 import zoo
 from ablate.data import DataIdentity
+from ablate.planning import identity
 from ablate.planning.campaign import Outcome, Rung
 from ablate.planning.durations import Duration, duration
 from ablate.planning.identity import canonical_model
@@ -269,3 +270,44 @@ def test_plan_json_has_what_is_promised_and_time_only_from_a_speed(tmp_path: Pat
     assert plan_rows(plan, flops_per_second=plan.arms[0].flops / 0.4 / 0.5)[1][seconds] == "0.5"
     assert [row[0] for row in rows] == ["arm", "mha", "mqa"]
     assert {len(row) for row in rows} == {len(rows[0])}
+
+
+TOY: dict[str, object] = {
+    "question": "Does it matter?",
+    "base": {"preset": "small", "d_model": 16, "n_layers": 1, "block.mixer.heads": 2},
+    "arms": {"wide": {"block.ffn.d_ff": 48}},
+    "data": {"source": "copying"},
+    "train": {"context": 32, "batch": 4},
+    "budget": {"tokens": 3840},
+    "measure": None,
+    "evals": None,
+    "tune": "off",
+}
+
+
+def test_seeds_cost_no_planning(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What the runs of an arm have in common is resolved, written and hashed once; digests are as if it were not."""
+    counts: dict[int, int] = {}
+    canonical = identity.canonical
+
+    def planned(seeds: int) -> Plan:
+        asked = load_study({**TOY, "seeds": seeds}, "cpu")
+        counts[seeds] = 0
+
+        def counted(data: object) -> str:
+            counts[seeds] += 1
+            return canonical(data)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(identity, "canonical", counted)
+        return make_plan(asked)
+
+    few, many = planned(2), planned(2000)
+    assert counts[2] == counts[2000]
+    assert [run.digest for run in many.arms[1].runs[:2]] == [run.digest for run in few.arms[1].runs]
+    last = many.arms[1].runs[-1]
+    whole = last.identity.model_dump(by_alias=True, exclude={"digest"})
+    assert last.digest == identity.digest_of({**whole, "model": many.arms[1].spec.resolve()})
+    assert len({run.digest for run in many.runs}) == len(many.runs) == 4000
+    seeds = [run.seed for run in many.arms[0].runs]
+    assert seeds[:1000] == list(range(1000))
+    assert not set(seeds) & set(range(1000, 100_000)), "those choose settings"

@@ -18,11 +18,11 @@ def rows(path: Path, column: str) -> Iterator[Any]:
     Raises:
         DataError: `path` is no parquet file, or has no such column.
     """
-    with path.open("rb") as opened:  # by Python, which tells what a plan depends on
-        try:
-            file = pyarrow.parquet.ParquetFile(opened)
-        except pyarrow.ArrowInvalid as error:
-            raise DataError(f"{path} is not a parquet file: {error}") from error
+    try:
+        file = pyarrow.parquet.ParquetFile(path)
+    except pyarrow.ArrowInvalid as error:
+        raise DataError(f"{path} is not a parquet file: {error}") from error
+    with file:
         names = file.schema_arrow.names
         if column not in names:
             raise DataError(f"{path} has no column {column!r}; there is: {', '.join(names)}")
