@@ -8,10 +8,10 @@ from typing import cast
 from zoo.block_spec import BlockSpec
 from zoo.cache_kinds import cache_kind
 from zoo.caches import CacheKind
+from zoo.costs_around import absolute, factor_of, layer_table, outside, read_out, shares
 from zoo.errors import SpecError
 from zoo.refusals import check_size
 from zoo.site import PartCost, matmul_cost
-from zoo.skips import skips_of
 from zoo.spec import ModelSpec
 from zoo.value_embeddings import table_widths
 
@@ -79,13 +79,13 @@ def cost(spec: ModelSpec, context: int = 1024, encoder_context: int | None = Non
     check_size("context", context)
     memory = encoder_context or context
     tables = spec.vocab_size * (spec.table_width + sum(table_widths(spec))) + (spec.token_types or 0) * spec.d_model
-    tables += _layer_table(spec)
-    total = PartCost(tables) + _outside(spec) + _stack(spec, context, prefix, memory)
-    tables += _absolute(spec)
+    tables += layer_table(spec)
+    total = PartCost(tables) + outside(spec) + _stack(spec, context, prefix, memory)
+    tables += absolute(spec)
     if spec.encoder_spec is not None:
-        read = _stack(spec.encoder_spec, memory, prefix) + matmul_cost(0, _factor(spec))
+        read = _stack(spec.encoder_spec, memory, prefix) + matmul_cost(0, factor_of(spec))
         total += read.for_share(memory / context)
-        tables += _absolute(spec.encoder_spec)
+        tables += absolute(spec.encoder_spec)
     trained = total + _mtp(spec, context) + _layer_losses(spec) + _training(spec, context, memory / context)
     return Cost(
         spec=spec,
@@ -105,7 +105,7 @@ def _stack(spec: ModelSpec, context: int, prefix: float, memory: int = 0) -> Par
     """Blocks, and what is around them but for the head and the token table."""
     norms = (spec.has_final_norm + spec.has_embedding_norm) * spec.block.norm.parameters(spec.d_model)
     schemes = sum(scheme.shared_parameters(spec.d_model, heads) for scheme, heads in spec.positions)
-    total = PartCost(norms + schemes + _shares(spec))
+    total = PartCost(norms + schemes + shares(spec))
     ahead = {"causal": 0.0, "prefix": prefix, "all": 1.0}[spec.visible]
     met: set[int] = set()
     for block, layer in zip(spec.block_of_each, spec.layers, strict=True):
@@ -116,16 +116,6 @@ def _stack(spec: ModelSpec, context: int, prefix: float, memory: int = 0) -> Par
         # Without windows, which no such model has, what is not seen of the square is what comes later.
         total += replace(part, flops=part.flops + ahead * (part.flops_square - part.flops))
     return total
-
-
-def _shares(spec: ModelSpec) -> int:
-    """Weights of skips, and two for each of the two layers that read a table of values."""
-    return spec.unet_skips * skips_of(spec.n_layers) + 4 * len(table_widths(spec))
-
-
-def _absolute(spec: ModelSpec) -> int:
-    """Parameters of tables of positions."""
-    return sum(p.shared_parameters(spec.d_model, heads) for p, heads in spec.positions if p.absolute)
 
 
 @dataclass(frozen=True)
@@ -155,7 +145,7 @@ def prefill_cost(spec: ModelSpec, batch: int, context: int) -> PassCost:
     _decodes(spec)
     if spec.encoder is not None:
         return _encode_cost(spec, batch, context)
-    head = _read_out(spec).flops
+    head = read_out(spec).flops
     per_token = cost(spec, context, prefix=1.0).flops_per_token_forward - head
     states = sum(layer.mixer.state_flops(spec.d_model, context) for layer in spec.layers)
     return PassCost(
@@ -175,7 +165,7 @@ def decode_cost(spec: ModelSpec, batch: int, context: int) -> PassCost:
 def _encode_cost(spec: ModelSpec, batch: int, context: int) -> PassCost:
     """The prefill of an encoder with its decoder. The token table is read for both."""
     encoder = cast(ModelSpec, spec.encoder_spec)
-    read = _stack(encoder, context, 0.0).flops + 2.0 * _factor(spec)
+    read = _stack(encoder, context, 0.0).flops + 2.0 * factor_of(spec)
     crosses = [layer.cross for layer in spec.layers if layer.cross]
     read += sum(cross.memory_flops(spec.d_model, context) for cross in crosses) / context
     first = _written(spec, batch, 1, context)
@@ -187,7 +177,7 @@ def _encode_cost(spec: ModelSpec, batch: int, context: int) -> PassCost:
 
 def _written(spec: ModelSpec, batch: int, context: int, memory: int) -> PassCost:
     """The `context`-th token of each row, with those before it and `memory` of the encoder's in the cache."""
-    flops, unused = _outside(spec).flops, 0
+    flops, unused = outside(spec).flops, 0
     for layer in spec.layers:
         rest = block_cost(layer, spec.d_model, context).flops - layer.mixer.cost(spec.d_model, context).flops
         flops += rest + layer.mixer.decode_flops(spec.d_model, context)
@@ -207,13 +197,13 @@ def cache_elements(spec: ModelSpec, capacity: int, memory: int = 0) -> int:
 def _parameters_read(spec: ModelSpec, tokens: int) -> float:
     """Parameters that a pass over `tokens` tokens is expected to use. It does not run multi-token prediction."""
     rows = spec.vocab_size if spec.tie_embeddings else min(tokens, spec.vocab_size)
-    return rows * spec.table_width + _outside(spec).parameters + _blocks_read(spec, tokens)
+    return rows * spec.table_width + outside(spec).parameters + _blocks_read(spec, tokens)
 
 
 def _blocks_read(spec: ModelSpec, tokens: int) -> float:
     """Of blocks, and of what is around them but for the head and the token table."""
-    read: float = min(tokens, spec.vocab_size) * sum(table_widths(spec)) + _shares(spec)
-    read += _layer_table(spec, tokens)
+    read: float = min(tokens, spec.vocab_size) * sum(table_widths(spec)) + shares(spec)
+    read += layer_table(spec, tokens)
     read += (spec.has_final_norm + spec.has_embedding_norm) * spec.block.norm.parameters(spec.d_model)
     for scheme, heads in spec.positions:
         held = scheme.shared_parameters(spec.d_model, heads)
@@ -243,48 +233,6 @@ def longest_text(spec: ModelSpec) -> int | None:
     return min((end for end in ends if end is not None), default=None)
 
 
-def _outside(spec: ModelSpec) -> PartCost:
-    """Head, with its transform, and factorised projections."""
-    factor = _factor(spec)
-    untied = 0 if spec.tie_embeddings else spec.vocab_size * spec.table_width
-    transform = 0
-    if spec.head_transform is not None:
-        transform = spec.d_model * spec.d_model + spec.d_model + spec.block.norm.parameters(spec.d_model)
-    parameters = untied + 2 * factor + transform + spec.vocab_size * (spec.head_bias + spec.logit_gain)
-    return _read_out(spec) + matmul_cost(parameters, factor) + _between_blocks(spec)
-
-
-def _between_blocks(spec: ModelSpec) -> PartCost:
-    """What reads and writes the stream around layers and between them."""
-    total, blocks, norm = PartCost(0), max(spec.block_of_each) + 1, spec.block.norm.parameters
-    if spec.altup is not None:
-        total += spec.altup.cost(spec.d_model, norm(spec.d_model), spec.n_layers, blocks)
-    if spec.per_layer_embeddings is not None:
-        norms = norm(spec.per_layer_embeddings.features), norm(spec.d_model)
-        total += spec.per_layer_embeddings.cost(spec.d_model, norms, spec.n_layers, blocks)
-    return total
-
-
-def _layer_table(spec: ModelSpec, tokens: int | None = None) -> int:
-    """Parameters of the table that every layer reads for itself, or of the rows that so many tokens read."""
-    inputs = spec.per_layer_embeddings
-    if inputs is None:
-        return 0
-    rows = inputs.rows(spec.vocab_size)
-    return (rows if tokens is None else min(tokens, rows)) * spec.n_layers * inputs.features
-
-
-def _read_out(spec: ModelSpec) -> PartCost:
-    """The work of the head, for one token."""
-    transform = 0 if spec.head_transform is None else spec.d_model * spec.d_model
-    return matmul_cost(0, spec.vocab_size * spec.table_width + _factor(spec) + transform)
-
-
-def _factor(spec: ModelSpec) -> int:
-    """Weights of a projection between a factorised token table and the stream."""
-    return 0 if spec.embedding_dim is None else spec.embedding_dim * spec.d_model
-
-
 def _mtp(spec: ModelSpec, context: int) -> PartCost:
     """What multi-token prediction adds in training."""
     if spec.mtp is None:
@@ -294,7 +242,7 @@ def _mtp(spec: ModelSpec, context: int) -> PartCost:
     def block(seen: int) -> PartCost:
         return block_cost(last, spec.d_model, seen) + _training_of(last, spec.d_model, seen)
 
-    return spec.mtp.cost(spec.d_model, context, norm, block, _read_out(spec))
+    return spec.mtp.cost(spec.d_model, context, norm, block, read_out(spec))
 
 
 def _layer_losses(spec: ModelSpec) -> PartCost:
@@ -302,7 +250,7 @@ def _layer_losses(spec: ModelSpec) -> PartCost:
     if not spec.layer_loss:
         return PartCost(0)
     closing = 0.0 if spec.altup is None else spec.altup.closing_flops(spec.d_model)
-    return PartCost.of(0, (spec.n_layers - 1) * (_read_out(spec).flops + closing))
+    return PartCost.of(0, (spec.n_layers - 1) * (read_out(spec).flops + closing))
 
 
 def _training(spec: ModelSpec, context: int, share: float) -> PartCost:
