@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import tarfile
 import tomllib
 from collections.abc import Iterator
 from importlib import metadata
@@ -139,22 +140,46 @@ def test_a_checkout_has_no_clash() -> None:
     assert list(clashes(ROOT)) == []
 
 
+NOT_IN_THE_SOURCES = {".ci/run", ".gitignore"}
+
+
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What pip installs from a wheel of this checkout."""
+def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The source distribution of this checkout, unpacked."""
+    folder = tmp_path_factory.mktemp("sdist")
+    # In a copy, since setuptools builds beside the source.
+    for name in tracked():
+        (folder / "copy" / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / "copy" / name).write_bytes((ROOT / name).read_bytes())
+    code = f"import setuptools.build_meta as backend; backend.build_sdist({str(folder)!r})"
+    subprocess.run([sys.executable, "-c", code], cwd=folder / "copy", capture_output=True, check=True)
+    (archive,) = folder.glob("*.tar.gz")
+    with tarfile.open(archive) as found:
+        found.extractall(folder / "unpacked", filter="data")
+    (unpacked,) = (folder / "unpacked").iterdir()
+    return unpacked
+
+
+def tracked() -> list[str]:
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return list(filter(None, listed.split("\0")))
+
+
+@pytest.fixture(scope="module")
+def site(sources: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What pip installs from a wheel of the source distribution."""
     folder = tmp_path_factory.mktemp("wheel")
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q"]
-    # In a copy, since setuptools builds beside the source.
-    files = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    for name in filter(None, files.split("\0")):
-        if not name.startswith("tests/"):
-            (folder / "source" / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / "source" / name).write_bytes((ROOT / name).read_bytes())
-    build = [*pip, "wheel", "--no-deps", "--no-build-isolation", "-w", str(folder), str(folder / "source")]
+    build = [*pip, "wheel", "--no-deps", "--no-build-isolation", "-w", str(folder), str(sources)]
     subprocess.run(build, check=True)
     (wheel,) = folder.glob("*.whl")
     subprocess.run([*pip, "install", "--no-deps", "--target", str(folder / "site"), str(wheel)], check=True)
     return folder / "site"
+
+
+@pytest.mark.slow
+def test_a_source_distribution_has_every_file(sources: Path) -> None:
+    assert [name for name in tracked() if not (sources / name).is_file()] == sorted(NOT_IN_THE_SOURCES)
 
 
 @pytest.mark.slow

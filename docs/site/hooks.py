@@ -1,5 +1,5 @@
 """Builds the site from the repository as it is: README and the findings are pages, links to files outside `docs` lead
-to copies of these, and the reference is generated from code."""
+to copies of these, the notebook is shown with its outputs, and the reference is generated from code."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from mkdocs.structure.files import File, Files
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import notebook
 import reference
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,7 +25,7 @@ BESIDE = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "studies/FINDINGS.md",
 def on_files(files: Files, config: Any) -> Files:
     for path in BESIDE:
         files.append(File.generated(config, site_path(path), abs_src_path=str(ROOT / path)))
-    for path, text in reference.pages().items():
+    for path, text in {"notebook.md": notebook.page(notebook.read()), **reference.pages()}.items():
         files.append(File.generated(config, path, content=text))
     pages = [*(ROOT / path for path in BESIDE), *(ROOT / "docs").rglob("*.md")]
     for path in sorted({target for page in pages for target in targets(page)}):

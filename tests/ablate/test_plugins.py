@@ -191,6 +191,31 @@ def test_the_example_package_installed_from_its_folder(tmp_path: Path) -> None:
     assert not jsonschema.Draft202012Validator(study_schema()).is_valid(study)
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_a_job_of_slurm_has_the_plugin(plugged: Path, tmp_path: Path) -> None:
+    pytest.importorskip("submitit", reason="the extra slurm is not installed")
+    toy_study(tmp_path, "{mean: {block.norm: meannorm}}", steps=20)
+    asked = ("run", "toy.yaml", "--scale", "cpu", "--set", "seeds=[0]", "--json", "--plugin", str(plugged))
+    found = json.loads(run({}, tmp_path, *asked, "--engine", "slurm", "--slurm", "cluster=local"))
+    assert (found["trained"], found["failed"]) == (2, 0)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_a_search_tries_the_plugin(tmp_path: Path) -> None:
+    path = tmp_path / "meannorm.py"
+    path.write_text(NORM, encoding="utf-8")
+    study = toy_study(tmp_path, "{}", steps=20)
+    space = "search: {space: {block.norm: [rmsnorm, meannorm]}, trials: 4, sampler: random}\n"
+    study.write_text(study.read_text() + space, encoding="utf-8")
+    asked = ("search", "toy.yaml", "--scale", "cpu", "--json")
+    assert "unknown kind 'meannorm'" in run({}, tmp_path, *asked, status=2)
+    assert json.loads(run({}, tmp_path, *asked, "--plugin", "meannorm.py"))["trials"] == {"finished": 4}
+    identities = [json.loads(each.read_text()) for each in (tmp_path / "runs").glob("*/run.json")]
+    assert {list(each.get("plugins", {})) == ["norms.meannorm"] for each in identities} == {True, False}
+
+
 def always_wrong(subject: Subject) -> None:
     """Nothing is right. Ever."""
     raise ConformanceError(f"{subject.spec.d_model} features are too few")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -18,6 +19,7 @@ from ablate.cli import main
 from ablate.running.engines import EngineError, Options, load
 from ablate.store import Store
 from tests.ablate.test_kill import ROOT, outcome
+from tests.ablate.toy import toy_study
 
 WITHOUT = importlib.util.find_spec("ray") is None
 needs_ray = pytest.mark.skipif(WITHOUT, reason="the extra ray is not installed: 240 MB, too much for every CI run")
@@ -83,6 +85,31 @@ def _wait_for(condition: Any) -> None:
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.02)
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+@needs_ray
+def test_a_cluster_that_was_started_without_a_plugin_trains_it(tmp_path: Path, cluster: Any) -> None:
+    path = tmp_path / "meannorm.py"
+    shutil.copy(ROOT / "examples/plugin_package/ablate_example/meannorm.py", path)
+    toy_study(tmp_path, "{mean: {block.norm: meannorm}}", steps=20)
+    asked = ["--scale", "cpu", "--set", "seeds=[0]", "--plugin", str(path), "--engine", "ray"]
+    command = [
+        "run",
+        str(tmp_path / "toy.yaml"),
+        "--store",
+        str(tmp_path / "runs"),
+        *asked,
+        "--address",
+        cluster.address,
+    ]
+    done = subprocess.run(
+        [sys.executable, "-m", "ablate", *command], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    store = Store(tmp_path / "runs")
+    assert [store.status(digest) for digest in store.runs()] == ["finished", "finished"]
 
 
 @pytest.mark.slow

@@ -25,6 +25,7 @@ from ablate.running.rehearsing import CalibrationError
 from ablate.running.request import Request
 from ablate.store.documents import RunDocument
 from ablate.training.stop import ENDED_BY_REQUEST
+from zoo.registry import VARIABLE
 
 ANSWER_SECONDS = 10.0
 
@@ -146,10 +147,12 @@ def _resources(kind: str) -> int:
 
 
 def _task(function: Any, gpus: float, cpus: int = 1) -> Any:
-    """Begun once: whoever waits for it knows when it is worth beginning again."""
+    """Begun once: whoever waits for it knows when it is worth beginning again. Plug-ins go with it: the cluster may
+    have been started without them."""
     import ray  # noqa: PLC0415 (an extra)
 
-    return ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=0)(function)
+    plugged = {VARIABLE: os.environ[VARIABLE]} if VARIABLE in os.environ else {}
+    return ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=0, runtime_env={"env_vars": plugged})(function)
 
 
 def _last_line(error: Exception) -> str:

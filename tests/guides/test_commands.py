@@ -1,0 +1,174 @@
+"""Every command that README and docs show: it parses, and a test executes it or says why none does."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from ablate.cli import COMMANDS
+from ablate.data.tokenizers.bytes import byte_tokenizer
+from tests.guides.guide import ROOT
+
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+SMOKE = "--scale smoke"
+QUICK = "--context 16 --batch 1 --rounds 1 --seconds 0.01"
+MODELS = "~/models/SmolLM2-135M", "~/models/mine"
+
+EXECUTED: dict[str, list[tuple[str, str]]] = {
+    "README.md": [("ablate run studies/norm_placement.yaml", SMOKE)],
+    "docs/first_study.md": [
+        ("ablate new my_study", ""),
+        ("ablate run my_study.yaml --scale smoke", ""),
+        ("ablate plan my_study.yaml", ""),
+        ("ablate run my_study.yaml", SMOKE),
+    ],
+    "docs/plugins.md": [
+        ("ablate zoo maxnorm --plugin maxnorm.py", ""),
+        ("ablate run study.yaml --plugin maxnorm.py", SMOKE),
+        ("ablate schema study.schema.json --plugin maxnorm.py", ""),
+    ],
+    "docs/studies.md": [
+        ("ablate search studies/search_small_lm.yaml --promote 5", SMOKE),
+        ("ablate run studies/search_small_lm_promoted.yaml", SMOKE),
+        ("ablate report runs/searches/search_small_lm-cpu", ""),
+        ("ablate plan studies/gqa_groups.yaml --at llama3-70b --context 131072 --device h200", SMOKE),
+        ("ablate plan studies/gqa_groups.yaml --at llama3 --memory 80GB", SMOKE),
+    ],
+    "docs/evaluation.md": [
+        ("ablate import ~/models/SmolLM2-135M --study norm_placement", SMOKE),
+        ("ablate import ~/models/mine --name mine --text '~/notes/*.md'", "--context 64"),
+        ("ablate eval mine --tasks blimp hellaswag", ""),
+        ("ablate bench ~/models/mine", QUICK),
+        ("ablate report runs", ""),
+    ],
+}
+"""By page, in order, each with the arguments that make it quick."""
+CHANGED = {"search_small_lm-cpu": "search_small_lm-smoke", "blimp hellaswag": "code_names"}
+"""What is written otherwise here: another scale, and tasks that need no network."""
+ELSEWHERE = {
+    r"docs/adding_a_data_source\.md: ablate (plan|run) mail.yaml": "tests/guides/test_adding_a_data_source.py",
+    r"docs/adding_a_synthetic_task\.md: ablate (run reversal.yaml|eval RUN --at length=16,32)": (
+        "tests/guides/test_adding_a_synthetic_task.py"
+    ),
+    r"docs/adding_an_optimizer\.md: ablate run .* --set train.optimizer=signum": (
+        "tests/guides/test_adding_an_optimizer.py"
+    ),
+    r"docs/plugins\.md: ablate zoo --check maxnorm": "tests/ablate/test_plugins.py",
+    r"docs/studies\.md: ablate run studies/(screening|confirm)\.yaml": "tests/ablate/test_promoting.py",
+    r"docs/evaluation\.md: ablate eval 3f2a": "tests/evals/harness/test_loading.py",
+    r"docs/evaluation\.md: python -m evals (fetch|lm-eval)": "tests/evals/harness/test_lm_eval_model.py",
+    r"docs/benchmarks/memory_cpu\.md: ablate (plan|run) memory\.yaml": "tests/ablate/test_memory.py",
+    r"docs/benchmarks/run_cpu\.md: ablate data": "tests/ablate/test_cli.py",
+    r"docs/benchmarks/\w+\.md: ablate bench": "tests/ablate/test_bench.py",
+    r"docs/benchmarks/serving_cpu\.md: ablate run studies/cache_kinds\.yaml": "tests/ablate/test_studies.py",
+}
+"""Commands, as patterns of `page: command`, that the test of their subject executes on something small."""
+NOT_EXECUTED = {
+    r".*: (python3 -m venv|pip install)": "installs from an index: .ci/run does both",
+    r".*: (ruff|pytest)": "the checks themselves",
+    r"docs/benchmarks/.*: (PYTHONPATH=\. )?python ": "measures a machine for minutes",
+    r".*: optuna-dashboard": "serves until it is stopped",
+}
+
+OF_A_GUIDE = "--confidence"
+"""The option of the evaluation that a guide adds."""
+
+
+def shown() -> Iterator[tuple[str, str]]:
+    """(page, command) of every shell block, without comments."""
+    for page in PAGES:
+        for block in re.findall(r"```bash\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
+            for line in block.replace("\\\n", " ").splitlines():
+                command = re.sub(r"\s+#.*", "", line).strip()
+                if command and not command.startswith("#"):
+                    yield str(page.relative_to(ROOT)), re.sub(r"\s+", " ", command)
+
+
+def test_every_command_is_executed_by_a_test_or_there_is_a_reason() -> None:
+    found = list(shown())
+    assert len(found) > 50
+    ours = {(page, command) for page, commands in EXECUTED.items() for command, _ in commands}
+    assert ours <= set(found), "no page shows these any more"
+    others = [f"{page}: {command}" for page, command in found if (page, command) not in ours]
+    patterns = [*ELSEWHERE, *NOT_EXECUTED]
+    assert [each for each in others if not any(re.match(pattern, each) for pattern in patterns)] == []
+    assert [pattern for pattern in patterns if not any(re.match(pattern, each) for each in others)] == []
+    assert all((ROOT / path).is_file() for path in ELSEWHERE.values())
+
+
+def parser_of(name: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(name)
+    parser.add_argument("--plugin")
+    importlib.import_module(f"ablate.commands.{name}").configure(parser)
+    return parser
+
+
+def test_every_command_and_every_option_in_passing_is_understood() -> None:
+    parsers = {name: parser_of(name) for name in COMMANDS}
+    for _, command in shown():
+        if command.startswith("ablate "):
+            _, name, *words = shlex.split(command)
+            parsers[name].parse_args(words)
+    wrong = [
+        f"{page.name}: {passage}"
+        for page in PAGES
+        for passage, name in re.findall(r"`(ablate ([a-z]+)\b[^`]*)`", page.read_text(encoding="utf-8"))
+        if set(re.findall(r"(?<!\S)--[a-z-]+", passage)) - {*parsers[name]._option_string_actions, OF_A_GUIDE}
+    ]
+    assert wrong == []
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> Path:
+    """Where a reader of every page works: the studies that ship, notes, models and a plug-in."""
+    shutil.copytree(ROOT / "studies", tmp_path / "studies", ignore=shutil.ignore_patterns("*.md"))
+    (tmp_path / "notes").mkdir()
+    text = "\n".join((ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("studies.md", "training.md"))
+    for number in range(40):
+        (tmp_path / f"notes/{number}.md").write_text(text[number * 800 : (number + 1) * 800], encoding="utf-8")
+    for model in MODELS:
+        folder = tmp_path / model.removeprefix("~/")
+        torch.manual_seed(0)
+        shape = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
+        LlamaForCausalLM(LlamaConfig(vocab_size=257, **shape)).save_pretrained(folder)
+        byte_tokenizer().save(str(folder / "tokenizer.json"))
+    guide = (ROOT / "docs/adding_a_variant.md").read_text(encoding="utf-8")
+    (norm,) = re.findall(r"Write `zoo/norms/maxnorm.py`:\n\n```python\n(.*?)```", guide, re.DOTALL)
+    (tmp_path / "maxnorm.py").write_text(norm, encoding="utf-8")
+    study = (ROOT / "ablate/study/start.yaml").read_text(encoding="utf-8")
+    (tmp_path / "study.yaml").write_text(
+        re.sub(r"swiglu: \{.*\}\}", "max: {block.norm: maxnorm}", study), encoding="utf-8"
+    )
+    return tmp_path
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("page", EXECUTED)
+def test_the_commands_of_a_page_run(page: str, reader: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "HOME": str(reader), "HF_HUB_OFFLINE": "1"}
+    for command, arguments in EXECUTED[page]:
+        for ours, here in CHANGED.items():
+            command = command.replace(ours, here)  # noqa: PLW2901 (what is run)
+        words = [str(reader / word[2:]) if word in MODELS else word for word in shlex.split(f"{command} {arguments}")]
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", *words],
+            cwd=reader,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, f"{command}\n{done.stdout[-1000:]}\n{done.stderr[-2000:]}"
