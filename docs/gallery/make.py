@@ -31,7 +31,7 @@ STUDIES = (
     "rope_base",
     "norm_kind",
     "screening",
-    "small_predicts_large",
+    "lora",
 )
 SCALE = "cpu"
 WIDTH, HEIGHT = 1280, 860
@@ -46,6 +46,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("studies", nargs="*", default=STUDIES, metavar="STUDY")
     parser.add_argument("--store", default="runs")
+    parser.add_argument("--note", help="what readers of the page should know of these runs")
     parser.add_argument("--as-stored", action="store_true", help="picture what the store has, and train nothing")
     options = parser.parse_args()
     results = [_result(name, options.store, options.as_stored) for name in options.studies]
@@ -53,7 +54,7 @@ def main() -> None:
     pictures = {result.name: _report(result) for result in results}
     pictures["trade-offs"] = index.with_name("trade-offs.html")
     _draw(pictures)
-    (HERE / "README.md").write_text("\n".join(_page(results)) + "\n", encoding="utf-8")
+    (HERE / "README.md").write_text("\n".join(_page(results, options.note)) + "\n", encoding="utf-8")
 
 
 def _result(name: str, store: str, as_stored: bool) -> ablate.StudyResult:
@@ -112,11 +113,14 @@ def _webp(page: Page) -> bytes:
     return base64.b64decode(found["data"])
 
 
-def _page(results: Sequence[ablate.StudyResult]) -> Iterator[str]:
+def _page(results: Sequence[ablate.StudyResult], note: str | None) -> Iterator[str]:
     yield "# Gallery"
     yield ""
     yield "The first screen of each report. `python docs/gallery/make.py` trains, measures and pictures them again, and"
     yield "writes this page."
+    if note:
+        yield ""
+        yield note
     for result in results:
         yield ""
         yield f"## {result.name}"

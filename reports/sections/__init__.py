@@ -72,6 +72,11 @@ class Section(ABC):
         """Each with the table of what it shows. They draw and compute nothing new."""
         yield from ()
 
+    @property
+    def is_the_question(self) -> bool:
+        """Whether the study was made to ask what this section answers, which then opens the headline."""
+        return False
+
     def answer(self, summary: StudySummary) -> str:
         """What it adds to the headline, a sentence or nothing."""
         return ""

@@ -35,10 +35,16 @@ class SizePredictionsSection(Section):
         found = predict(data.frames[Ladder.name()])
         return cls(found) if found else None
 
+    @property
+    def is_the_question(self) -> bool:
+        """Of a ladder of many sizes; a study of something else has one size beside its main one."""
+        return len(self.found.sizes) > 2
+
     def answer(self, summary: StudySummary) -> str:
         """Of the size next to the last."""
         size, last, found = self.found.sizes[-2], self.found.sizes[-1], self.found.predictions[-1]
-        text = f"{size.size}, at {_share(size, last)} of the compute, orders {percent(found.accuracy)} of pairs of arms"
+        share, accuracy = _share(size, last), percent(found.accuracy)
+        text = f"Size {size.size}, at {share} of the compute, orders {accuracy} of pairs of arms"
         return f"{text} as {last.size} does{_repeats(last)}."
 
     def introduction(self, summary: StudySummary) -> str:

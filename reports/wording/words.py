@@ -263,8 +263,10 @@ def headline(summary: StudySummary, setting: bool = True) -> str:
     answer = f"{terms[0].upper()}{terms[1:]}{but_for(summary)}, {'; '.join(parts)}"
     where = f" ({conditions(summary.study)})" if setting else ""
     qualified = f"{failure_words.left_out(summary)}{undertrained(summary.study)}"
-    added = "".join(f" {said}" for section in summary.sections.values() if (said := section.answer(summary)))
-    return f"{answer}{where}.{qualified}{change_words.clauses(summary.changes)}{added}"
+    first = "".join(f"{section.answer(summary)} " for section in summary.sections.values() if section.is_the_question)
+    others = (section.answer(summary) for section in summary.sections.values() if not section.is_the_question)
+    last = "".join(f" {said}" for said in others if said)
+    return f"{first}{answer}{where}.{qualified}{change_words.clauses(summary.changes)}{last}"
 
 
 def _named(summary: StudySummary, arms: list[ArmSummary]) -> str:

@@ -13,6 +13,7 @@ from scipy import stats
 import reports
 from reports.findings.predictions import predict
 from reports.pages.page import render_page
+from reports.sections.size_predictions import SizePredictionsSection
 from reports.wording import words
 from tests.reports.factory import Arm, StudyOf
 
@@ -99,3 +100,10 @@ def test_the_page_says_how_often_the_small_size_decides_as_the_large_one(tmp_pat
     assert 'id="size-order"' in page
     short = StudyOf(arms=large, smaller={"small": ("length", small)}, measured=False)
     assert "Does the small size" not in render_page(reports.summarise(short.write(tmp_path / "short")))
+
+
+def test_a_ladder_of_many_sizes_opens_its_headline_with_them() -> None:
+    runs = runs_of()
+    many, two = predict(runs), predict(runs.filter(pl.col("rung") != "s"))
+    assert many is not None and SizePredictionsSection(many).is_the_question
+    assert two is not None and not SizePredictionsSection(two).is_the_question
