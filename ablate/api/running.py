@@ -39,6 +39,7 @@ def run(
     microbatch: Microbatch | None = None,
     recompute: bool = False,
     devices: int = 1,
+    shard: bool = False,
     progress: Wanted = True,
     trackers: Sequence[str] = (),
     allow_code: bool = False,
@@ -69,6 +70,7 @@ def run(
             about a third more time.
         devices: how many devices of one machine share the batches of each run (data parallel): losses agree with those
             of one device to within rounding.
+        shard: share out weights, gradients and the optimizer's state among these devices, too (FSDP2).
         progress: True reports on standard error, False is silent, a function receives each line.
         trackers: where runs are shown beside the store: `tensorboard`, `wandb`. One that fails is left out, and the
             study goes on.
@@ -93,6 +95,7 @@ def run(
         "microbatch": microbatch,
         "recompute": recompute,
         "devices": devices,
+        "shard": shard,
     }
     check(trackers)
     workshop = open_workshop(store, device, engine, workers, execution, progress, workers_per_gpu, engine_settings)

@@ -118,6 +118,7 @@ def search(
     microbatch: Microbatch | None = None,
     recompute: bool = False,
     devices: int = 1,
+    shard: bool = False,
     progress: Wanted = True,
     allow_code: bool = False,
     storage: str | None = None,
@@ -130,7 +131,7 @@ def search(
 
     Args:
         study, scale, sets, store, device, engine, workers, workers_per_gpu, engine_settings, checkpoint_seconds,
-            stall_timeout, microbatch, recompute, devices, progress, allow_code: as in `ablate.run`.
+            stall_timeout, microbatch, recompute, devices, shard, progress, allow_code: as in `ablate.run`.
         storage: storage of the trials: `postgresql://…`, `sqlite:///…` or `grpc://host:port`; None: a journal in the
             store.
         promote: write this many of the best trials as an ordinary study with fresh seeds, in the study's folder.
@@ -151,6 +152,7 @@ def search(
         "microbatch": microbatch,
         "recompute": recompute,
         "devices": devices,
+        "shard": shard,
     }
     workshop = open_workshop(store, device, engine, workers, execution, progress, workers_per_gpu, engine_settings)
     chosen = read(study, scale, sets, workshop.device)

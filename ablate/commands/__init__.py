@@ -103,7 +103,7 @@ def add_workers(parser: argparse.ArgumentParser) -> None:
     )
 
 
-EXECUTION = ("checkpoint_seconds", "stall_timeout", "microbatch", "recompute", "allow_code", "devices")
+EXECUTION = ("checkpoint_seconds", "stall_timeout", "microbatch", "recompute", "allow_code", "devices", "shard")
 """What `add_execution` adds."""
 
 
@@ -128,6 +128,11 @@ def add_execution(parser: argparse.ArgumentParser) -> None:
         default=1,
         metavar="N",
         help="how many devices of one machine share the batches of each run (default: 1)",
+    )
+    parser.add_argument(
+        "--shard",
+        action="store_true",
+        help="share out weights, gradients and the optimizer's state among the --devices of a run, too (FSDP2)",
     )
     add_memory(parser)
     parser.add_argument(

@@ -126,6 +126,7 @@ def _result(
         attention=place.attention,
         microbatch=session.learner.accumulation.rows,
         devices=request.execution.devices,
+        sharding="fsdp2" if request.execution.shard else None,
         waiting=waited.share,
         beside=request.beside,
         **summary._asdict(),

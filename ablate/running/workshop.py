@@ -85,6 +85,8 @@ def open_workshop(
     if workers_per_gpu < 1:
         raise ArgumentError("workers_per_gpu", f"expected a whole number from 1, not {workers_per_gpu}")
     settings = _execution(execution or {})
+    if settings.shard and settings.devices == 1:
+        raise ArgumentError("shard", "weights are shared out among several devices: give their number, too (devices)")
     if settings.devices > 1 and workers_per_gpu > 1:
         raise ArgumentError("devices", "runs that share a GPU have no more than that one")
     options = Options(device, workers, workers_per_gpu, engine_settings or {}, settings.devices)

@@ -36,6 +36,8 @@ class Execution(Part):
     """Keep the input of each block instead of its activations, and compute them again for the backward pass."""
     devices: Annotated[int, Field(ge=1, strict=True)] = 1
     """Processes that share a run's batches, on a device each."""
+    shard: bool = False
+    """Share out weights, gradients and the optimizer's state among them, too."""
 
 
 DEFAULT = Execution()

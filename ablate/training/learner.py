@@ -17,6 +17,7 @@ from ablate.training.batch import Batch, Loss
 from ablate.training.optimizers import Updates
 from ablate.training.randomness import seed_step
 from ablate.training.spec import TrainSpec
+from ablate.training.team import is_shared_out, whole_of
 
 
 class Watcher(Protocol):
@@ -74,7 +75,8 @@ class Learner:
 
     def _summed(self, nats: Tensor) -> Tensor:
         """The same over the team, whose gradients are added up too."""
-        self.accumulation.team.add_up([nats, *_gradients_of(self._moved())])
+        gradients = _gradients_of(self._moved())
+        self.accumulation.team.add_up([nats, *(each for each in gradients if not is_shared_out(each))])
         return nats
 
     def _moved(self) -> list[nn.Parameter]:
@@ -94,7 +96,7 @@ class Learner:
         if self.constrain is not None:
             self.constrain()
         self.optimizer.zero_grad(set_to_none=True)
-        return norm
+        return whole_of(norm)
 
 
 def _gradients_of(parameters: Sequence[nn.Parameter]) -> list[Tensor]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import zoo
 from ablate.machine.numerics import Numerics
@@ -33,11 +33,14 @@ from ablate.training.schedule import warmup_steps
 from ablate.training.spec import TrainSpec
 from ablate.training.stop import Interrupted
 from ablate.training.teaching import Taught
-from ablate.training.team import ALONE, Team
+from ablate.training.team import ALONE, Team, TeamError
 from ablate.training.trained import copied_model, trained_model
 from ablate.training.validation import HeldOutScores, score
 from zoo.attend import executed_backends
 from zoo.sphere import project
+
+if TYPE_CHECKING:  # it loads torch's FSDP
+    from ablate.training.sharding import Sharded
 
 LOG = logging.getLogger(__name__)
 SAVING = 0.01
@@ -111,9 +114,14 @@ class Session:
         for stack in (self.model, self.model.encoder):
             if stack is not None:
                 stack.recompute = execution.recompute
-        self.part = trained_part(self.model, self.spec, self.seed)
+        self.team = team
+        self.sharded = self._shared_out(identity) if execution.shard else None
+        subject = self.sharded.model if self.sharded else self.model
+        self.part = trained_part(subject, self.spec, self.seed)
         optimizer = build_optimizer(self.part, zoo.roles(self.part), self.spec, self.model.spec.d_model)
-        loss: Loss = compiled(self.model.loss) if self.spec.compile else self.model.loss
+        if self.sharded is not None:
+            optimizer = self.sharded.updates(optimizer)
+        loss: Loss = compiled(subject.loss) if self.spec.compile else subject.loss
         self.taught = Taught.by(store, identity.teacher, loss, numerics.device) if identity.teacher else None
         accumulation = Accumulation(execution.microbatch, self.model.spec.couples_rows, team=team)
         self.average = WeightAverage(self.part, self.spec.average, self.steps) if self.spec.average else None
@@ -131,10 +139,22 @@ class Session:
         if self.average is not None:
             self._saved["average"] = self.average
         self.place = load_state(store, self.digest, self._saved, numerics.device)
+        if self.sharded is not None:
+            self.sharded.spread()
+        self._saves = False
+        """Whether the state is gathered and saved after this step, where weights are shared out."""
         if identity.start is not None and self.place.start_loss is None:
             # It starts below where it may pass through, so divergence is to end above knowing nothing.
             self.place.start_loss = self.place.start_validation_loss = math.log(self.model.spec.vocab_size)
         self._wall_seconds_before = self.place.wall_seconds
+
+    def _shared_out(self, identity: RunDocument) -> Sharded:
+        """Raises TeamError."""
+        from ablate.training.sharding import Sharded, refusal  # noqa: PLC0415 (slow to load)
+
+        if reason := refusal(self.spec, identity, self.model):
+            raise TeamError(reason)
+        return Sharded(self.model, self.numerics.device, self.team)
 
     @property
     def _constraint(self) -> Callable[[], None] | None:
@@ -177,11 +197,27 @@ class Session:
 
     def _train(self) -> Generator[list[TrainingStep]]:
         done = Done(self.place.step, self.place.seconds)
-        return train(self.learner, self.reader.batch, self.steps, self._rests, done=done, watcher=self.prober)
+        stretches = train(self.learner, self.reader.batch, self.steps, self._rests, done=done, watcher=self.prober)
+        return stretches if self.sharded is None else self._gathered(stretches, self.sharded)
+
+    def _gathered(self, stretches: Generator[list[TrainingStep]], sharded: Sharded) -> Generator[list[TrainingStep]]:
+        """With what is shared out put together wherever it is looked at, by all processes after the same steps."""
+        with closing(stretches):
+            for steps in stretches:
+                if self._saves or self._validation_is_due(steps[-1].step):
+                    sharded.gather(with_updates=self._saves)
+                yield steps
+                self._saves = False
 
     def _rests(self, step: int) -> bool:
         """Whether somebody is to look at the weights after this step, or for too long has not."""
-        return self._validation_is_due(step) or time.perf_counter() - self._rested >= self.rest_seconds
+        if self.sharded is not None:
+            self._saves = self.team.first_says(self._saving_is_due(), self.numerics.device)
+        tired = time.perf_counter() - self._rested >= self.rest_seconds
+        return self._saves or tired or self._validation_is_due(step)
+
+    def _saving_is_due(self) -> bool:
+        return self.stop() or time.perf_counter() >= self._save_at
 
     def _note(self, steps: list[TrainingStep], watch: Watch) -> str | None:
         """Log a stretch, up to the step at which the run has diverged; the reason if it has."""
@@ -229,13 +265,14 @@ class Session:
         return score(self.model, held_out, self.numerics.autocast)
 
     def _save_when_due(self) -> None:
-        stop, now = self.stop(), time.perf_counter()
-        if stop or now >= self._save_at:
+        due = self._saving_is_due() if self.sharded is None else self._saves
+        if due:
+            now = time.perf_counter()
             self._tick()
             save_state(self.store, self.digest, self.place, self._saved)
             saved = time.perf_counter()
             self._save_at = saved + max(self.checkpoint_seconds, (saved - now) / SAVING)
-        if stop:
+        if due and self.stop():
             raise Interrupted(f"run {self.digest} stopped at step {self.place.step}")
 
     def _tick(self) -> None:

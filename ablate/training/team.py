@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -59,6 +60,12 @@ class Team:
             for tensor, total in zip(bucket, flat.split([tensor.numel() for tensor in bucket]), strict=True):
                 tensor.copy_(total.view_as(tensor))
 
+    def first_says(self, said: bool, device: str) -> bool:
+        """What the first process says."""
+        answer = torch.tensor([float(said)], device=device)
+        dist.broadcast(answer, 0)
+        return bool(answer.item())
+
     def _agree(self, shapes: list[tuple[int, ...]]) -> None:
         """Sums over different weights would be wrong without a word. Asked once: waiting for the answer takes time."""
         found: list[object] = [None] * self.size
@@ -69,6 +76,16 @@ class Team:
 
 
 ALONE = Team()
+
+
+def is_shared_out(tensor: Tensor) -> bool:
+    """Whether this process has a part of it (torch's DTensor, which is slow to import)."""
+    return hasattr(tensor, "full_tensor")
+
+
+def whole_of(tensor: Tensor) -> Tensor:
+    """Put together what is shared out; all processes have to, at once. Any other tensor as it is."""
+    return cast(Tensor, tensor.full_tensor()) if is_shared_out(tensor) else tensor
 
 
 def _buckets(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:

@@ -65,17 +65,48 @@ def beside(store: Store, run: RunDocument, numerics: Numerics, meeting: Path, **
     assert os.waitpid(child, 0)[1] == 0
 
 
-@pytest.mark.parametrize("execution", [{}, {"microbatch": 1}])
+@pytest.mark.parametrize("execution", [{}, {"microbatch": 1}, {"shard": True}, {"shard": True, "microbatch": 1}])
 def test_two_processes_take_the_steps_of_one(tmp_path: Path, numerics: Numerics, execution: dict[str, Any]) -> None:
     """Eight steps of AdamW, the gradient clipped."""
     run = identity_of(steps=8)
     alone, both = Store(tmp_path / "alone"), Store(tmp_path / "both")
     session(alone, run, numerics, Team()).run()
     with beside(both, run, numerics, tmp_path / "meeting", **execution) as team:
-        session(both, run, numerics, team, **execution).run()
+        found = session(both, run, numerics, team, **execution)
+        found.run()
+        # A dimension of odd size is shared out unevenly.
+        assert "shard" not in execution or abs(own_share(found) - 0.5) < 0.1
     columns = ["loss", "grad_norm", "validation_loss"]
     one, two = (store.read_metrics(run.digest).select(columns).to_numpy() for store in (alone, both))
     np.testing.assert_allclose(two, one, rtol=2e-5, equal_nan=True)
+
+
+def own_share(session: Session) -> float:
+    """Of all numbers that are trained, those that this process has."""
+    assert session.sharded is not None
+    parts = [parameter.data.to_local().numel() for parameter in session.sharded.model.parameters()]
+    return sum(parts) / sum(parameter.numel() for parameter in session.model.parameters())
+
+
+@pytest.mark.parametrize(
+    ("train", "reason"),
+    [
+        ({"optimizer": "muon"}, "with the optimizer muon: leave out --shard"),
+        ({"average": {"kind": "ema"}}, "with `train.average`: leave out --shard"),
+    ],
+)
+def test_what_cannot_be_shared_out_is_refused(
+    tmp_path: Path, numerics: Numerics, train: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(TeamError, match=reason):
+        session(Store(tmp_path), identity_of(**train), numerics, Team(0, 2), shard=True)
+
+
+def test_weights_are_shared_out_among_several_devices(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", str(study), "--shard"]) == 2
+    assert capsys.readouterr().err == (
+        "ablate: --shard: weights are shared out among several devices: give their number, too (devices)\n"
+    )
 
 
 def test_buckets_hold_all_tensors_once() -> None:
@@ -105,13 +136,16 @@ def test_a_worker_has_as_many_gpus_as_its_run(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.slow
 @pytest.mark.processes
-def test_a_study_on_two_devices_ends_as_on_one_also_when_their_number_changes(study: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("shard", [[], ["--shard"]])
+def test_a_study_on_two_devices_ends_as_on_one_also_when_their_number_changes(
+    study: Path, tmp_path: Path, shard: list[str]
+) -> None:
     """By the command: on one device, on two, and interrupted on two and resumed on one."""
     where = ["run", str(study), "--set", "seeds=1", "--set", "budget.tokens=25600", "--checkpoint-seconds", "0"]
     stores = {name: Store(tmp_path / name) for name in ("one", "two", "changed")}
     assert main([*where, "--store", str(stores["one"].root), "--engine", "inprocess"]) == 0
-    assert main([*where, "--store", str(stores["two"].root), "--devices", "2"]) == 0
-    _interrupted([*where, "--store", str(stores["changed"].root), "--devices", "2"], stores["changed"])
+    assert main([*where, "--store", str(stores["two"].root), "--devices", "2", *shard]) == 0
+    _interrupted([*where, "--store", str(stores["changed"].root), "--devices", "2", *shard], stores["changed"])
     assert main([*where, "--store", str(stores["changed"].root), "--engine", "inprocess"]) == 0
     logs = [stores["changed"].log_path(digest).read_text() for digest in stores["changed"].runs()]
     assert any("resumed after step" in log for log in logs)

@@ -78,6 +78,8 @@ class ResultDocument(Document):
     """Rows of a batch at a time, whose gradients were accumulated; null for all of them."""
     devices: int = 1
     """Processes that shared its batches, on a device each; speed is of all of them together, memory of the first."""
+    sharding: Literal["fsdp2"] | None = None
+    """How weights, gradients and the optimizer's state were shared out among them; null for whole ones on each."""
     waiting: Annotated[float | None, Unit("share")] = None
     """Share of the training in which its process was ready and had no processor, as others did; null where the system
     does not count it. The last process's, where several worked on the run."""

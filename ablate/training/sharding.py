@@ -1,0 +1,141 @@
+"""Weights, gradients and the state of the optimizer shared out among the processes of a team.
+
+FSDP2 (`torch.distributed.fsdp.fully_shard`; Zhao et al. 2023, arXiv:2304.11277): each process has a part of every
+weight. A block gathers its weights when it computes and drops them again; gradients are summed and shared out by one
+reduce-scatter, so that the optimizer's steps are those of one process.
+
+The first process keeps the whole model beside its part, for what is not training: validation, saving, the result.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
+from torch.distributed.tensor import DTensor, distribute_tensor
+
+import zoo
+from ablate.store.documents import RunDocument
+from ablate.training.optimizers import Group, StateDict, Updates
+from ablate.training.spec import TrainSpec
+from ablate.training.team import Team, TeamError, whole_of
+
+
+class Sharded:
+    """A model of which this process has its part. `model` is trained, `whole` is the model as it was given."""
+
+    def __init__(self, whole: zoo.Decoder, device: str, team: Team) -> None:
+        self.whole, self.model = whole, copy.deepcopy(whole)
+        mesh = init_device_mesh(device, (team.size,))
+        for stack in (self.model, self.model.encoder):
+            for block in stack.blocks if stack is not None else ():
+                fully_shard(block, mesh=mesh)
+        fully_shard(self.model, mesh=mesh)
+        for module in self.model.modules():
+            if isinstance(module, FSDPModule):
+                module.set_gradient_divide_factor(1.0)  # gradients are parts of a sum, see `ablate.training.team`
+                module.set_force_sum_reduction_for_comms(True)  # gloo has no other
+        register_fsdp_forward_method(self.model, "loss")
+        self.model.train()
+
+    @torch.no_grad()
+    def spread(self) -> None:
+        """Take this process's part of the whole model, which is the same everywhere."""
+        for part, whole in self._pairs():
+            part.to_local().copy_(_part_of(whole, part))
+        self._copy_buffers(self.whole, self.model)
+
+    def updates(self, own: Updates) -> ShardedUpdates:
+        """The optimizer of the parts, whose state is gathered with them."""
+        self._updates = ShardedUpdates(own)
+        return self._updates
+
+    @torch.no_grad()
+    def gather(self, with_updates: bool) -> None:
+        """Put the weights together in the whole model, and the optimizer's state. All processes have to, at once."""
+        if with_updates:
+            self._updates.gather()
+        for part, whole in self._pairs():
+            whole.copy_(part.full_tensor())
+        self._copy_buffers(self.model, self.whole)
+
+    def _copy_buffers(self, source: zoo.Decoder, target: zoo.Decoder) -> None:
+        for found, into in zip(source.buffers(), target.buffers(), strict=True):
+            into.copy_(found)
+
+    def _pairs(self) -> Iterator[tuple[DTensor, Tensor]]:
+        for part, whole in zip(self.model.parameters(), self.whole.parameters(), strict=True):
+            if not isinstance(part.data, DTensor):
+                raise TeamError("a weight cannot be shared out among devices")
+            yield part.data, whole.data
+
+
+class ShardedUpdates:
+    """An optimizer of parts of weights, whose state is saved and loaded as that of one process."""
+
+    def __init__(self, own: Updates) -> None:
+        self.own = own
+        self._whole: StateDict = {}
+
+    @property
+    def param_groups(self) -> list[Group]:
+        return self.own.param_groups
+
+    def step(self) -> Any:
+        return self.own.step()
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        self.own.zero_grad(set_to_none)
+
+    def gather(self) -> None:
+        """Put the state together, for `state_dict`. All processes have to, at once."""
+        state = self.own.state_dict()
+        self._whole = {
+            **state,
+            "state": {
+                at: {name: whole_of(value) for name, value in found.items()} for at, found in state["state"].items()
+            },
+        }
+
+    def state_dict(self) -> StateDict:
+        """As it was gathered last."""
+        return self._whole
+
+    def load_state_dict(self, state_dict: StateDict) -> None:
+        parameters = [parameter for group in self.param_groups for parameter in group["params"]]
+        parts = {
+            at: {name: _part_like(value, parameters[at]) for name, value in found.items()}
+            for at, found in state_dict["state"].items()
+        }
+        self.own.load_state_dict({**state_dict, "state": parts})
+
+
+def refusal(spec: TrainSpec, run: RunDocument, model: zoo.Decoder) -> str | None:
+    """Why a run cannot be trained so; None where it can."""
+    unfit = {
+        "`train.lora`": spec.lora is not None,
+        "`train.average`": spec.average is not None,
+        "`train.compile`": spec.compile,
+        "a teacher": run.teacher is not None,
+        "probes": run.probes is not None,
+        f"the optimizer {spec.optimizer.kind}": spec.optimizer.kind != "adamw",
+        "unit_weights": model.spec.unit_weights,
+    }
+    found = next((name for name, is_there in unfit.items() if is_there), None)
+    return None if found is None else f"weights are not shared out among devices with {found}: leave out --shard"
+
+
+def _part_like(value: Any, parameter: Tensor) -> Any:
+    """A tensor of a weight's shape, shared out as the weight is."""
+    if not isinstance(value, Tensor) or value.shape != parameter.shape or not isinstance(parameter.data, DTensor):
+        return value
+    return distribute_tensor(value.to(parameter.device), parameter.data.device_mesh, parameter.data.placements)
+
+
+def _part_of(whole: Tensor, part: DTensor) -> Tensor:
+    return distribute_tensor(whole, part.device_mesh, part.placements).to_local()
