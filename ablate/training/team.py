@@ -9,12 +9,11 @@ backward pass, and with sums where that has means: rows with fewer scored target
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import cast
 
 import torch
 from torch import Tensor
@@ -85,7 +84,8 @@ def is_shared_out(tensor: Tensor) -> bool:
 
 def whole_of(tensor: Tensor) -> Tensor:
     """Put together what is shared out; all processes have to, at once. Any other tensor as it is."""
-    return cast(Tensor, tensor.full_tensor()) if is_shared_out(tensor) else tensor
+    put_together: Callable[[], Tensor] = getattr(tensor, "full_tensor", lambda: tensor)
+    return put_together()
 
 
 def _buckets(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
