@@ -179,7 +179,7 @@ class _Version(argparse.Action):
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="ablate",
-        description="Train small language models that differ in one choice, and report what won.",
+        description="Train small language models that differ in one choice, and report which is better.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -199,7 +199,7 @@ def _parser() -> argparse.ArgumentParser:
             "--plugin",
             action="append",
             metavar="FILE",
-            help="a Python file with a variant, data source, … of your own: see docs/plugins.md (may be repeated)",
+            help="a Python file with your own variant, data source, …: see docs/plugins.md (may be repeated)",
         )
         sub.command = module
     return parser

@@ -32,7 +32,7 @@ def add_study(parser: argparse.ArgumentParser, device: bool = True) -> None:
     """What every command that reads a study takes. device: whether it says where it runs."""
     parser.add_argument("study", metavar="STUDY.yaml", help="path of a study, or the name of a shipped one")
     parser.add_argument(
-        "--scale", help="a scale of the study (default: gpu-quick on a GPU, or gpu where there is none; else cpu)"
+        "--scale", help="a scale of the study (default: on a GPU, gpu-quick or, if there is none, gpu; else cpu)"
     )
     parser.add_argument(
         "--set",
@@ -99,7 +99,7 @@ def add_workers(parser: argparse.ArgumentParser) -> None:
         type=positive,
         default=1,
         metavar="N",
-        help="how many runs share a GPU, for small models; their speeds are then not their own (default: 1)",
+        help="how many runs share a GPU, for small models; their measured speeds then affect each other (default: 1)",
     )
 
 
@@ -120,14 +120,14 @@ def add_execution(parser: argparse.ArgumentParser) -> None:
         type=_seconds,
         default=300.0,
         metavar="S",
-        help="after how long without a sign of life from its process a run is taken over by another (default: 300)",
+        help="take over a run after this long without a heartbeat from its process (default: 300)",
     )
     parser.add_argument(
         "--devices",
         type=positive,
         default=1,
         metavar="N",
-        help="how many devices of one machine share the batches of each run (default: 1)",
+        help="split the batches of each run across this many devices of one machine (default: 1)",
     )
     parser.add_argument(
         "--shard",
@@ -138,7 +138,7 @@ def add_execution(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--allow-code",
         action="store_true",
-        help="let lm-eval task files that the study names run, now and later, as long as they stay the same",
+        help="allow the study's lm-eval task files to run code, now and later, as long as they do not change",
     )
 
 
@@ -147,12 +147,12 @@ def add_memory(parser: argparse.ArgumentParser) -> None:
         "--microbatch",
         type=_microbatch,
         metavar="N|auto",
-        help="rows of a batch at a time, with accumulated gradients; auto halves until they fit in memory",
+        help="rows of a batch per pass, accumulating gradients; auto halves the number until it fits in memory",
     )
     parser.add_argument(
         "--recompute",
         action="store_true",
-        help="compute activations again for the backward pass: less memory, about a third more time",
+        help="recompute activations in the backward pass: less memory, about a third more time",
     )
 
 

@@ -2,7 +2,7 @@
 
 MODEL is a preset of the zoo (default: a Llama-style model of 30 M parameters) or the folder of a checkpoint. Both
 libraries run the same architecture with the same weights in one process, alternating. The training step of a Llama is
-also compared with x-transformers and litgpt where they are installed: the same shape, with weights of their own. For
+also compared with x-transformers and litgpt if they are installed, at the same shape but with their own weights. For
 example:
   ablate bench gpt2 --set n_layers=4 --context 512 --batch 8
 """
@@ -31,10 +31,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--context", type=positive, default=256, help="tokens per row (default: 256)")
     parser.add_argument("--batch", type=positive, default=4, help="rows (default: 4)")
     parser.add_argument("--rounds", type=positive, default=5, help="measured rounds (default: 5)")
-    parser.add_argument("--dtype", choices=DTYPES, default="float32", help="dtype of weights, cache and products")
+    parser.add_argument("--dtype", choices=DTYPES, default="float32", help="dtype of weights, cache and matmuls")
     parser.add_argument("--compile", action="store_true", help="compile our training step and decoding, not theirs")
     parser.add_argument("--device", choices=HERE, help="default: cuda if there is a GPU, else cpu")
-    parser.add_argument("--plot", metavar="FILE", type=Path, help="write the shares as a figure to FILE, a web page")
+    parser.add_argument("--plot", metavar="FILE", type=Path, help="plot shares of the machine's ceiling, as a web page")
     add_json(parser)
 
 

@@ -1,7 +1,7 @@
-"""Read all of a store and compare it with its checksums.
+"""Verify every file of a store against its checksum.
 
-Names every damaged file, with what to remove or to rebuild. Exit status 1 if there is any. Files that were written
-without a checksum, by older versions or by hand, are checked for their form alone.
+Names every damaged file and says what to remove or rebuild. Exit status 1 if there is any damage. Files written without
+a checksum, by older versions or by hand, are only checked for the right format.
 """
 
 from __future__ import annotations

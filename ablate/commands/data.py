@@ -1,7 +1,7 @@
 """Prepare the text that a study reads: download, tokenise, write to the store.
 
-`ablate run` does this too. Where machines that train have no network, prepare on one that has it, such as a login node
-with the same store: afterwards the hub is no longer asked. Scales differ in their data, so name the one that will run.
+`ablate run` does this too. If the machines that train have no network, prepare on one that does, such as a login node
+with the same store: the hub is not contacted again afterwards. Scales differ in their data: name the one you will run.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Evaluate a trained run: lm-eval tasks, loss by position, recall and more; on synthetic tasks, accuracy by difficulty.
 
-RUN is a digest (or the beginning of one) in the store, the folder of a run, or a model that was trained elsewhere: its
-folder, which is imported first as by `ablate import`, or its name. Stored scores are not computed again.
-By default the project's own tasks are run, or on a synthetic task all difficulties.
+RUN is a digest (or the beginning of one) in the store, the folder of a run, or a model trained elsewhere: its folder,
+which is first imported as by `ablate import`, or its name. Stored scores are not recomputed.
+By default this runs the project's own tasks or, for a model of a synthetic task, all difficulties.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 # ruff: noqa: N999
-"""Make a run of a model that was trained elsewhere, measured and evaluated beside those of studies.
+"""Bring in a model trained elsewhere as a run, measured and evaluated like those of studies.
 
-DIR is a folder as transformers, peft or zoo.save writes it. By default the model reads Python's standard library, or
-with --text files of your own; --study takes a study's text, context, measurements and evaluations, so that the model's
-numbers stand beside those of its arms. Then `ablate report STORE` shows it, and `ablate eval NAME --tasks …` evaluates
-more. For example:
+DIR is a folder written by transformers, peft or zoo.save. By default the model is scored on Python's standard library,
+or with --text on your own files; --study uses a study's text, context, measurements and evaluations, so that the
+model's numbers are comparable with those of its arms. `ablate report STORE` then shows it, and
+`ablate eval NAME --tasks …` runs more evaluations. For example:
   ablate import checkpoints/SmolLM2-135M --study norm_placement
   ablate import checkpoints/mine --text 'notes/*.md' --tasks blimp --limit 100
 """
@@ -26,19 +26,19 @@ OPTIONS = ("name", "study", "scale", "sets", "text", "context", "measure", "dtyp
 def configure(parser: argparse.ArgumentParser) -> None:
     from evals import asking
 
-    parser.add_argument("directory", metavar="DIR", help="a checkpoint's folder")
-    parser.add_argument("--name", help="in reports and for other commands (default: the folder's)")
+    parser.add_argument("directory", metavar="DIR", help="a checkpoint folder")
+    parser.add_argument("--name", help="the name in reports and for other commands (default: the folder's)")
     parser.add_argument("--study", metavar="STUDY.yaml", help="path of a study, or the name of a shipped one")
     parser.add_argument("--scale", help="a scale of the study")
     parser.add_argument(
         "--set", dest="sets", action="append", default=[], metavar="PATH=VALUE", help="edit the study (may be repeated)"
     )
-    parser.add_argument("--text", nargs="+", default=[], metavar="FILE", help="files of text, in place of a study's")
-    parser.add_argument("--context", type=positive, help="tokens of a window (default: the study's, or 1024)")
-    parser.add_argument("--no-measure", dest="measure", action="store_false", help="measure no speed and no memory")
-    parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32", help="of matrix products")
+    parser.add_argument("--text", nargs="+", default=[], metavar="FILE", help="text files, instead of a study's text")
+    parser.add_argument("--context", type=positive, help="tokens per window (default: the study's, or 1024)")
+    parser.add_argument("--no-measure", dest="measure", action="store_false", help="skip speed and memory measurements")
+    parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32", help="dtype of matmuls")
     parser.add_argument("--device", choices=HERE, help="default: cuda if there is a GPU, else cpu")
-    parser.add_argument("--allow-code", action="store_true", help="let lm-eval task files that the study names run")
+    parser.add_argument("--allow-code", action="store_true", help="allow the study's lm-eval task files to run code")
     asking.add_options(parser)
     add_store(parser)
     add_json(parser)

@@ -1,8 +1,8 @@
-"""Show every comparison that a store ever judged for a study's question, and what it is worth now.
+"""Show every comparison ever judged for a study's question, with its corrected p-value.
 
 p-values are corrected for the whole ledger, so that dropped arms and repeated attempts count. For campaigns of hundreds
-of proposals, where such a correction finds nothing, --fdr controls the share of false discoveries instead, proposal by
-proposal.
+of proposals, where such a correction would find nothing, --fdr controls the false-discovery rate instead, one proposal
+after another.
 """
 
 from __future__ import annotations

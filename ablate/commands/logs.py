@@ -1,6 +1,6 @@
-"""Print the log of a run: what its workers did when and where, warnings and tracebacks.
+"""Print the log of a run: what its workers did, when and where, with warnings and tracebacks.
 
-It looks the same whichever engine carries out the run. RUN is a digest, the beginning of one, or the folder of a run.
+The format is the same for every engine. RUN is a digest, the beginning of one, or the folder of a run.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from ablate.commands import DONE, add_store
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", metavar="RUN", help="a run of the store")
-    parser.add_argument("-f", "--follow", action="store_true", help="go on with what is appended, until it is done")
+    parser.add_argument("run", metavar="RUN", help="a run in the store")
+    parser.add_argument("-f", "--follow", action="store_true", help="keep printing new lines until the run is done")
     add_store(parser)
 
 

@@ -1,7 +1,7 @@
-"""Write a commented start of a study, which runs as it is.
+"""Write a commented starter study that runs as is.
 
-NAME is a name or a path: ablate new gated_ffn writes gated_ffn.yaml, and beside it study.schema.json, by which editors
-with a YAML language server complete and check the study.
+NAME is a name or a path: ablate new gated_ffn writes gated_ffn.yaml, and next to it study.schema.json, which editors
+with a YAML language server use to complete and check the study.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from ablate.commands import DONE
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="of the study, or the path of its file")
+    parser.add_argument("name", metavar="NAME", help="name of the study, or path of its file")
 
 
 def run(options: argparse.Namespace) -> int:

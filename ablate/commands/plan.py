@@ -1,8 +1,8 @@
 """Show what a study would run and cost, without training.
 
-Time is estimated from this machine's matrix-product speed, which is measured first. If the budget is in seconds, the
-time of a training step is measured for every arm, with --workers processes at once, unless the store has it already.
-Peak memory is that of one run, foreseen by taking a training step on tensors without data.
+Time is estimated from this machine's matmul speed, which is measured first. If the budget is in seconds, the time of a
+training step is measured for every arm, with --workers processes at once, unless the store has it already. Peak memory
+is that of one run, predicted by tracing a training step on tensors without data.
 
 --at applies the arms to a published model at full size instead, and predicts parameters, weight and cache bytes,
 prefill and decoding time on a device, by a roofline. For example:
@@ -42,11 +42,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="cpu or cuda (default: cuda if there is a GPU); with --at, a device such as h200, or this",
     )
     paper = parser.add_argument_group("predictions at full size")
-    paper.add_argument("--at", metavar="PRESET", help="a preset or one of its sizes, such as llama3-70b")
+    paper.add_argument("--at", metavar="PRESET", help="a preset, or one of its sizes such as llama3-70b")
     paper.add_argument("--context", type=positive, help="tokens per row (default: 8192; with --memory, several)")
     paper.add_argument("--batch", type=positive, help="rows (default: 1)")
     paper.add_argument("--memory", metavar="SIZE", help="give the largest batch that fits in, e.g., 80GB")
-    paper.add_argument("--dtype", choices=DTYPES, help="dtype of weights, cache and products (default: bfloat16)")
+    paper.add_argument("--dtype", choices=DTYPES, help="dtype of weights, cache and matmuls (default: bfloat16)")
     add_json(parser)
 
 

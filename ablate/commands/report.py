@@ -1,4 +1,4 @@
-"""Render a report again from the store: a study, a search, or a whole store with an index.
+"""Re-render a report from the store: a study, a search, or a whole store with an index.
 
 PATH is the folder of a study, such as runs/studies/norm_placement-cpu, or of a search, such as
 runs/searches/search_small_lm-cpu, or a store, such as runs.

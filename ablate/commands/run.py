@@ -37,12 +37,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="also show runs in tensorboard or wandb (may be repeated)",
+        help="also log runs to tensorboard, wandb, mlflow or trackio (may be repeated)",
     )
     parser.add_argument(
         "--promote",
         metavar="FILE",
-        help="of a study with a design: write a study that confirms its better effects with fresh seeds",
+        help="for a study with a design: write a study that confirms its better effects with fresh seeds",
     )
     add_json(parser)
 

@@ -1,8 +1,8 @@
-"""Print the JSON Schema of study files, for completion and checks in editors.
+"""Print the JSON Schema of study files, for completion and checking in editors.
 
 For example, run ablate schema study.schema.json and begin a study in the same folder with
 # yaml-language-server: $schema=study.schema.json
-(VS Code's YAML extension, Neovim and others read that line). The schema has every variant and setting of this
+(VS Code's YAML extension, Neovim and others read that line). The schema covers every variant and setting of this
 installation.
 """
 
@@ -16,7 +16,7 @@ from ablate.commands import DONE, print_json
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", nargs="?", metavar="FILE", help="write to this file instead")
+    parser.add_argument("file", nargs="?", metavar="FILE", help="write to this file instead of standard output")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -1,6 +1,6 @@
 """Search a study's space for the best settings, or for the Pareto front of several objectives.
 
-Every trial is an ordinary run of the store. After an interruption, run the command again: unfinished trials resume, and
+Every trial is an ordinary run in the store. After an interruption, run the command again: unfinished trials resume, and
 finished ones are not repeated. Any number of commands may share one search, on this machine or on others that share the
 store.
 """
@@ -36,13 +36,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--storage",
         metavar="URL",
-        help="storage of the trials: postgresql://…, sqlite:///…, grpc://host:port (default: a journal in the store)",
+        help="where trials are kept: postgresql://…, sqlite:///…, grpc://host:port (default: a journal in the store)",
     )
     parser.add_argument(
         "--promote",
         type=positive,
         metavar="N",
-        help="write the N best trials as an ordinary study with fresh seeds, in the study's folder",
+        help="write the N best trials as an ordinary study with fresh seeds, next to the study's file",
     )
     add_execution(parser)
     add_json(parser)

@@ -1,6 +1,6 @@
 """Show a store's studies in a browser, live while they run.
 
-Pages are served to this machine alone, and reload while a study is running.
+Pages are served to this machine only, and reload while a study is running.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """List variants, model parts, objectives, optimizers, data sources, evaluations and presets, or show one.
 
-NAME is a preset (shown as YAML, with its cost), one of the others (shown with documentation and settings), or
+NAME is a preset (shown as YAML, with its cost), any other listed name (shown with documentation and settings), or
 `model` or `block` (the settings that belong to no variant).
 """
 
@@ -24,7 +24,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--check",
         metavar="VARIANT",
-        help="test models with a variant: causal, the same with a cache and without, gradients, declared costs, saving",
+        help="test models with a variant: causality, decoding with a cache, gradients, declared costs, saving",
     )
     add_json(parser)
 
