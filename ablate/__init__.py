@@ -1,9 +1,9 @@
 """Fair comparisons of small language models, from Python.
 
-plan = ablate.plan("norm_placement", scale="cpu")     # what would run, and what that would cost
+plan = ablate.plan("norm_placement", scale="cpu")     # what would run, and what it would cost
 result = ablate.run("norm_placement", store="runs")   # train what is missing, measure, evaluate, report
 result.contrasts                                      # polars frames: arms, runs, contrasts, scores
-result.figure("trade-off")                            # Plotly figures, those of the page
+result.figure("trade-off")                            # the figures of the report, as Plotly figures
 """
 
 from __future__ import annotations

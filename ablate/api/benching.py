@@ -34,24 +34,24 @@ def bench(
     compile: bool = False,
     device: str | None = None,
 ) -> BenchDocument:
-    """Measure a training step, prefill, decoding and memory beside transformers, alternating round by round.
+    """Compare a training step, prefill, decoding and memory with transformers, alternating round by round.
 
     Args:
         model: a preset of the zoo; None: a Llama-style model of 30 M parameters; or the folder of a checkpoint.
         sets: edits of a preset by path, as in `ablate.run`.
         context: tokens per row.
         batch: rows.
-        rounds: of each library that count.
-        dtype: `float32` or `bfloat16`, of weights, cache and products.
-        compile: compile our training step and decoding, which takes minutes; transformers stays as it is.
-        device: `cpu` or `cuda`; None: `cuda` where there is a GPU.
+        rounds: measured rounds per library.
+        dtype: `float32` or `bfloat16`, of weights, cache and matmuls.
+        compile: compile our training step and decoding, which takes minutes; transformers is not compiled.
+        device: `cpu` or `cuda`; None: `cuda` if there is a GPU.
 
     Returns:
         What `ablate bench --json` prints.
 
     Raises:
         AblateError: there is no such model, here or in transformers, or transformers is not installed.
-        ArgumentError: a checkpoint is to be edited.
+        ArgumentError: `sets` are given for a checkpoint, which cannot be edited.
 
     Example:
         >>> ablate.bench("gpt2", sets={"n_layers": 4})["phases"]["train"]["ratio"]["median"]

@@ -55,12 +55,12 @@ class Runs:
 
     @property
     def studies(self) -> pl.DataFrame:
-        """A row for each study: name, scale, question, number of arms and runs, how many of them have ended."""
+        """A row for each study: name, scale, question, number of arms and runs, and how many runs have ended."""
         return pl.DataFrame(map(self._study_row, self._documents()), schema=QUESTIONS)
 
     @property
     def searches(self) -> pl.DataFrame:
-        """A row for each search: name, scale, question, number of trials, how many of them are the best."""
+        """A row for each search: name, scale, question, number of trials, and how many are the best or on the front."""
         documents = [folder.read() for folder in self.store.searches()]
         return pl.DataFrame([_search_row(document) for document in documents if document], schema=SEARCHES)
 
@@ -74,7 +74,7 @@ class Runs:
 
         Args:
             name: of the study.
-            scale: where the store has it at several.
+            scale: needed if the store has the study at several scales.
 
         Raises:
             ArgumentError: the store has no such study, or several of that name.
@@ -91,13 +91,14 @@ class Runs:
         return StudyResult.stored(self.store.study(name, _one(scales, scale)).path)
 
     def ledger(self, name: str, fdr: Rule | None = None) -> pl.DataFrame:
-        """A row for every comparison that was ever judged for a study's question, the oldest first.
+        """A row for every comparison ever judged for a study's question, oldest first.
 
         Args:
             name: of the study.
-            fdr: None corrects p-values so that at most 5 % of questions err at all. `lord` or `saffron` (Javanmard and
-                Montanari 2018, arXiv:1603.09000; Ramdas et al. 2018, arXiv:1802.09098) decide comparison by comparison,
-                so that at most 5 % of the significant ones are expected to be wrong: for campaigns without an end.
+            fdr: None corrects p-values so that at most 5 % of questions have any error. `lord` or `saffron` (Javanmard
+                and Montanari 2018, arXiv:1603.09000; Ramdas et al. 2018, arXiv:1802.09098) decide comparison by
+                comparison, so that at most 5 % of the significant ones are expected
+                to be wrong: for open-ended campaigns.
 
         Raises:
             ArgumentError: there is no such rule.
@@ -114,7 +115,7 @@ class Runs:
         return ledger_frame(found)
 
     def model(self, run: str) -> zoo.Decoder:
-        """The trained model of a run, by its digest or the beginning of it, on the CPU.
+        """The trained model of a run, on the CPU, by its digest or the beginning of it.
 
         Raises:
             StoreError: there is no such run, it has not finished, or it is damaged.

@@ -1,4 +1,4 @@
-"""`ablate.check`: whether all that a store holds is what was written."""
+"""`ablate.check`: whether the files of a store are still as they were written."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def check(store: str | Path = "runs") -> list[str]:
         store: the folder of runs.
 
     Returns:
-        A line for each damage: the file, what is wrong with it, and what to remove or rebuild. None for a whole store.
+        One line per damaged file: what is wrong with it, and what to remove or rebuild. Empty for an intact store.
 
     Raises:
         StoreError: there is no such folder.

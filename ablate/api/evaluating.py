@@ -83,7 +83,7 @@ def evaluate(
     progress: Wanted = True,
     **settings: Any,
 ) -> Scores:
-    """Evaluate a trained run. Scores that the store has are not computed again.
+    """Evaluate a trained run. Stored scores are not recomputed.
 
     Args:
         run: the digest of a run in the store, or the beginning of one, or the folder of a run; or the folder of a
@@ -103,8 +103,8 @@ def evaluate(
 
     Raises:
         StoreError: there is no such run, it has not finished, or it is damaged.
-        CheckpointError: the folder is no model that can be opened.
-        ArgumentError: a setting is unknown, has a wrong value, or has no meaning for this run.
+        CheckpointError: the folder has no model that can be opened.
+        ArgumentError: a setting is unknown, has a wrong value, or does not apply to this run.
 
     Example:
         >>> ablate.evaluate("3f2a", tasks=["heldout_pairs", "code_names"], limit=100).frame

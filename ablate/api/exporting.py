@@ -32,7 +32,7 @@ def export(
 ) -> dict[str, str]:
     """Write the model of a run as a transformers checkpoint, with its tokenizer and a model card.
 
-    Where no family of transformers expresses the model, the folder has a modeling file that imports this package:
+    If no transformers family expresses the model, the folder has a modeling file that imports this package:
     transformers opens it with `trust_remote_code=True` where ablate is installed.
 
     Args:
@@ -40,19 +40,19 @@ def export(
             imported model.
         directory: a new or empty folder, which transformers' `from_pretrained` then opens.
         family: a `model_type` of transformers; None: the first that fits.
-        adapter: write the low-rank adapter of a run with `train.lora` as peft stores it, and in `directory/base` the
-            model that it belongs to, instead of both merged.
+        adapter: write the low-rank adapter of a run with `train.lora` in peft's format, with its base model in
+            `directory/base`, instead of merging the two.
         push: a repository of the Hugging Face hub, `USER/NAME`, to upload the folder to; a new one is private.
         store: the store's folder; not needed if `run` is a folder.
 
     Returns:
-        `digest`, `directory`, `model_type`, which is `ablate` for a model with a modeling file of ours, and then
-        `reason`: why no family expresses it.
+        `digest`, `directory` and `model_type`. For a model with our own modeling file, `model_type` is `ablate`, and
+        `reason` says why no family expresses it.
 
     Raises:
         StoreError: there is no such run, or its model cannot be opened by transformers at all.
-        ArgumentError: the folder is not empty, an adapter is asked for of a run that trained all weights, or the hub
-            cannot be reached.
+        ArgumentError: the folder is not empty, `adapter` is set for a run that trained all weights, or the hub cannot
+            be reached.
 
     Example:
         >>> ablate.export("3f2a", "checkpoint")["model_type"]

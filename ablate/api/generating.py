@@ -1,4 +1,4 @@
-"""`ablate.generate`: what a trained run says, or puts into the holes of a text."""
+"""`ablate.generate`: text that continues a prompt or fills its holes, by the model of a trained run."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Generated:
         prompt: as it was given.
         text: the prompt with what the model wrote, after it or in its holes.
         new: what the model wrote: one continuation, or a text for each hole.
-        fills_holes: whether the model fills in holes, rather than going on with a text.
+        fills_holes: whether the model fills in holes, rather than continuing a text.
     """
 
     digest: str
@@ -71,7 +71,7 @@ def generate(
     store: str | Path = "runs",
     **sampling: float | None,
 ) -> list[Generated]:
-    """Continue prompts with the model of a trained run, or fill in what is left out of them.
+    """Continue prompts with the model of a trained run, or fill in their holes.
 
     Args:
         run: the digest of a run in the store, or the beginning of one, or the folder of a run.
@@ -82,8 +82,7 @@ def generate(
         hole: the marker of holes, for models that fill holes; None: `___`.
         seed: seed of sampling.
         store: the store's folder; not needed if `run` is a folder.
-        **sampling: `temperature` (0 takes the likeliest token, as without it), `top_k`, `top_p`, `min_p` and
-            `repetition_penalty`.
+        **sampling: `temperature` (default 0: greedy), `top_k`, `top_p`, `min_p` and `repetition_penalty`.
 
     Returns:
         One for each prompt, in their order.
@@ -91,7 +90,7 @@ def generate(
     Raises:
         StoreError: there is no such run, or nothing can be generated from it.
         ArgumentError: an argument cannot be used with this model.
-        AblateError: the texts are longer than the model's positions, or than memory.
+        AblateError: the texts exceed the model's positions, or memory.
 
     Example:
         >>> ablate.generate("3f2a", "def f(", temperature=0.8, top_p=0.95)[0].text

@@ -1,4 +1,4 @@
-"""`ablate.import_model`: a checkpoint of one's own, measured and evaluated beside runs that were trained here."""
+"""`ablate.import_model`: a model trained elsewhere, measured and evaluated like runs that were trained here."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class Imported:
     """A model of the store that was trained elsewhere.
 
     Attributes:
-        name: in reports, and wherever a run is asked for.
+        name: in reports, and as an argument in place of a run's digest.
         digest: of its run.
         result: its loss on held-out text, and its size.
-        measured: speed, memory and cache; None where they were not measured.
-        scores: of evaluations; None where there are none.
+        measured: speed, memory and cache; None if they were not measured.
+        scores: of evaluations; None if there are none.
         store: the folder of the store.
     """
 
@@ -72,33 +72,32 @@ def import_model(
     allow_code: bool = False,
     **settings: Any,
 ) -> Imported:
-    """Make a run of a model that was trained elsewhere: its loss on held-out text, serving costs, and evaluations.
+    """Bring in a model trained elsewhere as a run: its loss on held-out text, serving costs, and evaluations.
 
-    It stands in the reports of the store beside the runs that were trained here. It is judged against none of them,
-    since it saw other data and spent another budget. What the store has is not computed again.
+    It appears in the store's reports along with the runs trained here. It is not judged against any of them, since it
+    was trained on other data with another budget. Stored results are not recomputed.
 
     Args:
-        directory: a folder as transformers, peft or `zoo.save` writes it, or that of a run.
+        directory: a folder written by transformers, peft or `zoo.save`, or that of a run.
         name: in reports; None: the folder's own.
-        study, scale, sets: a study whose text, context, measurements and evaluations are taken over, with the model's
-            own tokenizer, so that its numbers stand beside those of the study's arms.
-        text: files of text in place of a study's, as `data.paths` of a study names them. Without either it is the
-            standard library of Python.
-        context: tokens of a window; None: the study's, or 1,024, or what the model has positions for.
+        study, scale, sets: a study whose text, context, measurements and evaluations are used, with the model's own
+            tokenizer, so that its numbers can be read next to those of the study's arms.
+        text: text files, instead of a study's text, given as in `data.paths` of a study. If neither is given, the text
+            is Python's standard library.
+        context: tokens per window; None: the study's, or 1,024, or what the model has positions for.
         measure: settings of a study's section `measure`; False measures nothing.
         dtype: `float32`, or `bfloat16` for autocast over float32 weights.
-        device: `cpu` or `cuda`; None: `cuda` where there is a GPU.
+        device: `cpu` or `cuda`; None: `cuda` if there is a GPU.
         store: the store's folder; created if it is missing.
         progress: True reports on standard error, False is silent, a function receives each line.
-        allow_code: let lm-eval task files that the study names run, as in `ablate.run`.
-        **settings: evaluations, as `ablate.evaluate` takes them; without any those of the study, or the loss by
-            position.
+        allow_code: allow the study's lm-eval task files to run code, as in `ablate.run`.
+        **settings: evaluations, as in `ablate.evaluate`; by default those of the study, or the loss by position.
 
     Returns:
         Its name, its run, and what was found.
 
     Raises:
-        CheckpointError: the folder is no causal language model that can be opened.
+        CheckpointError: the folder has no causal language model that can be opened.
         ArgumentError: an argument cannot be used.
         DataError, StudyError: the text cannot be read.
 

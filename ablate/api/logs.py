@@ -1,4 +1,4 @@
-"""`ablate.logs`: what the workers on a run said."""
+"""`ablate.logs`: the log of a run's workers."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ LOOK_SECONDS = 0.2
 
 
 def logs(run: str | Path, *, store: str | Path = "runs", follow: bool = False) -> Iterator[str]:
-    """Read the log of a run, wherever it was carried out: what was done when and where, warnings and tracebacks.
+    """Read the log of a run, whatever the engine: what was done, when and where, with warnings and tracebacks.
 
     Args:
         run: the digest of a run in the store, or the beginning of one, or the folder of a run.
         store: the store's folder; not needed if `run` is a folder.
-        follow: go on with what is appended, until the run is done.
+        follow: keep yielding new lines until the run is done.
 
     Returns:
         Its lines, without line ends.
 
     Raises:
-        StoreError: no worker has begun on such a run.
+        StoreError: there is no such run, or no worker has started on it.
 
     Example:
         >>> print(*ablate.logs("3f2a"), sep="\\n")

@@ -1,4 +1,4 @@
-"""`ablate.plan`: what a study would run, and what that would cost."""
+"""`ablate.plan`: what a study would run, and what it would cost."""
 
 from __future__ import annotations
 
@@ -45,17 +45,17 @@ _COLUMNS = {
 
 @dataclass(frozen=True)
 class StudyPlan:
-    """What a study would run. In a notebook it shows itself as the table of its arms.
+    """What a study would run. In a notebook it displays as the table of its arms.
 
     Attributes:
         outcome: every rung of the study's ladder with its arms and runs, as objects.
-        tuned: whether tuning is done; where it is not, arms have the settings that the study gives them.
-        flops_per_second: of this machine's matrix products, measured: what times are estimated from.
+        tuned: whether tuning is done; if not, arms have the settings that the study gives them.
+        flops_per_second: this machine's measured matmul speed, from which times are estimated.
         done: whether the store has the result of a run, by digest.
         asked: the study as it was read, with its tuning.
-        execution: how runs would be carried out.
+        execution: how runs would be executed.
         room: the memory that they would share.
-        at_once: how many of them there would be at once.
+        at_once: how many would run at once.
     """
 
     outcome: Outcome
@@ -135,7 +135,7 @@ class StudyPlan:
 
     @cached_property
     def exports(self) -> dict[str, Export]:
-        """What `ablate.export` will write of each arm; empty where transformers is not installed."""
+        """What `ablate.export` would write for each arm; empty if transformers is not installed."""
         return exports(self.planned)
 
     def _export_document(self, arm: str) -> JsonObject | None:
@@ -163,7 +163,7 @@ class StudyPlan:
 
     @cached_property
     def time(self) -> Duration:
-        """What the runs that are missing take, estimated."""
+        """The estimated time of the missing runs."""
         plans = [rung.plan for rung in self.outcome.rungs]
         missing = {run.digest: self._missing(plan, run.digest) for plan in plans for run in plan.runs}
         tune = None if self.tuned else self.asked.tune
@@ -216,15 +216,15 @@ def plan(
     recompute: bool = False,
     progress: Wanted = True,
 ) -> StudyPlan:
-    """Say what a study would run, and what that would cost; train nothing.
+    """Work out what a study would run and what it would cost, without training.
 
-    Times are estimated from the matmul speed of this machine, which is measured for a moment. Where the budget is in
-    seconds, the time of a training step is measured for every arm, unless the store knows it.
+    Times are estimated from the matmul speed of this machine, which is measured briefly. If the budget is in seconds,
+    the time of a training step is measured for every arm, unless the store has it.
 
     Args:
         study, scale, sets, store, device, engine, workers, workers_per_gpu, engine_settings, microbatch, recompute:
             as in `ablate.run`.
-        progress: who is told where step times are measured, as in `ablate.run`.
+        progress: as in `ablate.run`, for the measurement of step times.
 
     Returns:
         Arms and runs, as frames and as objects.

@@ -30,7 +30,7 @@ def prepare(
 
     Args:
         study, scale, sets, store, progress: as in `ablate.run`.
-        device: decides the scale where none is named.
+        device: determines the scale if none is given.
 
     Returns:
         A row for each corpus: digest, source, vocabulary, training tokens (null for synthetic tasks).

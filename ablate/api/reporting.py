@@ -1,4 +1,4 @@
-"""`ablate.report`: pages rendered again, from the store alone."""
+"""`ablate.report`: pages re-rendered from the store alone."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Kind = Literal["study", "search", "store"]
 
 
 def report(path: str | Path) -> Path:
-    """Render reports again, from the store alone: of one study, of one search, or of a whole store with an index.
+    """Re-render reports from the store alone: of one study, of one search, or of a whole store with an index.
 
     Args:
         path: a study's folder in a store, such as `runs/studies/norm_placement-cpu`, that of a search, or a store.
@@ -22,7 +22,7 @@ def report(path: str | Path) -> Path:
         The page: one self-contained HTML file.
 
     Raises:
-        AblateError: there is nothing at `path` that has a report, or it is damaged.
+        AblateError: nothing at `path` has a report, or it is damaged.
 
     Example:
         >>> ablate.report("runs")
@@ -36,24 +36,24 @@ def report(path: str | Path) -> Path:
 
 @dataclass(frozen=True)
 class Exported:
-    """The files that an export wrote, and the keys of figures that were left out where no Chromium was found."""
+    """The files that an export wrote, and the keys of figures left out because no Chromium was found."""
 
     written: list[Path]
     left_out: list[str]
 
 
 def export_report(path: str | Path, directory: str | Path) -> Exported:
-    """Write a study's figures as SVG, by an installed Chromium, and its tables as Markdown and LaTeX.
+    """Write a study's figures as SVG, using an installed Chromium, and its tables as Markdown and LaTeX.
 
     Args:
         path: a study's folder in a store.
         directory: where the files go.
 
     Returns:
-        The files, and the figures that were left out where there is no Chromium.
+        The files, and the figures left out if there is no Chromium.
 
     Raises:
-        AblateError: `path` is no study, or the Chromium failed.
+        AblateError: `path` is not a study, or Chromium failed.
 
     Example:
         >>> ablate.export_report("runs/studies/norm_placement-cpu", "paper/figures").written

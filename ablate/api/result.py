@@ -22,17 +22,17 @@ from zoo.errors import did_you_mean
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a study says of one arm.
+    """What a study says about one arm.
 
     Attributes:
         arm: its name.
         word: `baseline`, `better`, `worse`, `no difference`, `inconclusive`, `cannot tell`, `no verdict`, `stalled` or
             `diverged`.
-        sentence: the same in full, with the numbers that it rests on.
-        difference: in loss, arm − baseline; None for the baseline and where there is none.
-        interval: of the difference, corrected for the number of looks; None where there is none.
-        p: corrected for the number of arms (Holm); None where there is none.
-        seeds_needed: how many more seeds would probably settle it; None where it is settled or none would.
+        sentence: the same in full, with the numbers behind it.
+        difference: in loss, arm − baseline; None for the baseline, or if there is none.
+        interval: of the difference, corrected for the number of looks; None if there is none.
+        p: corrected for the number of arms (Holm); None if there is none.
+        seeds_needed: how many more seeds would probably settle it; None if it is settled or no number would.
     """
 
     arm: str
@@ -46,18 +46,18 @@ class Verdict:
 
 @dataclass(frozen=True)
 class StudyResult:
-    """What a study found. In a notebook it shows itself: the answer, the table and the main figure.
+    """What a study found. In a notebook it displays as the answer, the table and the main figure.
 
     Attributes:
         name, scale: of the study.
         store: where its runs are.
-        summary: intervals, differences and verdicts as objects; None where tuning failed, so that nothing was compared.
-        report: the page, one self-contained HTML file; None where it was not rendered.
+        summary: intervals, differences and verdicts as objects; None if tuning failed, so that nothing was compared.
+        report: the page, one self-contained HTML file; None if it was not rendered.
         failed: runs that failed, and why.
         skipped: evaluations that were skipped, a line for each.
         statuses: arm, seed and status of every requested run, tuning included, by digest.
         trained, reused: how many runs were trained, and how many the store had.
-        promoted: the study that confirms the better effects of a design with fresh seeds, where one was written.
+        promoted: the study that confirms the better effects of a design with fresh seeds, if one was written.
     """
 
     name: str
@@ -144,7 +144,7 @@ class StudyResult:
 
     @cached_property
     def verdicts(self) -> dict[str, Verdict]:
-        """What is said of each arm, by its name; the baseline first."""
+        """The verdict on each arm, by its name; the baseline first."""
         return {} if self.summary is None else {arm.name: _verdict(self.summary, arm) for arm in self._arms}
 
     @property
@@ -165,7 +165,7 @@ class StudyResult:
         return list(self._drawn)
 
     def figure(self, name: str) -> go.Figure:
-        """One figure of the page, as Plotly has it: `.show()` it, edit it, write it.
+        """One figure of the page, as a Plotly figure to show, edit or write to a file.
 
         Args:
             name: one of `figures()`; case and hyphens do not matter.

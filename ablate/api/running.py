@@ -1,4 +1,4 @@
-"""`ablate.run`: what is missing of a study is trained, measured and evaluated, and its report rendered."""
+"""`ablate.run`: train, measure and evaluate what a study is missing, and render its report."""
 
 from __future__ import annotations
 
@@ -51,31 +51,31 @@ def run(
 
     Args:
         study: a path, the name of a shipped study, a mapping with the keys of a study file, or a `Study`.
-        scale: one of the study's scales; None: `cpu` on a CPU, and on a GPU `gpu-quick`, or `gpu` where there is none.
+        scale: one of the study's scales; None: `cpu` on a CPU; on a GPU `gpu-quick` or, if there is none, `gpu`.
         sets: edits of the study by dotted path: `{"train.lr": 1e-3}` or `["train.lr=1e-3"]`.
         store: the store's folder; created if it is missing.
-        device: `cpu` or `cuda`; None: `cuda` where there is a GPU.
-        engine: what executes the runs: `local` in separate processes, `inprocess` in this one, `slurm` in jobs of a
-            cluster, `ray` in tasks of one.
+        device: `cpu` or `cuda`; None: `cuda` if there is a GPU.
+        engine: what executes the runs: `local` in separate processes, `inprocess` in this one, `slurm` as jobs of a
+            Slurm cluster, `ray` as tasks of a Ray cluster.
         workers: how many runs at once; None: one for each core, or `workers_per_gpu` for each GPU.
-        workers_per_gpu: how many runs share a GPU. Small models leave most of it idle, but speeds are then not an arm's
-            own.
-        engine_settings: of `slurm`, options of sbatch, such as `{"partition": "gpu"}`; of `ray`, `{"address": …}`.
+        workers_per_gpu: how many runs share a GPU. Small models leave most of it idle, but runs that share a GPU affect
+            each other's measured speed.
+        engine_settings: for `slurm`, options of sbatch, such as `{"partition": "gpu"}`; for `ray`, `{"address": …}`.
         checkpoint_seconds: how often a run saves a checkpoint to resume from.
-        stall_timeout: seconds without a sign of life after which a process counts as gone, and another takes its run
-            over. One that died on this machine is noticed at once.
-        microbatch: rows of a batch at a time, with accumulated gradients, for models that do not fit in memory
-            otherwise; `"auto"` halves until they fit. Losses agree with those of whole batches to within rounding.
+        stall_timeout: seconds without a heartbeat after which a process counts as gone and another takes over its run.
+            One that died on this machine is noticed at once.
+        microbatch: rows of a batch per pass, accumulating gradients, for models that would not fit in memory otherwise;
+            `"auto"` halves the number until they fit. Losses agree with those of whole batches to within rounding.
         recompute: keep only each block's input, and recompute its activations in the backward pass: less memory,
             about a third more time.
-        devices: how many devices of one machine share the batches of each run (data parallel): losses agree with those
-            of one device to within rounding.
-        shard: share out weights, gradients and the optimizer's state among these devices, too (FSDP2).
+        devices: split the batches of each run across this many devices of one machine (data parallel): losses agree
+            with those of one device to within rounding.
+        shard: also shard weights, gradients and the optimizer's state across these devices (FSDP2).
         progress: True reports on standard error, False is silent, a function receives each line.
-        trackers: where runs are shown beside the store: `tensorboard`, `wandb`. One that fails is left out, and the
-            study goes on.
-        allow_code: let task files of `evals` that the study names run, now and later, as long as they stay the same.
-        promote: of a study with a `design`, the file for a study that confirms its better effects with fresh seeds.
+        trackers: where else runs are logged: `tensorboard`, `wandb`, `mlflow`, `trackio`. One that fails is dropped,
+            and the study goes on.
+        allow_code: allow the study's lm-eval task files to run code, now and later, as long as they do not change.
+        promote: for a study with a `design`, where to write a study that confirms its better effects with fresh seeds.
 
     Returns:
         Frames, verdicts and figures of what the study found, and the runs that failed.

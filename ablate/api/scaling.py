@@ -1,4 +1,4 @@
-"""`ablate.scale_up` and `ablate.fit`: what a study's arms would mean at a published model's full size, on paper."""
+"""`ablate.scale_up` and `ablate.fit`: predictions for a study's arms at a published model's full size."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CONTEXTS = (1024, 8192, 32_768, 131_072)
 
 @dataclass(frozen=True)
 class ScaleUp:
-    """What a roofline predicts of each arm at full size. `arms` are objects; `document` is plain data."""
+    """What a roofline predicts for each arm at full size. `arms` are objects; `document` is plain data."""
 
     study: Study
     preset: Preset
@@ -42,7 +42,7 @@ class ScaleUp:
 
 @dataclass(frozen=True)
 class Fits:
-    """How much of each arm's cache a memory holds at full size. `arms` are objects; `document` is plain data."""
+    """For each arm, what fits in memory at full size. `arms` are objects; `document` is plain data."""
 
     study: Study
     preset: Preset
@@ -66,7 +66,7 @@ def scale_up(
     scale: str | None = None,
     sets: Sets = (),
 ) -> ScaleUp:
-    """Predict what a study's arms would take as edits of a published model at full size. Nothing is built or run.
+    """Predict the cost of a study's arms as edits of a published model at full size. Nothing is built or run.
 
     Args:
         study, scale, sets: as in `ablate.run`.
@@ -74,7 +74,7 @@ def scale_up(
         device: one of `evals/costs/devices`, such as `h200`; `this` measures this machine.
         context: tokens per row.
         batch: rows.
-        dtype: dtype of weights, cache and products.
+        dtype: dtype of weights, cache and matmuls.
 
     Returns:
         Parameters, bytes, prefill time and time per token of each arm, and what bounds them.
@@ -104,14 +104,14 @@ def fit(
     scale: str | None = None,
     sets: Sets = (),
 ) -> Fits:
-    """Say what fits into a memory, for a study's arms as edits of a published model at full size.
+    """Find the largest batch and context that fit in memory, for a study's arms as edits of a published model.
 
     Args:
         study, scale, sets: as in `ablate.run`.
         at: a preset of the zoo, or one of its sizes, such as `llama3-70b`.
         memory: `"80GB"`, or a number of bytes.
-        contexts: tokens per row at which the largest batch is sought.
-        batch: rows for which the largest context is sought.
+        contexts: tokens per row for which to find the largest batch.
+        batch: rows for which to find the largest context.
         dtype: dtype of weights and cache.
 
     Returns:
@@ -119,7 +119,7 @@ def fit(
 
     Raises:
         StudyError: the study cannot be read.
-        ArgumentError: there is no such preset, or `memory` is no size.
+        ArgumentError: there is no such preset, or `memory` is not a size.
 
     Example:
         >>> ablate.fit("gqa_groups", at="llama3", memory="80GB").document()["arms"]

@@ -47,7 +47,7 @@ class SearchResult:
     Attributes:
         found: the document of the store.
         report: the page, one self-contained HTML file.
-        promoted: the study that trains the best with fresh seeds, where one was written.
+        promoted: the study that trains the best with fresh seeds, if one was written.
         failed: trials that failed, and why, a line for each.
     """
 
@@ -126,8 +126,8 @@ def search(
 ) -> SearchResult:
     """Search a study's space for the best settings, or for the front between several objectives.
 
-    Every trial is an ordinary run of the store. After any interruption the same call goes on: trials that were running
-    are taken over, and none that ended is repeated. Any number of processes may share one search.
+    Every trial is an ordinary run in the store. After an interruption, the same call continues: unfinished trials
+    resume, and finished ones are not repeated. Any number of processes may share one search.
 
     Args:
         study, scale, sets, store, device, engine, workers, workers_per_gpu, engine_settings, checkpoint_seconds,

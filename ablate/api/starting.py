@@ -1,4 +1,4 @@
-"""`ablate.new`: the start of a study, to be edited."""
+"""`ablate.new`: a starter study to edit."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ SCHEMA_FILE = "study.schema.json"
 
 
 def new(study: str | Path) -> Path:
-    """Write a commented study that runs as it is, and beside it the JSON Schema that editors complete and check it by.
+    """Write a commented study that runs as is, with the JSON Schema that editors use to complete and check it.
 
     Args:
-        study: the name of the new study, or its path. Nothing that exists is overwritten, but for the schema.
+        study: the name of the new study, or its path. No existing file is overwritten, except the schema.
 
     Returns:
         The path of the study.
 
     Raises:
-        ArgumentError: the name cannot be that of a study, or there is such a file.
+        ArgumentError: the name cannot be that of a study, or the file exists.
 
     Example:
         >>> ablate.new("gated_ffn")
