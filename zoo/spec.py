@@ -185,13 +185,10 @@ class ModelSpec(Spec):
         return tuple(named[name] for name in names)
 
     @model_validator(mode="after")
-    def _layers_agree(self) -> Self:
-        check_layers(self, self._used())
-        return self
-
-    @model_validator(mode="after")
-    def _kind_agrees(self) -> Self:
-        check_kind(self, self._used())
+    def _parts_agree(self) -> Self:
+        used = self._used()
+        check_layers(self, used)
+        check_kind(self, used)
         return self
 
     def _used(self) -> dict[str, BlockSpec]:

@@ -47,6 +47,8 @@ def check_reuse(conv: int | None, value_residual: bool, bias: Sequence[str]) -> 
 
 def check_lenders(mixers: Sequence[tuple[str, Mixer]]) -> None:
     """Raise SpecError where there is no layer below that has what one borrows. mixers: each layer's, with its path."""
+    if not any(mixer.borrows for _, mixer in mixers):
+        return
     lent = set()
     for where, mixer in mixers:
         if not mixer.borrows:
