@@ -212,12 +212,10 @@ class Session:
     def _rests(self, step: int) -> bool:
         """Whether somebody is to look at the weights after this step, or for too long has not."""
         if self.sharded is not None:
-            self._saves = self.team.first_says(self._saving_is_due(), self.numerics.device)
+            due = self.stop() or time.perf_counter() >= self._save_at
+            self._saves = self.team.first_says(due, self.numerics.device)
         tired = time.perf_counter() - self._rested >= self.rest_seconds
         return self._saves or tired or self._validation_is_due(step)
-
-    def _saving_is_due(self) -> bool:
-        return self.stop() or time.perf_counter() >= self._save_at
 
     def _note(self, steps: list[TrainingStep], watch: Watch) -> str | None:
         """Log a stretch, up to the step at which the run has diverged; the reason if it has."""
@@ -265,14 +263,14 @@ class Session:
         return score(self.model, held_out, self.numerics.autocast)
 
     def _save_when_due(self) -> None:
-        due = self._saving_is_due() if self.sharded is None else self._saves
+        stop, now = self.stop(), time.perf_counter()
+        due = self._saves if self.sharded is not None else stop or now >= self._save_at
         if due:
-            now = time.perf_counter()
             self._tick()
             save_state(self.store, self.digest, self.place, self._saved)
             saved = time.perf_counter()
             self._save_at = saved + max(self.checkpoint_seconds, (saved - now) / SAVING)
-        if due and self.stop():
+        if due and stop:
             raise Interrupted(f"run {self.digest} stopped at step {self.place.step}")
 
     def _tick(self) -> None:

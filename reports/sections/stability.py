@@ -17,7 +17,7 @@ from reports.findings.curves import Curve, Point
 from reports.findings.shapes import StudySummary
 from reports.reading.collected import Collected
 from reports.reading.documents import StudyDocuments
-from reports.reading.keys import KEYS, keyed
+from reports.reading.keys import KEYS, RunKey, keyed
 from reports.sections import Section
 from reports.sections._probe_figures import SHOWN, ProbeCurves, Scaling, Shown, by_depth, by_step, scaling_figure
 from reports.statistics.estimates import estimate
@@ -51,7 +51,9 @@ class Stability(Section):
     def collect(cls, documents: StudyDocuments) -> Mapping[str, pl.DataFrame]:
         """Of runs that have ended: one that is under way has not seen its end."""
         ended = [key for key in documents.keys if documents.results[key.digest]]
-        frames = (keyed(documents.store.read_probes(key.digest), key, PROBES) for key in ended)
+        frames = (
+            keyed(documents.store.read_probes(key.digest), key, PROBES) for key in ended if _probed(documents, key)
+        )
         return {"probes": pl.concat([pl.DataFrame(schema=PROBES), *frames])}
 
     @classmethod
@@ -130,3 +132,9 @@ def _scaling(name: str, rows: pl.DataFrame) -> Scaling | None:
 
 def _slope(rows: pl.DataFrame) -> float:
     return float(stats.linregress(rows["depth"].log().to_numpy(), rows["value"].log().to_numpy()).slope)
+
+
+def _probed(documents: StudyDocuments, key: RunKey) -> bool:
+    """Whether a run has probes, or had some that are gone: reading them says so."""
+    result = documents.results[key.digest]
+    return bool(result and result.sums.probes) or documents.store.probes_path(key.digest).exists()
