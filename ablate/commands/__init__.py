@@ -132,7 +132,7 @@ def add_execution(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--shard",
         action="store_true",
-        help="share out weights, gradients and the optimizer's state among the --devices of a run, too (FSDP2)",
+        help="also shard weights, gradients and the optimizer's state across the --devices of a run (FSDP2)",
     )
     add_memory(parser)
     parser.add_argument(

@@ -23,12 +23,12 @@ Interaction = Annotated[str, Field(pattern=r"^\S+\s+[×x*]\s+\S+$")]
 
 
 class DesignSpec(Spec):
-    """How many of the combinations of the factors are trained, and which effects are estimated from them."""
+    """Which combinations of the factors are trained, and which effects are estimated from them."""
 
     factorial: Literal["full"] | Annotated[int, Field(ge=2)]
-    """`full` for all combinations, or how many of them: a power of two. The best fraction of that size is taken."""
+    """`full` for all combinations, or their number, a power of two: the best fraction of that size is used."""
     interactions: Annotated[tuple[Interaction, ...], Field(strict=False)] = ()
-    """Two factors each, `gated × qk_norm`, whose interaction is estimated and judged with the main effects."""
+    """Pairs of factors, `gated × qk_norm`, whose interaction is estimated and judged with the main effects."""
     correction: Literal["holm", "benjamini_hochberg"] = "holm"
     """`holm`: at most 5 % of screens name any effect wrongly. `benjamini_hochberg`: at most 5 % of the effects that are
     named are expected to be wrong."""

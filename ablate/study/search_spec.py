@@ -83,23 +83,23 @@ class Fidelity(Spec):
 
 
 class SearchSpec(Spec):
-    """What `ablate search` varies in the base, and what for."""
+    """What `ablate search` varies in the base, and what it optimises."""
 
     space: Space
-    """What may vary, by path. A path that a model does not have is not asked for it."""
+    """What may vary, by path. A path that a model does not have is not sampled for it."""
     objectives: Objectives = Field(default={"loss": "minimize"})
     """One for a best trial, several for a front. A score of an evaluation is `task.metric` with its direction."""
     constraints: Annotated[tuple[Constraint, ...], Field(strict=False)] = ()
-    """What must hold before anything is trained: `block.mixer.kv_heads divides block.mixer.heads`,
+    """Conditions checked before anything is trained: `block.mixer.kv_heads divides block.mixer.heads`,
     `cache_bytes(8192) <= 64 MB`, `parameters within 2 % of base`."""
     trials: PositiveInt = 60
     sampler: Literal["tpe", "gp", "cmaes", "nsga2", "nsga3", "random", "grid"] = "tpe"
     pruner: Literal["asha", "hyperband", "median", "wilcoxon"] | None = None
-    """What ends a trial early by its validation losses; for one objective, the loss."""
+    """What stops a trial early, judging by its validation losses; only if the loss is the single objective."""
     fidelity: Fidelity | None = None
     """Short runs first; for several objectives too."""
     seeds: PositiveInt = 1
-    """A trial's score is the mean over so many seeds, from 1000 on: promoted trials are trained with fresh ones."""
+    """A trial's score is the mean over this many seeds, from 1000 up; promoted trials are trained with fresh seeds."""
 
     @property
     def seed_numbers(self) -> tuple[int, ...]:

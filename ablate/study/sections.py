@@ -75,7 +75,7 @@ def _whole(value: Any) -> Any:
 
 
 class AutoSeeds(Spec):
-    """`auto`: seeds are added in rounds until every arm is settled, or there are `cap` of them."""
+    """`auto`: add seeds in rounds until every arm is settled or has `cap` of them."""
 
     start: Annotated[int, Field(ge=2)] = 3
     cap: Annotated[int, Field(ge=2, le=1000)] = 12
@@ -120,7 +120,7 @@ def _long(value: Any) -> Any:
 
 
 class ParameterMatch(Spec):
-    """How an arm gets the baseline's number of parameters: by another value of one setting of its model."""
+    """How an arm is matched to the baseline's number of parameters: by changing one setting of its model."""
 
     knob: Annotated[str, Field(min_length=1)]
     """The setting, by its path: `block.ffn.d_ff`."""
@@ -137,17 +137,17 @@ class ParameterMatch(Spec):
 
 
 class Budget(Spec):
-    """What every arm may spend on training: exactly one of flops, tokens and seconds; parameters may go with it."""
+    """What every arm may spend on training: exactly one of flops, tokens and seconds, optionally with parameters."""
 
     flops: PositiveFloat | None = None
     """Training FLOPs (forward and backward), counted per arm."""
     tokens: Annotated[PositiveInt, BeforeValidator(_whole)] | None = None
     seconds: PositiveFloat | None = None
-    """Training time of one run on this device, reading the data included and validation not."""
+    """Training time of one run on this device, including data loading and excluding validation."""
     parameters: Annotated[
         ParameterMatch | None, BeforeValidator(_long, json_schema_input_type=str | ParameterMatch | None)
     ] = None
-    """The setting that brings every arm to the baseline's parameters, by path."""
+    """The path of the setting that is changed to match every arm's parameters to the baseline's."""
 
     @model_validator(mode="after")
     def _one(self) -> Self:
@@ -185,21 +185,21 @@ AFTER_AN_ARM = 0.05
 
 
 class StartSpec(Spec):
-    """Weights that an arm starts from: those of another arm, trained, with the same seed; or those of a checkpoint."""
+    """Weights that an arm starts from: those of another trained arm with the same seed, or those of a checkpoint."""
 
     arm: str | None = None
     """The baseline, or an arm that does not itself start from another."""
     checkpoint: str | None = None
     """A folder that transformers or `zoo.save` wrote, or a run's. Relative to the study's file; `~` and `$VARIABLES`
-    are expanded. `base.checkpoint` is that of every arm; null in an arm trains it from initial values."""
+    are expanded. `base.checkpoint` applies to every arm; null in an arm trains it from scratch."""
     fraction: Annotated[float, Field(gt=0, le=1)] | None = None
     """Share of the study's budget that the arm spends after that; null for 0.05 after another arm, and for all of it
     after a checkpoint."""
     pooling: Literal["mean", "first", "random"] = "mean"
-    """How fewer kv heads are made of more: their mean, the first of a group, or a new draw."""
+    """How kv heads are reduced: the mean of each group, the first of each group, or newly initialised."""
     growth: Literal["stack", "duplicate", "width", "thin", "truncate"] | None = Field(default=None, exclude_if=is_off)
-    """How more layers are made of fewer, the whole stack again or each layer again; wider ones of narrower ones, which
-    compute the same; or fewer of more, evenly spaced or the first ones. Null where there are as many and as wide."""
+    """How the starting model is resized. More layers: repeat the whole stack, or each layer. Wider layers: copy
+    features, which computes the same. Fewer layers: keep evenly spaced ones, or the first. Null if the size stays the same."""
 
     @property
     def share(self) -> float:
@@ -216,7 +216,7 @@ class StartSpec(Spec):
 
 
 class TeacherSpec(Spec):
-    """Whose predictions are targets beside the text: another arm, trained with the same seed, or a checkpoint."""
+    """Whose predictions are added to the targets: another arm, trained with the same seed, or a checkpoint."""
 
     arm: str | None = None
     """The baseline, or an arm that neither starts from another nor has a teacher."""
@@ -227,7 +227,7 @@ class TeacherSpec(Spec):
     weight: Annotated[float, Field(gt=0, le=1)] = 0.5
     """w: loss = (1 − w) · cross-entropy + w · T² · KL(teacher ‖ student)."""
     top_k: PositiveInt | None = Field(default=None, exclude_if=is_off)
-    """So many of the teacher's likeliest tokens, whose probabilities are made to sum to one; null for all."""
+    """Keep this many of the teacher's likeliest tokens, renormalised; null keeps all."""
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
@@ -270,9 +270,9 @@ class StudySections(Spec):
     source: str | None = None
     """Where the question or the claim comes from."""
     baseline: Annotated[str, Field(pattern=f"^{NAME.pattern}$")] = "base"
-    """The name of the base model as it is: the arm that the others are compared with."""
+    """The name of the unedited base model: the arm that the others are compared with."""
     base: StudyMap
-    """A preset of the zoo, or `checkpoint: FOLDER` for a model that was trained elsewhere, and edits by path."""
+    """A preset of the zoo, or `checkpoint: FOLDER` for a model trained elsewhere, and edits by path."""
     arms: dict[str, StudyMap] = Field(default={})
     """Edits of the base by path, per arm; `train.…` edits the training."""
     grid: Annotated[dict[str, Annotated[list[Scalar], Field(min_length=1)]], Layered(replaced, spelled=by_path)] = (
@@ -280,16 +280,16 @@ class StudySections(Spec):
     )
     """Values per path: every arm is trained with every combination."""
     factors: dict[str, StudyMap] = Field(default={})
-    """Choices by name, each the edits that make it from the base, by path: what a `design` combines."""
+    """Choices by name, each given as edits of the base, by path: what a `design` combines."""
     design: DesignSpec | None = None
     """Which combinations of the factors are trained, instead of arms, and which effects are estimated."""
     seeds: Seeds = AutoSeeds()
-    """How many, or which, or `auto`: as many as it takes to settle every arm, from 3 to 12."""
+    """How many seeds, or which ones, or `auto`: as many as it takes to settle every arm, from 3 to 12."""
     tune: Tune = TuneSpec()
     """What each arm tunes for itself before it is compared: `auto`, its learning rate; `off`, nothing; `carried`,
-    nothing, since the file has rates that were tuned before; or a map."""
+    nothing, since the file has rates that were tuned earlier; or a map."""
     search: Annotated[SearchSpec | None, Layered(spelled=space_by_path)] = None
-    """What `ablate search` varies in the base, and what for."""
+    """What `ablate search` varies in the base, and what it optimises."""
     ladder: Annotated[dict[str, Rung], Layered(replaced)] = Field(default={})
     """Smaller models and shorter runs of the same question, each by edits of base, budget and train, or by a share of
     the budget. The last is the one that is compared."""
@@ -297,10 +297,10 @@ class StudySections(Spec):
     train: Annotated[TrainSpec, Layered(first=DEFAULT_TRAIN)] = TrainSpec()
     budget: Annotated[Budget, Layered(replaced_but_for_matching)]
     contrasts: Annotated[tuple[Contrast, ...], Field(strict=False)] = ()
-    """More comparisons, between any two arms, `swiglu - geglu`: judged together with those against the baseline."""
+    """More comparisons between two arms, as `swiglu - geglu`: judged together with those against the baseline."""
     margin: PositiveFloat | None = None
-    """A difference in loss too small to matter, in nats per token: one shown to be smaller is *no difference*."""
+    """The smallest loss difference that matters, in nats per token: one shown to be smaller is *no difference*."""
     measure: MeasureSpec | None = MeasureSpec()
     evals: EvalSpec | None = EvalSpec()
     probes: Annotated[Probes, Layered(merged_in_long)] = None
-    """What is watched while training: `all`, a list of probes, or a map with `which` and `every`."""
+    """What is recorded during training: `all`, a list of probes, or a map with `which` and `every`."""

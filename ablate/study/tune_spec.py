@@ -49,13 +49,13 @@ class Pass:
 class TuneSpec(Spec):
     """What is tuned for each arm before it is compared: its learning rate, unless `space` says otherwise.
 
-    A learning rate is tuned in two passes. Short runs with one seed find about where the best is. Then runs at full
-    length, with `seeds` seeds, try the rate found, half and double of it, and decide: the best rate depends on the
-    length, and not alike for all arms. Where a short run failed at the next higher rate, two lower ones are tried. What
-    is taken is the minimum of a smooth curve through the rates about the best.
+    A learning rate is tuned in two passes. Short runs with one seed locate the best rate roughly. Then runs at full
+    length, with `seeds` seeds, try that rate, half of it and twice it, and decide: the best rate depends on the length,
+    and differently for each arm. If a short run failed at the next higher rate, two lower ones are tried instead. The
+    rate chosen is the minimum of a smooth curve through the rates near the best.
 
-    Other settings, and several together, are tuned in one pass, and those of lowest validation loss are taken. A best
-    value at the edge of a list is followed outwards.
+    Other settings, or several together, are tuned in one pass, and those with the lowest validation loss are chosen. If
+    the best value lies at the edge of a list, the list is extended.
     """
 
     space: Space | None = None
@@ -68,10 +68,10 @@ class TuneSpec(Spec):
     extend: Annotated[int, Field(ge=0)] = 3
     """How many values may be added beyond each end of a list of numbers."""
     trials: PositiveInt | None = None
-    """How many settings are tried where the space has ranges (default: 8 per axis)."""
+    """How many settings are tried if the space has ranges (default: 8 per axis)."""
     sampler: Literal["tpe", "random"] = "tpe"
     at_once: PositiveInt = 4
-    """How many settings of an arm the sampler proposes before it hears how the last ones did."""
+    """How many settings of an arm the sampler proposes before it gets their losses."""
 
     @model_validator(mode="after")
     def _heard(self) -> Self:
@@ -132,7 +132,7 @@ class Carried(Spec):
     """Rates that were tuned before stand in the study file; nothing is tuned."""
 
     carried: str | None = None
-    """Where the curves and the command that made them are to be found."""
+    """Where to find the tuning curves and the command that produced them."""
 
 
 WORDS: dict[str, Any] = {"auto": {}, "carried": {"carried": None}, "off": None}

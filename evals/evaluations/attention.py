@@ -23,9 +23,9 @@ class AttentionSpec(EvaluationSpec):
 
     tokens: Annotated[int, Field(ge=2, le=64)] = 32
     layers: Annotated[int, Field(ge=1, le=8)] = 4
-    """At most so many, spread from the first to the last."""
+    """At most this many layers, spread from the first to the last."""
     heads: Annotated[int, Field(ge=1, le=16)] = 8
-    """At most so many of each layer, the first ones."""
+    """At most this many heads of each layer, the first ones."""
 
     def run(self, subject: Subject, data: HeldOutText) -> Found:
         """A row for each layer: the tokens as text, and by head a row of weights for each token, up to itself.

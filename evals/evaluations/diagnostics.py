@@ -48,7 +48,7 @@ class DiagnosticsSpec(EvaluationSpec):
     at: Annotated[dict[str, list[int]], BeforeValidator(_lists), Option("DIFFICULTY=N,N", named_numbers, once)] = Field(
         default={}
     )
-    """Difficulties other than those of training, longer ones included: `{pairs: [4, 64]}` in a
+    """Difficulties other than those of training, such as longer examples: `{pairs: [4, 64]}` in a
     study, `pairs=4,64` on the command line."""
 
     def problems(self, conditions: Conditions) -> Iterator[tuple[str, str]]:

@@ -52,7 +52,7 @@ Mask = NDArray[np.bool_]
 
 
 class RecallSpec(EvaluationSpec):
-    """Loss of tokens that complete a bigram which the window holds already, by how far back it is."""
+    """Loss of tokens that complete a bigram already seen in the window, by how far back it is."""
 
     needs: ClassVar[tuple[Need, ...]] = (causal_models, shared_tokenizer)
 
@@ -61,8 +61,8 @@ class RecallSpec(EvaluationSpec):
     tokens: PositiveInt = 65_536
     """About how many tokens of held-out text are read at each length; at least one window is."""
     frequent: NonNegativeInt | None = 1250
-    """Bigrams that occur more often than this in the training text are no hits, since the weights alone may know them;
-    null for hits of all. Zoology's number, for ten billion tokens."""
+    """Bigrams that occur more often than this in the training text are not hits, since the weights alone may know them;
+    null counts all. The default is Zoology's, for ten billion tokens."""
 
     def scored(self) -> tuple[str, ...]:
         return (TASK,)

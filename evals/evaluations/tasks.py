@@ -28,7 +28,7 @@ class TasksSpec(EvaluationSpec):
     )
     """Names of lm-eval tasks and groups, or paths of task files; by default the project's own.
 
-    Paths are relative to the study's file. Empty where only other evaluations are requested.
+    Paths are relative to the study's file. Empty if only other evaluations are requested.
     """
     include: Annotated[tuple[str, ...], Option("DIR", str, list)] = Field(default=(), strict=False)
     """Folders with task files of your own, whose names may then be used in `tasks`. Relative to the study's file."""
@@ -37,7 +37,7 @@ class TasksSpec(EvaluationSpec):
     fewshot: Annotated[NonNegativeInt | None, Option("N", whole)] = Field(
         default=None, exclude_if=lambda value: value is None
     )
-    """Few-shot examples per item (default: the task's own number). Tasks that fix it at 0 keep 0."""
+    """Few-shot examples per item (default: the task's own number). Tasks defined as zero-shot stay zero-shot."""
     data: Annotated[dict[str, str], Option("NAME=PATH", named_path, once)] = Field(
         default={}, exclude_if=lambda value: not value
     )
