@@ -199,7 +199,7 @@ class StartSpec(Spec):
     """How kv heads are reduced: the mean of each group, the first of each group, or newly initialised."""
     growth: Literal["stack", "duplicate", "width", "thin", "truncate"] | None = Field(default=None, exclude_if=is_off)
     """How the starting model is resized. More layers: repeat the whole stack, or each layer. Wider layers: copy
-    features, which computes the same. Fewer layers: keep evenly spaced ones, or the first. Null if the size stays the same."""
+    features (same function). Fewer layers: keep evenly spaced ones, or the first. Null if the size is the same."""
 
     @property
     def share(self) -> float:
