@@ -47,6 +47,7 @@ def test_a_page_has_code_and_outputs_in_order(notebook: ModuleType) -> None:
         {"cell_type": "code", "source": source, "outputs": []},
         {"cell_type": "code", "source": ["y = x + 1"], "outputs": []},
     ]
+    wrapped = '<pre style="white-space: pre-wrap"><code>{}</code></pre>'.format
     blocks = notebook.page(notebook.executed(cells, Path.cwd())).split("\n\n")
-    fenced = ["```python\nprint(1)\nx = 2\nx\n```", "```text\n1\n```", "```text\n2\n```", "```python\ny = x + 1\n```\n"]
+    fenced = ["```python\nprint(1)\nx = 2\nx\n```", *map(wrapped, "12"), "```python\ny = x + 1\n```\n"]
     assert blocks == ["# Title", *fenced]

@@ -6,6 +6,7 @@ Cells run in one namespace of this process, in an empty folder, so neither Jupyt
 from __future__ import annotations
 
 import ast
+import html
 import io
 import json
 import os
@@ -74,13 +75,18 @@ def _parts(cell: Cell) -> list[str]:
 
 def _output(output: dict[str, Any]) -> str:
     if output["output_type"] == "stream":
-        return f"```text\n{''.join(output['text']).rstrip()}\n```"
+        return _wrapped("".join(output["text"]))
     data = output["data"]
     if "text/html" in data:
         # A blank line would end the block of HTML.
         lines = [line for line in "".join(data["text/html"]).splitlines() if line.strip()]
         return "<div>\n" + "\n".join(lines) + "\n</div>"
-    return f"```text\n{''.join(data['text/plain']).rstrip()}\n```"
+    return _wrapped("".join(data["text/plain"]))
+
+
+def _wrapped(text: str) -> str:
+    """Sentences are longer than a page is wide."""
+    return f'<pre style="white-space: pre-wrap"><code>{html.escape(text.rstrip())}</code></pre>'
 
 
 def main() -> None:

@@ -20,6 +20,8 @@ from ablate.data.examples import Examples
 from ablate.data.tokenizers.bytes import byte_tokenizer
 from ablate.store import Store
 from tests.reports.browsing import data_of
+from tests.zoo.hf import parity
+from tests.zoo.hf.test_adapters import FAMILIES
 
 SIZES = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2}
 
@@ -136,6 +138,39 @@ def test_an_exported_run_has_the_same_numbers_when_it_is_imported(
     before = ablate.evaluate(run, store=shutil.copytree(trained, tmp_path / "runs"), **asked).frame
     assert again.scores is not None
     assert again.scores.frame["value"].to_list() == pytest.approx(before["value"].to_list(), rel=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_model_of_each_family_comes_back_with_the_same_logits_and_evaluations(
+    family: str, study: Path, tmp_path: Path
+) -> None:
+    """From transformers to a run, from the run to transformers, and from there to a run of another store."""
+    config = parity.draw(family, 0)
+    config.vocab_size = 257
+    for name in ("max_position_embeddings", "n_positions"):
+        if hasattr(config, name):
+            setattr(config, name, 64)
+    theirs = parity.hf_model(config)
+    theirs.save_pretrained(tmp_path / "theirs")
+    byte_tokenizer().save(str(tmp_path / "theirs" / "tokenizer.json"))
+
+    def taken_in(folder: str, store: str) -> ablate.Imported:
+        asked = {"tasks": ["heldout_text"], "limit": 2, "positions": {"multiples": [1], "tokens": 64}}
+        return ablate.import_model(tmp_path / folder, study=study, measure=False, store=tmp_path / store, **asked)
+
+    first = taken_in("theirs", "first")
+    exported = ablate.export(first.digest, tmp_path / "ours", store=tmp_path / "first")
+    assert exported["model_type"] == config.model_type
+    tokens = parity.tokens_for(config, 2)
+    with torch.no_grad():
+        ours = parity.eager(AutoModelForCausalLM.from_pretrained(tmp_path / "ours", dtype=torch.float32)).eval()
+        parity.assert_near(ours(tokens).logits, theirs(tokens).logits)
+    again = taken_in("ours", "second")
+    assert again.result.loss == pytest.approx(first.result.loss, rel=1e-5)
+    assert first.scores is not None and again.scores is not None
+    values = [scores.frame["value"].to_list() for scores in (first.scores, again.scores)]
+    assert len(values[0]) > 1 and values[1] == pytest.approx(values[0], rel=1e-4)
 
 
 def test_a_saved_import_keeps_its_tokenizer(folder: Path, tmp_path: Path) -> None:
