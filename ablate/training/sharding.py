@@ -4,7 +4,7 @@ FSDP2 (`torch.distributed.fsdp.fully_shard`; Zhao et al. 2023, arXiv:2304.11277)
 weight. A block gathers its weights when it computes and drops them again; gradients are summed and shared out by one
 reduce-scatter, so that the optimizer's steps are those of one process.
 
-The first process keeps the whole model beside its part, for what is not training: validation, saving, the result.
+Each process keeps the whole weights beside its part of them. The first validates and saves with these.
 """
 
 from __future__ import annotations
