@@ -40,7 +40,11 @@ def test_what_computes_leaves_out_what_is_of_training() -> None:
 
 
 MIXTURE = {"kind": "deepseek_moe", "d_ff": 8, "experts": 8, "groups": 4, "top_groups": 2, "top_k": 2}
-MODELS: dict[str, dict[str, Any]] = {"dense": {}, "mixture": {"block.ffn": MIXTURE}, "mla": {"block.mixer": "mla"}}
+MODELS: dict[str, dict[str, Any]] = {
+    "dense": {"altup": {"streams": 2}},
+    "mixture": {"block.ffn": MIXTURE},
+    "mla": {"block.mixer": "mla"},
+}
 
 
 def training_edits(part: Spec, path: str) -> Iterator[tuple[str, Any]]:
@@ -59,7 +63,7 @@ def other_value(part: Spec, name: str) -> Any:
         return {"output": "zero"}
     if annotation == Literal["sequence", "batch"]:
         return "batch"
-    return 0.37
+    return not getattr(part, name) if annotation is bool else 0.37
 
 
 @pytest.mark.parametrize("edits", MODELS.values(), ids=MODELS)
@@ -69,6 +73,8 @@ def test_what_is_of_training_changes_no_trained_model(edits: dict[str, Any]) -> 
     model, tokens = random_model(spec), random_tokens(spec, 2, 9)
     changed = dict(training_edits(spec, ""))
     assert {"init", "z_loss", "layer_loss", "block.dropout", "block.mixer.dropout", "mtp.weight"} <= changed.keys()
+    assert "unit_weights" in changed
+    assert ("altup.clip" in changed) == (spec.altup is not None)
     for path, value in changed.items():
         other = spec.edit({path: value})
         assert other != spec, path
