@@ -43,9 +43,9 @@ class BlockSpec(Spec):
     """Probability that a branch of the last layer is left out of a row while training, in layer l of L (l + 1)/L times
     that (Huang et al. 2016, arXiv:1603.09382)."""
     canon: Annotated[Canon | None, Tried({"width": 3}, {"before": ["mixer"]})] = Field(default=None, exclude_if=is_off)
-    """Convolutions over near tokens on what the branches read (Allen-Zhu 2025, arXiv:2512.17351)."""
+    """Short convolutions on the inputs of the branches (Allen-Zhu 2025, arXiv:2512.17351)."""
     laurel: Annotated[Laurel | None, Tried({"rank": 5})] = Field(default=None, exclude_if=is_off)
-    """A learned path beside the residual around the mixer; null for none."""
+    """A learned path alongside the residual around the mixer; null for none."""
     cross: CrossAttention | None = Field(default=None, exclude_if=is_off)
     """Attention to the encoder, between mixer and FFN; null for its defaults where there is an encoder."""
 

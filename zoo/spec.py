@@ -60,7 +60,7 @@ class ModelSpec(Spec):
     sharing: Annotated[Sharing | None, Fact.DECODER, Tried({"blocks": 1}, {"blocks": 2, "order": "sequence"})] = Field(
         default=None, exclude_if=is_off
     )
-    """Layers that have their weights in common; null for none."""
+    """Which layers share weights; null for none."""
     final_norm: bool | None = None
     """A norm before the head; null means: unless the last block leaves the stream normalised, as post-norm does."""
     tie_embeddings: bool = True
@@ -72,19 +72,19 @@ class ModelSpec(Spec):
     embedding_norm: bool = False
     """A norm after the embedding (BLOOM, arXiv:2211.05100)."""
     embedding_dropout: Dropout = 0.0
-    """On what enters the first block, while training."""
+    """Dropout on the input of the first block, during training."""
     logit_scale: Annotated[PositiveFloat, Fact.SCALE] = 1.0
     """Factor on the logits (Cohere; Granite divides by its logits_scaling)."""
     logit_gain: bool = Field(default=False, exclude_if=is_off)
     """A learned factor on each token's logit, from one, kept √D times smaller (s_z of nGPT, arXiv:2410.01131)."""
     unit_weights: Annotated[bool, Field(exclude_if=is_off), Fact.TRAINING] = False
-    """Matrices are made of unit vectors, at the start and after every step of training (see `zoo.sphere`)."""
+    """Normalise the vectors of every matrix, at initialisation and after every training step (see `zoo.sphere`)."""
     final_softcap: Annotated[PositiveFloat | None, Tried(200.0)] = None
     """c · tanh(logits / c) (Gemma 2, arXiv:2408.00118)."""
     z_loss: Annotated[NonNegativeFloat, Fact.TRAINING, Tried(0.01)] = 0.0
     """Weight of mean(logsumexp(logits)²) in the training objective (PaLM, arXiv:2204.02311, uses 1e-4)."""
     unet_skips: Annotated[bool, Field(exclude_if=is_off), Fact.DECODER] = False
-    """What leaves a layer of the lower half is added to what its mirror image in the upper half reads (`zoo.skips`)."""
+    """Add the output of each layer of the lower half to the input of its mirror image above (`zoo.skips`)."""
     value_embeddings: Annotated[ValueEmbeddings | None, Fact.DECODER, Tried({"tables": 1})] = Field(
         default=None, exclude_if=is_off
     )
@@ -92,11 +92,11 @@ class ModelSpec(Spec):
     altup: Annotated[AltUp | None, Fact.DECODER, Tried({"streams": 3, "active": 1})] = Field(
         default=None, exclude_if=is_off
     )
-    """Several streams, of which layers run on one; null for one."""
+    """Several streams, with each layer running on one of them; null for a single stream."""
     per_layer_embeddings: Annotated[PerLayerEmbeddings | None, Fact.DECODER, Tried({"features": 5})] = Field(
         default=None, exclude_if=is_off
     )
-    """A token table that every layer reads for itself; null for none."""
+    """A token embedding table of its own for each layer; null for none."""
     layer_loss: Annotated[NonNegativeFloat, Field(exclude_if=is_off), Fact.TRAINING, Fact.DECODER, Tried(0.3)] = 0.0
     """Weight, in the training objective, of the mean loss of all layers but the last, each of which predicts by the
     model's own final norm and head (Al-Rfou et al. 2018, arXiv:1808.04444, who drop the lower ones with time)."""
@@ -110,9 +110,9 @@ class ModelSpec(Spec):
     encoder: Annotated[EncoderSpec | None, Fact.DECODER, Tried({"n_layers": 2})] = Field(
         default=None, exclude_if=is_off
     )
-    """An encoder, of another text than the model's own (Vaswani et al. 2017, arXiv:1706.03762)."""
+    """An encoder of a second text, which the model attends to (Vaswani et al. 2017, arXiv:1706.03762)."""
     token_types: Annotated[PositiveInt | None, Fact.DECODER] = Field(default=None, exclude_if=is_off)
-    """A learned vector for each of so many types of tokens is added to the embedding (BERT's segments)."""
+    """Number of token types, each with a learned vector that is added to the embedding (BERT's segments)."""
     head_transform: Annotated[HeadActivation | None, Fact.DECODER, Tried("gelu")] = Field(
         default=None, exclude_if=is_off
     )

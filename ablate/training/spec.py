@@ -42,7 +42,7 @@ class TrainSpec(Spec):
     context: PositiveInt = 256
     batch: PositiveInt = 8
     lr: Annotated[PositiveFloat, Timeless] = 3e-3
-    """The peak. Optimizers differ in what is a good one: tune it for each."""
+    """The peak learning rate. Good values differ between optimizers: tune it for each."""
     warmup: Annotated[Fraction, Timeless] = 0.05
     """Share of the steps over which the learning rate rises linearly from 0; 0 is allowed."""
     schedule: Annotated[Literal["constant", "cosine", "linear", "wsd"], Timeless] = "cosine"
@@ -70,9 +70,9 @@ class TrainSpec(Spec):
     """Train low-rank adapters of frozen weights, which the arm must `start` from: `{rank: 8, alpha: 16}`; null for
     training all weights."""
     validate_every: Annotated[Fraction, Timeless] = 0.2
-    """Validation loss is measured each such share of the steps, and always after the last."""
+    """Measure the validation loss after each such fraction of the steps, and always after the last."""
     compile: bool = False
-    """Model and loss become one compiled program; compiling takes a minute or so, and is kept for later runs."""
+    """Compile model and loss into one program, which takes a minute or so and is cached for later runs."""
     objective: Annotated[Objective, Choice("ablate.training.objectives")] = Field(
         default=NextToken(), exclude_if=lambda objective: objective == NextToken()
     )

@@ -30,7 +30,7 @@ class Paged(CacheKind):
     kind: Literal["paged"] = "paged"
     page: PositiveInt = 16
     pages: PositiveInt | None = None
-    """In the pool of a layer; null for as many as all rows can need."""
+    """Number of pages in a layer's pool; null for as many as all rows can need."""
 
     def store_tokens(self, tokens: TokenCache, mixer: MixerLayer) -> TokenCache:
         if tokens.capacity is None:

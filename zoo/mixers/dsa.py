@@ -51,9 +51,9 @@ class DeepSeekSparseAttention(MLA):
     index_layout: Literal["half", "interleaved"] = "half"
     """Which features of the indexer's heads rotary positions turn together."""
     top_k: Annotated[PositiveInt, AtMost(8)] = 64
-    """Keys that a query attends to, at most."""
+    """Maximum number of keys that a query attends to."""
     index_loss: Annotated[NonNegativeFloat, Fact.TRAINING] = 1.0
-    """Weight of what the indexer learns by; with 0 it stays as it is."""
+    """Weight of the indexer's loss; with 0 it does not learn."""
 
     def resolve(self, d_model: int) -> Self:
         if self.index_dim < self.rope_dim:

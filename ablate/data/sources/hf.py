@@ -49,7 +49,7 @@ class HfSource(TextSource):
     revision: str | None = None
     """Branch, tag or commit; null for the newest when the data was first prepared."""
     limit: PositiveInt = 10_000
-    """At most so many documents."""
+    """Maximum number of documents."""
 
     def documents(self, base: Path) -> Iterator[str]:
         return self._downloaded().texts()
