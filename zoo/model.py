@@ -166,7 +166,7 @@ class Decoder(Stack):
     def initial_factors(self) -> dict[str, float]:
         """What makes a tied head start quietly (see `zoo.init`): a factor on the gain that it reads, or on its table
         where there is none that it alone reads."""
-        if self.head is not None or self.spec.init.tied_head is None or self.spec.unit_weights:
+        if self.head is not None or self.spec.init.tied_head is None:
             return {}
         norm = self.last_norm if self.transform is None else self.transform.norm
         gain = getattr(norm, "gain", None)

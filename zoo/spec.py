@@ -77,8 +77,9 @@ class ModelSpec(Spec):
     """Factor on the logits (Cohere; Granite divides by its logits_scaling)."""
     logit_gain: bool = Field(default=False, exclude_if=is_off)
     """A learned factor on each token's logit, from one, kept √D times smaller (s_z of nGPT, arXiv:2410.01131)."""
-    unit_weights: Annotated[bool, Field(exclude_if=is_off), Fact.TRAINING] = False
-    """Normalise the vectors of every matrix, at initialisation and after every training step (see `zoo.sphere`)."""
+    unit_weights: Annotated[bool, Field(exclude_if=is_off), Fact.TRAINING, Tried()] = False
+    """Normalise the vectors of every matrix, at initialisation and after every training step (see `zoo.sphere`). A tied
+    table then starts larger than `zoo.init` says, unless a gain makes up for it: nGPT's is not tied."""
     final_softcap: Annotated[PositiveFloat | None, Tried(200.0)] = None
     """c · tanh(logits / c) (Gemma 2, arXiv:2408.00118)."""
     z_loss: Annotated[NonNegativeFloat, Fact.TRAINING, Tried(0.01)] = 0.0

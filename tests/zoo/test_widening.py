@@ -26,7 +26,6 @@ UNKNOWN: dict[str, set[str]] = {
     "mtp": {"depth=2"},
     "norm_placement": {"mhc", "ngpt"},
     "logit_gain": {"yes"},
-    "unit_weights": {"yes"},
     "unet_skips": {"yes"},
     "value_embeddings": {"tables=1"},
     "altup": {"streams=3"},
