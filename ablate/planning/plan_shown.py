@@ -156,9 +156,9 @@ def teacher_words(arm: Arm) -> str:
 def _tuning_remarks(study: Study, tuned: bool) -> Iterator[str]:
     tune, carried = study.tune, study.carried
     if carried is not None:
-        yield "rates carried" + (f", {carried.carried}" if carried.carried else "")
+        yield "learning rates tuned earlier" + (f", see {carried.carried}" if carried.carried else "")
     elif tune is None and len(study.arms) > 1:
-        yield "rates as written, not tuned"
+        yield "learning rates not tuned"
     elif tune is not None and not tuned:
         noun = "rates" if tune.is_rate_alone else "settings"
         passes = [f"{_settings(tune, each)} {noun} × {_seeds(each)} {_at(each)}" for each in tune.passes]

@@ -21,12 +21,13 @@ FACTORS = 1.5
 """A ratio so far from 1 has ticks that are factors, others percentages."""
 STEPS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
 MOST_TICKS = 6
+REACH = 3
 
 
 @dataclass(frozen=True)
 class Against(ABC):
     """`values` are those of each point, None where it has none. Intervals are shown as far as they reach no farther
-    beyond the points than these lie apart."""
+    beyond the points than `REACH` times what these lie apart."""
 
     name: str
     values: tuple[Estimate | None, ...]
@@ -54,10 +55,16 @@ class Against(ABC):
         means = [self.place(value.mean) for value in self.known]
         low, high = min(means), max(means)
         apart = high - low or self.least
-        first = max(low - apart, min(self._ends(0)))
-        last = min(high + apart, max(self._ends(1)))
+        first = max(low - REACH * apart, min(self._ends(0)))
+        last = min(high + REACH * apart, max(self._ends(1)))
         margin = 0.15 * (last - first) or apart
         return first - margin, last + margin
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether an interval reaches beyond the axis."""
+        first, last = self.range
+        return min(self._ends(0)) < first or max(self._ends(1)) > last
 
     def _ends(self, side: int) -> Iterator[float]:
         for value in self.known:

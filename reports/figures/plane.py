@@ -41,6 +41,15 @@ class Plane:
     def combined(self) -> tuple[tuple[Attributes, ...], ...]:
         return tuple(tuple(self._together(x, y) for y in self.up) for x in self.across)
 
+    @property
+    def explained(self) -> str:
+        """What markers and bars mean that not every figure has, on the first axes."""
+        x, y = self.across[0], self.up[0]
+        beaten = self.rivals and any(surely_beaten(points(x, y)))
+        opened = "Open markers: clearly worse than another arm on both axes." if beaten else ""
+        cut = "Bars that reach the frame go on beyond it." if x.is_cut or y.is_cut else ""
+        return " ".join(filter(None, [opened, cut]))
+
     def drawing(self) -> go.Figure:
         x, y = self.across[0].option("x"), self.up[0].option("y")
         figure = blank("", "", 520)

@@ -65,8 +65,8 @@ def _forest(summary: StudySummary) -> Figure:
     return Figure(
         key="effects",
         title=f"What each factor does to the loss{mark(summary)}",
-        note="Left of zero is better. Each is estimated from all runs: mean with the factor minus mean without it. Bars"
-        " are intervals that agree with the verdicts; open points are seeds.",
+        note="Left of zero is better. Every effect is estimated from all runs: mean with the factor minus mean without"
+        " it. Bars are 95 % intervals, corrected as the verdicts are; open points show single seeds.",
         alt="; ".join(f"{each.effect.name} {words.difference(each.comparison)}" for each, _ in found),
         drawing=figure,
         table=frame_table(("effect", "seed", f"effect ({summary.unit})"), rows),

@@ -65,17 +65,17 @@ def _figure(
     arms = [base, *(arm.name for arm in summary.arms if any(arm.name in each.differences for each in found))]
     across, up = [ratios(cost, arms, base) for cost in costs], [differences(each, arms) for each in found]
     plane = Plane([style[arm] for arm in arms], across, up)
-    agree = f" All arms agree in {listed(same)}." if same else ""
+    absent = [arm.name for arm in summary.arms if arm.name not in arms]
+    notes = (
+        f"Differences from {base}, where the dotted lines cross.",
+        plane.explained,
+        f"No loss to compare, so not shown: {listed(absent)}." if absent else "",
+        f"All arms have the same {listed(same)}." if same else "",
+    )
     return Figure(
         key="trade-off",
         title=title_words.trade_off(summary, costs[0].label, costs[0].ratios) + mark(summary),
-        note=" ".join(
-            (
-                f"Each arm against {base}, where the dotted lines cross. Open: surely beaten by another arm in both."
-                f"{agree}",
-                *summary.study.conventions,
-            )
-        ),
+        note=" ".join((*filter(None, notes), *summary.study.conventions)),
         alt="; ".join(f"{row[0]}: {row[1]} {up[0].name}" for row in plane.rows(arms) if row[0] != base),
         drawing=plane.drawing(),
         table=frame_table(("arm", *(axis.name for axis in (*up, *across))), plane.rows(arms)),

@@ -49,7 +49,7 @@ def headline(summary: StudySummary, design: StudyDesign, setting: bool = True) -
             said = (one if len(found) == 1 else several).format(margin=f"{summary.study.margin or 0:g} nats")
             parts.append(f"{listed([_told(each) if named else each.effect.name for each in found])} {said}")
     terms = words.matched(summary)
-    setup = f"over {len(summary.arms)} runs of {len(design.factors)} factors"
+    setup = f"with {len(design.factors)} factors in {len(summary.arms)} combinations"
     answer = f"{terms[0].upper()}{terms[1:]}, {setup}, {'; '.join(parts)}"
     qualified = f"{left_out(summary)}{undertrained(summary.study)}"
     where = f" ({conditions(summary.study)})" if setting else ""
@@ -162,7 +162,7 @@ def closing_table(summary: StudySummary) -> Table:
         (
             each.effect.name,
             words.difference(each.comparison),
-            words.p_value(each.comparison.p_holm).removeprefix("p = "),
+            words.p_value(each.comparison.p_holm).removeprefix("p ").removeprefix("= "),
             each.verdict,
             " or ".join(map(_short, _signed_aliases(each.effect))) or words.NONE,
         )

@@ -13,11 +13,11 @@ SHARES = {1.0: "full length", 0.5: "half the length", 0.25: "a quarter of the le
 
 
 def rates(study: StudyDocument) -> str:
-    """`each arm at its own best rate (5 rates × 2 seeds at a quarter of the length)`, what goes with every answer."""
+    """What goes with every answer: `each arm at its own best learning rate (5 rates × 2 seeds at full length)`."""
     if study.rates.how == "carried":
-        return "rates carried" + (f", {study.rates.where}" if study.rates.where else "")
+        return "learning rates tuned earlier" + (f", see {study.rates.where}" if study.rates.where else "")
     if study.rates.how == "written" or not study.tuning:
-        return "rates as written, not tuned"
+        return "learning rates not tuned"
     beyond = "".join(f"; {words}" for words in _unbracketed(study))
     return f"each arm at its own best {_what(study)} ({_trials(study)}){beyond}"
 
@@ -42,7 +42,7 @@ def sentence(study: StudyDocument) -> str:
 
 def _what(study: StudyDocument) -> str:
     paths = list(study.tuning[0].chosen)
-    return "rate" if paths == [RATE] else ", ".join(path.removeprefix("train.") for path in paths)
+    return "learning rate" if paths == [RATE] else ", ".join(path.removeprefix("train.") for path in paths)
 
 
 def _trials(study: StudyDocument) -> str:

@@ -10,13 +10,13 @@ from reports.wording import cost_words, words
 from reports.wording.length_words import conditions
 from reports.wording.listing import listed
 
-SETTLED = {"inconclusive": "not settled", "cannot tell": "not settled", "no difference": "no relevant difference"}
+SETTLED = {"no difference": "no relevant difference"}
 """Verdicts as a title says them, where that is another word."""
 MOST_NAMED = 4
 
 
 def trade_off(summary: StudySummary, cost: str, ratios: Mapping[str, Estimate]) -> str:
-    """`mqa: 8× smaller KV cache at 512 tokens, +0.08 ± 0.02 nats, 2 seeds: not settled`, of the arm that saves most.
+    """`mqa: 8× smaller KV cache at 512 tokens, +0.08 ± 0.02 nats, 2 seeds: inconclusive`, of the arm that saves most.
 
     Where no saving is sure, of the arm whose loss differs most.
     """
@@ -48,7 +48,7 @@ def settled(arm: ArmSummary) -> str:
 
 
 def verdicts(summary: StudySummary) -> str:
-    """`Loss against pre: double better; post not settled`."""
+    """`Loss against pre: double better; post inconclusive`."""
     by: dict[str, list[str]] = {}
     for arm in summary.arms:
         if arm.comparison is not None:
@@ -62,7 +62,7 @@ def _few(names: list[str]) -> str:
 
 
 def source(summary: StudySummary) -> str:
-    """Where a picture is from, and what it speaks of: `norm_placement at cpu · 57 k non-embedding parameters, …`."""
+    """Where a picture is from, and what it speaks of: `norm_placement, scale cpu · 57 k non-embedding parameters …`."""
     study, seeds = summary.study, max((len(arm.seeds) for arm in summary.arms), default=0)
     counted = f"{seeds} seed{'' if seeds == 1 else 's'}"
-    return f"{study.name} at {study.scale} · {conditions(study)} · {counted} · {study.created[:10]}"
+    return f"{study.name}, scale {study.scale} · {conditions(study)} · {counted} · {study.created[:10]}"

@@ -95,9 +95,15 @@ def whole(value: float | None) -> str:
     return NONE if value is None else f"{value:,.0f}"
 
 
+CERTAIN = 0.99
+"""A larger p is given as that: corrections for many comparisons raise p to 1."""
+
+
 def p_value(p: float | None) -> str:
     if p is None:
         return NONE
+    if p > CERTAIN:
+        return f"p > {CERTAIN:g}"
     return "p < 0.0001" if p < 1e-4 else f"p = {p:.2g}"
 
 
@@ -155,7 +161,7 @@ def sentence(summary: StudySummary, arm: ArmSummary) -> str:
     """One arm's finding: difference with interval, costs, verdict and what could have been seen."""
     comparison = arm.comparison
     if comparison is None:
-        said = f"{plus_minus(arm.loss)} nats per {summary.study.per} over {_seeds(len(arm.seeds))}" if arm.loss else ""
+        said = f"{plus_minus(arm.loss)} nats per {summary.study.per} ({_spread(arm)})" if arm.loss else ""
         own = (said or "no seed finished", answers(arm), failure_words.failed(arm))
         what = "the baseline" if arm.name == summary.baseline else "a run of the design"
         return f"{what}: {', '.join(filter(None, own))}."
@@ -168,6 +174,12 @@ def sentence(summary: StudySummary, arm: ArmSummary) -> str:
     said = ", ".join(filter(None, parts))
     ground = f": {arm.withheld}." if arm.withheld else _ground(summary, arm, comparison)
     return f"{said}; {arm.verdict}{ground}"
+
+
+def _spread(arm: ArmSummary) -> str:
+    """What ± means."""
+    seeds = _seeds(len(arm.seeds))
+    return f"95 % interval over {seeds}" if len(arm.seeds) > 1 else seeds
 
 
 def answers(arm: ArmSummary) -> str:
@@ -246,17 +258,22 @@ def headline(summary: StudySummary, setting: bool = True) -> str:
     for arm in summary.arms:
         by.setdefault(arm.verdict, []).append(arm)
     base = summary.baseline
+    margin = f"larger than {summary.study.margin or 0:g} nats"
     clauses = (
-        ("better", f" reached a lower loss than {base}"),
-        ("worse", f" reached a higher loss than {base}"),
-        ("stalled", " stalled near the loss of token frequencies"),
-        ("diverged", " diverged"),
-        ("no difference", f": no difference from {base} larger than {summary.study.margin or 0:g} nats"),
-        ("inconclusive", f": inconclusive against {base}"),
-        ("cannot tell", f": cannot tell against {base}"),
-        ("no verdict", ": no verdict"),
+        ("better", f"reached a lower loss than {base}", ""),
+        ("worse", f"reached a higher loss than {base}", ""),
+        ("stalled", "stalled near the loss of a unigram model", ""),
+        ("diverged", "diverged", ""),
+        ("no difference", f"shows no difference from {base} {margin}", f"show no difference from {base} {margin}"),
+        ("inconclusive", f"is inconclusive against {base}", f"are inconclusive against {base}"),
+        ("cannot tell", f"cannot be compared with {base}", ""),
+        ("no verdict", "has no verdict", "have no verdict"),
     )
-    parts = [f"{_named(summary, by[verdict])}{said}" for verdict, said in clauses if verdict in by]
+    parts = [
+        f"{_named(summary, by[verdict])} {several if several and len(by[verdict]) > 1 else one}"
+        for verdict, one, several in clauses
+        if verdict in by
+    ]
     if not parts:
         return "There is nothing to compare yet."
     terms = matched(summary)
@@ -287,7 +304,8 @@ def _bracketed(summary: StudySummary, arm: ArmSummary) -> str:
     if found is None or found.difference is None:
         return arm.name
     decide = arm.verdict in ("better", "worse") or len(summary.arms) == 2
-    return f"{arm.name} ({', '.join(filter(None, [difference(found), clear_costs(found) if decide else '']))})"
+    said = difference(found).replace(" (", " [").replace(")", "]")  # in round brackets already
+    return f"{arm.name} ({', '.join(filter(None, [said, clear_costs(found) if decide else '']))})"
 
 
 def in_groups(tasks: Collection[str]) -> str:

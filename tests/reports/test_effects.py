@@ -91,7 +91,7 @@ def test_what_has_an_effect_is_named_and_its_interval_excludes_zero(found: tuple
 def test_the_answer_speaks_of_effects(found: tuple[Screen, StudySummary]) -> None:
     _, summary = found
     said = answers.headline(summary)
-    assert said.startswith("At equal FLOPs, over 8 runs of 4 factors, gated (−0.0")
+    assert said.startswith("At equal FLOPs, with 4 factors in 8 combinations, gated (−0.0")
     assert "lowers the loss; nope (+0.0" in said
     assert [row[0] for row in reports.table(summary)[1:]] == [*FACTORS, "gated × gqa"]
     assert by_name(summary)["gated × gqa"].effect.aliases == (("double", "nope"),)

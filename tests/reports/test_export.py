@@ -48,7 +48,7 @@ def test_every_figure_becomes_a_drawing(tmp_path: Path, capsys: pytest.CaptureFi
         assert len(list(root.iter("{http://www.w3.org/2000/svg}path"))) > 5
         assert (tmp_path / "paper" / f"figure-{drawing.stem}.tex").exists()
         said = " ".join(root.itertext())
-        assert "norm_placement at cpu" in said  # where the picture is from, and what it speaks of
+        assert "norm_placement, scale cpu" in said  # where the picture is from, and what it speaks of
         assert "3 seeds" in said
 
 

@@ -52,7 +52,7 @@ def test_a_stalled_seed_is_in_no_mean_and_in_every_answer(tmp_path: Path) -> Non
     header, base, row = reports.table(summary)
     assert (base[header.index("failed")], row[header.index("failed")]) == ("–", "1 of 4 seeds stalled")
     (figure,) = (each for figures in galleries(summary).values() for each in figures if each.key == "differences")
-    assert figure.title == "Loss against base: post not settled (post: 1 of 4 seeds stalled)"
+    assert figure.title == "Loss against base: post inconclusive (post: 1 of 4 seeds stalled)"
     (warning,) = summary.warnings
     assert warning.startswith(
         "post: 1 of 4 seeds stalled (seed 3: its loss is 5.950, and that of a unigram model 5.980)"
@@ -86,7 +86,7 @@ def test_an_arm_that_never_trains_has_no_difference(tmp_path: Path) -> None:
     summary = summary_of(tmp_path, Arm("base", BASE), Arm("post", [5.95, 5.96, 5.97, 5.98]))
     post = arm_of(summary, "post")
     assert (post.verdict, post.loss, post.failed) == ("stalled", None, 4)
-    assert "post stalled near the loss of token frequencies" in words.headline(summary)
+    assert "post stalled near the loss of a unigram model" in words.headline(summary)
     assert words.sentence(summary, post) == "all 4 seeds stalled."
 
 

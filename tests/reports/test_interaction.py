@@ -105,7 +105,7 @@ def test_a_saved_picture_says_what_it_is_of(browser: Any, report: Path) -> None:
         found.page.click("#trade-off .modebar-btn[data-title*='SVG']")
     assert download.value.suggested_filename == "norm_placement-cpu-trade-off.svg"
     text = Path(download.value.path()).read_text(encoding="utf-8")
-    assert "norm_placement at cpu" in text
+    assert "norm_placement, scale cpu" in text
     assert "2 seeds" in text
     found.page.close()
 

@@ -112,7 +112,7 @@ def test_the_noise_of_tuning_is_in_the_interval_and_the_headline_says_how_rates_
     assert untuned is not None and untuned.difference is not None
     assert found.difference.low < untuned.difference.low < untuned.difference.high < found.difference.high
     assert found.p_holm is not None and untuned.p_holm is not None and found.p_holm > untuned.p_holm
-    assert "each arm at its own best rate (3" in words.headline(summary)
+    assert "each arm at its own best learning rate (3" in words.headline(summary)
     assert "× 2 seeds at full length, after 5" in words.headline(summary)
 
 

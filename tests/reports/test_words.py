@@ -67,11 +67,11 @@ def test_sentences_of_a_study(tmp_path: Path) -> None:
     summary = reports.summarise(typical(4).write(tmp_path))
     assert words.headline(summary) == (
         "At equal FLOPs, pre (−0.0900 ± 0.0080 nats, training 2 % faster, decoding 2 % faster) reached a lower loss "
-        "than post; double (+0.001 ± 0.030 nats): inconclusive against post (750 k non-embedding parameters, "
-        "5.3 tokens per parameter, rates as written, not tuned)."
+        "than post; double (+0.001 ± 0.030 nats) is inconclusive against post (750 k non-embedding parameters, "
+        "5.3 tokens per parameter, learning rates not tuned)."
     )
     post, pre, double = (words.sentence(summary, arm) for arm in summary.arms)
-    assert post == "the baseline: 2.401 ± 0.026 nats per token over 3 seeds."
+    assert post == "the baseline: 2.401 ± 0.026 nats per token (95 % interval over 3 seeds)."
     assert pre.startswith(
         "−0.0900 ± 0.0080 nats at equal FLOPs, training 2 % faster, decoding 2 % faster; better (3 seeds, p"
     )
@@ -80,7 +80,7 @@ def test_sentences_of_a_study(tmp_path: Path) -> None:
         "2× smaller KV cache; inconclusive"
     )
     assert (
-        "p = 1): excludes differences larger than 0.031 nats; could detect 0.039 (0.020 to 0.25) nats with 80 %"
+        "p > 0.99): excludes differences larger than 0.031 nats; could detect 0.039 (0.020 to 0.25) nats with 80 %"
         in double
     )
     assert double.endswith("power.")  # seeds that nobody planned settle nothing
