@@ -89,7 +89,7 @@ def test_results_that_come_in_are_shown_and_not_judged(tmp_path: Path) -> None:
     assert b.verdict == "inconclusive"
     raw = stats.ttest_rel(ARMS["b"], BASE).pvalue
     assert p_of(summary, "b") == pytest.approx(min(1.0, 2 * raw / 0.8))  # a counts all the same
-    assert "nats): no verdict (" in words.headline(summary)
+    assert "nats) has no verdict (" in words.headline(summary)
     assert reports.withheld(summary) == ["a: no verdict: 2 of 8 runs of this comparison have not ended"]
     assert "better" not in a.verdict
 
