@@ -136,7 +136,7 @@ def test_settings_of_model_and_block_are_shown_with_what_they_do(capsys):
     assert main(["zoo", "model"]) == main(["zoo", "block"]) == 0
     out = capsys.readouterr().out
     assert all(name in out for name in (*zoo.ModelSpec.model_fields, *BlockSpec.model_fields))
-    assert re.search(r"token_types +null +A learned vector for each of so many types", out)
+    assert re.search(r"token_types +null +Number of token types, each", out)
     assert re.search(r"mixer +attention", out)
 
 
