@@ -130,6 +130,15 @@ def test_how_a_worker_ended_is_told(request_for, tmp_path, monkeypatch, script, 
     assert event == Event("failed" if error else "finished", request.digest, error)
 
 
+def test_what_ended_an_earlier_attempt_is_not_said_of_this_one(request_for, monkeypatch):
+    request, started = request_for(), subprocess.Popen
+    Store(request.store).write_error(request.digest, "an earlier error", "where it was")
+    script = "import sys; sys.stderr.write('no module\\n'); sys.exit(3)"
+    monkeypatch.setattr(subprocess, "Popen", lambda _, **how: started([sys.executable, "-c", script], **how))
+    *_, last = filter(None, Pool("cpu", [{}]).run([request]))
+    assert last == Event("failed", request.digest, "no module")
+
+
 STOPS = """
 import os, signal, sys
 from pathlib import Path

@@ -67,6 +67,8 @@ class Polling(ABC):
                 self._end_all()
 
     def _begin(self, requests: Sequence[Request]) -> Iterator[Event]:
+        for request in requests:  # a worker may end before it does so itself
+            Store(request.store).drop_error(request.digest)
         if requests:
             self._working |= zip((request.digest for request in requests), self.start(requests), strict=True)
         for request in requests:
