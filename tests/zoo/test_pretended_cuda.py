@@ -16,7 +16,7 @@ import pytest
 import torch
 
 FOLDER = Path(__file__).parent / "pretended_cuda"
-PARTS = 16
+PARTS = 32
 """The first of them runs with every suite, all in the slow one."""
 
 READS = {"ffn: deepseek_moe": 3, "ffn: topk_moe": 3}
