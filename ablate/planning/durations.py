@@ -54,10 +54,12 @@ def duration(
             seconds = arm.estimated_seconds(speed)
             training += seconds * sum("train" in missing[run.digest] for run in arm.runs)
             tuning += seconds * tuning_runs
-        measuring += lacks["measure"] * (_taken(store.measurements, plan.measure_digest) or _declared(plan))
-        taken = _taken(store.evaluations, plan.evals_digest)
-        unknown |= taken is None and lacks["evals"] > 0
-        evaluating += lacks["evals"] * (taken or 0.0)
+        if lacks["measure"]:
+            measuring += lacks["measure"] * (_taken(store.measurements, plan.measure_digest) or _declared(plan))
+        if lacks["evals"]:
+            taken = _taken(store.evaluations, plan.evals_digest)
+            unknown |= taken is None
+            evaluating += lacks["evals"] * (taken or 0.0)
     return Duration(training, measuring, None if unknown else evaluating, tuning)
 
 

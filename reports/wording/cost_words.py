@@ -106,7 +106,7 @@ def bytes_change(ratio: float | None, context: int | None = None) -> str:
 
 def beside_mark(arm: ArmSummary) -> str:
     """What follows a speed that was not measured alone."""
-    return f" {BESIDE}" if _waiting(arm) >= ALONE or _sharing(arm) else ""
+    return f" {BESIDE}" if _mean(arm, "waiting") >= ALONE or _mean(arm, "beside") else ""
 
 
 def measured_beside(summary: StudySummary) -> str:
@@ -114,25 +114,14 @@ def measured_beside(summary: StudySummary) -> str:
     marked = [arm for arm in summary.arms if beside_mark(arm)]
     if not marked:
         return ""
-    waited, shared = 100 * max(map(_waiting, marked)), max(map(_sharing, marked))
-    reasons = [
-        *(
-            [f"its runs waited for a processor for up to {waited:.0f} % of their training"]
-            if waited >= 100 * ALONE
-            else []
-        ),
-        *([f"up to {shared + 1:.0f} runs shared a GPU"] if shared else []),
-    ]
+    waited, shared = (max(_mean(arm, column) for arm in marked) for column in ("waiting", "beside"))
+    reasons = [f"its runs waited for a processor for up to {100 * waited:.0f} % of their training"] * (waited >= ALONE)
+    reasons += [f"up to {shared + 1:.0f} runs shared a GPU"] * (shared > 0)
     return f"{BESIDE} Not measured alone, so that the speed is not the arm's own: {', and '.join(reasons)}."
 
 
-def _waiting(arm: ArmSummary) -> float:
-    found = arm.means.get("waiting")
-    return found.mean if found else 0.0
-
-
-def _sharing(arm: ArmSummary) -> float:
-    found = arm.means.get("beside")
+def _mean(arm: ArmSummary, column: str) -> float:
+    found = arm.means.get(column)
     return found.mean if found else 0.0
 
 
