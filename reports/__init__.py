@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
+    from ablate.store.documents import JsonObject
     from reports.findings.shapes import ArmSummary, StudySummary
 
 __all__ = [
     "changes",
     "contrasts",
     "detectable",
+    "documents",
     "export_study",
     "figures_of",
     "headline",
@@ -85,6 +87,13 @@ def detectable(summary: StudySummary) -> str:
     from reports.wording import method_words  # noqa: PLC0415 (keeps the import cheap)
 
     return method_words.detectable(summary)
+
+
+def documents(summary: StudySummary) -> JsonObject:
+    """`arms`, `effects` and `changes` as `ablate run --json` prints them."""
+    from reports.findings.documents import documents as printed  # noqa: PLC0415 (keeps the import cheap)
+
+    return printed(summary)
 
 
 def measured_beside(summary: StudySummary) -> str:

@@ -205,10 +205,8 @@ class StudyResult:
             "failed": len(self.failed),
             "runs": list(self.statuses),
             "rates": reports.rates(self.summary) if self.summary else None,
-            "arms": [arm.document() for arm in self.summary.arms] if self.summary else [],
-            "effects": [each.document() for each in self.summary.effects] if self.summary else [],
             "promoted": str(self.promoted) if self.promoted else None,
-            "changes": [each.document() for each in self.summary.changes] if self.summary else [],
+            **(reports.documents(self.summary) if self.summary else {"arms": [], "effects": [], "changes": []}),
         }
 
     def __repr__(self) -> str:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 import polars as pl
-from pydantic import JsonValue
 
-from ablate.store.documents import JsonObject, LedgerRecord, LedgerTest, StudyDocument, StudyEffect
+from ablate.store.documents import LedgerRecord, LedgerTest, StudyDocument, StudyEffect
 from reports.findings.by_document import Gap
 from reports.findings.items import ItemDifference
 from reports.findings.rungs import Change
@@ -118,19 +116,6 @@ class EffectSummary:
     def comparison(self) -> Comparison:
         return self.judgement.comparison
 
-    def document(self) -> JsonObject:
-        """The effect as `ablate run --json` prints it; null where there is no number."""
-        found = self.comparison
-        return {
-            "factors": list(self.effect.factors),
-            "aliases": [list(alias) for alias in self.effect.aliases],
-            "verdict": self.verdict,
-            "difference": _mean(found.difference),
-            "difference_interval": _interval(found.difference),
-            "p": found.p_holm,
-            "detectable": found.detectable.value if found.detectable else None,
-        }
-
 
 @dataclass(frozen=True)
 class Score:
@@ -223,41 +208,6 @@ class ArmSummary:
         """How many more seeds would probably settle an inconclusive arm; None where none would, or nothing is open."""
         return _seeds_needed(self.verdict, self.comparison)
 
-    def document(self) -> JsonObject:
-        """The arm as `ablate run --json` prints it; null where there is no number."""
-        loss = self.loss
-        found = self.comparison
-        return {
-            "name": self.name,
-            "edits": {path: json.loads(value) for path, value in self.edits},
-            "tuned": {path: json.loads(value) for path, value in self.tuned},
-            "matching": {path: json.loads(value) for path, value in self.matching},
-            "seeds": list(self.seeds),
-            "stalled": list(self.stalled),
-            "diverged": list(self.diverged),
-            "loss": _mean(loss),
-            "loss_interval": _interval(loss),
-            "bits_per_byte": _mean(self.bits_per_byte),
-            "accuracy": _mean(self.accuracy),
-            "accuracy_interval": _interval(self.accuracy),
-            "excess": _mean(self.excess),
-            "tokens_per_second": _mean(self.means.get("tokens_per_second")),
-            "peak_memory_bytes": _mean(self.means.get("peak_memory_bytes")),
-            "kv_bytes_per_token": self.kv_bytes_per_token,
-            "parameters": self.budget.parameters,
-            "flops_per_token": self.flops_per_token,
-            "evals": _score_document(self.scores),
-            "verdict": self.verdict,
-            "difference": _mean(found.difference if found else None),
-            "difference_interval": _interval(found.difference if found else None),
-            "difference_with_failures": _interval(found.overall if found else None),
-            "p": found.p_holm if found else None,
-            "detectable": found.detectable.value if found and found.detectable else None,
-            "detectable_interval": _interval(found.detectable if found else None),
-            "seeds_needed": self.seeds_needed,
-            "eval_differences": _item_document(self.items),
-        }
-
 
 @dataclass(frozen=True)
 class Noise:
@@ -325,38 +275,8 @@ class StudySummary:
         """Of losses and their differences."""
         return f"nats/{self.study.per}"
 
-    def arm_documents(self) -> list[JsonObject]:
-        """`arms` of `ablate run --json`."""
-        return [arm.document() for arm in self.arms]
-
 
 def _seeds_needed(verdict: Verdict, found: Comparison | None) -> int | None:
     if found is None or verdict != "inconclusive" or found.shows_difference:
         return None
     return found.seeds_needed
-
-
-def _mean(value: Estimate | None) -> float | None:
-    return None if value is None else value.mean
-
-
-def _interval(value: Estimate | Interval | None) -> list[JsonValue] | None:
-    return None if value is None or value.low is None or value.high is None else [value.low, value.high]
-
-
-def _item_document(items: tuple[ItemDifference, ...]) -> JsonObject:
-    tasks: dict[str, JsonObject] = {}
-    for found in items:
-        tasks.setdefault(found.task, {})[found.metric] = found.document()
-    return {**tasks}
-
-
-def _score_document(scores: tuple[Score, ...]) -> JsonObject:
-    tasks: dict[str, JsonObject] = {}
-    for score in scores:
-        tasks.setdefault(score.task, {})[score.metric] = {
-            "value": score.value,
-            "stderr": score.stderr,
-            "half_width": score.half_width,
-        }
-    return {**tasks}

@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
+import reports
 from ablate.store import Store
 from ablate.store.documents import (
     CacheBytes,
@@ -337,6 +338,12 @@ def shown(summary: StudySummary, kind: type[Shown]) -> Shown:
     found = summary.section(kind)
     assert found is not None
     return found
+
+
+def arm_documents(summary: StudySummary) -> list[dict[str, Any]]:
+    """`arms` of `ablate run --json`."""
+    found: Any = reports.documents(summary)["arms"]
+    return list(found)
 
 
 HOSTILE = "<script>alert(1)</script>"

@@ -11,7 +11,7 @@ from ablate.store.documents import SpentBudget, StudyArm, StudyLook
 from reports.findings.shapes import StudySummary
 from reports.pages.page import render_page
 from reports.wording import tables, words
-from tests.reports.factory import Arm, StudyOf
+from tests.reports.factory import Arm, StudyOf, arm_documents
 
 ARMS = [Arm("base", [2.4, 2.5, 2.45]), Arm("arm", [2.3, 2.4, 2.35], edits={"block.ffn.d_ff": "8/3x"})]
 
@@ -56,7 +56,7 @@ def test_what_matching_edited_stands_apart_from_the_arm_s_own_edits(tmp_path: Pa
         ("arm", "block.ffn.d_ff", '"8/3x"', "the arm"),
         ("arm", "block.ffn.d_ff", "264", "matching parameters"),
     )
-    document = summary.arm_documents()[1]
+    document = arm_documents(summary)[1]
     assert (document["edits"], document["matching"]) == ({"block.ffn.d_ff": "8/3x"}, {"block.ffn.d_ff": 264})
     page = render_page(summary)
     assert "All arms were trained at equal FLOPs and parameters." in page

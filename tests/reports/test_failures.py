@@ -13,7 +13,7 @@ from reports.figures import galleries
 from reports.findings.shapes import ArmSummary, StudySummary
 from reports.reading.collect import collect
 from reports.wording import method_words, words
-from tests.reports.factory import Arm, StudyOf, changed
+from tests.reports.factory import Arm, StudyOf, arm_documents, changed
 
 BASE = [2.400, 2.412, 2.391, 2.405]
 LOWER = [2.300, 2.313, 2.290, 2.306]
@@ -57,12 +57,12 @@ def test_a_stalled_seed_is_in_no_mean_and_in_every_answer(tmp_path: Path) -> Non
     assert warning.startswith(
         "post: 1 of 4 seeds stalled (seed 3: its loss is 5.950, and that of a unigram model 5.980)"
     )
-    assert post.document()["stalled"] == [3]
+    assert arm_documents(summary)[1]["stalled"] == [3]
 
 
 def test_the_difference_with_failures_is_the_bound_s(tmp_path: Path) -> None:
     summary = summary_of(tmp_path, Arm("base", BASE), Arm("post", [*LOWER[:3], 5.95]))
-    low, high = arm_of(summary, "post").document()["difference_with_failures"]
+    low, high = arm_documents(summary)[1]["difference_with_failures"]
     trained = stats.ttest_rel(LOWER[:3], BASE[:3]).confidence_interval(0.975)
     often, seldom = (stats.binomtest(k, 4).proportion_ci(0.975, method="exact").high for k in (1, 0))
     assert high == pytest.approx(trained.high + often * (UNIFORM - np.mean(LOWER[:3])))

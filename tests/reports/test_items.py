@@ -20,7 +20,7 @@ from reports.findings.shapes import StudySummary
 from reports.reading.collect import collect
 from reports.sections.items import verdict
 from reports.statistics.crossed import crossed
-from tests.reports.factory import Arm, StudyOf, typical
+from tests.reports.factory import Arm, StudyOf, arm_documents, typical
 
 Rows = list[dict[str, Any]]
 
@@ -71,7 +71,7 @@ def test_a_difference_is_that_of_the_scores(tmp_path: Path) -> None:
 
 
 def test_the_document_of_run_json(tmp_path: Path) -> None:
-    documents = reports.summarise(typical(4).write(tmp_path)).arm_documents()
+    documents = arm_documents(reports.summarise(typical(4).write(tmp_path)))
     assert documents[0]["eval_differences"] == {}
     bits = documents[1]["eval_differences"]["heldout_text"]["bits_per_byte"]
     assert list(bits) == ["difference", "interval", "p", "items", "seeds", "reason"]
@@ -180,7 +180,7 @@ def test_what_cannot_be_compared_is_said(tmp_path: Path, change: Callable[[Rows]
     assert (item.reason, item.difference, item.p) == (reason, None, None)
     assert f"pre: heldout_text bits_per_byte is not compared item by item: {reason}." in summary.warnings
     assert (found(summary, "double", "heldout_text").reason is None) == (arm == 1)
-    assert json.dumps(summary.arm_documents(), allow_nan=False)
+    assert json.dumps(reports.documents(summary), allow_nan=False)
     assert draw(summary)
 
 

@@ -18,7 +18,7 @@ from reports.reading.documents import ReportError
 from reports.sections.difference_curves import DifferenceCurves
 from reports.sections.losses import Losses
 from reports.wording import words
-from tests.reports.factory import Arm, StudyOf, changed, shown, typical
+from tests.reports.factory import Arm, StudyOf, arm_documents, changed, shown, typical
 
 
 def summary_of(study: StudyOf, root: Path) -> StudySummary:
@@ -91,8 +91,8 @@ def test_one_seed_cannot_tell(tmp_path: Path) -> None:
     summary = summary_of(pair([2.4], [1.9]), tmp_path)
     arm = arm_of(summary, "arm")
     assert arm.verdict == "cannot tell"
-    assert arm.document()["loss"] == 1.9
-    assert arm.document()["loss_interval"] is None
+    assert arm_documents(summary)[1]["loss"] == 1.9
+    assert arm_documents(summary)[1]["loss_interval"] is None
     assert summary.noise.loss_sd is None
     assert any("One seed per arm" in text for text in summary.warnings)
 
@@ -163,7 +163,7 @@ def test_a_score_that_a_seed_lacks_has_no_mean(tmp_path: Path) -> None:
     store, arm = Store(tmp_path), study.arms[1]
     with changed(store.evals_path(study.digest(arm, 0), "e1")) as document:
         document["scores"]["heldout_pairs"]["acc"]["value"] = None
-    found = arm_of(reports.summarise(folder), arm.name).document()["evals"]
+    found = arm_documents(reports.summarise(folder))[1]["evals"]
     assert found["heldout_pairs"]["acc"] == {"value": None, "stderr": None, "half_width": None}
     assert found["heldout_text"]["bits_per_byte"]["value"] > 0
     assert reports.render(folder).exists()
@@ -249,13 +249,13 @@ def test_foreign_schemas_and_missing_studies_are_errors(tmp_path: Path) -> None:
 
 
 def test_arm_documents_are_what_run_json_promises(tmp_path: Path) -> None:
-    documents = summary_of(typical(4), tmp_path).arm_documents()
+    documents = arm_documents(summary_of(typical(4), tmp_path))
     assert json.loads(json.dumps(documents, allow_nan=False)) == documents
     promised = (
         "name edits tuned matching seeds stalled diverged loss loss_interval bits_per_byte accuracy "
         "accuracy_interval excess tokens_per_second peak_memory_bytes "
         "kv_bytes_per_token parameters flops_per_token evals verdict "
-        "difference difference_interval difference_with_failures p detectable detectable_interval "
+        "difference difference_interval p detectable difference_with_failures detectable_interval "
         "seeds_needed eval_differences"
     )
     assert [" ".join(document) for document in documents] == [promised] * 3

@@ -19,7 +19,7 @@ from reports.findings.summary import open_arms
 from reports.findings.verdicts import compare, decide
 from reports.statistics.estimates import equivalence_p, holm, mean_interval, paired_p
 from reports.wording import method_words, words
-from tests.reports.factory import TURNS, Arm, StudyOf
+from tests.reports.factory import TURNS, Arm, StudyOf, arm_documents
 
 BASE = [2.400, 2.412, 2.391, 2.405]
 NEAR = [2.402, 2.411, 2.392, 2.404]
@@ -127,7 +127,7 @@ def test_a_look_counts_seeds_that_were_asked_for_not_those_that_ended(tmp_path: 
 def test_one_seed_is_open_and_needs_an_unknown_number(tmp_path: Path) -> None:
     summary = summary_of(study_of({"base": [2.4], "arm": [2.3]}, margin=0.01), tmp_path)
     assert open_arms(summary) == ("arm",)
-    assert summary.arms[1].document()["seeds_needed"] is None
+    assert arm_documents(summary)[1]["seeds_needed"] is None
 
 
 def test_one_seed_has_an_interval_of_decoding_speed_over_the_turns_of_its_measurement(tmp_path: Path) -> None:

@@ -1,0 +1,99 @@
+"""What `ablate run --json` prints of a study's findings. Null where there is no number."""
+
+from __future__ import annotations
+
+import json
+
+from pydantic import JsonValue
+
+from ablate.store.documents import JsonObject
+from reports.findings.items import ItemDifference
+from reports.findings.shapes import ArmSummary, Comparison, EffectSummary, Score, StudySummary
+from reports.statistics.estimates import Estimate
+from reports.statistics.interval import Interval
+
+
+def documents(summary: StudySummary) -> JsonObject:
+    return {
+        "arms": [_arm(arm) for arm in summary.arms],
+        "effects": [_effect(each) for each in summary.effects],
+        "changes": [each.document() for each in summary.changes],
+    }
+
+
+def _arm(arm: ArmSummary) -> JsonObject:
+    return {
+        "name": arm.name,
+        "edits": _settings(arm.edits),
+        "tuned": _settings(arm.tuned),
+        "matching": _settings(arm.matching),
+        "seeds": list(arm.seeds),
+        "stalled": list(arm.stalled),
+        "diverged": list(arm.diverged),
+        "loss": _mean(arm.loss),
+        "loss_interval": _interval(arm.loss),
+        "bits_per_byte": _mean(arm.bits_per_byte),
+        "accuracy": _mean(arm.accuracy),
+        "accuracy_interval": _interval(arm.accuracy),
+        "excess": _mean(arm.excess),
+        "tokens_per_second": _mean(arm.means.get("tokens_per_second")),
+        "peak_memory_bytes": _mean(arm.means.get("peak_memory_bytes")),
+        "kv_bytes_per_token": arm.kv_bytes_per_token,
+        "parameters": arm.budget.parameters,
+        "flops_per_token": arm.flops_per_token,
+        "evals": _scores(arm.scores),
+        "verdict": arm.verdict,
+        **_difference(arm.comparison),
+        "difference_with_failures": _interval(arm.comparison.overall if arm.comparison else None),
+        "detectable_interval": _interval(arm.comparison.detectable if arm.comparison else None),
+        "seeds_needed": arm.seeds_needed,
+        "eval_differences": _items(arm.items),
+    }
+
+
+def _effect(found: EffectSummary) -> JsonObject:
+    return {
+        "factors": list(found.effect.factors),
+        "aliases": [list(alias) for alias in found.effect.aliases],
+        "verdict": found.verdict,
+        **_difference(found.comparison),
+    }
+
+
+def _difference(found: Comparison | None) -> JsonObject:
+    return {
+        "difference": _mean(found.difference if found else None),
+        "difference_interval": _interval(found.difference if found else None),
+        "p": found.p_holm if found else None,
+        "detectable": found.detectable.value if found and found.detectable else None,
+    }
+
+
+def _settings(pairs: tuple[tuple[str, str], ...]) -> JsonObject:
+    return {path: json.loads(value) for path, value in pairs}
+
+
+def _mean(value: Estimate | None) -> float | None:
+    return None if value is None else value.mean
+
+
+def _interval(value: Estimate | Interval | None) -> list[JsonValue] | None:
+    return None if value is None or value.low is None or value.high is None else [value.low, value.high]
+
+
+def _scores(scores: tuple[Score, ...]) -> JsonObject:
+    tasks: dict[str, JsonObject] = {}
+    for score in scores:
+        tasks.setdefault(score.task, {})[score.metric] = {
+            "value": score.value,
+            "stderr": score.stderr,
+            "half_width": score.half_width,
+        }
+    return {**tasks}
+
+
+def _items(items: tuple[ItemDifference, ...]) -> JsonObject:
+    tasks: dict[str, JsonObject] = {}
+    for found in items:
+        tasks.setdefault(found.task, {})[found.metric] = found.document()
+    return {**tasks}
