@@ -44,8 +44,9 @@ class Batch:
         return self.each(lambda tensor: tensor.to(device, non_blocking=True))
 
     def pinned(self) -> Batch:
-        """The same in memory that a GPU can read by itself."""
-        return self.each(Tensor.pin_memory)
+        """The same in memory that a GPU can read by itself. Without gaps: what has some is copied once more first, to
+        memory that is not pinned."""
+        return self.each(lambda tensor: tensor.contiguous().pin_memory())
 
     def __len__(self) -> int:
         """B."""

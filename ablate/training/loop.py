@@ -16,7 +16,7 @@ from ablate.training.learner import Learner, Learnt, Watcher
 from ablate.training.schedule import learning_rate
 
 Batches = Callable[[int], Batch]
-"""1-based step → its batch. Called by another thread."""
+"""1-based step → its batch, on the host. Called by another thread."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def train(
     laps.begin()
     for step, batch in zip(numbers, ahead(batches, numbers), strict=True):
         before, lr = watcher.seconds if watcher else 0.0, learning_rate(step, steps, learner.spec)
-        learnt = learner.learn(step, lr, batch, watcher)
+        learnt = learner.learn(step, lr, batch.to(learner.numerics.device), watcher)
         stretch.append(Taken(step, lr, learnt, watcher.seconds - before if watcher else 0.0))
         laps.lap()
         if step == steps or rests(step):
