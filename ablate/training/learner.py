@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-import torch
 from torch import Tensor, nn
 
 from ablate.machine.numerics import Numerics
@@ -18,6 +17,7 @@ from ablate.training.optimizers import Updates
 from ablate.training.randomness import seed_step
 from ablate.training.spec import TrainSpec
 from ablate.training.team import is_shared_out, whole_of
+from evals.costs.memory import forget
 
 
 class Watcher(Protocol):
@@ -70,8 +70,7 @@ class Learner:
             except (RuntimeError, MemoryError) as error:
                 self.accumulation.halve(batch, error)
             self.optimizer.zero_grad(set_to_none=True)
-            if self.numerics.device == "cuda":
-                torch.cuda.empty_cache()
+            forget(self.numerics.device)
 
     def _summed(self, nats: Tensor) -> Tensor:
         """The same over the team, whose gradients are added up too."""

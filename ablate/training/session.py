@@ -213,7 +213,7 @@ class Session:
         """Whether somebody is to look at the weights after this step, or for too long has not."""
         if self.sharded is not None:
             due = self.stop() or time.perf_counter() >= self._save_at
-            self._saves = self.team.first_says(due, self.numerics.device)
+            self._saves = self.team.first_says(due)
         tired = time.perf_counter() - self._rested >= self.rest_seconds
         return self._saves or tired or self._validation_is_due(step)
 

@@ -59,9 +59,9 @@ class Team:
             for tensor, total in zip(bucket, flat.split([tensor.numel() for tensor in bucket]), strict=True):
                 tensor.copy_(total.view_as(tensor))
 
-    def first_says(self, said: bool, device: str) -> bool:
-        """What the first process says."""
-        answer = torch.tensor([float(said)], device=device)
+    def first_says(self, said: bool) -> bool:
+        """What the first process says. The hosts tell each other, so that no device is waited for."""
+        answer = torch.tensor([float(said)])
         dist.broadcast(answer, 0)
         return bool(answer.item())
 
@@ -103,7 +103,7 @@ def _buckets(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
 def joined(meeting: Path, rank: int, size: int, device: str) -> Iterator[Team]:
     """A team whose processes meet through a file that nobody else uses, on one machine."""
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # where the machine's own name may resolve to nothing
-    backend = "nccl" if device == "cuda" else "gloo"
+    backend = "cpu:gloo,cuda:nccl" if device == "cuda" else "gloo"
     dist.init_process_group(backend, init_method=f"file://{meeting}", rank=rank, world_size=size, timeout=PATIENCE)
     try:
         yield Team(rank, size)

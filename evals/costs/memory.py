@@ -36,8 +36,21 @@ def keep_freed_memory() -> None:
     torch.empty(_LARGEST_MAPPED, dtype=torch.uint8)
 
 
+_NO_MEMORY = ("can't allocate memory", "CUDA error: out of memory", "_STATUS_ALLOC_FAILED")
+"""Of a CPU, of what a GPU's driver allocates by itself, and of the workspaces of cuBLAS and cuDNN."""
+
+
 def is_out_of_memory(error: RuntimeError) -> bool:
-    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+    return isinstance(error, torch.OutOfMemoryError) or any(words in str(error) for words in _NO_MEMORY)
+
+
+def forget(device: str) -> None:
+    """Start over after memory ran out: give back what the allocator keeps, and let peaks of what failed not count."""
+    if device == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+    else:
+        _reset_high_water_mark()
 
 
 @dataclass

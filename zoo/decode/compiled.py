@@ -47,7 +47,7 @@ def compiled_step(model: Decoder, backend: str | Callable[..., Any] = "inductor"
     def step(token: Tensor, cache: Cache) -> Tensor:
         _check(cache)
         cache.admit(token.shape[0], 1, None)
-        index = torch.tensor([cache.length], device=token.device)
+        index = torch.full((1,), cache.length, device=token.device)  # filled there: a copy would wait for the device
         if graphs:
             torch.compiler.cudagraph_mark_step_begin()
         logits: Tensor = program(model, token, index, cache)

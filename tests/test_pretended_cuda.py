@@ -1,4 +1,5 @@
-"""Every choice takes a training step on a pretended CUDA device: no error of devices or types, no host read.
+"""Models of every name, and training runs of all kinds, take steps on a pretended CUDA device: no error of devices or
+types, and no host read.
 
 A fake tensor has a device, a type and a shape but no data, so numbers, speed and memory are not seen here.
 """
@@ -19,8 +20,9 @@ FOLDER = Path(__file__).parent / "pretended_cuda"
 PARTS = 32
 """The first of them runs with every suite, all in the slow one."""
 
-READS = {"ffn: deepseek_moe": 3, "ffn: topk_moe": 3}
-"""Of a step of three layers, by how a choice begins: how many rows each expert has says how large its product is."""
+READS = {"ffn: deepseek_moe": 3, "ffn: topk_moe": 3, "training: ": 2}
+"""By how a name begins. A step of three layers with experts: how many rows each has says how large its product is. A
+training run: losses and gradient norms, once for all of its steps."""
 
 
 @pytest.fixture(scope="module")
@@ -42,11 +44,11 @@ def guard(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.slow) for part in range(1, PARTS))])
 def test_a_step_has_no_error_and_no_host_read(part: int, guard: Path) -> None:
     command = [sys.executable, str(FOLDER / "sweep.py"), str(guard), str(part), str(PARTS)]
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
     run = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
     found = json.loads(run.stdout)
     assert found
-    assert {choice: outcome["error"] for choice, outcome in found.items() if outcome["error"]} == {}
-    for choice, outcome in found.items():
-        allowed = next((times for begin, times in READS.items() if choice.startswith(begin)), 0)
-        assert sum(outcome["reads"].values()) == allowed, (choice, outcome["reads"])
+    assert {name: outcome["error"] for name, outcome in found.items() if outcome["error"]} == {}
+    for name, outcome in found.items():
+        allowed = next((times for begin, times in READS.items() if name.startswith(begin)), 0)
+        assert sum(outcome["reads"].values()) == allowed, (name, outcome["reads"])

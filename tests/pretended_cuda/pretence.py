@@ -1,14 +1,14 @@
 # ruff: noqa: E402 (the guard is loaded before torch)
-"""A training step of every choice on a device that is not there. Run in a process of its own, with the guard's path.
+"""A CUDA device that is not there, for scripts of their own process that are given the guard's path: import this first.
 
-Prints {choice: {"error": str | None, "reads": {place: times}}} as JSON. A host read is where a program waits for the
-device: `.item()`, `.tolist()`, `int()`, `bool()` and what needs them inside, such as bincount.
+A fake tensor has a device, a type and a shape but no data. What the driver or a kernel would be asked is replaced, and
+host reads are counted: a program waits for the device in `.item()`, `.tolist()`, `int()`, `bool()`, and in what needs
+them inside, such as bincount.
 """
 
 from __future__ import annotations
 
 import ctypes
-import json
 import sys
 import traceback
 from collections import Counter
@@ -21,30 +21,33 @@ ctypes.CDLL(sys.argv[1], mode=ctypes.RTLD_GLOBAL)  # before torch, which looks f
 
 import torch
 from torch import Tensor
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.cuda.amp import common
 from torch.nn import functional as F
 
-from zoo.conformance.combinations import given_to, random_tokens
-from zoo.decode import Sampling
 from zoo.ffns._experts import Experts
-from zoo.matrix import axes, combine
-from zoo.model import Decoder
-from zoo.spec import ModelSpec
 
-ROOT = Path(__file__).parents[3]
-LENGTH = 19
+ROOT = Path(__file__).parents[2]
+OURS = [ROOT / package for package in ("zoo", "evals", "ablate")]
 reads: Counter[str] = Counter()
+"""Host reads since the last `outcome` began, by place."""
 
 
-def main() -> None:
-    pretend()
-    options = [option for of in axes().values() for option in of][int(sys.argv[2]) :: int(sys.argv[3])]
-    found = {str(option): outcome(lambda option=option: step(combine([option]))) for option in options}
-    print(json.dumps(found | {"a token is drawn": outcome(draw_one)}))
+def pretend() -> None:
+    """Replace what asks a driver."""
+    common.amp_definitely_not_available = lambda: False
+    torch.cuda.is_bf16_supported = lambda *_, **__: True
+    F.scaled_dot_product_attention = products
+    torch.multinomial = drawn
+    for name, value in {"item": 1, "__int__": 1, "__index__": 1, "__float__": 1.0, "__bool__": True}.items():
+        setattr(Tensor, name, counting(name, getattr(Tensor, name), lambda _, value=value: value))
+    Tensor.tolist = counting("tolist", Tensor.tolist, lambda tensor: [1.0] * len(tensor))
+    run = Experts._run
+    Experts._run = lambda self, rows, load: run(self, rows, EvenLoad(len(rows), len(load)))
 
 
 def outcome(of: Callable[[], None]) -> dict[str, Any]:
+    """{"error": str | None, "reads": {place: times}}"""
     reads.clear()
     error = None
     try:
@@ -52,49 +55,6 @@ def outcome(of: Callable[[], None]) -> dict[str, Any]:
     except Exception as raised:  # every kind is what is looked for
         error = f"{place(traceback.extract_tb(raised.__traceback__))}: {type(raised).__name__}: {raised}"
     return {"error": error, "reads": dict(reads)}
-
-
-def step(spec: ModelSpec) -> None:
-    """Forward and backward in bfloat16."""
-    model = Decoder(spec).train()
-    with FakeTensorMode() as mode:
-
-        def moved(value: Tensor) -> Tensor:
-            return mode.from_tensor(value).to("cuda")
-
-        for module in model.modules():
-            for name, value in list(module.named_parameters(recurse=False)):
-                setattr(module, name, torch.nn.Parameter(moved(value)))
-            for name, value in list(module.named_buffers(recurse=False)):
-                setattr(module, name, moved(value))
-        given = {name: moved(value) for name, value in given_to(spec, 2, LENGTH).items()}
-        tokens = moved(random_tokens(spec, 2, LENGTH + 1))
-        with torch.autocast("cuda", torch.bfloat16):
-            loss, _ = model.loss(tokens[:, :-1], tokens[:, 1:], **given)
-        loss.backward()
-    assert loss.device.type == "cuda"
-    for name, parameter in model.named_parameters():
-        if parameter.grad is not None:
-            assert (parameter.grad.device.type, parameter.grad.dtype) == ("cuda", parameter.dtype), name
-
-
-def draw_one() -> None:
-    """With a generator of the CPU, as whoever wants the same text on every device has."""
-    with FakeTensorMode():
-        logits, text = torch.zeros(2, 7, device="cuda"), torch.zeros(2, 3, dtype=torch.long, device="cuda")
-        chosen = Sampling(temperature=1.0, top_p=0.9).choose(logits, text, generator=torch.Generator())
-    assert chosen.device.type == "cuda"
-
-
-def pretend() -> None:
-    common.amp_definitely_not_available = lambda: False
-    torch.cuda.is_bf16_supported = lambda *_, **__: True
-    F.scaled_dot_product_attention = products
-    torch.multinomial = drawn
-    for name, value in {"item": 1, "__int__": 1, "__index__": 1, "__float__": 1.0, "__bool__": True}.items():
-        setattr(Tensor, name, counting(name, getattr(Tensor, name), lambda _, value=value: value))
-    run = Experts._run
-    Experts._run = lambda self, rows, load: run(self, rows, EvenLoad(len(rows), len(load)))
 
 
 @dataclass
@@ -120,8 +80,8 @@ def counting(name: str, real: Callable[..., Any], fake: Callable[..., Any]) -> C
 
 
 def place(stack: traceback.StackSummary) -> str:
-    """The innermost line of the zoo's."""
-    frames = [frame for frame in stack if Path(frame.filename).is_relative_to(ROOT / "zoo")]
+    """The innermost line of ours."""
+    frames = [frame for frame in stack if any(Path(frame.filename).is_relative_to(folder) for folder in OURS)]
     return f"{Path(frames[-1].filename).relative_to(ROOT)}:{frames[-1].lineno}" if frames else "?"
 
 
@@ -149,7 +109,3 @@ def products(
     if attn_mask is not None:
         scores = torch.where(attn_mask, scores, 0) if attn_mask.dtype == torch.bool else scores + attn_mask
     return scores.softmax(dim=-1).to(v.dtype) @ v
-
-
-if __name__ == "__main__":
-    main()
