@@ -20,9 +20,9 @@ FOLDER = Path(__file__).parent / "pretended_cuda"
 PARTS = 32
 """The first of them runs with every suite, all in the slow one."""
 
-READS = {"ffn: deepseek_moe": 3, "ffn: topk_moe": 3, "training: ": 2}
+READS = {"ffn: deepseek_moe": 3, "ffn: topk_moe": 3, "training: ": 4}
 """By how a name begins. A step of three layers with experts: how many rows each has says how large its product is. A
-training run: losses and gradient norms, once for all of its steps."""
+training run: losses and gradient norms, at each of the two rests."""
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from zoo.attending import band, flex, fused, plain, sparse
+from zoo.attending import band, flex, fused, plain, sparse, varlen
 from zoo.attending.blocks import is_banded
 from zoo.attending.needs import Backend, Needs
 from zoo.attending.scores import entropies, largest_scores, weights_of
@@ -26,6 +26,7 @@ BACKENDS: dict[str, Backend] = {
     "band": band.BACKEND,
     "sparse": sparse.BACKEND,
     "flex": flex.BACKEND,
+    "varlen": varlen.BACKEND,
 }
 _forced: list[str] = []
 """Backends forced by open `attention_backend` blocks, the innermost last. torch.compile cannot trace a ContextVar."""
@@ -41,7 +42,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, visible: Visible, scoring: Scoring) 
     obstacle = BACKENDS[name].obstacle(needs)
     if obstacle is not None:
         raise ValueError(f"the {name} backend {obstacle}: use plain")
-    note(name, needs.gradient)
+    note("fused (FlashAttention-3)" if name == "fused" and fused.is_flash_3() else name, needs.gradient)
     return at_default_precision(lambda q, k, v: BACKENDS[name].attend(q, k, v, visible, scoring), q, k, v)
 
 
@@ -61,6 +62,8 @@ def fastest(q: Tensor, k: Tensor, v: Tensor, visible: Visible, scoring: Scoring)
 
 def pick(device: str, dtype: torch.dtype, needs: Needs) -> str:
     """The backend that takes the least work of those that can do it."""
+    if device == "cuda" and dtype in varlen.DTYPES and varlen.obstacle(needs) is None and not needs.whole:
+        return "varlen"
     if device == "cuda" and _pays_in_flex(dtype, needs):
         return "flex"
     if fused.obstacle(needs) is not None:

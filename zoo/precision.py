@@ -22,6 +22,14 @@ def in_float32(function: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
         return function(*(tensor.to(kind) for tensor in tensors))
 
 
+def as_autocast_has_it(*tensors: Tensor) -> tuple[Tensor, ...]:
+    """As scaled_dot_product_attention does it by itself: for kernels that autocast does not know."""
+    device = tensors[0].device.type
+    if not torch.is_autocast_enabled(device):
+        return tensors
+    return tuple(tensor.to(torch.get_autocast_dtype(device)) for tensor in tensors)
+
+
 def at_default_precision(function: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
     """`function(*tensors)`, it and its backward pass at the default float32 precision.
 

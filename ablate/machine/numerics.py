@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 
 from ablate.store.documents import RunNumerics
 from evals.costs.precision import use_fast_float32
+from zoo.attending.fused import use_flash_3
 
 
 @dataclass(frozen=True)
@@ -17,16 +20,23 @@ class Numerics:
     """`device` is "cpu" or "cuda". `dtype` bfloat16 means autocast over float32 weights and optimiser state.
 
     `matmul` is torch's float32 matmul precision. On a CPU "medium" is in force only where it was found to be exact
-    (see `evals.costs.precision`), and "highest" otherwise; on CUDA "high" allows TF32.
+    (see `evals.costs.precision`), and "highest" otherwise; on CUDA "high" allows TF32. gpu: what kernels are
+    chosen by; None on a CPU, and where a run is planned for GPUs elsewhere.
     """
 
     device: str
     dtype: str
     matmul: str
+    gpu: str | None = None
 
     def identity(self) -> RunNumerics:
         """As the identity of a run has them."""
-        return RunNumerics(device=self.device, dtype=self.dtype, matmul=self.matmul)
+        return RunNumerics(device=self.device, dtype=self.dtype, matmul=self.matmul, gpu=self.gpu)
+
+    def meets(self, wanted: RunNumerics) -> bool:
+        """Whether a run that was planned with `wanted` may be carried out with these."""
+        own = self.identity()
+        return own == wanted or (wanted.gpu is None and own.model_copy(update={"gpu": None}) == wanted)
 
     @property
     def torch_dtype(self) -> torch.dtype:
@@ -37,6 +47,24 @@ class Numerics:
         return torch.autocast(self.device, dtype=torch.bfloat16, enabled=self.dtype == "bfloat16")
 
 
+@contextmanager
+def deterministic(wanted: bool) -> Iterator[None]:
+    """Where it is wanted, CUDA takes only kernels inside the block that add in one order. An operation that has none is
+    an error, which names it. Matrix products heed it if it comes before the first of them in the process.
+
+    A CPU always adds in one order.
+    """
+    before = torch.are_deterministic_algorithms_enabled()
+    if wanted:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # nothing reads it
+    torch.use_deterministic_algorithms(wanted or before)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before)
+
+
 def enforce(device: str, dtype: str, threads: int = 1) -> Numerics:
     """Put this process's numerics in force and say what they are.
 
@@ -45,10 +73,16 @@ def enforce(device: str, dtype: str, threads: int = 1) -> Numerics:
     """
     if device == "cuda":
         torch.set_float32_matmul_precision("high")
-        return Numerics(device, dtype, "high")
+        return Numerics(device, dtype, "high", _gpu() if torch.cuda.is_available() else None)
     torch.set_num_threads(threads)
     torch.set_flush_denormal(True)
     return Numerics(device, dtype, use_fast_float32())
+
+
+def _gpu() -> str:
+    """What its kernels are chosen by."""
+    name = torch.cuda.get_device_name()
+    return f"{name}, FlashAttention-3" if use_flash_3() else name
 
 
 @contextmanager
@@ -67,6 +101,17 @@ def _flushes_denormal() -> bool:
     """torch has a switch for it, and nothing that reads the switch."""
     smallest = torch.finfo(torch.float32).tiny
     return bool((torch.tensor([smallest]) / 2 == 0).item())
+
+
+def unused_gpu(driver: Path = Path("/proc/driver/nvidia/version")) -> str | None:
+    """Why torch cannot use this machine's NVIDIA GPU. None where it can, or where there is none."""
+    if torch.cuda.is_available() or not driver.exists():
+        return None
+    if torch.version.cuda is None:
+        return f"torch {torch.__version__} was built without CUDA"
+    return (
+        f"torch finds no device: CUDA_VISIBLE_DEVICES hides it, or the driver is too old for CUDA {torch.version.cuda}"
+    )
 
 
 def pick_device() -> str:

@@ -156,6 +156,7 @@ def make_plan(
     device: str = "cpu",
     *,
     matmul: str | None = None,
+    gpu: str | None = None,
     identify: Identify | None = None,
     clock: Clock | None = None,
 ) -> Plan:
@@ -164,6 +165,7 @@ def make_plan(
     Args:
         device: "cpu" or "cuda".
         matmul: float32 matmul precision, part of a run's identity. None: "high" on CUDA, "medium" on a CPU.
+        gpu: its name, part of a run's identity, where it is known.
         identify: the identity of a corpus, where it is known; otherwise the corpus is read and hashed.
         clock: where step times come from (see `ablate.running.calibration`); asked only when the budget is in seconds.
 
@@ -178,7 +180,9 @@ def make_plan(
     specs = [_with_vocabulary(study, arm, data) for arm, data in zip(study.arms, identities, strict=True)]
     matched = match_parameters(study, specs)
     work = [
-        Workload(each.spec, each.arm.train, RunNumerics(device=device, dtype=each.arm.train.dtype, matmul=matmul))
+        Workload(
+            each.spec, each.arm.train, RunNumerics(device=device, dtype=each.arm.train.dtype, matmul=matmul, gpu=gpu)
+        )
         for each in matched
     ]
     times = step_times(study.budget, work, clock)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from ablate.machine.numerics import Numerics
 from ablate.planning.budgets import Clock
 from ablate.planning.campaign import Outcome, Stages, campaign
 from ablate.planning.plan import ArmPlan, Identify, Plan, make_plan
@@ -16,17 +17,19 @@ from ablate.training.objectives.next_token import NextToken
 
 @dataclass(frozen=True)
 class Planner:
-    """`device` and `matmul` are part of a run's identity; `clock` has step times for budgets in seconds."""
+    """`numerics` are part of a run's identity, but for their dtype; `clock` has step times for budgets in seconds."""
 
     study: Study
     store: Store
-    device: str
-    matmul: str
+    numerics: Numerics
     identify: Identify
     clock: Clock | None
 
     def plan(self, study: Study) -> Plan:
-        return make_plan(study, self.device, matmul=self.matmul, identify=self.identify, clock=self.clock)
+        found = self.numerics
+        return make_plan(
+            study, found.device, matmul=found.matmul, gpu=found.gpu, identify=self.identify, clock=self.clock
+        )
 
     def stages(self) -> Stages:
         return self._campaign(self.study)

@@ -20,7 +20,7 @@ def numerics_of(request: Request) -> Numerics:
     """Put the numerics of the run's identity in force, or refuse."""
     wanted = request.identity.numerics
     found = enforce(wanted.device, wanted.dtype, request.threads)
-    if found.identity() != wanted:
+    if not found.meets(wanted):
         asked, given = wanted.model_dump(), found.identity().model_dump()
         raise NumericsError(f"the run requires {asked}, but this machine has {given}")
     return found

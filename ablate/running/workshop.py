@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ablate.data import DataError, prepare
 from ablate.errors import ArgumentError
-from ablate.machine.numerics import enforce
+from ablate.machine.numerics import enforce, unused_gpu
 from ablate.planning.plan import Plan, identifying
 from ablate.planning.planner import Planner
 from ablate.running.calibration import Calibration
@@ -42,10 +42,9 @@ class Workshop:
 
     def planner(self, study: Study) -> Planner:
         """Plans the study for this machine. Puts its numerics in force."""
-        numerics = enforce(self.device, study.train.dtype)
-        return Planner(
-            study, self.store, self.device, numerics.matmul, identifying(study, self.store.data_dir), self._clock(study)
-        )
+        found = enforce(self.device, study.train.dtype)
+        numerics = found if self.engine.here else replace(found, gpu=None)
+        return Planner(study, self.store, numerics, identifying(study, self.store.data_dir), self._clock(study))
 
     def _clock(self, study: Study) -> Calibration | None:
         """Step times for a budget in seconds: from the store, or measured, which needs the corpus prepared."""
@@ -91,6 +90,8 @@ def open_workshop(
         raise ArgumentError("devices", "runs that share a GPU have no more than that one")
     options = Options(device, workers, workers_per_gpu, engine_settings or {}, settings.devices)
     found = load(engine, options)
+    if device is None and found.here and (reason := unused_gpu()):
+        teller(progress)(f"This machine has a GPU that is not used: {reason}.")
     beside = workers_per_gpu - 1 if found.device == "cuda" else 0
     return Workshop(Store(store), found, settings, progress, beside=beside)
 

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 
 from torch import Tensor, nn
 
-from ablate.machine.numerics import Numerics
+from ablate.machine.numerics import Numerics, deterministic
 from ablate.training.accumulation import Accumulation
 from ablate.training.average import WeightAverage
 from ablate.training.batch import Batch, Loss
@@ -54,11 +54,12 @@ class Learner:
 
     def learn(self, step: int, lr: float, batch: Batch, watcher: Watcher | None = None) -> Learnt:
         """Update the weights by 1-based `step` on `batch`. `lr` is the schedule's."""
-        nats = self._gradients(step, batch)
-        with watcher.around(step, batch) if watcher else nullcontext():
-            learnt = Learnt(nats, self._update(lr))
-        if self.average is not None:
-            self.average.update(step)
+        with deterministic(self.spec.deterministic):
+            nats = self._gradients(step, batch)
+            with watcher.around(step, batch) if watcher else nullcontext():
+                learnt = Learnt(nats, self._update(lr))
+            if self.average is not None:
+                self.average.update(step)
         return learnt
 
     def _gradients(self, step: int, batch: Batch) -> Tensor:

@@ -12,7 +12,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Literal
 
 import zoo
-from ablate.machine.numerics import Numerics
+from ablate.machine.numerics import Numerics, deterministic
 from ablate.store import Store
 from ablate.store.documents import ItemLoss, MetricsRecord, RunDocument, RunProbes, RunStart
 from ablate.training.accumulation import Accumulation
@@ -260,7 +260,8 @@ class Session:
         return found.nats
 
     def _score(self, held_out: HeldOut) -> HeldOutScores:
-        return score(self.model, held_out, self.numerics.autocast)
+        with deterministic(self.spec.deterministic):
+            return score(self.model, held_out, self.numerics.autocast)
 
     def _save_when_due(self) -> None:
         stop, now = self.stop(), time.perf_counter()

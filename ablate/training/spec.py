@@ -73,6 +73,9 @@ class TrainSpec(Spec):
     """Measure the validation loss after each such fraction of the steps, and always after the last."""
     compile: bool = False
     """Compile model and loss into one program, which takes a minute or so and is cached for later runs."""
+    deterministic: bool = Field(default=False, exclude_if=lambda wanted: not wanted)
+    """On CUDA, take only kernels that give the same bits each time, which are slower; an operation that has none is an
+    error. On a CPU the bits are the same anyway."""
     objective: Annotated[Objective, Choice("ablate.training.objectives")] = Field(
         default=NextToken(), exclude_if=lambda objective: objective == NextToken()
     )

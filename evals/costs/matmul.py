@@ -33,6 +33,8 @@ def peak_flops_per_second(
         return _measure(device, dtype, clock)
     finally:
         torch.set_num_threads(before)
+        if device.type == "cuda":
+            torch.cuda.empty_cache()  # whoever plans keeps no memory that runs could have
 
 
 def _measure(device: torch.device, dtype: torch.dtype, clock: Clock) -> float:

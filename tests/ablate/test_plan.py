@@ -139,9 +139,10 @@ def test_what_changes_a_result_changes_the_digest(change: str, tmp_path: Path) -
 
 def test_data_and_numerics_change_the_digest(tmp_path: Path) -> None:
     other = DataIdentity("e" * 32, 257, "")
-    changes = ({}, {"identify": lambda _: other}, {"device": "cuda"}, {"matmul": "highest"})
+    gpus = ({"device": "cuda", **gpu} for gpu in ({}, {"gpu": "NVIDIA H200"}, {"gpu": "NVIDIA L4"}))
+    changes = ({}, {"identify": lambda _: other}, {"matmul": "highest"}, *gpus)
     digests = {plan_of(tmp_path, STUDY, **given).runs[0].digest for given in changes}
-    assert len(digests) == 4
+    assert len(digests) == 6
 
 
 @pytest.mark.parametrize(

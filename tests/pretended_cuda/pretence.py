@@ -41,7 +41,7 @@ def pretend() -> None:
     torch.multinomial = drawn
     for name, value in {"item": 1, "__int__": 1, "__index__": 1, "__float__": 1.0, "__bool__": True}.items():
         setattr(Tensor, name, counting(name, getattr(Tensor, name), lambda _, value=value: value))
-    Tensor.tolist = counting("tolist", Tensor.tolist, lambda tensor: [1.0] * len(tensor))
+    FakeTensor.tolist = counting("tolist", FakeTensor.tolist, lambda tensor: [1.0] * len(tensor))
     run = Experts._run
     Experts._run = lambda self, rows, load: run(self, rows, EvenLoad(len(rows), len(load)))
 

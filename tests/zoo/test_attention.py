@@ -13,8 +13,8 @@ from zoo.attending.scoring import Scoring
 from zoo.attending.visible import Visible
 from zoo.conformance.combinations import random_model, random_tokens
 
-DENSE = [name for name in BACKENDS if name != "sparse"]
-"""Those that need no pattern; `tests/zoo/test_sparsities.py` has the other."""
+DENSE = [name for name in BACKENDS if name not in ("sparse", "varlen")]
+"""Those that need neither a pattern nor CUDA; `test_sparsities.py` and `test_flash.py` have the others."""
 
 
 def loop(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, window: int | None, pad: list[int]) -> torch.Tensor:

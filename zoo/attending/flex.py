@@ -23,6 +23,7 @@ from zoo.attending.needs import Backend, Needs
 from zoo.attending.scoring import Scoring
 from zoo.attending.visible import Visible
 from zoo.own_code import own_code
+from zoo.precision import as_autocast_has_it
 
 BLOCK = 128
 """Queries, and keys, of a block of the mask."""
@@ -34,11 +35,13 @@ Along: TypeAlias = tuple[tuple[int, ...], Tensor | None]
 
 
 def obstacle(needs: Needs) -> str | None:
+    if needs.ordered and needs.bias == "learned":
+        return "adds up the gradient of a bias in no fixed order"
     return "has no dropout" if needs.dropout else None
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, visible: Visible, scoring: Scoring) -> Tensor:
-    q, k, v = _as_autocast_has_it(q, k, v)
+    q, k, v = as_autocast_has_it(q, k, v)
     sizes = q.shape[2], k.shape[2]
     blocks = None if visible.everything else visible.once("blocks", lambda: _blocks(visible.mask(), *sizes))
     bias = _axes(scoring.bias)
@@ -54,14 +57,6 @@ def attend(q: Tensor, k: Tensor, v: Tensor, visible: Visible, scoring: Scoring) 
         return out
     # A sink adds its exponential to the sum that the weights are divided by.
     return (out * torch.sigmoid(sums - scoring.sinks[:, None])[..., None]).to(out.dtype)
-
-
-def _as_autocast_has_it(*tensors: Tensor) -> tuple[Tensor, ...]:
-    """As scaled_dot_product_attention does it by itself."""
-    device = tensors[0].device.type
-    if not torch.is_autocast_enabled(device):
-        return tensors
-    return tuple(tensor.to(torch.get_autocast_dtype(device)) for tensor in tensors)
 
 
 def _blocks(seen: Tensor, queries: int, keys: int) -> BlockMask:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import torch
 from torch import Tensor
+from torch.nn import attention
 from torch.nn import functional as F
 
 from zoo.attending.blocks import by_group, by_head
@@ -16,7 +19,22 @@ def obstacle(needs: Needs) -> str | None:
     """Its kernels take a constant bias."""
     if needs.softcap or needs.sinks or needs.bias == "learned":
         return "has no softcap, no sinks and no learned bias"
-    return None
+    return "has no dropout under FlashAttention-3" if needs.dropout and is_flash_3() else None
+
+
+def use_flash_3() -> bool:
+    """Let FlashAttention-3 (Shah et al. 2024, arXiv:2407.08608) take the place of torch's own kernel in this process,
+    where its package is installed and the GPU is of the kind that it is for. Returns whether it does."""
+    if find_spec("flash_attn_interface") is None or not hasattr(attention, "activate_flash_attention_impl"):
+        return False
+    if torch.cuda.get_device_capability() == (9, 0) and not is_flash_3():
+        attention.activate_flash_attention_impl("FA3")
+    return is_flash_3()
+
+
+def is_flash_3() -> bool:
+    """Whether FlashAttention-3 is in force. Torch before 2.11 has no hook for it."""
+    return hasattr(attention, "current_flash_attention_impl") and attention.current_flash_attention_impl() == "FA3"
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, visible: Visible, scoring: Scoring) -> Tensor:

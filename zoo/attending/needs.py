@@ -17,7 +17,8 @@ from zoo.attending.visible import Visible
 class Needs:
     """queries, keys: how many. features: of a head's queries and of its values, the fewer and the more.
 
-    aligned, everything: as `Visible` has them. gradient: whether a backward pass follows.
+    aligned, everything: as `Visible` has them. gradient: whether a backward pass follows. ordered: whether sums have to
+    be taken in one order.
     """
 
     queries: int
@@ -32,6 +33,7 @@ class Needs:
     sinks: bool = False
     dropout: bool = False
     gradient: bool = False
+    ordered: bool = False
 
     @classmethod
     def of(cls, q: Tensor, k: Tensor, v: Tensor, visible: Visible, scoring: Scoring) -> Needs:
@@ -49,6 +51,7 @@ class Needs:
             sinks=scoring.sinks is not None,
             dropout=scoring.dropout > 0,
             gradient=torch.is_grad_enabled() and q.requires_grad,
+            ordered=torch.are_deterministic_algorithms_enabled(),
         )
 
     @property

@@ -26,6 +26,9 @@ class RunNumerics(Part):
     """`float32`, or `bfloat16` for autocast over float32 weights."""
     matmul: str
     """torch's precision of float32 matrix products: `highest`, `high` or `medium`."""
+    gpu: str | None = Field(default=None, exclude_if=is_none)
+    """The GPU's name, and `FlashAttention-3` where that is used. Absent on a CPU, and where the run was planned on a
+    machine without the GPU."""
 
 
 class RunProbes(Part):

@@ -1,0 +1,48 @@
+"""Flash attention over texts laid end to end (torch's varlen_attn): windows without a mask, and without a program that
+is compiled for each shape. Dao 2023, arXiv:2307.08691.
+
+The kernel is CUDA's, and for half precision.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from zoo.attending.needs import Backend, Needs
+from zoo.attending.scoring import Scoring
+from zoo.attending.visible import Visible
+from zoo.axis import number
+from zoo.precision import as_autocast_has_it
+
+MOST_FEATURES = 256
+DTYPES = (torch.bfloat16, torch.float16)
+HAS_WINDOWS = torch.__version__ >= "2.13"  # compared as versions
+"""Before, the kernel was there, and torch's way to it had no windows or no grouped heads."""
+
+
+def obstacle(needs: Needs) -> str | None:
+    fewest, most = needs.features
+    if needs.window is None or needs.pattern or not needs.aligned or not needs.plain_scores or needs.dropout:
+        return "needs a window over unpadded, uncached text, plain scores and no dropout"
+    if fewest != most or most > MOST_FEATURES or most % 8:
+        return f"needs heads of one size, a multiple of 8 up to {MOST_FEATURES}"
+    return None if HAS_WINDOWS else "needs torch 2.13"
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, visible: Visible, scoring: Scoring) -> Tensor:
+    from torch.nn.attention.varlen import varlen_attn  # noqa: PLC0415 (registers operators; older torch has none)
+
+    batch, _, length, _ = q.shape
+    ends = torch.arange(0, (batch + 1) * length, length, device=q.device, dtype=torch.int32)  # of texts, from 0 on
+    window = (number(visible.window) - 1, 0)  # keys before the query and after it: the kernel does not count its own
+    grouped = q.shape[1] != k.shape[1]
+    q, k, v = (x.transpose(1, 2).flatten(0, 1) for x in as_autocast_has_it(q, k, v))  # (B·T, H, d)
+    out = varlen_attn(q, k, v, ends, ends, length, length, scale=scoring.scale, window_size=window, enable_gqa=grouped)
+    mixed: Tensor = cast(Tensor, out).unflatten(0, (batch, length)).transpose(1, 2)
+    return mixed
+
+
+BACKEND = Backend(obstacle, attend)
