@@ -24,7 +24,7 @@ def model_card(store: Store, run: RunDocument, model_type: str, adapter: bool = 
         "\n".join(["---", library, *task, "tags: [ablate]", "---", f"# {title}"]),
         "\n\n".join(_question(found, run)),
         "## Use\n\n" + _use(model_type, adapter),
-        "## Training\n\n" + _lines(_training(store, run, result)),
+        "## Training\n\n" + _lines(_training(store, run, result, found[1] if found else None)),
         "## Results\n\n" + _lines(_results(store, run, result)),
         "## Limits\n\n" + _limits(run, result),
     ]
@@ -64,18 +64,31 @@ def _use(model_type: str, adapter: bool) -> str:
     )
 
 
-def _training(store: Store, run: RunDocument, result: ResultDocument) -> Iterator[tuple[str, str]]:
+def _training(
+    store: Store, run: RunDocument, result: ResultDocument, arm: StudyArm | None
+) -> Iterator[tuple[str, str]]:
     yield "parameters", f"{result.parameters:,}, of which {result.parameters_embedding:,} are embeddings"
     yield "context", f"{TrainSpec.model_validate(run.train).context} tokens"
     meta = store.data(run.data.digest).read() if store.data(run.data.digest).path.is_dir() else None
     if meta is not None:
         yield "text" if isinstance(meta, TextMeta) else "task", f"`{meta.spec['source']}` (data {run.data.digest[:8]})"
+    yield from _origins(arm)
     if run.imported is None:
         size = result.parameters - result.parameters_embedding
         ratio = f"{result.tokens / size:.3g} per non-embedding parameter"
         yield "budget", f"{result.tokens:,} tokens in {result.steps:,} steps, {ratio}; {result.flops:.3g} FLOPs"
         yield "seed", str(run.seed)
     yield "run", f"`{run.digest}`, by ablate {result.environment.ablate}"
+
+
+def _origins(arm: StudyArm | None) -> Iterator[tuple[str, str]]:
+    """What it learned from before and beside its text, whose training is in none of its own counts."""
+    if arm is not None and arm.checkpoint is not None:
+        yield "started from", f"the checkpoint `{arm.checkpoint}`, whose training is not counted here"
+    if arm is not None and arm.tokens_before:
+        yield "started from", f"another arm, trained on {arm.tokens_before:,} tokens before"
+    if arm is not None and arm.teacher is not None:
+        yield "distilled from", f"`{arm.teacher}`, whose training is not counted here"
 
 
 def _results(store: Store, run: RunDocument, result: ResultDocument) -> Iterator[tuple[str, str]]:

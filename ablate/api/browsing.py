@@ -115,7 +115,8 @@ class Runs:
         return ledger_frame(found)
 
     def model(self, run: str) -> zoo.Decoder:
-        """The trained model of a run, on the CPU, by its digest or the beginning of it.
+        """The trained model of a run, on the CPU, by its digest or the beginning of it, or its place in a study
+        (`my_study/swiglu`).
 
         Raises:
             StoreError: there is no such run, it has not finished, or it is damaged.

@@ -86,8 +86,9 @@ def evaluate(
     """Evaluate a trained run. Stored scores are not recomputed.
 
     Args:
-        run: the digest of a run in the store, or the beginning of one, or the folder of a run; or the folder of a
-            checkpoint, which is imported first (`ablate.import_model`), or the name of an imported one.
+        run: the digest of a run in the store, or the beginning of one, or its place in a study (`my_study/swiglu`, for
+            the first seed; `my_study/swiglu/2`), or its folder; or the folder of a checkpoint, which is imported first
+            (`ablate.import_model`), or the name of an imported one.
         tasks: lm-eval tasks and groups, or paths of task files; None: the project's own, unless `settings` request
             other evaluations.
         limit: maximum number of items per task, or of examples per difficulty.

@@ -36,8 +36,8 @@ def export(
     transformers opens it with `trust_remote_code=True` where ablate is installed.
 
     Args:
-        run: the digest of a run in the store, or the beginning of one, or the folder of a run, or the name of an
-            imported model.
+        run: the digest of a run in the store, or the beginning of one, or its place in a study (`my_study/swiglu`, for
+            the first seed; `my_study/swiglu/2`), or its folder, or the name of an imported model.
         directory: a new or empty folder, which transformers' `from_pretrained` then opens.
         family: a `model_type` of transformers; None: the first that fits.
         adapter: write the low-rank adapter of a run with `train.lora` in peft's format, with its base model in
@@ -88,7 +88,8 @@ def _written(store: Store, run: RunDocument, target: Path, family: str | None, a
         else:
             _write_native(model, family, target, end)
     if end is not None:
-        _tokenizer(store, run, end).save_pretrained(target)
+        for folder in (target, target / "base") if adapter else (target,):
+            _tokenizer(store, run, end).save_pretrained(folder)
     return model_type, reason
 
 

@@ -74,7 +74,8 @@ def generate(
     """Continue prompts with the model of a trained run, or fill in their holes.
 
     Args:
-        run: the digest of a run in the store, or the beginning of one, or the folder of a run.
+        run: the digest of a run in the store, or the beginning of one, or its place in a study (`my_study/swiglu`, for
+            the first seed; `my_study/swiglu/2`), or its folder.
         prompts: one or more prompts.
         tokens: maximum number of new tokens (None: 64), or of tokens in each hole; for a model trained with `masked`,
             the exact number (None: 1).

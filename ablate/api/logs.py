@@ -17,7 +17,8 @@ def logs(run: str | Path, *, store: str | Path = "runs", follow: bool = False) -
     """Read the log of a run, whatever the engine: what was done, when and where, with warnings and tracebacks.
 
     Args:
-        run: the digest of a run in the store, or the beginning of one, or the folder of a run.
+        run: the digest of a run in the store, or the beginning of one, or its place in a study (`my_study/swiglu`, for
+            the first seed; `my_study/swiglu/2`), or its folder.
         store: the store's folder; not needed if `run` is a folder.
         follow: keep yielding new lines until the run is done.
 

@@ -6,16 +6,52 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ablate.store import Store, StoreError
+from ablate.store.documents import StudyDocument
+from zoo.errors import did_you_mean
 
 
 def named_run(name: str | Path, root: str | Path, known: Callable[[Store], Sequence[str]]) -> tuple[Store, str]:
-    """The store and the digest of the one run that a caller means, of those `known`. Raises StoreError."""
+    """The store and the digest of the one run that a caller means, of those `known`: by its folder, its digest or the
+    beginning of one, or its place in a study (`my_study/swiglu`, `my_study-cpu/swiglu/2`). Raises StoreError."""
     folder, start = Path(name).resolve(), str(name)
     if folder.name in known(Store(folder.parent)):
         return Store(folder.parent), folder.name
     store = Store(root)
+    start = _placed(store, start) or start
     found = [digest for digest in known(store) if digest.startswith(start)]
     if len(found) != 1:
         reason = f"{len(found)} runs match: {', '.join(found)}" if found else "there is no such run"
-        raise StoreError(f"{start}: {reason} in {store.root}/")
+        raise StoreError(f"{name}: {reason} in {store.root}/: give a digest, STUDY/ARM or STUDY/ARM/SEED")
     return store, found[0]
+
+
+def _placed(store: Store, place: str) -> str | None:
+    """The digest of a study's run, by study and arm, and by seed for any but the first. None for what names no study;
+    StoreError for what the study lacks."""
+    study_name, _, rest = place.partition("/")
+    studies = _studies(store, study_name) if rest else []
+    if not studies:
+        return None
+    if len(studies) > 1:
+        raise StoreError(
+            f"{place}: the study was run at several scales: name one, {', '.join(map(_full_name, studies))}"
+        )
+    study, (arm_name, _, seed) = studies[0], rest.partition("/")
+    runs = {arm.name: {str(run.seed): run.digest for run in arm.runs} for arm in study.arms}
+    if arm_name not in runs:
+        raise StoreError(f"{place}: {_full_name(study)} has no arm '{arm_name}'{did_you_mean(arm_name, runs)}")
+    seeds = runs[arm_name]
+    chosen = seed or next(iter(seeds), "0")
+    if chosen not in seeds:
+        raise StoreError(f"{place}: no run of {arm_name} has the seed {chosen}, only {', '.join(seeds) or 'none'}")
+    return seeds[chosen]
+
+
+def _studies(store: Store, name: str) -> list[StudyDocument]:
+    """Those of this name, at any scale, or the one of this name and scale."""
+    studies = [study for folder in store.studies() if (study := folder.read())]
+    return [study for study in studies if name in (study.name, _full_name(study))]
+
+
+def _full_name(study: StudyDocument) -> str:
+    return f"{study.name}-{study.scale}"

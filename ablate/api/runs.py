@@ -17,8 +17,8 @@ from zoo.spec import ModelSpec
 
 
 def find_run(name: str | Path, root: str | Path) -> tuple[Store, RunDocument]:
-    """A finished run and its store, by folder, digest, or the beginning of one, or by the name of an imported model.
-    Raises StoreError."""
+    """A finished run and its store, by folder, digest, or the beginning of one, by its place in a study, or by the name
+    of an imported model. Raises StoreError."""
     imported = Store(root).read_import(str(name))
     store, digest = named_run(imported.run if imported else name, root, Store.runs)
     status, run = store.status(digest), store.read_run(digest)

@@ -1,7 +1,8 @@
 """Evaluate a trained run: lm-eval tasks, loss by position, recall and more; on synthetic tasks, accuracy by difficulty.
 
-RUN is a digest (or the beginning of one) in the store, the folder of a run, or a model trained elsewhere: its folder,
-which is first imported as by `ablate import`, or its name. Stored scores are not recomputed.
+RUN is a digest (or the beginning of one) in the store, STUDY/ARM or STUDY/ARM/SEED (by default the first seed), the
+folder of a run, or a model trained elsewhere: its folder, which is first imported as by `ablate import`, or its name.
+Stored scores are not recomputed.
 By default this runs the project's own tasks or, for a model of a synthetic task, all difficulties.
 """
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 def configure(parser: argparse.ArgumentParser) -> None:
     from evals import asking
 
-    parser.add_argument("run", metavar="RUN", help="digest (or its beginning) or folder of a run, or a checkpoint")
+    parser.add_argument("run", metavar="RUN", help="digest, STUDY/ARM or folder of a run, or a checkpoint")
     asking.add_options(parser)
     add_store(parser)
     add_json(parser)

@@ -1,9 +1,10 @@
 """Write the model of a trained run as a transformers checkpoint, with its tokenizer and a model card.
 
-RUN is a digest (or the beginning of one) in the store, or the folder of a run. DIR can then be loaded with
-AutoModelForCausalLM.from_pretrained and AutoTokenizer.from_pretrained, or by lm-eval with --model hf. If transformers
-does not have the architecture, DIR has a modeling file that imports this package: load it with trust_remote_code=True
-where ablate is installed. `ablate plan` says which of the two applies. Needs transformers: pip install 'ablate[hf]'.
+RUN is a digest (or the beginning of one) in the store, STUDY/ARM or STUDY/ARM/SEED (by default the first seed), the
+folder of a run, or the name of an imported model. DIR can then be loaded with AutoModelForCausalLM.from_pretrained and
+AutoTokenizer.from_pretrained, or by lm-eval with --model hf. If transformers does not have the architecture, DIR has a
+modeling file that imports this package: load it with trust_remote_code=True where ablate is installed. `ablate plan`
+says which of the two applies. Needs transformers: pip install 'ablate[hf]'.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from ablate.commands import DONE, add_json, add_store, given, print_json
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", metavar="RUN", help="digest (or its beginning), or folder, of a trained run")
+    parser.add_argument("run", metavar="RUN", help="digest, STUDY/ARM or folder of a trained run")
     parser.add_argument("directory", metavar="DIR", type=Path)
     parser.add_argument("--family", metavar="TYPE", help="a model_type of transformers (default: the first that fits)")
     parser.add_argument("--adapter", action="store_true", help="write the adapter of a run with train.lora, for peft")

@@ -1,7 +1,7 @@
 """Continue prompts with a trained run's model, or fill in their holes.
 
-RUN is a digest (or the beginning of one) in the store, or the folder of a run. Decoding is greedy unless a temperature
-is given.
+RUN is a digest (or the beginning of one) in the store, STUDY/ARM or STUDY/ARM/SEED (by default the first seed), or the
+folder of a run. Decoding is greedy unless a temperature is given.
 For example: ablate generate 3fa2 --prompt 'def f(' 'import' --temperature 0.8 --top-p 0.95
 
 Models trained with masked, span_corruption or blank_infilling fill in holes, from left to right:
@@ -32,7 +32,7 @@ SAMPLING = {
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", metavar="RUN", help="digest (or its beginning), or folder, of a trained run")
+    parser.add_argument("run", metavar="RUN", help="digest, STUDY/ARM or folder of a trained run")
     parser.add_argument("--prompt", nargs="+", required=True, metavar="TEXT", help="one or more prompts")
     parser.add_argument(
         "--tokens",

@@ -107,8 +107,8 @@ def _check(documents: int, held_out: int, chosen: bool) -> None:
         raise DataError("validation_paths has no text")
     if held_out == documents:
         raise DataError(
-            f"no text is left to train on: all {documents} documents are held out"
-            f" (at least {len(SHARES)} are, one for each held-out part, and all that is also in validation_paths)"
+            f"no text is left to train on: all {documents} documents are held out (at least {len(SHARES)} are, one for"
+            " each held-out part, and all that is also in validation_paths): add text"
         )
     if held_out < len(SHARES) and not chosen:
         raise DataError(

@@ -158,7 +158,7 @@ def _tokenizer_reason(arm: Arm, checkpoint: Checkpoint, folder: Path) -> str | N
     except DataError as error:
         return str(error)
     path = theirs.path
-    return None if same else f"{arm.name} starts from a checkpoint with another tokenizer: {{kind: file, path: {path}}}"
+    return None if same else f"{arm.name} starts from a checkpoint with another tokenizer: leave this out to use {path}"
 
 
 def _conversion_problems(builder: ArmBuilder, arm: Arm, source: ModelSpec, name: str) -> Iterator[Problem]:

@@ -15,10 +15,12 @@ import torch
 from ruamel.yaml import YAML
 
 import ablate
+from ablate.api.named import named_run
 from ablate.api.questions import read
 from ablate.running.engines import Event
 from ablate.running.progress import counts
 from ablate.running.workshop import open_workshop
+from ablate.store import Store
 
 QUIET: dict[str, Any] = {"engine": "inprocess", "progress": False}
 
@@ -313,6 +315,9 @@ def test_a_store_is_browsed(trained: ablate.StudyResult, store: Path) -> None:
     first = runs.runs.row(0, named=True)
     assert sum(p.numel() for p in runs.model(first["digest"][:8]).parameters()) == first["parameters"]
     assert runs.searches.height == 0
+    arms = {(arm, seed): digest for arm, seed, digest in trained.runs.select("arm", "seed", "digest").iter_rows()}
+    for name, place in {"tiny/post": ("post", 0), "tiny-cpu/post/1": ("post", 1), "tiny/pre/1": ("pre", 1)}.items():
+        assert named_run(name, store, Store.runs)[1] == arms[place]
 
 
 @pytest.mark.parametrize(
@@ -320,7 +325,10 @@ def test_a_store_is_browsed(trained: ablate.StudyResult, store: Path) -> None:
     [
         (lambda runs: runs.result("tinny"), r"there is no study 'tinny' in .*/ \(did you mean 'tiny'\?\)"),
         (lambda runs: runs.result("tiny", "gpu"), "scale: the store has the study at cpu: name one of them"),
-        (lambda runs: runs.model("0000"), "0000: there is no such run in "),
+        (lambda runs: runs.model("0000"), "0000: there is no such run in .*/: give a digest, STUDY/ARM or"),
+        (lambda runs: runs.model("tiny/pots"), r"tiny-cpu has no arm 'pots' \(did you mean 'post'\?\)"),
+        (lambda runs: runs.model("tiny/post/7"), "no run of post has the seed 7, only 0, 1"),
+        (lambda runs: runs.model("tinny/post"), "tinny/post: there is no such run in "),
         (lambda runs: ablate.open(runs.store.root / "nowhere"), "nowhere is not a folder"),
         (lambda runs: ablate.report(runs.store.root / "nowhere"), "nowhere is not a study, search or store"),
     ],

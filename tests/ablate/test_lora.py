@@ -9,7 +9,7 @@ import pytest
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from torch.utils.flop_counter import FlopCounterMode
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import ablate
 import zoo
@@ -133,6 +133,13 @@ def test_a_run_trains_adapters_alone_and_exports_them(study: Path, tmp_path: Pat
     theirs = PeftModel.from_pretrained(
         AutoModelForCausalLM.from_pretrained(tmp_path / "peft" / "base"), tmp_path / "peft"
     )
+    words = [AutoTokenizer.from_pretrained(folder) for folder in (tmp_path / "peft", tmp_path / "peft" / "base")]
+    assert words[0]("naïve text")["input_ids"] == words[1]("naïve text")["input_ids"]
+    card, tokens_of = (
+        (tmp_path / "peft" / "README.md").read_text(),
+        dict(result.arms.select("arm", "tokens").iter_rows()),
+    )
+    assert f"| started from | another arm, trained on {tokens_of['base']:,} tokens before |" in card
     sample = tokens() % lora.spec.vocab_size
     with torch.no_grad():
         torch.testing.assert_close(theirs(sample).logits, lora(sample), rtol=1e-3, atol=1e-4)
