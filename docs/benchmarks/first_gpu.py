@@ -1,6 +1,8 @@
-"""The parts of `first_gpu.sh`: `python docs/benchmarks/first_gpu.py versions|choices|steps|attention|decoding DEVICE`.
+"""The parts of `first_gpu.sh`: `python docs/benchmarks/first_gpu.py PART DEVICE [ITEM…]`.
 
-With TINY=1 in the environment, models are toys.
+PART is versions, steps, compiled, choices, attention or decoding, and ITEM an arm or a choice, all by default. With
+TINY=1 in the environment, models are toys. What fails is named, and the rest goes on: in a new process where the error
+was the device's, after which nothing works in the old one.
 """
 
 from __future__ import annotations
@@ -10,13 +12,18 @@ import platform
 import statistics
 import sys
 import time
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Mapping
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 
 import torch
 
 import zoo
+from ablate.training.compiling import compiled
+from evals.costs.ceilings import Ceilings, measured, share
+from zoo.attend import executed_backends
 from zoo.conformance.combinations import choices, given_to, random_model, random_tokens
 from zoo.matrix import combine
 from zoo.spec import ModelSpec
@@ -24,58 +31,69 @@ from zoo.spec import ModelSpec
 TINY = os.environ.get("TINY") == "1"
 ARMS: dict[str, dict[str, Any]] = {
     "base": {},
+    "window": {"block.mixer.window": 8 if TINY else 256},
     "T5 bias": {"block.mixer.position": "t5"},
     "softcap": {"block.mixer.softcap": 50.0},
-    "ALiBi": {"block.mixer.position": "alibi"},
-    "window": {"block.mixer.window": 8 if TINY else 256},
+    "experts": {"block.ffn": "topk_moe"},
     "MLA": {"block.mixer": "mla"},
+    "ALiBi": {"block.mixer.position": "alibi"},
     "Gated DeltaNet": {"block.mixer": "gated_deltanet"},
     "Mamba-2": {"block.mixer": "mamba2"},
-    "experts": {"block.ffn": "topk_moe"},
 }
-WITHOUT_FLEX = {"base": "fused", "T5 bias": "plain", "softcap": "plain", "ALiBi": "fused", "window": "band"}
-"""What is picked where flex is not."""
+BACKENDS = {
+    "window": ("varlen", "flex", "band", "fused", "plain"),
+    "T5 bias": ("flex", "plain"),
+    "softcap": ("flex", "plain"),
+    "ALiBi": ("flex", "fused", "plain"),
+    "base": ("flex", "fused", "plain"),
+}
+"""Those that can do what an arm asks for."""
+SIZE = (
+    {"d_model": 32, "n_layers": 2, "vocab_size": 256} if TINY else {"d_model": 768, "n_layers": 12, "vocab_size": 32768}
+)
+LARGE = SIZE if TINY else {"d_model": 2048, "n_layers": 20, "vocab_size": 32768}
+"""1 B parameters, of which decoding is bound by memory."""
 ROWS, LENGTH = (2, 16) if TINY else (16, 1024)
 STEPS = 3 if TINY else 10
+Items = Mapping[str, Callable[[], str]]
+"""What a part tries, by name; each gives a line."""
 
 
-def main() -> None:
-    part, device = sys.argv[1:]
-    torch.set_float32_matmul_precision("high")
-    {"versions": versions, "choices": compared, "steps": steps, "attention": attention, "decoding": decoding}[part](
-        device
-    )
+def main(part: str, device: str, *names: str) -> None:
+    torch.set_float32_matmul_precision("highest" if part == "choices" else "high")
+    items = PARTS[part](device)
+    left = list(names or items)
+    while left:
+        name = left.pop(0)
+        try:
+            print(f"{name}: {items[name]()}", flush=True)
+        except Exception as error:  # every kind is what is looked for
+            print(f"{name}: {type(error).__name__}: {str(error).splitlines()[0][:160]}", flush=True)
+            if "CUDA error" in str(error) and left:
+                os.execv(sys.executable, [sys.executable, __file__, part, device, *left])
 
 
-def versions(device: str) -> None:
-    print(platform.platform(), "python", platform.python_version())
-    print("torch", torch.__version__, "CUDA", torch.version.cuda, "transformers", version("transformers"))
-    if device == "cuda":
-        print(torch.cuda.get_device_properties(0))
+def versions(device: str) -> Items:
+    found = {
+        "platform": lambda: f"{platform.platform()}, python {platform.python_version()}",
+        "torch": lambda: f"{torch.__version__}, CUDA {torch.version.cuda}",
+        "transformers": lambda: version("transformers"),
+        "ceilings": lambda: str(measured(torch.device(device), _kind(device))),
+    }
+    return {**found, "device": lambda: str(torch.cuda.get_device_properties(0))} if device == "cuda" else found
 
 
-def compared(device: str) -> None:
+def choices_alike(device: str) -> Items:
     """In float32 and at full precision, so that what differs is not rounding."""
-    torch.set_float32_matmul_precision("highest")
     specs = {str(option): combine([option]) for options in choices().values() for option in options}
     names = list(specs)[:: 20 if TINY else 1]
-    worst: list[tuple[float, str]] = []
-    for name in names:
-        try:
-            worst.append((_difference(specs[name], device), name))
-        except Exception as error:  # every kind is what is looked for
-            print(f"{name}: {type(error).__name__}: {str(error).splitlines()[0][:160]}")
-    worst.sort(reverse=True)
-    print(
-        f"{len(worst)} of {len(names)} choices ran; the largest relative differences of losses, gradients and logits:"
-    )
-    for difference, name in worst[:10]:
-        print(f"  {difference:.1e}  {name}")
+    return {name: lambda name=name: _difference(specs[name], device) for name in names}
 
 
-def _difference(spec: ModelSpec, device: str) -> float:
+def _difference(spec: ModelSpec, device: str) -> str:
     one, other = (_numbers(spec, where) for where in ("cpu", device))
-    return max(float((a - b).abs().max() / (1e-6 + a.abs().max())) for a, b in zip(one, other, strict=True))
+    worst = max(float((a - b).abs().max() / (1e-6 + a.abs().max())) for a, b in zip(one, other, strict=True))
+    return f"{worst:.1e}{'  LARGE' if worst > 1e-3 else ''}"
 
 
 def _numbers(spec: ModelSpec, device: str) -> list[torch.Tensor]:
@@ -93,38 +111,30 @@ def _numbers(spec: ModelSpec, device: str) -> list[torch.Tensor]:
     return [each.detach().float().cpu() for each in found]
 
 
-def steps(device: str) -> None:
-    print("arm, ms eager, peak GiB eager, ms compiled, peak GiB compiled, seconds to compile")
-    for name, edits in list(ARMS.items())[: 2 if TINY else None]:
-        torch._dynamo.reset()
-        try:
-            print(
-                name,
-                *_step_figures(edits, device, False)[:2],
-                *_step_figures(edits, device, True),
-                sep=", ",
-                flush=True,
-            )
-        except Exception as error:  # the next arm may run
-            print(f"{name}: {type(error).__name__}: {str(error).splitlines()[0][:160]}", flush=True)
+def steps(device: str, compile: bool = False) -> Items:
+    top = measured(torch.device(device), _kind(device))
+    names = list(ARMS)[: 2 if TINY else None]
+    return {name: lambda name=name: _step(ARMS[name], device, compile, top) for name in names}
 
 
-def attention(device: str) -> None:
-    """Where flex_attention is the faster choice: `zoo.attend.pick` takes it wherever scores are edited or masked."""
-    print("arm, backend, ms of a training step, peak GiB, seconds of the first step")
-    for name, other in WITHOUT_FLEX.items():
-        for backend in (other, "flex"):
-            try:
-                with zoo.attention_backend(backend):
-                    print(name, backend, *_step_figures(ARMS[name], device, False), sep=", ", flush=True)
-            except Exception as error:  # the next may run
-                print(f"{name}, {backend}: {type(error).__name__}: {str(error).splitlines()[0][:160]}", flush=True)
+def attention(device: str) -> Items:
+    """Whether `zoo.attend.pick` picks the fastest."""
+    top = measured(torch.device(device), _kind(device))
+
+    def forced(arm: str, backend: str) -> str:
+        with zoo.attention_backend(backend):
+            return _step(ARMS[arm], device, False, top)
+
+    lacking = {"varlen"} if device == "cpu" else set()
+    pairs = [(arm, backend) for arm, backends in BACKENDS.items() for backend in backends if backend not in lacking]
+    return {f"{arm} by {backend}": lambda pair=(arm, backend): forced(*pair) for arm, backend in pairs}
 
 
-def _step_figures(edits: dict[str, Any], device: str, compile: bool) -> tuple[str, ...]:
+def _step(edits: Mapping[str, Any], device: str, compile: bool, top: Ceilings) -> str:
+    """A training step: forward, backward and AdamW's."""
     model = _model(edits, device).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
-    loss_of = torch.compile(model.loss, dynamic=False) if compile else model.loss
+    loss_of = compiled(model.loss) if compile else model.loss
     tokens = torch.randint(model.spec.vocab_size, (ROWS, LENGTH + 1), device=device)
 
     def step() -> None:
@@ -134,40 +144,51 @@ def _step_figures(edits: dict[str, Any], device: str, compile: bool) -> tuple[st
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
 
-    if device == "cuda":
-        torch.cuda.reset_peak_memory_stats()
-    first = _seconds(step, device)
+    with executed_backends(training=True) as backends:
+        first = _seconds(step, device)
+    _forget_peak(device)
     taken = statistics.median(_seconds(step, device) for _ in range(STEPS))
-    peak = torch.cuda.max_memory_allocated() / 2**30 if device == "cuda" else float("nan")
-    return f"{1000 * taken:.1f}", f"{peak:.2f}", f"{first:.0f}"
-
-
-def decoding(device: str) -> None:
-    """Greedy, from a prompt of 32 tokens."""
-    count = 8 if TINY else 200
-    kind = torch.bfloat16 if device == "cuda" else torch.float32
-    model = _model({}, device).eval().to(kind)
-    for batch in (1, 8):
-        prompt = torch.randint(model.spec.vocab_size, (batch, 32), device=device)
-        for compile in (False, True):
-
-            def write(prompt: torch.Tensor = prompt, compile: bool = compile) -> None:
-                zoo.generate(model, prompt, count, compile=compile)
-
-            first = _seconds(write, device)
-            taken = statistics.median(_seconds(write, device) for _ in range(3))
-            how = "compiled" if compile else "eager"
-            print(f"batch {batch}, {how}: {batch * count / taken:,.0f} tokens/s, first {first:.0f} s", flush=True)
-
-
-def _model(edits: dict[str, Any], device: str) -> zoo.Decoder:
-    size = (
-        {"d_model": 32, "n_layers": 2, "vocab_size": 256}
-        if TINY
-        else {"d_model": 768, "n_layers": 12, "vocab_size": 32768}
+    found = f"{1000 * taken:.1f} ms, {_peak(device):.2f} GiB, first step {first:.0f} s"
+    found += f", {_host_reads(step, device)} host reads"
+    reached = share("train", model.spec, LENGTH, ROWS, _kind(device), ROWS * LENGTH / taken, top)
+    return (
+        f"{found}, {100 * reached:.1f} % of matrix products' FLOP/s, attention by {', '.join(sorted(backends)) or '-'}"
     )
-    heads = {} if "block.mixer" in edits else {"block.mixer.heads": 2 if TINY else 12}
-    return zoo.build(zoo.load("small", **{**size, **heads, **edits})).to(device)
+
+
+def decoding(device: str) -> Items:
+    """Greedy, from a prompt of 32 tokens; 0.1 B and 1 B parameters."""
+    top = measured(torch.device(device), _kind(device))
+    tried = [({}, 1, False), ({}, 1, True), (LARGE, 1, True), ({}, 8, False), ({}, 8, True), (LARGE, 1, False)]
+    names = [
+        f"{'1 B' if size else '0.1 B'}, batch {batch}, {'compiled' if compile else 'eager'}"
+        for size, batch, compile in tried
+    ]
+    return {name: lambda how=how: _decoded(device, top, *how) for name, how in zip(names, tried, strict=True)}
+
+
+def _decoded(device: str, top: Ceilings, size: Mapping[str, Any], batch: int, compile: bool) -> str:
+    count, kind = 8 if TINY else 200, _kind(device)
+    model = _model(size, device).eval().to(kind)
+    prompt = torch.randint(model.spec.vocab_size, (batch, 32), device=device)
+
+    def write() -> None:
+        zoo.generate(model, prompt, count, compile=compile)
+
+    first = _seconds(write, device)
+    speed = batch * count / statistics.median(_seconds(write, device) for _ in range(3))
+    reached = share("decode", model.spec, 32 + count // 2, batch, kind, speed, top)
+    return f"{speed:,.0f} tokens/s, first {first:.0f} s, {100 * reached:.0f} % of a copy's bytes per second"
+
+
+def _model(edits: Mapping[str, Any], device: str) -> zoo.Decoder:
+    size = {**SIZE, **edits}
+    heads = {} if "block.mixer" in edits else {"block.mixer.heads": 2 if TINY else size["d_model"] // 64}
+    return zoo.build(zoo.load("small", **{**heads, **size})).to(device)
+
+
+def _kind(device: str) -> torch.dtype:
+    return torch.bfloat16 if device == "cuda" else torch.float32
 
 
 def _seconds(work: Callable[[], None], device: str) -> float:
@@ -178,5 +199,37 @@ def _seconds(work: Callable[[], None], device: str) -> float:
     return time.perf_counter() - start
 
 
+def _host_reads(work: Callable[[], None], device: str) -> int:
+    """How often the host waits for the device."""
+    if device != "cuda":
+        return 0
+    torch.cuda.set_sync_debug_mode("warn")
+    try:
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            work()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    return sum("synchronizing" in str(each.message) for each in found)
+
+
+def _forget_peak(device: str) -> None:
+    if device == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+
+
+def _peak(device: str) -> float:
+    return torch.cuda.max_memory_allocated() / 2**30 if device == "cuda" else float("nan")
+
+
+PARTS: dict[str, Callable[[str], Items]] = {
+    "versions": versions,
+    "choices": choices_alike,
+    "steps": steps,
+    "compiled": partial(steps, compile=True),
+    "attention": attention,
+    "decoding": decoding,
+}
+
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

@@ -1,56 +1,83 @@
 #!/usr/bin/env bash
-# What to learn from the first half hour of a GPU. Runs alone, needs no network, and writes one file:
-#   docs/benchmarks/first_gpu.sh [FILE]                     (default: first_gpu.txt)
+# What to learn from the first half hour of a GPU. Runs alone, needs no network, and appends to one file as it goes:
+#   docs/benchmarks/first_gpu.sh [FILE [PART…]]             (default: first_gpu.txt, all parts)
 #   TINY=1 DEVICE=cpu docs/benchmarks/first_gpu.sh FILE     the same at toy sizes, to see that it works
-# Each part has a time limit, and one that fails leaves the others to run: read the exit statuses in the file.
+# What matters most comes first. Each part has a time limit, one that fails leaves the others to run, and no part begins
+# that the whole has no time for (SECONDS_IN_ALL, default 1740): read the exit statuses in the file.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 out=$(realpath -m "${1:-first_gpu.txt}")
-device=${DEVICE:-cuda} python=${PYTHON:-python}
+shift $(($# > 0))
+device=${DEVICE:-cuda} python=${PYTHON:-python} in_all=${SECONDS_IN_ALL:-1740}
+wanted=" $* "
 store=$(mktemp -d)
 trap 'rm -rf "$store"' EXIT
 export PYTHONUNBUFFERED=1 PYTHONPATH=$PWD
 
-part() { # title, seconds, command…
-    local title=$1 limit=$2
-    shift 2
-    printf '\n== %s\n$ %s\n' "$title" "$*" >>"$out"
+part() { # name, title, seconds, command…
+    local name=$1 title=$2 limit=$3 left=$((in_all - SECONDS - 10))
+    shift 3
+    [[ $wanted == "  " || $wanted == *" $name "* ]] || return 0
+    printf '\n== %s: %s\n$ %s\n' "$name" "$title" "$*" >>"$out"
+    ((left > 20)) || { echo "left out: no time" >>"$out"; return 0; }
     local begun=$SECONDS
-    timeout --kill-after=10 "$limit" "$@" >>"$out" 2>&1
+    timeout --kill-after=10 $((limit < left ? limit : left)) "$@" >>"$out" 2>&1
     printf 'exit status %s after %s s\n' "$?" "$((SECONDS - begun))" >>"$out"
 }
 
-study() { # store, options…
-    local where=$1
-    shift
-    "$python" -m ablate run studies/norm_placement.yaml --scale smoke --device "$device" --set evals=null --store "$where" "$@"
+begin() { # scale, store, options…: takes the place of this shell
+    local scale=$1 where=$2
+    shift 2
+    exec "$python" -m ablate run studies/norm_placement.yaml --scale "$scale" --device "$device" --store "$where" \
+        --set evals=null --set measure=null "$@" </dev/null
 }
 
-interrupted() { # killed in the middle, and run again: the second must reuse or resume what the first left
-    timeout --signal=KILL 20 "$python" -m ablate run studies/norm_placement.yaml --scale smoke \
-        --device "$device" --set evals=null --store "$store/killed" --checkpoint-seconds 1
-    study "$store/killed"
+study() { (begin "$@"); }
+
+interrupted() { # killed once it has saved something, and run again: the second goes on where the first was
+    local settings=(smoke "$store/killed" --set "budget.tokens=$steps_long" --set seeds=1 --checkpoint-seconds 0.1)
+    begin "${settings[@]}" &
+    for _ in $(seq 900); do
+        [ -z "$(find "$store/killed" -name state.pt 2>/dev/null)" ] || break
+        sleep 0.1
+    done
+    kill -KILL $!
+    wait
+    find "$store/killed" -name state.pt | grep -q . || echo "nothing was saved before it was killed"
+    study "${settings[@]}" || return
+    grep -rhoa "resumed after step [0-9]*" "$store/killed" | sort | uniq -c
 }
 
 at_once() { # one, two and four small runs on one device: seconds of the same work
+    local workers begun
     for workers in 1 2 4; do
-        local begun=$SECONDS
-        study "$store/at-once-$workers" --set measure=null --set "seeds=$([ -n "$TINY" ] && echo 1 || echo 4)" \
+        begun=$SECONDS
+        study smoke "$store/at-once-$workers" --set "seeds=$([ -n "$TINY" ] && echo 1 || echo 4)" \
+            --set "budget.tokens=$steps_long" \
             $([ "$device" = cuda ] && echo --workers-per-gpu || echo --workers) "$workers" >/dev/null
-        echo "$workers at once: $((SECONDS - begun)) s"
+        echo "$workers at once: exit status $?, $((SECONDS - begun)) s"
     done
 }
 
-export -f study interrupted at_once
+quick() { # a study in earnest, on text that is there without a network
+    study "$([ -n "$TINY" ] && echo smoke || echo gpu-quick)" "$store/quick" --set seeds=1 --set tune=off \
+        --set "data={source: stdlib, tokenizer: {kind: bpe, vocab_size: 4096}}"
+}
+
+export -f begin study interrupted at_once quick
 export device python store TINY=${TINY:-}
-: >"$out"
-part versions 60 "$python" docs/benchmarks/first_gpu.py versions "$device"
-[ "$device" = cuda ] && part "the driver" 30 nvidia-smi
-[ "$device" = cuda ] && part "tests that need a GPU" 420 "$python" -m pytest -m gpu -q -p no:cacheprovider
-part "a study, killed and resumed" 240 bash -c interrupted
-part "every choice against the CPU: a training step and a cached decode" 300 "$python" docs/benchmarks/first_gpu.py choices "$device"
-part "training steps, eager and compiled" 420 "$python" docs/benchmarks/first_gpu.py steps "$device"
-part "attention, with and without flex" 300 "$python" docs/benchmarks/first_gpu.py attention "$device"
-part "decoding, with and without graphs" 240 "$python" docs/benchmarks/first_gpu.py decoding "$device"
-part "small runs at once" 240 bash -c at_once
+export steps_long=$([ -n "$TINY" ] && echo 1e5 || echo 1e6)
+measure="$python docs/benchmarks/first_gpu.py"
+touch "$out"
+part versions "what there is" 60 $measure versions "$device"
+part study "a study, killed and resumed" 180 bash -c interrupted
+part steps "training steps as they are written" 150 $measure steps "$device"
+part choices "every choice against the CPU: a training step and a cached decode" 240 $measure choices "$device"
+part compiled "training steps, compiled" 420 $measure compiled "$device"
+[ "$device" = cuda ] && part tests "tests that need a GPU" 240 "$python" -m pytest -m gpu -q -p no:cacheprovider \
+    $(grep -rl --include='test_*.py' 'pytest.mark.gpu' tests)
+part attention "attention, by all backends that can do it" 200 $measure attention "$device"
+part decoding "decoding, with and without graphs" 240 $measure decoding "$device"
+part at-once "small runs at once" 300 bash -c at_once
+part quick "a study at gpu-quick" 600 bash -c quick
 echo "$out"
