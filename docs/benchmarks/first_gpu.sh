@@ -3,19 +3,20 @@
 #   docs/benchmarks/first_gpu.sh [FILE [PART…]]             (default: first_gpu.txt, all parts)
 #   TINY=1 DEVICE=cpu docs/benchmarks/first_gpu.sh FILE     the same at toy sizes, to see that it works
 # What matters most comes first. Each part has a time limit, one that fails leaves the others to run, and no part begins
-# that the whole has no time for (SECONDS_IN_ALL, default 1740): read the exit statuses in the file.
+# that the whole has no time for (SECONDS_IN_ALL, default 1740): read the exit statuses in the file. PATIENCE=N multiplies
+# the limits, for slow machines.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 out=$(realpath -m "${1:-first_gpu.txt}")
 shift $(($# > 0))
-device=${DEVICE:-cuda} python=${PYTHON:-python} in_all=${SECONDS_IN_ALL:-1740}
+device=${DEVICE:-cuda} python=${PYTHON:-python} in_all=${SECONDS_IN_ALL:-1740} patience=${PATIENCE:-1}
 wanted=" $* "
 store=$(mktemp -d)
 trap 'rm -rf "$store"' EXIT
 export PYTHONUNBUFFERED=1 PYTHONPATH=$PWD
 
 part() { # name, title, seconds, command…
-    local name=$1 title=$2 limit=$3 left=$((in_all - SECONDS - 10))
+    local name=$1 title=$2 limit=$(($3 * patience)) left=$((in_all * patience - SECONDS - 10))
     shift 3
     [[ $wanted == "  " || $wanted == *" $name "* ]] || return 0
     printf '\n== %s: %s\n$ %s\n' "$name" "$title" "$*" >>"$out"
@@ -37,7 +38,7 @@ study() { (begin "$@"); }
 interrupted() { # killed once it has saved something, and run again: the second goes on where the first was
     local settings=(smoke "$store/killed" --set "budget.tokens=$steps_long" --set seeds=1 --checkpoint-seconds 0.1)
     begin "${settings[@]}" &
-    for _ in $(seq 900); do
+    for _ in $(seq $((900 * patience))); do
         [ -z "$(find "$store/killed" -name state.pt 2>/dev/null)" ] || break
         sleep 0.1
     done
@@ -65,7 +66,7 @@ quick() { # a study in earnest, on text that is there without a network
 }
 
 export -f begin study interrupted at_once quick
-export device python store TINY=${TINY:-}
+export device python store patience TINY=${TINY:-}
 export steps_long=$([ -n "$TINY" ] && echo 1e5 || echo 1e6)
 measure="$python docs/benchmarks/first_gpu.py"
 touch "$out"

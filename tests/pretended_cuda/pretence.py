@@ -96,6 +96,8 @@ def products(
     q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None, *, enable_gqa: bool = False, **_: Any
 ) -> Tensor:
     """Attention by products, since the choice of a kernel asks the driver. Raises for what the kernels refuse."""
+    if torch.backends.cuda.cudnn_sdp_enabled() and not torch.is_grad_enabled():
+        raise RuntimeError("cuDNN would plan anew for each shape that is read")
     if torch.is_autocast_enabled("cuda"):
         q, k, v = (x.to(torch.get_autocast_dtype("cuda")) for x in (q, k, v))
     if not q.dtype == k.dtype == v.dtype:

@@ -25,7 +25,7 @@ STEPS = 2
 SMALL = {"vocab_size": 24, "d_model": 32, "n_layers": 2}
 HEADS = {"block.mixer.heads": 2}
 RUNS: dict[str, dict[str, Any]] = {
-    "training: adamw": {},
+    "training: a teacher": {"teacher": True},
     "training: muon": {"optimizer": "muon"},
     "training: lion": {"optimizer": "lion"},
     "training: sgd": {"optimizer": "sgd"},
@@ -34,7 +34,6 @@ RUNS: dict[str, dict[str, Any]] = {
     "training: blocks computed again": {"model": {"block.dropout": 0.2}, "execution": {"recompute": True}},
     "training: averaged weights": {"average": {"horizon": 0.5}},
     "training: adapters": {"lora": {"rank": 2, "dropout": 0.1}},
-    "training: a teacher": {"teacher": True},
     "training: weights on the sphere": {"preset": "ngpt", "model": HEADS},
     "training: gemma 3n": {"preset": "gemma3n", "model": HEADS},
     "training: flex": {

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import attention
 from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from zoo.attending.blocks import by_group, by_head
 from zoo.attending.needs import Backend, Needs
 from zoo.attending.scoring import Scoring
 from zoo.attending.visible import Visible
+
+WITHOUT_PLANS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+"""All but cuDNN's, which plans every new shape for 40 to 400 ms: training has one shape, reading and decoding many."""
 
 
 def obstacle(needs: Needs) -> str | None:
@@ -53,7 +58,7 @@ def sdpa(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, triangle: bool, s
     if grouped and mask is not None and q.is_cuda:
         return in_groups(q, k, v, mask, scoring)
     causal = triangle and q.shape[2] > 1
-    return F.scaled_dot_product_attention(
+    return _mixed(
         q, k, v, attn_mask=mask, dropout_p=scoring.dropout, is_causal=causal, scale=scoring.scale, enable_gqa=grouped
     )
 
@@ -65,10 +70,15 @@ def in_groups(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scoring: Scoring) -
     mask = mask if mask.dim() == 4 else mask[(None,) * (4 - mask.dim())]
     mask = mask.expand(-1, heads if mask.shape[1] > 1 else heads // groups, q.shape[2], -1)
     mask = by_group(mask, groups if mask.shape[1] == heads else 1)
-    mixed = F.scaled_dot_product_attention(
-        by_group(q, groups), k, v, attn_mask=mask, dropout_p=scoring.dropout, scale=scoring.scale
-    )
+    mixed = _mixed(by_group(q, groups), k, v, attn_mask=mask, dropout_p=scoring.dropout, scale=scoring.scale)
     return by_head(mixed, heads)
+
+
+def _mixed(q: Tensor, k: Tensor, v: Tensor, **how: Any) -> Tensor:
+    if not q.is_cuda or torch.is_grad_enabled():
+        return F.scaled_dot_product_attention(q, k, v, **how)
+    with sdpa_kernel(WITHOUT_PLANS):
+        return F.scaled_dot_product_attention(q, k, v, **how)
 
 
 BACKEND = Backend(obstacle, attend)
