@@ -12,7 +12,8 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
-from plotly.offline import get_plotlyjs
+
+from reports.pages.plotly_js import plotly_js
 
 
 @cache
@@ -34,11 +35,12 @@ def source(name: str) -> str:
 
 
 def render(template: str, scripts: tuple[str, ...], data: Any, **context: Any) -> str:
-    """A page of figures: one template with Plotly, our own scripts, and what they find as `data`.
+    """A page of figures: one template with Plotly, our own scripts, and what they find as `data`, `figures` among it.
 
     Plotly and the data are packed, since a page that is sent should be small. The browser unpacks them.
     """
     script = "".join(map(source, ("unpack.js", *scripts)))
+    plotly = plotly_js(data["figures"].values())
     return (
         environment()
         .get_template(template)
@@ -46,11 +48,11 @@ def render(template: str, scripts: tuple[str, ...], data: Any, **context: Any) -
             **context,
             style=Markup(source("report.css")),
             packed={
-                "plotly": _packed_plotly(),
+                "plotly": _packed_once(plotly),
                 "data": packed(json.dumps(data, allow_nan=False, separators=(",", ":"))),
             },
             script=Markup(script),
-            policy=_policy(_plotly(), script),
+            policy=_policy(plotly, script),
         )
     )
 
@@ -63,14 +65,8 @@ def packed(text: str) -> Markup:
 
 
 @cache
-def _packed_plotly() -> Markup:
-    return packed(_plotly())
-
-
-@cache
-def _plotly() -> str:
-    """plotly.js with line ends as a browser reads them, so that its hash holds."""
-    return str(get_plotlyjs()).replace("\r\n", "\n")
+def _packed_once(text: str) -> Markup:
+    return packed(text)
 
 
 def _policy(*scripts: str) -> str:
