@@ -22,13 +22,15 @@ may be as good as their baseline."""
 class Plane:
     """One point for each look. Every axis has a value for each point; the first of either kind is drawn at first.
 
-    Points are `rivals` where they have one baseline, so that one may beat another.
+    Points are `rivals` where they have one baseline, so that one may beat another. Hovering tells what each is `about`,
+    where that is known.
     """
 
     looks: Sequence[ArmStyle]
     across: Sequence[Against]
     up: Sequence[Against]
     rivals: bool = True
+    about: Sequence[str] = ()
 
     @property
     def switches(self) -> tuple[Switch, ...]:
@@ -79,8 +81,13 @@ class Plane:
             "marker.symbol": [look.symbol + "-open" * gone for look, gone in zip(self.looks, beaten, strict=True)],
             "text": [[name] for name in names],
             "textposition": label_places(places, names),
-            "hovertext": [[_hover(look, x, y, place)] for place, look in enumerate(self.looks)],
+            "hovertext": [[self._hover(place, x, y)] for place in range(len(self.looks))],
         }
+
+    def _hover(self, place: int, x: Against, y: Against) -> str:
+        said = (f"{label(axis.name, 90)}: {axis.text(axis.values[place])}" for axis in (y, x))
+        about = [label(self.about[place], 90)] if self.about and self.about[place] else []
+        return "<br>".join((f"<b>{self.looks[place].label}</b>", *about, *said))
 
 
 def _style(look: ArmStyle) -> Attributes:
@@ -95,8 +102,3 @@ def _style(look: ArmStyle) -> Attributes:
         "error_x": bars,
         "error_y": bars,
     }
-
-
-def _hover(look: ArmStyle, x: Against, y: Against, place: int) -> str:
-    said = (f"{label(axis.name, 90)}: {axis.text(axis.values[place])}" for axis in (y, x))
-    return "<br>".join((f"<b>{look.label}</b>", *said))

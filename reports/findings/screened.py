@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -10,6 +11,7 @@ import numpy as np
 import polars as pl
 
 from ablate.store.documents import LedgerTest, StudyDesign, StudyDocument, StudyEffect
+from reports.findings.disturbed import disturbance
 from reports.findings.judging import Pair, Standing, differences, ties
 from reports.findings.shapes import Comparison, EffectSummary, Judgement
 from reports.findings.verdicts import decide, level, never_trained, reliability
@@ -63,6 +65,8 @@ class _Blocks:
         """Each effect by itself."""
         losses = self._of_seeds("loss")
         speeds, memory = (self._of_seeds(column, np.log) for column in ("tokens_per_second", "peak_memory_bytes"))
+        caches = self._cache_ratios()
+        alone = not any(disturbance(self.runs.filter(arm=arm.name)) for arm in self.study.arms)
         return [
             Comparison(
                 difference=_mean(losses[place]),
@@ -74,8 +78,9 @@ class _Blocks:
                 speed_ratio=_ratio(effect, speeds[place]),
                 memory_ratio=_ratio(effect, memory[place]),
                 decode_ratio=None,
-                kv_ratio=None,
+                kv_ratio=caches[place],
                 kv_context=None,
+                alone=alone,
             )
             for place, effect in enumerate(self.design.effects)
         ]
@@ -85,6 +90,15 @@ class _Blocks:
         if not self.seeds:
             return np.empty((len(self.signs), 0))
         return seed_effects(self.signs, scale(self.table(column)))
+
+    def _cache_ratios(self) -> list[float | None]:
+        """What each factor multiplies the declared cache by; None for an interaction, and where a run has no cache."""
+        sizes = [arm.kv_bytes_per_token for arm in self.study.arms]
+        if not all(sizes):
+            return [None] * len(self.signs)
+        logarithms = seed_effects(self.signs, np.log(np.array(sizes, dtype=np.float64))[:, None])[:, 0]
+        effects = zip(self.design.effects, logarithms, strict=True)
+        return [math.exp(found) if len(effect.factors) == 1 else None for effect, found in effects]
 
     def _failures(self, effect: StudyEffect) -> Failures:
         high = pl.col("arm").is_in(effect.arms)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar, get_args
 
 import polars as pl
 
 from ablate.store.documents import LedgerRecord, LedgerTest, StudyDocument, StudyEffect
 from reports.findings.by_document import Gap
+from reports.findings.disturbed import Disturbance
 from reports.findings.items import ItemDifference
 from reports.findings.rungs import Change
 from reports.statistics.estimates import ALPHA, Estimate
@@ -34,6 +35,7 @@ Verdict = Literal[
     "not compared",
 ]
 """The most telling one first."""
+RANKS: tuple[str, ...] = get_args(Verdict)
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,8 @@ class Comparison:
     that probability, None where none would or where seeds are not added by plan. `test` is what the ledger keeps.
 
     Ratios are arm / baseline: of training and decoding in tokens per second, of peak memory and of cache bytes, these
-    at `kv_context` tokens, the longest known; None where the ratio is the same at all lengths.
+    at `kv_context` tokens, the longest known; None where the ratio is the same at all lengths. The ratio of training
+    speeds says nothing of the arms unless their runs were measured `alone`.
     """
 
     difference: Estimate | None
@@ -66,6 +69,7 @@ class Comparison:
     decode_ratio: Estimate | None
     kv_ratio: float | None
     kv_context: int | None
+    alone: bool
     test: LedgerTest | None = None
     p_holm: float | None = None
     p_equivalence: float | None = None
@@ -170,6 +174,7 @@ class ArmSummary:
     missing: tuple[int, ...]
     means: Mapping[str, Estimate]
     """Over seeds, of every number in the frame of runs that a seed has, by column; and of the `excess`."""
+    disturbance: Disturbance
     kv_bytes_per_token: float | None
     cache_bytes: tuple[tuple[int, int], ...]
     parameters_embedding: int

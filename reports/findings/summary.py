@@ -11,6 +11,7 @@ import polars as pl
 
 from ablate.store.documents import StudyArm, StudyDocument
 from reports.findings import warnings
+from reports.findings.disturbed import disturbance
 from reports.findings.items import ItemDifference, item_differences, unpaired
 from reports.findings.judging import Pair
 from reports.findings.rungs import changes
@@ -138,6 +139,7 @@ def _arm(
         diverged=tuple(runs.filter(status="diverged")["seed"]),
         missing=tuple(runs.filter(pl.col("status").is_in(["absent", "partial"]))["seed"]),
         means=_means(finished),
+        disturbance=disturbance(runs),
         kv_bytes_per_token=arm.kv_bytes_per_token,
         cache_bytes=tuple((each.context, each.bytes) for each in arm.cache_bytes),
         parameters_embedding=arm.parameters_embedding,

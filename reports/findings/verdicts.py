@@ -22,6 +22,7 @@ import polars as pl
 
 from ablate.store.documents import LedgerRecord, StudyArm, StudyDocument
 from reports.findings.by_document import Gap, gap_of
+from reports.findings.disturbed import disturbance
 from reports.findings.judging import Pair, Standing, differences, ledger_test, ties
 from reports.findings.shapes import Comparison, Verdict
 from reports.findings.tuning import choices, with_room
@@ -109,6 +110,7 @@ def _compare(
         decode_ratio=_measured_ratio(pairs, "decode_tokens_per_second"),
         kv_ratio=kv_ratio,
         kv_context=kv_context,
+        alone=not disturbance(own) and not disturbance(theirs),
     )
 
 

@@ -21,6 +21,8 @@ from reports.wording import (
     answers,
     cost_words,
     effect_words,
+    gloss_words,
+    matching_words,
     method_words,
     rate_words,
     tables,
@@ -32,7 +34,17 @@ from reports.wording.markup import latex, markdown
 SCRIPTS = ("stamp.js", "figures.js", "choice.js", "tables.js", "contents.js")
 WORDS = {
     module.__name__.rpartition(".")[2]: module
-    for module in (words, answers, effect_words, cost_words, method_words, rate_words, tables)
+    for module in (
+        words,
+        answers,
+        effect_words,
+        cost_words,
+        gloss_words,
+        matching_words,
+        method_words,
+        rate_words,
+        tables,
+    )
 }
 """What templates say, by the name of its module."""
 INDEX = "../../index.html"

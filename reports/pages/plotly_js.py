@@ -15,7 +15,20 @@ from typing import Any
 from plotly.offline import get_plotlyjs
 
 CARTESIAN = frozenset(
-    "bar box contour heatmap histogram histogram2d histogram2dcontour image pie scatter scatterternary violin".split()
+    {
+        "bar",
+        "box",
+        "contour",
+        "heatmap",
+        "histogram",
+        "histogram2d",
+        "histogram2dcontour",
+        "image",
+        "pie",
+        "scatter",
+        "scatterternary",
+        "violin",
+    }
 )
 """Kinds of traces that the smaller file draws."""
 

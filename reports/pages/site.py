@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import get_args
 from urllib.parse import quote
 
 import plotly.graph_objects as go
@@ -16,7 +15,7 @@ from reports.figures import CONFIG
 from reports.figures.base import Attributes
 from reports.figures.small import small_differences
 from reports.findings.searches import read_search
-from reports.findings.shapes import StudySummary, Verdict
+from reports.findings.shapes import RANKS, StudySummary
 from reports.findings.summary import summarise_study
 from reports.pages.imports import imported_groups, imports_table, scores_table
 from reports.pages.page import render_study
@@ -28,8 +27,6 @@ from reports.reading.progress import StudyProgress, study_progress
 from reports.wording import answers, search_words, tables, words
 
 SCRIPTS = ("figures.js", "index.js")
-RANKS: tuple[str, ...] = get_args(Verdict)
-"""How studies are sorted by verdict."""
 
 
 @dataclass(frozen=True)

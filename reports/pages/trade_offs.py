@@ -106,9 +106,9 @@ def _arms(studied: Studied) -> Iterator[_Arm]:
 
 
 def _first(costs: Sequence[Cost]) -> Iterator[tuple[str, Cost]]:
-    """The first cost of each kind: those at the longest context come first."""
+    """The first cost of each kind, if it was measured alone: those at the longest context come first."""
     for key in COSTS:
-        found = next((cost for cost in costs if cost.key.startswith(key)), None)
+        found = next((cost for cost in costs if cost.key.startswith(key) and cost.alone), None)
         if found is not None:
             yield key, found
 
@@ -134,7 +134,7 @@ def _group(number: int, studies: Sequence[Studied], arms: Sequence[_Arm]) -> Gro
         combined=plane.combined,
         wide=True,
     )
-    return Group(f"{first.study.scale}, data {data}", listed(names), figure, [arm.studied.link for arm in arms])
+    return Group(f"Scale {first.study.scale}, text {data}", listed(names), figure, [arm.studied.link for arm in arms])
 
 
 def _axis(key: str, arms: Sequence[_Arm]) -> Ratios | None:

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from reports.findings.disturbed import disturbance
 from reports.reading.collected import Collected
 from reports.statistics.estimates import Estimate, geometric
+from reports.wording.cost_words import BESIDE
 
 ALIKE = 5e-3
 """Declared costs that differ by less are the same."""
@@ -17,12 +19,14 @@ ALIKE = 5e-3
 
 @dataclass(frozen=True)
 class Cost:
-    """`ratios` are arm / baseline, paired by seed. Those of a `declared` cost are exact; others have intervals."""
+    """`ratios` are arm / baseline, paired by seed. Those of a `declared` cost are exact; others have intervals, and are
+    the arms' own if measured `alone`."""
 
     key: str
     label: str
     ratios: Mapping[str, Estimate]
     declared: bool = False
+    alone: bool = True
 
     @property
     def name(self) -> str:
@@ -63,7 +67,9 @@ def _declared(data: Collected, key: str, label: str, by_arm: Mapping[str, float]
 
 def _time(data: Collected) -> Cost:
     per_token = 1 / pl.col("tokens_per_second")
-    return Cost("training-time", "training time per token", _paired(data, _finished(data), per_token))
+    alone = not any(disturbance(data.runs.filter(arm=arm.name)) for arm in data.study.arms)
+    label = "training time per token" + ("" if alone else f" {BESIDE}")
+    return Cost("training-time", label, _paired(data, _finished(data), per_token), alone=alone)
 
 
 def _memory(data: Collected) -> Cost:

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from ablate.store.documents import StudyDesign
-from reports.figures.base import NEUTRAL, Figure, mean_point, name_rows, seed_points
+from reports.figures.base import NEUTRAL, Figure, mean_point, name_rows, seed_points, two_lines
 from reports.figures.style import ArmStyle, blank, looks
 from reports.findings.shapes import StudySummary
 from reports.reading.collected import Collected
 from reports.sections import Section
-from reports.wording import effect_words, words
+from reports.wording import cost_words, effect_words, title_words, words
 from reports.wording.failure_words import mark
 from reports.wording.tables import frame_table
 
@@ -43,6 +43,18 @@ class Effects(Section):
             yield _forest(summary)
 
 
+def _notes(summary: StudySummary, any_cost: bool) -> Iterator[str]:
+    yield "Left of zero is better. Every effect is estimated from all runs: mean with the factor minus mean without it."
+    yield "Bars are 95 % intervals, corrected as the verdicts are; open points show single seeds."
+    yield "Below a name stands what it costs." if any_cost else ""
+    yield cost_words.measured_beside(summary)
+
+
+def _with_cost(label: str, cost: str) -> str:
+    """Of two lines."""
+    return f"{label}<br><span style='font-size: 11px'>{cost}</span>" if cost else two_lines(label)
+
+
 def _forest(summary: StudySummary) -> Figure:
     found = [(each, each.comparison.difference) for each in summary.effects]
     style = looks([each.effect.name for each, _ in found])
@@ -55,7 +67,10 @@ def _forest(summary: StudySummary) -> Figure:
     figure.update_traces(legendgroup=None)  # effects are no arms, which the page can highlight
     figure.add_vline(x=0, line=NEUTRAL)
     figure.update_layout(showlegend=False, margin_t=16)
-    name_rows(figure, [style[each.effect.name].label for each, _ in found])
+    labels = [style[each.effect.name].label for each, _ in found]
+    costs = [cost_words.sure_costs(each.comparison) for each, _ in found]
+    name_rows(figure, labels)
+    figure.update_yaxes(ticktext=[_with_cost(*row) for row in zip(labels, costs, strict=True)])
     rows = [
         (each.effect.name, str(seed), words.signed(effect, 4))
         for each, value in found
@@ -64,9 +79,8 @@ def _forest(summary: StudySummary) -> Figure:
     ]
     return Figure(
         key="effects",
-        title=f"What each factor does to the loss{mark(summary)}",
-        note="Left of zero is better. Every effect is estimated from all runs: mean with the factor minus mean without"
-        " it. Bars are 95 % intervals, corrected as the verdicts are; open points show single seeds.",
+        title=title_words.effects(summary) + mark(summary),
+        note=" ".join(filter(None, _notes(summary, any(costs)))),
         alt="; ".join(f"{each.effect.name} {words.difference(each.comparison)}" for each, _ in found),
         drawing=figure,
         table=frame_table(("effect", "seed", f"effect ({summary.unit})"), rows),

@@ -16,7 +16,7 @@ from reports.sections import Section
 from reports.sections._costs import Cost, cost_ratios
 from reports.sections._qualities import Quality, qualities
 from reports.statistics.estimates import Estimate
-from reports.wording import title_words
+from reports.wording import cost_words, gloss_words, title_words
 from reports.wording.failure_words import mark
 from reports.wording.listing import listed
 from reports.wording.tables import frame_table
@@ -24,6 +24,7 @@ from reports.wording.tables import frame_table
 SAME = Estimate(0.0, 0.0, 0.0, None, ())
 SAME_COST = Estimate(1.0, 1.0, 1.0, None, ())
 """The baseline against itself."""
+FIRST = ("kv-", "training-time", "decode-", "flops-per-token")
 
 
 @dataclass(frozen=True)
@@ -41,9 +42,9 @@ class TradeOff(Section):
 
     @property
     def shown(self) -> tuple[Cost, ...]:
-        """Those in which arms may differ, that which the study is about first: the cache, or else time."""
+        """Those in which arms may differ, that which the study is about first."""
         differing = [cost for cost in self.costs if not cost.is_same]
-        return tuple(sorted(differing, key=lambda cost: not cost.key.startswith("kv-")))
+        return tuple(sorted(differing, key=_rank))
 
     def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:
         found = qualities(summary)
@@ -51,6 +52,12 @@ class TradeOff(Section):
             differing = {cost.name for cost in self.shown}
             same = dict.fromkeys(cost.name for cost in self.costs if cost.name not in differing)
             yield _figure(self.shown, found, list(same), summary, style)
+
+
+def _rank(cost: Cost) -> tuple[bool, int]:
+    """The cache, or else time; a time that was not measured alone is last. FLOPs are nearest to a time."""
+    kind = next((place for place, key in enumerate(FIRST) if cost.key.startswith(key)), len(FIRST))
+    return not cost.alone, kind
 
 
 def _figure(
@@ -64,17 +71,20 @@ def _figure(
     base = summary.baseline
     arms = [base, *(arm.name for arm in summary.arms if any(arm.name in each.differences for each in found))]
     across, up = [ratios(cost, arms, base) for cost in costs], [differences(each, arms) for each in found]
-    plane = Plane([style[arm] for arm in arms], across, up)
+    about = {arm.name: gloss_words.of_arm(summary, arm) for arm in summary.arms}
+    plane = Plane([style[arm] for arm in arms], across, up, about=[about[arm] for arm in arms])
     absent = [arm.name for arm in summary.arms if arm.name not in arms]
+    marked = [each for each in costs if not each.alone]
     notes = (
         f"Differences from {base}, where the dotted lines cross.",
         plane.explained,
         f"No loss to compare, so not shown: {listed(absent)}." if absent else "",
         f"All arms have the same {listed(same)}." if same else "",
+        cost_words.measured_beside(summary) if marked else "",
     )
     return Figure(
         key="trade-off",
-        title=title_words.trade_off(summary, costs[0].label, costs[0].ratios) + mark(summary),
+        title=title_words.trade_off(summary, costs[0].label, costs[0].ratios, costs[0].alone) + mark(summary),
         note=" ".join((*filter(None, notes), *summary.study.conventions)),
         alt="; ".join(f"{row[0]}: {row[1]} {up[0].name}" for row in plane.rows(arms) if row[0] != base),
         drawing=plane.drawing(),

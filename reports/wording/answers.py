@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from reports.findings.shapes import StudySummary
+from reports.findings.shapes import RANKS, ArmSummary, EffectSummary, StudySummary
 from reports.reading.outcomes import FAILED, UNJUDGED
-from reports.wording import effect_words, tables, words
+from reports.wording import effect_words, gloss_words, tables, words
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What is said of one arm or effect. `verdict` is empty of a baseline."""
+    """What is said of one arm or effect, and by what edits it is one. `verdict` is empty of a baseline."""
 
     name: str
     verdict: str
     sentence: str
     difference: str
+    gloss: str
 
 
 def headline(summary: StudySummary, setting: bool = True) -> str:
@@ -33,14 +34,20 @@ def headline(summary: StudySummary, setting: bool = True) -> str:
 
 
 def findings(summary: StudySummary) -> Iterator[Finding]:
-    """One for each arm, the baseline first; of a design one for each effect."""
-    for each in summary.effects:
+    """One for each arm, the baseline first, then by verdict; of a design one for each effect."""
+    for each in sorted(summary.effects, key=_rank):
         difference = words.difference(each.comparison)
-        yield Finding(each.effect.name, each.verdict, effect_words.sentence(summary, each), difference)
-    for arm in () if summary.effects else summary.arms:
+        gloss = gloss_words.of_effect(summary, each.effect)
+        yield Finding(each.effect.name, each.verdict, effect_words.sentence(summary, each), difference, gloss)
+    for arm in () if summary.effects else sorted(summary.arms, key=_rank):
         told = arm.verdict if arm.comparison or arm.verdict in FAILED else ""
         difference = words.difference(arm.comparison) if arm.comparison else words.plus_minus(arm.loss)
-        yield Finding(arm.name, told, words.sentence(summary, arm), difference)
+        gloss = gloss_words.of_arm(summary, arm)
+        yield Finding(arm.name, told, words.sentence(summary, arm), difference, gloss)
+
+
+def _rank(found: ArmSummary | EffectSummary) -> int:
+    return -1 if found.verdict == "baseline" else RANKS.index(found.verdict)
 
 
 def closing_table(summary: StudySummary) -> tables.Rows:

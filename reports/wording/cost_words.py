@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+from reports.findings.disturbed import ALONE, STEADY
 from reports.findings.shapes import ArmSummary, Comparison, StudySummary
 from reports.statistics.estimates import Estimate
 
@@ -15,9 +16,10 @@ MEASURED_ONCE = 0.15
 the same decoded at speeds half as far apart. An interval over the turns of one process does not know that."""
 SAME = "the same"
 NO_CHANGE = "no measurable change in"
-ALONE = 0.05
-"""A run that waited for a processor for a smaller share of its training was measured alone: systems have work too."""
 BESIDE = "†"
+UNKNOWN_SPEED = f"training speed not known {BESIDE}"
+COUNTED = ("FLOPs", "parameters")
+"""Costs of which there are fewer, not less."""
 FACTORS = 1.5
 """A change from so large a factor on is said as one."""
 
@@ -27,17 +29,25 @@ def costs(comparison: Comparison) -> str:
     are known. What is the same goes without saying."""
     found = _changes(comparison)
     noise = [said.removeprefix(NO_CHANGE) for said in found if said.startswith(NO_CHANGE)]
-    return ", ".join([*_clear(found), *([f"{NO_CHANGE}{' or'.join(noise)}"] if noise else [])])
+    last = [f"{NO_CHANGE}{' or'.join(noise)}"] if noise else []
+    return ", ".join([*_clear(found), *last, *([] if comparison.alone else [UNKNOWN_SPEED])])
 
 
 def clear_costs(comparison: Comparison) -> str:
-    """`training 3 % slower, 2× smaller KV cache`: those that are not noise, for a headline."""
-    found = _changes(comparison)
-    return ", ".join(_clear(found)) or (f"{NO_CHANGE} cost" if found else "")
+    """`training 3 % slower, 2× smaller KV cache`: those that are not noise, for a headline; nothing of none where the
+    training speed is not known."""
+    nothing = f"{NO_CHANGE} cost" if comparison.alone and _changes(comparison) else ""
+    return sure_costs(comparison) or nothing
+
+
+def sure_costs(comparison: Comparison) -> str:
+    """Those that are not noise."""
+    return ", ".join(_clear(_changes(comparison)))
 
 
 def _changes(comparison: Comparison) -> list[str]:
-    speeds = {"training": comparison.speed_ratio, "decoding": comparison.decode_ratio}
+    training = comparison.speed_ratio if comparison.alone else None
+    speeds = {"training": training, "decoding": comparison.decode_ratio}
     changes = [speed_change(ratio, what) for what, ratio in speeds.items()]
     found = [*changes, memory_change(comparison.memory_ratio), bytes_change(comparison.kv_ratio, comparison.kv_context)]
     return list(filter(None, found))
@@ -61,13 +71,13 @@ def speed_change(ratio: Estimate | None, what: str = "") -> str:
 
 def change_of(cost: str, ratio: Estimate) -> str:
     """`8× smaller KV cache at 512 tokens`, `3 % more training time per token`."""
-    if _is_noise(ratio):
+    if _is_noise(ratio) or (cost.startswith("peak memory") and abs(ratio.mean - 1) < SAME_MEMORY):
         return f"{NO_CHANGE} {cost}"
     factor, word = (ratio.mean, "larger") if ratio.mean > 1 else (1 / ratio.mean, "smaller")
     if factor >= FACTORS:
         return f"{factor:.3g}× {word} {cost}"
     change = 100 * (ratio.mean - 1)
-    return f"{_percent(change)} {'more' if change > 0 else 'less'} {cost}"
+    return f"{_percent(change)} {'more' if change > 0 else 'fewer' if cost.startswith(COUNTED) else 'less'} {cost}"
 
 
 def memory_change(ratio: Estimate | None) -> str:
@@ -106,30 +116,31 @@ def bytes_change(ratio: float | None, context: int | None = None) -> str:
 
 def beside_mark(arm: ArmSummary) -> str:
     """What follows a speed that was not measured alone."""
-    return f" {BESIDE}" if _mean(arm, "waiting") >= ALONE or _mean(arm, "beside") else ""
+    return f" {BESIDE}" if arm.disturbance else ""
 
 
 def measured_beside(summary: StudySummary) -> str:
     """What the mark means; nothing where there is none."""
-    marked = [arm for arm in summary.arms if beside_mark(arm)]
+    reasons = _disturbances(summary)
+    return f"{BESIDE} Not measured alone, so that the speed is not the arm's own: {reasons}." if reasons else ""
+
+
+def _disturbances(summary: StudySummary) -> str:
+    marked = [arm.disturbance for arm in summary.arms if arm.disturbance]
     if not marked:
         return ""
-    waited, shared = (max(_mean(arm, column) for arm in marked) for column in ("waiting", "beside"))
+    waited, shared, apart = (max(getattr(each, name) for each in marked) for name in ("waited", "shared", "apart"))
     reasons = [f"its runs waited for a processor for up to {100 * waited:.0f} % of their training"] * (waited >= ALONE)
     reasons += [f"up to {shared + 1:.0f} runs shared a GPU"] * (shared > 0)
-    return f"{BESIDE} Not measured alone, so that the speed is not the arm's own: {', and '.join(reasons)}."
-
-
-def _mean(arm: ArmSummary, column: str) -> float:
-    found = arm.means.get(column)
-    return found.mean if found else 0.0
+    reasons += [f"seeds of one arm, which compute the same, differ up to {apart:.1f}× in speed"] * (apart > STEADY)
+    return ", and ".join(reasons)
 
 
 def unmatched_time(summary: StudySummary) -> str:
     """What a study whose arms are not equally fast leaves open; nothing where time was matched."""
     if "seconds" in summary.study.matched:
         return ""
-    ratios = {arm.name: arm.comparison.speed_ratio for arm in summary.arms if arm.comparison}
+    ratios = {arm.name: arm.comparison.speed_ratio for arm in summary.arms if arm.comparison and arm.comparison.alone}
     unlike = [name for name, ratio in ratios.items() if ratio is not None and ratio.excludes(1)]
     if not unlike:
         return ""

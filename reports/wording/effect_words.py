@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from ablate.store.documents import StudyDesign, StudyEffect
 from reports.findings.shapes import EffectSummary, StudySummary
-from reports.wording import words
-from reports.wording.cost_words import costs
+from reports.wording import matching_words, words
+from reports.wording.cost_words import clear_costs, costs
 from reports.wording.failure_words import left_out
 from reports.wording.length_words import conditions, undertrained
 from reports.wording.listing import listed
@@ -48,7 +48,7 @@ def headline(summary: StudySummary, design: StudyDesign, setting: bool = True) -
             named = verdict in ("better", "worse")
             said = (one if len(found) == 1 else several).format(margin=f"{summary.study.margin or 0:g} nats")
             parts.append(f"{listed([_told(each) if named else each.effect.name for each in found])} {said}")
-    terms = words.matched(summary)
+    terms = matching_words.matched(summary)
     setup = f"with {len(design.factors)} factors in {len(summary.arms)} combinations"
     answer = f"{terms[0].upper()}{terms[1:]}, {setup}, {'; '.join(parts)}"
     qualified = f"{left_out(summary)}{undertrained(summary.study)}"
@@ -59,7 +59,8 @@ def headline(summary: StudySummary, design: StudyDesign, setting: bool = True) -
 def _told(found: EffectSummary) -> str:
     """`gated (−0.045 ± 0.010 nats; or double × nope)`."""
     instead = f"; or {aliases(found.effect)}" if found.effect.aliases else ""
-    return f"{found.effect.name} ({words.difference(found.comparison)}{instead})"
+    costs = f", {said}" if (said := clear_costs(found.comparison)) else ""
+    return f"{found.effect.name} ({words.difference(found.comparison)}{costs}{instead})"
 
 
 def sentence(summary: StudySummary, found: EffectSummary) -> str:
@@ -67,7 +68,7 @@ def sentence(summary: StudySummary, found: EffectSummary) -> str:
     comparison = found.comparison
     if comparison.difference is None:
         return f"{found.verdict}: no seed finished in all {len(summary.arms)} runs."
-    value = ", ".join(filter(None, [words.difference(comparison), words.matched(summary), costs(comparison)]))
+    value = ", ".join(filter(None, [words.difference(comparison), matching_words.matched(summary), costs(comparison)]))
     ground = f": {found.judgement.withheld}" if found.judgement.withheld else _ground(summary, found)
     return f"{value}; {found.verdict}{ground}.{_instead(found.effect)}"
 

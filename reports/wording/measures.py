@@ -41,7 +41,8 @@ def mean_of(arm: ArmSummary, column: str) -> float | None:
 
 
 def _speed(arm: ArmSummary) -> str:
-    change = cost_words.speed_change(arm.comparison.speed_ratio).removesuffix(" in speed") if arm.comparison else ""
+    found = arm.comparison
+    change = cost_words.speed_change(found.speed_ratio).removesuffix(" in speed") if found and found.alone else ""
     speed = words.whole(mean_of(arm, "tokens_per_second")) + cost_words.beside_mark(arm)
     return speed + (f" ({change})" if change else "")
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from reports.findings.disturbed import ALONE
 from reports.findings.shapes import ArmBudget, ArmSummary, Comparison, StudySummary
 from reports.reading.keys import Row
-from reports.statistics.estimates import Estimate
 from reports.wording import cost_words, failure_words, words
 from reports.wording.measures import RUN_MEASURES, mean_of
 
@@ -73,7 +73,7 @@ def compact_table(summary: StudySummary) -> Table:
             arm.name,
             words.plus_minus(arm.loss),
             words.difference(arm.comparison).removesuffix(" nats") if arm.comparison else words.NONE,
-            _times(arm.comparison.speed_ratio if arm.comparison else None),
+            _times(arm.comparison),
             _cache_times(arm.comparison),
             words.verdict(summary, arm),
         )
@@ -82,9 +82,11 @@ def compact_table(summary: StudySummary) -> Table:
     return without_empty(Table(columns, tuple(rows)), columns[1:5])
 
 
-def _times(ratio: Estimate | None) -> str:
-    """`0.95 ± 0.04×`."""
-    return words.NONE if ratio is None else f"{words.plus_minus(ratio)}×"
+def _times(found: Comparison | None) -> str:
+    """`0.95 ± 0.04×`, marked where it was not measured alone."""
+    if found is None or found.speed_ratio is None:
+        return words.NONE
+    return f"{words.plus_minus(found.speed_ratio)}×" + ("" if found.alone else f" {cost_words.BESIDE}")
 
 
 def _cache_times(found: Comparison | None) -> str:
@@ -252,7 +254,7 @@ def _devices(count: float | None) -> str:
 
 def _waited(share: float | None) -> str:
     """For a processor, as a share of training, where its speed was not measured alone."""
-    return words.NONE if share is None or share < cost_words.ALONE else f"{100 * share:.0f} %"
+    return words.NONE if share is None or share < ALONE else f"{100 * share:.0f} %"
 
 
 def run_documents(summary: StudySummary) -> list[Row]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from reports.findings.shapes import ArmSummary, StudySummary
+from reports.findings.shapes import RANKS, ArmSummary, StudySummary
 from reports.statistics.estimates import Estimate
 from reports.wording import cost_words, words
 from reports.wording.length_words import conditions
@@ -15,26 +15,24 @@ SETTLED = {"no difference": "no relevant difference"}
 MOST_NAMED = 4
 
 
-def trade_off(summary: StudySummary, cost: str, ratios: Mapping[str, Estimate]) -> str:
+def trade_off(summary: StudySummary, cost: str, ratios: Mapping[str, Estimate], alone: bool = True) -> str:
     """`mqa: 8× smaller KV cache at 512 tokens, +0.08 ± 0.02 nats, 2 seeds: inconclusive`, of the arm that saves most.
 
-    Where no saving is sure, of the arm whose loss differs most.
+    Where no saving is sure, of the arm whose loss differs most. A cost that was not measured `alone` is no finding.
     """
     compared = [arm for arm in summary.arms if arm.comparison and arm.comparison.difference and arm.name in ratios]
     if not compared:
         return f"Loss against {cost}"
-    cheaper = [arm for arm in compared if ratios[arm.name].excludes(1) and ratios[arm.name].mean < 1]
+    cheaper = [arm for arm in compared if alone and ratios[arm.name].excludes(1) and ratios[arm.name].mean < 1]
     told = min(cheaper, key=lambda arm: ratios[arm.name].mean) if cheaper else max(compared, key=_distance)
     found = told.comparison
     assert found is not None  # only those are compared
-    change = cost_words.change_of(cost, ratios[told.name])
+    change = cost_words.change_of(cost, ratios[told.name]) if alone else ""
     seeds = f"{len(found.seeds)} seed{'' if len(found.seeds) == 1 else 's'}"
-    said = (
-        [words.difference(found), change]
-        if change.startswith(cost_words.NO_CHANGE)
-        else [change, words.difference(found)]
-    )
-    return f"{told.name}: {', '.join([*said, seeds])}: {settled(told)}"
+    said = [change, words.difference(found)]
+    if change.startswith(cost_words.NO_CHANGE):
+        said.reverse()
+    return f"{told.name}: {', '.join(filter(None, [*said, seeds]))}: {settled(told)}"
 
 
 def _distance(arm: ArmSummary) -> float:
@@ -57,8 +55,19 @@ def verdicts(summary: StudySummary) -> str:
     return f"Loss against {summary.baseline}: {'; '.join(said)}"
 
 
-def _few(names: list[str]) -> str:
-    return listed(names) if len(names) <= MOST_NAMED else f"{len(names)} arms"
+def effects(summary: StudySummary) -> str:
+    """`Effects on the loss: qkv_bias (−0.017 ± 0.014 nats) better; 7 effects inconclusive`."""
+    by: dict[str, list[str]] = {}
+    for each in sorted(summary.effects, key=lambda each: RANKS.index(each.verdict)):
+        said = f" ({words.difference(each.comparison).replace(' (', ' [').replace(')', ']')})"
+        named = each.effect.name + said * (each.verdict in ("better", "worse"))
+        by.setdefault(SETTLED.get(each.verdict, each.verdict), []).append(named)
+    parts = (f"{_few(names, 'effects')} {verdict}" for verdict, names in by.items())
+    return f"Effects on the loss: {'; '.join(parts)}"
+
+
+def _few(names: list[str], what: str = "arms") -> str:
+    return listed(names) if len(names) <= MOST_NAMED else f"{len(names)} {what}"
 
 
 def source(summary: StudySummary) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Collection
 from datetime import UTC, datetime
@@ -16,9 +15,9 @@ from reports.wording import change_words, failure_words
 from reports.wording.cost_words import clear_costs, costs
 from reports.wording.length_words import conditions, undertrained
 from reports.wording.listing import listed
+from reports.wording.matching_words import but_for, continued, matched, terms
 
 NONE = "–"
-MATCHED = {"flops": "FLOPs", "seconds": "training time"}
 
 
 def score(value: float) -> str:
@@ -135,26 +134,6 @@ def ends(value: Interval, *, sign: bool = False) -> str:
     said = [signed(each, digits) for each in (value.value, value.low, value.high)]
     middle, low, high = said if sign else (each.removeprefix("+") for each in said)
     return f"{middle} ({low} to {high})"
-
-
-def matched(summary: StudySummary) -> str:
-    return f"at equal {' and '.join(MATCHED.get(part, part) for part in summary.study.matched.split(' and '))}"
-
-
-def terms(summary: StudySummary, arm: ArmSummary) -> str:
-    """`at equal FLOPs`, or what an arm spent that starts from another: on top of what that one had spent."""
-    source = dict(arm.edits).get("start.arm")
-    if source is None:
-        return matched(summary)
-    base = next(other for other in summary.arms if other.name == summary.baseline)
-    share = 100 * arm.budget.tokens / base.budget.tokens
-    return f"after {share:.3g} % of the baseline’s tokens, on top of the training of {json.loads(source)}"
-
-
-def but_for(summary: StudySummary) -> str:
-    """The arms that `matched` is not true of."""
-    found = [arm.name for arm in summary.arms if "start.arm" in dict(arm.edits)]
-    return f", except {listed(found)}, which started from another arm" if found else ""
 
 
 def sentence(summary: StudySummary, arm: ArmSummary) -> str:
@@ -276,8 +255,8 @@ def headline(summary: StudySummary, setting: bool = True) -> str:
     ]
     if not parts:
         return "There is nothing to compare yet."
-    terms = matched(summary)
-    answer = f"{terms[0].upper()}{terms[1:]}{but_for(summary)}, {'; '.join(parts)}"
+    under = continued(summary) or f"{matched(summary)}{but_for(summary)}"
+    answer = f"{under[0].upper()}{under[1:]}, {'; '.join(parts)}"
     where = f" ({conditions(summary.study)})" if setting else ""
     qualified = f"{failure_words.left_out(summary)}{undertrained(summary.study)}"
     first = "".join(f"{section.answer(summary)} " for section in summary.sections.values() if section.is_the_question)

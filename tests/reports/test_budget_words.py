@@ -10,7 +10,7 @@ from ablate.store import StudyFolder
 from ablate.store.documents import SpentBudget, StudyArm, StudyLook
 from reports.findings.shapes import StudySummary
 from reports.pages.page import render_page
-from reports.wording import tables, words
+from reports.wording import matching_words, tables, words
 from tests.reports.factory import Arm, StudyOf, arm_documents
 
 ARMS = [Arm("base", [2.4, 2.5, 2.45]), Arm("arm", [2.3, 2.4, 2.35], edits={"block.ffn.d_ff": "8/3x"})]
@@ -34,9 +34,12 @@ def with_matching(value: int) -> tuple[StudyArm, ...]:
 
 
 def test_matched_budgets_are_named_together(tmp_path: Path) -> None:
-    assert words.matched(summary_of(tmp_path / "a", matched="flops")) == "at equal FLOPs"
-    assert words.matched(summary_of(tmp_path / "b", matched="flops and parameters")) == "at equal FLOPs and parameters"
-    said = words.matched(summary_of(tmp_path / "c", matched="seconds and non-embedding parameters"))
+    assert matching_words.matched(summary_of(tmp_path / "a", matched="flops")) == "at equal FLOPs"
+    assert (
+        matching_words.matched(summary_of(tmp_path / "b", matched="flops and parameters"))
+        == "at equal FLOPs and parameters"
+    )
+    said = matching_words.matched(summary_of(tmp_path / "c", matched="seconds and non-embedding parameters"))
     assert said == "at equal training time and non-embedding parameters"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ from reports.findings.summary import open_arms
 from reports.pages.page import record, render_page
 from reports.statistics.ledger import FIRST_SHARE
 from reports.wording import answers
+from tests.reports.browsing import data_of
 from tests.reports.factory import Arm, StudyOf
 
 FACTORS = ("gated", "double", "gqa", "nope")
@@ -103,6 +105,33 @@ def test_the_answer_speaks_of_effects(found: tuple[Screen, StudySummary]) -> Non
     assert "gated: inconclusive" not in page
     assert "confirm gated with fresh seeds" in page
     assert {arm.verdict for arm in summary.arms} == {"baseline", "not compared"}
+
+
+def test_a_factor_is_explained_by_its_edits_and_costs_what_it_multiplies(tmp_path: Path) -> None:
+    """Half the cache for `gqa`, twice for `nope`: by all runs, of which none has a factor alone."""
+    of = plan()
+    study = study_of(of, losses(of))
+    parts = [set(run) for run in of.runs]
+    arms = [
+        replace(
+            arm,
+            edits={f"block.{factor}": [factor, 1] for factor in FACTORS if factor in has},
+            kv_bytes_per_token=2048.0 * 0.5 ** ("gqa" in has) * 2 ** ("nope" in has),
+        )
+        for arm, has in zip(study.arms, parts, strict=True)
+    ]
+    summary = reports.summarise(replace(study, arms=arms).write(tmp_path))
+    ratios = {name: each.comparison.kv_ratio for name, each in by_name(summary).items()}
+    assert ratios.pop("gated × gqa") is None
+    assert ratios == pytest.approx({"gated": 1, "double": 1, "gqa": 0.5, "nope": 2})
+    found = list(answers.findings(summary))
+    assert [each.name for each in found[:2]] == ["gated", "nope"]
+    assert {each.name: each.gloss for each in found} == {
+        **{factor: f"{factor}=[{factor}, 1]" for factor in FACTORS},
+        "gated × gqa": "",
+    }
+    labels = data_of(render_page(summary))["figures"]["effects"]["layout"]["yaxis"]["ticktext"]
+    assert next(label for label in labels if "smaller KV cache" in label).startswith("gqa<br>")
 
 
 def test_the_ledger_counts_effects_and_a_second_look_is_corrected(tmp_path: Path) -> None:

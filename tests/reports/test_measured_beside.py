@@ -6,7 +6,9 @@ from pathlib import Path
 
 import reports
 from reports.pages.page import render_page
+from reports.wording import answers
 from reports.wording.tables import runs_table
+from tests.reports.browsing import data_of
 from tests.reports.factory import Arm, StudyOf
 
 LOSSES = [2.40, 2.41, 2.39]
@@ -32,6 +34,26 @@ def test_runs_that_waited_or_shared_a_gpu_are_marked(tmp_path: Path) -> None:
     table = runs_table(summary)
     columns = [[row[table.columns.index(name)] for row in table.rows] for name in ("devices", "waited")]
     assert set(zip(*columns, strict=True)) == {("–", "–"), ("2", "25 %")}
+
+
+def test_seeds_that_compute_the_same_at_unlike_speeds_were_not_measured_alone(tmp_path: Path) -> None:
+    """The ratio of all seeds, 2 throughout, would be a finding."""
+    speeds = {seed: {"tokens_per_second": {"median": median}} for seed, median in enumerate((2000.0, 1200.0, 1800.0))}
+    results = {("slow", seed): each for seed, each in speeds.items()}
+    arms = [Arm("base", LOSSES), Arm("slow", [2.3, 2.31, 2.29])]
+    summary = reports.summarise(StudyOf(arms, measured=False, results=results).write(tmp_path))
+    assert reports.measured_beside(summary).endswith(
+        "seeds of one arm, which compute the same, differ up to 1.7× in speed."
+    )
+    assert "slower" not in answers.headline(summary)
+    (_, slow) = answers.findings(summary)
+    assert "training speed not known †" in slow.sentence
+    figure = data_of(render_page(summary))["figures"]["trade-off"]
+    assert "time" not in figure["stamp"]["title"]
+    assert [each["layout"]["xaxis.title.text"].partition("<br>")[0] for each in figure["switches"]["x"]] == [
+        "peak memory in training",
+        "training time per token †",
+    ]
 
 
 def test_what_was_measured_alone_bears_no_mark(tmp_path: Path) -> None:

@@ -129,7 +129,7 @@ def test_studies_of_another_scale_or_text_have_a_plane_of_their_own(tmp_path: Pa
     page = render_trade_offs([Studied(each, "report.html") for each in (summary, summary, elsewhere, retold, smoke)])
     figures = data_of(page)["figures"]
     assert [len(figure["links"]) for figure in figures.values()] == [4, 2, 2]
-    for text in ("4 arms of 2 studies at cpu", "2 arms of 1 study at gpu", "cpu, data data1"):
+    for text in ("4 arms of 2 studies at cpu", "2 arms of 1 study at gpu", "Scale cpu, text data1"):
         assert text in page
 
 

@@ -1,0 +1,49 @@
+"""What an arm or a factor is, in the terms of the model: an arm's name is its author's."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+
+from ablate.store.documents import StudyEffect
+from reports.findings.shapes import ArmSummary, StudySummary
+
+BLOCK = "block."
+"""What most paths begin with, and nobody needs to read."""
+LONGEST = 90
+
+Edits = Iterable[tuple[str, str]]
+
+
+def of_arm(summary: StudySummary, arm: ArmSummary) -> str:
+    """`norm_placement=post`: the edits that the baseline has not; all of its own of the baseline itself."""
+    base = next(each for each in summary.arms if each.name == summary.baseline)
+    shared = set() if arm is base else set(base.edits)
+    return _said(edit for edit in arm.edits if edit not in shared)
+
+
+def of_effect(summary: StudySummary, effect: StudyEffect) -> str:
+    """What all runs with a factor have and no other; nothing of an interaction, which is no edit."""
+    edits = {arm.name: dict(arm.edits) for arm in summary.arms}
+    having = [edits[name].items() for name in effect.arms]
+    others = {edit for name, found in edits.items() if name not in effect.arms for edit in found.items()}
+    return _said(edit for edit in having[0] if all(edit in each for each in having) and edit not in others)
+
+
+def _said(edits: Edits) -> str:
+    return ", ".join(f"{path.removeprefix(BLOCK)}={_value(json.loads(value))}" for path, value in edits)
+
+
+def _value(value: object) -> str:
+    """`gelu(d_ff=4x)`, `[q, k, v]`, `0.024`."""
+    if isinstance(value, Mapping):
+        rest = ", ".join(f"{name}={_value(each)}" for name, each in value.items() if name != "kind")
+        return f"{value.get('kind', '')}({rest})"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_value, value))}]"
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def short(gloss: str) -> str:
+    """The beginning of a long one."""
+    return gloss if len(gloss) <= LONGEST else f"{gloss[: LONGEST - 1].rstrip(' ,')}…"

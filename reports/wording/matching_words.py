@@ -1,0 +1,37 @@
+"""What was the same of all arms, in words, and of which arms it was not."""
+
+from __future__ import annotations
+
+import json
+
+from reports.findings.shapes import ArmSummary, StudySummary
+from reports.wording.listing import listed
+
+MATCHED = {"flops": "FLOPs", "seconds": "training time"}
+
+
+def matched(summary: StudySummary) -> str:
+    return f"at equal {' and '.join(MATCHED.get(part, part) for part in summary.study.matched.split(' and '))}"
+
+
+def terms(summary: StudySummary, arm: ArmSummary) -> str:
+    """`at equal FLOPs`, or what an arm spent that starts from another: on top of what that one had spent."""
+    source = dict(arm.edits).get("start.arm")
+    if source is None:
+        return matched(summary)
+    base = next(other for other in summary.arms if other.name == summary.baseline)
+    share = 100 * arm.budget.tokens / base.budget.tokens
+    return f"after {share:.3g} % of the baseline’s tokens, on top of the training of {json.loads(source)}"
+
+
+def but_for(summary: StudySummary) -> str:
+    """The arms that `matched` is not true of."""
+    found = [arm.name for arm in summary.arms if "start.arm" in dict(arm.edits)]
+    return f", except {listed(found)}, which started from another arm" if found else ""
+
+
+def continued(summary: StudySummary) -> str:
+    """`continuing from trained`, where all arms that are compared start from one; else nothing."""
+    sources = {dict(arm.edits).get("start.arm") for arm in summary.arms if arm.name != summary.baseline}
+    (source,) = sources if len(sources) == 1 else (None,)
+    return f"continuing from {json.loads(source)}" if source else ""
