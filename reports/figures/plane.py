@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -14,8 +15,9 @@ from reports.figures.style import ArmStyle, blank, label
 from reports.statistics.front import surely_beaten
 
 MOST_NAMED = 12
-"""With more points, those that are surely beaten are named on hovering alone; of points that are no rivals, those that
-may be as good as their baseline."""
+"""With more points, names stand beside so many at most, and others show on hovering alone: of rivals, those that are
+surely beaten; of points that are no rivals, those that may be as good as their baseline; and then those farthest from
+the best. Bars are fainter."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ class Plane:
         figure = blank("", "", 520)
         every = {**x.traces, **y.traces, **self._together(self.across[0], self.up[0])}
         for place, look in enumerate(self.looks):
-            figure.add_scatter(**_style(look))
+            figure.add_scatter(**_style(look, faint=self._is_crowded))
             figure.data[-1].update({name.replace(".", "_"): values[place] for name, values in every.items()})
         figure.update_layout({name.replace(".", "_"): value for name, value in (x.layout | y.layout).items()})
         figure.add_vline(x=1, line=NEUTRAL)
@@ -74,8 +76,8 @@ class Plane:
         """What depends on both axes: which points are surely beaten, where names stand, and what hovering tells."""
         beaten = surely_beaten(points(x, y)) if self.rivals else [False] * len(self.looks)
         dull = beaten if self.rivals else [value is None or not value.excludes(0) for value in y.values]
-        crowded = len(self.looks) > MOST_NAMED
-        names = ["" if crowded and each else look.label for look, each in zip(self.looks, dull, strict=True)]
+        named = self._named(y, dull)
+        names = [look.label if each in named else "" for each, look in enumerate(self.looks)]
         places = [(x.share(a), y.share(b)) for a, b in zip(x.values, y.values, strict=True)]
         return {
             "marker.symbol": [look.symbol + "-open" * gone for look, gone in zip(self.looks, beaten, strict=True)],
@@ -84,14 +86,29 @@ class Plane:
             "hovertext": [[self._hover(place, x, y)] for place in range(len(self.looks))],
         }
 
+    @property
+    def _is_crowded(self) -> bool:
+        return len(self.looks) > MOST_NAMED
+
+    def _named(self, y: Against, dull: Sequence[bool]) -> set[int]:
+        """Places of the points with a name beside them, the baseline among them."""
+        every = range(len(self.looks))
+        if not self._is_crowded:
+            return set(every)
+        spans = y.spans()
+        told = [place for place in every if not dull[place]]
+        told.sort(key=lambda place: span[1] if (span := spans[place]) else math.inf)
+        return {*told[:MOST_NAMED], *([0] if self.rivals else [])}
+
     def _hover(self, place: int, x: Against, y: Against) -> str:
         said = (f"{label(axis.name, 90)}: {axis.text(axis.values[place])}" for axis in (y, x))
         about = [label(self.about[place], 90)] if self.about and self.about[place] else []
         return "<br>".join((f"<b>{self.looks[place].label}</b>", *about, *said))
 
 
-def _style(look: ArmStyle) -> Attributes:
-    bars = {"type": "data", "symmetric": False, "color": look.colour, "thickness": 1.8, "width": 5}
+def _style(look: ArmStyle, faint: bool) -> Attributes:
+    colour, thickness, width = (look.fill(0.3), 1, 0) if faint else (look.colour, 1.8, 5)
+    bars = {"type": "data", "symmetric": False, "color": colour, "thickness": thickness, "width": width}
     return {
         "mode": "markers+text",
         "name": look.label,

@@ -39,7 +39,9 @@ def findings(summary: StudySummary) -> Iterator[Finding]:
         difference = words.difference(each.comparison)
         gloss = gloss_words.of_effect(summary, each.effect)
         yield Finding(each.effect.name, each.verdict, effect_words.sentence(summary, each), difference, gloss)
-    for arm in () if summary.effects else sorted(summary.arms, key=_rank):
+    for arm in (
+        () if summary.effects else sorted(summary.arms, key=lambda arm: (arm.name != summary.baseline, _rank(arm)))
+    ):
         told = arm.verdict if arm.comparison or arm.verdict in FAILED else ""
         difference = words.difference(arm.comparison) if arm.comparison else words.plus_minus(arm.loss)
         gloss = gloss_words.of_arm(summary, arm)
@@ -47,7 +49,7 @@ def findings(summary: StudySummary) -> Iterator[Finding]:
 
 
 def _rank(found: ArmSummary | EffectSummary) -> int:
-    return -1 if found.verdict == "baseline" else RANKS.index(found.verdict)
+    return RANKS.index(found.verdict)
 
 
 def closing_table(summary: StudySummary) -> tables.Rows:

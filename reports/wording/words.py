@@ -254,7 +254,8 @@ def headline(summary: StudySummary, setting: bool = True) -> str:
         if verdict in by
     ]
     if not parts:
-        return "There is nothing to compare yet."
+        reached = f"{base} reached {plus_minus(summary.arms[0].loss)} nats per {summary.study.per}"
+        return f"The study has a single arm, so nothing is compared: {reached}."
     under = continued(summary) or f"{matched(summary)}{but_for(summary)}"
     answer = f"{under[0].upper()}{under[1:]}, {'; '.join(parts)}"
     where = f" ({conditions(summary.study)})" if setting else ""

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from reports.figures.against import Differences, Ratios
 from reports.figures.labels import PLACES, label_places
 from reports.findings.summary import summarise_study
+from reports.pages.page import render_page
 from reports.pages.trade_offs import Studied, render_trade_offs
 from reports.statistics.estimates import Estimate
 from reports.statistics.front import surely_beaten
@@ -139,6 +140,21 @@ def test_a_headline_of_many_arms_names_the_best_and_counts_the_others(tmp_path: 
     assert said.count("arm ") <= 2
     assert "38 others are inconclusive" in said
     assert len(said) < 200
+
+
+def test_of_many_arms_the_best_have_a_name_beside_them_and_the_baseline(tmp_path: Path) -> None:
+    arms = [Arm(f"arm {i}", [2.4 + i / 1e3, 2.5 + i / 2e3, 2.45], steps=4) for i in range(40)]
+    summary = summarise_study(StudyOf(arms, measured=False).write(tmp_path))
+    figure = data_of(render_page(summary))["figures"]["trade-off"]
+    named = [trace["name"] for trace in figure["data"] if trace["text"] != [""]]
+    assert named == [f"arm {i}" for i in range(12)]
+    assert all(trace["hovertext"][0].startswith(f"<b>{trace['name']}</b>") for trace in figure["data"])
+
+
+def test_a_single_arm_is_no_comparison(tmp_path: Path) -> None:
+    summary = summarise_study(StudyOf([Arm("only", [2.4, 2.41, 2.39])], measured=False).write(tmp_path))
+    said = "The study has a single arm, so nothing is compared: only reached 2.400 ± 0.025 nats per token."
+    assert words.headline(summary) == said
 
 
 def test_log_ranges_hold_all_points() -> None:
