@@ -38,8 +38,8 @@ TWO_SEEDS = ("screening", "small_predicts_large")
 HOURS = ("small_predicts_large", "norm_warmup")
 """Half an hour of two cores and more at `cpu`."""
 UNRUN = (
-    *("distillation", "hybrid_ratio", "hybrid_recall", "gated_attention"),
-    *("looped", "short_convolutions", "hyper_connections", "value_streams"),
+    *("hybrid_ratio", "hybrid_recall", "gated_attention", "looped"),
+    *("short_convolutions", "hyper_connections", "value_streams"),
 )
 """Their rows come with their results."""
 SHORT = ("uptraining",)
