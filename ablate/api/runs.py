@@ -13,6 +13,7 @@ from ablate.training.trained import trained_tokenizer
 from zoo.axis import Spec
 from zoo.errors import SpecError
 from zoo.explain import checked
+from zoo.registry import changed
 from zoo.spec import ModelSpec
 
 
@@ -29,7 +30,13 @@ def find_run(name: str | Path, root: str | Path) -> tuple[Store, RunDocument]:
 
 
 def _check(store: Store, run: RunDocument) -> None:
-    """Raise StoreError for a model or a training that the document may hold but no run of this version can have."""
+    """Raise StoreError for a model or a training that the document may hold but no run of this version can have, and
+    for plug-ins other than those that it was trained with."""
+    if lacking := ", ".join(changed(run.plugins or {})):
+        raise StoreError(
+            f"{run.digest}: trained with the plug-in {lacking}, which is missing here or has changed: give it with"
+            " --plugin FILE (ablate.plug_in), or install its package"
+        )
     path = store.run_path(run.digest)
     sections: list[tuple[str, type[Spec], JsonObject]] = [
         ("model", ModelSpec, run.model),

@@ -139,3 +139,11 @@ def test_the_plan_says_what_each_arm_becomes(study: Path, tmp_path: Path) -> Non
     assert post["model_type"] == "ablate" and "norm_placement" in post["reason"]
     (line,) = (note for note in plan.notes() if note.startswith("exports: "))
     assert line.startswith("exports: pre as granite; post with a modeling file of ours")
+
+
+def test_a_run_whose_plugin_is_missing_says_which(store: Store, tmp_path: Path) -> None:
+    store.write_run(run_of(DIGEST, data=RunData(digest="gone"), plugins={"norms.maxnorm": "934767b0bdc97e3d"}))
+    with pytest.raises(
+        ablate.AblateError, match=r"norms\.maxnorm, which is missing here .* give it with --plugin FILE"
+    ):
+        ablate.export(DIGEST, tmp_path / "hf", store=store.root)

@@ -46,17 +46,25 @@ EXECUTED: dict[str, list[tuple[str, str]]] = {
         ("ablate plan studies/gqa_groups.yaml --at llama3-70b --context 131072 --device h200", SMOKE),
         ("ablate plan studies/gqa_groups.yaml --at llama3 --memory 80GB", SMOKE),
     ],
-    "docs/evaluation.md": [
+    "docs/checkpoints.md": [
+        ("ablate run studies/uptraining.yaml", SMOKE),
+        ("ablate export uptraining/mha mha", ""),
+        ("ablate run uptrain.yaml", "--set tune=off --set seeds=2 --set train.context=64 --set budget.flops=1e9"),
         ("ablate import ~/models/SmolLM2-135M --study norm_placement", SMOKE),
         ("ablate import ~/models/mine --name mine --text '~/notes/*.md'", "--context 64"),
         ("ablate eval mine --tasks blimp hellaswag", ""),
         ("ablate bench ~/models/mine", QUICK),
         ("ablate report runs", ""),
+        ("ablate export my_study/swiglu swiglu", ""),
     ],
 }
 """By page, in order, each with the arguments that make it quick."""
-CHANGED = {"search_small_lm-cpu": "search_small_lm-smoke", "blimp hellaswag": "heldout_text"}
-"""What is written otherwise here: another scale, and tasks that need no network."""
+CHANGED = {
+    "search_small_lm-cpu": "search_small_lm-smoke",
+    "blimp hellaswag": "heldout_text",
+    "my_study/swiglu": "uptraining/pooled",
+}
+"""What is written otherwise here: another scale, tasks that need no network, and a study that was run."""
 ELSEWHERE = {
     r"docs/adding_a_data_source\.md: ablate (plan|run) mail.yaml": "tests/guides/test_adding_a_data_source.py",
     r"docs/adding_a_synthetic_task\.md: ablate (run reversal.yaml|eval RUN --at length=16,32)": (
@@ -67,6 +75,7 @@ ELSEWHERE = {
     ),
     r"docs/plugins\.md: ablate zoo --check maxnorm": "tests/ablate/test_plugins.py",
     r"docs/studies\.md: ablate run studies/(screening|confirm)\.yaml": "tests/ablate/test_promoting.py",
+    r"docs/checkpoints\.md: lm-eval": "tests/zoo/hf/test_remote.py",
     r"docs/evaluation\.md: ablate eval 3f2a": "tests/evals/harness/test_loading.py",
     r"docs/evaluation\.md: python -m evals (fetch|lm-eval)": "tests/evals/harness/test_lm_eval_model.py",
     r"docs/benchmarks/memory_cpu\.md: ablate (plan|run) memory\.yaml": "tests/ablate/test_memory.py",
@@ -147,6 +156,8 @@ def reader(tmp_path: Path) -> Path:
     guide = (ROOT / "docs/adding_a_variant.md").read_text(encoding="utf-8")
     (norm,) = re.findall(r"Write `zoo/norms/maxnorm.py`:\n\n```python\n(.*?)```", guide, re.DOTALL)
     (tmp_path / "maxnorm.py").write_text(norm, encoding="utf-8")
+    (uptrain, *_) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/checkpoints.md").read_text("utf-8"), re.DOTALL)
+    (tmp_path / "uptrain.yaml").write_text(uptrain, encoding="utf-8")
     study = (ROOT / "ablate/study/start.yaml").read_text(encoding="utf-8")
     (tmp_path / "study.yaml").write_text(
         re.sub(r"swiglu: \{.*\}\}", "max: {block.norm: maxnorm}", study), encoding="utf-8"
