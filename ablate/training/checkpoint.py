@@ -45,18 +45,19 @@ def save_state(store: Store, digest: str, place: TrainingProgress, parts: Mappin
         checksum.seal(temporary)
 
 
-def load_state(store: Store, digest: str, parts: Mapping[str, Stateful], device: str) -> TrainingProgress:
+def load_state(store: Store, digest: str, parts: Mapping[str, Stateful]) -> TrainingProgress:
     """Put the saved state, if there is one, into `parts`."""
     path = store.state_path(digest)
     if not path.exists():
         return TrainingProgress()
     store.check_state(digest)
-    return _restored(path, _read(path, device), parts)
+    return _restored(path, _read(path), parts)
 
 
-def _read(path: Path, device: str) -> Any:
+def _read(path: Path) -> Any:
+    """On the host, from where parts copy what is theirs: a second copy on a GPU would count as memory of the run."""
     try:
-        return torch.load(path, map_location=device, weights_only=True)
+        return torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # what the unpickler raises depends on the damage
         raise StoreError(f"{path} is damaged: remove it to start the run again") from error
 

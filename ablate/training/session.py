@@ -138,7 +138,7 @@ class Session:
             self._saved["adapters"] = self.adapters
         if self.average is not None:
             self._saved["average"] = self.average
-        self.place = load_state(store, self.digest, self._saved, numerics.device)
+        self.place = load_state(store, self.digest, self._saved)
         if self.sharded is not None:
             self.sharded.spread()
         self._saves = False

@@ -117,7 +117,7 @@ class _Ours:
         return self.model.read_out(self.model.hidden(tokens, cache)[:, -1:])[:, 0]
 
     def trainer(self) -> Work:
-        optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-5)
+        optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-5, fused=True)
         if self.compile:
             torch.compiler.assume_constant_result(note)
         loss_of = torch.compile(self.model.loss, dynamic=False, fullgraph=True) if self.compile else self.model.loss
@@ -158,7 +158,7 @@ class _Theirs:
 
 
 def _trainer(model: nn.Module, logits_of: Callable[[Tensor], Tensor]) -> Work:
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=True)
 
     def step(tokens: Tensor) -> None:
         model.train()

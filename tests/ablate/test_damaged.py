@@ -184,4 +184,4 @@ def test_a_checkpoint_that_changed_is_refused(tmp_path: Path) -> None:
     path.write_bytes(middle(path.read_bytes()))
     torch.load(path, weights_only=True)
     with pytest.raises(StoreError, match="is damaged: remove it to start the run again"):
-        load_state(store, "run", {"model": model}, "cpu")
+        load_state(store, "run", {"model": model})

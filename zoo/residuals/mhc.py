@@ -103,7 +103,7 @@ class ManifoldLayer(ResidualLayer):
     def mixture(self, x: Tensor, weight: Tensor, bias: Tensor, scale: Tensor) -> Tensor:
         """(B, T, n, D) → (B, T, 2 + n, n): H_pre, H_post and the rows of H_res."""
         flat = F.rms_norm(x.flatten(-2), (weight.shape[1],), eps=EPS)
-        alphas = scale.repeat_interleave(torch.tensor((1, 1, self.n), device=scale.device))
+        alphas = torch.cat((scale[:2], scale[2:].expand(self.n)))
         asked = F.linear(flat, weight).unflatten(-1, (-1, self.n))
         read, write, keep = (asked * alphas[:, None] + bias.view(-1, self.n)).split((1, 1, self.n), dim=-2)
         return torch.cat((read.sigmoid(), 2 * write.sigmoid(), doubly_stochastic(keep, self.iterations)), dim=-2)
