@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass, replace
 from typing import cast
 
 from zoo.block_spec import BlockSpec
 from zoo.cache_kinds import cache_kind
 from zoo.caches import CacheKind
+from zoo.chunks import reads_of, runs_in
 from zoo.costs_around import absolute, factor_of, layer_table, outside, read_out, shares
 from zoo.errors import SpecError
 from zoo.refusals import check_size
@@ -63,10 +65,9 @@ class Cost:
         if self.spec.visible == "all":
             return 0
         size, kind = BYTES[str(dtype).removeprefix("torch.")], cache_kind(cache)
-        mixers = [layer.mixer for layer in self.spec.layers]
-        kind.check(mixers)
+        kind.check(self.spec)
         plain = size * cache_elements(self.spec, context, encoder_context or context)
-        return batch * (plain + sum(kind.extra_bytes(mixer, context, size) for mixer in mixers))
+        return batch * (plain + sum(kind.extra_bytes(layer.mixer, context, size) for layer in self.spec.layers))
 
 
 def cost(spec: ModelSpec, context: int = 1024, encoder_context: int | None = None, prefix: float = 0.0) -> Cost:
@@ -108,8 +109,8 @@ def _stack(spec: ModelSpec, context: int, prefix: float, memory: int = 0) -> Par
     total = PartCost(norms + schemes + shares(spec))
     ahead = {"causal": 0.0, "prefix": prefix, "all": 1.0}[spec.visible]
     met: set[int] = set()
-    for block, layer in zip(spec.block_of_each, spec.layers, strict=True):
-        part = block_cost(layer, spec.d_model, context, memory)
+    for block, layer, reads in zip(spec.block_of_each, spec.layers, reads_of(spec, context), strict=True):
+        part = block_cost(layer, spec.d_model, reads.context, memory).for_share(reads.share)
         if block in met:
             part = replace(part, parameters=0, inactive=0)
         met.add(block)
@@ -147,11 +148,12 @@ def prefill_cost(spec: ModelSpec, batch: int, context: int) -> PassCost:
         return _encode_cost(spec, batch, context)
     head = read_out(spec).flops
     per_token = cost(spec, context, prefix=1.0).flops_per_token_forward - head
-    states = sum(layer.mixer.state_flops(spec.d_model, context) for layer in spec.layers)
+    each = list(zip(spec.layers, reads_of(spec, context), strict=True))
+    states = sum(layer.mixer.state_flops(spec.d_model, reads.context) for layer, reads in each)
     return PassCost(
         batch * (context * per_token + head + states),
         _parameters_read(spec, batch * context),
-        batch * cache_elements(spec, context),
+        batch * sum(_cache_used(spec, context)),
     )
 
 
@@ -178,20 +180,34 @@ def _encode_cost(spec: ModelSpec, batch: int, context: int) -> PassCost:
 def _written(spec: ModelSpec, batch: int, context: int, memory: int) -> PassCost:
     """The `context`-th token of each row, with those before it and `memory` of the encoder's in the cache."""
     flops, unused = outside(spec).flops, 0
-    for layer in spec.layers:
-        rest = block_cost(layer, spec.d_model, context).flops - layer.mixer.cost(spec.d_model, context).flops
-        flops += rest + layer.mixer.decode_flops(spec.d_model, context)
+    for layer, (seen, share) in zip(spec.layers, reads_of(spec, context), strict=True):
+        rest = block_cost(layer, spec.d_model, seen).flops - layer.mixer.cost(spec.d_model, seen).flops
+        flops += share * (rest + layer.mixer.decode_flops(spec.d_model, seen))
         if layer.cross is not None:
             flops += layer.cross.decode_flops(spec.d_model, memory) - layer.cross.decode_flops(spec.d_model, 0)
             unused += layer.cross.memory_parameters(spec.d_model)
-    read = cache_elements(spec, context, memory) + sum(x.mixer.borrowed_elements(context) for x in spec.layers)
-    return PassCost(batch * flops, _parameters_read(spec, batch) - unused, batch * read)
+    shares = [1.0, *(reads.share for reads in reads_of(spec, context))]
+    read = sum(map(operator.mul, shares, _cache_used(spec, context, memory)))
+    read += sum(x.mixer.borrowed_elements(context) for x in spec.layers)
+    return PassCost(batch * flops, _parameters_read(spec, batch) - unused, round(batch * read))
 
 
 def cache_elements(spec: ModelSpec, capacity: int, memory: int = 0) -> int:
     """Numbers kept per sequence, for up to `capacity` tokens, and `memory` of the encoder's."""
-    crosses = sum(layer.cross.cache_elements(memory) for layer in spec.layers if layer.cross)
-    return crosses + sum(layer.cache_elements(spec.d_model, capacity) for layer in spec.layers)
+    return _cache_beside(spec, memory) + sum(layer.cache_elements(spec.d_model, capacity) for layer in spec.layers)
+
+
+def _cache_used(spec: ModelSpec, context: int, memory: int = 0) -> list[int]:
+    """Of those kept after `context` tokens, those that say something: what is beside the layers' own, then each
+    layer's."""
+    reads = zip(spec.layers, reads_of(spec, context), strict=True)
+    return [_cache_beside(spec, memory), *(layer.cache_elements(spec.d_model, seen) for layer, (seen, _) in reads)]
+
+
+def _cache_beside(spec: ModelSpec, memory: int) -> int:
+    """Numbers kept per sequence of `memory` tokens of the encoder's and of the last chunk."""
+    borders = spec.chunks.state_elements(spec.d_model) if spec.chunks is not None else 0
+    return borders + sum(layer.cross.cache_elements(memory) for layer in spec.layers if layer.cross)
 
 
 def _parameters_read(spec: ModelSpec, tokens: int) -> float:
@@ -208,9 +224,9 @@ def _blocks_read(spec: ModelSpec, tokens: int) -> float:
     for scheme, heads in spec.positions:
         held = scheme.shared_parameters(spec.d_model, heads)
         read += min(held, tokens * spec.d_model) if scheme.absolute else held
-    for layer in spec.layers:
-        read += block_cost(layer, spec.d_model, 1).parameters - layer.ffn.cost(spec.d_model).parameters
-        read += layer.ffn.parameters_read(spec.d_model, tokens)
+    for layer, runs in zip(spec.layers, runs_in(spec, tokens), strict=True):
+        beside = block_cost(layer, spec.d_model, 1).parameters - layer.ffn.cost(spec.d_model).parameters
+        read += runs * (beside + layer.ffn.parameters_read(spec.d_model, tokens))
     return read
 
 
@@ -257,8 +273,8 @@ def _training(spec: ModelSpec, context: int, share: float) -> PartCost:
     """What training adds to passes or leaves out of them, in mixers and FFNs. share: tokens of the encoder's for each
     of the decoder's."""
     total = PartCost(0)
-    for layer in spec.layers:
-        total += _training_of(layer, spec.d_model, context)
+    for layer, reads in zip(spec.layers, reads_of(spec, context), strict=True):
+        total += _training_of(layer, spec.d_model, reads.context).for_share(reads.share)
     for layer in spec.encoder_spec.layers if spec.encoder_spec is not None else ():
         total += _training_of(layer, spec.d_model, max(1, round(share * context))).for_share(share)
     return total

@@ -32,6 +32,8 @@ def outside(spec: ModelSpec) -> PartCost:
 def between_blocks(spec: ModelSpec) -> PartCost:
     """What reads and writes the stream around layers and between them."""
     total, blocks, norm = PartCost(0), max(spec.block_of_each) + 1, spec.block.norm.parameters
+    if spec.chunks is not None:
+        total += spec.chunks.cost(spec.d_model, norm(spec.d_model))
     if spec.altup is not None:
         total += spec.altup.cost(spec.d_model, norm(spec.d_model), spec.n_layers, blocks)
     if spec.per_layer_embeddings is not None:

@@ -95,6 +95,8 @@ def check_layers(model: ModelSpec, blocks: Mapping[str, BlockSpec]) -> None:
         raise SpecError(
             "mtp", "its modules are blocks of the last layer's kind, which has no keys of its own (reuse_kv)"
         )
+    if model.chunks is not None:
+        model.chunks.check(model, [(path, blocks[path]) for path in model.layer_paths])
     if model.unet_skips and model.n_layers < 2:
         raise SpecError("unet_skips", "a single layer has no mirror image: n_layers must be at least 2")
     if model.value_embeddings is not None:

@@ -110,7 +110,7 @@ def unserved(option: Option, kind: str) -> str | None:
     if spec.visible == "all":
         return NOTHING_TO_CACHE
     try:
-        cache_kind(kind).check([layer.mixer for layer in spec.layers])
+        cache_kind(kind).check(spec)
     except UnsupportedError as error:
         return str(error)
     return None

@@ -96,8 +96,8 @@ class Decoder(Stack):
         if cache is None:
             step = self._begin(tokens, left_pad, given)
             return self._run(self.embed(tokens, step), step, None)
-        if len(cache.layers) != self.spec.n_layers:
-            raise ValueError(f"the cache is of {len(cache.layers)} layers, and the model has {self.spec.n_layers}")
+        if len(cache.layers) != self.cache_entries:
+            raise ValueError(f"the cache is of {len(cache.layers)} layers, and the model has {self.cache_entries}")
         check_given(tokens, left_pad, given, cache.capacity)
         cache.admit(tokens.shape[0], tokens.shape[1], left_pad, given.get("prefix"))
         parts, start, length = [], 0, tokens.shape[1]
@@ -305,11 +305,19 @@ class Decoder(Stack):
         check_size("capacity", capacity)
         number, memory = dtype or self.embedding.weight.dtype, encoder_capacity or capacity
         stored = cache_kind(kind)
-        stored.check([layer.mixer for layer in self.spec.layers])
+        stored.check(self.spec)
         blocks = [cast(Block, self.blocks[block]) for block in self.block_of_each]
-        plain = (block.new_cache(batch, capacity, number, memory) for block in blocks)
-        # One layer after the other: what is stored otherwise is not there as it is for all layers at once.
-        return Cache([stored.store(layer, block.mixer) for layer, block in zip(plain, blocks, strict=True)], batch)
+
+        def of(block: Block, rows: int) -> LayerCache:
+            # One layer after the other: what is stored otherwise is not there as it is for all layers at once.
+            return stored.store(block.new_cache(rows, capacity, number, memory), block.mixer)
+
+        if self.chunking is None:
+            return Cache([of(block, batch) for block in blocks], batch)
+        inner = self.chunking.spec.inner(len(blocks))
+        rows = [[of(blocks[i], 1) for i in inner] for _ in range(batch)]
+        encoder, decoder = ([of(block, batch) for block in part] for part in (blocks[: inner.start], blocks[inner.stop :]))
+        return Cache([*encoder, self.chunking.new_cache(rows, number), *decoder], batch)
 
 
 def build(spec: ModelSpec, seed: int = 0) -> Decoder:

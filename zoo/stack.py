@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import cast
@@ -12,7 +12,9 @@ from torch import Tensor, nn
 
 from zoo.altup import AltUpStreams
 from zoo.block import Block
-from zoo.cache import Cache, LayerCache
+from zoo.cache import Cache, LayerCache, kept_by
+from zoo.cache_chunks import ChunkCache
+from zoo.chunks import Chunking
 from zoo.init import Embedding, Linear
 from zoo.per_layer_embeddings import PerLayerInput, PerLayerInputs
 from zoo.recompute import recomputed
@@ -63,7 +65,8 @@ class Stack(nn.Module):
             values = [layer.mixer.value_heads for layer in layers]
             self.value_embeddings = ValueEmbeddingLayers(spec.value_embeddings, spec.vocab_size, values)
         self.skips = UNetSkips(spec.n_layers) if spec.unet_skips else None
-        self.first, self.last = layers[0].norm_placement, layers[-1].norm_placement
+        self.placements = [layer.norm_placement for layer in layers]
+        self.first, self.last = self.placements[0], self.placements[-1]
         self.norm = spec.block.norm.build(spec.d_model) if spec.has_final_norm else nn.Identity()
 
     @property
@@ -85,6 +88,7 @@ class Stack(nn.Module):
             norms = spec.block.norm.build(spec.per_layer_embeddings.features), make_norm
             sizes = spec.vocab_size, spec.d_model, spec.n_layers, count
             self.per_layer = PerLayerInputs(spec.per_layer_embeddings, norms, sizes)
+        self.chunking = Chunking(spec.chunks, make_norm, spec.d_model) if spec.chunks else None
 
     def _build_table(self) -> None:
         spec, width = self.spec, self.spec.table_width
@@ -93,6 +97,12 @@ class Stack(nn.Module):
         self.token_types = Embedding(spec.token_types, spec.d_model) if spec.token_types else None
         self.project_in = Linear(width, spec.d_model, role="input") if factorised else None
         self.project_out = Linear(spec.d_model, width, role="input") if factorised else None
+
+    @property
+    def cache_entries(self) -> int:
+        """How many a cache has: one per layer, and one for all that run on chunks."""
+        layers = self.spec.n_layers
+        return layers if self.chunking is None else layers - len(self.chunking.spec.inner(layers)) + 1
 
     def step(self, tokens: Tensor, start: int, left_pad: Tensor | None, given: Given) -> Step:
         """The pass over `tokens` (B, T), the first of which is token `start` of the stream."""
@@ -117,6 +127,8 @@ class Stack(nn.Module):
 
     def run(self, embedded: Tensor, step: Step, cache: Cache | None = None, left: Leaving = ignored) -> Tensor:
         """(B, T, D): the stream that leaves the last layer. `left` is told of those that leave the others."""
+        if self.chunking is not None:
+            return self._run_on_chunks(self.chunking, embedded, step, None if cache is None else cache.layers)
         x, outside = self._open(embedded), step.prefix
         of_layers = None if self.per_layer is None else self.per_layer(cast(Tensor, step.tokens), embedded)
         lower: dict[int, Tensor] = {}  # torch.compile cannot trace dict[int, Tensor]()
@@ -134,6 +146,26 @@ class Stack(nn.Module):
                 x = self._with_input(x, block, of_layers[..., i, :])
         step.prefix, step.revalue = outside, None
         return self.close(x)
+
+    def _run_on_chunks(
+        self, chunking: Chunking, x: Tensor, step: Step, kept: Sequence[LayerCache] | None
+    ) -> Tensor:
+        """Encoder, layers on chunks, decoder: each opens a stream of its own. kept: the cache's entries."""
+        inner = chunking.spec.inner(self.spec.n_layers)
+        entries = [None] * self.cache_entries if kept is None else kept
+        x = self._run_some(range(inner.start), x, step, entries[: inner.start])
+        between = kept_by(self, entries[inner.start], ChunkCache)
+        x = chunking(x, step, partial(self._run_some, inner), len(inner), between)
+        return self._run_some(range(inner.stop, self.spec.n_layers), x, step, entries[inner.start + 1 :])
+
+    def _run_some(self, layers: range, x: Tensor, step: Step, caches: Sequence[LayerCache | None]) -> Tensor:
+        """(B, T, D) → (B, T, D), by some of the layers."""
+        x, outside = self.placements[layers[0]].open(x), step.prefix
+        for i, cache in zip(layers, caches, strict=True):
+            step.prefix = f"{outside}blocks.{i}."
+            x = self._run_block(self.block_of_each[i], step, cache, x)
+        step.prefix = outside
+        return self.placements[layers[-1]].close(x)
 
     def _run_block(self, block: int, step: Step, cache: LayerCache | None, x: Tensor) -> Tensor:
         if self.recompute and torch.is_grad_enabled():

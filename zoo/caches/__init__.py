@@ -18,6 +18,7 @@ from zoo.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from zoo.mixers import Mixer, MixerLayer
+    from zoo.spec import ModelSpec
 
 
 class CacheKind(Variant):
@@ -30,9 +31,9 @@ class CacheKind(Variant):
         given = self.model_dump(exclude={"kind"}, exclude_defaults=True)
         return ", ".join([self.kind, *(f"{name} {value}" for name, value in given.items())])
 
-    def check(self, mixers: Sequence[Mixer]) -> None:
-        """Raise UnsupportedError where the kind cannot serve a model of these mixers."""
-        if not any(mixer.cached() for mixer in mixers):
+    def check(self, model: ModelSpec) -> None:
+        """Raise UnsupportedError where the kind cannot serve a model."""
+        if not any(layer.mixer.cached() for layer in model.layers):
             raise UnsupportedError(
                 "cache", f"{self.kind} stores keys and values, and no layer of this model caches any"
             )

@@ -12,9 +12,11 @@ from torch import Tensor
 
 from zoo.cache import Cache, TakeBack, TokenCache
 from zoo.caches import CacheKind
+from zoo.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from zoo.mixers import MixerLayer
+    from zoo.spec import ModelSpec
 
 
 class Paged(CacheKind):
@@ -31,6 +33,11 @@ class Paged(CacheKind):
     page: PositiveInt = 16
     pages: PositiveInt | None = None
     """Number of pages in a layer's pool; null for as many as all rows can need."""
+
+    def check(self, model: ModelSpec) -> None:
+        super().check(model)
+        if model.chunks is not None:
+            raise UnsupportedError("cache", "how many pages chunks take depends on the text")
 
     def store_tokens(self, tokens: TokenCache, mixer: MixerLayer) -> TokenCache:
         if tokens.capacity is None:

@@ -9,7 +9,8 @@ from zoo.cache import TokenCache
 from zoo.caches import CacheKind
 
 if TYPE_CHECKING:
-    from zoo.mixers import Mixer, MixerLayer
+    from zoo.mixers import MixerLayer
+    from zoo.spec import ModelSpec
 
 
 class Plain(CacheKind):
@@ -18,7 +19,7 @@ class Plain(CacheKind):
 
     kind: Literal["plain"] = "plain"
 
-    def check(self, mixers: Sequence[Mixer]) -> None:
+    def check(self, model: ModelSpec) -> None:
         """Serves all."""
 
     def store_tokens(self, tokens: TokenCache, mixer: MixerLayer) -> TokenCache:

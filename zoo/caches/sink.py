@@ -14,7 +14,8 @@ from zoo.caches import CacheKind
 from zoo.errors import UnsupportedError
 
 if TYPE_CHECKING:
-    from zoo.mixers import Mixer, MixerLayer
+    from zoo.mixers import MixerLayer
+    from zoo.spec import ModelSpec
 
 
 class Sink(CacheKind):
@@ -31,9 +32,9 @@ class Sink(CacheKind):
     sinks: NonNegativeInt = 4
     recent: PositiveInt = 1020
 
-    def check(self, mixers: Sequence[Mixer]) -> None:
-        super().check(mixers)
-        added = [scheme.kind for mixer in mixers for scheme, _ in mixer.positions() if scheme.absolute]
+    def check(self, model: ModelSpec) -> None:
+        super().check(model)
+        added = [scheme.kind for scheme, _ in model.positions if scheme.absolute]
         if added:
             reason = f"{added[0]} positions are in the stream that keys were computed from: sink cannot move them"
             raise UnsupportedError("cache", reason)

@@ -15,6 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 from zoo.conv import ShortConv
+from zoo.model import Decoder
 
 
 class Count(TorchDispatchMode):
@@ -72,6 +73,21 @@ def counted(model: nn.Module, passes: int = 1) -> Iterator[Count]:
     finally:
         for hook in hooks:
             hook.remove()
+
+
+@contextmanager
+def expected_chunks(model: Decoder) -> Iterator[None]:
+    """Every text makes as many chunks as its tokens are expected to: the first ones, for how many is all that counts."""
+    chunking = model.chunking
+    if chunking is None:
+        yield
+        return
+
+    def begins(p: Tensor) -> Tensor:
+        return (torch.arange(p.shape[1]) < chunking.spec.count(p.shape[1])).expand_as(p)
+
+    with patch.object(chunking, "begins", begins):
+        yield
 
 
 @contextmanager

@@ -23,6 +23,9 @@ class Mixer(Variant):
     degree: ClassVar[int] = 1
     """With which power of what it reads its output grows, where that is so large that only a norm keeps it finite."""
 
+    adds_loss: ClassVar[bool] = False
+    """Whether the layer adds to the training objective, by the mean over all tokens that it reads."""
+
     def resolve(self, d_model: int) -> Self:
         """The same mixer with every default turned into a number. Raises SpecError for what cannot be built."""
         return self

@@ -43,6 +43,8 @@ class DeepSeekSparseAttention(MLA):
     examples: ClassVar[Examples] = (
         {"kv_rank": 10, "nope_dim": 7, "rope_dim": 6, "v_dim": 5, "index_heads": 3, "index_dim": 8, "top_k": 6},
     )
+    adds_loss: ClassVar[bool] = True
+
     kind: Literal["dsa"] = "dsa"  # type: ignore[assignment]
     index_heads: Annotated[PositiveInt, AtMost(4)] = 4
     """H_I."""
