@@ -15,8 +15,8 @@ BORDERS = ("key", "smoothed")
 
 
 class ChunkCache(StateCache):
-    """The entry of all layers that run on chunks. Every row has caches of its own, one per layer, since every row has as
-    many chunks as its text makes. Each has room for as many chunks as there may be tokens.
+    """The entry of all layers that run on chunks. Each row has caches of its own, one per layer, since rows have as
+    many chunks as their texts make. Each has room for as many chunks as there may be tokens.
 
     lengths: chunks that each row has had.
     """

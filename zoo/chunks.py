@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import torch
 from pydantic import Field, NonNegativeFloat, PositiveInt
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn import functional as F
 
 from zoo.axis import Spec
@@ -39,8 +40,8 @@ class Chunks(Spec):
     p_t = ½ (1 − cos(W_q x_t, W_k x_{t−1})), p_1 = 1, b_t = [p_t ≥ ½].
     The layers between run on the M tokens that begin a chunk: ẑ = layers(x[b]): (M, D), normalised.
     z̄_j = P_j ẑ_j + (1 − P_j) z̄_{j−1}, with P = p[b].
-    The last layers, the decoder, read z̄ of each token's chunk + W_r x_t + r. z̄ is multiplied by c_t = p_t where b_t, else
-    1 − p_t, which counts as 1 with the gradient of c_t.
+    The last layers, the decoder, read c_t z̄ + W_r x_t + r, with z̄ that of the token's chunk. c_t = p_t where b_t, else
+    1 − p_t, counts as 1 and has its own gradient (straight through).
     The objective gets `loss` · N/(N−1) · ((N−1) F G + (1−F)(1−G)), with F the mean of b and G that of p over a text, in
     the mean over texts: 1 where one token in N begins a chunk.
 
@@ -67,9 +68,9 @@ class Chunks(Spec):
         inner = self.inner(len(layers))
         if not inner:
             raise SpecError("chunks", f"leave no layer of {len(layers)} between encoder and decoder")
-        for name, reason in _TOKENS_ALONE.items():
+        for name, why in _TOKENS_ALONE.items():
             if getattr(model, name):
-                raise SpecError("chunks", f"cannot be combined with {name}, {reason}")
+                raise SpecError("chunks", f"cannot be combined with {name}, {why}")
         if model.visible != "causal":
             raise SpecError("chunks", f"are of models that read from left to right, not of visible: {model.visible}")
         for i in inner:
@@ -154,7 +155,7 @@ class Chunking(nn.Module):
         self.residual = FromStart(torch.zeros(d_model, d_model), bias=True)
 
     # How many chunks there are is in the data: a program that torch compiles for one number would serve no other.
-    @torch.compiler.disable
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
     def forward(self, x: Tensor, step: Step, main: Main, layers: int, cache: ChunkCache | None) -> Tensor:
         """main: the layers between, so many."""
         x = self.encoder_norm(x)
@@ -164,7 +165,7 @@ class Chunking(nn.Module):
         step.tap("borders", lambda: borders)
         if self.training:
             step.losses.append(self.spec.loss * ratio_loss(p, borders, self.spec.ratio))
-        counts = borders.sum(dim=1).tolist()
+        counts = self._counts(borders)
         # (B, M): the places where chunks begin, in their order. Rows that have fewer are filled up with other places.
         first = borders.logical_not().to(torch.int8).argsort(dim=1, stable=True)[:, : max(1, *counts)]
         chunks = x.gather(1, first[..., None].expand(-1, -1, x.shape[-1]))
@@ -175,14 +176,27 @@ class Chunking(nn.Module):
         certain = torch.where(borders, p, 1 - p)[..., None]
         return (z + z * (certain - certain.detach())).to(x.dtype) + self.residual(x)
 
-    def new_cache(self, rows: Sequence[Sequence[LayerCache]], dtype: torch.dtype) -> ChunkCache:
-        """rows: for each, a cache of a batch of one per layer."""
+    def new_entries(
+        self, new: Callable[[int, int], LayerCache], layers: int, batch: int, dtype: torch.dtype
+    ) -> list[LayerCache]:
+        """Of the cache of a model of so many layers. new(layer, rows): a layer's own."""
+        inner = self.spec.inner(layers)
+        rows = [[new(layer, 1) for layer in inner] for _ in range(batch)]
         shapes = dict.fromkeys(BORDERS, (self.q.in_features,))
-        return ChunkCache(rows, StateCache.zeros(len(rows), shapes, self.q.weight, dtype))
+        between = ChunkCache(rows, StateCache.zeros(batch, shapes, self.q.weight, dtype))
+        encoder, decoder = range(inner.start), range(inner.stop, layers)
+        return [*(new(layer, batch) for layer in encoder), between, *(new(layer, batch) for layer in decoder)]
 
     def begins(self, p: Tensor) -> Tensor:
         """Where chunks begin, by the probability of a border."""
         return p >= BORDER
+
+    def _counts(self, borders: Tensor) -> list[int]:
+        """Chunks of every row. Where there is only a shape, as when memory is foreseen, the expected number."""
+        if isinstance(borders, FakeTensor):
+            return [self.spec.count(borders.shape[1])] * len(borders)
+        found: list[int] = borders.sum(dim=1).tolist()
+        return found
 
     def _probabilities(self, x: Tensor, cache: ChunkCache | None) -> Tensor:
         """(B, T), of a border before each token."""
@@ -193,7 +207,8 @@ class Chunking(nn.Module):
         if cache is not None:
             cache.write(KEY, k[:, -1])
         kind = torch.promote_types(q.dtype, torch.float32)
-        return (1 - F.cosine_similarity(q.to(kind), keys.to(kind), dim=-1)) / 2
+        out: Tensor = (1 - F.cosine_similarity(q.to(kind), keys.to(kind), dim=-1)) / 2
+        return out
 
     def _smoothed(self, chunks: Tensor, p: Tensor, cache: ChunkCache | None, counts: Sequence[int]) -> Tensor:
         """ẑ: (B, M, D), P: (B, M) → (B, 1 + M, D), z̄, that before the first of them at the head."""

@@ -308,16 +308,14 @@ class Decoder(Stack):
         stored.check(self.spec)
         blocks = [cast(Block, self.blocks[block]) for block in self.block_of_each]
 
-        def of(block: Block, rows: int) -> LayerCache:
+        def of(layer: int, rows: int) -> LayerCache:
             # One layer after the other: what is stored otherwise is not there as it is for all layers at once.
+            block = blocks[layer]
             return stored.store(block.new_cache(rows, capacity, number, memory), block.mixer)
 
-        if self.chunking is None:
-            return Cache([of(block, batch) for block in blocks], batch)
-        inner = self.chunking.spec.inner(len(blocks))
-        rows = [[of(blocks[i], 1) for i in inner] for _ in range(batch)]
-        encoder, decoder = ([of(block, batch) for block in part] for part in (blocks[: inner.start], blocks[inner.stop :]))
-        return Cache([*encoder, self.chunking.new_cache(rows, number), *decoder], batch)
+        if self.chunking is not None:
+            return Cache(self.chunking.new_entries(of, len(blocks), batch, number), batch)
+        return Cache([of(layer, batch) for layer in range(len(blocks))], batch)
 
 
 def build(spec: ModelSpec, seed: int = 0) -> Decoder:

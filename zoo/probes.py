@@ -10,6 +10,7 @@ Layers offer what can be seen with `step.tap`; the block's name is put before it
 - `blocks.<i>.mixer.max_logit` and `blocks.<i>.mixer.entropy` of attention, for each head (see `zoo.attend`): (H,);
 - `blocks.<i>.mixer.weights`, how much each query attends to each key: (B, H, T, S), as large as that is;
 - `blocks.<i>.ffn.load`, the share of the assignments that each expert got: (E,);
+- `borders`, where chunks of tokens begin, in a model that has them: (B, T);
 - `log_z`, log Σ exp of each token's final logits: (B, T);
 
 and the same of the modules that look ahead, under `mtp.<k>` for `blocks.<i>`. What nobody asks for is not computed.

@@ -13,10 +13,11 @@ from zoo.mixers import Mixer
 from zoo.spec import BASE, ModelSpec, parse
 
 D_MODEL, HEADS, VOCABULARY = 64, 4, 256
+ONE_LAYER_EACH = {"encoder_layers": 1, "decoder_layers": 1}
 
 
 def shrink(spec: ModelSpec) -> ModelSpec:
-    """Each kind of block of the pattern, at least two layers in all, at d_model 64.
+    """Each kind of block of the pattern, at least two layers in all, three with chunks, at d_model 64.
 
     Widths keep their ratio to d_model as nearly as multiples of 8 allow. Four heads: as many kv heads, one, or two,
     where the model has as many, one, or something between.
@@ -29,13 +30,14 @@ def shrink(spec: ModelSpec) -> ModelSpec:
             **spec.dump(),
             "vocab_size": min(spec.vocab_size, VOCABULARY),
             "d_model": D_MODEL,
-            "n_layers": len(first) + max(2, len(pattern)),
+            "n_layers": len(first) + max(2 if spec.chunks is None else 3, len(pattern)),
             "block": blocks.pop(BASE),
             "blocks": blocks,
             "first": first,
             "pattern": pattern,
             "embedding_dim": None if width is None else _eights(width * D_MODEL / spec.d_model),
             "per_layer_embeddings": _layer_inputs(spec),
+            "chunks": None if spec.chunks is None else spec.chunks.model_dump() | ONE_LAYER_EACH,
             "encoder": None if spec.encoder is None else {**spec.encoder.model_dump(), "n_layers": 2},
             "logit_scale": D_MODEL**-0.5 if spec.logit_scale == spec.d_model**-0.5 else spec.logit_scale,
         }

@@ -99,9 +99,9 @@ class ModelSpec(Spec):
         default=None, exclude_if=is_off
     )
     """A token embedding table of its own for each layer; null for none."""
-    chunks: Annotated[
-        Chunks | None, Fact.DECODER, Tried({"ratio": 2.5, "encoder_layers": 1, "decoder_layers": 1})
-    ] = Field(default=None, exclude_if=is_off)
+    chunks: Annotated[Chunks | None, Fact.DECODER, Tried({"ratio": 2.5, "encoder_layers": 1, "decoder_layers": 1})] = (
+        Field(default=None, exclude_if=is_off)
+    )
     """Chunks of tokens on which the layers between the first and the last run; null for tokens in all layers."""
     layer_loss: Annotated[NonNegativeFloat, Field(exclude_if=is_off), Fact.TRAINING, Fact.DECODER, Tried(0.3)] = 0.0
     """Weight, in the training objective, of the mean loss of all layers but the last, each of which predicts by the

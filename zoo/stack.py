@@ -147,9 +147,7 @@ class Stack(nn.Module):
         step.prefix, step.revalue = outside, None
         return self.close(x)
 
-    def _run_on_chunks(
-        self, chunking: Chunking, x: Tensor, step: Step, kept: Sequence[LayerCache] | None
-    ) -> Tensor:
+    def _run_on_chunks(self, chunking: Chunking, x: Tensor, step: Step, kept: Sequence[LayerCache] | None) -> Tensor:
         """Encoder, layers on chunks, decoder: each opens a stream of its own. kept: the cache's entries."""
         inner = chunking.spec.inner(self.spec.n_layers)
         entries = [None] * self.cache_entries if kept is None else kept

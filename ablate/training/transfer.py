@@ -54,7 +54,7 @@ from zoo.spec import ModelSpec
 NORMS = ("rmsnorm", "layernorm")
 POSITIONS = ("rope", "nope", "alibi")
 """Without parameters, and not added to the stream."""
-BESIDE = ("value_embeddings", "altup", "per_layer_embeddings")
+BESIDE = ("value_embeddings", "altup", "chunks", "per_layer_embeddings")
 TOLERANCE = 0.01
 
 

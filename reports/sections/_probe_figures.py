@@ -34,6 +34,7 @@ SHOWN = (
     Shown("attention_entropy", "mean", "min"),
     Shown("log_z", "mean", "model"),
     Shown("expert_load", "largest", "max"),
+    Shown("chunk_length", "mean", "model"),
 )
 
 
@@ -114,6 +115,13 @@ WORDS = {
         "load / even share",
         "the layer where it is largest",
         "1 if all experts are used equally.",
+        log=False,
+    ),
+    "chunk_length": Words(
+        "Length of chunks",
+        "tokens per chunk",
+        "the whole model",
+        "Tokens per chunk that the model makes, averaged over a batch. Declared FLOPs assume the ratio of the spec.",
         log=False,
     ),
 }

@@ -176,6 +176,19 @@ def test_expert_load_is_relative_to_an_even_share(tmp_path, identity, numerics):
         assert found[layer, "smallest"] == pytest.approx(min(counts) / even)
 
 
+def test_chunk_length_is_tokens_over_chunks(tmp_path, identity, numerics):
+    chunks = {"encoder_layers": 1, "decoder_layers": 1}
+    document = watched(identity(steps=1, model={**MODEL, "n_layers": 3, "chunks": chunks}), "chunk_length")
+    store, _ = train_watched(tmp_path, document, numerics)
+    model, window = at_start(document)
+    read: list[int] = []
+    model.blocks[1].register_forward_hook(lambda module, args, out: read.append(out.shape[1]))
+    rows = [model.eval()(row[None, :-1]) for row in window]
+    assert len(rows) == len(read)
+    length = window[:, :-1].numel() / sum(read)
+    assert readings(store, document, "chunk_length")[None, "mean"] == pytest.approx(length)
+
+
 def test_the_first_and_the_last_step_are_always_probed(tmp_path, identity, numerics):
     for steps, every, expected in ((10, 0.3, [1, 3, 6, 9, 10]), (7, 1.0, [1, 7]), (1, 0.1, [1]), (3, 0.01, [1, 2, 3])):
         document = watched(identity(steps=steps), "log_z", every=every)
@@ -221,6 +234,7 @@ def test_every_probe_says_what_it_is_of():
     assert names() == [
         "activation_variance",
         "attention_entropy",
+        "chunk_length",
         "expert_load",
         "gradient_norm",
         "log_z",

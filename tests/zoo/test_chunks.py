@@ -34,8 +34,9 @@ def cosine(a: Tensor, b: Tensor) -> Tensor:
 def hidden(model: zoo.Decoder, tokens: Tensor) -> tuple[Tensor, Tensor, list[int]]:
     """What the decoder's layers read of one text (T,), the probabilities, and where chunks begin."""
     parts = model.chunking
-    x = parts.encoder_norm(layers(model, range(1), model.embedding(tokens)))
-    p = [torch.tensor(1.0)]
+    embedded = model.embed(tokens[None], Step.of(tokens[None]))[0]
+    x = parts.encoder_norm(layers(model, range(1), embedded))
+    p = [torch.ones((), dtype=x.dtype)]
     for now, before in zip(x[1:], x[:-1], strict=True):
         p.append((1 - cosine(parts.q.weight @ now, parts.k.weight @ before)) / 2)
     begins = [t for t, share in enumerate(p) if share >= 0.5]
@@ -86,11 +87,9 @@ def test_the_ratio_loss_is_one_at_the_ratio_and_more_elsewhere_on_the_diagonal()
 
 def test_a_chunk_begins_where_neighbours_differ_before_anything_is_learned() -> None:
     model = zoo.build(zoo.load("small", **SMALL))
-    shown: dict[str, Tensor] = {}
-    with zoo.taps(model, ["borders"]) as seen:
+    with zoo.taps(model, "borders") as seen:
         model(torch.full((1, 9), 7))
-        shown = dict(seen)
-    assert shown["borders"].tolist() == [[True] + [False] * 8]
+    assert seen["borders"][0].tolist() == [[True] + [False] * 8]
 
 
 def test_rows_of_a_cache_are_reordered_with_their_chunks() -> None:
@@ -165,7 +164,15 @@ def test_training_learns_the_text_and_the_ratio() -> None:
         objective.backward()
         optimizer.step()
     text = words[torch.randint(8, (8, 12))].flatten(1)
-    with torch.no_grad(), zoo.taps(model, ["borders"]) as seen:
+    with torch.no_grad(), zoo.taps(model, "borders") as seen:
         model(text)
     assert nats.item() < 1.2, "log 16 is 2.77; a word that is known has log 8 / 4 = 0.52"
-    assert 0.2 < seen["borders"].float().mean().item() < 0.5
+    assert 0.2 < seen["borders"][0].float().mean().item() < 0.5
+
+
+def test_the_weight_of_the_ratio_loss_shows_in_training_alone() -> None:
+    spec = zoo.load("small", **SMALL)
+    other = spec.edit({"chunks.loss": 0.5})
+    assert other.computation() == spec.computation()
+    assert other.digest != spec.digest
+    assert spec.edit({"chunks.ratio": 5}).computation() != spec.computation(), "declared costs differ"

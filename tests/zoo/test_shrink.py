@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import zoo
+from zoo.chunks import Chunks
 from zoo.shrink import shrink
 
 FAMILIES = {
@@ -44,3 +45,8 @@ def test_a_scale_that_follows_from_the_heads_still_does(mixer: dict[str, object]
 def test_a_scale_of_its_own_keeps_its_ratio_to_that_of_the_heads() -> None:
     spec = zoo.load("small", **{"d_model": 256, "block.mixer": {"kind": "attention", "heads": 4, "scale": 1.0}})
     assert shrink(spec).block.mixer.scale == pytest.approx(2.0)  # type: ignore[attr-defined]
+
+
+def test_a_shrunk_model_of_chunks_has_one_layer_in_each_of_its_three_parts() -> None:
+    small = shrink(zoo.load("small", n_layers=9, chunks={"ratio": 4, "encoder_layers": 3, "decoder_layers": 2}))
+    assert (small.n_layers, small.chunks) == (3, Chunks(ratio=4, encoder_layers=1, decoder_layers=1))

@@ -29,6 +29,7 @@ UNKNOWN: dict[str, set[str]] = {
     "unet_skips": {"yes"},
     "value_embeddings": {"tables=1"},
     "altup": {"streams=3"},
+    "chunks": {"ratio=2.5"},
     "per_layer_embeddings": {"features=5"},
     "laurel": {"rank=5"},
     "ffn.sparsity": {"0.3"},

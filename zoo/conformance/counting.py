@@ -77,7 +77,7 @@ def counted(model: nn.Module, passes: int = 1) -> Iterator[Count]:
 
 @contextmanager
 def expected_chunks(model: Decoder) -> Iterator[None]:
-    """Every text makes as many chunks as its tokens are expected to: the first ones, for how many is all that counts."""
+    """Every text makes as many chunks as are declared. They begin at its first tokens: only their number counts."""
     chunking = model.chunking
     if chunking is None:
         yield

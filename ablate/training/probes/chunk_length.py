@@ -1,0 +1,22 @@
+"""How long chunks of tokens are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from torch import Tensor
+
+from ablate.training.probes._kinds import TapProbe
+
+
+class ChunkLength(TapProbe):
+    """Tokens per chunk, in a model with layers that run on chunks: `mean`. Declared FLOPs take it to be
+    `chunks.ratio`."""
+
+    tap = "borders"
+
+    def read(self, shown: Tensor) -> Mapping[str, Tensor]:
+        return {"mean": shown.numel() / shown.sum()}
+
+
+PROBE = ChunkLength()
