@@ -174,7 +174,8 @@ class Chunking(nn.Module):
         # A token before the first chunk of its pass is of the chunk that the last pass ended with: z's first.
         z = z.gather(1, borders.cumsum(dim=1)[..., None].expand_as(x))
         certain = torch.where(borders, p, 1 - p)[..., None]
-        return (z + z * (certain - certain.detach())).to(x.dtype) + self.residual(x)
+        residual: Tensor = self.residual(x)
+        return (z + z * (certain - certain.detach())).to(x.dtype) + residual
 
     def new_entries(
         self, new: Callable[[int, int], LayerCache], layers: int, batch: int, dtype: torch.dtype
