@@ -18,6 +18,7 @@ FAMILIES = {
     "gemma2": "gemma2",
     "gemma3": "gemma3_text",
     "gpt_neox": "gpt_neox",
+    "hunyuan_a13b": "hunyuan_v1_moe",
     "llama3": "llama",
     "mistral_7b": "mistral",
     "mixtral_8x7b": "mixtral",
