@@ -1,4 +1,4 @@
-"""All that is tried on a pretended CUDA device, or a part of it: `sweep.py GUARD PART PARTS`.
+"""All that is tried on a pretended CUDA device, or one in so many: `sweep.py GUARD ONE_IN`.
 
 Prints {what is tried: `outcome`} as JSON.
 """
@@ -18,10 +18,10 @@ from tests.pretended_cuda.training import RUNS, imagine, train
 from zoo.matrix import axes, combine
 
 
-def main(part: int, parts: int) -> None:
+def main(one_in: int) -> None:
     pretend()
     imagine()
-    print(json.dumps({name: outcome(of) for name, of in islice(tried(), part, None, parts)}))
+    print(json.dumps({name: outcome(of) for name, of in islice(tried(), 0, None, one_in)}))
 
 
 def tried() -> Iterator[tuple[str, Callable[[], None]]]:
