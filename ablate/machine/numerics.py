@@ -54,11 +54,13 @@ def deterministic(wanted: bool) -> Iterator[None]:
 
     A CPU always adds in one order.
     """
+    if not wanted:
+        yield
+        return
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     before = torch.are_deterministic_algorithms_enabled()
-    if wanted:
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # nothing reads it
-    torch.use_deterministic_algorithms(wanted or before)
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # nothing reads it
+    torch.use_deterministic_algorithms(True)
     try:
         yield
     finally:
