@@ -13,6 +13,7 @@ from zoo.conformance.combinations import given_to, random_model, random_tokens
 from zoo.matrix import axes, combine
 
 LENGTH = 17
+CHUNKS = "how many chunks there are is read on the host, and is the size of what the layers between run on"
 EXPERTS = "how many rows an expert has is read on the host, and says how large its product is"
 
 
@@ -47,6 +48,8 @@ def test_the_loss_with_every_choice_is_one_graph(axis: str) -> None:
 
 def reason_for_breaks(spec: zoo.ModelSpec) -> str | None:
     """Why the loss is more than one graph; None where it is one."""
+    if spec.chunks is not None:
+        return CHUNKS
     return EXPERTS if any(layer.ffn.cost(spec.d_model).inactive for layer in spec.layers) else None
 
 
