@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from functools import lru_cache
+from logging import ERROR
 from pathlib import Path
 from typing import Literal
 
@@ -41,14 +42,19 @@ def _fetched(name: str, revision: str | None) -> bytes:
     """Asked once per process. Raises DataError."""
     from huggingface_hub import hf_hub_download  # noqa: PLC0415 (only where it is asked for)
     from huggingface_hub.errors import HfHubHTTPError  # noqa: PLC0415
+    from huggingface_hub.utils import logging  # noqa: PLC0415
 
     # Errors of whichever HTTP client huggingface_hub uses are bases of its own error.
     refusals: tuple[type[Exception], ...] = (OSError, ValueError, *HfHubHTTPError.__bases__)
+    level = logging.get_verbosity()
+    logging.set_verbosity(ERROR)  # each of its retries would be two lines, and the last one raises
     try:
         return Path(hf_hub_download(name, "tokenizer.json", revision=revision)).read_bytes()
     except refusals as error:  # no network, no such repository or file, a malformed name
-        said = str(error).strip().partition("\n")[0]
+        said = str(error).strip().partition("\n")[0].rstrip(".")
         raise DataError(
             f"tokenizer.name: cannot get tokenizer.json of {name}: {said}. Without a network, prepare the data where"
             " there is one (ablate data STUDY), or copy the file and write tokenizer: {kind: file, path: …}"
         ) from error
+    finally:
+        logging.set_verbosity(level)
