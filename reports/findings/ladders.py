@@ -130,7 +130,7 @@ def _table(runs: pl.DataFrame, value: str) -> tuple[Floats, Floats]:
 def _fit(runs: pl.DataFrame, name: str) -> ScalingLaw | None:
     """None with fewer than three sizes or two seeds, or where seeds do not differ."""
     flops, losses = _table(runs.filter(arm=name), "loss")
-    if len(losses) < scaling_law.FEWEST_SIZES or losses.shape[1] < 2 or not np.ptp(losses, axis=1).any():
+    if len(set(flops)) < scaling_law.FEWEST_SIZES or losses.shape[1] < 2 or not np.ptp(losses, axis=1).any():
         return None
     return scaling_law.fit(flops, losses)
 
@@ -150,9 +150,9 @@ def _line(fit: ScalingLaw) -> list[LinePoint]:
 
 def _undetermined(runs: pl.DataFrame, name: str, fit: ScalingLaw | None) -> str | None:
     """Why there is no law."""
-    sizes = runs.filter(arm=name)["rung"].n_unique()
+    sizes = runs.filter(arm=name)["flops"].n_unique()
     if sizes < 3:
-        return f"{sizes} sizes do not show how loss falls with compute"
+        return f"{'two sizes do' if sizes == 2 else 'one size does'} not show how loss falls with compute"
     if sizes == 3:
         return "three sizes cannot fix an irreducible loss, so there is no exponent"
     if fit is None:
@@ -187,7 +187,7 @@ def _trend(runs: pl.DataFrame, name: str, baseline: str) -> trend.Trend | None:
     pairs = runs.filter(arm=name).join(runs.filter(arm=baseline), on=["rung", "seed"], suffix="_base")
     both = pairs.filter(status_base="finished").with_columns(gap=pl.col("loss") - pl.col("loss_base"))
     flops, gaps = _table(both.with_columns(flops=pl.col("flops_base")), "gap")
-    if len(gaps) < trend.FEWEST_SIZES or gaps.shape[1] < 2:
+    if len(set(flops)) < trend.FEWEST_SIZES or gaps.shape[1] < 2:
         return None
     return trend.trend(np.log10(flops), gaps)
 

@@ -87,6 +87,12 @@ def test_no_number_without_a_law_that_the_sizes_determine(runs: pl.DataFrame, re
     assert reason in ladder_words.sentence(found)
 
 
+def test_rungs_of_the_same_compute_show_no_fall_with_it() -> None:
+    runs = ladder({"base": BASE, "arm": law(2.5, 0.3)}).with_columns(flops=pl.lit(1e12))
+    assert all(arm.law is None and arm.trend is None for arm in summarise_ladder(runs, "base"))
+    assert arms_of(runs)["arm"].undetermined == "one size does not show how loss falls with compute"
+
+
 def test_a_seed_that_failed_at_one_size_is_left_out_at_all() -> None:
     runs = ladder({"base": BASE}, seeds=5)
     failed = (pl.col("rung") == "s2") & (pl.col("seed") == 4)
