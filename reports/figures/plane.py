@@ -59,8 +59,8 @@ class Plane:
         figure = blank("", "", 520)
         every = {**x.traces, **y.traces, **self._together(self.across[0], self.up[0])}
         for place, look in enumerate(self.looks):
-            figure.add_scatter(**_style(look, faint=self._is_crowded))
-            figure.data[-1].update({name.replace(".", "_"): values[place] for name, values in every.items()})
+            own = {name.replace(".", "_"): values[place] for name, values in every.items()}
+            figure.add_scatter(**_style(look, faint=self._is_crowded), **own)
         figure.update_layout({name.replace(".", "_"): value for name, value in (x.layout | y.layout).items()})
         figure.add_vline(x=1, line=NEUTRAL)
         figure.add_hline(y=0, line=NEUTRAL)
