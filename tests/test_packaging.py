@@ -30,13 +30,17 @@ NOT_INSTALLED = {"mlflow": "mlflow-skinny"}
 """Distributions of modules that need not be installed here, where they are called otherwise."""
 
 
+FROM_SOURCE = {"flash_attn_interface"}
+"""Modules that no index has: FlashAttention-3 is built on the machine whose GPU it is for (docs/training.md)."""
+
+
 def third_party_imports() -> Iterator[tuple[str, Path]]:
     """Every top-level module of others that ours import, at any depth."""
     for path in (path for package in PACKAGES for path in (ROOT / package).rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             for name in modules_of(node):
                 top = name.partition(".")[0]
-                if top not in sys.stdlib_module_names | PACKAGES:
+                if top not in sys.stdlib_module_names | PACKAGES | FROM_SOURCE:
                     yield top, path
 
 

@@ -173,13 +173,13 @@ def test_the_default_optimizer_can_be_edited_without_its_name(load) -> None:  # 
 @pytest.mark.parametrize(
     ("written", "sets", "every", "which"),
     [
-        ("all", (), 0.1, 7),
+        ("all", (), 0.1, 8),
         ("[log_z]", (), 0.1, 1),
-        ("{every: 0.5}", (), 0.5, 7),
+        ("{every: 0.5}", (), 0.5, 8),
         ("{which: [log_z, expert_load], every: 1}", (), 1.0, 2),
         ("[log_z]", ("probes.every=0.5",), 0.5, 1),
         ("{every: 0.5}", ("probes=[log_z]",), 0.5, 1),
-        ("{every: 0.5}", ("probes=all",), 0.5, 7),
+        ("{every: 0.5}", ("probes=all",), 0.5, 8),
     ],
 )
 def test_probes_may_be_written_short_and_edited(load, written, sets, every, which) -> None:  # type: ignore[no-untyped-def]

@@ -19,7 +19,8 @@ from reports.sections._probe_figures import SHOWN, WORDS, ProbeCurves
 from reports.sections.stability import Stability
 from tests.reports.factory import HOSTILE, PROBE_LAYERS, SEEN, Arm, StudyOf, probe_value, shown
 
-ALL = (*SEEN, "log_z")
+OF_THE_MODEL = ("log_z", "chunk_length")
+ALL = (*SEEN, *OF_THE_MODEL)
 
 
 def study(*probes: str, arms: list[Arm] | None = None) -> StudyOf:
@@ -133,10 +134,10 @@ def test_two_depths_make_no_slope(tmp_path: Path) -> None:
 def test_every_probe_has_words_and_figures_with_their_numbers(tmp_path: Path) -> None:
     assert WORDS.keys() == {shown.probe for shown in SHOWN} == set(ALL)
     figures = drawn(summarise_study(study().write(tmp_path)))
-    dashed = {name.replace("_", "-") for name in ALL}
-    assert {figure.key for figure in figures} == {f"{name}-by-step" for name in dashed} | {
-        f"{name}-by-depth" for name in dashed - {"log-z"}
-    }
+    by_step, by_depth = (
+        {f"{name.replace('_', '-')}-{kind}" for name in names} for names, kind in ((ALL, "by-step"), (SEEN, "by-depth"))
+    )
+    assert {figure.key for figure in figures} == by_step | by_depth
     for figure in figures:
         assert figure.table.rows
         assert all(len(row) == len(figure.table.columns) for row in figure.table.rows)
