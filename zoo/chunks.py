@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import torch
 from pydantic import Field, NonNegativeFloat, PositiveInt
 from torch import Tensor, nn
+from torch._compile import _disable_dynamo
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn import functional as F
 
@@ -155,7 +156,8 @@ class Chunking(nn.Module):
         self.residual = FromStart(torch.zeros(d_model, d_model), bias=True)
 
     # How many chunks there are is in the data: a program that torch compiles for one number would serve no other.
-    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    # torch.compiler.disable is the same, but loads the compiler with this file, which takes seconds.
+    @_disable_dynamo
     def forward(self, x: Tensor, step: Step, main: Main, layers: int, cache: ChunkCache | None) -> Tensor:
         """main: the layers between, so many."""
         x = self.encoder_norm(x)
