@@ -194,11 +194,13 @@ class Step:
     def positions(self) -> Tensor:
         """(T,), or (B, T) where rows are padded: place in the row's own text, negative on padding. (B, T), as they are
         given, where they are."""
-        if self.places is not None:
-            return self.places
-        if self.left_pad is None:
-            return self.index
-        return self.index - self.left_pad[:, None]
+        return self.order if self.places is None else self.places
+
+    @property
+    def order(self) -> Tensor:
+        """(T,), or (B, T) where rows are padded: how many tokens of the row's own text come before, whatever places are
+        given; negative on padding."""
+        return self.index if self.left_pad is None else self.index - self.left_pad[:, None]
 
     @property
     def text(self) -> Tensor | None:

@@ -136,7 +136,7 @@ class FLASHLayer(GatedUnitLayer):
 
     def _one(self, new: Tokens, step: Step, known: State) -> tuple[Tensor, State]:
         """One token with others before it: its own chunk as far as it goes, and the sum of the full ones."""
-        chunk, place = self.spec.chunk, step.positions.reshape(-1, 1, 1)
+        chunk, place = self.spec.chunk, step.order.reshape(-1, 1, 1)
         slot = torch.arange(chunk, device=place.device)[:, None]
         here, later = slot == place % chunk, slot > place % chunk
         keys, values = torch.where(here, new.k, known[KEYS]), torch.where(here, new.v, known[VALUES])

@@ -136,7 +136,7 @@ class LearnsWhileReadingLayer(StatefulLayer):
         now = None if states is None else states.read(NOW, kind)
         with torch.autocast(x.device.type, enabled=False):
             if start is not None and now is not None and x.shape[1] == 1:
-                begins = (step.positions.reshape(-1, 1, 1, 1) % self.spec.chunk) == 0
+                begins = (step.order.reshape(-1, 1, 1, 1) % self.spec.chunk) == 0
                 read, start, now = self._one(self._lesson(tokens), torch.where(begins, now, start), now)
             else:
                 layout = Layout.of(step, self.spec.chunk, continued=start is not None)
