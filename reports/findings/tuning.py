@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ablate.store.documents import StudyTrial, StudyTuning
+from reports.statistics.erratic import steady_noise
 from reports.statistics.interval import Interval
 from reports.statistics.tuning_noise import (
     NOTHING,
@@ -16,48 +17,61 @@ from reports.statistics.tuning_noise import (
     Widened,
     curve_through,
     penalty,
-    pooled,
     rate_noise,
-    residual_noise,
 )
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What an arm may have lost by its choice, and between which rates its best one lies, where a curve was drawn."""
+    """What an arm may have lost by its choice, between which rates its best one lies, where a curve was drawn, and the
+    trials on whose losses its seeds disagree far more than elsewhere."""
 
     penalty: Penalty
     rate: Interval | None
+    erratic: tuple[StudyTrial, ...] = ()
 
 
 def choices(tunings: Sequence[StudyTuning]) -> dict[str, Choice]:
     """By arm. The noise is that of all arms together; with one tuning seed it is not known, and no arm is in it."""
-    found = [noise for each in tunings if (noise := residual_noise([_losses(t) for t in _about_the_best(each)]))]
-    noise = pooled(found)
-    return {} if noise is None else {each.arm: _choice(each, noise) for each in tunings if each.reliable}
+    places = [_about_the_best(each) for each in tunings]
+    tables = [[_losses(each.reliable[place]) for place in some] for each, some in zip(tunings, places, strict=True)]
+    found = steady_noise(tables)
+    if found.noise is None:
+        return {}
+    erratic = [{places[t][row]: sd for (t, row), sd in found.erratic.items() if t == n} for n in range(len(tables))]
+    return {
+        each.arm: _choice(each, found.noise, own) for each, own in zip(tunings, erratic, strict=True) if each.reliable
+    }
 
 
 def _losses(trial: StudyTrial) -> list[float]:
     return [math.inf if loss is None else loss for loss in trial.losses]
 
 
-def _about_the_best(tuning: StudyTuning) -> Sequence[StudyTrial]:
-    """The trials on the curve: far off, at rates that nearly diverge, losses are noisier."""
+def _rates(tuning: StudyTuning) -> list[float]:
+    """Of the reliable trials."""
+    return [rate for trial, rate in zip(tuning.trials, tuning.rates, strict=True) if trial in tuning.reliable]
+
+
+def _about_the_best(tuning: StudyTuning) -> list[int]:
+    """Places of the reliable trials on the curve: far off, at rates that nearly diverge, losses are noisier."""
     if not tuning.curve:
-        return tuning.reliable
-    return [trial for trial, rate in zip(tuning.trials, tuning.rates, strict=True) if rate in tuning.curve]
+        return list(range(len(tuning.reliable)))
+    return [place for place, rate in enumerate(_rates(tuning)) if rate in tuning.curve]
 
 
-def _choice(tuning: StudyTuning, noise: Noise) -> Choice:
+def _choice(tuning: StudyTuning, noise: Noise, erratic: Mapping[int, float]) -> Choice:
+    """`erratic` are standard deviations by place among the reliable trials."""
     known = tuning.reliable
     means = [trial.loss if trial.loss is not None else math.inf for trial in known]
     of_mean = noise.of_mean(len(known[0].losses))
+    times = [erratic[place] / noise.sd if place in erratic else 1.0 for place in range(len(known))]
+    named = tuple(known[place] for place in erratic)
     if not tuning.curve:
         chosen = next(place for place, trial in enumerate(known) if trial.settings == tuning.chosen)
-        return Choice(penalty(means, chosen, of_mean), None)
-    rates = [rate for trial, rate in zip(tuning.trials, tuning.rates, strict=True) if trial in known]
-    found = rate_noise(rates, means, tuning.curve, tuning.rate, of_mean)
-    return Choice(found.penalty, found.rate)
+        return Choice(penalty(means, chosen, of_mean, times), None, named)
+    found = rate_noise(_rates(tuning), means, tuning.curve, tuning.rate, of_mean, times)
+    return Choice(found.penalty, found.rate, named)
 
 
 def curve_of(tuning: StudyTuning) -> tuple[tuple[float, float], ...]:

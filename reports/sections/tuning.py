@@ -67,7 +67,8 @@ class Tuning(Section):
     def lines(self) -> Iterator[str]:
         """What each arm took, and how sure that is."""
         for each in self.tunings:
-            yield rate_words.taken(each.name, each.found, each.choice.rate if each.choice else None)
+            interval, erratic = (each.choice.rate, each.choice.erratic) if each.choice else (None, ())
+            yield rate_words.taken(each.name, each.found, interval, erratic)
 
     def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:
         """One per tuned setting, pass and size."""

@@ -18,7 +18,8 @@ low − B_a with P_a ≤ B_a in 1 − α/20, would widen it by five to ten times
 
 Near an optimum P = (slope at x̂)²/(2·curvature): where the rate matters, the penalty is of second order in the noise.
 Where it hardly matters it is about the noise of tuning itself. Assumed: that σ is the same for all arms, whose
-residuals are pooled, and that tuning runs are as long as those compared. Where a study tunes on shorter ones (several
+residuals are pooled, but for erratic rates, whose own σ is drawn from at these alone (`reports.statistics.erratic`),
+and that tuning runs are as long as those compared. Where a study tunes on shorter ones (several
 settings at once, with `fraction`), it is assumed that noise and curvature at full length are no larger, and the best
 the same. Rates beyond those that were tried are no part of it: the report says at which edge an optimum lies.
 
@@ -110,9 +111,12 @@ NOTHING = Penalty(np.zeros(DRAWS), 1)
 """Of an arm that tuned nothing."""
 
 
-def penalty(means: Sequence[float], chosen: int, noise: Noise, seed: int = 0) -> Penalty:
-    """Of taking one of the settings that have these mean losses; `noise` is of the means."""
-    drawn = _drawn(np.asarray(means, dtype=np.float64), noise, seed)
+def penalty(
+    means: Sequence[float], chosen: int, noise: Noise, times: Sequence[float] | float = 1.0, seed: int = 0
+) -> Penalty:
+    """Of taking one of the settings that have these mean losses; `noise` is of the means, of erratic ones so many
+    times that."""
+    drawn = _drawn(means, noise, times, seed)
     return Penalty(np.sort(drawn[:, chosen] - drawn.min(axis=1)), noise.freedom)
 
 
@@ -125,10 +129,17 @@ class RateNoise:
 
 
 def rate_noise(
-    rates: Sequence[float], means: Sequence[float], through: Sequence[float], chosen: float, noise: Noise, seed: int = 0
+    rates: Sequence[float],
+    means: Sequence[float],
+    through: Sequence[float],
+    chosen: float,
+    noise: Noise,
+    times: Sequence[float] | float = 1.0,
+    seed: int = 0,
 ) -> RateNoise:
-    """Of taking `chosen` on the curve through the mean losses at some of the rates; `noise` is of those means."""
-    drawn = _drawn(np.asarray(means, dtype=np.float64), noise, seed)
+    """Of taking `chosen` on the curve through the mean losses at some of the rates; `noise` is of those means, at
+    erratic rates so many times that."""
+    drawn = _drawn(means, noise, times, seed)
     x = np.log(through)
     places = np.append(np.linspace(x[0], x[-1], GRID), math.log(chosen))
     curves = drawn[:, [list(rates).index(rate) for rate in through]] @ _basis(x, places).T
@@ -156,11 +167,11 @@ def pooled(found: Sequence[Noise]) -> Noise | None:
     return Noise(math.sqrt(squares / freedom), freedom) if freedom else None
 
 
-def _drawn(means: Floats, noise: Noise, seed: int) -> Floats:
+def _drawn(means: Sequence[float], noise: Noise, times: Sequence[float] | float, seed: int) -> Floats:
     """Mean losses as they may be: (draws, settings)."""
     draw = np.random.default_rng(seed)
     scale = noise.sd * np.sqrt(noise.freedom / draw.chisquare(noise.freedom, (DRAWS, 1)))
-    return means + scale * draw.normal(size=(DRAWS, len(means)))
+    return np.asarray(means) + scale * np.asarray(times) * draw.normal(size=(DRAWS, len(means)))
 
 
 def curve_through(rates: Sequence[float], means: Sequence[float]) -> tuple[tuple[float, float], ...]:
