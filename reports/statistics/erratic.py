@@ -1,8 +1,8 @@
 """Settings at which tuning seeds disagree far more than elsewhere, and the noise of tuning without them. Pure.
 
-Rates far above the best are sometimes erratic: one seed ends as below them, another a tenth of a nat higher. Pooled with
-the rest, one such pair says of every arm that its tuning was noise. Tables (settings, seeds) have means of rows and
-columns taken out; for each row j of a table,
+Rates far above the best are sometimes erratic: of two seeds one ends a tenth of a nat higher or more. Pooled with the
+rest, one such pair says of every arm that its tuning was noise. Tables (settings, seeds) have means of rows and columns
+taken out; for each row j of a table,
 
     F_j = (SS − SS without row j)/(S − 1) / (SS without row j/ν without row j) ~ F(S − 1, ν without row j)
 
@@ -11,7 +11,8 @@ over all tables together, if σ is the same everywhere: the test for an outlying
 looked at again. A row that went has a noise of its own, the square root of the numerator.
 
 Of 3,000 studies of six arms with three rates and two seeds each, all with the same σ, 28 lost a row. Rows with ten
-times the σ of the others are found in 180 of 300, with twenty times in 239 (`tests/reports/statistics/test_erratic.py`).
+times the σ of the others are found in 180 of 300, with twenty times in 239
+(`tests/reports/statistics/test_erratic.py`).
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ Row = tuple[int, int]
 
 @dataclass(frozen=True)
 class Steady:
-    """The noise of the rows that agree, None where it is not known, and the standard deviation in each that does not."""
+    """The noise of the rows that agree, None where it is not known, and the standard deviation in each other."""
 
     noise: Noise | None
     erratic: dict[Row, float]
@@ -63,8 +64,8 @@ def _noise(tables: Sequence[Floats], kept: set[Row]) -> Noise | None:
 
 
 def _tested(tables: Sequence[Floats], kept: set[Row], row: Row, whole: Noise) -> tuple[float, float, Row, float] | None:
-    """p of a row, the negative of its mean loss (of two rows that disagree, the higher one is erratic), the row, and its
-    standard deviation. None where nothing is left to compare it with, or it is alone in its table."""
+    """p of a row, the negative of its mean loss (of two rows that disagree, the higher one is erratic), the row, and
+    its standard deviation. None where nothing is left to compare it with, or it is alone in its table."""
     rest = _noise(tables, kept - {row})
     if rest is None or not rest.sd or rest.freedom == whole.freedom:
         return None

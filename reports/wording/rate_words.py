@@ -95,8 +95,8 @@ def _stalled(tuning: StudyTuning) -> Iterator[str]:
 def _erratic(trial: StudyTrial) -> str:
     known = [loss for loss in trial.losses if loss is not None]
     return (
-        f" At {_at(trial)}, seeds ended {max(known) - min(known):.2g} nats apart, far more than at other rates, whose noise"
-        " is estimated without them."
+        f" At {_at(trial)}, seeds ended {max(known) - min(known):.2g} nats apart, far more than at other rates,"
+        " whose noise is estimated without them."
     )
 
 
