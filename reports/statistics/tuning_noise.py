@@ -171,7 +171,8 @@ def _drawn(means: Sequence[float], noise: Noise, times: Sequence[float] | float,
     """Mean losses as they may be: (draws, settings)."""
     draw = np.random.default_rng(seed)
     scale = noise.sd * np.sqrt(noise.freedom / draw.chisquare(noise.freedom, (DRAWS, 1)))
-    return np.asarray(means) + scale * np.asarray(times) * draw.normal(size=(DRAWS, len(means)))
+    found: Floats = np.asarray(means) + scale * np.asarray(times) * draw.normal(size=(DRAWS, len(means)))
+    return found
 
 
 def curve_through(rates: Sequence[float], means: Sequence[float]) -> tuple[tuple[float, float], ...]:
