@@ -104,6 +104,8 @@ def unlike_tokens(block: BlockSpec, d_model: int) -> str | None:
     the end."""
     if block.ffn.cost(d_model).inactive:
         return "has experts, which would count what fills up a batch as tokens"
+    if block.mixer.pass_flops(1):
+        return "has positions that are projected once for all rows, which would not have the same tokens"
     if block.mixer.adds_loss:
         return f"has a loss of its own ({block.mixer.kind}), which would count what fills up a batch as tokens"
     if block.mixer.borrows:

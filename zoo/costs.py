@@ -10,7 +10,16 @@ from zoo.block_spec import BlockSpec
 from zoo.cache_kinds import cache_kind
 from zoo.caches import CacheKind
 from zoo.chunks import reads_of, runs_in
-from zoo.costs_around import absolute, factor_of, layer_table, outside, read_out, shares
+from zoo.costs_around import (
+    absolute,
+    factor_of,
+    flops_of_a_pass,
+    flops_of_a_step,
+    layer_table,
+    outside,
+    read_out,
+    shares,
+)
 from zoo.errors import SpecError
 from zoo.refusals import check_size
 from zoo.site import PartCost, matmul_cost
@@ -38,6 +47,10 @@ class Cost:
     unpadded texts: windows and patterns without the square, recurrences by chunks. What fused kernels skip above the
     diagonal, or compute again in the backward pass, is not told apart, nor what a head in chunks computes again.
     flops_per_token_forward is needed by a forward pass alone.
+
+    What is made of weights and places alone is computed once for all rows of a batch, and is in none of these:
+    flops_per_step is that of a training step, flops_per_pass of a forward pass; 0 for nearly all models. Budgets count
+    a token's share of it.
     """
 
     spec: ModelSpec
@@ -50,6 +63,8 @@ class Cost:
     flops_per_token: float
     flops_per_token_square: float
     flops_per_token_executed: float
+    flops_per_pass: float
+    flops_per_step: float
 
     def cache_bytes(
         self,
@@ -99,6 +114,8 @@ def cost(spec: ModelSpec, context: int = 1024, encoder_context: int | None = Non
         flops_per_token=(1 + BACKWARD) * trained.flops,
         flops_per_token_square=(1 + BACKWARD) * trained.flops_square,
         flops_per_token_executed=(1 + BACKWARD) * trained.flops_executed,
+        flops_per_pass=flops_of_a_pass(spec, context),
+        flops_per_step=flops_of_a_step(spec, context),
     )
 
 
@@ -151,7 +168,7 @@ def prefill_cost(spec: ModelSpec, batch: int, context: int) -> PassCost:
     each = list(zip(spec.layers, reads_of(spec, context), strict=True))
     states = sum(layer.mixer.state_flops(spec.d_model, reads.context) for layer, reads in each)
     return PassCost(
-        batch * (context * per_token + head + states),
+        batch * (context * per_token + head + states) + flops_of_a_pass(spec, context),
         _parameters_read(spec, batch * context),
         batch * sum(_cache_used(spec, context)),
     )
@@ -189,7 +206,8 @@ def _written(spec: ModelSpec, batch: int, context: int, memory: int) -> PassCost
     shares = [1.0, *(reads.share for reads in reads_of(spec, context))]
     read = sum(map(operator.mul, shares, _cache_used(spec, context, memory)))
     read += sum(x.mixer.borrowed_elements(context) for x in spec.layers)
-    return PassCost(batch * flops, _parameters_read(spec, batch) - unused, round(batch * read))
+    flops = batch * flops + flops_of_a_pass(spec, context)
+    return PassCost(flops, _parameters_read(spec, batch) - unused, round(batch * read))
 
 
 def cache_elements(spec: ModelSpec, capacity: int, memory: int = 0) -> int:

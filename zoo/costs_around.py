@@ -46,6 +46,18 @@ def between_blocks(spec: ModelSpec) -> PartCost:
     return total
 
 
+def flops_of_a_pass(spec: ModelSpec, context: int) -> float:
+    """Of a forward pass, for any number of rows of `context` tokens."""
+    return sum(layer.mixer.pass_flops(context) for layer in spec.layers)
+
+
+def flops_of_a_step(spec: ModelSpec, context: int) -> float:
+    """The same forward and backward, with the modules that look ahead. It is made of weights and places, and places
+    have no gradient: backward takes as much again, not twice as much."""
+    ahead = range(1, min(context, spec.mtp.depth + 1 if spec.mtp else 1))
+    return 2.0 * (flops_of_a_pass(spec, context) + sum(spec.layers[-1].mixer.pass_flops(context - k) for k in ahead))
+
+
 def layer_table(spec: ModelSpec, tokens: int | None = None) -> int:
     """Parameters of the table that every layer reads for itself, or of the rows that so many tokens read."""
     inputs = spec.per_layer_embeddings

@@ -92,6 +92,7 @@ def check_layers(model: ModelSpec, blocks: Mapping[str, BlockSpec]) -> None:
                 name, f"reads a stream of (B, T, D), and that of {first[1].kind} is {first[1].stream_shape}"
             )
     _check_loop(model, first[1])
+    _check_readers(blocks)
     for where, block in blocks.items():
         for reason in () if block.depth_routing is None else _unrouted(model, block):
             raise SpecError(f"{where}.depth_routing", reason)
@@ -145,6 +146,15 @@ def _unrouted(model: ModelSpec, block: BlockSpec) -> Iterator[str]:
             yield f"needs positions that can be passed, and {scheme.kind} has distances only"
     if (reason := unlike_tokens(block, model.d_model)) is not None:
         yield f"is of a block that {reason}"
+
+
+def _check_readers(blocks: Mapping[str, BlockSpec]) -> None:
+    """Of position schemes that read queries."""
+    for where, block in blocks.items():
+        for scheme, _ in block.mixer.positions():
+            if scheme.reads_queries and not block.mixer.gives_queries:
+                reason = f"{scheme.kind} reads queries, which {block.mixer.kind} does not hand over: use attention"
+                raise SpecError(f"{where}.mixer.position", reason)
 
 
 def _check_values(blocks: Mapping[str, BlockSpec]) -> None:

@@ -57,13 +57,18 @@ def step_times(budget: Budget, work: Sequence[Workload], clock: Clock | None) ->
 
 def training_cost(train: TrainSpec, spec: ModelSpec, widths: Sequence[int], teacher: ModelSpec | None = None) -> Cost:
     """Costs at the context. FLOPs per token are a mean over `widths`, the row widths that training cycles through, and
-    have a teacher's forward pass among them."""
-    per_token = {width: train.objective.cost(spec, width).flops_per_token for width in set(widths)}
-    whole, change = train.objective.cost(spec, train.context), 0.0
+    have among them a teacher's forward pass, and a token's share of what a step computes once for all rows."""
+    tokens = train.batch * train.context
+    costs = {width: train.objective.cost(spec, width) for width in set(widths)}
+    per_token = {width: each.flops_per_token for width, each in costs.items()}
+    whole = train.objective.cost(spec, train.context)
+    change = fmean(costs[width].flops_per_step for width in widths) / tokens
     if train.lora is not None:
         change = flops_change(spec, train.lora)
     if teacher is not None:
-        change += fmean(train.objective.cost(teacher, width).flops_per_token_forward for width in widths)
+        taught = {width: train.objective.cost(teacher, width) for width in set(widths)}
+        change += fmean(taught[width].flops_per_token_forward for width in widths)
+        change += fmean(taught[width].flops_per_pass for width in widths) / tokens
     return replace(
         whole,
         flops_per_token=fmean(per_token[width] for width in widths) + change,

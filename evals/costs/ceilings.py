@@ -36,4 +36,5 @@ def share(
         return step * tokens_per_second / batch / top.copy_bytes_per_second
     cost = zoo.cost(spec, context)
     flops = cost.flops_per_token if phase == "train" else cost.flops_per_token_forward
+    flops += (cost.flops_per_step if phase == "train" else cost.flops_per_pass) / (batch * context)
     return flops * tokens_per_second / top.flops_per_second

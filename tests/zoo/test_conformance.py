@@ -140,6 +140,7 @@ def test_a_wrong_cost_and_a_silent_parameter_are_found(monkeypatch: pytest.Monke
         flops_per_token=cost.flops_per_token,
         flops_per_token_executed=cost.flops_per_token_executed + 2,
         flops_per_token_square=cost.flops_per_token_square,
+        flops_per_step=cost.flops_per_step,
         cache_bytes=lambda **_: 12,
     )
     monkeypatch.setattr(zoo, "cost", lambda *_, **__: wrong)

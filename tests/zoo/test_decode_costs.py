@@ -37,6 +37,8 @@ SPECS = dict(mixers()) | {
     "experts": {"block.ffn": {"kind": "topk_moe", "d_ff": 20, "experts": 5}},
     "shared experts": {"block.ffn": {"kind": "deepseek_moe", "d_ff": 12}},
     "hyper": {"block.norm_placement": "hyper_connections"},
+    "distances": {"block.mixer.position": "transformer_xl"},
+    "distances in a window": {"block.mixer": {"kind": "attention", "position": "transformer_xl", "window": 5}},
     "untied": {"tie_embeddings": False, "embedding_dim": 8},
     "hybrid": {"blocks.attn.mixer": "attention", "block.mixer": "mamba2", "pattern": ["block", "attn"]},
     "expanded latent": {"block.mixer": {"kind": "mla", "kv_rank": 90, "nope_dim": 1, "rope_dim": 6}},

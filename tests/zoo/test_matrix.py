@@ -29,6 +29,12 @@ RULES = [
     (r"\w+ needs mixer and ffn side by side, and there is no \w+", {"topology"}),
     (r"there is no mixer either: a block has one of them at least", {"ffn"}),
     (r"retention keeps a state and has no scores to which \w+ could add", {"mixer", "mixer.position"}),
+    (r"transformer_xl reads queries, which \w+ does not hand over: use attention", {"mixer", "mixer.position"}),
+    (
+        r"transformer_xl reads queries as they are projected, for every distance",
+        {"mixer.sparsity", "mixer.temperature", "mixer.qk_norm_after_position"},
+    ),
+    (r"transformer_xl projects distances to earlier tokens only", {"visible", "encoder"}),
     (r"flash sums up what is before a chunk and has no scores to which \w+ could add", {"mixer", "mixer.position"}),
     (r"\d+ heads of \d+ features are not d_model \d+", {"mixer.head_dim"}),
     (r"positions are applied to heads, and full is the width before the split", {"mixer.qk_norm_over"}),

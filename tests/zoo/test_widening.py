@@ -19,7 +19,7 @@ LENGTH = 9
 OPTIONS = [option for options in matrix.axes().values() for option in options]
 UNKNOWN: dict[str, set[str]] = {
     "mixer": {option.name.split()[0] for option in matrix.axes()["mixer"]} - {"attention"},
-    "mixer.position": {"alibi", "sinusoidal", "t5"},
+    "mixer.position": {"alibi", "sinusoidal", "t5", "transformer_xl"},
     "ffn": {"deepseek_moe", "rwkv7", "scaled_swiglu", "topk_moe"},
     "norm": {"partial_rmsnorm"},
     "encoder": {"n_layers=2"},

@@ -26,6 +26,9 @@ class Mixer(Variant):
     counts_places: ClassVar[bool] = False
     """Whether it cuts a text by the places that tokens have in it, none of which may then be missing."""
 
+    gives_queries: ClassVar[bool] = False
+    """Whether it hands its queries to a position scheme that `reads_queries`."""
+
     adds_loss: ClassVar[bool] = False
     """Whether the layer adds to the training objective, by the mean over all tokens that it reads."""
 
@@ -53,6 +56,12 @@ class Mixer(Variant):
         """What a training step takes beyond a forward pass and twice as much backward, a third of it; less than nothing
         where it takes less. Called on a resolved spec."""
         return PartCost(0)
+
+    def pass_flops(self, context: int) -> float:
+        """What a forward pass takes however many rows it has, where queries see `context` tokens: what is made of
+        weights and places alone. Backward it takes as much again, since places have no gradient. Called on a resolved
+        spec."""
+        return 0.0
 
     def state_flops(self, d_model: int, context: int) -> float:
         """What a pass over a sequence of `context` tokens takes beyond `cost` to leave a state behind. Called on

@@ -92,11 +92,19 @@ class MultiHead(Mixer):
             raise SpecError("bias", "there is no gate to have a bias")
         if self.qk_norm_after_position and self.qk_norm_over == "full":
             raise SpecError("qk_norm_over", "positions are applied to heads, and full is the width before the split")
+        if self.position.reads_queries:
+            self._check_handed_over()
         if self.reuse_kv:
             check_reuse(self.conv, self.value_residual, self.bias)
         numbers = {"kv_heads": kv_heads, "head_dim": head_dim}
         scale = self.scale or head_dim**-0.5 * self.position.score_factor
         return self.model_copy(update={**numbers, "scale": scale, "v_norm": None if self.reuse_kv else self.v_norm})
+
+    def _check_handed_over(self) -> None:
+        """Of queries that the position scheme reads."""
+        for name in ("sparsity", "temperature", "qk_norm_after_position"):
+            if getattr(self, name):
+                raise SpecError(name, f"{self.position.kind} reads queries as they are projected, for every distance")
 
     def _default_head_dim(self, d_model: int) -> int:
         if d_model % self.heads:
@@ -119,7 +127,17 @@ class MultiHead(Mixer):
         parameters += heads * self.sinks + 2 * self.value_residual
         parameters += self.v_norm.parameters(head_dim) if self.v_norm is not None else 0
         attending = attention_cost(parameters, matrix, self._flops_per_key(), self._keys(context))
-        return attending + conv_cost(self.channels, self.conv)
+        return attending + self._placing(context) + conv_cost(self.channels, self.conv)
+
+    def _placing(self, context: int) -> PartCost:
+        """Of what positions add to scores. Distances beyond the window are not computed."""
+        heads, _, head_dim = self.sizes()
+        reach = min(context, self.window or context)
+        return self.position.layer_cost(head_dim, heads, Keys(mean_keys(context, self.window), reach, reach))
+
+    def pass_flops(self, context: int) -> float:
+        heads, _, head_dim = self.sizes()
+        return self.position.pass_flops(head_dim, heads, min(context, self.window or context))
 
     def _keys(self, context: int) -> Keys:
         if self.sparsity is not None:

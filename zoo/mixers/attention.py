@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -26,6 +26,7 @@ from zoo.mixers._per_head import NormPerHead
 from zoo.mixers._projections import GATE
 from zoo.mixers._reuse import borrowed, lend
 from zoo.mixers._values import ValueResidual, with_others
+from zoo.positions import Queries
 from zoo.site import Site, Step
 
 Rotate = Callable[[Tensor, Step], Tensor]
@@ -35,6 +36,7 @@ class Attention(MultiHead):
     """out = softmax(QKᵀ/√d + mask) V, concatenated over heads, times W_o. Vaswani et al. 2017, arXiv:1706.03762."""
 
     kind: Literal["attention"] = "attention"
+    gives_queries: ClassVar[bool] = True
 
     def build(self, site: Site) -> MixerLayer:
         return AttentionLayer(self, site.d_model)
@@ -81,7 +83,7 @@ class AttentionLayer(MixerLayer):
             seen = visible.places_seen()
             k, v, k_places = k[:, :, seen], v[:, :, seen], k_places[seen]
             visible = Visible.to(step, k_places)
-        heads = self._attend(q, k, v, visible, self._scoring(step, k_places))
+        heads = self._attend(q, k, v, visible, self._scoring(q, step, k_places))
         heads = self._joined(heads, x).transpose(1, 2).flatten(2)
         if self.gate is not None:
             heads = self.gate(heads, x)
@@ -135,10 +137,11 @@ class AttentionLayer(MixerLayer):
         """The heads' outputs: (B, heads, T, features), as `MultiHead.outputs` declares them. x: (B, T, D)."""
         return heads
 
-    def _scoring(self, step: Step, k_places: Tensor) -> Scoring:
+    def _scoring(self, q: Tensor, step: Step, k_places: Tensor) -> Scoring:
         dropout = self.spec.dropout if self.training else 0.0
-        bias = self.position.bias(step, k_places)
-        return Scoring(number(self.spec.scale), self.spec.softcap, bias, self.sinks, dropout, step.tap)
+        scale = number(self.spec.scale)
+        bias = self.position.bias_for(Queries(q, scale, self.spec.window), step, k_places)
+        return Scoring(scale, self.spec.softcap, bias, self.sinks, dropout, step.tap)
 
     def _split(self, x: Tensor) -> Tensor:
         """(B, T, heads·d) → (B, heads, T, d)."""

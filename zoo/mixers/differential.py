@@ -82,9 +82,9 @@ class DifferentialLayer(AttentionLayer):
         out: Tensor = mixed * (1 - self.mixing.start)
         return out
 
-    def _scoring(self, step: Step, k_places: Tensor) -> Scoring:
+    def _scoring(self, q: Tensor, step: Step, k_places: Tensor) -> Scoring:
         """Both maps of a head have its bias."""
-        scoring = super()._scoring(step, k_places)
+        scoring = super()._scoring(q, step, k_places)
         if scoring.bias is None:
             return scoring
         return dataclasses.replace(scoring, bias=torch.cat((scoring.bias, scoring.bias), dim=-3))

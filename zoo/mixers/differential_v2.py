@@ -58,9 +58,9 @@ class DifferentialV2Layer(AttentionLayer):
         share: Tensor = self.mixing(x).sigmoid().transpose(1, 2)[..., None]  # (B, H, T, 1)
         return first - share * second
 
-    def _scoring(self, step: Step, k_places: Tensor) -> Scoring:
+    def _scoring(self, q: Tensor, step: Step, k_places: Tensor) -> Scoring:
         """Both maps of a head have its bias."""
-        scoring = super()._scoring(step, k_places)
+        scoring = super()._scoring(q, step, k_places)
         if scoring.bias is None:
             return scoring
         return dataclasses.replace(scoring, bias=scoring.bias.repeat_interleave(2, dim=-3))

@@ -110,7 +110,7 @@ class MultiTokenLayer(AttentionLayer):
             # A rolling buffer holds keys in any order, and neighbours have to lie side by side.
             places, order = places.sort()
             k, v = k[:, :, order], v[:, :, order]
-        visible, scoring = Visible.to(step, places, self.spec.window), self._scoring(step, places)
+        visible, scoring = Visible.to(step, places, self.spec.window), self._scoring(q, step, places)
         note("plain", torch.is_grad_enabled() and q.requires_grad)
         weights = in_float32(lambda q, k: self._weights(q, k, visible, scoring), queries, k)
         step.tap("mixer.weights", lambda: weights)

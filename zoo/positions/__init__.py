@@ -7,13 +7,13 @@ A scheme acts in one or more of three places: it is added to the embedded tokens
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from torch import Tensor, nn
 
 from zoo.axis import Variant
 from zoo.errors import SpecError
-from zoo.site import Step
+from zoo.site import Keys, PartCost, Step
 
 
 class Position(Variant):
@@ -24,6 +24,9 @@ class Position(Variant):
 
     adds_to_scores: ClassVar[bool] = False
     """Whether its layer has a `bias`, which mixers without scores of single keys cannot take."""
+
+    reads_queries: ClassVar[bool] = False
+    """Whether what it adds to scores is made of the queries, which only mixers that say so hand to it."""
 
     takes_places: ClassVar[bool] = True
     """Whether tokens may be told where they are; otherwise they are where they stand in the stream."""
@@ -48,6 +51,14 @@ class Position(Variant):
     def check_ahead(self) -> None:
         """Raise SpecError where the scheme has no meaning for a query and a key that comes after it."""
 
+    def layer_cost(self, head_dim: int, heads: int, keys: Keys) -> PartCost:
+        """Parameters of a layer's part and what it takes of each token, for so many keys of a query."""
+        return PartCost(0)
+
+    def pass_flops(self, head_dim: int, heads: int, distances: int) -> float:
+        """What a layer's part takes of a forward pass, however many rows it has."""
+        return 0.0
+
     def build_shared(self, d_model: int, heads: int) -> nn.Module | None:
         """The model's part. For an absolute scheme: step → (T, D) or (B, T, D) to add to the embedded tokens."""
         return None
@@ -69,6 +80,15 @@ def check_ahead(scheme: Position) -> None:
         raise error.under("position") from None
 
 
+class Queries(NamedTuple):
+    """What a scheme that `reads_queries` is told. q: (B, H, T, d), with positions applied; the factor on QKᵀ; how many
+    keys a query sees, None for all up to its own."""
+
+    q: Tensor
+    scale: float
+    window: int | None
+
+
 class PositionLayer(nn.Module):
     """Does nothing, which is NoPE; schemes override what they need."""
 
@@ -88,3 +108,7 @@ class PositionLayer(nn.Module):
         """What is added to the scores of the step's queries for keys at `places` (S,): what broadcasts to
         (H, T, S) or (B, H, T, S), or None."""
         return None
+
+    def bias_for(self, queries: Queries, step: Step, places: Tensor) -> Tensor | None:
+        """The same, from a mixer that hands over its queries."""
+        return self.bias(step, places)
