@@ -55,7 +55,7 @@ def test_a_score_is_the_sum_of_four_terms(heads: int, kv_heads: int, head_dim: i
 
 
 def test_xlnet_attends_in_the_same_way() -> None:
-    """transformers' XLNet, which took these positions over, shown earlier tokens only. R: (2T, 1, n), far ones first."""
+    """transformers' XLNet, which has the same positions, shown earlier tokens only. R: (2T, 1, n), far ones first."""
     layer: Any = layer_of(Attention(heads=4, position=TransformerXL()), D)
     config = XLNetConfig(d_model=D, n_head=4, n_layer=1, d_inner=D, dropout=0.0)
     theirs, x = XLNetRelativeAttention(config).double().eval(), random_stream(T, D)
