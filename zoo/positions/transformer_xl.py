@@ -81,8 +81,9 @@ class TransformerXLLayer(PositionLayer):
         """q: (B, H, T, d), R: (N, n) → q · W_R R: (B, H, T, N)."""
         keys = self.project(waves.to(self.project.weight.dtype)).unflatten(-1, (self.heads, -1)).permute(1, 2, 0)
         # (H, B·T, d) times (H, d, N): no row needs a copy of the keys.
-        together: Tensor = q.transpose(0, 1).flatten(1, 2) @ keys
-        return together.unflatten(1, (q.shape[0], q.shape[2])).transpose(0, 1)
+        together = q.transpose(0, 1).flatten(1, 2) @ keys
+        scores: Tensor = together.unflatten(1, (q.shape[0], q.shape[2])).transpose(0, 1)
+        return scores
 
     def _waves(self, distance: Tensor) -> Tensor:
         """(N,) → R: (N, n), sines before cosines, float32. An odd last feature is a sine."""
