@@ -103,6 +103,7 @@ def cost(spec: ModelSpec, context: int = 1024, encoder_context: int | None = Non
         total += read.for_share(memory / context)
         tables += absolute(spec.encoder_spec)
     trained = total + _mtp(spec, context) + _layer_losses(spec) + _training(spec, context, memory / context)
+    trained += _random_depth(spec, context, memory)
     return Cost(
         spec=spec,
         context=context,
@@ -277,6 +278,19 @@ def _mtp(spec: ModelSpec, context: int) -> PartCost:
         return block_cost(last, spec.d_model, seen) + _training_of(last, spec.d_model, seen)
 
     return spec.mtp.cost(spec.d_model, context, norm, block, read_out(spec))
+
+
+def _random_depth(spec: ModelSpec, context: int, memory: int) -> PartCost:
+    """What a random number of turns adds in training, of which some have no backward pass."""
+    sharing = spec.sharing
+    if sharing is None or sharing.random_depth is None:
+        return PartCost(0)
+    turns = sharing.turns(spec.n_layers)
+    core = spec.layers[turns.start : turns.start + sharing.blocks]
+    turn = matmul_cost(0, 2 * spec.d_model * spec.d_model)
+    for layer in core:
+        turn += block_cost(layer, spec.d_model, context, memory)
+    return sharing.random_depth.training_change(turn, len(turns))
 
 
 def _layer_losses(spec: ModelSpec) -> PartCost:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, PositiveInt, ValidationError, field_validator
 
+from zoo import random_depth
 from zoo.axis import Spec
 from zoo.chunks import unlike_tokens
 from zoo.edits import SpecJson, expand, merge
@@ -125,6 +126,11 @@ def _check_loop(model: ModelSpec, placement: Residual) -> None:
     for reason, found in reasons.items():
         if found is not None:
             raise SpecError("sharing.injection", reason)
+    if model.sharing.random_depth is not None:
+        try:
+            random_depth.check(model, model.sharing)
+        except SpecError as error:
+            raise error.under("sharing") from None
 
 
 def _unrouted(model: ModelSpec, block: BlockSpec) -> Iterator[str]:

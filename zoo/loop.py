@@ -18,13 +18,12 @@ class Loop(nn.Module):
     the paper draws it then too, and a token that is decoded could not be what it is in one pass over the text. Without
     a coda the model's final norm takes the place of the norm; the paper's are one and the same.
 
-    The number of turns is fixed. In the paper's training it is random, which would give no training step the number of
-    FLOPs that budgets count.
+    Turns are as many as the model's layers are, or a random number while training (`zoo.random_depth`).
     """
 
     def __init__(self, sharing: Sharing, norm: MakeNorm, d_model: int, n_layers: int) -> None:
         super().__init__()
-        self.turns, self.std = sharing.turns(n_layers), sharing.state_std
+        self.turns, self.std, self.depth = sharing.turns(n_layers), sharing.state_std, sharing.random_depth
         self.adapter = Linear(2 * d_model, d_model, role="input")
         self.norm = norm() if sharing.coda else None
 
@@ -32,8 +31,20 @@ class Loop(nn.Module):
         """The stream as it enters a layer: (B, T, D) → the same. read: e, from the first turn on."""
         if layer == self.turns.start:
             read.append(x)
-            x = torch.randn_like(x) * self.std if self.training and self.std else torch.zeros_like(x)
+            x = self.begin(x)
         if layer in self.turns:
-            out: Tensor = self.adapter(torch.cat((x, read[0]), dim=-1))
-            return out
-        return self.norm(x) if layer == self.turns.stop and self.norm is not None else x
+            return self.turn(x, read[0])
+        return self.end(x) if layer == self.turns.stop else x
+
+    def begin(self, e: Tensor) -> Tensor:
+        """The first x."""
+        return torch.randn_like(e) * self.std if self.training and self.std else torch.zeros_like(e)
+
+    def turn(self, x: Tensor, e: Tensor) -> Tensor:
+        """What the layers of a turn read."""
+        out: Tensor = self.adapter(torch.cat((x, e), dim=-1))
+        return out
+
+    def end(self, x: Tensor) -> Tensor:
+        """What enters the coda."""
+        return x if self.norm is None else self.norm(x)

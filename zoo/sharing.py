@@ -10,6 +10,7 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 from zoo.axis import Spec, is_off
 from zoo.errors import SpecError
 from zoo.facts import Fact
+from zoo.random_depth import RandomDepth
 from zoo.site import PartCost
 
 
@@ -21,7 +22,7 @@ class Sharing(Spec):
     et al. 2018, arXiv:1807.03819); `sequence`: block ⌊i n / L⌋, groups of neighbours (ALBERT, Lan et al. 2019,
     arXiv:1909.11942, whose own choice is one block for all layers). Names after Takase & Kiyono 2021, arXiv:2104.06022.
     A loop between layers of their own is the shape of Geiping et al. 2025 (Huginn), arXiv:2502.05171, and `injection`
-    its loop from a state of its own (`zoo.loop`); without its random depth.
+    its loop from a state of its own (`zoo.loop`), with `random_depth` as it is trained.
     """
 
     blocks: PositiveInt = 1
@@ -35,6 +36,8 @@ class Sharing(Spec):
     """Whether each turn of the loop reads what the prelude made, and the first begins with a state of its own."""
     state_std: Annotated[NonNegativeFloat, Field(exclude_if=is_off), Fact.TRAINING] = 0.0
     """Standard deviation of that state while training, √(2/5) in Huginn; 0 otherwise."""
+    random_depth: Annotated[RandomDepth | None, Field(exclude_if=is_off), Fact.TRAINING] = None
+    """How many turns training runs and how many of them it trains; null for all turns of the model."""
 
     def block_of_each(self, n_layers: int) -> tuple[int, ...]:
         """Which block each layer is."""
@@ -63,6 +66,8 @@ class Sharing(Spec):
             raise SpecError("order", "injection is before each turn of a loop, and a sequence has none: order cycle")
         if self.state_std and not self.injection:
             raise SpecError("state_std", "the loop has a state of its own with injection only")
+        if self.random_depth is not None and not self.injection:
+            raise SpecError("random_depth", "is of a loop with a state of its own: set injection")
         left = len(names) - self.prelude - self.coda
         if self.blocks > left:
             beside = " beside prelude and coda" if left < len(names) else ""

@@ -54,7 +54,8 @@ def _sharing(spec: ModelSpec) -> Sharing | None:
     if spec.sharing is None or len({*spec.first, *spec.pattern}) > 1:
         return spec.sharing
     ends = {name: min(1, getattr(spec.sharing, name)) for name in ("prelude", "coda")}
-    return spec.sharing.model_copy(update={"blocks": 1, **ends})
+    depth = spec.sharing.random_depth and spec.sharing.random_depth.model_copy(update={"mean": None, "backward": 1})
+    return spec.sharing.model_copy(update={"blocks": 1, **ends, "random_depth": depth})
 
 
 def _layer_inputs(spec: ModelSpec) -> SpecJson | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -9,6 +10,7 @@ from typing import cast
 
 import torch
 from torch import Tensor, nn
+from torch._compile import _disable_dynamo
 
 from zoo.altup import AltUpStreams
 from zoo.block import Block
@@ -18,6 +20,7 @@ from zoo.chunks import Chunking
 from zoo.init import Embedding, Linear
 from zoo.loop import Loop
 from zoo.per_layer_embeddings import PerLayerInput, PerLayerInputs
+from zoo.random_depth import RandomDepth, drawn
 from zoo.recompute import recomputed
 from zoo.site import Given, Site, Step, Tap
 from zoo.skips import UNetSkips
@@ -133,6 +136,8 @@ class Stack(nn.Module):
         """(B, T, D): the stream that leaves the last layer. `left` is told of those that leave the others."""
         if self.chunking is not None:
             return self._run_on_chunks(self.chunking, embedded, step, None if cache is None else cache.layers)
+        if self.loop is not None and self.loop.depth is not None and self.training and cache is None:
+            return self._run_at_random_depth(self.loop, self.loop.depth, embedded, step)
         x, outside = self._open(embedded), step.prefix
         of_layers = None if self.per_layer is None else self.per_layer(cast(Tensor, step.tokens), embedded)
         read: list[Tensor] = []
@@ -153,6 +158,31 @@ class Stack(nn.Module):
                 x = self._with_input(x, block, of_layers[..., i, :])
         step.prefix, step.revalue = outside, None
         return self.close(x)
+
+    # A program that torch compiles for one number of turns would serve no other (as in `zoo.chunks`).
+    @_disable_dynamo
+    def _run_at_random_depth(self, loop: Loop, depth: RandomDepth, embedded: Tensor, step: Step) -> Tensor:
+        """Prelude, as many turns as are drawn, coda. What turns without a gradient leave in the step, such as a table
+        of biases, is not for those that have one."""
+        turns, trained = drawn(depth, len(loop.turns), embedded), depth.backward or math.inf
+        e = self._run_layers(range(loop.turns.start), self._open(embedded), step)
+        x, core = loop.begin(e), range(loop.turns.start, loop.turns.start + loop.turns.step)
+        for left in reversed(range(turns)):
+            if left >= trained:
+                with torch.no_grad():
+                    x = self._run_layers(core, loop.turn(x, e), step.copy())
+            else:
+                x = self._run_layers(core, loop.turn(x, e), step)
+        return self.close(self._run_layers(range(loop.turns.stop, self.spec.n_layers), loop.end(x), step))
+
+    def _run_layers(self, layers: range, x: Tensor, step: Step) -> Tensor:
+        """The stream through some of the layers."""
+        outside = step.prefix
+        for i in layers:
+            step.prefix = f"{outside}blocks.{i}."
+            x = self._run_block(self.block_of_each[i], step, None, x)
+        step.prefix = outside
+        return x
 
     def _run_on_chunks(self, chunking: Chunking, x: Tensor, step: Step, kept: Sequence[LayerCache] | None) -> Tensor:
         """Encoder, layers on chunks, decoder: each opens a stream of its own. kept: the cache's entries."""

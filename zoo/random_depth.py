@@ -1,0 +1,100 @@
+"""A loop that runs a random number of turns while training."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import torch
+from pydantic import Field, NonNegativeFloat, PositiveInt
+from torch._subclasses.fake_tensor import FakeTensor
+
+from zoo.axis import Spec
+from zoo.errors import SpecError
+from zoo.site import PartCost
+
+if TYPE_CHECKING:
+    from zoo.block_spec import BlockSpec
+    from zoo.sharing import Sharing
+    from zoo.spec import ModelSpec
+
+NODES = 2001
+"""Of τ: the rule is exact to 1e-9 for k up to 64."""
+
+
+class RandomDepth(Spec):
+    """r ~ Poisson(e^τ) + 1 turns in each training pass, τ ~ N(log r̄ − σ²/2, σ²), so that E r = r̄ + 1. The last k of
+    them are trained: gradients go through these and into what they read of the prelude, and the turns before them run
+    without (truncated backpropagation). Geiping et al. 2025 (Huginn), arXiv:2502.05171 §3.3, with σ = ½ and k = 8.
+
+    In evaluation the loop runs the turns that the model's layers are. All rows of a pass have one r, drawn by torch's
+    generator of the CPU, which training seeds by run and step; each part of a batch (`microbatch`) draws its own, as in
+    the paper. Training FLOPs are declared for E r turns forward and E min(r, k) backward, and the FLOPs of a run
+    are that to within chance.
+    """
+
+    mean: PositiveInt | None = None
+    """r̄; null for as many as the turns in evaluation."""
+    spread: Annotated[NonNegativeFloat, Field(le=1.5)] = 0.5
+    """σ."""
+    backward: PositiveInt | None = 8
+    """k; null for all turns."""
+
+    def draw(self, turns: int) -> int:
+        """r, where the model has so many turns in evaluation."""
+        tau = float(torch.randn((), dtype=torch.float64)) * self.spread + self._centre(turns)
+        return 1 + int(torch.poisson(torch.tensor(math.exp(tau), dtype=torch.float64)))
+
+    def _centre(self, turns: int) -> float:
+        return math.log(self.mean or turns) - self.spread**2 / 2
+
+    def expected(self, turns: int) -> tuple[float, float]:
+        """E r and E min(r, k) = Σ_{j<k} P(r > j), with P(Poisson(λ) ≥ j) = P(j, λ), the regularised incomplete gamma
+        function, meaned over λ = e^τ by the trapezoid rule in τ."""
+        forward = 1.0 + (self.mean or turns)
+        if self.backward is None:
+            return forward, forward
+        nodes = torch.linspace(-12, 12, NODES, dtype=torch.float64)
+        weights = (-nodes.square() / 2).exp()
+        rates = (self.spread * nodes + self._centre(turns)).exp()
+        counts = torch.arange(1, self.backward, dtype=torch.float64)[:, None]
+        tails = torch.special.gammainc(counts, rates) @ (weights / weights.sum())
+        return forward, 1.0 + float(tails.sum())
+
+    def training_change(self, turn: PartCost, turns: int) -> PartCost:
+        """What it adds to training beyond a forward pass of `turns` turns and twice as much backward, a third of it.
+        turn: one, with its adapter."""
+        forward, backward = self.expected(turns)
+        change = turn.for_share((forward + 2 * backward) / 3 - turns)
+        return PartCost(0, change.flops, change.flops_square, change.flops_executed)
+
+
+def drawn(depth: RandomDepth, turns: int, like: torch.Tensor) -> int:
+    """r of a pass over `like`. Where there is only a shape, as when memory is foreseen, the expected number."""
+    return round(depth.expected(turns)[0]) if isinstance(like, FakeTensor) else depth.draw(turns)
+
+
+def check(model: ModelSpec, sharing: Sharing) -> None:
+    """Raise SpecError where a model cannot have a loop of random depth."""
+    left = model.n_layers - sharing.prelude - sharing.coda
+    if left % sharing.blocks:
+        raise SpecError("blocks", f"{left} layers are no whole turns of {sharing.blocks}, which random_depth needs")
+    for name in ("unet_skips", "value_embeddings", "per_layer_embeddings", "layer_loss"):
+        if getattr(model, name):
+            raise SpecError("random_depth", f"cannot be combined with {name}, which is of numbered layers")
+    for layer, block in enumerate(model.layers):
+        for reason in _obstacles(block, model.d_model):
+            raise SpecError("random_depth", f"layer {layer} {reason}")
+
+
+def _obstacles(block: BlockSpec, d_model: int) -> Iterator[str]:
+    """Why a block cannot be in a model of random depth: nothing where it can."""
+    if block.mixer.borrows:
+        yield "reads the keys of another layer (reuse_kv)"
+    if block.mixer.shared_values is not None:
+        yield "mixes in values of the first layer"
+    if block.mixer.adds_loss or block.ffn.dropped_flops(d_model) or block.mixer.pass_flops(1):
+        yield "takes other FLOPs in training than in evaluation, which would have to be told of each turn"
+    if block.depth_routing is not None:
+        yield "runs on some of the tokens (depth_routing)"
