@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import cache
 from typing import TYPE_CHECKING, Annotated
 
 import torch
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from zoo.sharing import Sharing
     from zoo.spec import ModelSpec
 
-NODES = 2001
+NODES = 1001
 """Of τ: the rule is exact to 1e-9 for k up to 64."""
 
 
@@ -50,17 +51,11 @@ class RandomDepth(Spec):
         return math.log(self.mean or turns) - self.spread**2 / 2
 
     def expected(self, turns: int) -> tuple[float, float]:
-        """E r and E min(r, k) = Σ_{j<k} P(r > j), with P(Poisson(λ) ≥ j) = P(j, λ), the regularised incomplete gamma
-        function, meaned over λ = e^τ by the trapezoid rule in τ."""
+        """E r and E min(r, k)."""
         forward = 1.0 + (self.mean or turns)
         if self.backward is None:
             return forward, forward
-        nodes = torch.linspace(-12, 12, NODES, dtype=torch.float64)
-        weights = (-nodes.square() / 2).exp()
-        rates = (self.spread * nodes + self._centre(turns)).exp()
-        counts = torch.arange(1, self.backward, dtype=torch.float64)[:, None]
-        tails = torch.special.gammainc(counts, rates) @ (weights / weights.sum())
-        return forward, 1.0 + float(tails.sum())
+        return forward, _expected_least(self._centre(turns), self.spread, self.backward)
 
     def training_change(self, turn: PartCost, turns: int) -> PartCost:
         """What it adds to training beyond a forward pass of `turns` turns and twice as much backward, a third of it.
@@ -68,6 +63,23 @@ class RandomDepth(Spec):
         forward, backward = self.expected(turns)
         change = turn.for_share((forward + 2 * backward) / 3 - turns)
         return PartCost(0, change.flops, change.flops_square, change.flops_executed)
+
+
+@cache
+def _expected_least(centre: float, spread: float, most: int) -> float:
+    """E min(r, k) = k − Σ_{n<k−1} (k − 1 − n) P(r − 1 = n), the Poisson distribution meaned over τ by the trapezoid
+    rule. In floats alone: memory is foreseen with tensors that have no data."""
+    total = weights = 0.0
+    for node in range(NODES):
+        z = 24 * node / (NODES - 1) - 12
+        weight, rate = math.exp(-z * z / 2), math.exp(spread * z + centre)
+        chance, least = math.exp(-rate), float(most)
+        for n in range(most - 1):
+            least -= (most - 1 - n) * chance
+            chance *= rate / (n + 1)
+        total += weight * least
+        weights += weight
+    return total / weights
 
 
 def drawn(depth: RandomDepth, turns: int, like: torch.Tensor) -> int:

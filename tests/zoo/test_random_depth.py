@@ -10,7 +10,10 @@ import torch
 from scipy import integrate, stats
 
 import zoo
+from ablate.machine.numerics import Numerics
+from ablate.training.memory import foreseen
 from ablate.training.randomness import seed_step
+from ablate.training.spec import TrainSpec
 from zoo.conformance import checks
 from zoo.conformance.combinations import random_model, random_tokens
 from zoo.conformance.counting import counted
@@ -118,6 +121,16 @@ def test_declared_flops_are_those_counted_for_a_number_of_turns(
     cost = zoo.cost(spec, context=11)
     assert count.total / 22 == pytest.approx(cost.flops_per_token_square, rel=1e-9)
     assert cost.flops_per_token_forward == zoo.cost(looped(None), context=11).flops_per_token_forward
+
+
+def test_memory_is_foreseen_for_the_turns_that_are_trained() -> None:
+    """On tensors without data, where nothing can be drawn: turns without a gradient keep no activations."""
+    train, here = TrainSpec(context=32, batch=4), Numerics("cpu", "float32", "highest")
+    kept = {k: foreseen(looped({"mean": 20, "backward": k}), train, here).peak_memory_bytes for k in (2, 4, None)}
+    two, four, every = (kept[k] or 0 for k in (2, 4, None))
+    assert 0 < two < four < every
+    # Each turn more that is trained keeps as much: of 21 expected turns, 17 more than four.
+    assert (every - four) / (four - two) == pytest.approx(17 / 2, rel=0.05)
 
 
 @torch.no_grad()
