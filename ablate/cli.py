@@ -11,12 +11,12 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
-from types import FrameType
 from typing import Any, NoReturn, Protocol, cast
 
 from ablate.commands import BAD_INPUT
 from ablate.errors import ArgumentError
 from ablate.store import AblateError
+from ablate.training.stop import TO_END, Stopped, as_ctrl_c
 
 COMMANDS = (
     "new",
@@ -38,8 +38,6 @@ COMMANDS = (
     "bench",
 )
 UNREAD = 141
-TO_END = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
-"""What `timeout`, systemd and Slurm send, what a closed terminal does, and what Slurm warns of its time limit with."""
 
 EXAMPLES = """examples:
   ablate run studies/norm_placement.yaml                  train, measure, evaluate, report
@@ -49,13 +47,6 @@ EXAMPLES = """examples:
 
 Exit status: 0 done, 1 some runs failed or tasks were skipped (they are named), 2 bad input (nothing is written),
 128 + n stopped by signal n, with all state saved."""
-
-
-class Stopped(KeyboardInterrupt):
-    """Asked to end by a signal, as by Ctrl-C."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
 
 
 class Command(Protocol):
@@ -105,14 +96,10 @@ def _of_plugin(error: ImportError) -> int:
 @contextmanager
 def _signals_as_ctrl_c() -> Iterator[None]:
     """Workers save their state on any of them. One that is ignored, as SIGHUP is under nohup, stays so."""
-
-    def stop(number: int, _frame: FrameType | None) -> NoReturn:
-        raise Stopped(number)
-
     in_main = threading.current_thread() is threading.main_thread()  # signals are heard nowhere else
     heard = [number for number in TO_END if in_main and signal.getsignal(number) == signal.SIG_DFL]
     for number in heard:
-        signal.signal(number, stop)
+        signal.signal(number, as_ctrl_c)
     try:
         yield
     finally:

@@ -32,7 +32,7 @@ from ablate.training.result import model_flop_utilisation, summarise_metrics, tr
 from ablate.training.schedule import warmup_steps
 from ablate.training.session import Ending, Session
 from ablate.training.spec import TrainSpec
-from ablate.training.stop import StopSignal
+from ablate.training.stop import Interrupted, StopSignal
 from ablate.training.trained import keep_trained, trained_model, trained_tokenizer
 from evals.costs.matmul import peak_flops_per_second
 from evals.costs.memory import PeakMemory, peak_memory
@@ -54,8 +54,8 @@ LOG = logging.getLogger(__name__)
 def run_phases(request: Request, stop: StopSignal, claim: Claim) -> None:
     """Do all that is missing, in order; the claim on the run tells how far that is.
 
-    Raises Interrupted when asked to stop while training, and PluginError where a plug-in is not what the run was
-    planned with.
+    Raises Interrupted when training was asked to stop, and PluginError where a plug-in is not what the run was planned
+    with.
     """
     if stale := ", ".join(changed(request.identity.plugins or {})):
         raise PluginError(f"plug-ins changed since the run was planned, or are not on this machine: {stale}")
@@ -71,6 +71,8 @@ def run_phases(request: Request, stop: StopSignal, claim: Claim) -> None:
 
     with listening(tell):
         while missing := request.missing():
+            if stop.asked:  # in the last steps of training, or while its results were written
+                raise Interrupted(f"run {request.digest} stopped before {missing[0]}")
             LOG.info("%s", missing[0])
             tell(None)
             phases[missing[0]]()

@@ -3,18 +3,34 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from types import FrameType
+from typing import NoReturn
 
 ASKING = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 """How it is asked to end: by us, and by Slurm, which signals all processes of a job."""
+TO_END = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
+"""How a command is asked to end: by `timeout` and systemd, by a closed terminal, and by Slurm before its time limit."""
 ENDED_BY_REQUEST = 128 + signal.SIGTERM
 """The exit status of a worker that was asked to end."""
 
 
 class Interrupted(Exception):  # noqa: N818 (not an error)
     """Training was told to stop; its state is saved."""
+
+
+class Stopped(KeyboardInterrupt):
+    """Asked to end by a signal, as by Ctrl-C."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+def as_ctrl_c(number: int, _frame: FrameType | None) -> NoReturn:
+    """What a command does on signals that ask it to end."""
+    raise Stopped(number)
 
 
 class StopSignal:
@@ -27,6 +43,33 @@ class StopSignal:
     def listen(self) -> None:
         for number in ASKING:
             signal.signal(number, self._signalled)
+
+    @contextmanager
+    def overheard(self) -> Iterator[None]:
+        """Around work in the caller's own process. Ctrl-C, and what a command treats as such, interrupts it as ever,
+        but inside `deferred` only once the block has looked. Whoever asks twice does not wait."""
+        asked: list[int] = []
+
+        def hear(number: int, frame: FrameType | None) -> None:
+            if self.asked or not self._deferred:
+                before[number](number, frame)
+            self.asked = True
+            asked.append(number)
+
+        in_main = threading.current_thread() is threading.main_thread()  # signals are heard nowhere else
+        usual: dict[int, Callable[[int, FrameType | None], NoReturn]]
+        usual = {signal.SIGINT: signal.default_int_handler} | dict.fromkeys(TO_END, as_ctrl_c)
+        before = {number: usual[number] for number in usual if in_main and signal.getsignal(number) == usual[number]}
+        for number in before:
+            signal.signal(number, hear)
+        try:
+            with suppress(Interrupted):
+                yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+        if asked:
+            before[asked[0]](asked[0], None)
 
     @contextmanager
     def deferred(self) -> Iterator[None]:

@@ -16,10 +16,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from ablate.store import Store
 from tests.ablate.conftest import metrics_without_clock
@@ -27,13 +28,19 @@ from tests.ablate.toy import toy_study
 
 ROOT = Path(__file__).parents[2]
 NUMBERS = (signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP)
-STALL_SECONDS = 10.0
 EXPECTED = {0, 1, 128 + signal.SIGTERM, -signal.SIGKILL, -signal.SIGTERM}
 """Statuses of disturbed commands: 1 where a worker was killed, -SIGTERM before Python could listen."""
 
 
-def command(study: Path, store: Path, *more: str) -> list[str]:
-    return [sys.executable, "-m", "ablate", "run", str(study), "--store", str(store), "--workers", "2", *more]
+class Command(Protocol):
+    """An `ablate` that was started, such as a `subprocess.Popen`."""
+
+    pid: int
+
+    def poll(self) -> int | None:
+        """Its exit status, negative for a signal, once it has ended."""
+
+    def wait(self) -> int: ...
 
 
 def servers_and_workers(store: Path) -> list[int]:
@@ -61,62 +68,87 @@ def outcome(store: Path) -> dict[str, Any]:
 
 @dataclass
 class Soak:
-    """`disturb` until the time is up, then `finish`."""
+    """`disturb` for a while, then `finish`."""
 
     study: Path
     store: Path
     chance: random.Random
-    pause: tuple[float, float] = (5.0, 20.0)
-    counts: dict[str, int] = field(default_factory=dict)
-    _commands: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    pause: tuple[float, float]
+    """Seconds from shot to shot, at least and at most."""
+    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Which signal has hit what, and how often."""
+    stall_seconds: float = 10.0
+    poll_seconds: float = 0.1
+    execution: tuple[str, ...] = ("--workers", "2", "--checkpoint-seconds", "1")
+    _commands: list[Command] = field(default_factory=list)
     _stopped: dict[int, float] = field(default_factory=dict)
     """When those that were stopped wake again."""
+    _next: list[signal.Signals] = field(default_factory=list)
+    """Of three shots each is another signal."""
 
     def disturb(self, seconds: float) -> None:
         deadline, next_shot = time.monotonic() + seconds, time.monotonic() + self.chance.uniform(*self.pause)
-        while time.monotonic() < deadline:
+        while time.monotonic() < deadline and not self.has_enough():
             if not any(each.poll() is None and each.pid not in self._stopped for each in self._commands):
-                self._start()
+                self._commands.append(self.start(*self._asked(self.store)))
             self._wake(time.monotonic())
-            if time.monotonic() >= next_shot:
+            if time.monotonic() >= next_shot and self.is_worth_a_shot():
                 self._shoot()
                 next_shot = time.monotonic() + self.chance.uniform(*self.pause)
-            time.sleep(0.1)
+            time.sleep(self.poll_seconds)
 
-    def finish(self) -> None:
+    def finish(self, control: Path) -> None:
+        """Complete the study, and one without disturbance, and compare them."""
         self._wake(float("inf"))
         for each in self._commands:
-            assert each.wait() in EXPECTED, each.returncode
-        more = ("--checkpoint-seconds", "1", "--stall-timeout", str(STALL_SECONDS))
-        subprocess.run(command(self.study, self.store, *more), cwd=ROOT, check=True)
-        said = (self.store.parent / "said.txt").read_text()
-        assert "Traceback" not in said, said
+            assert each.wait() in EXPECTED, each.wait()
+        for asked in (self._asked(self.store), self._asked(control), ("check", str(self.store))):
+            assert self.start(*asked).wait() == 0, self.said.read_text()
+        assert "Traceback" not in self.said.read_text(), self.said.read_text()
+        assert outcome(self.store) == outcome(control)
 
-    def _start(self) -> None:
-        more = ("--checkpoint-seconds", "1", "--stall-timeout", str(STALL_SECONDS))
-        with (self.store.parent / "said.txt").open("ab") as said:
-            self._commands.append(
-                subprocess.Popen(
-                    command(self.study, self.store, *more),
-                    cwd=ROOT,
-                    env=os.environ | {"SOAKED_STORE": str(self.store)},
-                    stdout=subprocess.DEVNULL,
-                    stderr=said,
-                )
+    def has_enough(self) -> bool:
+        """Whether the time is up before it is."""
+        return False
+
+    def is_worth_a_shot(self) -> bool:
+        return True
+
+    def start(self, *arguments: str) -> Command:
+        """`ablate` with these arguments."""
+        with self.said.open("ab") as said:
+            return subprocess.Popen(
+                [sys.executable, "-m", "ablate", *arguments],
+                cwd=ROOT,
+                env=os.environ | {"SOAKED_STORE": str(self.store)},
+                stdout=subprocess.DEVNULL,
+                stderr=said,
             )
 
+    def victims(self) -> dict[int, str]:
+        """What may be hit, by its number."""
+        workers = dict.fromkeys(servers_and_workers(self.store), "worker")
+        return workers | {each.pid: "command" for each in self._commands if each.poll() is None}
+
+    @property
+    def said(self) -> Path:
+        return self.study.parent / "said.txt"
+
+    def _asked(self, store: Path) -> tuple[str, ...]:
+        stall = ("--stall-timeout", str(self.stall_seconds))
+        return ("run", str(self.study), "--store", str(store), *stall, *self.execution)
+
     def _shoot(self) -> None:
-        commands = [each.pid for each in self._commands if each.poll() is None]
-        victims = [pid for pid in (*commands, *servers_and_workers(self.store)) if pid not in self._stopped]
+        victims = {pid: kind for pid, kind in self.victims().items() if pid not in self._stopped}
         if not victims:
             return
-        victim, number = self.chance.choice(victims), self.chance.choice(NUMBERS)
+        self._next = self._next or self.chance.sample(NUMBERS, len(NUMBERS))
+        victim, number = self.chance.choice(sorted(victims)), self._next[-1]
         with suppress(ProcessLookupError):  # it ended meanwhile
             os.kill(victim, number)
-            kind = "command" if victim in commands else "worker"
-            self.counts[f"{number.name} {kind}"] = self.counts.get(f"{number.name} {kind}", 0) + 1
+            self.counts[self._next.pop().name, victims[victim]] += 1
             if number == signal.SIGSTOP:
-                self._stopped[victim] = time.monotonic() + self.chance.uniform(0.2, 3.0) * STALL_SECONDS
+                self._stopped[victim] = time.monotonic() + self.chance.uniform(0.2, 3.0) * self.stall_seconds
 
     def _wake(self, now: float) -> None:
         for pid in [pid for pid, moment in self._stopped.items() if moment <= now]:
@@ -125,20 +157,19 @@ class Soak:
                 os.kill(pid, signal.SIGCONT)
 
 
-def soak(folder: Path, minutes: float, runs: int, steps: int, pause: tuple[float, float], seed: int) -> dict[str, int]:
-    """How often what was shot at. Raises AssertionError where the study did not survive it."""
+def made_study(folder: Path, runs: int, steps: int) -> Path:
     study = toy_study(folder, "{post: {block.norm_placement: post}}", steps=steps)
     study.write_text(f"{study.read_text()}seeds: {runs // 2}\n")
-    control = folder / "control" / "runs"
-    subprocess.run(command(study, control), cwd=ROOT, check=True)
-    soaked = Soak(study, folder / "soaked" / "runs", random.Random(seed), pause)
-    soaked.store.parent.mkdir()
+    return study
+
+
+def soak(folder: Path, minutes: float, runs: int, steps: int, pause: tuple[float, float], seed: int) -> Soak:
+    """Raises AssertionError where the study did not survive it."""
+    soaked = Soak(made_study(folder, runs, steps), folder / "soaked", random.Random(seed), pause)
     soaked.disturb(60.0 * minutes)
-    soaked.finish()
-    assert outcome(soaked.store) == outcome(control)
-    assert len(outcome(control)) == runs
-    subprocess.run([sys.executable, "-m", "ablate", "check", str(soaked.store)], cwd=ROOT, check=True)
-    return soaked.counts
+    soaked.finish(folder / "control")
+    assert len(Store(soaked.store).runs()) == runs
+    return soaked
 
 
 if __name__ == "__main__":
@@ -149,5 +180,6 @@ if __name__ == "__main__":
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
-        shots = soak(Path(name), asked.minutes, asked.runs, asked.steps, (5.0, 20.0), asked.seed)
+        found = soak(Path(name), asked.minutes, asked.runs, asked.steps, (5.0, 20.0), asked.seed)
+    shots = ", ".join(f"{number} {kind} × {count}" for (number, kind), count in sorted(found.counts.items()))
     print(f"{asked.runs} runs identical to the control, after {shots}")

@@ -2,18 +2,20 @@
 
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
 import time
 from collections import defaultdict
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from ablate.cli import main
+from ablate.machine.environment import SINGLE_THREADED
 from ablate.store import Store
+from tests.ablate.quick_soak import SHOTS
 from tests.ablate.soak import outcome, servers_and_workers, soak
 
 pytestmark = pytest.mark.processes
@@ -124,6 +126,47 @@ def test_a_signal_saves_the_state_and_says_how_to_go_on(number, study, undisturb
     assert outcome(store) == undisturbed
 
 
+@contextmanager
+def raised_while_training(monkeypatch, number, usual):
+    """A signal, of which `usual` is what this process does as a rule, whenever steps were logged."""
+    append = Store.append_metrics
+
+    def signalled(self, digest, *records):
+        append(self, digest, *records)
+        signal.raise_signal(number)
+
+    before = signal.signal(number, usual)
+    with monkeypatch.context() as patched:
+        patched.setattr(Store, "append_metrics", signalled)
+        yield
+    signal.signal(number, before)
+
+
+@pytest.mark.parametrize(
+    ("number", "usual"),
+    [(signal.SIGINT, signal.default_int_handler), (signal.SIGUSR1, signal.SIG_DFL)],
+    ids=["Ctrl-C", "USR1"],
+)
+def test_a_command_that_trains_by_itself_saves_too(number, usual, study, trained, tmp_path, monkeypatch, capfd):
+    store = Store(tmp_path / "runs")
+    command = ["run", str(study), "--store", str(store.root), "--engine", "inprocess"]
+    with raised_while_training(monkeypatch, number, usual):
+        assert main(command) == 128 + number
+    assert "Run the same command again to resume" in capfd.readouterr().err
+    (begun,) = store.runs()
+    assert store.state_path(begun).exists()
+    assert "its state saved" in store.log_path(begun).read_text()
+    assert main(command) == 0
+    assert "resumed after step" in store.log_path(begun).read_text()
+    assert outcome(store.root) == outcome(trained)
+
+
+def test_under_nohup_a_closed_terminal_ends_nothing(study, trained, tmp_path, monkeypatch):
+    with raised_while_training(monkeypatch, signal.SIGHUP, signal.SIG_IGN):
+        assert main(["run", str(study), "--store", str(tmp_path / "runs"), "--engine", "inprocess"]) == 0
+    assert outcome(tmp_path / "runs") == outcome(trained)
+
+
 def each(pids, number):
     for pid in pids:
         os.kill(pid, number)
@@ -159,25 +202,27 @@ def test_a_stopped_command_is_replaced_and_goes_on_when_it_wakes(study, undistur
     assert outcome(store) == undisturbed
 
 
-@pytest.mark.slow
-def test_ten_kills_at_random_moments(study, undisturbed, tmp_path):
-    store = tmp_path / "runs"
-    moments = random.Random(0)
-    kills = 0
-    while kills < 10:
-        process = start(study, store)
-        time.sleep(moments.uniform(0.2, 6.0))
-        if process.poll() is None:
-            os.kill(process.pid, signal.SIGKILL)
-        process.communicate()
-        kills += 1
-    assert go_on(study, store) == 0
-    assert outcome(store) == undisturbed
+def test_random_signals(tmp_path):
+    """At commands that train by themselves. In a process of its own, of which they are copies."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.ablate.quick_soak", str(tmp_path)],
+        cwd=ROOT,
+        env=os.environ | SINGLE_THREADED,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["shots"] == {"SIGKILL": SHOTS, "SIGTERM": SHOTS, "SIGSTOP": SHOTS}
+    assert found["effects"]["resumed after step"] >= SHOTS
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_two_minutes_of_random_signals(tmp_path):
-    """Twenty of them: python -m tests.ablate.soak."""
-    shots = soak(tmp_path, minutes=2.0, runs=6, steps=1500, pause=(2.0, 6.0), seed=0)
-    assert sum(shots.values()) > 10
+    """At commands, fork servers and workers. Twenty minutes of them: python -m tests.ablate.soak."""
+    shots = soak(tmp_path, minutes=2.0, runs=6, steps=1500, pause=(2.0, 6.0), seed=0).counts
+    assert {number for number, _ in shots} == {"SIGKILL", "SIGTERM", "SIGSTOP"}
+    assert {hit for _, hit in shots} == {"command", "worker"}
+    assert shots.total() > 10

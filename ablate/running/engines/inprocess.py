@@ -13,6 +13,7 @@ from ablate.running.rehearsing import rehearse
 from ablate.running.request import Request
 from ablate.running.worker import carry_out
 from ablate.store.documents import RunDocument
+from ablate.training.stop import StopSignal
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,9 @@ class InProcess:
                 yield None
                 continue
             yield Event("started", request.digest)
-            carry_out(request)
+            stop = StopSignal()
+            with stop.overheard():
+                carry_out(request, stop)
             yield Event("finished", request.digest)
 
     def stop(self, digest: str) -> None:

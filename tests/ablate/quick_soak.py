@@ -1,0 +1,96 @@
+"""The soak in seconds: python -m tests.ablate.quick_soak FOLDER
+
+Its time goes into runs, not into starts: commands train by themselves (`--engine inprocess`), and are copies of this
+process, which has loaded the libraries. They beat more often, so that a stopped one is replaced after a second. A shot
+waits until something was saved since the last one, so that each hits work, on a machine of any speed.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import random
+import sys
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import ablate.running.phases  # noqa: F401 (what copies would load)
+import reports  # noqa: F401
+from ablate.cli import main
+from ablate.store import Store, claims
+from tests.ablate.soak import NUMBERS, Soak, made_study
+
+SHOTS = 3
+"""Of each signal."""
+RUNS, STEPS = 4, 300
+
+
+class Copy:
+    """A command in a copy of this process."""
+
+    def __init__(self, arguments: tuple[str, ...], said: Path) -> None:
+        self._process = multiprocessing.get_context("fork").Process(target=_carry_out, args=(arguments, said))
+        self._process.start()
+        self.pid = self._process.pid or 0
+
+    def poll(self) -> int | None:
+        return self._process.exitcode
+
+    def wait(self) -> int:
+        self._process.join()
+        return self._process.exitcode or 0
+
+
+def _carry_out(arguments: tuple[str, ...], said: Path) -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    os.dup2(os.open(said, os.O_WRONLY | os.O_APPEND | os.O_CREAT), 2)
+    sys.exit(main(arguments))
+
+
+@dataclass
+class QuickSoak(Soak):
+    stall_seconds: float = 1.0
+    poll_seconds: float = 0.01
+    execution: tuple[str, ...] = ("--engine", "inprocess", "--checkpoint-seconds", "0")
+    _saved: set[tuple[Path, int]] = field(default_factory=set)
+    """What was saved before the last shot."""
+
+    def has_enough(self) -> bool:
+        return self.counts.total() == SHOTS * len(NUMBERS)
+
+    def is_worth_a_shot(self) -> bool:
+        found = set()
+        for path in self.store.glob("*/state.pt"):
+            with suppress(FileNotFoundError):  # its run has just ended
+                found.add((path, path.stat().st_mtime_ns))
+        is_new, self._saved = bool(found - self._saved), found
+        return is_new
+
+    def start(self, *arguments: str) -> Copy:
+        return Copy(arguments, self.said)
+
+    def victims(self) -> dict[int, str]:
+        return {each.pid: "command" for each in self._commands if each.poll() is None}
+
+
+def quick_soak(folder: Path, seconds: float = 300.0) -> Soak:
+    claims.BEAT_SECONDS = 0.1  # type: ignore[misc]
+    soaked = QuickSoak(made_study(folder, RUNS, STEPS), folder / "soaked", random.Random(0), (0.05, 0.3))
+    soaked.disturb(seconds)
+    soaked.finish(folder / "control")
+    return soaked
+
+
+def effects(soaked: Soak) -> dict[str, int]:
+    """What the logs of runs tell of it."""
+    store = Store(soaked.store)
+    logs = "".join(store.log_path(digest).read_text() for digest in store.runs())
+    return {said: logs.count(said) for said in ("resumed after step", "its state saved", "has taken over")}
+
+
+if __name__ == "__main__":
+    found = quick_soak(Path(sys.argv[1]))
+    shots = {number.name: found.counts[number.name, "command"] for number in NUMBERS}
+    print(json.dumps({"shots": shots, "effects": effects(found)}))
