@@ -128,18 +128,21 @@ def test_a_signal_saves_the_state_and_says_how_to_go_on(number, study, undisturb
 
 @contextmanager
 def raised_while_training(monkeypatch, number, usual):
-    """A signal, of which `usual` is what this process does as a rule, whenever steps were logged."""
-    append = Store.append_metrics
+    """A signal half-way through a run; `usual` is what this process does on it as a rule."""
+    append, raised = Store.append_metrics, []
 
     def signalled(self, digest, *records):
         append(self, digest, *records)
-        signal.raise_signal(number)
+        if records[-1].step >= 10 and not raised:
+            raised.append(number)
+            signal.raise_signal(number)
 
     before = signal.signal(number, usual)
     with monkeypatch.context() as patched:
         patched.setattr(Store, "append_metrics", signalled)
         yield
     signal.signal(number, before)
+    assert raised
 
 
 @pytest.mark.parametrize(
