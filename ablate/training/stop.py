@@ -57,9 +57,9 @@ class StopSignal:
             asked.append(number)
 
         in_main = threading.current_thread() is threading.main_thread()  # signals are heard nowhere else
-        usual: dict[int, Callable[[int, FrameType | None], NoReturn]]
-        usual = {signal.SIGINT: signal.default_int_handler} | dict.fromkeys(TO_END, as_ctrl_c)
-        before = {number: usual[number] for number in usual if in_main and signal.getsignal(number) == usual[number]}
+        usual = ((signal.SIGINT, signal.default_int_handler), *((number, as_ctrl_c) for number in TO_END))
+        before: dict[int, Callable[[int, FrameType | None], NoReturn]]
+        before = {number: handler for number, handler in usual if in_main and signal.getsignal(number) == handler}
         for number in before:
             signal.signal(number, hear)
         try:

@@ -24,7 +24,7 @@ from tests.ablate.soak import NUMBERS, Soak, made_study
 
 SHOTS = 3
 """Of each signal."""
-RUNS, STEPS = 4, 300
+RUNS, STEPS = 2, 400
 
 
 class Copy:
@@ -77,7 +77,7 @@ class QuickSoak(Soak):
 
 def quick_soak(folder: Path, seconds: float = 300.0) -> Soak:
     claims.BEAT_SECONDS = 0.1  # type: ignore[misc]
-    soaked = QuickSoak(made_study(folder, RUNS, STEPS), folder / "soaked", random.Random(0), (0.05, 0.3))
+    soaked = QuickSoak(made_study(folder, RUNS, STEPS), folder / "soaked", random.Random(0), (0.02, 0.15))
     soaked.disturb(seconds)
     soaked.finish(folder / "control")
     return soaked
