@@ -8,6 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("clockless", suppress_health_check=[HealthCheck.too_slow], deadline=None)
+settings.load_profile("clockless")  # on a busy machine a draw may wait for a second, which says nothing of the code
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -36,7 +36,7 @@ def html_table(rows: Sequence[Sequence[str]]) -> str:
 def _frame(figure: Figure, summary: StudySummary) -> str:
     shown = drawn(figure, title_words.source(summary), name_of(summary.study))
     data = {"config": CONFIG, "figures": {figure.key: shown}}
-    page = render("cell.html.j2", ("stamp.js", "figures.js"), data, it=figure)
+    page = render("cell.html.j2", ("stamp.js", "labels.js", "figures.js"), data, it=figure)
     height = (figure.drawing.layout.height or 450) + MARGIN
     title, page = escape(figure.title), escape(page)
     return f'<iframe title="{title}" srcdoc="{page}" style="width: 100%; height: {height}px; border: 0"></iframe>'

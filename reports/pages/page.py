@@ -31,7 +31,7 @@ from reports.wording import (
 )
 from reports.wording.markup import latex, markdown
 
-SCRIPTS = ("stamp.js", "figures.js", "choice.js", "tables.js", "contents.js")
+SCRIPTS = ("stamp.js", "labels.js", "figures.js", "choice.js", "tables.js", "contents.js")
 WORDS = {
     module.__name__.rpartition(".")[2]: module
     for module in (

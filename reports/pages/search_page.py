@@ -29,7 +29,7 @@ def render_page(search: SearchSummary) -> str:
     data = {"config": CONFIG, "figures": {figure.key: drawn(figure, source, f"search-{source}") for figure in figures}}
     return render_template(
         "search.html.j2",
-        ("stamp.js", "figures.js"),
+        ("stamp.js", "labels.js", "figures.js"),
         data,
         search=search,
         words=search_words,

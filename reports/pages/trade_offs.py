@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -14,13 +15,13 @@ from reports.findings.shapes import StudySummary
 from reports.pages.page import drawn
 from reports.pages.templating import render
 from reports.reading.outcomes import UNJUDGED
-from reports.sections._costs import Cost
+from reports.sections._costs import ALIKE, Cost
 from reports.sections.trade_off import TradeOff
 from reports.statistics.estimates import Estimate
 from reports.wording.listing import listed
 from reports.wording.tables import frame_table
 
-SCRIPTS = ("stamp.js", "figures.js", "trade_offs.js")
+SCRIPTS = ("stamp.js", "labels.js", "figures.js", "trade_offs.js")
 COSTS = {
     "training-time": "training time per token",
     "kv": "KV cache at the longest context",
@@ -118,7 +119,7 @@ def _group(number: int, studies: Sequence[Studied], arms: Sequence[_Arm]) -> Gro
     names = [each.name for each in studies]
     style = looks(names)
     up: list[Against] = [Differences(f"difference in loss ({first.unit})", tuple(arm.difference for arm in arms))]
-    across = [axis for key in COSTS if (axis := _axis(key, arms)) is not None]
+    across = sorted((axis for key in COSTS if (axis := _axis(key, arms)) is not None), key=_all_same)
     plane = Plane([_look(style[arm.studied.name], arm) for arm in arms], across, up, rivals=False)
     columns = ("arm", *(axis.name for axis in (*up, *across)))
     data = ", ".join(sorted({each.data[:8] for each in first.study.arms}))
@@ -141,6 +142,11 @@ def _axis(key: str, arms: Sequence[_Arm]) -> Ratios | None:
     """None where no arm has this cost."""
     values = tuple(arm.costs.get(key) for arm in arms)
     return Ratios(f"{COSTS[key]}, relative to the baseline", values) if any(values) else None
+
+
+def _all_same(axis: Ratios) -> bool:
+    """Such an axis is chosen last."""
+    return all(math.isclose(value.mean, 1, rel_tol=ALIKE) for value in axis.values if value)
 
 
 def _look(look: ArmStyle, arm: _Arm) -> ArmStyle:

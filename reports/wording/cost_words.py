@@ -12,8 +12,9 @@ from reports.statistics.estimates import Estimate
 SAME_MEMORY = 0.01
 """Peak memory is that of a whole process: a share of it by which two runs of one arm may well differ."""
 MEASURED_ONCE = 0.15
-"""Of a single run of either arm, a ratio that is nearer to 1 may be noise: on an idle machine, two arms that compute
-the same decoded at speeds half as far apart. An interval over the turns of one process does not know that."""
+"""Of a single run of either arm, a ratio nearer to 1 than 1.15, or its inverse, may be noise: on an idle machine, two arms
+that compute the same decoded at speeds half as far apart. An interval over the turns of one process does not know
+that."""
 SAME = "the same"
 NO_CHANGE = "no measurable change in"
 BESIDE = "†"
@@ -99,7 +100,7 @@ def _percent(change: float) -> str:
 def _is_noise(ratio: Estimate) -> bool:
     """Whether a ratio's interval holds 1; of a single run, also whether it is near 1. What is declared is exact."""
     exact = ratio.low is not None and ratio.low == ratio.high
-    if len(ratio.values) == 1 and not exact and abs(ratio.mean - 1) < MEASURED_ONCE:
+    if len(ratio.values) == 1 and not exact and abs(math.log(ratio.mean)) < math.log1p(MEASURED_ONCE):
         return True
     return ratio.low is not None and not ratio.excludes(1)
 

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 import reports
+from reports.findings.summary import summarise_study
+from reports.pages.trade_offs import Studied, render_trade_offs
 from tests.reports.browsing import no_chromium, playwright, visit, wait_until
 from tests.reports.factory import HOSTILE, SEEN, Arm, StudyOf, typical
 from tests.reports.test_page import HOSTILE_STUDY
@@ -21,6 +23,12 @@ DRAWN = """() => [...document.querySelectorAll('.drawing')].map(div => ({
   marks: div.querySelectorAll('.scatterlayer .trace path, .scatterlayer .trace .point').length,
   height: div.getBoundingClientRect().height,
 }))"""
+CUT = """() => [...document.querySelectorAll('.drawing .textpoint text')].filter(name => {
+  const frame = name.closest('.drawing').querySelector('.nsewdrag').getBoundingClientRect();
+  const own = name.getBoundingClientRect();
+  return own.left < frame.left - 1 || own.right > frame.right + 1;
+}).map(name => name.textContent)"""
+"""Names beside points that run out of their drawing."""
 
 
 @pytest.fixture(scope="module")
@@ -42,9 +50,24 @@ def test_every_figure_is_drawn_and_nothing_overflows(browser: playwright.Browser
     assert len(found.page.evaluate(DRAWN)) == 8
     assert found.page.evaluate("document.documentElement.scrollWidth") <= width
     assert found.page.evaluate(f"{WIDE} e.getBoundingClientRect().right > innerWidth + 1).length") == 0
+    assert found.page.evaluate(CUT) == []
     assert found.messages == []
     assert found.requests == [report.as_uri()]
     found.page.close()
+
+
+def test_long_names_beside_points_fit_a_phone(browser: playwright.Browser, tmp_path: Path) -> None:
+    names = [f"arm_with_a_long_name_{place}" for place in range(4)]
+    study = StudyOf([Arm(name, [2.4 - place / 50, 2.41, 2.39]) for place, name in enumerate(names)])
+    page = tmp_path / "trade-offs.html"
+    page.write_text(render_trade_offs([Studied(summarise_study(study.write(tmp_path)), "report.html")]))
+    told = "[...document.querySelectorAll('.textpoint text')].map(name => name.textContent)"
+    phone, screen = (visit(browser, page, width).page for width in (390, 1280))
+    assert phone.evaluate(CUT) == screen.evaluate(CUT) == []
+    assert all(name.startswith("arm_") and name.endswith("…") for name in phone.evaluate(told))
+    assert [name.partition(": ")[2] for name in screen.evaluate(told)] == names[1:]
+    for each in (phone, screen):
+        each.close()
 
 
 def test_what_probes_saw_is_drawn(browser: playwright.Browser, tmp_path: Path) -> None:

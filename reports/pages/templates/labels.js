@@ -1,0 +1,41 @@
+// Names beside points that would run out of a narrow drawing stand on the other side of their point, or are cut short;
+// hovering tells them whole.
+const GAP = 4; // pixels between a name and the frame
+
+function room(name, frame) {
+  const { left, right } = name.getBoundingClientRect();
+  return Math.min(left - frame.left, frame.right - right) - GAP;
+}
+
+// To the other side of its point; every trace of a plane has one.
+function flip(name) {
+  const point = name.closest(".trace").querySelector(".point").getBoundingClientRect();
+  const { left, right } = name.getBoundingClientRect();
+  const middle = (point.left + point.right) / 2;
+  const isRight = left + right > 2 * middle;
+  name.setAttribute("x", Number(name.getAttribute("x")) + 2 * (middle - (isRight ? left : right)));
+  name.setAttribute("text-anchor", isRight ? "end" : "start");
+}
+
+function fit(name, frame) {
+  const whole = (name.dataset.whole ??= name.textContent);
+  name.textContent = whole;
+  const here = room(name, frame);
+  if (here >= 0) return;
+  flip(name);
+  if (room(name, frame) < here) flip(name);
+  const arm = whole.slice(whole.lastIndexOf(": ") + 1).trim(); // without its study
+  if (room(name, frame) < 0) name.textContent = arm;
+  for (let length = arm.length - 1; length > 2 && room(name, frame) < 0; length--)
+    name.textContent = `${arm.slice(0, length)}…`;
+}
+
+function fitAll(div) {
+  const frame = div.querySelector(".nsewdrag")?.getBoundingClientRect();
+  if (frame) div.querySelectorAll(".textpoint text").forEach((name) => fit(name, frame));
+}
+
+document.addEventListener("drawn", ({ target: div }) => {
+  fitAll(div);
+  div.on("plotly_afterplot", () => fitAll(div));
+});
