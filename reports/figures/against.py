@@ -144,6 +144,7 @@ class Ratios(Against):
     def ticks(self) -> Attributes:
         low, high = self.range
         far = max(abs(self.place(value.mean)) for value in self.known) > math.log10(FACTORS)
+        far |= 10**high - 10**low > MOST_TICKS * STEPS[-1]
         found = _factors(low, high) if far else _percentages(low, high)
         return {"type": "log", "tickvals": list(found), "ticktext": list(found.values())}
 

@@ -84,6 +84,12 @@ def test_a_wide_interval_does_not_squeeze_the_points() -> None:
     assert not Differences("loss", (of(0, 0, 0), of(0.01, -0.01, 0.03))).is_cut
 
 
+def test_an_axis_as_wide_as_its_intervals_has_few_ticks() -> None:
+    near, far = (Ratios("decoding time", (of(1, 1, 1), of(1.2, 1 / high, high))).ticks() for high in (1.25, 3.0))
+    assert near["ticktext"][0] == "−20 %" and len(near["ticktext"]) <= 7
+    assert "2×" in far["ticktext"] and len(far["ticktext"]) <= 7
+
+
 def test_decoding_is_a_cost_and_noise_is_none(tmp_path: Path) -> None:
     """Decoding as measured: speed / 10 at every context, so by the same ratio as training."""
     summary = summarise_study(typical().write(tmp_path))
