@@ -50,7 +50,7 @@ class Block(nn.Module):
         self._set_initial_scales(spec.norm_placement, site)
 
     def _residual(self, spec: BlockSpec, site: Site, branch: int) -> ResidualLayer:
-        place = replace(site, branch=site.layer * spec.branches + branch)
+        place = replace(site, branch=site.layer * spec.branches + branch, nth=spec.branch_numbers[branch])
         return spec.norm_placement.build(lambda: spec.norm.build(site.d_model), place)
 
     @property

@@ -63,6 +63,11 @@ class BlockSpec(Spec):
         return self.has_mixer_residual + self.has_ffn_residual + (self.cross is not None)
 
     @property
+    def branch_numbers(self) -> tuple[int, ...]:
+        """Of each residual, how many of the block's come before it: none where two read the same stream."""
+        return (0,) * self.branches if self.topology == "parallel_two_norms" else tuple(range(self.branches))
+
+    @property
     def has_mixer_residual(self) -> bool:
         """Whether the mixer has one."""
         return not self.mixer.absent

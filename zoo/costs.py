@@ -17,6 +17,7 @@ from zoo.costs_around import (
     flops_of_a_step,
     layer_table,
     outside,
+    over_depth,
     read_out,
     shares,
 )
@@ -124,7 +125,7 @@ def _stack(spec: ModelSpec, context: int, prefix: float, memory: int = 0) -> Par
     """Blocks, and what is around them but for the head and the token table."""
     norms = (spec.has_final_norm + spec.has_embedding_norm) * spec.block.norm.parameters(spec.d_model)
     schemes = sum(scheme.shared_parameters(spec.d_model, heads) for scheme, heads in spec.positions)
-    total = PartCost(norms + schemes + shares(spec))
+    total = PartCost(norms + schemes + shares(spec)) + over_depth(spec)
     ahead = {"causal": 0.0, "prefix": prefix, "all": 1.0}[spec.visible]
     met: set[int] = set()
     for block, layer, reads in zip(spec.block_of_each, spec.layers, reads_of(spec, context), strict=True):
@@ -197,7 +198,7 @@ def _encode_cost(spec: ModelSpec, batch: int, context: int) -> PassCost:
 
 def _written(spec: ModelSpec, batch: int, context: int, memory: int) -> PassCost:
     """The `context`-th token of each row, with those before it and `memory` of the encoder's in the cache."""
-    flops, unused = outside(spec).flops, 0
+    flops, unused = outside(spec).flops + over_depth(spec).flops, 0
     for layer, (seen, share) in zip(spec.layers, reads_of(spec, context), strict=True):
         rest = block_cost(layer, spec.d_model, seen).flops - layer.mixer.cost(spec.d_model, seen).flops
         flops += share * (rest + layer.mixer.decode_flops(spec.d_model, seen))
@@ -238,7 +239,7 @@ def _parameters_read(spec: ModelSpec, tokens: int) -> float:
 def _blocks_read(spec: ModelSpec, tokens: int) -> float:
     """Of blocks, and of what is around them but for the head and the token table."""
     read: float = min(tokens, spec.vocab_size) * sum(table_widths(spec)) + shares(spec)
-    read += layer_table(spec, tokens)
+    read += layer_table(spec, tokens) + over_depth(spec).parameters
     read += (spec.has_final_norm + spec.has_embedding_norm) * spec.block.norm.parameters(spec.d_model)
     for scheme, heads in spec.positions:
         held = scheme.shared_parameters(spec.d_model, heads)

@@ -46,6 +46,12 @@ def between_blocks(spec: ModelSpec) -> PartCost:
     return total
 
 
+def over_depth(spec: ModelSpec) -> PartCost:
+    """What residuals cost that look back at other layers of their stack."""
+    layers, norm = spec.layers, spec.block.norm.parameters(spec.d_model)
+    return layers[-1].norm_placement.depth_cost(spec.d_model, norm, [layer.branch_numbers for layer in layers])
+
+
 def flops_of_a_pass(spec: ModelSpec, context: int) -> float:
     """Of a forward pass, for any number of rows of `context` tokens."""
     return sum(layer.mixer.pass_flops(context) for layer in spec.layers)

@@ -87,6 +87,7 @@ def check_layers(model: ModelSpec, blocks: Mapping[str, BlockSpec]) -> None:
             ours, theirs = placement.stream_shape, first[1].stream_shape
             reason = f"reads and writes a stream of {ours}, {first[0]} one of {theirs}: all layers need the same"
             raise SpecError(f"{where}.norm_placement", reason)
+    _check_numbered(model, blocks)
     for name in ("altup", "per_layer_embeddings"):
         if getattr(model, name) is not None and first[1].streams is not None:
             raise SpecError(
@@ -112,6 +113,19 @@ def check_layers(model: ModelSpec, blocks: Mapping[str, BlockSpec]) -> None:
             model.value_embeddings.widths([layer.mixer.value_heads for layer in model.layers])
         except SpecError as error:
             raise error.under("value_embeddings") from None
+
+
+def _check_numbered(model: ModelSpec, blocks: Mapping[str, BlockSpec]) -> None:
+    """Of residuals that count layers."""
+    kinds = {block.norm_placement.kind: (where, block) for where, block in blocks.items()}
+    for where, block in kinds.values():
+        if block.norm_placement.numbers_layers:
+            kind = block.norm_placement.kind
+            if len(kinds) > 1:
+                raise SpecError(f"{where}.norm_placement", f"{kind} is of all layers, and some have {', '.join(kinds)}")
+            for name in ("sharing", "chunks", "mtp", "layer_loss", "unet_skips"):
+                if getattr(model, name):
+                    raise SpecError(f"{where}.norm_placement", f"{kind} counts the layers of one stack, beside {name}")
 
 
 def _check_loop(model: ModelSpec, placement: Residual) -> None:

@@ -24,6 +24,8 @@ class Site:
     n_layers: int
     branch: int = 0
     """For a residual: how many others the layers up to here have, of blocks like this one."""
+    nth: int = 0
+    """For a residual: how many of its layer's come before it, one after the other."""
     other_layers: int = 0
     """Layers of the encoder beside this stack, or of the decoder where this stack `encodes` for one."""
     encodes: bool = False

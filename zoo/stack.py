@@ -95,6 +95,7 @@ class Stack(nn.Module):
         self.loop = None
         if spec.sharing is not None and spec.sharing.injection:
             self.loop = Loop(spec.sharing, make_norm, spec.d_model, spec.n_layers)
+        self.closing = spec.layers[-1].norm_placement.build_close(make_norm, spec.d_model, spec.n_layers)
         self.chunking = Chunking(spec.chunks, make_norm, spec.d_model) if spec.chunks else None
 
     def _build_table(self) -> None:
@@ -223,6 +224,9 @@ class Stack(nn.Module):
 
     def close(self, x: Tensor) -> Tensor:
         """The stream → (B, T, D) for the final norm and the head."""
+        if self.closing is not None:
+            out: Tensor = self.closing(x)
+            return out
         return self.last.close(x) if self.altup is None else self.altup.close(x)
 
     def enter(self, embedded: Tensor, step: Step) -> Tensor:

@@ -37,6 +37,7 @@ SPECS = dict(mixers()) | {
     "experts": {"block.ffn": {"kind": "topk_moe", "d_ff": 20, "experts": 5}},
     "shared experts": {"block.ffn": {"kind": "deepseek_moe", "d_ff": 12}},
     "hyper": {"block.norm_placement": "hyper_connections"},
+    "depth": {"block.norm_placement": {"kind": "attention_residuals", "blocks": 2}},
     "distances": {"block.mixer.position": "transformer_xl"},
     "distances in a window": {"block.mixer": {"kind": "attention", "position": "transformer_xl", "window": 5}},
     "untied": {"tie_embeddings": False, "embedding_dim": 8},

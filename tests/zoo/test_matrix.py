@@ -34,6 +34,7 @@ RULES = [
         r"transformer_xl reads queries as they are projected, for every distance",
         {"mixer.sparsity", "mixer.temperature", "mixer.qk_norm_after_position"},
     ),
+    (r"attention_residuals counts the layers of one stack, beside \w+", {"norm_placement"}),
     (r"transformer_xl projects distances to earlier tokens only", {"visible", "encoder"}),
     (r"flash sums up what is before a chunk and has no scores to which \w+ could add", {"mixer", "mixer.position"}),
     (r"\d+ heads of \d+ features are not d_model \d+", {"mixer.head_dim"}),

@@ -66,7 +66,7 @@ def _check_block(where: str, block: BlockSpec) -> None:
     for path, norm in (("norm", block.norm), ("mixer.qk_norm", full_norm)):
         if norm is not None and norm.kind not in NORMS:
             raise unknown(f"{where}.{path}", norm.kind)
-    if isinstance(block.norm_placement, NGPT):
+    if isinstance(block.norm_placement, NGPT) or block.norm_placement.numbers_layers:
         raise unknown(f"{where}.norm_placement", block.norm_placement.kind)
     if not isinstance(block.ffn, Dense | NoFfn):
         raise unknown(f"{where}.ffn", block.ffn.kind)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, ClassVar
 
 from pydantic import PositiveFloat
@@ -27,6 +27,9 @@ class Residual(Variant):
     """Whether the stream is normalised before the first block."""
     additive: ClassVar[bool] = True
     """Whether the branch's update is added to the stream and nothing follows, so that two updates can be summed."""
+
+    numbers_layers: ClassVar[bool] = False
+    """Whether what it does depends on which of the stack's layers it is at, each of which must have the same."""
 
     stream_scale: Annotated[PositiveFloat, Tried(1.25)] = 1.0
     """Multiplier of the stream at every shortcut."""
@@ -68,6 +71,15 @@ class Residual(Variant):
     def open(self, x: Tensor) -> Tensor:
         """(B, T, D) embedded tokens → the stream that the blocks read and write."""
         return x
+
+    def build_close(self, norm: MakeNorm, d_model: int, n_layers: int) -> nn.Module | None:
+        """What closes the stream in place of `close`, where that has parameters; None where it has none."""
+        return None
+
+    def depth_cost(self, d_model: int, norm: int, branches: Sequence[Sequence[int]]) -> PartCost:
+        """Per token, what all residuals of a model and `build_close` cost beyond `extra_cost`. norm: parameters of one.
+        branches: the numbers of each layer's residuals, as `Site.nth` has them."""
+        return PartCost(0)
 
     def close(self, x: Tensor) -> Tensor:
         """The stream → (B, T, D) for the final norm and the head."""

@@ -1,0 +1,114 @@
+"""Attention residuals over blocks of layers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import ClassVar, Literal
+
+import torch
+from pydantic import PositiveInt
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from zoo.axis import Examples
+from zoo.residuals import Branch, MakeNorm, Residual, ResidualLayer
+from zoo.site import PartCost, Site
+
+
+class AttentionResiduals(Residual):
+    """h = Σ_i α_i b_i, α = softmax_i(w · norm(b_i)): each branch reads a mixture, of its own, of what came before it.
+    Kimi Team 2026, arXiv:2603.15031 §3, its Block AttnRes.
+
+    b_0 is the embedded token; the layers are N blocks of neighbours, and b_n is the sum of the branches' outputs in
+    block n, f(norm(h)) each. A branch sees b_0 … b_{n−1} and, unless it is the first of its block, the sum of block n
+    so far (eq. 5 and 6); what leaves the last layer is such a mixture of all blocks. w: (D,) of each branch starts at
+    zero, where α is even. The first branch sees b_0 alone and has no w.
+
+    The paper counts mixers and FFNs as layers; blocks here end between whole layers. The stream is (B, T, N + 1, D).
+    """
+
+    examples: ClassVar[Examples] = ({"blocks": 2},)
+    kind: Literal["attention_residuals"] = "attention_residuals"
+    norms_per_branch: ClassVar[int] = 1
+    numbers_layers: ClassVar[bool] = True
+    blocks: PositiveInt = 8
+    """N, or as many as there are layers if those are fewer."""
+
+    @property
+    def streams(self) -> int | None:
+        return self.blocks + 1
+
+    def block(self, layer: int, n_layers: int) -> int:
+        """n of a layer, counted from 1."""
+        return 1 + layer * min(self.blocks, n_layers) // n_layers
+
+    def seen(self, layer: int, n_layers: int, nth: int) -> int:
+        """How many sources a layer's branch number `nth` has."""
+        own = self.block(layer, n_layers)
+        opens = nth == 0 and (layer == 0 or self.block(layer - 1, n_layers) < own)
+        return own if opens else own + 1
+
+    def build(self, norm: MakeNorm, site: Site) -> ResidualLayer:
+        return AttentionResidualLayer(self, norm, site)
+
+    def build_close(self, norm: MakeNorm, d_model: int, n_layers: int) -> nn.Module:
+        return DepthAttention(norm, d_model, 1 + min(self.blocks, n_layers))
+
+    def depth_cost(self, d_model: int, norm: int, branches: Sequence[Sequence[int]]) -> PartCost:
+        total = PartCost(0)
+        for seen in self._all_seen(branches):
+            if seen > 1:
+                total += PartCost.of(d_model + norm, 4.0 * seen * d_model)
+        return total
+
+    def _all_seen(self, branches: Sequence[Sequence[int]]) -> Iterator[int]:
+        """Sources of every branch, and of what leaves the last layer."""
+        layers = len(branches)
+        for layer, numbers in enumerate(branches):
+            yield from (self.seen(layer, layers, nth) for nth in numbers)
+        yield 1 + min(self.blocks, layers)
+
+    def open(self, x: Tensor) -> Tensor:
+        return F.pad(x[..., None, :], (0, 0, 0, self.blocks))
+
+
+class DepthAttention(nn.Module):
+    """(B, T, N + 1, D), of which the first are seen → (B, T, D)."""
+
+    roles: ClassVar = {"query": "bias"}
+
+    def __init__(self, norm: MakeNorm, d_model: int, seen: int) -> None:
+        super().__init__()
+        self.seen = seen
+        if seen > 1:
+            self.norm = norm()
+            self.query = nn.Parameter(torch.zeros(d_model))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.seen == 1:
+            return x[..., 0, :]
+        sources = x[..., : self.seen, :]
+        logits = F.linear(self.norm(sources), self.query[None])[..., 0]
+        # float32 or more, whatever the sources' type: (B, T, 1, n) times (B, T, n, D).
+        weights = logits.to(torch.promote_types(logits.dtype, torch.float32)).softmax(dim=-1)
+        out: Tensor = (weights.to(sources.dtype)[..., None, :] @ sources)[..., 0, :]
+        return out
+
+
+class AttentionResidualLayer(ResidualLayer):
+    """Stream (B, T, N + 1, D) and branch → the stream, with the branch's output in the sum of its block."""
+
+    def __init__(self, spec: AttentionResiduals, norm: MakeNorm, site: Site) -> None:
+        super().__init__()
+        self.stream_scale, self.branch_scale = spec.stream_scale, spec.branch_scale
+        self.norm_in = norm()
+        self.depth = DepthAttention(norm, site.d_model, spec.seen(site.layer, site.n_layers, site.nth))
+        self.own = spec.block(site.layer, site.n_layers)
+
+    def update(self, x: Tensor, branch: Branch) -> Tensor:
+        return branch(self.norm_in(self.depth(x))) * self.branch_scale
+
+    def join(self, x: Tensor, update: Tensor) -> Tensor:
+        x = x * self.stream_scale
+        grown = x[..., self.own : self.own + 1, :] + update[..., None, :]
+        return torch.cat((x[..., : self.own, :], grown, x[..., self.own + 1 :, :]), dim=-2)
