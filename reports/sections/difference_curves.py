@@ -18,6 +18,8 @@ from reports.wording.tables import frame_table
 
 MOST_WITH_SEEDS = 12
 """With more arms the lines of seeds hide those of arms."""
+MOST_SEEDS = 400
+"""With more lines of seeds a page is slow, and they are a cloud."""
 
 
 @dataclass(frozen=True)
@@ -63,9 +65,9 @@ def _figure(
     curves: list[Curve], seeds: Sequence[Curve], summary: StudySummary, style: Mapping[str, ArmStyle]
 ) -> Figure:
     figure = blank("share of training done", f"loss minus the baseline's ({summary.unit})")
-    if len(curves) <= MOST_WITH_SEEDS:
-        for curve in seeds:
-            thin_line(figure, style[curve.arm], curve)
+    thin = seeds if len(curves) <= MOST_WITH_SEEDS and len(seeds) <= MOST_SEEDS else ()
+    for curve in thin:
+        thin_line(figure, style[curve.arm], curve)
     for curve in curves:
         line(figure, style[curve.arm], curve)
     figure.add_hline(y=0, line=NEUTRAL)
@@ -79,9 +81,10 @@ def _figure(
         key="difference-curves",
         title=f"Loss minus that of {summary.baseline} over training",
         note=(
-            "Validation loss minus the baseline's with the same seed at the same share of "
-            "training. Thin lines: seeds. Verdicts use the end of training only. The axis leaves out differences of "
-            "the first steps: zoom out to see them."
+            "Validation loss minus the baseline's with the same seed at the same share of training. "
+            + "Thin lines: seeds. " * bool(thin)
+            + "Verdicts use the end of training only. The axis leaves out differences of the first steps: zoom out to "
+            "see them."
         ),
         alt=ends(curves, "difference"),
         drawing=figure,

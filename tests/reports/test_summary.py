@@ -15,6 +15,7 @@ from ablate.store import Store, StoreError
 from reports.figures import looks
 from reports.findings.shapes import ArmSummary, StudySummary
 from reports.reading.documents import ReportError
+from reports.sections import difference_curves
 from reports.sections.difference_curves import DifferenceCurves
 from reports.sections.losses import Losses
 from reports.wording import words
@@ -286,6 +287,15 @@ def test_curves_average_seeds_and_end_at_the_result(tmp_path: Path) -> None:
     difference = next(c for c in shown(summary, DifferenceCurves).curves if c.arm == "pre")
     assert (difference.points[0].x, difference.points[-1].x) == (0, 1)
     assert difference.points[-1].mean == pytest.approx(-0.09)
+
+
+def test_seeds_have_lines_of_their_own_unless_they_are_a_cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    summary = summary_of(StudyOf([Arm(name, [2.4, 2.4, 2.5]) for name in ("base", "other")]), tmp_path)
+    (few,) = shown(summary, DifferenceCurves).figures(summary, looks(["base", "other"]))
+    monkeypatch.setattr(difference_curves, "MOST_SEEDS", 2)
+    (many,) = shown(summary, DifferenceCurves).figures(summary, looks(["base", "other"]))
+    assert len(few.drawing.data) - len(many.drawing.data) == 3
+    assert "Thin lines" in few.note and "Thin lines" not in many.note
 
 
 def test_differences_compare_equal_shares_of_training(tmp_path: Path) -> None:
