@@ -116,7 +116,9 @@ class ShardedUpdates:
 
 
 def refusal(spec: TrainSpec, run: RunDocument, model: zoo.Decoder) -> str | None:
-    """Why a run cannot be trained so; None where it can."""
+    """Why a run cannot be trained so; None where it can. Layers of a random depth would run at other times in each
+    process, which would wait for one another."""
+    sharing = model.spec.sharing
     unfit = {
         "`train.lora`": spec.lora is not None,
         "`train.average`": spec.average is not None,
@@ -125,6 +127,7 @@ def refusal(spec: TrainSpec, run: RunDocument, model: zoo.Decoder) -> str | None
         "probes": run.probes is not None,
         f"the optimizer {spec.optimizer.kind}": spec.optimizer.kind != "adamw",
         "unit_weights": model.spec.unit_weights,
+        "sharing.random_depth": sharing is not None and sharing.random_depth is not None,
     }
     found = next((name for name, is_there in unfit.items() if is_there), None)
     return None if found is None else f"weights are not shared out among devices with {found}: leave out --shard"

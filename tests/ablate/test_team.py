@@ -93,6 +93,10 @@ def own_share(session: Session) -> float:
     [
         ({"optimizer": "muon"}, "with the optimizer muon: leave out --shard"),
         ({"average": {"kind": "ema"}}, "with `train.average`: leave out --shard"),
+        (
+            {"model": {"sharing": {"blocks": 1, "injection": True, "random_depth": {}}}},
+            "with sharing.random_depth: leave out --shard",
+        ),
     ],
 )
 def test_what_cannot_be_shared_out_is_refused(

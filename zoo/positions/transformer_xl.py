@@ -20,7 +20,7 @@ class TransformerXL(Position):
     θ_f = base^(−2f/n). Dai et al. 2019, arXiv:1901.02860 §3.3.
 
     W_R: (n, n), u and v: (H, d) of each layer; n = H·d, which is d_model in the paper. Its formulas give u and v to all
-    layers together; its largest models, and Transformer-XL in transformers, to each its own (`untie_r`). u and v start
+    layers together; its largest models, and XLNet, to each its own (`untie_r`). u and v start
     at zero and come after the norm of queries where there is one. The recurrence over segments is not here: texts are
     as long as the context.
 
