@@ -66,17 +66,29 @@ def normalised(name: str) -> str:
 
 def test_every_import_is_declared_or_an_extra_that_an_error_names() -> None:
     owners = metadata.packages_distributions()
-    extras = {name: distributions(each) for name, each in PROJECT["optional-dependencies"].items()}
     source = "".join(
         path.read_text(encoding="utf-8") for package in PACKAGES for path in (ROOT / package).rglob("*.py")
     )
-    named = {name for name in extras if f"pip install 'ablate[{name}]'" in source}
-    declared = distributions(PROJECT["dependencies"]).union(*(extras[name] for name in named))
+    offered = re.findall(r"pip install ([^\"`]*)", source)
+    named = {normalised(each) for words in offered for each in re.findall(r"[\w.-]+", words)}
+    extras = distributions([each for extra in PROJECT["optional-dependencies"].values() for each in extra])
+    declared = distributions(PROJECT["dependencies"]) | (extras & named)
     found = dict(third_party_imports())
     assert {"torch", "datasets", "transformers", "wandb"} <= set(found)
     for module, path in found.items():
         names = {normalised(name) for name in owners.get(module, [NOT_INSTALLED.get(module, module)])}
         assert names & declared, f"{path.relative_to(ROOT)} imports {module}, which pyproject.toml does not declare"
+
+
+def test_no_page_and_no_message_installs_the_other_project_that_pypi_has_under_this_name() -> None:
+    files = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    files += [path for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
+    told = {
+        path.relative_to(ROOT).as_posix()
+        for path in files
+        if re.search(r"pip install[^\n]* '?ablate\b(?!-)", path.read_text(encoding="utf-8"))
+    }
+    assert told == {"docs/installing.md"}, "which warns of it"
 
 
 def test_a_start_fits_the_schema_is_planned_and_is_never_overwritten(

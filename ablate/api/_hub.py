@@ -13,11 +13,9 @@ def upload(folder: Path, repository: str, hub: Any = None) -> None:
 
     hub: what has the methods of `huggingface_hub.HfApi`; None for that one. Raises ArgumentError.
     """
-    try:
-        from huggingface_hub import HfApi  # noqa: PLC0415 (an optional extra)
-        from huggingface_hub.errors import HfHubHTTPError, HFValidationError  # noqa: PLC0415
-    except ImportError as error:
-        raise ArgumentError("push", "needs huggingface_hub: pip install 'ablate[hf]'", repository) from error
+    from huggingface_hub import HfApi  # noqa: PLC0415 (slow to load)
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError  # noqa: PLC0415
+
     api = hub or HfApi()
     # Errors of whichever HTTP client huggingface_hub uses are bases of its own error.
     refusals: tuple[type[Exception], ...] = (HFValidationError, OSError, *HfHubHTTPError.__bases__)

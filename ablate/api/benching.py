@@ -63,7 +63,7 @@ def bench(
         >>> ablate.bench("gpt2", sets={"n_layers": 4})["phases"]["train"]["ratio"]["median"]
     """
     if find_spec("transformers") is None:
-        raise AblateError("bench compares with transformers, which is not installed: pip install 'ablate[hf]'")
+        raise AblateError("bench compares with transformers, which is not installed: pip install transformers peft")
     where = device or pick_device()
     enforce(where, dtype, cores())
     edits = {} if model else dict(DEFAULT)

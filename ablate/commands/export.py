@@ -4,7 +4,7 @@ RUN is a digest (or the beginning of one) in the store, STUDY/ARM or STUDY/ARM/S
 folder of a run, or the name of an imported model. DIR can then be loaded with AutoModelForCausalLM.from_pretrained and
 AutoTokenizer.from_pretrained, or by lm-eval with --model hf. If transformers does not have the architecture, DIR has a
 modeling file that imports this package: load it with trust_remote_code=True where ablate is installed. `ablate plan`
-says which of the two applies. Needs transformers: pip install 'ablate[hf]'.
+says which of the two applies. Needs transformers and, for adapters, peft.
 """
 
 from __future__ import annotations

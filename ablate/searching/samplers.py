@@ -22,10 +22,10 @@ class MissingPackageError(AblateError):
     """A sampler or a storage needs a package that is not installed."""
 
 
-def need(package: str, what: str) -> None:
+def need(module: str, package: str, what: str) -> None:
     """Raises MissingPackageError with the way to get it."""
-    if importlib.util.find_spec(package) is None:
-        raise MissingPackageError(f"{what} needs the package {package}: pip install 'ablate[search]'")
+    if importlib.util.find_spec(module) is None:
+        raise MissingPackageError(f"{what} needs the package {package}: pip install {package}")
 
 
 def make_sampler(spec: SearchSpec, seed: int) -> BaseSampler:
@@ -50,7 +50,7 @@ def _gp(spec: SearchSpec, seed: int) -> BaseSampler:
 
 def _cmaes(_: SearchSpec, seed: int) -> BaseSampler:
     """Numbers alone: choices are drawn at random beside it."""
-    need("cmaes", "search.sampler: cmaes")
+    need("cmaes", "cmaes", "search.sampler: cmaes")
     return optuna.samplers.CmaEsSampler(seed=seed, warn_independent_sampling=False)
 
 

@@ -62,7 +62,7 @@ def open_storage(url: str | None, folder: SearchFolder) -> BaseStorage:
     if url is None:
         return JournalStorage(JournalFileBackend(str(folder.journal_path), _SystemLock(folder.journal_lock_path)))
     if url.startswith("grpc://"):
-        need("grpc", "--storage grpc://…")
+        need("grpc", "grpcio", "--storage grpc://…")
         host, _, port = url.removeprefix("grpc://").partition(":")
         if not port.isdecimal():
             raise StorageError(f"--storage {shown(url)}: expected grpc://host:port")
@@ -75,7 +75,7 @@ def open_storage(url: str | None, folder: SearchFolder) -> BaseStorage:
             return RDBStorage(url)
     except ImportError as error:
         raise MissingPackageError(
-            f"--storage {shown(url)}: no driver is installed (pip install 'ablate[search]' brings PostgreSQL's)"
+            f"--storage {shown(url)}: no driver is installed (PostgreSQL's: pip install 'psycopg[binary]')"
         ) from error
     except Exception as error:  # whatever the database's driver raises
         reason = str(error).replace(url, shown(url)).strip().split("\n")[0]

@@ -11,7 +11,7 @@ from typing import Any
 
 from ablate.tracking import TrackedRun
 
-REMEDY = "pip install 'ablate[mlflow]'"
+REMEDY = "pip install mlflow-skinny"
 DIGEST = "ablate.digest"
 """The tag by which a run that resumes is found."""
 LONGEST = 500

@@ -9,7 +9,7 @@ from typing import Any
 
 from ablate.tracking import TrackedRun
 
-REMEDY = "pip install 'ablate[trackers]'"
+REMEDY = "pip install tensorboard"
 
 
 @dataclass

@@ -13,7 +13,7 @@ from typing import Any
 
 from ablate.tracking import TrackedRun
 
-REMEDY = "pip install 'ablate[trackio]'"
+REMEDY = "pip install trackio"
 
 
 @dataclass

@@ -1,6 +1,6 @@
 """A Llama in other libraries than transformers, where they are installed: of its shape, with weights of their own.
 
-`pip install 'ablate[bench]'` installs them.
+`pip install x-transformers litgpt` installs them.
 """
 
 from __future__ import annotations

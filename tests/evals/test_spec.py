@@ -68,6 +68,12 @@ def test_what_cannot_be_had_is_named(keys: dict[str, Any], conditions: Condition
     assert str(found.value) == error
 
 
+def test_a_task_of_ones_own_may_be_called_nearly_as_one_of_ours(tmp_path: Path) -> None:
+    (tmp_path / "pears.yaml").write_text("{task: heldout_pears, dataset_path: json}", encoding="utf-8")
+    spec = section(tasks=["heldout_pears"], include=[str(tmp_path)]).under(TEXT)
+    assert set(spec.asked()) == {"tasks"}
+
+
 def test_needs_are_of_models_and_tokenizers() -> None:
     encoder = Conditions(HeldOutText, "stdlib", {"arm base": CAUSAL, "arm mlm": ENCODER}, Path())
     with pytest.raises(EvaluationError, match=r"^recall: needs causal models, and arm mlm is an encoder$"):

@@ -187,7 +187,7 @@ def _transformers() -> ModuleType:
     try:
         import transformers  # noqa: PLC0415 (an optional extra, and slow to import)
     except ImportError:
-        raise ImportError("converting models needs transformers: pip install 'ablate[hf]'") from None
+        raise ImportError("converting models needs transformers: pip install transformers peft") from None
     return transformers
 
 

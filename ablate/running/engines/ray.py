@@ -32,7 +32,7 @@ ANSWER_SECONDS = 10.0
 
 def build(options: Options) -> Engine:
     if importlib.util.find_spec("ray") is None:
-        raise EngineError("the engine ray needs the package ray: pip install 'ablate[ray]'")
+        raise EngineError("the engine ray needs the package ray: pip install ray")
     settings = dict(options.settings)
     address = settings.pop("address", None)
     if settings:

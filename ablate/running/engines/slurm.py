@@ -43,7 +43,7 @@ OURS = {"array", "error", "nodes", "ntasks", "open-mode", "output", "signal"}
 
 def build(options: Options) -> Engine:
     if importlib.util.find_spec("submitit") is None:
-        raise EngineError("the engine slurm needs the package submitit: pip install 'ablate[slurm]'")
+        raise EngineError("the engine slurm needs the package submitit: pip install submitit")
     if options.workers_per_gpu > 1:
         raise EngineError("the engine slurm gives each run a GPU of its own: leave --workers-per-gpu out")
     settings = {name.replace("_", "-"): value for name, value in options.settings.items()}
