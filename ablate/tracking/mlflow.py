@@ -43,6 +43,7 @@ class Run:
 
 
 def begin(run: TrackedRun) -> Run:
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")  # 7, the default, are minutes without a server
     address = os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{run.folder.resolve() / 'mlflow.db'}"
     client = importlib.import_module("mlflow").MlflowClient(tracking_uri=address)
     found = client.get_experiment_by_name(run.study)

@@ -80,6 +80,10 @@ def test_random_draws_keys_and_values_anew_and_keeps_the_rest() -> None:
             "only heads of keys and values",
         ),
         ({"block.ffn.d_ff": 8}, "only heads of keys and values can be pooled"),
+        (
+            {"block.ffn": {"kind": "topk_moe", "experts": 2, "top_k": 1, "d_ff": 8}},
+            r"an expert is as wide as the layer that it is a copy of, d_ff: 64$",
+        ),
     ],
 )
 def test_what_cannot_be_converted_is_named(edits: dict[str, object], message: str) -> None:

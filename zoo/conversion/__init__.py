@@ -144,7 +144,15 @@ def _check(source: Decoder, target: Decoder, growth: Growth | None) -> None:
     for name, value in own.items():
         if name in theirs and value.shape != theirs[name].shape and not _can_pool(name, theirs[name], value, attention):
             shapes = f"{tuple(theirs[name].shape)}, which cannot become {tuple(value.shape)}"
-            raise SpecError("", f"{name} has the shape {shapes}: only heads of keys and values can be pooled")
+            raise SpecError("", f"{name} has the shape {shapes}: {_rule(name, theirs[name])}")
+
+
+def _rule(name: str, theirs: Tensor) -> str:
+    """What a change of shape would have to keep to."""
+    if ".experts." not in name:
+        return "only heads of keys and values can be pooled"
+    width = theirs.shape[2 if ".down." in name else 1]
+    return f"an expert is as wide as the layer that it is a copy of, d_ff: {width}"
 
 
 def _can_pool(name: str, theirs: Tensor, own: Tensor, attention: Collection[str]) -> bool:

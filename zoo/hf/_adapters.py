@@ -25,9 +25,13 @@ LowRank = tuple[Tensor, Tensor]
 
 
 def base_of(folder: Path) -> Path:
-    """The checkpoint that the adapter in a folder belongs to. Raises UnsupportedError."""
+    """The checkpoint that the adapter in a folder belongs to. Raises UnsupportedError.
+
+    Where the folder that it names is gone, this is `base`, beside the adapter: ours are written so, and may be moved.
+    """
     name = _config(folder).get("base_model_name_or_path")
-    found = next((path for path in (folder / str(name), Path(str(name))) if name and path.is_dir()), None)
+    named = [folder / str(name), Path(str(name))] if name else []
+    found = next((path for path in (*named, folder / "base") if path.is_dir()), None)
     if found is None:
         raise UnsupportedError("base_model_name_or_path", f"{folder / CONFIG}: there is no folder {name}")
     return found.resolve()
