@@ -15,6 +15,7 @@ from ablate.data import DataError
 from ablate.data.paths import expanded
 from ablate.store import AblateError, Store, sums, tokenizer_in
 from ablate.store.documents import JsonObject
+from zoo.checkpoint import read_json
 from zoo.hf import base_of, spec_of
 
 if TYPE_CHECKING:
@@ -62,8 +63,8 @@ class Checkpoint:
         """Read from its config alone. Raises CheckpointError."""
         try:
             own = self.folder / "spec.json"
-            return zoo.parse(json.loads(own.read_text(encoding="utf-8"))) if own.exists() else spec_of(self.folder)
-        except (zoo.SpecError, ImportError, json.JSONDecodeError) as error:
+            return zoo.parse(read_json(own)) if own.exists() else spec_of(self.folder)
+        except (zoo.SpecError, ImportError) as error:
             raise CheckpointError(f"{self.folder}: {error}") from error
 
     @property
@@ -123,7 +124,8 @@ def _configs(folder: Path) -> list[Path]:
 
 
 def _files(folder: Path, patterns: Sequence[str]) -> list[Path]:
-    return sorted({path for pattern in patterns for path in folder.glob(pattern)})
+    """Files alone: a device may have no end."""
+    return sorted({path for pattern in patterns for path in folder.glob(pattern) if path.is_file()})
 
 
 @cache

@@ -6,9 +6,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -16,6 +17,8 @@ from zoo.errors import SpecError
 from zoo.model import Decoder, TokenizerFiles
 from zoo.spec import ModelSpec, parse
 
+MOST_BYTES = 10_000_000
+"""Of a spec or a config that is read."""
 TOKENIZER = "tokenizer.json"
 BESIDE_TOKENIZER = ("tokenizer_config.json", "special_tokens_map.json")
 """What transformers writes beside it: which token ends a text."""
@@ -35,23 +38,40 @@ def save(model: Decoder, directory: str | Path) -> None:
 
 
 def open_model(directory: str | Path, device: str = "cpu") -> Decoder:
-    """The model that `save` wrote. Raises FileNotFoundError where it wrote none."""
+    """The model that `save` wrote. Raises FileNotFoundError where there is none, SpecError where it is damaged."""
     directory = Path(directory)
     if not (directory / "spec.json").exists():
         raise FileNotFoundError(f"{directory} holds no saved model: it has no spec.json")
+    spec, path = parse(read_json(directory / "spec.json")), directory / "weights.safetensors"
     try:
-        spec = parse(json.loads((directory / "spec.json").read_text(encoding="utf-8")))
-    except RecursionError as error:
-        raise SpecError("", f"{directory / 'spec.json'}: nested too deeply") from error
-    with safe_open(directory / "weights.safetensors", framework="pt", device=device) as file:
-        # Copied, because a file's tensors begin at any byte, and the CPU's products round by where they begin.
-        weights = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
-    model = assemble(spec, weights)
+        with safe_open(path, framework="pt", device=device) as file:
+            # Copied, because a file's tensors begin at any byte, and the CPU's products round by where they begin.
+            weights = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+    except SafetensorError as error:
+        raise SpecError("", f"{path}: {error}") from error
+    try:
+        model = assemble(spec, weights)
+    except RuntimeError as error:  # load_state_dict names what is missing, or too many, or of another shape
+        raise SpecError("", f"{path}: {' '.join(str(error).split())}") from error
     origin = directory / "origin.json"
     if origin.exists():
-        model.origin = json.loads(origin.read_text(encoding="utf-8"))
+        model.origin = read_json(origin)
     model.tokenizer = tokenizer_files(directory)
     return model
+
+
+def read_json(path: Path) -> Any:
+    """Raises SpecError for what is no JSON, or none of a readable size."""
+    with path.open("rb") as file:  # a device has no size and no end
+        text = file.read(MOST_BYTES + 1)
+    if len(text) > MOST_BYTES:
+        raise SpecError("", f"{path} has more than {MOST_BYTES:,} bytes")
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise SpecError("", f"{path}: nested too deeply") from error
+    except ValueError as error:
+        raise SpecError("", f"{path}: {error}") from error
 
 
 def tokenizer_files(directory: Path) -> TokenizerFiles | None:

@@ -78,13 +78,13 @@ def open_storage(url: str | None, folder: SearchFolder) -> BaseStorage:
             f"--storage {shown(url)}: no driver is installed (PostgreSQL's: pip install 'psycopg[binary]')"
         ) from error
     except Exception as error:  # whatever the database's driver raises
-        reason = str(error).replace(url, shown(url)).strip().split("\n")[0]
+        reason = shown(str(error).replace(url, shown(url)).strip().split("\n")[0])
         raise StorageError(f"--storage {shown(url)}: {reason or type(error).__name__}") from error
 
 
 def shown(url: str) -> str:
-    """Without the user and the password."""
-    return re.sub(r"//.*@", "//***@", url)
+    """Without the user and the password, which may also be parameters."""
+    return re.sub(r"(\w*pass\w*=)[^&\s]*", r"\1***", re.sub(r"//.*@", "//***@", url))
 
 
 def close_storage(storage: BaseStorage) -> None:

@@ -50,4 +50,4 @@ def _stamp(path: Path, remedy: str) -> FileStamp:
         found = path.stat()
     except FileNotFoundError:
         raise StoreError(f"{path} is gone: {remedy}") from None
-    return FileStamp(bytes=found.st_size, modified=found.st_mtime_ns)
+    return FileStamp(bytes=found.st_size, modified=found.st_ctime_ns)

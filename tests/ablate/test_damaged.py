@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -142,6 +143,18 @@ def test_a_damaged_document_is_one_line_with_its_file_and_the_remedy(
             line = capsys.readouterr().err.splitlines()[-1]
             assert line.startswith(f"ablate: {path}"), line
             assert said in line and line.endswith(remedy), line
+
+
+def test_zeros_under_the_time_of_what_was_there_are_noticed(
+    study: Path, copy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As a restored backup may leave them."""
+    (path,) = copy.glob("data/*/train.bin")
+    before = path.stat()
+    path.write_bytes(bytes(before.st_size))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert main(["run", str(study), "--store", str(copy), "--engine", "inprocess", "--set", "seeds=3"]) == 2
+    assert f"{path} is damaged" in capsys.readouterr().err
 
 
 UNCHECKED = (".*", "checked-*", "answers.db", "log.txt", "*.html")

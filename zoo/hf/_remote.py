@@ -13,14 +13,12 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from zoo.checkpoint import assemble
+from zoo.checkpoint import assemble, read_json
 from zoo.errors import SpecError, UnsupportedError
 from zoo.model import Decoder
 from zoo.spec import ModelSpec, parse
 
 MODEL_TYPE = "ablate"
-MOST_BYTES = 10_000_000
-"""Of a config that is read."""
 PREFIX = "model."
 """Of our names in a folder: the modeling file holds our model under this one."""
 CODE = "modeling_ablate.py"
@@ -106,13 +104,8 @@ class Held(nn.Module):
 
 def _config(folder: Path) -> Mapping[str, object]:
     """Raises UnsupportedError for what is no config, or none of a readable size."""
-    path = folder / "config.json"
     try:
-        with path.open("rb") as file:  # a device has no size and no end
-            text = file.read(MOST_BYTES + 1)
-        if len(text) > MOST_BYTES:
-            raise UnsupportedError("", f"{path} has more than {MOST_BYTES:,} bytes")
-        found = json.loads(text)
-    except (OSError, ValueError, RecursionError) as error:
-        raise UnsupportedError("", f"{path}: {error}") from error
+        found = read_json(folder / "config.json")
+    except (OSError, SpecError) as error:
+        raise UnsupportedError("", str(error)) from error
     return found if isinstance(found, dict) else {}

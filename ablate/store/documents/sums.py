@@ -20,7 +20,7 @@ class FileStamp(Part):
     bytes: Bytes
     """Its size."""
     modified: Annotated[int, Unit("ns since 1970")]
-    """When it was last written to."""
+    """When it last changed, which nobody can set (`st_ctime`)."""
 
 
 class CheckedDocument(Document):

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 import zoo
+from ablate.checkpoints import Checkpoint, CheckpointError
 from tests.zoo.hf import parity
 
 
@@ -85,7 +87,39 @@ def test_a_hostile_folder_is_refused_and_runs_nothing(
     assert not mark.exists()
 
 
-def test_a_saved_model_of_endless_nesting_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "spec.json").write_text("[" * 100_000)
-    with pytest.raises(zoo.SpecError, match="nested too deeply"):
+def endless(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    path.symlink_to("/dev/zero")
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "said"),
+    [
+        ("spec.json", lambda path: path.write_text("[" * 100_000), "nested too deeply"),
+        ("spec.json", lambda path: path.write_text("{"), "spec.json: Expecting"),
+        ("spec.json", endless, "more than 10,000,000 bytes"),
+        ("origin.json", lambda path: path.write_bytes(b"\xff"), "origin.json: "),
+        (
+            "weights.safetensors",
+            lambda path: path.write_bytes(b"torn"),
+            "weights.safetensors: Error",
+        ),
+        ("weights.safetensors", lambda path: save_file({"a": torch.ones(1)}, path), "Missing key"),
+    ],
+)
+def test_a_damaged_saved_model_is_one_line(
+    name: str, change: Callable[[Path], object], said: str, tmp_path: Path
+) -> None:
+    zoo.save(zoo.build(zoo.parse({"vocab_size": 16, "d_model": 16, "n_layers": 1})), tmp_path)
+    change(tmp_path / name)
+    with pytest.raises(zoo.SpecError, match=said) as refused:
         zoo.open(tmp_path)
+    assert str(tmp_path) in str(refused.value) and len(str(refused.value).splitlines()) == 1
+
+
+def test_a_device_is_no_file_of_weights(tmp_path: Path) -> None:
+    """To hash it would have no end."""
+    config(tmp_path)
+    endless(tmp_path / "model.safetensors")
+    with pytest.raises(CheckpointError, match="has no weights"):
+        Checkpoint.at(tmp_path, Path())
