@@ -2,7 +2,7 @@
 
 Its time goes into runs, not into starts: commands train by themselves (`--engine inprocess`), and are copies of this
 process, which has loaded the libraries. They beat more often, so that a stopped one is replaced after a second. A shot
-waits until something was saved since the last one, so that each hits work, on a machine of any speed.
+waits until somebody else has saved since the last one, so that each hits work, on a machine of any speed.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ import multiprocessing
 import os
 import random
 import sys
-from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import ablate.running.phases  # noqa: F401 (what copies would load)
@@ -24,7 +23,7 @@ from tests.ablate.soak import NUMBERS, Soak, made_study
 
 SHOTS = 3
 """Of each signal."""
-RUNS, STEPS = 2, 400
+RUNS, STEPS = 2, 300
 
 
 class Copy:
@@ -54,19 +53,20 @@ class QuickSoak(Soak):
     stall_seconds: float = 1.0
     poll_seconds: float = 0.01
     execution: tuple[str, ...] = ("--engine", "inprocess", "--checkpoint-seconds", "0")
-    _saved: set[tuple[Path, int]] = field(default_factory=set)
-    """What was saved before the last shot."""
 
     def has_enough(self) -> bool:
         return self.counts.total() == SHOTS * len(NUMBERS)
 
     def is_worth_a_shot(self) -> bool:
-        found = set()
-        for path in self.store.glob("*/state.pt"):
-            with suppress(FileNotFoundError):  # its run has just ended
-                found.add((path, path.stat().st_mtime_ns))
-        is_new, self._saved = bool(found - self._saved), found
-        return is_new
+        """What those save that were hit does not count."""
+        if any(each.poll() is None and each.pid in self._ending for each in self._commands):
+            self._known = self.states()
+        return bool(self.states() - self._known)
+
+    def _wake(self, now: float) -> None:
+        """Only when another has gone on with the work, or at the end."""
+        if self.states() - self._known or now == float("inf"):
+            super()._wake(now)
 
     def start(self, *arguments: str) -> Copy:
         return Copy(arguments, self.said)
@@ -75,10 +75,10 @@ class QuickSoak(Soak):
         return {each.pid: "command" for each in self._commands if each.poll() is None}
 
 
-def quick_soak(folder: Path, seconds: float = 300.0) -> Soak:
+def quick_soak(folder: Path) -> Soak:
     claims.BEAT_SECONDS = 0.1  # type: ignore[misc]
     soaked = QuickSoak(made_study(folder, RUNS, STEPS), folder / "soaked", random.Random(0), (0.02, 0.15))
-    soaked.disturb(seconds)
+    soaked.disturb(0.0)
     soaked.finish(folder / "control")
     return soaked
 

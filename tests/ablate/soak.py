@@ -28,6 +28,8 @@ from tests.ablate.toy import toy_study
 
 ROOT = Path(__file__).parents[2]
 NUMBERS = (signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP)
+LATE_SECONDS = 450.0
+"""What it may take longer on a loaded machine, until enough was hit."""
 EXPECTED = {0, 1, 128 + signal.SIGTERM, -signal.SIGKILL, -signal.SIGTERM}
 """Statuses of disturbed commands: 1 where a worker was killed, -SIGTERM before Python could listen."""
 
@@ -83,16 +85,21 @@ class Soak:
     _commands: list[Command] = field(default_factory=list)
     _stopped: dict[int, float] = field(default_factory=dict)
     """When those that were stopped wake again."""
+    _known: set[tuple[Path, int]] = field(default_factory=set)
+    """What was saved before the last shot."""
+    _ending: set[int] = field(default_factory=set)
+    """Those that were killed or asked to end."""
     _next: list[signal.Signals] = field(default_factory=list)
     """Of three shots each is another signal."""
 
     def disturb(self, seconds: float) -> None:
         deadline, next_shot = time.monotonic() + seconds, time.monotonic() + self.chance.uniform(*self.pause)
-        while time.monotonic() < deadline and not self.has_enough():
+        while time.monotonic() < deadline or not self.has_enough():
+            assert time.monotonic() < deadline + LATE_SECONDS, self.counts
             if not any(each.poll() is None and each.pid not in self._stopped for each in self._commands):
                 self._commands.append(self.start(*self._asked(self.store)))
             self._wake(time.monotonic())
-            if time.monotonic() >= next_shot and self.is_worth_a_shot():
+            if self.is_worth_a_shot() and time.monotonic() >= next_shot:
                 self._shoot()
                 next_shot = time.monotonic() + self.chance.uniform(*self.pause)
             time.sleep(self.poll_seconds)
@@ -108,11 +115,22 @@ class Soak:
         assert outcome(self.store) == outcome(control)
 
     def has_enough(self) -> bool:
-        """Whether the time is up before it is."""
-        return False
+        """Whether the disturbance may end: each signal, and each kind of process, was hit."""
+        return (
+            len({number for number, _ in self.counts}) == len(NUMBERS) and len({kind for _, kind in self.counts}) == 2
+        )
 
     def is_worth_a_shot(self) -> bool:
-        return True
+        """Every other shot waits until something was saved: on a slow machine all would hit commands that start."""
+        return self.counts.total() % 2 == 0 or bool(self.states() - self._known)
+
+    def states(self) -> set[tuple[Path, int]]:
+        """What was saved, and when."""
+        found = set()
+        for path in self.store.glob("*/state.pt"):
+            with suppress(FileNotFoundError):  # its run has just ended
+                found.add((path, path.stat().st_mtime_ns))
+        return found
 
     def start(self, *arguments: str) -> Command:
         """`ablate` with these arguments."""
@@ -149,6 +167,9 @@ class Soak:
             self.counts[self._next.pop().name, victims[victim]] += 1
             if number == signal.SIGSTOP:
                 self._stopped[victim] = time.monotonic() + self.chance.uniform(0.2, 3.0) * self.stall_seconds
+            else:
+                self._ending.add(victim)
+        self._known = self.states()
 
     def _wake(self, now: float) -> None:
         for pid in [pid for pid, moment in self._stopped.items() if moment <= now]:
