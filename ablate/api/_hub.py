@@ -24,5 +24,6 @@ def upload(folder: Path, repository: str, hub: Any = None) -> None:
         api.upload_folder(repo_id=repository, folder_path=str(folder), commit_message="Exported by ablate")
     except refusals as error:
         said = str(error).strip().partition("\n")[0]
-        reason = f"{said}: {folder} is written; log in with `hf auth login`, and upload it with `hf upload`"
+        upload = f"`hf auth login` and `hf upload {repository} {folder} --private`"
+        reason = f"{said}: {folder} is written; where the hub can be reached, {upload} do the rest"
         raise ArgumentError("push", reason, repository) from error

@@ -250,7 +250,8 @@ def _first_that_fits(spec: ModelSpec, candidates: list[Candidate]) -> tuple[Fami
     obstacles: list[tuple[int, str]] = []
     for name, family, arguments in candidates:
         try:
-            config, differences = _try(spec, name, family, NO_TOKENS | arguments())
+            with _folder.quiet(_transformers()):  # which warns of defaults that are no part of the architecture
+                config, differences = _try(spec, name, family, NO_TOKENS | arguments())
         except (ValueError, KeyError, _refused()) as error:  # also what configs of transformers raise
             obstacles.append((1000, f"{name}: {error}"))
             continue

@@ -14,6 +14,8 @@ from zoo.hf._version import MAJOR
 from zoo.positions import Position
 from zoo.positions.rope import RoPE
 from zoo.positions.scalings import Scaling
+from zoo.positions.scalings.dynamic import Dynamic
+from zoo.positions.scalings.yarn import YaRN
 
 OPTIONAL: dict[str, tuple[str, ...]] = {
     "default": (),
@@ -171,9 +173,13 @@ def _scaling_parameters(scaling: Scaling) -> ConfigJson:
     return parameters | {key: values[key] for key in OPTIONAL[scaling.kind] if values[key] is not None}
 
 
+def _length(scaling: Dynamic | YaRN) -> int:
+    """How many positions a config names: with YaRN those that it is for, as transformers expects, else the original."""
+    return int(scaling.original_length * (scaling.factor if isinstance(scaling, YaRN) else 1))
+
+
 def _by_version(parameters: ConfigJson, scaling: Scaling | None) -> ConfigJson:
-    length = {"max_position_embeddings": getattr(scaling, "original_length", 0)}
-    extra = length if scaling is not None and scaling.kind == "dynamic" else {}
+    extra = {"max_position_embeddings": _length(scaling)} if isinstance(scaling, Dynamic | YaRN) else {}
     if MAJOR >= 5:
         return {"rope_parameters": parameters, **extra}
     beside: ConfigJson = {

@@ -110,6 +110,14 @@ PUBLISHED = [
 """With keys of published configs, which transformers may read or not."""
 
 
+def test_a_model_with_yarn_is_said_to_be_as_long_as_it_was_made(capfd: pytest.CaptureFixture[str]) -> None:
+    scaling = {"kind": "yarn", "factor": 4, "original_length": 64}
+    small = {"d_model": 16, "n_layers": 1, "vocab_size": 32, "block.mixer.position.scaling": scaling}
+    assert zoo.to_hf(zoo.build(zoo.load("small", **small))).config.max_position_embeddings == 256
+    assert zoo.hf.native(zoo.load("small", **small, **{"block.ffn": "relu"}))[0] is None
+    assert capfd.readouterr().err == "", "transformers warns of lengths that do not fit the factor"
+
+
 @pytest.mark.parametrize("config", PUBLISHED, ids=lambda config: config.model_type)
 def test_published_configs_are_converted(config: Any) -> None:
     model = eager(AutoModelForCausalLM.from_config(config)).eval()
