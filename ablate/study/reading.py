@@ -184,6 +184,8 @@ class _Reader:
     def _name_problems(self, tree: StudyMap, section: str, noun: str) -> Iterator[Problem]:
         written = self.document.data.get(section)
         names = list(written) if isinstance(written, Mapping) else []
+        first = self.layers[0].nested.get(section)
+        known = first if isinstance(first, Mapping) else {}
         for name in names:
             if not NAME.fullmatch(name):
                 origin = self.document.keys[section, name]
@@ -194,7 +196,7 @@ class _Reader:
         for layer in self.layers[1:]:
             edited = layer.nested.get(section)
             for name in edited if isinstance(edited, Mapping) else ():
-                if name not in self.layers[0].nested.get(section, {}):
+                if name not in known:
                     reason = f"there is no such {noun}" + did_you_mean(name, names)
                     yield self.origins.problem((section, name), reason, at_key=True)
 
