@@ -109,9 +109,14 @@ def member(package: str, name: str) -> ModuleType:
 
 
 def plugins_of(package: str) -> Mapping[str, Plugin]:
-    """The plug-ins of a folder by name."""
-    folder = package.rpartition(".")[2]
-    return {plugin.name: plugin for plugin in plugins() if plugin.folder == folder}
+    """The plug-ins of a folder by name. Raises PluginError where two have one name."""
+    folder, found = package.rpartition(".")[2], dict[str, Plugin]()
+    for plugin in plugins():
+        if plugin.folder != folder:
+            continue
+        if (first := found.setdefault(plugin.name, plugin)) != plugin:
+            raise PluginError(f"plug-in {plugin}: {folder} have a {plugin.name} already, from {first}")
+    return found
 
 
 def plugins() -> tuple[Plugin, ...]:

@@ -66,6 +66,20 @@ def test_a_name_that_is_taken_is_refused(plugged: Path, monkeypatch: pytest.Monk
         variants("zoo.norms")
 
 
+def test_two_plugins_of_one_name_are_refused(plugged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file beside an installed package, or beside another file."""
+    other = plugged.with_name("other.py")
+    other.write_text(NORM, encoding="utf-8")
+    monkeypatch.setenv(registry.VARIABLE, f"zoo.norms/meannorm={plugged}{os.pathsep}zoo.norms/meannorm={other}")
+    with pytest.raises(PluginError, match=f"{other}: norms have a meannorm already, from {plugged}"):
+        registry.members("zoo.norms")
+    monkeypatch.setenv(registry.VARIABLE, f"zoo.norms/meannorm={other}")
+    installed = registry.Plugin("norms", "meannorm", "my_package.meannorm", distribution="my-package 1.0")
+    monkeypatch.setattr(registry, "_installed", lambda: (installed,))
+    with pytest.raises(PluginError, match=r"have a meannorm already, from my_package.meannorm of my-package 1\.0"):
+        registry.members("zoo.norms")
+
+
 def test_its_digest_is_that_of_its_file_and_counts_only_where_it_is_used(plugged: Path) -> None:
     norm = variants("zoo.norms")["meannorm"]()
     plain = zoo.load("small")
