@@ -79,6 +79,8 @@ class Soak:
     """Seconds from shot to shot, at least and at most."""
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Which signal has hit what, and how often."""
+    fewest: int = 10
+    """Shots, at least."""
     stall_seconds: float = 10.0
     poll_seconds: float = 0.1
     execution: tuple[str, ...] = ("--workers", "2", "--checkpoint-seconds", "1")
@@ -115,10 +117,9 @@ class Soak:
         assert outcome(self.store) == outcome(control)
 
     def has_enough(self) -> bool:
-        """Whether the disturbance may end: each signal, and each kind of process, was hit."""
-        return (
-            len({number for number, _ in self.counts}) == len(NUMBERS) and len({kind for _, kind in self.counts}) == 2
-        )
+        """Whether the disturbance may end: shots were many enough, and hit with each signal and each kind of process."""
+        signals, kinds = ({pair[place] for pair in self.counts} for place in (0, 1))
+        return self.counts.total() >= self.fewest and len(signals) == len(NUMBERS) and len(kinds) == 2
 
     def is_worth_a_shot(self) -> bool:
         """Every other shot waits until something was saved: on a slow machine all would hit commands that start."""
