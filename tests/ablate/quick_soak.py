@@ -21,7 +21,7 @@ from ablate.cli import main
 from ablate.store import Store, claims
 from tests.ablate.soak import NUMBERS, Soak, made_study
 
-SHOTS = 3
+SHOTS = 2
 """Of each signal."""
 RUNS, STEPS = 2, 300
 

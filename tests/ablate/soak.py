@@ -117,7 +117,7 @@ class Soak:
         assert outcome(self.store) == outcome(control)
 
     def has_enough(self) -> bool:
-        """Whether the disturbance may end: shots were many enough, and hit with each signal and each kind of process."""
+        """Whether the disturbance may end: enough shots, each signal among them, hit each kind of process."""
         signals, kinds = ({pair[place] for pair in self.counts} for place in (0, 1))
         return self.counts.total() >= self.fewest and len(signals) == len(NUMBERS) and len(kinds) == 2
 
