@@ -27,7 +27,7 @@ needs_ray = pytest.mark.skipif(WITHOUT, reason="the extra ray is not installed: 
 
 def test_without_the_package_there_is_a_way_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
-    with pytest.raises(EngineError, match="pip install ray$"):
+    with pytest.raises(EngineError, match=r"pip install ray$"):
         load("ray", Options())
 
 

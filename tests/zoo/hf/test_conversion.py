@@ -230,7 +230,7 @@ def test_without_transformers_the_package_is_named(monkeypatch: pytest.MonkeyPat
         return real(name, *args, **kwargs)
 
     monkeypatch.setattr(builtins, "__import__", refuse)
-    with pytest.raises(ImportError, match="pip install transformers peft$"):
+    with pytest.raises(ImportError, match=r"pip install transformers peft$"):
         zoo.from_hf(None)
 
 
