@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from reports.figures.against import Against, points
 from reports.figures.base import NEUTRAL, Attributes, Switch
-from reports.figures.labels import label_places
+from reports.figures.labels import WIDTH, label_places
 from reports.figures.style import ArmStyle, blank, label
 from reports.statistics.front import surely_beaten
 
@@ -25,7 +25,7 @@ class Plane:
     """One point for each look. Every axis has a value for each point; the first of either kind is drawn at first.
 
     Points are `rivals` where they have one baseline, so that one may beat another. Hovering tells what each is `about`,
-    where that is known.
+    where that is known. `width`: pixels across on a usual screen, by which names are placed.
     """
 
     looks: Sequence[ArmStyle]
@@ -33,6 +33,7 @@ class Plane:
     up: Sequence[Against]
     rivals: bool = True
     about: Sequence[str] = ()
+    width: float = WIDTH
 
     @property
     def switches(self) -> tuple[Switch, ...]:
@@ -82,7 +83,7 @@ class Plane:
         return {
             "marker.symbol": [look.symbol + "-open" * gone for look, gone in zip(self.looks, beaten, strict=True)],
             "text": [[name] for name in names],
-            "textposition": label_places(places, names),
+            "textposition": label_places(places, names, self.width),
             "hovertext": [[self._hover(place, x, y)] for place in range(len(self.looks))],
         }
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from reports.figures import CONFIG
 from reports.figures.against import Against, Differences, Ratios
 from reports.figures.base import Figure
+from reports.figures.labels import WIDE
 from reports.figures.plane import Plane
 from reports.figures.style import ArmStyle, label, looks
 from reports.findings.shapes import StudySummary
@@ -120,7 +121,7 @@ def _group(number: int, studies: Sequence[Studied], arms: Sequence[_Arm]) -> Gro
     style = looks(names)
     up: list[Against] = [Differences(f"difference in loss ({first.unit})", tuple(arm.difference for arm in arms))]
     across = sorted((axis for key in COSTS if (axis := _axis(key, arms)) is not None), key=_all_same)
-    plane = Plane([_look(style[arm.studied.name], arm) for arm in arms], across, up, rivals=False)
+    plane = Plane([_look(style[arm.studied.name], arm) for arm in arms], across, up, rivals=False, width=WIDE)
     columns = ("arm", *(axis.name for axis in (*up, *across)))
     data = ", ".join(sorted({each.data[:8] for each in first.study.arms}))
     figure = Figure(

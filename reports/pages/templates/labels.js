@@ -19,15 +19,13 @@ function flip(name) {
 
 function fit(name, frame) {
   const whole = (name.dataset.whole ??= name.textContent);
-  name.textContent = whole;
+  const arm = whole.slice(whole.lastIndexOf(": ") + 1).trim(); // without its study
+  const fits = (text) => ((name.textContent = text), room(name, frame) >= 0);
+  if (fits(whole) || fits(arm)) return;
   const here = room(name, frame);
-  if (here >= 0) return;
   flip(name);
   if (room(name, frame) < here) flip(name);
-  const arm = whole.slice(whole.lastIndexOf(": ") + 1).trim(); // without its study
-  if (room(name, frame) < 0) name.textContent = arm;
-  for (let length = arm.length - 1; length > 2 && room(name, frame) < 0; length--)
-    name.textContent = `${arm.slice(0, length)}…`;
+  for (let length = arm.length; length > 2 && room(name, frame) < 0; ) fits(`${arm.slice(0, --length)}…`);
 }
 
 function fitAll(div) {
