@@ -29,7 +29,7 @@ different of 300 (in brackets without room), and the median room in nats; curvat
     curvature 0, 3 seeds: 1 (7), 0.0096    0.05, 12 seeds: 5 (33), 0.0150    0.2, 12 seeds: 4 (24), 0.0066
     0.2, 3 seeds: 3 (19), 0.0054           1.0, 3 seeds: 14 (15), 0.0002
 
-Of 400 toy studies whose identical arms were tuned and trained in earnest, 6 named a winner
+Of 400 toy studies whose identical arms were tuned and trained in earnest, 5 named a winner
 (`tests/ablate/test_no_effect.py`). Models of 0.05 M parameters have curvatures of 0.5 to 0.9 (studies/LOG.md). A
 difference of 0.015 nats, sd 0.005, is found with 5 seeds in 72 of 80 studies (72) at curvature 1, 71 (73) at 0.4, and
 62 (73) at 0.1.
