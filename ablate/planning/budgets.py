@@ -64,7 +64,7 @@ def training_cost(train: TrainSpec, spec: ModelSpec, widths: Sequence[int], teac
     whole = train.objective.cost(spec, train.context)
     change = fmean(costs[width].flops_per_step for width in widths) / tokens
     if train.lora is not None:
-        change = flops_change(spec, train.lora)
+        change += flops_change(spec, train.lora)
     if teacher is not None:
         taught = {width: train.objective.cost(teacher, width) for width in set(widths)}
         change += fmean(taught[width].flops_per_token_forward for width in widths)

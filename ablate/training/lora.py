@@ -29,6 +29,12 @@ from zoo.spec import ModelSpec
 
 FILE = "adapters.safetensors"
 
+PARTS = ("encoder", "mtp", "layer_loss", "altup", "per_layer_embeddings", "chunks")
+MIXERS = ("dsa", "linformer", "multi_token", "nsa", "ttt")
+PLACEMENTS = ("attention_residuals", "hyper_connections", "mhc")
+"""Parts of a model, mixers and residual streams with weights beside the matrices that a token is multiplied with once
+in each layer."""
+
 
 class LoraSpec(Spec):
     """`{rank: 8, alpha: 16, matrices: [mixer, ffn], dropout: 0}`"""
@@ -132,11 +138,23 @@ def matrices(model: nn.Module, spec: LoraSpec) -> Iterator[str]:
 
 def check_lora(model: ModelSpec, spec: LoraSpec) -> None:
     """Raise SpecError where a model cannot have these adapters."""
-    for part in ("encoder", "mtp", "layer_loss"):
-        if getattr(model, part):
-            raise SpecError("train.lora", f"the FLOPs of adapters are not counted beside {part}")
+    for part in _uncounted(model):
+        raise SpecError("train.lora", f"the FLOPs of adapters are not counted beside {part}")
     with torch.device("meta"):
         list(matrices(zoo.Decoder(model), spec))
+
+
+def _uncounted(model: ModelSpec) -> Iterator[str]:
+    """What a model has whose frozen weights spare a gradient that `flops_change` does not know."""
+    yield from (part for part in PARTS if getattr(model, part))
+    if model.sharing is not None and model.sharing.injection:
+        yield "sharing.injection"
+    for layer in model.layers:
+        yield from ({layer.mixer.kind, layer.norm_placement.kind} & {*MIXERS, *PLACEMENTS})
+        if layer.depth_routing is not None:
+            yield "depth_routing"
+        if layer.mixer.pass_flops(1):
+            yield "positions that are projected once"
 
 
 def flops_change(model: ModelSpec, spec: LoraSpec) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,9 @@ from ablate.store import Store
 from ablate.training.lora import Adapters, LoraSpec, check_lora, flops_change
 from ablate.training.optim import build_optimizer, trained_part
 from ablate.training.spec import TrainSpec
+from zoo import matrix
+from zoo.conformance.combinations import random_tokens
+from zoo.matrix import Option
 
 pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")
 MIXERS = ("attention", "differential", "gated_deltanet", "gla", "kda", "mamba2", "mla", "retention", "lightning")
@@ -93,22 +98,58 @@ def test_flops_change_as_torch_counts(edits: dict[str, Any]) -> None:
     Adapters(adapted, lora, seed=0)
     mixer: Any = adapted.blocks[0].mixer
     unneeded = sum(2 * (matrix.weight.numel() + 3 * matrix.in_features) for matrix in (mixer.q, mixer.k, mixer.v))
-    assert counted(adapted) - counted(whole) == pytest.approx(flops_change(spec, lora) - unneeded, rel=1e-9)
+    assert counted(adapted, tokens()) - counted(whole, tokens()) == pytest.approx(
+        flops_change(spec, lora) - unneeded, rel=1e-9
+    )
     train = TrainSpec.model_validate({"context": 12})
     costs = [training_cost(each, spec, [12]) for each in (train, train.model_copy(update={"lora": lora}))]
     assert costs[1].flops_per_token - costs[0].flops_per_token == flops_change(spec, lora)
 
 
-def counted(model: zoo.Decoder) -> float:
+def counted(model: zoo.Decoder, text: torch.Tensor) -> float:
     """FLOPs per token of a forward and a backward pass."""
     with FlopCounterMode(display=False) as counter:
-        model.loss(tokens(), tokens())[0].backward()
-    return counter.get_total_flops() / tokens().numel()
+        model.loss(text, text)[0].backward()
+    return counter.get_total_flops() / text.numel()
 
 
 def test_a_name_that_no_block_has_is_told() -> None:
     with pytest.raises(zoo.SpecError, match=r"no block has a matrix 'qq' \(did you mean 'q'\?\)"):
         check_lora(small(), LoraSpec(matrices=("qq",)))
+
+
+@pytest.mark.parametrize(
+    ("edits", "beside"),
+    [
+        ({"block.mixer.position": "transformer_xl"}, "positions that are projected once"),
+        ({"sharing": {"blocks": 1, "injection": True}}, "sharing.injection"),
+        ({"block.depth_routing": {}}, "depth_routing"),
+        ({"block.norm_placement": "mhc"}, "mhc"),
+        ({"mtp": {"depth": 1}}, "mtp"),
+    ],
+)
+def test_a_model_whose_adapters_would_be_counted_wrong_is_refused(edits: dict[str, Any], beside: str) -> None:
+    with pytest.raises(zoo.SpecError, match=rf"not counted beside {re.escape(beside)}"):
+        check_lora(small(**edits), LoraSpec())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("option", [*itertools.chain(*matrix.axes().values())], ids=str)
+def test_flops_change_as_torch_counts_with_every_choice(option: Option) -> None:
+    """Or it is refused. The table learns in both, so that no gradient is left out below the first adapter."""
+    spec, lora = matrix.combine([option]), LoraSpec(rank=3)
+    try:
+        check_lora(spec, lora)
+    except zoo.SpecError as error:
+        pytest.skip(str(error))
+    if "t5" in option.name:
+        pytest.skip("torch has another kernel for a bias that does not learn")
+    whole, adapted = zoo.build(spec).train(), zoo.build(spec).train()
+    Adapters(adapted, lora, seed=0)
+    adapted.embedding.weight.requires_grad_()
+    learned = 2.0 * spec.vocab_size * spec.table_width * spec.tie_embeddings  # as the head
+    text = random_tokens(spec, 2, 16)
+    assert counted(adapted, text) - counted(whole, text) == pytest.approx(flops_change(spec, lora) + learned, rel=1e-9)
 
 
 def test_a_run_trains_adapters_alone_and_exports_them(study: Path, tmp_path: Path) -> None:
