@@ -45,31 +45,41 @@ class Steady:
 def steady_noise(tables: Sequence[Sequence[Sequence[float]]]) -> Steady:
     """Of losses by setting and seed; rows are pooled over tables."""
     arrays = [np.asarray(table, dtype=np.float64) for table in tables]
-    kept = {(t, row) for t, table in enumerate(arrays) for row in range(len(table))}
-    level, erratic = LEVEL / max(len(kept), 1), dict[Row, float]()
+    kept = [list(range(len(table))) for table in arrays]
+    level, erratic = LEVEL / max(sum(map(len, kept)), 1), dict[Row, float]()
     while True:
-        noise = _noise(arrays, kept)
-        found = [test for row in kept if noise and (test := _tested(arrays, kept, row, noise))]
+        own = [_noise(table, rows) for table, rows in zip(arrays, kept, strict=True)]
+        noise = _together(own)
+        rows = [(t, row) for t, some in enumerate(kept) for row in some]
+        found = [test for t, row in rows if noise and (test := _tested(arrays, kept, own, (t, row), noise))]
         least = min(found, default=None)
         if least is None or least[0] >= level:
             return Steady(noise, erratic)
-        _, _, row, sd = least
-        kept.remove(row)
-        erratic[row] = sd
+        _, _, (table, row), sd = least
+        kept[table].remove(row)
+        erratic[table, row] = sd
 
 
-def _noise(tables: Sequence[Floats], kept: set[Row]) -> Noise | None:
-    rows = [[row for row in range(len(table)) if (t, row) in kept] for t, table in enumerate(tables)]
-    return pooled([found for t, some in enumerate(rows) if some and (found := residual_noise(tables[t][some]))])
+def _noise(table: Floats, rows: Sequence[int]) -> Noise | None:
+    return residual_noise(table[rows]) if rows else None
 
 
-def _tested(tables: Sequence[Floats], kept: set[Row], row: Row, whole: Noise) -> tuple[float, float, Row, float] | None:
+def _together(noises: Sequence[Noise | None]) -> Noise | None:
+    return pooled([noise for noise in noises if noise])
+
+
+def _tested(
+    tables: Sequence[Floats], kept: Sequence[Sequence[int]], own: Sequence[Noise | None], row: Row, whole: Noise
+) -> tuple[float, float, Row, float] | None:
     """p of a row, the negative of its mean loss (of two rows that disagree, the higher one is erratic), the row, and
-    its standard deviation. None where nothing is left to compare it with, or it is alone in its table."""
-    rest = _noise(tables, kept - {row})
+    its standard deviation. `own` is the noise of each table as `kept`, `whole` of all. None where nothing is left to
+    compare the row with, or it is alone in its table."""
+    table, place = row
+    without = _noise(tables[table], [other for other in kept[table] if other != place])
+    rest = _together([*own[:table], without, *own[table + 1 :]])
     if rest is None or not rest.sd or rest.freedom == whole.freedom:
         return None
     freedom = whole.freedom - rest.freedom
     square = (whole.freedom * whole.sd**2 - rest.freedom * rest.sd**2) / freedom
     p = float(scipy.stats.f.sf(square / rest.sd**2, freedom, rest.freedom))
-    return p, -float(tables[row[0]][row[1]].mean()), row, math.sqrt(max(square, 0.0))
+    return p, -float(tables[table][place].mean()), row, math.sqrt(max(square, 0.0))
