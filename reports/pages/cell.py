@@ -8,7 +8,7 @@ from html import escape
 from reports.figures import CONFIG, Figure, draw
 from reports.findings.shapes import StudySummary
 from reports.pages.page import drawn, name_of
-from reports.pages.templating import render
+from reports.pages.templating import FIGURES, render
 from reports.wording import title_words
 from reports.wording.answers import closing_table, headline
 
@@ -36,7 +36,7 @@ def html_table(rows: Sequence[Sequence[str]]) -> str:
 def _frame(figure: Figure, summary: StudySummary) -> str:
     shown = drawn(figure, title_words.source(summary), name_of(summary.study))
     data = {"config": CONFIG, "figures": {figure.key: shown}}
-    page = render("cell.html.j2", ("stamp.js", "labels.js", "figures.js"), data, it=figure)
+    page = render("cell.html.j2", FIGURES, data, it=figure)
     height = (figure.drawing.layout.height or 450) + MARGIN
     title, page = escape(figure.title), escape(page)
     return f'<iframe title="{title}" srcdoc="{page}" style="width: 100%; height: {height}px; border: 0"></iframe>'

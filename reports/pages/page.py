@@ -15,7 +15,7 @@ from reports.figures.base import Attributes
 from reports.figures.style import looks
 from reports.findings.shapes import StudySummary
 from reports.findings.summary import summarise_study
-from reports.pages.templating import render
+from reports.pages.templating import FIGURES, render
 from reports.reading.progress import StudyProgress
 from reports.wording import (
     answers,
@@ -31,7 +31,7 @@ from reports.wording import (
 )
 from reports.wording.markup import latex, markdown
 
-SCRIPTS = ("stamp.js", "labels.js", "figures.js", "choice.js", "tables.js", "contents.js")
+SCRIPTS = (*FIGURES, "choice.js", "tables.js", "contents.js")
 WORDS = {
     module.__name__.rpartition(".")[2]: module
     for module in (

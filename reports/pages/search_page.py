@@ -11,6 +11,7 @@ from reports.findings.fresh import fresh_table
 from reports.findings.importance import importances
 from reports.findings.searches import SearchSummary, best_table, read_search, trials_table
 from reports.pages.page import drawn
+from reports.pages.templating import FIGURES
 from reports.pages.templating import render as render_template
 from reports.wording import search_words
 
@@ -29,7 +30,7 @@ def render_page(search: SearchSummary) -> str:
     data = {"config": CONFIG, "figures": {figure.key: drawn(figure, source, f"search-{source}") for figure in figures}}
     return render_template(
         "search.html.j2",
-        ("stamp.js", "labels.js", "figures.js"),
+        FIGURES,
         data,
         search=search,
         words=search_words,

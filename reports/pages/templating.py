@@ -15,6 +15,9 @@ from markupsafe import Markup
 
 from reports.pages.plotly_js import plotly_js
 
+FIGURES = ("stamp.js", "labels.js", "figures.js")
+"""The scripts of every page with figures."""
+
 
 @cache
 def environment() -> Environment:

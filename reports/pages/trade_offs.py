@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -14,15 +13,15 @@ from reports.figures.plane import Plane
 from reports.figures.style import ArmStyle, label, looks
 from reports.findings.shapes import StudySummary
 from reports.pages.page import drawn
-from reports.pages.templating import render
+from reports.pages.templating import FIGURES, render
 from reports.reading.outcomes import UNJUDGED
-from reports.sections._costs import ALIKE, Cost
+from reports.sections._costs import Cost, all_one
 from reports.sections.trade_off import TradeOff
 from reports.statistics.estimates import Estimate
 from reports.wording.listing import listed
 from reports.wording.tables import frame_table
 
-SCRIPTS = ("stamp.js", "labels.js", "figures.js", "trade_offs.js")
+SCRIPTS = (*FIGURES, "trade_offs.js")
 COSTS = {
     "training-time": "training time per token",
     "kv": "KV cache at the longest context",
@@ -147,7 +146,7 @@ def _axis(key: str, arms: Sequence[_Arm]) -> Ratios | None:
 
 def _all_same(axis: Ratios) -> bool:
     """Such an axis is chosen last."""
-    return all(math.isclose(value.mean, 1, rel_tol=ALIKE) for value in axis.values if value)
+    return all_one(value for value in axis.values if value)
 
 
 def _look(look: ArmStyle, arm: _Arm) -> ArmStyle:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import polars as pl
@@ -37,7 +37,12 @@ class Cost:
     @property
     def is_same(self) -> bool:
         """Whether the architecture gives all arms the same."""
-        return self.declared and all(math.isclose(each.mean, 1, rel_tol=ALIKE) for each in self.ratios.values())
+        return self.declared and all_one(self.ratios.values())
+
+
+def all_one(ratios: Iterable[Estimate]) -> bool:
+    """Whether none differs from 1 visibly."""
+    return all(math.isclose(each.mean, 1, rel_tol=ALIKE) for each in ratios)
 
 
 def cost_ratios(data: Collected) -> tuple[Cost, ...]:
