@@ -39,7 +39,7 @@ HOURS = ("small_predicts_large", "norm_warmup")
 """Half an hour of two cores and more at `cpu`."""
 UNRUN = (
     *("hybrid_ratio", "hybrid_recall", "looped"),
-    *("short_convolutions", "hyper_connections", "bytes_or_bpe"),
+    *("short_convolutions", "bytes_or_bpe"),
 )
 """Their rows come with their results."""
 SHORT = ("uptraining",)
