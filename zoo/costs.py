@@ -93,8 +93,9 @@ def cost(spec: ModelSpec, context: int = 1024, encoder_context: int | None = Non
     the decoder. prefix: for models that see all of one, the share of the pairs of tokens of which the first sees the
     second though it comes later: P(P − 1) / (T(T − 1)) for P tokens of T.
     """
+    memory = context if encoder_context is None else encoder_context
     check_size("context", context)
-    memory = encoder_context or context
+    check_size("encoder_context", memory)
     tables = spec.vocab_size * (spec.table_width + sum(table_widths(spec))) + (spec.token_types or 0) * spec.d_model
     tables += layer_table(spec)
     total = PartCost(tables) + outside(spec) + _stack(spec, context, prefix, memory)

@@ -303,7 +303,9 @@ class Decoder(Stack):
             raise ValueError(NOTHING_TO_CACHE)
         check_size("batch", batch)
         check_size("capacity", capacity)
-        number, memory = dtype or self.embedding.weight.dtype, encoder_capacity or capacity
+        memory = capacity if encoder_capacity is None else encoder_capacity
+        check_size("encoder_capacity", memory)
+        number = dtype or self.embedding.weight.dtype
         stored = cache_kind(kind)
         stored.check(self.spec)
         blocks = [cast(Block, self.blocks[block]) for block in self.block_of_each]

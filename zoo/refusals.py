@@ -16,6 +16,8 @@ INDICES = (torch.int64, torch.int32)
 
 def check_tokens(tokens: Tensor, what: str = "tokens") -> None:
     """Raise ValueError for what is not (B, T) whole numbers with at least one token."""
+    if not isinstance(tokens, Tensor):
+        raise ValueError(f"{what} must be a tensor (batch, length) int64, not a {type(tokens).__name__}")
     if tokens.dim() != 2 or tokens.dtype not in INDICES:
         found = f"{tuple(tokens.shape)} {str(tokens.dtype).removeprefix('torch.')}"
         raise ValueError(f"{what} must be (batch, length) int64, not {found}")
@@ -46,6 +48,8 @@ def most(counts: Tensor) -> int | None:
 
 
 def _check_count(name: str, count: Tensor, batch: int, room: int | None) -> None:
+    if not isinstance(count, Tensor):
+        raise ValueError(f"{name} must be a tensor ({batch},) int64, one number for each row, not {count!r}")
     if count.shape != (batch,) or count.dtype not in INDICES:
         found = f"{tuple(count.shape)} {str(count.dtype).removeprefix('torch.')}"
         raise ValueError(f"{name} must be ({batch},) int64, one number for each row, not {found}")

@@ -73,6 +73,26 @@ MISUSES: dict[str, tuple[dict[str, Any], Callable[[zoo.Decoder], object], str]] 
         lambda m: m(TOKENS, encoder_tokens=TOKENS[:, :0]),
         "encoder_tokens of shape (2, 0): a pass needs",
     ),
+    "tokens that are no tensor": (
+        {},
+        lambda m: m([[1, 2]]),
+        "tokens must be a tensor (batch, length) int64, not a list",
+    ),
+    "one number for the padding of all rows": (
+        {},
+        lambda m: m(TOKENS, left_pad=1),
+        "left_pad must be a tensor (2,) int64, one number for each row, not 1",
+    ),
+    "no encoder's context to count": (
+        {"encoder": {"n_layers": 1}},
+        lambda m: zoo.cost(m.spec, context=4, encoder_context=0),
+        "encoder_context must be at least 1, not 0",
+    ),
+    "no encoder's capacity": (
+        {"encoder": {"n_layers": 1}},
+        lambda m: m.new_cache(2, 4, encoder_capacity=0),
+        "encoder_capacity must be at least 1, not 0",
+    ),
     "no context to count": ({}, lambda m: zoo.cost(m.spec, context=0), "context must be at least 1, not 0"),
 }
 
