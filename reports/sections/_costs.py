@@ -12,7 +12,7 @@ from reports.findings.disturbed import disturbances
 from reports.findings.verdicts import measured_ratio
 from reports.reading.collected import Collected
 from reports.statistics.estimates import Estimate
-from reports.wording.cost_words import BESIDE
+from reports.wording.cost_words import BESIDE, TIME
 
 ALIKE = 5e-3
 """Declared costs that differ by less are the same."""
@@ -74,7 +74,7 @@ def _declared(data: Collected, key: str, label: str, by_arm: Mapping[str, float]
 def _time(data: Collected) -> Cost:
     per_token = 1 / pl.col("tokens_per_second")
     alone = not any(disturbances(data.runs).values())
-    label = "training time per token" + ("" if alone else f" {BESIDE}")
+    label = f"training{TIME}" + ("" if alone else f" {BESIDE}")
     return Cost("training-time", label, _paired(data, _finished(data), per_token), alone=alone)
 
 
@@ -91,7 +91,7 @@ def _decoding(data: Collected) -> Iterator[Cost]:
     rows = data.frames["measures"].filter(kind="decode").drop_nulls("median")
     places = rows.select("context", "batch").unique().sort("context", "batch", descending=[True, False])
     for context, batch in places.iter_rows():
-        label = f"decoding time per token at {context:,} tokens, batch {batch}"
+        label = f"decoding{TIME} at {context:,} tokens, batch {batch}"
         found = rows.filter(context=context, batch=batch)
         yield Cost(f"decode-{context}-{batch}", label, _paired(data, found, 1 / pl.col("median")))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 
 from reports.findings.disturbed import ALONE, STEADY
 from reports.findings.shapes import ArmSummary, Comparison, StudySummary
@@ -21,6 +22,8 @@ BESIDE = "†"
 UNKNOWN_SPEED = f"training speed not known {BESIDE}"
 COUNTED = ("FLOPs", "parameters")
 """Costs of which there are fewer, not less."""
+TIME = " time per token"
+"""What measured times are called, after what takes them."""
 FACTORS = 1.5
 """A change from so large a factor on is said as one."""
 
@@ -71,7 +74,10 @@ def speed_change(ratio: Estimate | None, what: str = "") -> str:
 
 
 def change_of(cost: str, ratio: Estimate) -> str:
-    """`8× smaller KV cache at 512 tokens`, `3 % more training time per token`."""
+    """`8× smaller KV cache at 512 tokens`; a time is said as the speed that headlines give, `training 3 % slower`."""
+    what, is_time, where = cost.partition(TIME)
+    if is_time:
+        return speed_change(_inverse(ratio), what) + where
     if _is_noise(ratio) or (cost.startswith("peak memory") and abs(ratio.mean - 1) < SAME_MEMORY):
         return f"{NO_CHANGE} {cost}"
     factor, word = (ratio.mean, "larger") if ratio.mean > 1 else (1 / ratio.mean, "smaller")
@@ -79,6 +85,11 @@ def change_of(cost: str, ratio: Estimate) -> str:
         return f"{factor:.3g}× {word} {cost}"
     change = 100 * (ratio.mean - 1)
     return f"{_percent(change)} {'more' if change > 0 else 'fewer' if cost.startswith(COUNTED) else 'less'} {cost}"
+
+
+def _inverse(ratio: Estimate) -> Estimate:
+    low, high = (None if end is None else 1 / end for end in (ratio.high, ratio.low))
+    return replace(ratio, mean=1 / ratio.mean, low=low, high=high, sd=None)
 
 
 def memory_change(ratio: Estimate | None) -> str:

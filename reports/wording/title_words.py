@@ -30,7 +30,7 @@ def trade_off(summary: StudySummary, cost: str, ratios: Mapping[str, Estimate], 
     change = cost_words.change_of(cost, ratios[told.name]) if alone else ""
     seeds = f"{len(found.seeds)} seed{'' if len(found.seeds) == 1 else 's'}"
     said = [change, words.difference(found)]
-    if change.startswith(cost_words.NO_CHANGE):
+    if change.startswith((cost_words.NO_CHANGE, cost_words.SAME)):
         said.reverse()
     return f"{told.name}: {', '.join(filter(None, [*said, seeds]))}: {settled(told)}"
 

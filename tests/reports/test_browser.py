@@ -23,12 +23,13 @@ DRAWN = """() => [...document.querySelectorAll('.drawing')].map(div => ({
   marks: div.querySelectorAll('.scatterlayer .trace path, .scatterlayer .trace .point').length,
   height: div.getBoundingClientRect().height,
 }))"""
-CUT = """() => [...document.querySelectorAll('.drawing .textpoint text')].filter(name => {
-  const frame = name.closest('.drawing').querySelector('.nsewdrag').getBoundingClientRect();
-  const own = name.getBoundingClientRect();
-  return own.left < frame.left - 1 || own.right > frame.right + 1;
-}).map(name => name.textContent)"""
-"""Names beside points that run out of their drawing."""
+CUT = """() => [['.textpoint text', '.nsewdrag'], ['[class*=xtitle]', '.main-svg']].flatMap(([text, frame]) =>
+  [...document.querySelectorAll(`.drawing ${text}`)].filter(name => {
+    const whole = name.closest('.drawing').querySelector(frame).getBoundingClientRect();
+    const own = name.getBoundingClientRect();
+    return own.left < whole.left - 1 || own.right > whole.right + 1;
+  })).map(name => name.textContent)"""
+"""Names beside points, and titles of axes, that run out of their drawing."""
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +51,11 @@ def test_every_figure_is_drawn_and_nothing_overflows(browser: playwright.Browser
     assert len(found.page.evaluate(DRAWN)) == 8
     assert found.page.evaluate("document.documentElement.scrollWidth") <= width
     assert found.page.evaluate(f"{WIDE} e.getBoundingClientRect().right > innerWidth + 1).length") == 0
-    assert found.page.evaluate(CUT) == []
+    costs = found.page.locator("[data-figure=trade-off] select").first
+    for option in costs.locator("option").all():
+        costs.select_option(option.get_attribute("value"))
+        found.page.wait_for_timeout(200)
+        assert found.page.evaluate(CUT) == []
     assert found.messages == []
     assert found.requests == [report.as_uri()]
     found.page.close()

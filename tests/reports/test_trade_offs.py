@@ -131,8 +131,8 @@ def test_a_cache_that_stops_growing_is_compared_at_the_longest_context(tmp_path:
 
 def test_a_change_is_a_factor_or_a_percentage() -> None:
     assert change_of("KV cache", of(0.25, 0.25, 0.25)) == "4× smaller KV cache"
-    assert change_of("training time per token", of(1.04, 1.01, 1.07)) == "4 % more training time per token"
-    assert change_of("training time per token", of(1.04, 0.9, 1.2)) == "no measurable change in training time per token"
+    assert change_of("training time per token", of(1.04, 1.01, 1.07)) == "training 4 % slower"
+    assert change_of("training time per token", of(1.04, 0.9, 1.2)) == "no measurable change in training speed"
 
 
 def test_studies_of_another_scale_or_text_have_a_plane_of_their_own(tmp_path: Path) -> None:

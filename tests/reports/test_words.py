@@ -47,9 +47,7 @@ def test_ratios() -> None:
     assert cost_words.speed_change(geometric([0.97])) == "no measurable change in speed"
     assert cost_words.speed_change(geometric([0.8])) == "20 % slower"
     assert cost_words.speed_change(geometric([0.863])) == "14 % slower"  # which is 16 % more time
-    assert (
-        cost_words.change_of("training time per token", geometric([1 / 0.863])) == "16 % more training time per token"
-    )
+    assert cost_words.change_of("training time per token", geometric([1 / 0.863])) == "training 14 % slower"
     assert cost_words.change_of("training time per token", geometric([1.07])).startswith("no measurable change")
     assert cost_words.memory_change(geometric([0.93])) == "no measurable change in peak memory"
     assert cost_words.speed_change(geometric([1.10, 1.11, 1.12])) == "11 % faster"

@@ -28,9 +28,19 @@ function fit(name, frame) {
   for (let length = arm.length; length > 2 && room(name, frame) < 0; ) fits(`${arm.slice(0, --length)}…`);
 }
 
+// The title of an axis that would run out of its drawing is set in smaller letters. Plotly draws it anew, and first at
+// its own size, whenever the figure changes.
+function shrink(title, drawing) {
+  const { left, right, width } = title.getBoundingClientRect();
+  const middle = (left + right) / 2;
+  const share = (2 * (Math.min(middle - drawing.left, drawing.right - middle) - GAP)) / width;
+  if (share < 1) title.style.fontSize = `${parseFloat(getComputedStyle(title).fontSize) * share}px`;
+}
+
 function fitAll(div) {
   const frame = div.querySelector(".nsewdrag")?.getBoundingClientRect();
   if (frame) div.querySelectorAll(".textpoint text").forEach((name) => fit(name, frame));
+  div.querySelectorAll("[class*=xtitle]").forEach((title) => shrink(title, div.getBoundingClientRect()));
 }
 
 document.addEventListener("drawn", ({ target: div }) => {
