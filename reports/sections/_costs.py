@@ -35,6 +35,10 @@ class Cost:
         return self.label.partition(" at ")[0]
 
     @property
+    def is_decoding(self) -> bool:
+        return self.key.startswith("decode-")
+
+    @property
     def is_same(self) -> bool:
         """Whether the architecture gives all arms the same."""
         return self.declared and all_one(self.ratios.values())

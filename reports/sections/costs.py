@@ -12,12 +12,13 @@ import polars as pl
 from reports.figures.base import Figure, Switch, SwitchOption, line, short
 from reports.figures.style import ArmStyle, blank
 from reports.findings.curves import Curve, Point
+from reports.findings.overhead import bound_by_overhead
 from reports.findings.shapes import StudySummary
 from reports.reading.collected import Collected
 from reports.reading.documents import StudyDocuments
 from reports.sections import Section
 from reports.sections._serving import MEASURES, PLAIN, SERVING, measured_rows, wrong_bytes
-from reports.wording import words
+from reports.wording import cost_words, words
 from reports.wording.tables import frame_table
 
 MIB = 2**20
@@ -31,6 +32,8 @@ class Costs(Section):
     place: ClassVar[int] = 70
 
     curves: tuple[Curve, ...]
+    overhead: tuple[str, ...]
+    """Arms whose decoding is bound by it."""
 
     @classmethod
     def collect(cls, documents: StudyDocuments) -> Mapping[str, pl.DataFrame]:
@@ -48,7 +51,8 @@ class Costs(Section):
                 .with_columns(value.alias("y"))
                 .drop_nulls("y")
                 .group_by("arm", "batch", maintain_order=True)
-            )
+            ),
+            tuple(bound_by_overhead(data.frames["measures"])),
         )
 
     @classmethod
@@ -68,7 +72,8 @@ class Costs(Section):
         allocated = _allocated(self.curves)
         if not _all_agree([*declared.values(), *allocated.values()]):
             yield _cache_by_context(declared, allocated, summary, style)
-        yield from _serving(self.curves, summary, style, DECODE, "Decoding by context", BANDWIDTH)
+        told = " ".join((BANDWIDTH, cost_words.overhead(self.overhead, len(summary.arms)))).strip()
+        yield from _serving(self.curves, summary, style, DECODE, "Decoding by context", told)
         yield from _serving(self.curves, summary, style, PREFILL, "Prefill by context", "")
 
 
@@ -168,7 +173,7 @@ PREFILL = {
 
 
 BANDWIDTH = (
-    " Memory bandwidth used: bytes of weights and cache read per token, relative to what a copy of a large tensor moves"
+    "Memory bandwidth used: bytes of weights and cache read per token, relative to what a copy of a large tensor moves"
     " in that time; above 100 % if they fit in the processor's caches."
 )
 
@@ -200,7 +205,8 @@ def _serving(
         title=title,
         note=" ".join(
             (
-                f"Mean over seeds of each run's median. {_batches(batches)}{named}",
+                f"Mean over seeds of each run's median. {_batches(batches)}",
+                *filter(None, [named]),
                 *summary.study.conventions,
             )
         ),

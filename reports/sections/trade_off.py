@@ -10,6 +10,7 @@ from reports.figures.against import Differences, Ratios
 from reports.figures.base import Figure
 from reports.figures.plane import Plane
 from reports.figures.style import ArmStyle
+from reports.findings.overhead import bound_by_overhead
 from reports.findings.shapes import StudySummary
 from reports.reading.collected import Collected
 from reports.sections import Section
@@ -29,16 +30,19 @@ FIRST = ("kv-", "training-time", "decode-", "flops-per-token")
 
 @dataclass(frozen=True)
 class TradeOff(Section):
-    """`costs` of the arms as ratios to the baseline."""
+    """`costs` of the arms as ratios to the baseline, and the arms whose decoding is bound by `overhead`."""
 
     place: ClassVar[int] = 15
 
     costs: tuple[Cost, ...]
+    overhead: tuple[str, ...]
 
     @classmethod
     def summarise(cls, data: Collected) -> Self | None:
         """None of a design, whose arms are compared with nothing."""
-        return None if data.study.design else cls(cost_ratios(data))
+        if data.study.design:
+            return None
+        return cls(cost_ratios(data), tuple(bound_by_overhead(data.frames["measures"])))
 
     @property
     def shown(self) -> tuple[Cost, ...]:
@@ -51,7 +55,7 @@ class TradeOff(Section):
         if self.shown and found:
             differing = {cost.name for cost in self.shown}
             same = dict.fromkeys(cost.name for cost in self.costs if cost.name not in differing)
-            yield _figure(self.shown, found, list(same), summary, style)
+            yield _figure(self, found, list(same), summary, style)
 
 
 def _rank(cost: Cost) -> tuple[bool, int]:
@@ -61,14 +65,14 @@ def _rank(cost: Cost) -> tuple[bool, int]:
 
 
 def _figure(
-    costs: Sequence[Cost],
+    section: TradeOff,
     found: Sequence[Quality],
     same: Sequence[str],
     summary: StudySummary,
     style: Mapping[str, ArmStyle],
 ) -> Figure:
     """An arm for each point, all named beside it; the baseline is where the dotted lines cross."""
-    base = summary.baseline
+    base, costs = summary.baseline, section.shown
     arms = [base, *(arm.name for arm in summary.arms if any(arm.name in each.differences for each in found))]
     across, up = [ratios(cost, arms, base) for cost in costs], [differences(each, arms) for each in found]
     about = {arm.name: gloss_words.of_arm(summary, arm) for arm in summary.arms}
@@ -81,6 +85,7 @@ def _figure(
         f"No loss to compare, so not shown: {listed(absent)}." if absent else "",
         f"All arms have the same {listed(same)}." if same else "",
         cost_words.measured_beside(summary) if marked else "",
+        cost_words.overhead(section.overhead, len(summary.arms)) if any(each.is_decoding for each in costs) else "",
     )
     return Figure(
         key="trade-off",

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from reports.findings.disturbed import ALONE, STEADY
+from reports.findings.overhead import LITTLE
 from reports.findings.shapes import ArmSummary, Comparison, StudySummary
 from reports.statistics.estimates import Estimate
+from reports.wording.listing import listed
 
 SAME_MEMORY = 0.01
 """Peak memory is that of a whole process: a share of it by which two runs of one arm may well differ."""
@@ -146,6 +148,17 @@ def _disturbances(summary: StudySummary) -> str:
     reasons += [f"up to {shared + 1:.0f} runs shared a GPU"] * (shared > 0)
     reasons += [f"seeds of one arm, which compute the same, differ up to {apart:.1f}× in speed"] * (apart > STEADY)
     return ", and ".join(reasons)
+
+
+def overhead(slow: Sequence[str], arms: int) -> str:
+    """Of so many arms, whose decoding is bound by overhead; nothing where that of none is."""
+    if not slow:
+        return ""
+    who = "every arm" if len(slow) == arms else listed(slow)
+    return (
+        f"Decoding one sequence, {who} used less than {100 * LITTLE:.0f} % of the memory's bandwidth: the time is"
+        " mostly that of issuing operations, and says little of larger models."
+    )
 
 
 def unmatched_time(summary: StudySummary) -> str:

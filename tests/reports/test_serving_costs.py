@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -24,14 +26,17 @@ def figure(folder: Path, key: str) -> Figure:
     return next(each for each in draw(summarise_study(folder)) if each.key == key)
 
 
-def with_serving(root: Path) -> Path:
-    """Each decoding point has the time that its speed says, 40 % of the bandwidth, and 64 MiB and one per seed."""
+def with_serving(root: Path, used: Mapping[str, float] = MappingProxyType({})) -> Path:
+    """Each decoding point has the time that its speed says, 40 % of the bandwidth or what an arm has `used`, and 64 MiB
+    and one per seed."""
     folder, store = STUDY.write(root), Store(root)
     for arm in STUDY.arms:
         for seed in range(2):
             digest = STUDY.digest(arm, seed)
             with changed(store.measure_path(digest, "m1")) as document:
-                document["decode"] = [point | serving(point, seed) for point in document["decode"]]
+                document["decode"] = [
+                    point | serving(point, seed, used.get(arm.name, 0.4)) for point in document["decode"]
+                ]
     return folder
 
 
@@ -40,11 +45,11 @@ def alike(value: float) -> dict[str, float]:
     return dict.fromkeys(("median", "q25", "q75"), value)
 
 
-def serving(point: dict[str, Any], seed: int) -> dict[str, Any]:
+def serving(point: dict[str, Any], seed: int, used: float) -> dict[str, Any]:
     seconds = point["batch"] / point["tokens_per_second"]["median"]
     return {
         "seconds_per_output_token": alike(seconds),
-        "bandwidth_utilisation": alike(0.4),
+        "bandwidth_utilisation": alike(used if point["batch"] == 1 else 0.01),
         "peak_memory_bytes": (64 + seed) * 2**20,
     }
 
@@ -69,6 +74,19 @@ def test_each_choice_of_the_switch_is_the_mean_over_seeds(tmp_path: Path) -> Non
     row = found.table.rows[0]
     assert row[:3] == ("base", "1", "64")
     assert row[5:] == ("40 (40 to 40)", "64.5 (64 to 65)")
+
+
+@pytest.mark.parametrize(
+    ("used", "who"),
+    [({}, None), ({"base": 0.24}, "base"), ({arm.name: 0.02 for arm in STUDY.arms}, "every arm")],
+)
+def test_decoding_that_waits_for_operations_is_marked(tmp_path: Path, used: dict[str, float], who: str | None) -> None:
+    """Of one sequence: the larger batches here use 1 % throughout."""
+    folder = with_serving(tmp_path, used)
+    for key in ("decode-by-context", "trade-off"):
+        _, told, rest = figure(folder, key).note.partition("Decoding one sequence, ")
+        assert bool(told) == (who is not None)
+        assert rest.startswith(f"{who} used less than 25 % of the memory's bandwidth" if who else "")
 
 
 def test_documents_of_speed_alone_have_no_choice(tmp_path: Path) -> None:
