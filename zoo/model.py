@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import warnings
 from collections.abc import Mapping
@@ -20,7 +21,7 @@ from zoo.errors import SpecWarning
 from zoo.head import HeadTransform
 from zoo.init import UNNORMED, Linear, Role, initialise
 from zoo.loss import Head, Part, chunks_for, next_token_loss, scored, target_nats
-from zoo.mtp import MtpModule, mtp_loss
+from zoo.mtp import MtpModule, MultiTokenPrediction, mtp_loss
 from zoo.refusals import check_given, check_size, check_tokens
 from zoo.site import Given, Memory, Site, Step, of_piece
 from zoo.spec import ModelSpec
@@ -69,7 +70,8 @@ class Decoder(Stack):
         """The one that looks k + 1 tokens further than the model."""
         spec, last = self.spec, self.spec.layers[-1]
         block = Block(last, Site(spec.d_model, spec.n_layers + k, spec.n_layers))
-        return MtpModule(lambda: spec.block.norm.build(spec.d_model), block, last.norm_placement, spec.d_model)
+        make_norm = functools.partial(spec.block.norm.build, spec.d_model)
+        return MtpModule(cast(MultiTokenPrediction, spec.mtp), make_norm, block, last.norm_placement, spec.d_model)
 
     def forward(
         self, tokens: Tensor, cache: Cache | None = None, left_pad: Tensor | None = None, **given: Unpack[Given]
@@ -171,9 +173,17 @@ class Decoder(Stack):
         norm = self.last_norm if self.transform is None else self.transform.norm
         gain = getattr(norm, "gain", None)
         name = next((name for name, each in self.named_parameters() if each is gain), "embedding.weight")
+        ahead = (f"mtp.{k}.final_norm.gain" for k, module in enumerate(self.mtp) if hasattr(module.final_norm, "gain"))
         normed = norm is not None or self.spec.layers[-1].norm_placement.normalises_stream
         largest = self.spec.init.tied_head * (1.0 if normed and self.spec.block.norm.normalises else UNNORMED)
-        return {name: min(1.0, largest / (self.spec.logit_scale * math.sqrt(self.spec.table_width)))}
+        factor = min(1.0, largest / (self.spec.logit_scale * math.sqrt(self.spec.table_width)))
+        return dict.fromkeys((name, *ahead), factor)
+
+    @property
+    def norms_ahead(self) -> tuple[nn.Module, nn.Module]:
+        """Of multi-token prediction: what the stream goes through to become h⁰, and h^k before the head."""
+        own = self.spec.mtp is not None and self.spec.mtp.final_norm == "own"
+        return (self.norm, nn.Identity()) if own else (nn.Identity(), self.norm)
 
     def predict_ahead(
         self, k: int, hidden: Tensor, tokens: Tensor, start: int, cache: LayerCache, left_pad: Tensor | None
@@ -253,7 +263,7 @@ class Decoder(Stack):
         embedded = self.embed(tokens, step)
         lower: list[Tensor] = []
         stream = self._run(embedded, step, None, lower.append)
-        head, count, rows = self._head, scored(targets), 1.0
+        head, count, rows = self._head_after(self.norm), scored(targets), 1.0
         if part is not None:
             count, rows = part.scored, part.rows
         objective, nats = next_token_loss(head, stream, targets, spec.z_loss, count, soft)
@@ -263,7 +273,8 @@ class Decoder(Stack):
             of_each = (next_token_loss(head, x, targets, count=count)[0] for x in streams)
             losses += [spec.layer_loss / len(lower) * loss for loss in of_each]
         if self.training and spec.mtp is not None:
-            ahead = mtp_loss(self.mtp, stream, embedded, targets, step, head, count)
+            before, after = self.norms_ahead
+            ahead = mtp_loss(self.mtp, before(stream), embedded, targets, step, self._head_after(after), count)
             losses.append(spec.mtp.weight / spec.mtp.depth * ahead)
         losses += [rows * loss for loss in step.losses]
         return torch.stack(losses).sum() if len(losses) > 1 else objective, nats
@@ -273,16 +284,15 @@ class Decoder(Stack):
         """(B, T): −ln p of each target, 0 for targets of −100. tokens, targets: (B, T), as in `loss`."""
         check_tokens(tokens)
         step = self._begin(tokens, None, given)
-        return target_nats(self._head, self._run(self.embed(tokens, step), step, None), targets)
+        return target_nats(self._head_after(self.norm), self._run(self.embed(tokens, step), step, None), targets)
 
-    @property
-    def _head(self) -> Head:
-        """The final norm and the head, as the loss applies them to the stream."""
-        parts = (self.norm, self.transform, self.project_out, self.embedding if self.head is None else self.head)
+    def _head_after(self, norm: nn.Module) -> Head:
+        """A norm and the head, as the loss applies them to the stream."""
+        parts = (norm, self.transform, self.project_out, self.embedding if self.head is None else self.head)
         parameters = [p for part in parts if part is not None for p in part.parameters()]
         parameters += [each for each in (self.head_bias, self.logit_gain) if each is not None]
         trained = tuple(p for p in parameters if p.requires_grad)
-        return Head(lambda rows: self.read_out(self.norm(rows)), self.spec.vocab_size, trained)
+        return Head(lambda rows: self.read_out(norm(rows)), self.spec.vocab_size, trained)
 
     def new_cache(
         self,

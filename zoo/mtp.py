@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import torch
-from pydantic import NonNegativeFloat, PositiveInt
+from pydantic import Field, NonNegativeFloat, PositiveInt
 from torch import Tensor, nn
 
 from zoo.axis import Spec
@@ -29,10 +29,20 @@ class MultiTokenPrediction(Spec):
     last layer's kind, and the model's own embedding, final norm and head. The objective gets weight/depth · Σ_k L_k,
     where L_k is the sum of module k's losses over the number of the model's own targets. Forward passes and decoding
     do not run the modules.
+
+    With `final_norm: own`, h^k = norm_k(block(…)) is what the head and the next module read, and h⁰ is the stream after
+    the model's final norm. So are the modules in the released weights of DeepSeek-V3 and Qwen3-Next.
     """
 
     depth: PositiveInt = 1
     weight: Annotated[NonNegativeFloat, Fact.TRAINING] = 0.3
+    final_norm: Literal["shared", "own"] = Field(default="shared", exclude_if=lambda whose: whose == "shared")
+    """The norm before the head: the model's, or one of each module's own."""
+
+    @property
+    def norms(self) -> int:
+        """Of a module, beside its block's."""
+        return 3 if self.final_norm == "own" else 2
 
     def cost(self, d_model: int, context: int, norm: int, block: Callable[[int], PartCost], head: PartCost) -> PartCost:
         """Per token of a sequence of `context`: module k sees `context` − k of them.
@@ -42,7 +52,7 @@ class MultiTokenPrediction(Spec):
         total, matrix = PartCost(0), 2 * d_model * d_model
         for k in range(1, self.depth + 1):
             seen = max(0, context - k)
-            part = block(max(1, seen)) + matmul_cost(matrix + 2 * norm, matrix)
+            part = block(max(1, seen)) + matmul_cost(matrix + self.norms * norm, matrix)
             work = replace(part, inactive=part.parameters) + replace(head, parameters=0)
             total += work.for_share(seen / context)
         return total
@@ -51,17 +61,20 @@ class MultiTokenPrediction(Spec):
 class MtpModule(nn.Module):
     """hidden: h^{k−1}, embedded: emb(t_{i+k}), both (B, n, D) → h^k."""
 
-    def __init__(self, norm: MakeNorm, block: Block, placement: Residual, d_model: int) -> None:
+    def __init__(
+        self, spec: MultiTokenPrediction, norm: MakeNorm, block: Block, placement: Residual, d_model: int
+    ) -> None:
         super().__init__()
         self.hidden_norm, self.token_norm = norm(), norm()
+        self.final_norm = norm() if spec.final_norm == "own" else None
         self.project = Linear(2 * d_model, d_model, role="input")
         self.block = block
         self.placement = placement
 
     def forward(self, hidden: Tensor, embedded: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
         joined = torch.cat((self.hidden_norm(hidden), self.token_norm(embedded)), dim=-1)
-        stream: Tensor = self.block(self.placement.open(self.project(joined)), step, cache)
-        return self.placement.close(stream)
+        stream: Tensor = self.placement.close(self.block(self.placement.open(self.project(joined)), step, cache))
+        return stream if self.final_norm is None else self.final_norm(stream)
 
     def new_cache(self, batch: int, capacity: int, dtype: torch.dtype) -> LayerCache:
         return self.block.new_cache(batch, capacity, dtype, memory=0)
@@ -76,8 +89,8 @@ def mtp_loss(
     head: Head,
     count: Tensor,
 ) -> Tensor:
-    """Σ_k L_k. hidden: h⁰, embedded: emb(t), both (B, T, D); targets: (B, T), t_{i+1}; the rest as for
-    `next_token_loss`."""
+    """Σ_k L_k. hidden: h⁰, embedded: emb(t), both (B, T, D); targets: (B, T), t_{i+1}; head: what reads h^k; the rest
+    as for `next_token_loss`."""
     total = hidden.new_zeros((), dtype=torch.float32)
     for k, module in enumerate(modules, start=1):
         if k >= targets.shape[1]:

@@ -108,7 +108,7 @@ class ModelSpec(Spec):
     layer_loss: Annotated[NonNegativeFloat, Field(exclude_if=is_off), Fact.TRAINING, Fact.DECODER, Tried(0.3)] = 0.0
     """Weight, in the training objective, of the mean loss of all layers but the last, each of which predicts by the
     model's own final norm and head (Al-Rfou et al. 2018, arXiv:1808.04444, who drop the lower ones with time)."""
-    mtp: Annotated[MultiTokenPrediction | None, Fact.DECODER, Tried({"depth": 2})] = None
+    mtp: Annotated[MultiTokenPrediction | None, Fact.DECODER, Tried({"depth": 2, "final_norm": "own"})] = None
     """Modules that predict further tokens while training."""
     init: Annotated[InitSpec, Fact.TRAINING, Tried()] = InitSpec()
     visible: Annotated[Sight, Fact.DECODER] = Field(default="causal", exclude_if=lambda sight: sight == "causal")

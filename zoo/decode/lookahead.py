@@ -61,12 +61,13 @@ class MtpDraft:
 
     def propose(self, text: Tensor, stream: Tensor, ahead: int, distribution: Distribution) -> tuple[Tensor, Tensor]:
         drafts, weights = text[:, :0], []
-        settled, drafted = stream, stream[:, :0]
+        before, after = self.model.norms_ahead
+        settled, drafted = before(stream), stream[:, :0]
         # Fewer than all modules are asked at the end of the text only: the others are not asked again.
         for k in range(1, ahead + 1):
             settled, drafted = self._read(k, torch.cat((text, drafts), dim=1), settled, drafted)
             last = torch.cat((settled, drafted), dim=1)[:, -1:]
-            logits = self.model.read_out(self.model.norm(last))[:, 0]
+            logits = self.model.read_out(after(last))[:, 0]
             weights.append(distribution(logits, torch.cat((text, drafts), dim=1)))
             drafts = torch.cat((drafts, draw(weights[-1], self.generator)), dim=1)
         return drafts, torch.stack(weights, dim=1)

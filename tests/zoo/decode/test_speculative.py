@@ -127,8 +127,8 @@ def test_samples_are_distributed_as_without_a_draft() -> None:
     assert agreement(counted(words, 4), chances + 1e-9) < 1e-6
 
 
-def foreseeing(depth: int, **edits: Any) -> zoo.Decoder:
-    return model_of(mtp={"depth": depth}, **edits)
+def foreseeing(depth: int, final_norm: str = "shared", **edits: Any) -> zoo.Decoder:
+    return model_of(mtp={"depth": depth, "final_norm": final_norm}, **edits)
 
 
 @every_model
@@ -148,9 +148,10 @@ def test_lookahead_samples_as_the_model_does() -> None:
 
 
 @every_model
-def test_modules_draft_as_they_were_trained(edits: dict[str, Any]) -> None:
+@pytest.mark.parametrize("norm", ["shared", "own"])
+def test_modules_draft_as_they_were_trained(edits: dict[str, Any], norm: str) -> None:
     """Every draft against the modules run over the whole text without a cache, as training runs them."""
-    model = foreseeing(3, **edits)
+    model = foreseeing(3, norm, **edits)
     text, greedy = random_tokens(model.spec, 1, 15), Sampling()
     draft = MtpDraft(model, 1, 40, None, None)
     streams = model.stream(text)
@@ -163,13 +164,15 @@ def test_modules_draft_as_they_were_trained(edits: dict[str, Any]) -> None:
 
 def slow_drafts(model: zoo.Decoder, text: torch.Tensor, streams: torch.Tensor) -> list[int]:
     drafts: list[int] = []
+    own = model.spec.mtp is not None and model.spec.mtp.final_norm == "own"
     h = streams[:, : text.shape[1] - 1]
+    h = model.norm(h) if own else h
     for k, module in enumerate(model.mtp, start=1):
         whole = torch.cat((text, torch.tensor([drafts], dtype=torch.long)), dim=1)
         embedded = model.embed(whole, model.step(whole, 0, None, {}))[:, k:]
         step = Step(torch.arange(k, whole.shape[1]), shared=model._shared, start=k)
         h = module(h, embedded, step)
-        drafts.append(int(model.read_out(model.norm(h[:, -1])).argmax()))
+        drafts.append(int(model.read_out(h[:, -1] if own else model.norm(h[:, -1])).argmax()))
     return drafts
 
 
