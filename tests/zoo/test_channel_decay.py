@@ -3,6 +3,7 @@ time in float64."""
 
 from __future__ import annotations
 
+import cmath
 import math
 from typing import Any
 
@@ -16,6 +17,8 @@ from zoo.mixers._fading import faded_products
 from zoo.mixers.gla import GatedLinearAttention
 from zoo.mixers.kda import KimiDeltaAttention
 from zoo.mixers.lightning import LightningAttention
+from zoo.norms.rmsnorm import RMSNorm
+from zoo.positions.rope import RoPE
 from zoo.site import Step
 
 D, T = 12, 21
@@ -85,6 +88,34 @@ def test_lightning_attention_is_its_recurrence(depth: int) -> None:
     read = rms(out.transpose(0, 1).flatten(1), layer.output_norm.gain.detach(), 1e-6)
     gated = read * linear(layer.gate, X[0]).sigmoid()
     close(run(layer, X), linear(layer.o, gated))
+
+
+@pytest.mark.parametrize("depth", [0, 2, 3])
+def test_lightning_attention_of_ling_is_its_recurrence(depth: int) -> None:
+    """Normed and half turned queries and keys, slopes counted from −1, and a norm over each group of features."""
+    rope = RoPE(base=100.0, fraction=0.5)
+    options = {"activation": None, "qk_norm": RMSNorm(), "position": rope, "norm_groups": 4, "first_layer": -1}
+    layer: Any = layer_of(LightningAttention(heads=2, head_dim=8, chunk=4, **options), D, layer=depth)
+    q, k, v = (project(layer, name, X, 2) for name in "qkv")
+    q, k = (rms(x, norm.gain.detach(), 1e-6) for x, norm in ((q, layer.q_norm), (k, layer.k_norm)))
+    out = torch.zeros_like(v)
+    for h in range(2):
+        slope = 2 ** (-8 * (h + 1) / 2) * (1 - (depth - 1) / (4 - 1) + 1e-5)
+        state = torch.zeros(8, 8, dtype=torch.float64)
+        for t in range(T):
+            state = math.exp(-slope) * state + torch.outer(half_turned(k[h, t], t), v[h, t])
+            out[h, t] = state.T @ half_turned(q[h, t], t)
+    groups = out.transpose(0, 1).flatten(1).chunk(4, dim=1)
+    read = [rms(group, norm.gain.detach(), 1e-6) for group, norm in zip(groups, layer.output_norm.norms, strict=True)]
+    gated = torch.cat(read, dim=1) * linear(layer.gate, X[0]).sigmoid()
+    torch.testing.assert_close(run(layer, X), linear(layer.o, gated), rtol=1e-4, atol=1e-4)
+
+
+def half_turned(x: Tensor, place: int) -> Tensor:
+    """RoPE of base 100 on the first four of eight features: 0 and 2, and 1 and 3, as complex numbers."""
+    first, second = (complex(float(x[i]), float(x[i + 2])) * cmath.exp(1j * place * 100 ** (-i / 2)) for i in (0, 1))
+    turned = torch.tensor([first.real, second.real, first.imag, second.imag], dtype=x.dtype)
+    return torch.cat((turned, x[4:]))
 
 
 @pytest.mark.parametrize("length", [1, 2, 8, 32])

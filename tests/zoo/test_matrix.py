@@ -28,7 +28,11 @@ RULES = [
     (r"cosine attention .+", {"mixer"}),
     (r"\w+ needs mixer and ffn side by side, and there is no \w+", {"topology"}),
     (r"there is no mixer either: a block has one of them at least", {"ffn"}),
-    (r"retention keeps a state and has no scores to which \w+ could add", {"mixer", "mixer.position"}),
+    (r"(retention|lightning) keeps a state and has no scores to which \w+ could add", {"mixer", "mixer.position"}),
+    (
+        r"must be a kind, or a map with the key 'kind'",
+        {"mixer.position.layout", "mixer.position.fraction", "mixer.position.scaling"},
+    ),
     (r"transformer_xl reads queries, which \w+ does not hand over: use attention", {"mixer", "mixer.position"}),
     (
         r"transformer_xl reads queries as they are projected, for every distance",

@@ -21,6 +21,7 @@ from zoo.facts import HeadFeatures, Heads
 from zoo.init import Linear
 from zoo.mixers import Mixer, MixerLayer
 from zoo.mixers._scan import STATE, ScanCost
+from zoo.positions import Position
 from zoo.site import PartCost, Step, matmul_cost
 
 EPS = 1e-6
@@ -157,6 +158,16 @@ def check_width(heads: int, width: int, name: str) -> None:
     if width % heads:
         reason = f"{heads} heads do not divide {width} features; set {name} to choose it freely"
         raise SpecError("heads", reason)
+
+
+def check_turning(position: Position, features: int, kind: str) -> None:
+    """Raise SpecError for a scheme that cannot turn queries and keys of a mixer without scores."""
+    try:
+        position.check(features)
+    except SpecError as error:
+        raise error.under("position") from None
+    if position.adds_to_scores:
+        raise SpecError("position", f"{kind} keeps a state and has no scores to which {position.kind} could add")
 
 
 def split(x: Tensor, heads: int) -> Tensor:

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
 import torch
-from pydantic import Field
-from torch import Tensor
+from pydantic import Field, PositiveInt
+from torch import Tensor, nn
 
-from zoo.axis import Choice, Examples
+from zoo.axis import Choice, Examples, is_off
 from zoo.cache import LayerCache
 from zoo.conv import on_text
+from zoo.errors import SpecError
+from zoo.facts import AtMost
 from zoo.ffns._activations import UNGATED, PlainActivation
 from zoo.init import Linear
 from zoo.mixers import MixerLayer
-from zoo.mixers._linear import LinearHeads, LinearHeadsLayer
+from zoo.mixers._linear import LinearHeads, LinearHeadsLayer, check_turning, split
+from zoo.mixers._per_head import NormPerHead
 from zoo.mixers._scan import scan
 from zoo.norms import Norm
 from zoo.norms.rmsnorm import RMSNorm
+from zoo.positions import Position
+from zoo.positions.nope import NoPE
 from zoo.site import Site, Step
 
 
@@ -28,22 +33,63 @@ class LightningAttention(LinearHeads):
 
     The norm is over all heads at once. 10⁻⁵ is added to L − 1 and to the second factor, so that the last layer forgets
     a little too, as in the released model.
+
+    Ling 2.5 (Inclusion AI 2026, arXiv:2606.15079 §2.1) has q = rope(norm(W x)), k likewise, and v = W x: `activation`
+    null, `qk_norm`, `position`; the output's norm over `norm_groups`; and counts layers from −1. Its 1/√d on queries is
+    left out: the output's norm divides by it again.
     """
 
-    examples: ClassVar[Examples] = ({"chunk": 8, "head_dim": 5},)
+    examples: ClassVar[Examples] = (
+        {"chunk": 8, "head_dim": 6},
+        {
+            "chunk": 8,
+            "head_dim": 6,
+            "activation": None,
+            "qk_norm": "rmsnorm",
+            "position": {"kind": "rope", "fraction": 0.5},
+            "norm_groups": 2,
+            "first_layer": -1,
+        },
+    )
     kind: Literal["lightning"] = "lightning"
-    activation: PlainActivation = Field(default="silu", exclude_if=lambda name: name == "silu")
-    """Of queries, keys and values."""
+    activation: PlainActivation | None = Field(default="silu", exclude_if=lambda name: name == "silu")
+    """Of queries, keys and values; null for none."""
+    qk_norm: Annotated[Norm, Choice("zoo.norms")] | None = Field(default=None, exclude_if=is_off)
+    """Of each head of queries and keys, with one gain for all heads."""
+    position: Annotated[Position, Choice("zoo.positions")] = Field(
+        default=NoPE(), exclude_if=lambda scheme: scheme == NoPE()
+    )
+    """What turns queries and keys: there are no scores to which a bias could be added."""
     output_norm: Annotated[Norm, Choice("zoo.norms")] = RMSNorm()
+    norm_groups: Annotated[PositiveInt, AtMost(4)] = Field(default=1, exclude_if=lambda groups: groups == 1)
+    """Groups of features which the output's norm is taken over, each with its own gains."""
+    first_layer: Literal[0, -1] = Field(default=0, exclude_if=is_off)
+    """What l is in the first layer."""
+
+    def resolve(self, d_model: int) -> Self:
+        spec = super().resolve(d_model)
+        check_turning(self.position, spec.key_features, self.kind)
+        if spec.inner % self.norm_groups:
+            raise SpecError("norm_groups", f"{self.norm_groups} groups do not divide {spec.inner} features")
+        return spec
+
+    @property
+    def inner(self) -> int:
+        """Features of all heads of a resolved spec."""
+        return self.heads * self.value_features
 
     def build(self, site: Site) -> MixerLayer:
         return LightningAttentionLayer(self, site)
 
     def matrices(self, d_model: int) -> int:
-        return super().matrices(d_model) + d_model * self.heads * self.value_features
+        return super().matrices(d_model) + d_model * self.inner
 
     def vectors(self, d_model: int) -> int:
-        return self.output_norm.parameters(self.heads * self.value_features)
+        per_head = 0 if self.qk_norm is None else 2 * self.qk_norm.parameters(self.key_features)
+        return per_head + self.norm_groups * self.output_norm.parameters(self.inner // self.norm_groups)
+
+    def positions(self) -> tuple[tuple[Position, int], ...]:
+        return ((self.position, self.heads),)
 
 
 class LightningAttentionLayer(LinearHeadsLayer):
@@ -51,21 +97,33 @@ class LightningAttentionLayer(LinearHeadsLayer):
 
     def __init__(self, spec: LightningAttention, site: Site) -> None:
         super().__init__(spec, site.d_model)
-        self.chunk, self.activation = spec.chunk, UNGATED[spec.activation]
-        inner = spec.heads * spec.value_features
-        self.gate = Linear(site.d_model, inner, role="input")
-        self.output_norm = spec.output_norm.build(inner)
+        self.chunk, self.groups = spec.chunk, spec.norm_groups
+        self.activation = UNGATED[spec.activation] if spec.activation else nn.Identity()
+        self.gate = Linear(site.d_model, spec.inner, role="input")
+        norm = spec.qk_norm
+        self.q_norm, self.k_norm = (None if norm is None else norm.build(spec.key_features) for _ in range(2))
+        self.position = spec.position.build(spec.key_features, spec.heads)
+        self.output_norm = spec.output_norm.build(spec.inner)
+        if spec.norm_groups > 1:
+            self.output_norm = NormPerHead(spec.output_norm, spec.norm_groups, spec.inner // spec.norm_groups)
         # Modules that look further ahead come after the last layer, and are like it.
-        layer = min(site.layer, site.n_layers - 1)
-        self.depth = 1 - layer / (site.n_layers - 1 + 1e-5) + 1e-5
+        layer = min(site.layer, site.n_layers - 1) + spec.first_layer
+        self.depth = 1 - layer / (max(1, site.n_layers - 1) + 1e-5) + 1e-5
 
     def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
         q, k, v = (self.activation(part) for part in self._project(x, step, cache))
+        if self.q_norm is not None and self.k_norm is not None:
+            q, k = self.q_norm(q), self.k_norm(k)
+        q, k = self.position.rotate_queries(q, step), self.position.rotate_keys(k, step)
         k = on_text(k.transpose(1, 2), step).transpose(1, 2)
         mixed = scan(q, k, v, self._decay(v), self.chunk, cache).to(v.dtype)
-        gated = self.output_norm(mixed.transpose(1, 2).flatten(2)) * self.gate(x).sigmoid()
-        out: Tensor = self.o(gated)
+        out: Tensor = self.o(self._normed(mixed.transpose(1, 2).flatten(2)) * self.gate(x).sigmoid())
         return out
+
+    def _normed(self, heads: Tensor) -> Tensor:
+        """(B, T, H·p) → (B, T, H·p)."""
+        out: Tensor = self.output_norm(split(heads, self.groups) if self.groups > 1 else heads)
+        return out.transpose(1, 2).flatten(2) if self.groups > 1 else out
 
     def _decay(self, v: Tensor) -> Tensor:
         """−s: (1, H, 1)."""

@@ -11,11 +11,10 @@ from torch.nn import functional as F
 from zoo.axis import Choice, Examples, number
 from zoo.cache import LayerCache
 from zoo.conv import on_text
-from zoo.errors import SpecError
 from zoo.facts import HeadFeatures
 from zoo.init import Linear
 from zoo.mixers import MixerLayer
-from zoo.mixers._linear import LinearHeads, LinearHeadsLayer, split
+from zoo.mixers._linear import LinearHeads, LinearHeadsLayer, check_turning, split
 from zoo.mixers._per_head import NormPerHead
 from zoo.mixers._scan import scan
 from zoo.norms import Norm
@@ -43,13 +42,7 @@ class Retention(LinearHeads):
 
     def resolve(self, d_model: int) -> Self:
         spec = super().resolve(d_model)
-        try:
-            self.position.check(spec.key_features)
-        except SpecError as error:
-            raise error.under("position") from None
-        if self.position.adds_to_scores:
-            reason = f"retention keeps a state and has no scores to which {self.position.kind} could add"
-            raise SpecError("position", reason)
+        check_turning(self.position, spec.key_features, self.kind)
         return spec.model_copy(update={"v_dim": self.v_dim or 2 * spec.key_features})
 
     @property
