@@ -1,15 +1,14 @@
-"""What a model costs: parameters, FLOPs per token, cache bytes. Arithmetic on the spec, no tensors."""
+"""What a model costs: parameters, FLOPs per token, cache bytes. Arithmetic on the spec, no tensors. Of single passes
+with a cache, see `zoo.costs_decoding`."""
 
 from __future__ import annotations
 
-import operator
 from dataclasses import dataclass, replace
-from typing import cast
 
 from zoo.block_spec import BlockSpec
 from zoo.cache_kinds import cache_kind
 from zoo.caches import CacheKind
-from zoo.chunks import reads_of, runs_in
+from zoo.chunks import reads_of
 from zoo.costs_around import (
     absolute,
     factor_of,
@@ -21,7 +20,6 @@ from zoo.costs_around import (
     read_out,
     shares,
 )
-from zoo.errors import SpecError
 from zoo.refusals import check_size
 from zoo.site import PartCost, matmul_cost
 from zoo.spec import ModelSpec
@@ -98,10 +96,10 @@ def cost(spec: ModelSpec, context: int = 1024, encoder_context: int | None = Non
     check_size("encoder_context", memory)
     tables = spec.vocab_size * (spec.table_width + sum(table_widths(spec))) + (spec.token_types or 0) * spec.d_model
     tables += layer_table(spec)
-    total = PartCost(tables) + outside(spec) + _stack(spec, context, prefix, memory)
+    total = PartCost(tables) + outside(spec) + stack_cost(spec, context, prefix, memory)
     tables += absolute(spec)
     if spec.encoder_spec is not None:
-        read = _stack(spec.encoder_spec, memory, prefix) + matmul_cost(0, factor_of(spec))
+        read = stack_cost(spec.encoder_spec, memory, prefix) + matmul_cost(0, factor_of(spec))
         total += read.for_share(memory / context)
         tables += absolute(spec.encoder_spec)
     trained = total + _mtp(spec, context) + _layer_losses(spec) + _training(spec, context, memory / context)
@@ -122,7 +120,7 @@ def cost(spec: ModelSpec, context: int = 1024, encoder_context: int | None = Non
     )
 
 
-def _stack(spec: ModelSpec, context: int, prefix: float, memory: int = 0) -> PartCost:
+def stack_cost(spec: ModelSpec, context: int, prefix: float, memory: int = 0) -> PartCost:
     """Blocks, and what is around them but for the head and the token table."""
     norms = (spec.has_final_norm + spec.has_embedding_norm) * spec.block.norm.parameters(spec.d_model)
     schemes = sum(scheme.shared_parameters(spec.d_model, heads) for scheme, heads in spec.positions)
@@ -139,135 +137,15 @@ def _stack(spec: ModelSpec, context: int, prefix: float, memory: int = 0) -> Par
     return total
 
 
-@dataclass(frozen=True)
-class PassCost:
-    """What a pass with a cache takes: FLOPs, and numbers that must come from memory or go to it.
-
-    parameters: those that the pass uses, each once for each layer that has it: of a token table only the rows looked
-    up, unless it is the head too; of a mixture of experts those that the tokens are expected to be sent to.
-    cache_elements: what reading a prompt writes to the cache, or what decoding reads of it. Activations do not count.
-    """
-
-    flops: float
-    parameters: float
-    cache_elements: int
-
-    def bytes(self, dtype: object) -> float:
-        """With parameters and cache in this type: a torch dtype or its name."""
-        return (self.parameters + self.cache_elements) * BYTES[str(dtype).removeprefix("torch.")]
-
-
-def prefill_cost(spec: ModelSpec, batch: int, context: int) -> PassCost:
-    """Reading `batch` prompts of `context` tokens into an empty cache, up to the logits after each prompt's last.
-
-    A model that sees all of a prefix has the prompt as its prefix. With an encoder the prompt is the encoder's: it and
-    the keys and values of its output, and the first token that the decoder reads.
-    """
-    _decodes(spec)
-    if spec.encoder is not None:
-        return _encode_cost(spec, batch, context)
-    head = read_out(spec).flops
-    per_token = cost(spec, context, prefix=1.0).flops_per_token_forward - head
-    each = list(zip(spec.layers, reads_of(spec, context), strict=True))
-    states = sum(layer.mixer.state_flops(spec.d_model, reads.context) for layer, reads in each)
-    return PassCost(
-        batch * (context * per_token + head + states) + flops_of_a_pass(spec, context),
-        _parameters_read(spec, batch * context),
-        batch * sum(_cache_used(spec, context)),
-    )
-
-
-def decode_cost(spec: ModelSpec, batch: int, context: int) -> PassCost:
-    """One token for each of `batch` rows: the `context`-th of its row, with those before it in the cache, and with
-    `context` tokens of the encoder's where there is one."""
-    _decodes(spec)
-    return _written(spec, batch, context, context)
-
-
-def _encode_cost(spec: ModelSpec, batch: int, context: int) -> PassCost:
-    """The prefill of an encoder with its decoder. The token table is read for both."""
-    encoder = cast(ModelSpec, spec.encoder_spec)
-    read = _stack(encoder, context, 0.0).flops + 2.0 * factor_of(spec)
-    crosses = [layer.cross for layer in spec.layers if layer.cross]
-    read += sum(cross.memory_flops(spec.d_model, context) for cross in crosses) / context
-    first = _written(spec, batch, 1, context)
-    rows = min(batch * context, 0 if spec.tie_embeddings else spec.vocab_size - min(batch, spec.vocab_size))
-    parameters = _blocks_read(encoder, batch * context) + rows * spec.table_width
-    parameters += sum(cross.memory_parameters(spec.d_model) for cross in crosses)
-    return PassCost(batch * context * read + first.flops, parameters + first.parameters, first.cache_elements)
-
-
-def _written(spec: ModelSpec, batch: int, context: int, memory: int) -> PassCost:
-    """The `context`-th token of each row, with those before it and `memory` of the encoder's in the cache."""
-    flops, unused = outside(spec).flops + over_depth(spec).flops, 0
-    for layer, (seen, share) in zip(spec.layers, reads_of(spec, context), strict=True):
-        rest = block_cost(layer, spec.d_model, seen).flops - layer.mixer.cost(spec.d_model, seen).flops
-        flops += share * (rest + layer.mixer.decode_flops(spec.d_model, seen))
-        if layer.cross is not None:
-            flops += layer.cross.decode_flops(spec.d_model, memory) - layer.cross.decode_flops(spec.d_model, 0)
-            unused += layer.cross.memory_parameters(spec.d_model)
-    shares = [1.0, *(reads.share for reads in reads_of(spec, context))]
-    read = sum(map(operator.mul, shares, _cache_used(spec, context, memory)))
-    read += sum(x.mixer.borrowed_elements(context) for x in spec.layers)
-    flops = batch * flops + flops_of_a_pass(spec, context)
-    return PassCost(flops, _parameters_read(spec, batch) - unused, round(batch * read))
-
-
 def cache_elements(spec: ModelSpec, capacity: int, memory: int = 0) -> int:
     """Numbers kept per sequence, for up to `capacity` tokens, and `memory` of the encoder's."""
-    return _cache_beside(spec, memory) + sum(layer.cache_elements(spec.d_model, capacity) for layer in spec.layers)
+    return cache_beside(spec, memory) + sum(layer.cache_elements(spec.d_model, capacity) for layer in spec.layers)
 
 
-def _cache_used(spec: ModelSpec, context: int, memory: int = 0) -> list[int]:
-    """Of those kept after `context` tokens, those that say something: what is beside the layers' own, then each
-    layer's."""
-    reads = zip(spec.layers, reads_of(spec, context), strict=True)
-    return [_cache_beside(spec, memory), *(layer.cache_elements(spec.d_model, seen) for layer, (seen, _) in reads)]
-
-
-def _cache_beside(spec: ModelSpec, memory: int) -> int:
-    """Numbers kept per sequence of `memory` tokens of the encoder's and of the last chunk."""
+def cache_beside(spec: ModelSpec, memory: int) -> int:
+    """Beside what layers keep: numbers per sequence of `memory` tokens of the encoder's and of the last chunk."""
     borders = spec.chunks.state_elements(spec.d_model) if spec.chunks is not None else 0
     return borders + sum(layer.cross.cache_elements(memory) for layer in spec.layers if layer.cross)
-
-
-def _parameters_read(spec: ModelSpec, tokens: int) -> float:
-    """Parameters that a pass over `tokens` tokens is expected to use. It does not run multi-token prediction."""
-    rows = spec.vocab_size if spec.tie_embeddings else min(tokens, spec.vocab_size)
-    return rows * spec.table_width + outside(spec).parameters + _blocks_read(spec, tokens)
-
-
-def _blocks_read(spec: ModelSpec, tokens: int) -> float:
-    """Of blocks, and of what is around them but for the head and the token table."""
-    read: float = min(tokens, spec.vocab_size) * sum(table_widths(spec)) + shares(spec)
-    read += layer_table(spec, tokens) + over_depth(spec).parameters
-    read += (spec.has_final_norm + spec.has_embedding_norm) * spec.block.norm.parameters(spec.d_model)
-    for scheme, heads in spec.positions:
-        held = scheme.shared_parameters(spec.d_model, heads)
-        read += min(held, tokens * spec.d_model) if scheme.absolute else held
-    for layer, runs in zip(spec.layers, runs_in(spec, tokens), strict=True):
-        beside = block_cost(layer, spec.d_model, 1).parameters - layer.ffn.cost(spec.d_model).parameters
-        read += runs * (beside + layer.ffn.parameters_read(spec.d_model, tokens))
-    return read
-
-
-def _decodes(spec: ModelSpec) -> None:
-    """Raise SpecError for a model whose decoding is not predicted."""
-    if spec.visible == "all":
-        raise SpecError("visible", "an encoder has no KV cache and does not decode")
-
-
-def longest_context(spec: ModelSpec) -> int | None:
-    """As `longest_text`, of decoder and encoder at once."""
-    stacks = [spec] if spec.encoder_spec is None else [spec, spec.encoder_spec]
-    return min((end for end in map(longest_text, stacks) if end is not None), default=None)
-
-
-def longest_text(spec: ModelSpec) -> int | None:
-    """The most tokens that the model itself can read, where a table of positions or a mixer ends; None for any
-    number."""
-    ends = [scheme.longest for scheme, _ in spec.positions] + [layer.mixer.longest for layer in spec.layers]
-    return min((end for end in ends if end is not None), default=None)
 
 
 def _mtp(spec: ModelSpec, context: int) -> PartCost:

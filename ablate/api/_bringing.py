@@ -22,9 +22,9 @@ from ablate.store.documents import ImportDocument, RunDocument
 from ablate.study.study import Study
 from ablate.study.written import Sets
 from evals.costs.spec import MeasureSpec
-from zoo.costs import longest_text
 from zoo.errors import SpecError
 from zoo.explain import checked
+from zoo.lengths import longest_text
 
 CONTEXT = 1024
 """The longest context, unless it is given."""

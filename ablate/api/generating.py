@@ -20,9 +20,9 @@ from ablate.training.trained import trained_model, trained_tokenizer
 from evals.costs.memory import is_out_of_memory
 from evals.harness.decode import GenerationRequest, decode
 from evals.reading.causal import obstacle
-from zoo.costs import longest_text
 from zoo.decode import Sampling
 from zoo.explain import checked
+from zoo.lengths import longest_text
 
 NEW = 64
 """Tokens that continue a prompt, unless told."""

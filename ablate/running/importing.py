@@ -20,7 +20,7 @@ from ablate.training.validation import HeldOutScores, score
 from evals.costs.matmul import peak_flops_per_second
 from evals.costs.memory import PeakMemory, peak_memory
 from evals.reading.causal import obstacle
-from zoo.costs import longest_text
+from zoo.lengths import longest_text
 
 TOKENS_AT_ONCE = 4096
 """Read in one pass."""

@@ -9,7 +9,7 @@ import torch
 import zoo
 from evals.costs.bandwidth import copy_bytes_per_second
 from evals.costs.matmul import peak_flops_per_second
-from zoo.costs import decode_cost
+from zoo.costs_decoding import decode_cost
 from zoo.spec import ModelSpec
 
 

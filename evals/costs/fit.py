@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from evals.costs.spec import NO_CACHE
-from zoo.costs import BYTES, Cost, cost, longest_context
+from zoo.costs import BYTES, Cost, cost
 from zoo.errors import SpecError
+from zoo.lengths import longest_context
 from zoo.spec import ModelSpec
 
 ENDLESS = 2**40

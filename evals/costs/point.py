@@ -23,7 +23,7 @@ from zoo.attend import executed_backends
 from zoo.cache import Cache
 from zoo.caches import CacheKind
 from zoo.caches.paged import OutOfPagesError
-from zoo.costs import decode_cost
+from zoo.costs_decoding import decode_cost
 from zoo.errors import SpecError, UnsupportedError
 from zoo.model import Decoder
 from zoo.site import Given

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from zoo.costs import longest_context, longest_text
+from zoo.lengths import longest_context, longest_text
 from zoo.site import Given
 from zoo.spec import ModelSpec
 

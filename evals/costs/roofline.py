@@ -13,8 +13,10 @@ from typing import Literal
 
 from evals.costs.devices import Device, DeviceError
 from evals.costs.fit import largest_batch, largest_context
-from zoo.costs import BYTES, PassCost, cost, decode_cost, longest_context, prefill_cost
+from zoo.costs import BYTES, cost
+from zoo.costs_decoding import PassCost, decode_cost, prefill_cost
 from zoo.errors import SpecError
+from zoo.lengths import longest_context
 from zoo.spec import ModelSpec
 
 Bound = Literal["compute", "memory", "overhead"]

@@ -8,7 +8,7 @@ from tokenizers import Tokenizer
 
 from evals.found import Found
 from evals.reading.windows import Text
-from zoo.costs import longest_text
+from zoo.lengths import longest_text
 from zoo.model import Decoder
 
 

@@ -25,7 +25,7 @@ from evals.reading.batches import Batches
 from evals.reading.mode import evaluating
 from evals.reading.question import Question
 from evals.subject import Data, Subject, SyntheticTask
-from zoo.costs import longest_text
+from zoo.lengths import longest_text
 from zoo.loss import IGNORED
 from zoo.model import Decoder
 

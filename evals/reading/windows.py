@@ -22,7 +22,7 @@ from evals.costs.memory import is_out_of_memory
 from evals.counting import counted
 from evals.reading.batches import Batches, Rows
 from evals.reading.mode import evaluating
-from zoo.costs import longest_text
+from zoo.lengths import longest_text
 from zoo.loss import chunks_for
 from zoo.model import Decoder
 

@@ -12,7 +12,8 @@ from torch import Tensor
 import zoo
 from zoo.chunks import ratio_loss
 from zoo.conformance.combinations import random_model, random_tokens
-from zoo.costs import block_cost, decode_cost
+from zoo.costs import block_cost
+from zoo.costs_decoding import decode_cost
 from zoo.site import Step
 
 CHUNKS = {"ratio": 3, "encoder_layers": 1, "decoder_layers": 2}

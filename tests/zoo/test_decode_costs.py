@@ -11,7 +11,8 @@ import torch
 import zoo
 from zoo.axis import variants
 from zoo.conformance.counting import counted
-from zoo.costs import decode_cost, longest_text, prefill_cost
+from zoo.costs_decoding import decode_cost, prefill_cost
+from zoo.lengths import longest_text
 from zoo.mixers._linear import Stateful
 
 CACHED = 13

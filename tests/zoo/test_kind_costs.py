@@ -13,7 +13,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import zoo
 from zoo.cache import Cache
-from zoo.costs import cost, decode_cost, longest_context, prefill_cost
+from zoo.costs import cost
+from zoo.costs_decoding import decode_cost, prefill_cost
+from zoo.lengths import longest_context
 
 CONTEXT = 7
 SHAPE = {"d_model": 24, "n_layers": 3, "vocab_size": 40, "block.mixer.heads": 4}

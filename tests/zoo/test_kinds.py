@@ -15,6 +15,7 @@ from zoo.attending.scoring import Scoring
 from zoo.attending.visible import Visible
 from zoo.conformance.checking import conforms
 from zoo.conformance.combinations import given_to, random_model, random_tokens
+from zoo.costs_decoding import decode_cost
 from zoo.mixers._cross import CrossAttention
 from zoo.positions.two_dimensional import TwoTables
 from zoo.residuals.deepnorm import encoder_decoder
@@ -289,7 +290,7 @@ def test_what_a_pass_cannot_do_is_one_error() -> None:
     with pytest.raises(ValueError, match="encoder_tokens belong to the first chunk only"):
         model(tokens[:, :2], cache, encoder_tokens=tokens[:, :5])
     with pytest.raises(zoo.SpecError, match="does not decode"):
-        zoo.costs.decode_cost(zoo.load("small", visible="all"), 1, 8)
+        decode_cost(zoo.load("small", visible="all"), 1, 8)
 
 
 def test_all_of_the_encoder_learns_and_is_seen() -> None:

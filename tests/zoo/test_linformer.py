@@ -13,7 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 import zoo
 from tests.zoo.slow import layer_of, project, random_stream, run, write
 from zoo.conformance.combinations import random_model, random_tokens
-from zoo.costs import longest_text
+from zoo.lengths import longest_text
 from zoo.mixers.linformer import Linformer
 from zoo.positions.nope import NoPE
 from zoo.positions.rope import RoPE

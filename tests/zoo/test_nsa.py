@@ -12,7 +12,7 @@ from torch import Tensor
 import zoo
 from tests.zoo.slow import layer_of, random_stream, run
 from zoo.conformance.combinations import random_model, random_tokens
-from zoo.costs import decode_cost
+from zoo.costs_decoding import decode_cost
 from zoo.mixers._blocks import Strides
 from zoo.mixers.nsa import NativeSparseAttention, count_of_chosen, sum_of_chosen
 

@@ -10,6 +10,7 @@ import torch
 import zoo
 from zoo.conformance.combinations import random_model, random_tokens
 from zoo.conformance.counting import counted
+from zoo.costs_decoding import decode_cost
 
 BLOCKS = {
     "reader": {"mixer.reuse_kv": True},
@@ -70,7 +71,7 @@ def test_a_decoded_token_takes_the_declared_flops_and_reads_what_is_borrowed() -
     model(tokens[:, :8], cache=cache)
     with counted(model) as count, zoo.attention_backend("plain"):
         model(tokens[:, 8:], cache=cache)
-    declared = zoo.costs.decode_cost(spec, 2, 9)
+    declared = decode_cost(spec, 2, 9)
     assert count.total == declared.flops
     assert declared.cache_elements == 2 * 2 * (2 * 12) * (9 + 3)
 

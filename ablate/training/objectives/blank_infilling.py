@@ -13,9 +13,10 @@ from ablate.training.batch import Batch
 from ablate.training.objectives import Windows, without_encoder
 from ablate.training.objectives._filling import Filling, FillsHoles, Tokens, check_room, joined
 from ablate.training.objectives._spans import Spans, merged, per_token
-from zoo.costs import Cost, cost, longest_text
+from zoo.costs import Cost, cost
 from zoo.decode.generate import next_logits
 from zoo.errors import SpecError
+from zoo.lengths import longest_text
 from zoo.loss import IGNORED
 from zoo.model import Decoder
 from zoo.site import Given

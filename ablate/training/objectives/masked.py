@@ -12,8 +12,8 @@ from pydantic import Field, model_validator
 from ablate.training.batch import Batch
 from ablate.training.objectives import Objective, Windows, permutation
 from ablate.training.objectives._filling import Filling, FillsHoles, Tokens, check_room, joined
-from zoo.costs import longest_text
 from zoo.errors import SpecError
+from zoo.lengths import longest_text
 from zoo.loss import IGNORED
 from zoo.model import Decoder
 from zoo.spec import ModelSpec

@@ -12,7 +12,7 @@ from evals.costs.bandwidth import copy_bytes_per_second
 from evals.costs.devices import Device, DeviceError, device
 from evals.costs.machine import this_device
 from evals.costs.roofline import Phase, predict
-from zoo.costs import decode_cost
+from zoo.costs_decoding import decode_cost
 
 IDEAL = Device(
     name="ideal",

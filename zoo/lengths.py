@@ -1,0 +1,18 @@
+"""How long a text a model can read."""
+
+from __future__ import annotations
+
+from zoo.spec import ModelSpec
+
+
+def longest_context(spec: ModelSpec) -> int | None:
+    """As `longest_text`, of decoder and encoder at once."""
+    stacks = [spec] if spec.encoder_spec is None else [spec, spec.encoder_spec]
+    return min((end for end in map(longest_text, stacks) if end is not None), default=None)
+
+
+def longest_text(spec: ModelSpec) -> int | None:
+    """The most tokens that the model itself can read, where a table of positions or a mixer ends; None for any
+    number."""
+    ends = [scheme.longest for scheme, _ in spec.positions] + [layer.mixer.longest for layer in spec.layers]
+    return min((end for end in ends if end is not None), default=None)
