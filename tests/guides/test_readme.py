@@ -1,0 +1,31 @@
+"""README names every part that a model can be made of, and no part that there is not."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.guides.guide import ROOT
+from zoo import presets, registry
+from zoo.block_spec import BlockSpec
+from zoo.spec import ModelSpec
+
+FOLDERS = ("mixers", "sparsities", "positions", "positions.scalings", "ffns", "norms", "residuals", "caches")
+
+
+def named() -> set[str]:
+    """Of the section on parts, in code."""
+    section = (ROOT / "README.md").read_text(encoding="utf-8").partition("## What a model can be made of")[2]
+    return set(re.findall(r"`(\w+)`", section.partition("\n## ")[0]))
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_every_variant_is_named(folder: str) -> None:
+    assert set(registry.members(f"zoo.{folder}")) <= named()
+
+
+def test_nothing_is_named_that_there_is_not() -> None:
+    variants = {name for folder in FOLDERS for name in registry.members(f"zoo.{folder}")}
+    settings = {*ModelSpec.model_fields, *BlockSpec.model_fields}
+    assert named() <= variants | settings | set(presets.names())
