@@ -14,6 +14,7 @@ import torch
 from ablate.store.documents import RunNumerics
 from evals.costs.precision import use_fast_float32
 from zoo.attending.fused import use_flash_3
+from zoo.fla import use_fla
 
 
 @dataclass(frozen=True)
@@ -86,8 +87,8 @@ def enforce(device: str, dtype: str, threads: int = 1) -> Numerics:
 
 def _gpu() -> str:
     """What its kernels are chosen by."""
-    name = torch.cuda.get_device_name()
-    return f"{name}, FlashAttention-3" if use_flash_3() else name
+    packages = {"FlashAttention-3": use_flash_3(), "flash-linear-attention": use_fla()}
+    return ", ".join([torch.cuda.get_device_name(), *(name for name, used in packages.items() if used)])
 
 
 @contextmanager

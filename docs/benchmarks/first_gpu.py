@@ -25,6 +25,7 @@ from ablate.training.compiling import compiled
 from evals.costs.ceilings import Ceilings, measured, share
 from zoo.attend import executed_backends
 from zoo.conformance.combinations import choices, given_to, random_model, random_tokens
+from zoo.fla import use_fla
 from zoo.matrix import combine
 from zoo.spec import ModelSpec
 
@@ -48,6 +49,8 @@ BACKENDS = {
     "base": ("flex", "fused", "plain"),
 }
 """Those that can do what an arm asks for."""
+LINEAR = "Gated DeltaNet", "Mamba-2"
+"""Arms that flash-linear-attention has kernels for."""
 SIZE = (
     {"d_model": 32, "n_layers": 2, "vocab_size": 256} if TINY else {"d_model": 768, "n_layers": 12, "vocab_size": 32768}
 )
@@ -114,7 +117,14 @@ def _numbers(spec: ModelSpec, device: str) -> list[torch.Tensor]:
 def steps(device: str, compile: bool = False) -> Items:
     top = measured(torch.device(device), _kind(device))
     names = list(ARMS)[: 2 if TINY else None]
-    return {name: lambda name=name: _step(ARMS[name], device, compile, top) for name in names}
+    items = {name: lambda name=name: _step(ARMS[name], device, compile, top) for name in names}
+
+    def in_kernels(arm: str) -> str:
+        return _step(ARMS[arm], device, compile, top) if use_fla() else "fla-core is not installed"
+
+    # Last, because they stay in use.
+    kernels = {f"{arm} in kernels": lambda arm=arm: in_kernels(arm) for arm in LINEAR}
+    return {**items, **kernels} if device == "cuda" else items
 
 
 def attention(device: str) -> Items:

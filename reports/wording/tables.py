@@ -117,7 +117,7 @@ def arms_table(summary: StudySummary) -> Table:
 
 
 def attention_backends(summary: StudySummary) -> dict[str, str]:
-    """By arm, what its runs computed softmax attention with: its speed is also that of the backend."""
+    """By arm, what its runs computed attention with, softmax or linear: its speed is also that of the backend."""
     known = summary.runs.drop_nulls("attention").unique(["arm", "attention"]).sort("arm", "attention")
     return {str(arm): "; ".join(part["attention"]) for (arm,), part in known.group_by("arm")}
 

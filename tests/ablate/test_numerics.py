@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from ablate.machine.numerics import Numerics, deterministic, unused_gpu
+from ablate.machine import numerics
+from ablate.machine.numerics import Numerics, deterministic, enforce, restored, unused_gpu
 from ablate.store import Store
 from ablate.store.documents import RunNumerics
 from ablate.training.session import Session
@@ -23,6 +24,28 @@ def test_a_run_is_carried_out_on_the_gpu_that_it_was_planned_for(gpu: str | None
     wanted = RunNumerics(device="cuda", dtype="bfloat16", matmul="high", gpu=gpu)
     assert H200.meets(wanted) is meets
     assert not H200.meets(wanted.model_copy(update={"dtype": "float32"}))
+
+
+@pytest.mark.parametrize(
+    ("flash_3", "fla", "gpu"),
+    [
+        (False, False, "NVIDIA H200"),
+        (True, False, "NVIDIA H200, FlashAttention-3"),
+        (False, True, "NVIDIA H200, flash-linear-attention"),
+        (True, True, "NVIDIA H200, FlashAttention-3, flash-linear-attention"),
+    ],
+)
+def test_runs_with_and_without_installed_kernels_are_different_runs(
+    flash_3: bool, fla: bool, gpu: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(numerics, "use_flash_3", lambda: flash_3)
+    monkeypatch.setattr(numerics, "use_fla", lambda: fla)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA H200")
+    with restored():
+        found = enforce("cuda", "bfloat16")
+    assert found.identity().gpu == gpu
+    assert found.meets(H200.identity()) is (gpu == H200.gpu)
 
 
 def test_a_gpu_that_is_not_used_is_named_with_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

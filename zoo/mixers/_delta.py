@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from zoo.cache import LayerCache
+from zoo.fla import can_scan
 from zoo.mixers._fading import assembled, faded_products
-from zoo.mixers._scan import Chunks, ScanCost, by_group, faded_read, faded_write, stepwise
+from zoo.mixers._scan import Chunks, ScanCost, by_group, faded_read, faded_write, scan_in_kernel, stepwise
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,8 @@ def delta_scan(
     state before it, c the decay summed up and L_ij = β_i (k_i·k_j) exp(c_i − c_j) for j < i (Yang et al. 2024,
     arXiv:2406.06484, §3.2; arXiv:2412.06464, §3.3).
     """
+    if can_scan(q, k, v):
+        return scan_in_kernel(q, k, v, decay, strength, cache)
     decay = decay if decay.dim() == 4 else decay[..., None]
     of_heads = (by_group(x, q) for x in (v, decay, strength[..., None]))
     return stepwise(_one, _chunked, (q[:, :, None], k[:, :, None], *of_heads), chunk, cache).flatten(1, 2)

@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from zoo.cache import LayerCache, kept_by
 from zoo.cache_states import StateCache
+from zoo.fla import can_scan, fla_scan
 from zoo.mixers._fading import fade_flops, faded_products
 from zoo.precision import at_default_precision, in_float32
 
@@ -103,6 +104,8 @@ def scan(q: Tensor, k: Tensor, v: Tensor, decay: Tensor | None, chunk: int, cach
     kind = torch.promote_types(v.dtype, torch.float32)
     heads, length = v.shape[1], v.shape[2]
     decay = torch.zeros(1, 1, 1, device=v.device) if decay is None else decay
+    if can_scan(q, k, v):
+        return scan_in_kernel(q, k, v, decay if decay.dim() == 4 else decay.expand(*v.shape[:3]), None, cache)
     decay = (decay if decay.dim() == 4 else decay[..., None]).expand(-1, heads, length, -1)
 
     def run(q: Tensor, k: Tensor, v: Tensor, decay: Tensor) -> Tensor:
@@ -117,6 +120,18 @@ def scan(q: Tensor, k: Tensor, v: Tensor, decay: Tensor | None, chunk: int, cach
         return out
 
     return in_float32(partial(at_default_precision, run), q, k, v, decay)
+
+
+def scan_in_kernel(
+    q: Tensor, k: Tensor, v: Tensor, decay: Tensor, strength: Tensor | None, cache: LayerCache | None
+) -> Tensor:
+    """`fla_scan`, from the state that the cache holds, or zero."""
+    states = kept_by("a recurrent layer", cache, StateCache)
+    before = states.read(STATE, torch.promote_types(v.dtype, torch.float32)) if states is not None else None
+    out, after = fla_scan(q, k, v, decay, strength, before, states is not None)
+    if states is not None and after is not None:
+        states.write(STATE, after)
+    return out
 
 
 OneToken = Callable[..., tuple[Tensor, Tensor]]

@@ -51,7 +51,8 @@ class SpeedPoint(MeasuredPoint):
     peak_memory_bytes: Bytes | None = None
     """Peak memory."""
     attention: str | None = None
-    """Backends of softmax attention (`zoo/attending`), several with commas; null without."""
+    """Backends of softmax attention (`zoo/attending`), and `flash-linear-attention` with its version where its kernels
+    computed linear mixers; several with commas, null without."""
 
 
 class PrefillPoint(SpeedPoint):

@@ -73,7 +73,8 @@ class ResultDocument(Document):
     tokens: Tokens
     """Read in training."""
     attention: str | None = None
-    """Backends of softmax attention that training steps took (`zoo/attending`), several with commas; null without."""
+    """Backends of softmax attention that training steps took (`zoo/attending`), and `flash-linear-attention` with its
+    version where its kernels computed linear mixers; several with commas, null without."""
     microbatch: int | None = None
     """Rows of a batch at a time, whose gradients were accumulated; null for all of them."""
     devices: int = 1
