@@ -126,9 +126,15 @@ def test_a_mixer_is_the_same_with_the_kernels(spec: Mixer, kernels: None, monkey
         torch.testing.assert_close(with_kernels, plain, rtol=1e-7, atol=1e-9)
 
 
-def test_linear_attention_keeps_the_plain_scan(kernels: None) -> None:
-    """The sum of its weights is one more value, and rows are not of 16 bytes."""
-    layer = layer_of(LinearAttention(heads=2, head_dim=16), D)
+@pytest.mark.parametrize(
+    "spec",
+    [
+        pytest.param(LinearAttention(heads=2, head_dim=16), id="its sum of weights is one more value, no 16 bytes"),
+        pytest.param(Mamba3(heads=2, head_dim=8, state=16, rank=2), id="a token has several keys"),
+    ],
+)
+def test_what_the_kernels_cannot_do_keeps_the_plain_scan(spec: Mixer, kernels: None) -> None:
+    layer = layer_of(spec, D)
     with executed_backends(training=True) as taken:
         layer(random_stream(T, D), Step.of(torch.zeros(1, T)))
     assert taken == set()

@@ -46,6 +46,7 @@ MIXERS: dict[str, Mixer] = {
     "rwkv7": RWKV7(heads=3),
     "mamba2": Mamba2(heads=4, head_dim=3, state=5, groups=2, bias=True),
     "mamba3": Mamba3(heads=4, head_dim=3, state=5, groups=2),
+    "mamba3 with ranks": Mamba3(heads=4, head_dim=3, state=5, groups=2, rank=3),
 }
 KINDS = (
     "linear_attention",

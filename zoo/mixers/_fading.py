@@ -6,18 +6,22 @@ import torch
 from torch import Tensor
 
 
-def faded_products(q: Tensor, k: Tensor, total: Tensor) -> Tensor:
+def faded_products(q: Tensor, k: Tensor, total: Tensor, rank: int = 1) -> Tensor:
     """q, k: (…, C, n), total: the decay summed up to each token, ≤ 0 and falling: (…, C, 1), or (…, C, n) where each
-    feature has its own → (…, C, C): Σ_f q_if k_jf exp(total_if − total_jf) for j ≤ i, 0 beyond."""
+    feature has its own → (…, C, C): Σ_f q_if k_jf exp(total_if − total_jf) for j ≤ i, 0 beyond. With a rank, each token
+    is so many rows, of one total, which all see each other."""
     if total.shape[-1] == 1:
-        return q @ k.transpose(-1, -2) * pairwise(total)
+        return q @ k.transpose(-1, -2) * pairwise(total, rank)
     return _by_halves(q, k, total)
 
 
-def pairwise(total: Tensor) -> Tensor:
-    """total: (…, C, 1) → (…, C, C), exp(total_i − total_j) for j ≤ i, 0 beyond."""
+def pairwise(total: Tensor, rank: int = 1) -> Tensor:
+    """total: (…, C, 1) → (…, C, C), exp(total_i − total_j) for j ≤ i, 0 beyond; tokens of `rank` rows."""
     difference = total - total.transpose(-1, -2)
-    later = torch.ones(difference.shape[-2:], dtype=torch.bool, device=total.device).triu(1)
+    tokens = difference.shape[-1] // rank
+    later = torch.ones(tokens, tokens, dtype=torch.bool, device=total.device).triu(1)
+    if rank > 1:
+        later = later.repeat_interleave(rank, dim=0).repeat_interleave(rank, dim=1)
     # Before the exponential, which would overflow there.
     return difference.masked_fill(later, float("-inf")).exp()
 

@@ -22,17 +22,19 @@ STATE = "state"
 
 @dataclass(frozen=True)
 class Chunks:
-    """How a sequence of `length` tokens is cut: `count` chunks of `width`, the last one padded.
+    """How a sequence of `length` rows is cut: `count` chunks of `width`, the last one padded. A token is `rank` rows.
 
     A sequence shorter than a chunk makes one of the least power of two that holds it.
     """
 
     length: int
     width: int
+    rank: int = 1
 
     @staticmethod
-    def of(length: int, chunk: int) -> Chunks:
-        return Chunks(length, min(chunk, 1 << (length - 1).bit_length()))
+    def of(length: int, chunk: int, rank: int = 1) -> Chunks:
+        """Of so many tokens, `chunk` at a time."""
+        return Chunks(length * rank, min(chunk, 1 << (length - 1).bit_length()) * rank, rank)
 
     @property
     def count(self) -> int:
@@ -66,6 +68,8 @@ class ScanCost:
     chunk: int
     channels: bool = False
     """Whether each key feature decays at a pace of its own."""
+    rank: int = 1
+    """Keys, values and queries of a token, each."""
 
     @property
     def state(self) -> int:
@@ -75,11 +79,11 @@ class ScanCost:
     @property
     def token(self) -> float:
         """Of one token of the recurrence: what it adds to the state, and what it reads of it."""
-        return 4.0 * self.state
+        return 4.0 * self.state * self.rank
 
     def computed(self, length: int) -> float:
         """Of the products of `_chunked`, over a text from its beginning that leaves no state behind."""
-        chunks = Chunks.of(length, self.chunk)
+        chunks = Chunks.of(length, self.chunk, self.rank)
         inside = self._scored(chunks.width) + self._mixed(chunks.width)
         return chunks.count * inside + 4.0 * self.state * (chunks.count - 1) * chunks.width
 
@@ -92,29 +96,40 @@ class ScanCost:
         return 2.0 * self.heads * self.features * width**2
 
 
-def scan(q: Tensor, k: Tensor, v: Tensor, decay: Tensor | None, chunk: int, cache: LayerCache | None = None) -> Tensor:
+def scan(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    decay: Tensor | None,
+    chunk: int,
+    cache: LayerCache | None = None,
+    rank: int = 1,
+) -> Tensor:
     """o_t = S_tᵀ q_t, S_t = exp(g_t) S_{t−1} + k_t v_tᵀ, from the state that the cache holds, or zero.
 
     q, k: (B, G, T, n), v: (B, H, T, p), decay g ≤ 0: broadcasts to (B, H, T), or is (B, H, T, n), one for each key
     feature, which has a row of S; None for 0 → (B, H, T, p). Queries and keys of group i are read by its H/G heads.
     Within a chunk, o = (q kᵀ ⊙ D) v with D_ij = exp(g_{j+1} + … + g_i) for j ≤ i and 0 beyond, or see
     `zoo.mixers._fading`. Computed in float32 or more.
+
+    With a rank, T counts rows, `rank` of each token: o = S_tᵀ q for each of its queries, after all its keys and values
+    were added; the decay is that of its first row, 0 on the others.
     """
     states = kept_by("a recurrent layer", cache, StateCache)
     kind = torch.promote_types(v.dtype, torch.float32)
     heads, length = v.shape[1], v.shape[2]
     decay = torch.zeros(1, 1, 1, device=v.device) if decay is None else decay
-    if can_scan(q, k, v):
+    if rank == 1 and can_scan(q, k, v):
         return scan_in_kernel(q, k, v, decay if decay.dim() == 4 else decay.expand(*v.shape[:3]), None, cache)
     decay = (decay if decay.dim() == 4 else decay[..., None]).expand(-1, heads, length, -1)
 
     def run(q: Tensor, k: Tensor, v: Tensor, decay: Tensor) -> Tensor:
         state = states.read(STATE, kind) if states is not None else None
-        if length == 1 and state is not None:
+        if length == rank and state is not None:
             out, state = _one(q, k, v, decay, by_group(state, q))
         else:
             first = None if state is None else by_group(state, q)
-            out, state = _chunked(q, k, v, decay, Chunks.of(length, chunk), first, states is not None)
+            out, state = _chunked(q, k, v, decay, Chunks.of(length // rank, chunk, rank), first, states is not None)
         if states is not None and state is not None:
             states.write(STATE, state.flatten(1, 2))
         return out
@@ -172,7 +187,7 @@ def by_group(x: Tensor, q: Tensor) -> Tensor:
 
 def _one(q: Tensor, k: Tensor, v: Tensor, decay: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
     """The recurrence itself, for one token."""
-    value, factor = by_group(v, q), by_group(decay, q).exp()
+    value, factor = by_group(v, q), by_group(decay.sum(dim=-2, keepdim=True), q).exp()
     state = factor.transpose(-1, -2) * state + k[:, :, None].transpose(-1, -2) @ value
     return (q[:, :, None] @ state).flatten(1, 2), state
 
@@ -184,7 +199,7 @@ def _chunked(
     where it is to be kept."""
     value, key, query = chunks.cut(by_group(v, q)), chunks.cut(k)[:, :, None], chunks.cut(q)[:, :, None]
     total = chunks.cut(by_group(decay, q)).cumsum(dim=-2)
-    out = faded_products(query, key, total) @ value
+    out = faded_products(query, key, total, chunks.rank) @ value
     left = chunks.count if keep else chunks.count - 1
     before = [] if state is None else [state]
     if left:

@@ -25,6 +25,7 @@ from zoo.mixers._scan import STATE, ScanCost, scan
 from zoo.norms import Norm
 from zoo.norms.rmsnorm import RMSNorm
 from zoo.positions._rotary import turn_pairs
+from zoo.precision import at_default_precision, in_float32
 from zoo.site import PartCost, Site, Step
 
 KEY, VALUE, OWN, ANGLE = "key", "value", "own", "angle"
@@ -35,7 +36,7 @@ SLOWEST = 1e-4
 
 class Mamba3(Stateful):
     """S_t = α_t S_{t−1} + (1 − λ_t) Δ_t α_t k_{t−1} x_{t−1}ᵀ + λ_t Δ_t k_t x_tᵀ, y_t = S_tᵀ q_t + D x_t,
-    out = W_o (y ⊙ silu(W_z u)). Lahoti et al. 2026, arXiv:2603.15569, with one input and one output (SISO).
+    out = W_o (y ⊙ silu(W_z u)). Lahoti et al. 2026, arXiv:2603.15569.
 
     Each head of P features has Δ = softplus(W_Δ u + β), α = exp(−A Δ), A = softplus(W_A u) and λ = σ(W_λ u): the
     exponential-trapezoidal rule, which with λ = 1 is Mamba-2's. k_t = R_t (norm(W_b u) + b₀), q_t = R_t (norm(W_c u) +
@@ -46,9 +47,15 @@ class Mamba3(Stateful):
     It is computed as H_t = α_t (H_{t−1} + (λ_{t−1} Δ_{t−1} + (1 − λ_t) Δ_t) k_{t−1} x_{t−1}ᵀ), what is left of earlier
     tokens, and y_t = H_tᵀ q_t + λ_t Δ_t (k_t · q_t) x_t + D x_t: one outer product per token, a scan as Mamba-2's.
     Decoding keeps H, the last token's k, x and λ Δ, and the angles, whatever the context.
+
+    With `rank` R > 1 (MIMO, §3.3) a token has R keys, values and queries: it adds Σ_r k^(r) x^(r)ᵀ to the state, and
+    y^(r) = S_tᵀ q^(r) + D x^(r). W_b and W_c have R times as many rows; x^(r) = m_x^(r) ⊙ x, gates are silu(m_z^(r) ⊙
+    W_z u), and a head gives Σ_r m_o^(r) ⊙ y^(r) ⊙ gate^(r), with vectors m: (P) of each head.
     """
 
-    examples: ClassVar[Examples] = ({"head_dim": 6, "state": 5, "groups": 2, "chunk": 8, "rope_fraction": 1.0},)
+    examples: ClassVar[Examples] = (
+        {"head_dim": 6, "state": 5, "groups": 2, "chunk": 8, "rope_fraction": 1.0, "rank": 3},
+    )
     kind: Literal["mamba3"] = "mamba3"
     heads: Heads = 4
     """H."""
@@ -60,6 +67,8 @@ class Mamba3(Stateful):
     """Of heads that share W_b u and W_c u."""
     rope_fraction: Annotated[float, Field(gt=0, le=1)] = 0.5
     """Share of the N features that are turned."""
+    rank: Annotated[PositiveInt, AtMost(2)] = Field(default=1, exclude_if=lambda rank: rank == 1)
+    """R; 4 in the paper's MIMO models, whose FFNs are narrower for it."""
     bc_norm: Annotated[Norm, Choice("zoo.norms")] = RMSNorm(eps=1e-5)
 
     def resolve(self, d_model: int) -> Self:
@@ -85,20 +94,27 @@ class Mamba3(Stateful):
         return Mamba3Layer(self, site.d_model)
 
     def matrices(self, d_model: int) -> int:
-        read = 2 * self.groups * self.state + 3 * self.heads + self.pairs
+        read = 2 * self.groups * self.rank * self.state + 3 * self.heads + self.pairs
         return d_model * (3 * self.heads * self.features + read)
 
     def vectors(self, d_model: int) -> int:
-        return 2 * self.heads + 2 * self.heads * self.state + 2 * self.bc_norm.parameters(self.state)
+        vectors = 3 * self.heads * self.rank * self.features if self.rank > 1 else 0
+        biases = 2 * self.heads * self.rank * self.state
+        return 2 * self.heads + biases + 2 * self.bc_norm.parameters(self.state) + vectors
+
+    def cost(self, d_model: int, context: int) -> PartCost:
+        """With what a token's own keys tell its queries: products of matrices where there are several."""
+        own = 2.0 * self.heads * self.rank**2 * (self.state + self.features) if self.rank > 1 else 0.0
+        return super().cost(d_model, context) + PartCost.of(0, own)
 
     def convolution(self) -> PartCost:
         return PartCost(0)
 
     def scanning(self) -> ScanCost:
-        return ScanCost(self.heads, self.state, self.heads, self.features, self.chunk)
+        return ScanCost(self.heads, self.state, self.heads, self.features, self.chunk, rank=self.rank)
 
     def states(self) -> Mapping[str, tuple[int, ...]]:
-        sizes = {STATE: (self.state, self.features), KEY: (self.state,), VALUE: (self.features,), OWN: ()}
+        sizes = {STATE: (self.state, self.features), KEY: (self.rank, self.state), VALUE: (self.features,), OWN: ()}
         return {name: (self.heads, *size) for name, size in {**sizes, ANGLE: (self.pairs,)}.items()}
 
 
@@ -120,7 +136,7 @@ class Mamba3Layer(StatefulLayer):
     def __init__(self, spec: Mamba3, d_model: int) -> None:
         super().__init__(spec)
         self.spec = spec
-        inner, read = spec.heads * spec.features, spec.groups * spec.state
+        inner, read = spec.heads * spec.features, spec.groups * spec.rank * spec.state
         self.gate = Linear(d_model, inner, role="input")
         self.x = Linear(d_model, inner, role="input", values=True)
         self.b, self.c = (Linear(d_model, read, role="input") for _ in range(2))
@@ -128,9 +144,10 @@ class Mamba3Layer(StatefulLayer):
         self.angle = Linear(d_model, spec.pairs, role="input")
         self.b_norm, self.c_norm = (spec.bc_norm.build(spec.state) for _ in range(2))
         self.o = Linear(inner, d_model, role="output")
-        self.b_bias, self.c_bias = (nn.Parameter(torch.ones(spec.heads, 1, spec.state)) for _ in range(2))
+        self.b_bias, self.c_bias = (nn.Parameter(torch.ones(spec.heads, spec.rank, spec.state)) for _ in range(2))
         self.step_bias = nn.Parameter(first_steps(spec.heads))
         self.skip = nn.Parameter(torch.ones(spec.heads))
+        self.ranks = Ranks(spec) if spec.rank > 1 else None
         self.roles = {"b_bias": "bias", "c_bias": "bias", "step_bias": "bias", "skip": "gain"}
         self.initial = {"b_bias": 1.0, "c_bias": 1.0, "step_bias": first_steps(spec.heads)}
 
@@ -139,15 +156,47 @@ class Mamba3Layer(StatefulLayer):
         steps = self._steps(x)
         values = split(on_text(self.x(x), step), self.spec.heads).to(steps.delta.dtype)
         angles = self._angles(x, steps.delta, step, states)
-        k = self._turned(self.b_norm(split(self.b(x), self.spec.groups)), self.b_bias, angles)
-        q = self._turned(self.c_norm(split(self.c(x), self.spec.groups)), self.c_bias, angles)
+        k = self._turned(self.b_norm(self._read(self.b, x)), self.b_bias, angles)
+        q = self._turned(self.c_norm(self._read(self.c, x)), self.c_bias, angles)
         before = [_shifted(part, name, states) for name, part in ((KEY, k), (VALUE, values), (OWN, steps.own))]
         taken = steps.decay.exp() * (before[2] + steps.carried)
-        mixed = scan(q, before[0], taken[..., None] * before[1], steps.decay, self.spec.chunk, cache)
-        own = steps.own * (q * k).sum(dim=-1) + self.skip[:, None]
-        mixed = mixed + own[..., None] * values
-        gated = mixed.to(x.dtype).transpose(1, 2).flatten(2) * F.silu(self.gate(x))
-        out: Tensor = self.o(gated)
+        fed, fed_before = (self._fed(part) for part in (values, taken[..., None] * before[1]))
+        mixed = self._scanned(q, before[0], fed_before, steps.decay, cache)
+        mixed = mixed + self._own(q, k, fed, steps.own) + self.skip[:, None, None, None] * fed
+        return self._written(mixed.to(x.dtype), split(self.gate(x), self.spec.heads))
+
+    def _read(self, project: Linear, x: Tensor) -> Tensor:
+        """(B, T, D) → (B, G, T, R, N)."""
+        out: Tensor = split(project(x), self.spec.groups).unflatten(-1, (self.spec.rank, self.spec.state))
+        return out
+
+    def _fed(self, values: Tensor) -> Tensor:
+        """(B, H, T, P) → (B, H, T, R, P), what goes into the state."""
+        values = values[..., None, :]
+        return values if self.ranks is None else values * self.ranks.x[:, None].to(values.dtype)
+
+    def _scanned(self, q: Tensor, k: Tensor, v: Tensor, decay: Tensor, cache: LayerCache | None) -> Tensor:
+        """q, k: (B, H, T, R, N), v: (B, H, T, R, P), decay: (B, H, T) → (B, H, T, R, P). A token is R rows."""
+        rank = self.spec.rank
+        decay = F.pad(decay[..., None], (0, rank - 1)).flatten(2)
+        mixed = scan(q.flatten(2, 3), k.flatten(2, 3), v.flatten(2, 3), decay, self.spec.chunk, cache, rank)
+        out: Tensor = mixed.unflatten(2, (-1, rank))
+        return out
+
+    def _own(self, q: Tensor, k: Tensor, v: Tensor, own: Tensor) -> Tensor:
+        """λ Δ Σ_j (q^(i) · k^(j)) x^(j): (B, H, T, R, P), what a token's own keys tell its queries."""
+        if self.ranks is None:
+            return (own[..., None] * (q * k).sum(dim=-1))[..., None] * v
+        return own[..., None, None] * in_float32(_through_keys, q, k, v)
+
+    def _written(self, mixed: Tensor, gate: Tensor) -> Tensor:
+        """mixed: (B, H, T, R, P), gate: (B, H, T, P) → (B, T, D)."""
+        gate = gate[..., None, :]
+        if self.ranks is None:
+            heads = (mixed * F.silu(gate)).squeeze(-2)
+        else:
+            heads = (mixed * F.silu(gate * self.ranks.gate[:, None]) * self.ranks.out[:, None]).sum(dim=-2)
+        out: Tensor = self.o(heads.transpose(1, 2).flatten(2))
         return out
 
     def _steps(self, x: Tensor) -> Steps:
@@ -169,9 +218,26 @@ class Mamba3Layer(StatefulLayer):
         return angles
 
     def _turned(self, read: Tensor, bias: Tensor, angles: Tensor) -> Tensor:
-        """(B, G, T, N) → (B, H, T, N)."""
+        """(B, G, T, R, N) → (B, H, T, R, N)."""
         read = read.to(angles.dtype).repeat_interleave(self.spec.heads // self.spec.groups, dim=1)
-        return turn_pairs(read + bias.to(angles.dtype), angles.cos(), angles.sin(), "interleaved")
+        cos, sin = angles.cos()[..., None, :], angles.sin()[..., None, :]
+        return turn_pairs(read + bias[:, None].to(angles.dtype), cos, sin, "interleaved")
+
+
+class Ranks(nn.Module):
+    """m_x, m_z and m_o: (H, R, P) each. They start as R equal shares of one input and one output."""
+
+    roles: ClassVar = {"x": "gain", "gate": "gain", "out": "gain"}
+
+    def __init__(self, spec: Mamba3) -> None:
+        super().__init__()
+        self.x, self.gate, self.out = (nn.Parameter(torch.ones(spec.heads, spec.rank, spec.features)) for _ in range(3))
+        self.initial = {"x": 1 / spec.rank, "gate": 1.0, "out": 1 / spec.rank}
+
+
+def _through_keys(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """(q kᵀ) v. q, k: (…, R, N), v: (…, R, P) → (…, R, P)."""
+    return at_default_precision(lambda q, k, v: q @ k.transpose(-1, -2) @ v, q, k, v)
 
 
 def _shifted(x: Tensor, name: str, states: StateCache | None) -> Tensor:
