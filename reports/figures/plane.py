@@ -24,14 +24,16 @@ the best. Bars are fainter."""
 class Plane:
     """One point for each look. Every axis has a value for each point; the first of either kind is drawn at first.
 
-    Points are `rivals` where they have one baseline, so that one may beat another. Hovering tells what each is `about`,
-    where that is known. `width`: pixels across on a usual screen, by which names are placed.
+    Points are `rivals` where they have one baseline, so that one may beat another, but for those at the places that are
+    `unjudged`. Hovering tells what each is `about`, where that is known. `width`: pixels across on a usual screen, by
+    which names are placed.
     """
 
     looks: Sequence[ArmStyle]
     across: Sequence[Against]
     up: Sequence[Against]
     rivals: bool = True
+    unjudged: frozenset[int] = frozenset()
     about: Sequence[str] = ()
     width: float = WIDTH
 
@@ -50,7 +52,7 @@ class Plane:
     def explained(self) -> str:
         """What markers and bars mean that not every figure has, on the first axes."""
         x, y = self.across[0], self.up[0]
-        beaten = self.rivals and any(surely_beaten(points(x, y)))
+        beaten = any(self._beaten(x, y))
         opened = "Open markers: clearly worse than another arm on both axes." if beaten else ""
         cut = "Bars that reach the frame go on beyond it." if x.is_cut or y.is_cut else ""
         return " ".join(filter(None, [opened, cut]))
@@ -75,7 +77,7 @@ class Plane:
 
     def _together(self, x: Against, y: Against) -> Attributes:
         """What depends on both axes: which points are surely beaten, where names stand, and what hovering tells."""
-        beaten = surely_beaten(points(x, y)) if self.rivals else [False] * len(self.looks)
+        beaten = self._beaten(x, y)
         dull = beaten if self.rivals else [value is None or not value.excludes(0) for value in y.values]
         named = self._named(y, dull)
         names = [look.label if each in named else "" for each, look in enumerate(self.looks)]
@@ -86,6 +88,12 @@ class Plane:
             "textposition": label_places(places, names, self.width),
             "hovertext": [[self._hover(place, x, y)] for place in range(len(self.looks))],
         }
+
+    def _beaten(self, x: Against, y: Against) -> list[bool]:
+        if not self.rivals:
+            return [False] * len(self.looks)
+        found = points(x, y)
+        return surely_beaten([None if place in self.unjudged else point for place, point in enumerate(found)])
 
     @property
     def _is_crowded(self) -> bool:

@@ -35,6 +35,10 @@ from reports.statistics.simultaneous import Evidence
 from reports.statistics.stalled import Failures, Reliability
 from reports.statistics.tuning_noise import Widened
 
+MEASURED_ONCE = 0.15
+"""Of a single run of either arm, a ratio nearer to 1 than 1.15 or its inverse may be noise: on an idle machine, two
+arms that compute the same decoded at speeds half as far apart. The turns of one process do not know that."""
+
 
 def level(study: StudyDocument, *arms: StudyArm) -> float:
     """α of the look at which a comparison stands: that of its number of seeds, or the next. 0.05 where seeds are fixed.
@@ -200,13 +204,14 @@ def _ratio(pairs: pl.DataFrame, column: str) -> Estimate | None:
 
 
 def measured_ratio(pairs: pl.DataFrame, column: str) -> Estimate | None:
-    """The same of what each run measured in turns: a single pair has the interval that the turns of both leave."""
+    """The same of what each run measured in turns: a single pair has the interval that the turns of both leave, or that
+    of what is measured once where that is wider."""
     within = (f"{column}_within", f"{column}_within_base")
     rows = pairs.drop_nulls([column, f"{column}_base", *within])
     found = _ratio(pairs, column)
     if found is None or len(found.values) > 1 or rows.is_empty():
         return found
-    return found.widened(math.hypot(*(rows[name][0] for name in within)))
+    return found.widened(max(math.log1p(MEASURED_ONCE), math.hypot(*(rows[name][0] for name in within))))
 
 
 def never_trained(runs: pl.DataFrame) -> Verdict | None:

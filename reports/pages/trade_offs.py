@@ -87,8 +87,9 @@ def _groups(studies: Sequence[Studied]) -> Iterator[Group]:
         by.setdefault(_comparable(each.summary), []).append(each)
     for number, found in enumerate(by.values()):
         arms = [arm for studied in found for arm in _arms(studied)]
-        if arms:
-            yield _group(number, found, arms)
+        shown = [studied for studied in found if any(arm.studied is studied for arm in arms)]
+        if shown:
+            yield _group(number, shown, arms)
 
 
 def _comparable(summary: StudySummary) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from reports.figures.base import Figure
 from reports.figures.plane import Plane
 from reports.figures.style import ArmStyle
 from reports.findings.overhead import bound_by_overhead
-from reports.findings.shapes import StudySummary
+from reports.findings.shapes import ArmSummary, StudySummary
 from reports.reading.collected import Collected
 from reports.sections import Section
 from reports.sections._costs import Cost, cost_ratios
@@ -76,7 +76,9 @@ def _figure(
     arms = [base, *(arm.name for arm in summary.arms if any(arm.name in each.differences for each in found))]
     across, up = [ratios(cost, arms, base) for cost in costs], [differences(each, arms) for each in found]
     about = {arm.name: gloss_words.of_arm(summary, arm) for arm in summary.arms}
-    plane = Plane([style[arm] for arm in arms], across, up, about=[about[arm] for arm in arms])
+    unjudged = {arm.name for arm in summary.arms if not is_judged(arm)}
+    places = frozenset(place for place, arm in enumerate(arms) if arm in unjudged and arm != base)
+    plane = Plane([style[arm] for arm in arms], across, up, unjudged=places, about=[about[arm] for arm in arms])
     absent = [arm.name for arm in summary.arms if arm.name not in arms]
     marked = [each for each in costs if not each.alone]
     notes = (
@@ -98,6 +100,13 @@ def _figure(
         combined=plane.combined,
         wide=True,
     )
+
+
+def is_judged(arm: ArmSummary) -> bool:
+    """Whether the interval of its difference may be read as a verdict: not on smoke runs, before its runs have ended,
+    where its seeds all differ alike, or where some failed."""
+    found = arm.comparison
+    return arm.verdict not in ("no verdict", "cannot tell") and found is not None and not found.failures.any
 
 
 def ratios(cost: Cost, arms: Sequence[str], base: str) -> Ratios:

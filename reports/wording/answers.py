@@ -26,6 +26,9 @@ def headline(summary: StudySummary, setting: bool = True) -> str:
     if not any(arm.seeds or arm.failed for arm in summary.arms):
         at = f" at {summary.study.ladder[-1].name}, which is what is compared," if summary.study.ladder else ""
         return f"No result yet: no run{at} has ended."
+    compared = [arm for arm in summary.arms if arm.comparison]
+    if compared and not any(arm.seeds or arm.failed for arm in compared):
+        return f"No result yet: only runs of {summary.baseline}, the baseline, have ended."
     if summary.study.scale in UNJUDGED:
         return f"A {summary.study.scale} run shows that the study works. It answers nothing: the runs are too short."
     design = summary.study.design

@@ -9,15 +9,12 @@ from dataclasses import replace
 from reports.findings.disturbed import ALONE, STEADY
 from reports.findings.overhead import LITTLE
 from reports.findings.shapes import ArmSummary, Comparison, StudySummary
+from reports.findings.verdicts import MEASURED_ONCE
 from reports.statistics.estimates import Estimate
 from reports.wording.listing import listed
 
 SAME_MEMORY = 0.01
 """Peak memory is that of a whole process: a share of it by which two runs of one arm may well differ."""
-MEASURED_ONCE = 0.15
-"""Of a single run of either arm, a ratio nearer to 1 than 1.15 or its inverse may be noise: on an idle machine, two
-arms that compute the same decoded at speeds half as far apart. An interval over the turns of one process does not know
-that."""
 SAME = "the same"
 NO_CHANGE = "no measurable change in"
 BESIDE = "†"

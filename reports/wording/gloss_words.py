@@ -38,7 +38,7 @@ def _value(value: object) -> str:
     """`gelu(d_ff=4x)`, `[q, k, v]`, `0.024`."""
     if isinstance(value, Mapping):
         rest = ", ".join(f"{name}={_value(each)}" for name, each in value.items() if name != "kind")
-        return f"{value.get('kind', '')}({rest})"
+        return f"{value.get('kind', '')}({rest})" if value else "{}"
     if isinstance(value, list):
         return f"[{', '.join(map(_value, value))}]"
     return value if isinstance(value, str) else json.dumps(value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ablate.store.documents import LedgerTest
 from reports.findings.shapes import StudySummary
+from reports.findings.verdicts import MEASURED_ONCE
 from reports.wording import effect_words, failure_words, words
 from reports.wording.listing import listed
 
@@ -14,6 +15,17 @@ def bars(summary: StudySummary) -> str:
     return (
         f"Bars and ± are 95 % intervals over seeds. Those of {what} are what the verdicts use: over held-out documents "
         "too where their losses are known, and for everything judged together. Shaded bands are ranges over seeds."
+        f"{_measured_once(summary)}"
+    )
+
+
+def _measured_once(summary: StudySummary) -> str:
+    ratios = (arm.comparison.decode_ratio for arm in summary.arms if arm.comparison)
+    if all(ratio is None or len(ratio.values) > 1 for ratio in ratios):
+        return ""
+    return (
+        " Decoding was measured in one run of each arm: its bars are over the turns of that measurement, and reach "
+        f"a factor of {1 + MEASURED_ONCE:g} at least, by which equal arms may differ."
     )
 
 

@@ -12,7 +12,7 @@ from tests.reports.factory import HOSTILE, Arm, StudyOf
 LOSSES = [2.4, 2.41, 2.39]
 EDITS = {
     "base": {"block.norm": "rmsnorm"},
-    "wide": {"block.norm": "rmsnorm", "block.ffn": {"kind": "gelu", "d_ff": "4x"}, "train.lr": 0.024},
+    "wide": {"block.norm": "rmsnorm", "block.ffn": {"kind": "gelu", "d_ff": "4x"}, "canon": {}, "train.lr": 0.024},
     "hostile": {f"block.{HOSTILE}": ["q", True, HOSTILE * 9]},
 }
 
@@ -22,7 +22,7 @@ def test_an_arm_is_what_it_has_beside_the_baseline(tmp_path: Path) -> None:
     summary = reports.summarise(StudyOf(arms, measured=False).write(tmp_path))
     base, wide, hostile = (each.gloss for each in answers.findings(summary))
     assert base == "norm=rmsnorm"
-    assert wide == "ffn=gelu(d_ff=4x), train.lr=0.024"
+    assert wide == "ffn=gelu(d_ff=4x), canon={}, train.lr=0.024"
     assert hostile == f"{HOSTILE}=[q, true, {HOSTILE * 9}]"
     assert len(gloss_words.short(hostile)) == gloss_words.LONGEST
     page = render_page(summary)

@@ -167,6 +167,38 @@ def test_of_many_arms_the_best_have_a_name_beside_them_and_the_baseline(tmp_path
     assert all(trace["hovertext"][0].startswith(f"<b>{trace['name']}</b>") for trace in figure["data"])
 
 
+def test_only_an_arm_that_is_judged_beats_another(tmp_path: Path) -> None:
+    """Markers are open, and said to be clearly worse, where a verdict could say so."""
+    losses: dict[str, list[float | None]] = {
+        "judged": [2.31, 2.32, 2.30],
+        "a seed failed": [2.31, 2.32, 2.30, 9.0],
+        "still running": [2.31, 2.32, 2.30, None],
+        "all seeds differ alike": [2.30, 2.31, 2.29],
+    }
+    base = [2.4, 2.41, 2.39, 2.40]
+    beaten = {}
+    for name, own in losses.items():
+        failed = [3] if 9.0 in own else []
+        study = StudyOf([Arm("base", base[: len(own)], steps=4), Arm("arm", own, speed=5000, diverged=failed, steps=4)])
+        page = render_page(summarise_study(study.write(tmp_path / name)))
+        first = data_of(page)["figures"]["trade-off"]["data"][0]["marker"]["symbol"]
+        assert first.endswith("-open") == ("Open markers: clearly worse" in page)
+        beaten[name] = first.endswith("-open")
+    assert beaten == {name: name == "judged" for name in losses}
+    folder = tmp_path / "judged/studies/norm_placement-cpu"
+    with changed(folder / "study.json") as document:
+        document["scale"] = "smoke"
+    assert "Open markers" not in render_page(summarise_study(folder))
+
+
+def test_studies_without_a_result_are_not_counted(tmp_path: Path) -> None:
+    summary = summarise_study(typical(4).write(tmp_path / "some"))
+    none = StudyOf([Arm("base", [2.4]), Arm("arm", [None])], name="none_yet", measured=False)
+    empty = summarise_study(none.write(tmp_path / "none"))
+    page = render_trade_offs([Studied(each, "report.html") for each in (summary, empty)])
+    assert "2 arms of 1 study at cpu" in page and "none_yet" not in page
+
+
 def test_a_single_arm_is_no_comparison(tmp_path: Path) -> None:
     summary = summarise_study(StudyOf([Arm("only", [2.4, 2.41, 2.39])], measured=False).write(tmp_path))
     said = "The study has a single arm, so nothing is compared: only reached 2.400 ± 0.025 nats per token."

@@ -8,7 +8,7 @@ import pytest
 
 import reports
 from reports.statistics.estimates import Estimate, estimate, geometric
-from reports.wording import cost_words, method_words, words
+from reports.wording import answers, cost_words, method_words, words
 from tests.reports.factory import Arm, StudyOf, typical
 
 
@@ -40,6 +40,13 @@ def test_numbers() -> None:
     assert [words.size(n) for n in (12, 2048, 1.5 * 2**20, 3 * 2**30)] == ["12 B", "2.00 KiB", "1.50 MiB", "3.00 GiB"]
     assert words.p_value(0.00001) == "p < 0.0001"
     assert words.moment("2026-01-01T01:30:00+01:00") == "2026-01-01 00:30 UTC"
+
+
+def test_a_baseline_alone_is_no_result(tmp_path: Path) -> None:
+    """Nor does it read as a finding that its arms have no verdict."""
+    study = StudyOf([Arm("base", [2.4, 2.41]), Arm("arm", [None, None]), Arm("other", [None, None])], measured=False)
+    said = answers.headline(reports.summarise(study.write(tmp_path)))
+    assert said == "No result yet: only runs of base, the baseline, have ended."
 
 
 def test_ratios() -> None:
