@@ -98,15 +98,33 @@ def test_an_arm_that_another_surely_beats_is_drawn_open(browser: Any, tmp_path: 
     found.page.close()
 
 
-def test_a_saved_picture_says_what_it_is_of(browser: Any, report: Path) -> None:
-    found = visit(browser, report)
-    found.page.hover("#trade-off")
-    with found.page.expect_download() as download:
-        found.page.click("#trade-off .modebar-btn[data-title*='SVG']")
-    assert download.value.suggested_filename == "norm_placement-cpu-trade-off.svg"
-    text = Path(download.value.path()).read_text(encoding="utf-8")
-    assert "norm_placement, scale cpu" in text
-    assert "2 seeds" in text
+OUTSIDE = """svg => { const all = svg.getBoundingClientRect(); return [...svg.querySelectorAll('text')].filter(text => {
+  const own = text.getBoundingClientRect();
+  return own.left < all.left || own.right > all.right || own.top < all.top || own.bottom > all.bottom;
+}).map(text => text.textContent); }"""
+OVERLAPPING = """svg => { const box = name => svg.querySelector(name).getBoundingClientRect();
+  return box('.gtitle').bottom > (svg.querySelector('.legend') ? box('.legend') : box('.gridlayer')).top; }"""
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_a_saved_picture_says_what_it_is_of(browser: Any, report: Path, width: int) -> None:
+    """All of it: nothing runs out of the picture, or over what is drawn."""
+    found = visit(browser, report, width)
+    for key in ("trade-off", "losses"):
+        found.page.hover(f"#{key}")
+        with found.page.expect_download() as download:
+            found.page.click(f"#{key} .modebar-btn[data-title*='SVG']")
+        assert download.value.suggested_filename == f"norm_placement-cpu-{key}.svg"
+        text = Path(download.value.path()).read_text(encoding="utf-8")
+        assert "norm_placement, scale cpu" in text
+        picture = browser.new_page()
+        picture.set_content(text)
+        svg = picture.locator("svg").first
+        said = svg.locator(".gtitle").text_content().replace("\u00a0", " ")
+        assert "2 seeds" in said and "2026-01-01" in said
+        assert svg.evaluate(OUTSIDE) == []
+        assert not svg.evaluate(OVERLAPPING)
+        picture.close()
     found.page.close()
 
 

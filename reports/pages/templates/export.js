@@ -4,7 +4,9 @@ images.hidden = true;
 document.body.append(images);
 await plotly;
 for (const [alt, { stamp, ...drawing }] of Object.entries(figures)) {
-  const figure = stamped(drawing, stamp, width);
+  const plain = document.body.appendChild(document.createElement("div"));
+  const figure = stamped(await Plotly.newPlot(plain, drawing.data, { ...drawing.layout, width }), stamp, width);
+  plain.remove();
   const src = await Plotly.toImage(figure, { format: "svg", width, height: figure.layout.height });
   images.append(Object.assign(document.createElement("img"), { alt, src }));
 }

@@ -4,10 +4,12 @@ const drawn = new Map(); // by figure: what becomes true once it is drawn
 
 const SVG_ICON = { width: 24, height: 24, path: "M11 3h2v10l4-4 1.4 1.4L12 17l-6.4-6.6L7 9l4 4zM4 19h16v2H4z" };
 
+const NARROWEST = 600; // pixels of a picture, also from a phone
+
 // A picture that leaves the page says by itself what it shows, and where it is from.
 function save(div, format) {
   const { stamp } = figures[div.id];
-  const { width } = div.getBoundingClientRect();
+  const width = Math.max(div.getBoundingClientRect().width, NARROWEST);
   const { data: traces, layout } = stamped(div, stamp, width);
   const size = { width, height: layout.height, scale: format === "png" ? 3 : 1 };
   Plotly.downloadImage({ data: traces, layout }, { format, filename: stamp.filename, ...size });

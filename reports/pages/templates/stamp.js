@@ -1,25 +1,43 @@
-// A figure with its title above it, and below it what it is of: study, scale, size, seeds.
+// A drawn figure with its title above it, and below that what it is of: study, scale, size, seeds.
 const INK = "#1e2227";
-function stamped({ data: traces, layout }, { title, source }, width) {
-  const letters = Math.floor(width / 8);
-  const lines = title.match(new RegExp(`.{1,${letters}}(\\s|$)`, "g")) ?? [title];
-  const [above, below] = [20 + 19 * lines.length, 26];
-  const { t = 36, b = 48, ...sides } = layout.margin ?? {};
-  const height = (layout.height ?? 450) + above + below;
-  const note = { xref: "paper", yref: "paper", x: 0, showarrow: false, xanchor: "left", align: "left" };
-  const heading = { ...note, y: 1, yanchor: "bottom", yshift: t, text: `<b>${lines.join("<br>")}</b>`, font: { size: 15, color: INK } };
-  const origin = { ...note, y: 0, yanchor: "top", yshift: -b - 2, text: source, font: { size: 11, color: "#5d6670" } };
+const [EDGE, LINE] = [16, 20]; // pixels
+const SLACK = 0.95; // of the width: another machine may have another font
+const ruler = document.createElement("canvas").getContext("2d");
+
+function lines(text, font, width) {
+  ruler.font = font;
+  const found = [""];
+  for (const word of text.split(" ")) {
+    const longer = `${found.at(-1)} ${word}`.trim();
+    if (found.at(-1) && ruler.measureText(longer).width > width) found.push(word);
+    else found[found.length - 1] = longer;
+  }
+  return found;
+}
+
+function stamped({ data: traces, layout, _fullLayout }, { title, source }, width) {
+  const family = layout.font?.family ?? "sans-serif";
+  const room = SLACK * (width - 2 * EDGE);
+  const heading = lines(title, `bold 15px ${family}`, room);
+  const origin = lines(source, `11px ${family}`, room).map((line) => `<span style="font-size: 11px; color: #5d6670">${line}</span>`);
+  const above = EDGE + LINE * (heading.length + origin.length);
+  const { t } = _fullLayout._size; // with the legend, which may have several rows
   return {
     data: traces,
     layout: {
       ...layout,
+      title: {
+        text: [`<b>${heading.join("<br>")}</b>`, ...origin].join("<br>"),
+        font: { size: 15, color: INK },
+        ...{ xref: "container", x: 0, xanchor: "left", yref: "container", y: 1, yanchor: "top" },
+        pad: { l: EDGE, t: EDGE + 15 }, // to the base line
+      },
       width,
-      height,
+      height: (layout.height ?? 450) + above,
       autosize: false,
       paper_bgcolor: "#fff",
       font: { ...layout.font, color: INK },
-      margin: { ...sides, t: t + above, b: b + below },
-      annotations: [...(layout.annotations ?? []), heading, origin],
+      margin: { ...layout.margin, t: t + above },
     },
   };
 }
