@@ -48,7 +48,7 @@ def delta_scan(
 
     q, k: (B, G, T, n), v: (B, H, T, p), decay g ≤ 0: (B, H, T), or (B, H, T, n) where each key feature has its own and
     a is a diagonal matrix, strength β: (B, H, T) → (B, H, T, p). Queries and keys of group i are read by its H/G heads.
-    `chunk` is a power of two. Computed in float32 or more.
+    `chunk` is a power of two. Computed in float32 or more, except by the kernels of `zoo.fla`, where they are in use.
 
     Within a chunk the corrections u_t = β_t (v_t − a_t S_{t−1}ᵀ k_t) solve (I + L) U = β V − (β e^c ⊙ K) S, with S the
     state before it, c the decay summed up and L_ij = β_i (k_i·k_j) exp(c_i − c_j) for j < i (Yang et al. 2024,

@@ -110,7 +110,7 @@ def scan(
     q, k: (B, G, T, n), v: (B, H, T, p), decay g ≤ 0: broadcasts to (B, H, T), or is (B, H, T, n), one for each key
     feature, which has a row of S; None for 0 → (B, H, T, p). Queries and keys of group i are read by its H/G heads.
     Within a chunk, o = (q kᵀ ⊙ D) v with D_ij = exp(g_{j+1} + … + g_i) for j ≤ i and 0 beyond, or see
-    `zoo.mixers._fading`. Computed in float32 or more.
+    `zoo.mixers._fading`. Computed in float32 or more, except by the kernels of `zoo.fla`, where they are in use.
 
     With a rank, T counts rows, `rank` of each token: o = S_tᵀ q for each of its queries, after all its keys and values
     were added; the decay is that of its first row, 0 on the others.
