@@ -27,6 +27,7 @@ from zoo.mixers.mamba2 import Mamba2
 from zoo.mixers.mamba3 import Mamba3
 from zoo.mixers.retention import Retention
 from zoo.mixers.rwkv7 import RWKV7
+from zoo.mixers.titans import Titans
 from zoo.positions.nope import NoPE
 from zoo.positions.rope import RoPE
 from zoo.site import Step
@@ -46,6 +47,7 @@ MIXERS: dict[str, Mixer] = {
     "rwkv7": RWKV7(heads=3),
     "mamba2": Mamba2(heads=4, head_dim=3, state=5, groups=2, bias=True),
     "mamba3": Mamba3(heads=4, head_dim=3, state=5, groups=2),
+    "titans": Titans(heads=3, head_dim=5),
     "mamba3 with ranks": Mamba3(heads=4, head_dim=3, state=5, groups=2, rank=3),
 }
 KINDS = (
@@ -58,6 +60,7 @@ KINDS = (
     "mamba",
     "mamba2",
     "mamba3",
+    "titans",
     "rwkv7",
 )
 every_mixer = pytest.mark.parametrize("spec", MIXERS.values(), ids=MIXERS)
