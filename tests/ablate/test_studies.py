@@ -38,7 +38,7 @@ TWO_SEEDS = ("screening", "small_predicts_large")
 HOURS = ("small_predicts_large", "norm_warmup")
 """Half an hour of two cores and more at `cpu`."""
 UNRUN = (
-    *("hybrid_ratio", "hybrid_recall", "looped"),
+    *("hybrid_ratio", "hybrid_recall"),
     *("short_convolutions", "bytes_or_bpe"),
 )
 """Their rows come with their results."""
