@@ -83,6 +83,13 @@ class Watch:
         return self.silent_seconds > max(stall_seconds, BEATS * holder.beat_seconds)
 
 
+def last_beat(folder: Path) -> float:
+    """When the owner of a folder last wrote to its claim, in seconds since 1970; 0 where nobody holds it."""
+    with suppress(FileNotFoundError):  # released or taken over just now
+        return max((path.stat().st_mtime for path in (folder / PLACE).glob("*.json")), default=0.0)
+    return 0.0
+
+
 class Claim:
     """This process's own claim on a folder."""
 

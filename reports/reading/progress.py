@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from ablate.store import Store
+from ablate.store.claims import last_beat
 from ablate.store.documents import StudyArm, StudyDocument, StudyRun
 
 STALLED_SECONDS = 120.0
@@ -45,11 +46,12 @@ def study_progress(store: Store, study: StudyDocument) -> StudyProgress:
     keys = {run.digest: (arm, run) for arm, run in _planned(study)}
     statuses = {digest: store.status(digest) for digest in keys}
     ended = sum(status in ("finished", "diverged") for status in statuses.values())
+    last = _last_written(store, study, keys) if ended < len(keys) else _last_beat(store, keys)
     return StudyProgress(
         ended=ended,
         total=len(keys),
         runs=tuple(_running(store, *keys[digest]) for digest, status in statuses.items() if status == "partial"),
-        is_running=ended < len(keys) and time.time() - _last_written(store, study, keys) < STALLED_SECONDS,
+        is_running=time.time() - last < STALLED_SECONDS,
     )
 
 
@@ -70,8 +72,13 @@ def _running(store: Store, arm: StudyArm, run: StudyRun) -> Running:
 
 
 def _last_written(store: Store, study: StudyDocument, digests: Iterable[str]) -> float:
-    """In seconds since 1970."""
-    return max(_planned_at(study), *(_written(store, digest) for digest in digests))
+    """In seconds since 1970. A worker that measures or evaluates writes nothing else than that it lives."""
+    return max(_planned_at(study), _last_beat(store, digests), *(_written(store, digest) for digest in digests))
+
+
+def _last_beat(store: Store, digests: Iterable[str]) -> float:
+    """Of the workers that have a run now, also of one that is trained and not yet measured."""
+    return max((last_beat(store.run_dir(digest)) for digest in digests), default=0.0)
 
 
 def _written(store: Store, digest: str) -> float:

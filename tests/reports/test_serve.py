@@ -15,6 +15,7 @@ import pytest
 
 import reports
 from ablate.store import Store, StudyFolder
+from ablate.store.claims import Claim
 from ablate.store.documents import MetricsRecord
 from reports.pages.serve import ServedStore, server
 from tests.reports.browsing import data_of
@@ -83,6 +84,22 @@ def test_a_study_is_followed_from_its_plan_on(tmp_path: Path) -> None:
     assert '<meta http-equiv="refresh"' in str(site.page(ADDRESS))
     assert "0 of 4 runs have ended" in str(site.page(ADDRESS))
     assert "No result yet" in str(site.page(ADDRESS))
+
+
+def test_a_study_is_followed_until_its_last_run_is_measured_and_evaluated(tmp_path: Path) -> None:
+    """Which takes minutes without a new file: a worker's claim on the run tells that it is at work."""
+    whole = replace(STUDY, arms=[replace(arm, losses=[2.4, 2.3]) for arm in STUDY.arms])
+    whole.write(tmp_path)
+    site, claim = ServedStore(tmp_path), Claim(Store(tmp_path).run_dir(whole.digest(whole.arms[1], 1)))
+    claim.acquire(60, blocking=False)
+    try:
+        assert '<meta http-equiv="refresh"' in str(site.page(ADDRESS))
+        assert "4 of 4 runs have ended" in str(site.page(ADDRESS))
+        assert "4 of 4 runs have ended" in str(site.page("/"))
+    finally:
+        claim.release()
+    assert 'http-equiv="refresh"' not in str(site.page(ADDRESS))
+    assert "runs have ended" not in str(site.page("/"))
 
 
 def test_a_study_keeps_its_figure_when_another_is_added(serving: ThreadingHTTPServer, tmp_path: Path) -> None:
