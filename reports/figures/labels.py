@@ -33,16 +33,31 @@ class _Box:
 
 def label_places(points: Sequence[tuple[float, float]], names: Sequence[str], width: float = WIDTH) -> list[str]:
     """Plotly's `textposition` of each name. Points are in shares of the drawing's width, in pixels, and height."""
+    return [place for place, _ in _placed(points, names, width)]
+
+
+def readable(points: Sequence[tuple[float, float]], names: Sequence[str], width: float = WIDTH) -> list[str]:
+    """The names, empty for those that would cover one before them."""
+    return [name for _, name in _placed(points, names, width, covering=False)]
+
+
+def _placed(
+    points: Sequence[tuple[float, float]], names: Sequence[str], width: float, covering: bool = True
+) -> list[tuple[str, str]]:
+    """Where each name stands, and the name: nothing of one that would cover another, unless names may be `covering`."""
     at = [(x * width, y * HEIGHT) for x, y in points]
     marks = [_Box(x - MARK, y - MARK, x + MARK, y + MARK) for x, y in at]
     taken: list[_Box] = []
     found = []
     for number, (name, point) in enumerate(zip(names, at, strict=True)):
         others = [*taken, *marks[:number], *marks[number + 1 :]]
-        boxes = {place: _box(point, name, sides) for place, sides in PLACES.items()}
+        every = {place: _box(point, name, sides) for place, sides in PLACES.items()}
+        free = {place: box for place, box in every.items() if covering or not any(map(box.covers, taken))}
+        boxes = free or every
         best = min(boxes, key=lambda place: _cost(boxes[place], others, width))
-        taken.append(boxes[best])
-        found.append(best)
+        stays = name if free else ""
+        taken += [boxes[best]] * bool(stays)
+        found.append((best, stays))
     return found
 
 

@@ -10,14 +10,14 @@ import plotly.graph_objects as go
 
 from reports.figures.against import Against, points
 from reports.figures.base import NEUTRAL, Attributes, Switch
-from reports.figures.labels import WIDTH, label_places
+from reports.figures.labels import WIDTH, label_places, readable
 from reports.figures.style import ArmStyle, blank, label
 from reports.statistics.front import surely_beaten
 
 MOST_NAMED = 12
-"""With more points, names stand beside so many at most, and others show on hovering alone: of rivals, those that are
-surely beaten; of points that are no rivals, those that may be as good as their baseline; and then those farthest from
-the best. Bars are fainter."""
+"""With more points, names stand beside so many at most, where they cover no other, and the rest show on hovering alone:
+of rivals, those that are surely beaten; of points that are no rivals, those that may be as good as their baseline; and
+then those farthest from the best. Bars are fainter."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +82,8 @@ class Plane:
         named = self._named(y, dull)
         names = [look.label if each in named else "" for each, look in enumerate(self.looks)]
         places = [(x.share(a), y.share(b)) for a, b in zip(x.values, y.values, strict=True)]
+        if self._is_crowded:
+            names = readable(places, names, self.width)
         return {
             "marker.symbol": [look.symbol + "-open" * gone for look, gone in zip(self.looks, beaten, strict=True)],
             "text": [[name] for name in names],

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reports.figures.against import Differences, Ratios
-from reports.figures.labels import PLACES, label_places
+from reports.figures.labels import PLACES, label_places, readable
 from reports.findings.summary import summarise_study
 from reports.pages.page import render_page
 from reports.pages.trade_offs import Studied, render_trade_offs
@@ -158,12 +158,20 @@ def test_a_headline_of_many_arms_names_the_best_and_counts_the_others(tmp_path: 
     assert len(said) < 200
 
 
+def test_names_that_would_cover_others_are_left_out() -> None:
+    """At one place there is room for a name at each of four corners; far apart, for all."""
+    names = [f"arm {i}" for i in range(7)]
+    assert readable([(0.5, 0.5)] * 7, names) == [*names[:4], "", "", ""]
+    assert readable([(0.2, 0.1 + 0.13 * i) for i in range(7)], names) == names
+
+
 def test_of_many_arms_the_best_have_a_name_beside_them_and_the_baseline(tmp_path: Path) -> None:
     arms = [Arm(f"arm {i}", [2.4 + i / 1e3, 2.5 + i / 2e3, 2.45], steps=4) for i in range(40)]
     summary = summarise_study(StudyOf(arms, measured=False).write(tmp_path))
     figure = data_of(render_page(summary))["figures"]["trade-off"]
     named = [trace["name"] for trace in figure["data"] if trace["text"] != [""]]
-    assert named == [f"arm {i}" for i in range(12)]
+    assert named[0] == "arm 0" and len(named) > 2
+    assert set(named) <= {f"arm {i}" for i in range(12)}  # those that cover no other
     assert all(trace["hovertext"][0].startswith(f"<b>{trace['name']}</b>") for trace in figure["data"])
 
 
