@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from torch import Tensor, nn
 
-from zoo.ffns._activations import UNGATED
+from zoo.ffns._activations import UNGATED, PlainActivation
 from zoo.init import Linear
-
-HeadActivation = Literal["relu", "relu2", "silu", "gelu", "gelu_tanh", "gelu_sigmoid"]
 
 
 class HeadTransform(nn.Module):
     """norm(act(W x + b)), of the width of the stream. BERT's, Devlin et al. 2018, arXiv:1810.04805. x: (..., D)."""
 
-    def __init__(self, d_model: int, activation: HeadActivation, norm: nn.Module) -> None:
+    def __init__(self, d_model: int, activation: PlainActivation, norm: nn.Module) -> None:
         super().__init__()
         self.activation = UNGATED[activation]
         self.dense = Linear(d_model, d_model, bias=True, role="input")

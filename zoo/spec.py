@@ -29,7 +29,7 @@ from zoo.errors import SpecError
 from zoo.explain import explain
 from zoo.facts import Dropout, Fact, Features, Tried, names_with, what_computes
 from zoo.ffns import Ffn
-from zoo.head import HeadActivation
+from zoo.ffns._activations import PlainActivation
 from zoo.init import InitSpec
 from zoo.kinds import MAX_LAYERS, EncoderSpec, Names, check_kind, check_layers, encoder_of
 from zoo.mixers._cross import CrossAttention
@@ -121,7 +121,7 @@ class ModelSpec(Spec):
     """An encoder of a second text, which the model attends to (Vaswani et al. 2017, arXiv:1706.03762)."""
     token_types: Annotated[PositiveInt | None, Fact.DECODER] = Field(default=None, exclude_if=is_off)
     """Number of token types, each with a learned vector that is added to the embedding (BERT's segments)."""
-    head_transform: Annotated[HeadActivation | None, Fact.DECODER, Tried("gelu")] = Field(
+    head_transform: Annotated[PlainActivation | None, Fact.DECODER, Tried("gelu")] = Field(
         default=None, exclude_if=is_off
     )
     """A dense layer, this activation and a norm before the head (BERT)."""

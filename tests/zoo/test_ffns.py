@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from statistics import NormalDist
 from typing import Any
 
 import pytest
@@ -27,6 +28,17 @@ def sigmoid(z: float) -> float:
     return 1 / (1 + math.exp(-z))
 
 
+OTHERS: dict[str, Callable[[float], float]] = {
+    "relu2": lambda z: max(0.0, z) ** 2,
+    "gelu_10": lambda z: min(10.0, gelu(z)),
+    "hardswish": lambda z: z * min(max(z + 3, 0.0), 6.0) / 6,
+    "laplace": lambda z: NormalDist(0.707107, 0.282095).cdf(z),
+    "leaky_relu": lambda z: max(z, 0.01 * z),
+    "linear": lambda z: z,
+    "mish": lambda z: z * math.tanh(math.log1p(math.exp(z))),
+    "relu6": lambda z: min(max(0.0, z), 6.0),
+    "tanh": math.tanh,
+}
 CASES: list[tuple[dict[str, Any], Callable[[float], float], bool]] = [
     ({"kind": "relu"}, lambda z: max(0.0, z), False),
     ({"kind": "relu2"}, lambda z: max(0.0, z) ** 2, False),
@@ -35,6 +47,7 @@ CASES: list[tuple[dict[str, Any], Callable[[float], float], bool]] = [
     ({"kind": "gelu", "approximate": "tanh"}, gelu_tanh, False),
     ({"kind": "gelu", "approximate": "sigmoid"}, lambda z: z * sigmoid(1.702 * z), False),
     ({"kind": "glu"}, sigmoid, True),
+    *(({"kind": "glu", "activation": name}, scalar, True) for name, scalar in OTHERS.items()),
     ({"kind": "reglu"}, lambda z: max(0.0, z), True),
     ({"kind": "swiglu"}, lambda z: z * sigmoid(z), True),
     ({"kind": "geglu"}, gelu, True),

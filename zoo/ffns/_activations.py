@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from functools import partial
 from statistics import NormalDist
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -32,34 +34,25 @@ def gelu_sigmoid(z: Tensor) -> Tensor:
     return z * torch.sigmoid(1.702 * z)
 
 
-def glu(gate: Tensor, up: Tensor) -> Tensor:
-    """σ(gate) ⊙ up."""
-    return torch.sigmoid(gate) * up
+def gelu_10(z: Tensor) -> Tensor:
+    """z·Φ(z), at most 10. Wu et al. 2020, arXiv:2004.09602."""
+    return F.gelu(z).clamp(-10.0, 10.0)
 
 
-def reglu(gate: Tensor, up: Tensor) -> Tensor:
-    """max(0, gate) ⊙ up."""
-    return F.relu(gate) * up
+def laplace(z: Tensor) -> Tensor:
+    """½(1 + erf((z − μ)/(σ√2))), μ = √½, σ = √(1/4π), as rounded in transformers. Ma et al. 2022 (Mega),
+    arXiv:2209.10655 §3.2."""
+    return 0.5 * (1 + torch.erf((z - 0.707107) / (0.282095 * math.sqrt(2))))
 
 
-def swiglu(gate: Tensor, up: Tensor) -> Tensor:
-    """SiLU(gate) ⊙ up."""
-    return F.silu(gate) * up
+def linear(z: Tensor) -> Tensor:
+    """z."""
+    return z
 
 
-def geglu(gate: Tensor, up: Tensor) -> Tensor:
-    """GELU(gate) ⊙ up."""
-    return F.gelu(gate) * up
-
-
-def geglu_tanh(gate: Tensor, up: Tensor) -> Tensor:
-    """GELU(gate) ⊙ up, by tanh."""
-    return gelu_tanh(gate) * up
-
-
-def geglu_sigmoid(gate: Tensor, up: Tensor) -> Tensor:
-    """GELU(gate) ⊙ up, by σ."""
-    return gelu_sigmoid(gate) * up
+def gate_with(activation: Activation, gate: Tensor, up: Tensor) -> Tensor:
+    """act(gate) ⊙ up."""
+    return activation(gate) * up
 
 
 def clamped_swiglu(gate: Tensor, up: Tensor, alpha: float, limit: float) -> Tensor:
@@ -76,8 +69,19 @@ def sparse(z: Tensor, share: float) -> Tensor:
     return F.relu(wide - threshold).to(z.dtype)
 
 
-PlainActivation = Literal["relu", "relu2", "silu", "gelu", "gelu_tanh", "gelu_sigmoid"]
+OtherActivation = Literal["gelu_10", "hardswish", "laplace", "leaky_relu", "linear", "mish", "relu6", "tanh"]
+"""Those that no kind of FFN is named after, by the names that transformers gives them. Not its `xielu` and `prelu`,
+which learn parameters, and not `sqrtsoftplus`, a score of routers whose gradient is no number where eᶻ rounds to 0."""
+
+PlainActivation = Literal["relu", "relu2", "silu", "gelu", "gelu_tanh", "gelu_sigmoid", "sigmoid", OtherActivation]
 """Those of one tensor, by name."""
+
+GatedActivation = Literal[
+    "glu", "reglu", "swiglu", "geglu", "geglu_tanh", "geglu_sigmoid", "clamped_swiglu",
+    "glu_relu2", "glu_gelu_10", "glu_hardswish", "glu_laplace", "glu_leaky_relu", "glu_linear", "glu_mish",
+    "glu_relu6", "glu_tanh",
+]  # fmt: skip
+"""Those of gate and up, by name."""
 
 UNGATED: dict[str, Activation] = {
     "relu": F.relu,
@@ -86,14 +90,28 @@ UNGATED: dict[str, Activation] = {
     "gelu": F.gelu,
     "gelu_tanh": gelu_tanh,
     "gelu_sigmoid": gelu_sigmoid,
+    "sigmoid": torch.sigmoid,
+    "gelu_10": gelu_10,
+    "hardswish": F.hardswish,
+    "laplace": laplace,
+    "leaky_relu": F.leaky_relu,
+    "linear": linear,
+    "mish": F.mish,
+    "relu6": F.relu6,
+    "tanh": torch.tanh,
 }
+OF_GATES = {
+    "glu": "sigmoid",
+    "reglu": "relu",
+    "swiglu": "silu",
+    "geglu": "gelu",
+    "geglu_tanh": "gelu_tanh",
+    "geglu_sigmoid": "gelu_sigmoid",
+    **{f"glu_{name}": name for name in ("relu2", *get_args(OtherActivation))},
+}
+"""The activation of the gate, by the name of both."""
 GATED: dict[str, Activation] = {
-    "glu": glu,
-    "reglu": reglu,
-    "swiglu": swiglu,
-    "geglu": geglu,
-    "geglu_tanh": geglu_tanh,
-    "geglu_sigmoid": geglu_sigmoid,
+    **{name: partial(gate_with, UNGATED[plain]) for name, plain in OF_GATES.items()},
     "clamped_swiglu": clamped_swiglu,
 }
 

@@ -39,7 +39,7 @@ class Dense(Ffn):
     """Share of the hidden features that a threshold, from their mean and spread, sets to zero before the activation
     (Gemma 3n); 0 for no threshold."""
 
-    def activation(self) -> Activation:
+    def hidden(self) -> Activation:
         """act(up), or act(gate, up) where the layer is gated."""
         return (GATED if self.gated else UNGATED)[self.kind]
 
@@ -49,7 +49,7 @@ class Dense(Ffn):
     def build(self, site: Site) -> FfnLayer:
         conv = ShortConv(self.channels, self.conv) if self.conv else None
         gated, bias, dropout = self.gated, self.bias, self.dropout
-        activation = partial(self._sparse, self.activation()) if self.sparsity else self.activation()
+        activation = partial(self._sparse, self.hidden()) if self.sparsity else self.hidden()
         settings = {"gated": gated, "bias": bias, "dropout": dropout, "conv": conv}
         return self.layer(site.d_model, activation=activation, **settings)
 

@@ -17,7 +17,7 @@ from zoo.cache import LayerCache
 from zoo.errors import SpecError
 from zoo.facts import AtMost, Dropout, Fact
 from zoo.ffns import Ffn, FfnLayer
-from zoo.ffns._activations import GATED, UNGATED, Activation
+from zoo.ffns._activations import GATED, UNGATED, Activation, GatedActivation, PlainActivation
 from zoo.ffns._dense import DenseLayer, dense_cost
 from zoo.ffns._experts import Experts, expert_capacity, load_of
 from zoo.ffns._width import Width, features
@@ -39,10 +39,7 @@ class MoE(Ffn):
     """Hidden features of one expert: a number, or a ratio to d_model."""
     multiple_of: PositiveInt = 8
     """A ratio is rounded to the nearest multiple of this."""
-    activation: Literal[
-        "relu", "relu2", "silu", "gelu", "gelu_tanh", "gelu_sigmoid",
-        "glu", "reglu", "swiglu", "geglu", "geglu_tanh", "geglu_sigmoid", "clamped_swiglu",
-    ] = "swiglu"  # fmt: skip
+    activation: Literal[PlainActivation, GatedActivation] = "swiglu"
     """Of every expert; those with a gate have the gate's matrix too."""
     swiglu_alpha: PositiveFloat | None = None
     """Of clamped_swiglu, whose null is gpt-oss's 1.702."""

@@ -19,5 +19,5 @@ class GEGLU(Gated):
     kind: Literal["geglu"] = "geglu"
     approximate: Approximation = "none"
 
-    def activation(self) -> Activation:
+    def hidden(self) -> Activation:
         return GATED[approximated("geglu", self.approximate)]

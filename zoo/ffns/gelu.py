@@ -17,5 +17,5 @@ class GELU(Dense):
     kind: Literal["gelu"] = "gelu"
     approximate: Approximation = "none"
 
-    def activation(self) -> Activation:
+    def hidden(self) -> Activation:
         return UNGATED[approximated("gelu", self.approximate)]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from zoo.ffns import FfnLayer
-from zoo.ffns._activations import Activation, swiglu
+from zoo.ffns._activations import GATED, Activation
 from zoo.ffns._dense import DenseLayer, Gated
 from zoo.site import PartCost
 
@@ -20,8 +20,8 @@ class ScaledSwiGLU(Gated):
 
     kind: Literal["scaled_swiglu"] = "scaled_swiglu"
 
-    def activation(self) -> Activation:
-        return swiglu
+    def hidden(self) -> Activation:
+        return GATED["swiglu"]
 
     def layer(self, d_model: int, **settings: Any) -> FfnLayer:
         return ScaledLayer(d_model, self.width, **settings)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, TypeVar, get_args
 
 from zoo.edits import SpecJson
 from zoo.errors import UnsupportedError
 from zoo.ffns import Ffn
-from zoo.ffns._activations import Approximation, approximated
+from zoo.ffns._activations import Approximation, OtherActivation, approximated
 from zoo.hf._config import Config
+
+T = TypeVar("T")
 
 GATED: dict[str, SpecJson] = {
     "silu": {"kind": "swiglu"},
@@ -17,6 +20,7 @@ GATED: dict[str, SpecJson] = {
     "quick_gelu": {"kind": "geglu", "approximate": "sigmoid"},
     "relu": {"kind": "reglu"},
     "sigmoid": {"kind": "glu"},
+    **{name: {"kind": "glu", "activation": name} for name in ("relu2", *get_args(OtherActivation))},
 }
 UNGATED: dict[str, SpecJson] = {
     "relu": {"kind": "relu"},
@@ -32,41 +36,51 @@ OTHER_NAMES = {
     "gelu_new": "gelu_pytorch_tanh",
     "gelu_fast": "gelu_pytorch_tanh",
     "gelu_python_tanh": "gelu_pytorch_tanh",
+    "gelu_accurate": "gelu_pytorch_tanh",
 }
+
+
+def name_of(kind: str, approximate: Approximation = "none", activation: str = "", **others: Any) -> str:
+    """What experts and convolutions call the activation of this kind of FFN."""
+    return f"{kind}_{activation}" if activation else approximated(kind, approximate)
+
+
+PLAIN: dict[str, str] = {
+    **{theirs: name_of(**kind) for theirs, kind in UNGATED.items()},
+    **{name: name for name in ("sigmoid", *get_args(OtherActivation))},
+}
+"""Our names of activations where nothing is gated, also of those that are no kind of FFN."""
 
 
 def ffn(config: Config, key: str, *, gated: bool) -> SpecJson:
     """The kind of FFN whose activation the config names under `key`."""
-    table = GATED if gated else UNGATED
+    return dict(_looked_up(config, key, GATED if gated else UNGATED))
+
+
+def plain_activation(config: Config, key: str) -> str:
+    """Our name of the activation that the config names under `key`, where nothing is gated."""
+    return _looked_up(config, key, PLAIN)
+
+
+def _looked_up(config: Config, key: str, table: Mapping[str, T]) -> T:
     name = config[key]
     canonical = OTHER_NAMES.get(name, name)
     if canonical not in table:
         known = ", ".join([*table, *(other for other, name in OTHER_NAMES.items() if name in table)])
         raise UnsupportedError(key, f"{name!r} cannot be converted, only {known}")
-    return dict(table[canonical])
-
-
-def name_of(kind: str, approximate: Approximation = "none", **others: Any) -> str:
-    """What experts and convolutions call the activation of this kind of FFN."""
-    return approximated(kind, approximate)
-
-
-def plain_activation(config: Config, key: str) -> str:
-    """The name of the activation that the config names under `key`, where nothing is gated."""
-    return name_of(**ffn(config, key, gated=False))
+    return table[canonical]
 
 
 def activation(spec: Ffn, *, gated: bool) -> str:
     """The name of an FFN's activation."""
-    wanted = {"kind": spec.kind}
-    if getattr(spec, "approximate", "none") != "none":
-        wanted["approximate"] = spec.approximate  # type: ignore[attr-defined]
-    for name, kind in (GATED if gated else UNGATED).items():
-        if kind == wanted:
-            return name
-    raise UnsupportedError("ffn", f"{spec.kind} has no counterpart")
+    names, own = theirs_by_name(gated=gated), name_of(**spec.model_dump())
+    if own not in names:
+        raise UnsupportedError("ffn", f"{spec.kind} has no counterpart")
+    return names[own]
 
 
 def theirs_by_name(*, gated: bool) -> dict[str, str]:
     """transformers' names of activations by ours (see `name_of`)."""
-    return {name_of(**kind): name for name, kind in (GATED if gated else UNGATED).items()}
+    if gated:
+        return {name_of(**kind): name for name, kind in GATED.items()}
+    return {ours: name for name, ours in PLAIN.items()}

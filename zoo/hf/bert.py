@@ -10,7 +10,7 @@ from zoo.errors import UnsupportedError
 from zoo.hf._common import attention, dense, expect, norm_eps
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._family import Family, Task
-from zoo.hf._ffn import activation, ffn
+from zoo.hf._ffn import activation, ffn, name_of
 from zoo.hf._pairs import Pair, both, layernorm, same
 from zoo.positions.learned import Learned
 from zoo.spec import ModelSpec
@@ -42,7 +42,6 @@ class BERT(Family):
         config.only("position_embedding_type", "absolute")
         config.ignore("classifier_dropout", *POOLER)
         block_ffn = ffn(config, "hidden_act", gated=False)
-        approximate = block_ffn.get("approximate", "none")
         return {
             "vocab_size": config["vocab_size"],
             "d_model": config["hidden_size"],
@@ -50,7 +49,7 @@ class BERT(Family):
             "visible": "all",
             "tie_embeddings": config["tie_word_embeddings"],
             "token_types": config["type_vocab_size"],
-            "head_transform": block_ffn["kind"] + ("" if approximate == "none" else f"_{approximate}"),
+            "head_transform": name_of(**block_ffn),
             "head_bias": True,
             "embedding_norm": True,
             "embedding_dropout": config["hidden_dropout_prob"],

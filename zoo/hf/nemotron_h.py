@@ -13,7 +13,7 @@ from zoo.ffns.deepseek_moe import DeepSeekMoE
 from zoo.hf._common import attention_weights, expect, norm_eps
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._family import Family
-from zoo.hf._ffn import activation, ffn, name_of, plain_activation, theirs_by_name
+from zoo.hf._ffn import activation, ffn, plain_activation, theirs_by_name
 from zoo.hf._layers import FULL, pattern
 from zoo.hf._pairs import Pair, both, same
 from zoo.hf.mamba2 import mamba2_weights
@@ -91,7 +91,7 @@ class NemotronH(Family):
     def _experts(self, config: Config) -> SpecJson:
         return {
             "kind": "deepseek_moe",
-            "activation": name_of(**ffn(config, "mlp_hidden_act", gated=False)),
+            "activation": plain_activation(config, "mlp_hidden_act"),
             "d_ff": config["moe_intermediate_size"],
             "experts": config["n_routed_experts"],
             "top_k": config["num_experts_per_tok"],

@@ -80,8 +80,11 @@ def head_dim(rng: random.Random) -> int | None:
     return rng.choice([None, 2, 8, 14])
 
 
+OTHERS = ("mish", "relu6", "linear", "laplace")
+
+
 def gated_act(rng: random.Random) -> str:
-    return rng.choice(["silu", "gelu", "gelu_new", "gelu_pytorch_tanh", "quick_gelu", "relu", "sigmoid"])
+    return rng.choice(["silu", "gelu", "gelu_new", "gelu_pytorch_tanh", "quick_gelu", "relu", "sigmoid", *OTHERS])
 
 
 def act(rng: random.Random) -> str:
@@ -90,7 +93,7 @@ def act(rng: random.Random) -> str:
 
 def any_act(rng: random.Random) -> str:
     """With a gate and without."""
-    return rng.choice(["silu", "gelu", "gelu_pytorch_tanh", "quick_gelu", "relu"])
+    return rng.choice(["silu", "gelu", "gelu_pytorch_tanh", "quick_gelu", "relu", *OTHERS])
 
 
 def window(rng: random.Random) -> int | None:

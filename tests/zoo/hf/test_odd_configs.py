@@ -67,6 +67,33 @@ def test_the_weight_of_a_balance_loss_is_none_beside_deltanet_either() -> None:
     check(config)
 
 
+DELTA = {
+    "linear_num_key_heads": 1, "linear_num_value_heads": 3, "linear_key_head_dim": 5, "linear_value_head_dim": 3,
+    "layer_types": ["full_attention", "linear_attention", "linear_attention"], "head_dim": 10,
+    "num_experts": 3, "num_experts_per_tok": 2, "moe_intermediate_size": 7, "shared_expert_intermediate_size": 5,
+}  # fmt: skip
+"""Odd sizes of a model with attention, DeltaNet, experts, and a last layer without these."""
+UNUSUAL = [
+    "gelu_10", "gelu_accurate", "hardswish", "laplace", "leaky_relu", "linear", "mish", "relu2", "relu6", "sigmoid",
+    "tanh",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("act", UNUSUAL)
+def test_activations_that_no_published_model_has(act: str) -> None:
+    """Of dense layers, of experts, and behind DeltaNet's convolution."""
+    sizes = {**DELTA, "num_hidden_layers": 3, "mlp_only_layers": [2], "num_key_value_heads": 2}
+    check(config_of("qwen3_next", **sizes, hidden_act=act))
+
+
+@pytest.mark.parametrize("act", ["prelu", "sqrtsoftplus", "xielu"])
+def test_an_activation_that_learns_or_has_no_gradient_is_named(act: str) -> None:
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config_of("qwen3", num_key_value_heads=2, hidden_act=act))
+    with pytest.raises(zoo.UnsupportedError, match=rf"^hidden_act: '{act}' cannot be converted, only silu, "):
+        zoo.from_hf(model)
+
+
 @EMPTY
 @pytest.mark.parametrize("family", ["deepseek_v2", "deepseek_v3"])
 def test_no_shared_expert(family: str) -> None:
