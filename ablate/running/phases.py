@@ -155,8 +155,9 @@ def _measure(request: Request, numerics: Numerics) -> None:
     corpus = open_corpus(Path(request.corpus)) if len(spec.caches) > 1 else None
     text = Text(*corpus.held_out_tokens(request.identity.reads)) if isinstance(corpus, Corpus) else None
     began = time.monotonic()
-    found = measure(model.to(numerics.torch_dtype), spec, text)
-    found = found.model_copy(update={"seconds": time.monotonic() - began})
+    with waiting() as waited:
+        found = measure(model.to(numerics.torch_dtype), spec, text)
+    found = found.model_copy(update={"seconds": time.monotonic() - began, "waiting": waited.share})
     store.write_measure(request.digest, str(request.measure_digest), found)
 
 

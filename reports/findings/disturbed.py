@@ -13,6 +13,11 @@ STEADY = 1.2
 """The seeds of an arm compute the same. On an idle machine the fastest is up to 1.1 times as fast as the slowest."""
 
 
+def alone(waited: str) -> pl.Expr:
+    """Whether what waited for a processor for this share of its time was measured alone, as far as is known."""
+    return pl.col(waited).fill_null(0.0) < ALONE
+
+
 @dataclass(frozen=True)
 class Disturbance:
     """What runs of one arm had beside them: `waited` is the mean share of training for which they waited for a

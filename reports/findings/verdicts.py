@@ -22,7 +22,7 @@ import polars as pl
 
 from ablate.store.documents import LedgerRecord, StudyArm, StudyDocument
 from reports.findings.by_document import Gap, gap_of
-from reports.findings.disturbed import disturbances
+from reports.findings.disturbed import alone, disturbances
 from reports.findings.judging import Pair, Standing, differences, ledger_test, ties
 from reports.findings.shapes import Comparison, Verdict
 from reports.findings.tuning import choices, with_room
@@ -117,7 +117,9 @@ def _compare(
         alpha=alpha,
         speed_ratio=_ratio(pairs, "tokens_per_second"),
         memory_ratio=_ratio(pairs, "peak_memory_bytes"),
-        decode_ratio=measured_ratio(pairs, "decode_tokens_per_second"),
+        decode_ratio=measured_ratio(
+            pairs.filter(alone("measuring_waited"), alone("measuring_waited_base")), "decode_tokens_per_second"
+        ),
         kv_ratio=kv_ratio,
         kv_context=kv_context,
         alone=disturbed.isdisjoint((arm.name, base.name)),

@@ -20,12 +20,15 @@ from reports.statistics.estimates import half_width_of_log
 RUNS: Schema = (
     KEYS
     | RESULT
-    | dict.fromkeys(("uniform", "decode_tokens_per_second", "decode_tokens_per_second_within"), pl.Float64())
+    | dict.fromkeys(
+        ("uniform", "measuring_waited", "decode_tokens_per_second", "decode_tokens_per_second_within"), pl.Float64()
+    )
     | dict.fromkeys(("data", "dtype", "matmul"), pl.String())
 )
 """A result's own numbers; `uniform`, the loss of guessing every token of that text alike; and how fast the model
 decodes at the longest context and the smallest batch that were measured; `within`, how far the turns of the run's own
-measurement leave that open: half of the interval of its logarithm."""
+measurement leave that open: half of the interval of its logarithm; for which share of the time measuring waited for a
+processor."""
 CURVES = KEYS | {
     "step": pl.Int64,
     "tokens": pl.Int64,
@@ -72,9 +75,10 @@ def _run_row(documents: StudyDocuments, key: RunKey) -> Row:
 def _decoding(documents: StudyDocuments, key: RunKey) -> Row:
     measured = documents.measurements.get(key.digest)
     longest = measured.longest_decoding if measured else None
-    if longest is None or longest.tokens_per_second is None:
+    if measured is None or longest is None or longest.tokens_per_second is None:
         return {}
     return {
+        "measuring_waited": measured.waiting,
         "decode_tokens_per_second": longest.tokens_per_second.median,
         "decode_tokens_per_second_within": half_width_of_log(longest.turns),
     }

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from reports.findings.disturbed import disturbances
+from reports.findings.disturbed import alone, disturbances
 from reports.findings.verdicts import measured_ratio
 from reports.reading.collected import Collected
 from reports.statistics.estimates import Estimate
@@ -77,9 +77,9 @@ def _declared(data: Collected, key: str, label: str, by_arm: Mapping[str, float]
 
 def _time(data: Collected) -> Cost:
     per_token = 1 / pl.col("tokens_per_second")
-    alone = not any(disturbances(data.runs).values())
-    label = f"training{TIME}" + ("" if alone else f" {BESIDE}")
-    return Cost("training-time", label, _paired(data, _finished(data), per_token), alone=alone)
+    is_alone = not any(disturbances(data.runs).values())
+    label = f"training{TIME}" + ("" if is_alone else f" {BESIDE}")
+    return Cost("training-time", label, _paired(data, _finished(data), per_token), alone=is_alone)
 
 
 def _memory(data: Collected) -> Cost:
@@ -93,6 +93,7 @@ def _finished(data: Collected) -> pl.DataFrame:
 def _decoding(data: Collected) -> Iterator[Cost]:
     """Time for one more token of every sequence of the batch, from the longest context on."""
     rows = data.frames["measures"].filter(kind="decode").drop_nulls("median")
+    rows = rows.filter(alone("waiting"))
     places = rows.select("context", "batch").unique().sort("context", "batch", descending=[True, False])
     for context, batch in places.iter_rows():
         label = f"decoding{TIME} at {context:,} tokens, batch {batch}"

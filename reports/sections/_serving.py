@@ -15,6 +15,7 @@ MEASURES = KEYS | {
     "context": pl.Int64,
     "batch": pl.Int64,
     "reason": pl.String,
+    "waiting": pl.Float64,
     "median": pl.Float64,
     "q25": pl.Float64,
     "q75": pl.Float64,

@@ -12,6 +12,7 @@ import polars as pl
 from reports.figures.base import Figure, Switch, SwitchOption, line, short
 from reports.figures.style import ArmStyle, blank
 from reports.findings.curves import Curve, Point
+from reports.findings.disturbed import alone
 from reports.findings.overhead import bound_by_overhead
 from reports.findings.shapes import StudySummary
 from reports.reading.collected import Collected
@@ -37,7 +38,7 @@ class Costs(Section):
 
     @classmethod
     def collect(cls, documents: StudyDocuments) -> Mapping[str, pl.DataFrame]:
-        rows = [row for key, found in documents.measured for row in measured_rows(key, found)]
+        rows = [row | {"waiting": doc.waiting} for key, doc in documents.measured for row in measured_rows(key, doc)]
         return {"measures": pl.DataFrame(rows, schema=MEASURES)}
 
     @classmethod
@@ -60,6 +61,12 @@ class Costs(Section):
         """Of bytes, and of points that were not measured, but for what an arm cannot have: an encoder only reads."""
         measures = data.frames["measures"]
         yield from wrong_bytes(measures.with_columns(cache=pl.lit(PLAIN)))
+        crowded = measures.filter(~alone("waiting")).group_by("arm", maintain_order=True).agg(pl.max("waiting"))
+        for arm, waiting in crowded.iter_rows():
+            yield (
+                f"{arm}: other programs had the processor for {100 * waiting:.0f} % of the time in which decoding and"
+                " prefill were measured, so its speeds there are compared with nothing."
+            )
         reading = [arm.name for arm in data.study.arms if arm.kv_bytes_per_token is None]
         found = measures.filter(~pl.col("arm").is_in(reading) | (pl.col("kind") == "prefill"))
         gone = found.drop_nulls("reason").unique(["arm", "kind", "context", "batch"], maintain_order=True)

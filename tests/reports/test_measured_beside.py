@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 import reports
+from ablate.store import Store
 from reports.pages.page import render_page
 from reports.wording import answers
 from reports.wording.tables import runs_table
 from tests.reports.browsing import data_of
-from tests.reports.factory import Arm, StudyOf
+from tests.reports.factory import Arm, StudyOf, changed
 
 LOSSES = [2.40, 2.41, 2.39]
 
@@ -61,3 +64,22 @@ def test_what_was_measured_alone_bears_no_mark(tmp_path: Path) -> None:
     assert reports.measured_beside(summary) == ""
     assert "†" not in render_page(summary)
     assert not {"devices", "waited"} & set(runs_table(summary).columns)
+
+
+@pytest.mark.parametrize(("waiting", "known"), [(None, True), (0.04, True), (0.3, False)])
+def test_decoding_that_was_measured_beside_other_work_is_compared_with_nothing(
+    tmp_path: Path, waiting: float | None, known: bool
+) -> None:
+    study = StudyOf([Arm("base", LOSSES), Arm("slow", [2.3, 2.31, 2.29], speed=2000.0)])
+    folder, store = study.write(tmp_path), Store(tmp_path)
+    for seed in range(3):
+        with changed(store.measure_path(study.digest(study.arms[1], seed), "m1")) as document:
+            document["waiting"] = waiting
+    summary = reports.summarise(folder)
+    (_, slow) = answers.findings(summary)
+    assert ("decoding" in slow.sentence) == known
+    figure = data_of(render_page(summary))["figures"]["trade-off"]
+    shown = [each["layout"]["xaxis.title.text"] for each in figure["switches"]["x"]]
+    assert any(title.startswith("decoding time") for title in shown) == known
+    warned = [each for each in summary.warnings if each.startswith("slow: other programs had the processor for 30 %")]
+    assert len(warned) == (not known)

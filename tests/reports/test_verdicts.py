@@ -154,7 +154,7 @@ def test_one_seed_has_an_interval_of_decoding_speed_over_the_turns_of_its_measur
 def finished(rows: Sequence[Mapping[str, object]]) -> pl.DataFrame:
     """A frame of runs from arm, seed and loss."""
     names = ("tokens_per_second", "waiting", "beside", "peak_memory_bytes", "uniform")
-    names += ("decode_tokens_per_second", "decode_tokens_per_second_within")
+    names += ("measuring_waited", "decode_tokens_per_second", "decode_tokens_per_second_within")
     unknown = (pl.lit(None, pl.Float64).alias(name) for name in names)
     return pl.DataFrame(rows).with_columns(pl.lit("finished").alias("status"), *unknown)
 

@@ -137,6 +137,9 @@ class MeasureDocument(Measured, Document):
     """The same for other kinds of cache, by kind and non-default settings."""
     seconds: Seconds | None = None
     """Wall time that it took."""
+    waiting: Annotated[float | None, Unit("share")] = None
+    """Of the time in which it was ready to work, that in which it had no processor; null where the system does not
+    say, and in older documents."""
     cache_loss: CacheLoss | None = None
     """How much those kinds add to the loss; for causal models of text only."""
 
