@@ -222,6 +222,7 @@ def test_a_study_shows_what_arms_recall_and_what_kinds_of_cache_cost(study, copy
     assert '<h3 class="finding">Kinds of cache</h3>' in page
     measured = [json.loads(path.read_text()) for path in copy.glob("*/measure-*.json")]
     asked = [each for each in measured if "caches" in each]
+    assert all(0 <= each["waiting"] < 1 for each in asked)
     assert len(asked) == 4
     for each in asked:
         assert list(each["caches"]) == ["int8", "int4, group 4"]
