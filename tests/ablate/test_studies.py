@@ -39,7 +39,7 @@ HOURS = ("small_predicts_large", "norm_warmup")
 """Half an hour of two cores and more at `cpu`."""
 UNRUN = (
     *("hybrid_ratio", "hybrid_recall"),
-    *("short_convolutions", "bytes_or_bpe"),
+    "bytes_or_bpe",
 )
 """Their rows come with their results."""
 SHORT = ("uptraining",)
