@@ -21,6 +21,7 @@ from zoo.depth_routing import DepthRouting
 from zoo.errors import SpecError
 from zoo.facts import Fact
 from zoo.init import Linear
+from zoo.recursion import Turn, turn_at
 from zoo.residuals import MakeNorm
 from zoo.site import PartCost, Step, matmul_cost
 
@@ -133,10 +134,10 @@ def runs_in(model: ModelSpec, tokens: int) -> Iterator[float]:
         yield 1.0 if fewer is None else 1 - (1 - 1 / fewer.ratio) ** tokens
 
 
-def _fewer(model: ModelSpec) -> Iterator[Chunks | DepthRouting | None]:
+def _fewer(model: ModelSpec) -> Iterator[Chunks | DepthRouting | Turn | None]:
     """What makes every layer run on less than all tokens; None for nothing."""
     for layer, block in enumerate(model.layers):
-        yield chunks_at(model, layer) or block.depth_routing
+        yield chunks_at(model, layer) or turn_at(model, layer) or block.depth_routing
 
 
 def chunks_at(model: ModelSpec, layer: int) -> Chunks | None:

@@ -20,6 +20,7 @@ from zoo.costs_around import (
     read_out,
     shares,
 )
+from zoo.recursion import router_flops
 from zoo.refusals import check_size
 from zoo.site import PartCost, matmul_cost
 from zoo.spec import ModelSpec
@@ -124,7 +125,7 @@ def stack_cost(spec: ModelSpec, context: int, prefix: float, memory: int = 0) ->
     """Blocks, and what is around them but for the head and the token table."""
     norms = (spec.has_final_norm + spec.has_embedding_norm) * spec.block.norm.parameters(spec.d_model)
     schemes = sum(scheme.shared_parameters(spec.d_model, heads) for scheme, heads in spec.positions)
-    total = PartCost(norms + schemes + shares(spec)) + over_depth(spec)
+    total = PartCost(norms + schemes + shares(spec)) + over_depth(spec) + PartCost.of(0, router_flops(spec, context))
     ahead = {"causal": 0.0, "prefix": prefix, "all": 1.0}[spec.visible]
     met: set[int] = set()
     for block, layer, reads in zip(spec.block_of_each, spec.layers, reads_of(spec, context), strict=True):

@@ -10,6 +10,7 @@ from zoo.chunks import reads_of, runs_in
 from zoo.costs import BYTES, block_cost, cache_beside, cost, stack_cost
 from zoo.costs_around import factor_of, flops_of_a_pass, layer_table, outside, over_depth, read_out, shares
 from zoo.errors import SpecError
+from zoo.recursion import router_flops
 from zoo.spec import ModelSpec
 from zoo.value_embeddings import table_widths
 
@@ -74,7 +75,7 @@ def _encode_cost(spec: ModelSpec, batch: int, context: int) -> PassCost:
 
 def _written(spec: ModelSpec, batch: int, context: int, memory: int) -> PassCost:
     """The `context`-th token of each row, with those before it and `memory` of the encoder's in the cache."""
-    flops, unused = outside(spec).flops + over_depth(spec).flops, 0
+    flops, unused = outside(spec).flops + over_depth(spec).flops + router_flops(spec, context), 0
     for layer, (seen, share) in zip(spec.layers, reads_of(spec, context), strict=True):
         rest = block_cost(layer, spec.d_model, seen).flops - layer.mixer.cost(spec.d_model, seen).flops
         flops += share * (rest + layer.mixer.decode_flops(spec.d_model, seen))

@@ -66,15 +66,13 @@ class DepthRouter(nn.Module):
             target = chosen.to(weights.dtype)
             step.losses.append(self.spec.loss * F.binary_cross_entropy_with_logits(weights, target))
         step.tap("routed", lambda: chosen)
-        # (B, M): chosen tokens in their order. Rows that have fewer are filled up with others, which come after them.
-        which = chosen.logical_not().to(torch.int8).argsort(dim=1, stable=True)[:, :most]
-        there = torch.arange(most, device=x.device) < chosen.sum(dim=1, keepdim=True)
+        which, there = arranged(chosen, most)
         index = which[..., None].expand(-1, -1, x.shape[-1])
         read = x.gather(1, index)
         places = step.positions.expand(x.shape[:2]).gather(1, which)
         kept = kept_by(self, cache, ChunkCache)
         if kept is None:
-            out = run(read, _step_of(places, 0, step), None)
+            out = run(read, step_of(places, 0, step), None)
         else:
             out = _row_by_row(run, read, places, there.sum(dim=1).tolist(), step, kept)
         share = weights.gather(1, which).masked_fill(~there, 0.0)[..., None]
@@ -83,8 +81,7 @@ class DepthRouter(nn.Module):
     def _best(self, weights: Tensor) -> tuple[Tensor, int]:
         """Of each row the C·T largest, and how many."""
         count = self.spec.count(weights.shape[1])
-        best = weights.topk(count, dim=1).indices
-        return torch.zeros_like(weights, dtype=torch.bool).scatter(1, best, True), count
+        return largest(weights, count), count
 
     def _likely(self, weights: Tensor, step: Step) -> tuple[Tensor, int]:
         """Those that are likely to be among the largest, and the most that a row has, one at least."""
@@ -97,19 +94,32 @@ class DepthRouter(nn.Module):
         return chosen, max(1, int(chosen.sum(dim=1).max()))
 
 
+def largest(weights: Tensor, count: int) -> Tensor:
+    """(B, T), whether each is among the `count` largest of its row."""
+    best = weights.topk(count, dim=1).indices
+    return torch.zeros_like(weights, dtype=torch.bool).scatter(1, best, True)
+
+
+def arranged(chosen: Tensor, most: int) -> tuple[Tensor, Tensor]:
+    """(B, M) each, where M = `most`: the places of chosen tokens in their order, and which of them are chosen. Rows
+    that have fewer are filled up with others, which come after them."""
+    which = chosen.logical_not().to(torch.int8).argsort(dim=1, stable=True)[:, :most]
+    return which, torch.arange(most, device=chosen.device) < chosen.sum(dim=1, keepdim=True)
+
+
 def _row_by_row(run: Run, read: Tensor, places: Tensor, counts: list[int], step: Step, cache: ChunkCache) -> Tensor:
     """Each row by itself, after as many tokens as it has had."""
     out = read.clone()
     for row, count in enumerate(counts):
         if count:
             rows = slice(row, row + 1)
-            own = _step_of(places[rows, :count], cache.lengths[row], step)
+            own = step_of(places[rows, :count], cache.lengths[row], step)
             out[rows, :count] = run(read[rows, :count], own, cache.rows[row][0])
             cache.lengths[row] += count
     return out
 
 
-def _step_of(places: Tensor, start: int, step: Step) -> Step:
+def step_of(places: Tensor, start: int, step: Step) -> Step:
     """The pass over tokens at places (B, M) of the text, of which the first is number `start` that is chosen."""
     index = torch.arange(start, start + places.shape[1], device=places.device)
     own = Step(index, places=places, start=start, shared=step.shared, losses=step.losses)

@@ -98,6 +98,7 @@ def check_layers(model: ModelSpec, blocks: Mapping[str, BlockSpec]) -> None:
     for where, block in blocks.items():
         for reason in () if block.depth_routing is None else _unrouted(model, block):
             raise SpecError(f"{where}.depth_routing", reason)
+    _check_recursion(model)
     _check_values(blocks)
     check_lenders([(path, blocks[path].mixer) for path in model.layer_paths])
     if model.mtp is not None and blocks[model.layer_paths[-1]].mixer.borrows:
@@ -145,6 +146,21 @@ def _check_loop(model: ModelSpec, placement: Residual) -> None:
             random_depth.check(model, model.sharing)
         except SpecError as error:
             raise error.under("sharing") from None
+
+
+def _check_recursion(model: ModelSpec) -> None:
+    """Of a loop whose turns choose tokens."""
+    if model.sharing is None or model.sharing.recursion is None:
+        return
+    for name in ("unet_skips", "per_layer_embeddings", "layer_loss"):
+        if getattr(model, name):
+            raise SpecError("sharing.recursion", f"cannot be combined with {name}, which is of all tokens")
+    turns = model.sharing.turns(model.n_layers)
+    for block in model.layers[turns.start : turns.stop]:
+        if block.depth_routing is not None:
+            raise SpecError("sharing.recursion", "is of a block that has a router of its own (depth_routing)")
+        for reason in _unrouted(model, block):
+            raise SpecError("sharing.recursion", reason)
 
 
 def _unrouted(model: ModelSpec, block: BlockSpec) -> Iterator[str]:

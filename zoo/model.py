@@ -327,6 +327,8 @@ class Decoder(Stack):
 
         if self.chunking is not None:
             return Cache(self.chunking.new_entries(of, len(blocks), batch, number), batch)
+        if self.recursion is not None:
+            return Cache(self.recursion.new_entries(of, len(blocks), batch), batch)
         return Cache([of(layer, batch) for layer in range(len(blocks))], batch)
 
 

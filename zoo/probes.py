@@ -11,6 +11,8 @@ Layers offer what can be seen with `step.tap`; the block's name is put before it
 - `blocks.<i>.mixer.weights`, how much each query attends to each key: (B, H, T, S), as large as that is;
 - `blocks.<i>.ffn.load`, the share of the assignments that each expert got: (E,);
 - `borders`, where chunks of tokens begin, in a model that has them: (B, T);
+- `blocks.<i>.routed`, the tokens that a block with a router runs on: (B, T); `turns.<r>.routed`, those that turn r of a
+  loop with routers runs on, of the M that the turn before it left: (B, M);
 - `log_z`, log Σ exp of each token's final logits: (B, T);
 
 and the same of the modules that look ahead, under `mtp.<k>` for `blocks.<i>`. What nobody asks for is not computed.

@@ -11,6 +11,7 @@ from zoo.axis import Spec, is_off
 from zoo.errors import SpecError
 from zoo.facts import Fact
 from zoo.random_depth import RandomDepth
+from zoo.recursion import Recursion
 from zoo.site import PartCost
 
 
@@ -38,6 +39,8 @@ class Sharing(Spec):
     """Standard deviation of that state while training, √(2/5) in Huginn; 0 otherwise."""
     random_depth: Annotated[RandomDepth | None, Field(exclude_if=is_off), Fact.TRAINING] = None
     """How many turns training runs and how many of them it trains; null for all turns of the model."""
+    recursion: Annotated[Recursion | None, Field(exclude_if=is_off)] = None
+    """How each turn of the loop chooses the tokens that it runs on; null for all tokens in every turn."""
 
     def block_of_each(self, n_layers: int) -> tuple[int, ...]:
         """Which block each layer is."""
@@ -54,9 +57,9 @@ class Sharing(Spec):
         return range(self.prelude, n_layers - self.coda, self.blocks)
 
     def cost(self, d_model: int, norm: int, n_layers: int) -> PartCost:
-        """Of injection, per token. norm: parameters of one."""
+        """Of injection, per token, and the parameters of routers. norm: parameters of one."""
         if not self.injection:
-            return PartCost(0)
+            return PartCost(len(self.turns(n_layers)) * d_model if self.recursion else 0)
         matrix = 2 * d_model * d_model
         return PartCost.of(matrix + norm * bool(self.coda), 2.0 * matrix * len(self.turns(n_layers)))
 
@@ -69,6 +72,8 @@ class Sharing(Spec):
         if self.random_depth is not None and not self.injection:
             raise SpecError("random_depth", "is of a loop with a state of its own: set injection")
         left = len(names) - self.prelude - self.coda
+        if self.recursion is not None:
+            self._check_recursion(left)
         if self.blocks > left:
             beside = " beside prelude and coda" if left < len(names) else ""
             raise SpecError("blocks", f"there are only {max(0, left)} layers{beside}, not {self.blocks}")
@@ -77,3 +82,14 @@ class Sharing(Spec):
             if found.setdefault(block, name) != name:
                 reason = f"layer {layer} is '{name}' and would share its weights with '{found[block]}'"
                 raise SpecError("blocks", reason)
+
+    def _check_recursion(self, left: int) -> None:
+        """left: layers of the loop."""
+        if self.order != "cycle":
+            raise SpecError("order", "recursion is of the turns of a loop, and a sequence has none: order cycle")
+        if self.injection:
+            raise SpecError("recursion", "tokens that leave the loop have no state for injection to begin with")
+        if left % self.blocks:
+            raise SpecError("blocks", f"{left} layers are no whole turns of {self.blocks}, which recursion needs")
+        if left == self.blocks:
+            raise SpecError("blocks", f"{left} layers are one turn, of all tokens: recursion needs two at least")

@@ -61,7 +61,11 @@ class ModelSpec(Spec):
     sharing: Annotated[
         Sharing | None,
         Fact.DECODER,
-        Tried({"blocks": 2, "order": "sequence"}, {"injection": True, "state_std": 0.5, "coda": 1}),
+        Tried(
+            {"blocks": 2, "order": "sequence"},
+            {"injection": True, "state_std": 0.5, "coda": 1},
+            {"recursion": {"alpha": 0.5}, "prelude": 1},
+        ),
     ] = Field(default=None, exclude_if=is_off)
     """Which layers share weights; null for none."""
     final_norm: bool | None = None

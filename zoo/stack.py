@@ -22,6 +22,7 @@ from zoo.loop import Loop
 from zoo.per_layer_embeddings import PerLayerInput, PerLayerInputs
 from zoo.random_depth import RandomDepth, drawn
 from zoo.recompute import recomputed
+from zoo.recursion import RecursiveLoop
 from zoo.site import Given, Site, Step, Tap
 from zoo.skips import UNetSkips
 from zoo.spec import ModelSpec
@@ -95,6 +96,10 @@ class Stack(nn.Module):
         self.loop = None
         if spec.sharing is not None and spec.sharing.injection:
             self.loop = Loop(spec.sharing, make_norm, spec.d_model, spec.n_layers)
+        self.recursion = None
+        if spec.sharing is not None and spec.sharing.recursion is not None:
+            turns = spec.sharing.turns(spec.n_layers)
+            self.recursion = RecursiveLoop(spec.sharing.recursion, turns, spec.d_model)
         self.closing = spec.layers[-1].norm_placement.build_close(make_norm, spec.d_model, spec.n_layers)
         self.chunking = Chunking(spec.chunks, make_norm, spec.d_model) if spec.chunks else None
 
@@ -108,8 +113,10 @@ class Stack(nn.Module):
 
     @property
     def cache_entries(self) -> int:
-        """How many a cache has: one per layer, and one for all that run on chunks."""
+        """How many a cache has: one per layer, and one for all that run on chunks or in a loop with routers."""
         layers = self.spec.n_layers
+        if self.recursion is not None:
+            return layers - len(self.recursion.layers) + 1
         return layers if self.chunking is None else layers - len(self.chunking.spec.inner(layers)) + 1
 
     def step(self, tokens: Tensor, start: int, left_pad: Tensor | None, given: Given) -> Step:
@@ -137,6 +144,8 @@ class Stack(nn.Module):
         """(B, T, D): the stream that leaves the last layer. `left` is told of those that leave the others."""
         if self.chunking is not None:
             return self._run_on_chunks(self.chunking, embedded, step, None if cache is None else cache.layers)
+        if self.recursion is not None:
+            return self._run_recursion(self.recursion, embedded, step, None if cache is None else cache.layers)
         if self.loop is not None and self.loop.depth is not None and self.training and cache is None:
             return self._run_at_random_depth(self.loop, self.loop.depth, embedded, step)
         x, outside = self._open(embedded), step.prefix
@@ -194,8 +203,18 @@ class Stack(nn.Module):
         x = chunking(x, step, partial(self._run_some, inner), len(inner), between)
         return self._run_some(range(inner.stop, self.spec.n_layers), x, step, entries[inner.start + 1 :])
 
+    def _run_recursion(self, loop: RecursiveLoop, x: Tensor, step: Step, kept: Sequence[LayerCache] | None) -> Tensor:
+        """Prelude, turns on ever fewer tokens, coda. kept: the cache's entries."""
+        inner = loop.layers
+        entries = [None] * self.cache_entries if kept is None else kept
+        x = self._run_some(range(inner.start), x, step, entries[: inner.start])
+        x = loop(x, step, kept_by(self, entries[inner.start], ChunkCache), self._run_some)
+        return self._run_some(range(inner.stop, self.spec.n_layers), x, step, entries[inner.start + 1 :])
+
     def _run_some(self, layers: range, x: Tensor, step: Step, caches: Sequence[LayerCache | None]) -> Tensor:
         """(B, T, D) → (B, T, D), by some of the layers."""
+        if not layers:
+            return x
         x, outside = self.placements[layers[0]].open(x), step.prefix
         for i, cache in zip(layers, caches, strict=True):
             step.prefix = f"{outside}blocks.{i}."

@@ -149,6 +149,8 @@ def _uncounted(model: ModelSpec) -> Iterator[str]:
     yield from (part for part in PARTS if getattr(model, part))
     if model.sharing is not None and model.sharing.injection:
         yield "sharing.injection"
+    if model.sharing is not None and model.sharing.recursion is not None:
+        yield "sharing.recursion"
     for layer in model.layers:
         yield from ({layer.mixer.kind, layer.norm_placement.kind} & {*MIXERS, *PLACEMENTS})
         if layer.depth_routing is not None:

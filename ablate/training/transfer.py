@@ -83,6 +83,8 @@ def _ends(model: ModelSpec, ratio: float) -> Iterator[str]:
             yield f"no rule is known for {part}"
     if model.sharing is not None and model.sharing.injection:
         yield "no rule is known for sharing.injection"
+    if model.sharing is not None and model.sharing.recursion is not None:
+        yield "no rule is known for sharing.recursion"
     for flag in ("unit_weights", "logit_gain"):
         if getattr(model, flag):
             yield f"no rule is known for {flag}"

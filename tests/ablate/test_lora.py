@@ -123,6 +123,7 @@ def test_a_name_that_no_block_has_is_told() -> None:
     [
         ({"block.mixer.position": "transformer_xl"}, "positions that are projected once"),
         ({"sharing": {"blocks": 1, "injection": True}}, "sharing.injection"),
+        ({"sharing": {"recursion": {}}}, "sharing.recursion"),
         ({"block.depth_routing": {}}, "depth_routing"),
         ({"block.norm_placement": "mhc"}, "mhc"),
         ({"mtp": {"depth": 1}}, "mtp"),

@@ -147,6 +147,7 @@ REFUSED = {
     "position": ({"block.mixer": {**ATTENTION, "position": "learned"}}, {}, "the position learned"),
     "norm": ({"block.norm": "none"}, {}, "no rule is known for the norm none"),
     "routing": ({"block.depth_routing": {}}, {}, "no rule is known for depth_routing"),
+    "recursion": ({"sharing": {"recursion": {}}}, {}, "no rule is known for sharing.recursion"),
     "injection": ({"sharing": {"injection": True}}, {}, "no rule is known for sharing.injection"),
     "placement": ({"block.norm_placement": "hyper_connections"}, {}, "placement hyper_connections"),
     "another block": (

@@ -33,7 +33,7 @@ UNKNOWN: dict[str, set[str]] = {
     "per_layer_embeddings": {"features=5"},
     "laurel": {"rank=5"},
     "depth_routing": {"capacity=0.5"},
-    "sharing": {"injection=yes"},
+    "sharing": {"injection=yes", "recursion=alpha=0.5"},
     "ffn.sparsity": {"0.3"},
 }
 """What nobody has worked out how to widen, by axis."""

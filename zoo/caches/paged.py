@@ -38,7 +38,7 @@ class Paged(CacheKind):
         super().check(model)
         if model.chunks is not None:
             raise UnsupportedError("cache", "how many pages chunks take depends on the text")
-        if any(layer.depth_routing for layer in model.layers):
+        if any(layer.depth_routing for layer in model.layers) or (model.sharing and model.sharing.recursion):
             raise UnsupportedError("cache", "how many pages chosen tokens take depends on the text")
 
     def store_tokens(self, tokens: TokenCache, mixer: MixerLayer) -> TokenCache:

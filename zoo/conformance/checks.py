@@ -54,7 +54,8 @@ def causality(subject: Subject) -> None:
     before = model(tokens, **given)
     # A product over another number of rows may round differently. Who else chose an expert decides how many it has; a
     # later token, how many chunks there are, or chosen tokens.
-    shrunk = spec.chunks is not None or any(layer.depth_routing for layer in spec.layers)
+    recurs = spec.sharing is not None and spec.sharing.recursion is not None
+    shrunk = spec.chunks is not None or recurs or any(layer.depth_routing for layer in spec.layers)
     slack = 1e-5 if has_experts(spec) or shrunk else 0.0
     moves = not all(layer.mixer.absent for layer in spec.layers)  # else nothing passes between tokens
     for changed in (0, 7, LENGTH - 1):

@@ -49,6 +49,8 @@ def _check_parts(model: ModelSpec) -> None:
             raise unknown(name, name)
     if model.sharing is not None and model.sharing.injection:
         raise unknown("sharing.injection", "injection")
+    if model.sharing is not None and model.sharing.recursion is not None:
+        raise unknown("sharing.recursion", "recursion")
     if model.unit_weights:
         raise unknown("unit_weights", "unit_weights")
     for number, block in enumerate(model.layers):

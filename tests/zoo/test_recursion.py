@@ -1,0 +1,137 @@
+"""Mixture-of-Recursions against its equations, arXiv:2507.10524 §2.2, token by token."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import zoo
+from zoo.conformance.combinations import random_model, random_tokens
+from zoo.costs import block_cost
+from zoo.site import Step
+
+LENGTH, D, TURNS = 11, 16, 3
+LOOP = {"blocks": 2, "prelude": 1, "coda": 1, "recursion": {"alpha": 0.7, "loss": 0.5}}
+COUNTS = [11, 7, 3]
+"""⌊3/3 · 11⌋, ⌊2/3 · 11⌋, ⌊1/3 · 11⌋."""
+
+
+def small(**edits: Any) -> zoo.ModelSpec:
+    return zoo.load("small", **{"d_model": D, "n_layers": 2 + 2 * TURNS, "vocab_size": 31, "sharing": LOOP, **edits})
+
+
+def by_hand(model: Any, tokens: Tensor, training: bool) -> tuple[Tensor, list[list[int]], float]:
+    """One row: what comes out (D, T), the tokens of each turn, and the mean cross-entropy of each turn's router,
+    summed. Blocks 1 and 2 are the loop's, at the places that tokens have in the text."""
+    step = Step.of(tokens[None])
+    x = model.blocks[0](model.embed(tokens[None], step), step)[0]
+    left, taken, entropy = list(range(len(tokens))), [], 0.0
+    for turn, count in enumerate(COUNTS):
+        logits = {t: float(x[t] @ model.recursion.routers[turn].weight[0]) for t in left}
+        if training:
+            chosen = sorted(sorted(left, key=lambda t: -logits[t])[:count])
+        else:
+            chosen = [t for t in left if turn == 0 or logits[t] > 0]
+        for t in left:
+            p = 1 / (1 + math.exp(-logits[t]))
+            entropy -= math.log(p if t in chosen else 1 - p) / len(left)
+        if chosen:
+            own = Step(torch.arange(len(chosen)), places=torch.tensor([chosen]))
+            made = model.blocks[2](model.blocks[1](x[chosen][None], own), own)[0]
+            x = x.clone()
+            for n, t in enumerate(chosen):
+                x[t] = x[t] + 0.7 / (1 + math.exp(-logits[t])) * made[n]
+        left = chosen
+        taken.append(chosen)
+    return model.read_out(model.norm(model.blocks[3](x[None], step)))[0], taken, entropy
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("training", [True, False])
+def test_each_turn_runs_on_tokens_that_the_one_before_it_left(training: bool) -> None:
+    model, tokens = random_model(small()).double().train(training), random_tokens(small(), 4, LENGTH)
+    rows, taken, _ = zip(*(by_hand(model, row, training) for row in tokens), strict=True)
+    torch.testing.assert_close(model(tokens), torch.stack(rows))
+    sizes = {tuple(map(len, turns)) for turns in taken}
+    assert sizes == {tuple(COUNTS)} if training else len(sizes) > 1 and min(map(min, sizes)) < 7
+
+
+@torch.no_grad()
+def test_routers_learn_which_tokens_are_chosen() -> None:
+    model, tokens = random_model(small()).train(), random_tokens(small(), 2, LENGTH + 1)
+    objective, nats = model.loss(tokens[:, :-1], tokens[:, 1:])
+    entropies = [by_hand(model, row, training=True)[2] for row in tokens[:, :-1]]
+    assert (objective - nats).item() == pytest.approx(0.5 * sum(entropies) / 2, rel=1e-4)
+
+
+def test_every_router_and_block_has_a_gradient() -> None:
+    spec = small(**{"sharing.recursion.loss": 0.0})
+    model, tokens = random_model(spec).train(), random_tokens(spec, 2, LENGTH)
+    model(tokens).square().sum().backward()
+    assert all(parameter.grad is not None and parameter.grad.any() for parameter in model.parameters())
+
+
+@torch.no_grad()
+def test_the_choice_of_training_sees_the_future_and_that_of_evaluation_does_not() -> None:
+    model, tokens = random_model(small()).double(), random_tokens(small(), 1, LENGTH)
+    others = tokens.repeat(31, 1)
+    others[:, -1] = torch.arange(31)
+    for training in (True, False):
+        logits = model.train(training)(others)[:, :-1]
+        assert ((logits - logits[:1]).abs().max() > 1e-3) == training
+
+
+@torch.no_grad()
+def test_padded_rows_in_pieces_from_a_cache_are_what_they_are_alone() -> None:
+    model, tokens = random_model(small()).double(), random_tokens(small(), 3, LENGTH)
+    pads = torch.tensor([0, 2, 5])
+    cache = model.new_cache(3, LENGTH, torch.float64)
+    pieces = [model(tokens[:, :6], cache, left_pad=pads), *(model(tokens[:, t : t + 1], cache) for t in range(6, 8))]
+    undo = cache.mark(2)
+    model(random_tokens(small(), 3, 2, seed=7), cache)
+    assert undo(1) == 1
+    found = torch.cat([*pieces, model(tokens[:, 8:], cache)], dim=1)
+    for row, pad in enumerate(pads.tolist()):
+        torch.testing.assert_close(found[row, pad:], model(tokens[row : row + 1, pad:])[0])
+
+
+def test_costs_are_those_of_each_turns_share_and_of_what_routers_read() -> None:
+    spec = small()
+    routed, plain = zoo.cost(spec, LENGTH), zoo.cost(small(**{"sharing.recursion": None}), LENGTH)
+    layer = spec.layers[0]
+    whole = block_cost(layer, D, LENGTH).flops
+    saved = sum(2 * (whole - count / LENGTH * block_cost(layer, D, count).flops) for count in COUNTS)
+    routers = 2 * D * (11 + 11 + 7) / LENGTH
+    assert plain.flops_per_token_forward - routed.flops_per_token_forward == pytest.approx(saved - routers)
+    assert routed.params - plain.params == TURNS * D
+
+
+@pytest.mark.parametrize(
+    ("edits", "path", "reason"),
+    [
+        ({"visible": "all"}, "recursion", "is for causal models without an encoder"),
+        ({"block.norm_placement": "mhc"}, "recursion", r"reads a stream of \(B, T, D\), and that of mhc"),
+        ({"mtp": {}}, "recursion", "cannot be combined with mtp, which is of all tokens"),
+        ({"unet_skips": True}, "recursion", "cannot be combined with unet_skips, which is of all tokens"),
+        ({"block.depth_routing": {}}, "recursion", "is of a block that has a router of its own"),
+        ({"block.mixer.position": "alibi"}, "recursion", "needs positions that can be passed, and alibi"),
+        ({"block.ffn": "topk_moe"}, "recursion", "is of a block that has experts"),
+        ({"sharing.injection": True}, "recursion", "tokens that leave the loop"),
+        ({"sharing.order": "sequence"}, "order", "recursion is of the turns of a loop"),
+        ({"n_layers": 4}, "blocks", "2 layers are one turn, of all tokens: recursion needs two at least"),
+        ({"n_layers": 7}, "blocks", "5 layers are no whole turns of 2, which recursion needs"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_routed_is_refused(edits: dict[str, Any], path: str, reason: str) -> None:
+    with pytest.raises(zoo.SpecError, match=rf"^sharing\.{path}: {reason}"):
+        small(**edits)
+
+
+def test_pages_are_refused() -> None:
+    with pytest.raises(zoo.UnsupportedError, match="how many pages chosen tokens take depends on the text"):
+        zoo.build(small()).new_cache(1, 8, kind="paged")

@@ -1,0 +1,178 @@
+"""A loop in which each turn runs on fewer of the tokens than the one before, which it chooses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import torch
+from pydantic import NonNegativeFloat, PositiveFloat
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.nn import functional as F
+
+from zoo.axis import Spec
+from zoo.cache import LayerCache, kept_by
+from zoo.cache_chunks import ChunkCache
+from zoo.cache_states import StateCache
+from zoo.depth_routing import arranged, largest, step_of
+from zoo.facts import Fact
+from zoo.init import Linear
+from zoo.site import Step
+
+if TYPE_CHECKING:
+    from zoo.spec import ModelSpec
+
+Caches = Sequence[LayerCache | None]
+Run = Callable[[range, Tensor, Step, Caches], Tensor]
+"""Layers, some tokens (B, M, D), their pass and a cache for each layer → (B, M, D)."""
+
+
+class Recursion(Spec):
+    """x_t ← x_t + g_t f(x)_t for the tokens that turn r of R chooses among those that turn r − 1 chose; the others
+    leave the loop as they are. g = α σ(w_r · x), x: (B, T, D), f: the loop's layers, their residuals included, on the
+    chosen tokens alone, at their places in the text. Mixture-of-Recursions with expert-choice routing, a linear router
+    and keys and values for each turn, Bae et al. 2025, arXiv:2507.10524 §2.2; α, `loss` and the share of tokens are
+    those of the authors' code. Their best model has layers of its own around the loop (`prelude` and `coda` 1).
+
+    While training, turn r = 0, 1, … takes the ⌊(R − r)/R · T⌋ tokens of a text with the largest g of those left, all in
+    the first, so that a token's choice depends on later ones, and training has the FLOPs that are declared. Anywhere
+    else the choice is causal: the first turn takes all tokens, another those left with σ(w_r · x) > ½. For that the
+    objective gets `loss` times the binary cross-entropy of σ(w_r · x) with the choice, for each turn its mean over the
+    tokens left. So the loss that a training step reports is of another choice than the losses of evaluations, and more
+    or fewer tokens may be chosen there than costs declare (as for `zoo.depth_routing`).
+    """
+
+    alpha: PositiveFloat = 0.1
+    """α, the largest gate."""
+    loss: Annotated[NonNegativeFloat, Fact.TRAINING] = 0.001
+
+
+class Turn(NamedTuple):
+    """Of a loop, counted from 0."""
+
+    number: int
+    turns: int
+
+    @property
+    def ratio(self) -> float:
+        """Tokens of a text for each that it runs on."""
+        return self.turns / (self.turns - self.number)
+
+    def count(self, tokens: int) -> int:
+        """How many of a text it runs on while training."""
+        return max(1, tokens * (self.turns - self.number) // self.turns)
+
+
+class Pass(NamedTuple):
+    """What all turns of a pass over texts of `length` tokens have in common."""
+
+    run: Run
+    length: int
+
+
+class RecursiveLoop(nn.Module):
+    """x: (B, T, D) → the same. Shows `routed`, (B, M): of the tokens left, which ones a turn runs on."""
+
+    def __init__(self, spec: Recursion, turns: range, d_model: int) -> None:
+        """turns: the layers with which turns begin, and as many apart as a turn has layers."""
+        super().__init__()
+        self.spec, self.turns = spec, turns
+        self.routers = nn.ModuleList(Linear(d_model, 1, role="input") for _ in turns)
+
+    @property
+    def layers(self) -> range:
+        """Those of all turns."""
+        return range(self.turns.start, self.turns.start + len(self.turns) * self.turns.step)
+
+    def new_entries(self, new: Callable[[int, int], LayerCache], layers: int, batch: int) -> list[LayerCache]:
+        """Of the cache of a model of so many layers: one for the whole loop. new(layer, rows): a layer's own."""
+        loop = ChunkCache([self._kept(new, 0) for _ in range(batch)], StateCache({}))
+        prelude, coda = range(self.layers.start), range(self.layers.stop, layers)
+        return [*(new(layer, batch) for layer in prelude), loop, *(new(layer, batch) for layer in coda)]
+
+    def _kept(self, new: Callable[[int, int], LayerCache], number: int) -> list[LayerCache]:
+        """What a row keeps of a turn: of its layers, and of the turn after it."""
+        own = [new(layer, 1) for layer in self._of(number)]
+        if number + 1 == len(self.turns):
+            return own
+        return [*own, ChunkCache([self._kept(new, number + 1)], StateCache({}))]
+
+    def _of(self, number: int) -> range:
+        """The layers of a turn."""
+        return range(self.turns[number], self.turns[number] + self.turns.step)
+
+    def forward(self, x: Tensor, step: Step, kept: ChunkCache | None, run: Run) -> Tensor:
+        return self._turn(Pass(run, x.shape[1]), 0, x, step.text, step, kept)
+
+    def _turn(
+        self, of: Pass, number: int, x: Tensor, left: Tensor | None, step: Step, kept: ChunkCache | None
+    ) -> Tensor:
+        """One turn and those after it. x: (B, M, D), the tokens left; left: (B, M), false for what fills up a row."""
+        weights: Tensor = self.routers[number](x)[..., 0]
+        chosen, most = self._choose(number, weights, of.length, left)
+        if self.training:
+            target = chosen.to(weights.dtype)
+            step.losses.append(self.spec.loss * F.binary_cross_entropy_with_logits(weights, target))
+        step.tap(f"turns.{number}.routed", lambda: chosen)
+        which, there = arranged(chosen, most)
+        index = which[..., None].expand(-1, -1, x.shape[-1])
+        gates = (self.spec.alpha * weights.gather(1, which).sigmoid()).masked_fill(~there, 0.0)[..., None]
+        places = step.positions.expand(x.shape[:2]).gather(1, which)
+        read = x.gather(1, index)
+        if kept is None:
+            out = self._deeper(of, number, read, gates, there, step_of(places, 0, step), [None] * self.turns.step)
+            return x.scatter(1, index, out)
+        out = read.clone()
+        for row, count in enumerate(there.sum(dim=1).tolist()):
+            if count:  # each row by itself, after as many tokens as it has had
+                own = (slice(row, row + 1), slice(count))
+                after = step_of(places[own], kept.lengths[row], step)
+                out[own] = self._deeper(of, number, read[own], gates[own], there[own], after, kept.rows[row])
+                kept.lengths[row] += count
+        return x.scatter(1, index, out)
+
+    def _deeper(
+        self, of: Pass, number: int, read: Tensor, gates: Tensor, there: Tensor, step: Step, kept: Caches
+    ) -> Tensor:
+        """What the tokens that a turn takes are after it, and after the turns that some of them go on to."""
+        made = of.run(self._of(number), read, step, kept[: self.turns.step])
+        out = read + (gates * made).to(read.dtype)
+        if number + 1 == len(self.turns):
+            return out
+        further = kept_by(self, kept[-1], ChunkCache)
+        return self._turn(of, number + 1, out, there, step, further)
+
+    def _choose(self, number: int, weights: Tensor, length: int, left: Tensor | None) -> tuple[Tensor, int]:
+        """Which tokens a turn runs on, and the most that a row has, one at least."""
+        count = Turn(number, len(self.turns)).count(length)
+        if self.training:
+            return largest(weights, count), count
+        chosen = weights > 0 if number else torch.ones_like(weights, dtype=torch.bool)
+        if left is not None:
+            chosen = chosen & left
+        # Where there is only a shape, as when memory is foreseen, the expected number.
+        if isinstance(chosen, FakeTensor):
+            return chosen, min(count, chosen.shape[1])
+        return chosen, max(1, int(chosen.sum(dim=1).max()))
+
+
+def turn_at(model: ModelSpec, layer: int) -> Turn | None:
+    """The turn of a loop with routers that a layer belongs to."""
+    sharing = model.sharing
+    if sharing is None or sharing.recursion is None:
+        return None
+    turns, at = sharing.turns(model.n_layers), layer - sharing.prelude
+    return Turn(at // sharing.blocks, len(turns)) if 0 <= at < len(turns) * sharing.blocks else None
+
+
+def router_flops(model: ModelSpec, context: int) -> float:
+    """Per token: each router reads the tokens that the turn before it left."""
+    return sum(2.0 * model.d_model * left / context for left in _left(model, context))
+
+
+def _left(model: ModelSpec, context: int) -> Iterator[int]:
+    """How many tokens of a text each router reads."""
+    if model.sharing is not None and model.sharing.recursion is not None:
+        turns = len(model.sharing.turns(model.n_layers))
+        yield from (context if number == 0 else Turn(number - 1, turns).count(context) for number in range(turns))
