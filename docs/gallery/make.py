@@ -4,7 +4,7 @@ picture its first screen.
     python docs/gallery/make.py [--store runs] [STUDY …]
 
 A page that is wider than its window, or says anything to the browser's console, ends it. Eight studies at the scale
-`cpu` take about an hour and a half on two cores; what the store has is not trained again.
+`cpu` take about two hours on two cores; what the store has is not trained again.
 Needs the extra `test`, whose Playwright drives an installed Chromium.
 """
 
@@ -25,13 +25,13 @@ import ablate
 HERE = Path(__file__).parent
 STUDIES = (
     "norm_placement",
-    "ffn_activation",
     "gqa_groups",
-    "swa_nope",
-    "rope_base",
-    "norm_kind",
-    "screening",
-    "lora",
+    "gated_attention",
+    "value_streams",
+    "hyper_connections",
+    "looped",
+    "short_convolutions",
+    "hybrid_recall",
 )
 SCALE = "cpu"
 WIDTH, HEIGHT = 1280, 860

@@ -12,6 +12,7 @@ from ablate.store.documents import LedgerRecord, LedgerTest, StudyDocument, Stud
 from reports.findings.by_document import Gap
 from reports.findings.disturbed import Disturbance
 from reports.findings.items import ItemDifference
+from reports.findings.outlying import Outlier
 from reports.findings.rungs import Change
 from reports.statistics.estimates import ALPHA, Estimate
 from reports.statistics.interval import Interval
@@ -175,6 +176,8 @@ class ArmSummary:
     means: Mapping[str, Estimate]
     """Over seeds, of every number in the frame of runs that a seed has, by column; and of the `excess`."""
     disturbance: Disturbance
+    outlier: Outlier | None
+    """A seed far from the others."""
     kv_bytes_per_token: float | None
     cache_bytes: tuple[tuple[int, int], ...]
     parameters_embedding: int

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -15,6 +16,7 @@ from reports.findings import warnings
 from reports.findings.disturbed import Disturbance, disturbances
 from reports.findings.items import ItemDifference, item_differences, unpaired
 from reports.findings.judging import Pair
+from reports.findings.outlying import Outlier, outliers
 from reports.findings.rungs import changes
 from reports.findings.screened import judge_effects
 from reports.findings.shapes import (
@@ -118,11 +120,20 @@ def _arms(data: Collected, judged: Mapping[Pair, Judgement]) -> tuple[ArmSummary
     levels = {arm.name: level(data.study, arm, base) for arm in data.study.arms}
     waits = [each.arm for each in judged.values() if each.withheld]
     items = {} if data.study.design else item_differences(data, levels, waits)
-    disturbed = disturbances(data.runs)
-    return tuple(
+    disturbed, odd = disturbances(data.runs), outliers(data.runs)
+    found = (
         _arm(data, arm, disturbed.get(arm.name), judged.get((arm.name, base.name)), items.get(arm.name, ()))
         for arm in data.study.arms
     )
+    return tuple(_beside(each, odd.get(each.name), base.name in odd) for each in found)
+
+
+def _beside(arm: ArmSummary, outlier: Outlier | None, of_base: bool) -> ArmSummary:
+    """With its outlying seed. One in a pair says nothing of what more seeds would do."""
+    comparison = arm.comparison
+    if comparison is not None and (outlier is not None or of_base):
+        comparison = replace(comparison, seeds_needed=None)
+    return replace(arm, outlier=outlier, comparison=comparison)
 
 
 def _arm(
@@ -146,6 +157,7 @@ def _arm(
         missing=tuple(runs.filter(pl.col("status").is_in(["absent", "partial"]))["seed"]),
         means=_means(finished),
         disturbance=disturbance or Disturbance(),
+        outlier=None,
         kv_bytes_per_token=arm.kv_bytes_per_token,
         cache_bytes=tuple((each.context, each.bytes) for each in arm.cache_bytes),
         parameters_embedding=arm.parameters_embedding,

@@ -28,9 +28,20 @@ def failing(summary: StudySummary) -> str:
 
 
 def left_out(summary: StudySummary) -> str:
-    """After an answer: which seeds it does not speak of."""
+    """After an answer: which seeds it does not speak of, and which one decides it."""
     found = failing(summary)
-    return f" Left out of means and differences: {found}." if found else ""
+    out = f" Left out of means and differences: {found}." if found else ""
+    return out + "".join(f" {_outlying(arm)}." for arm in summary.arms if arm.outlier)
+
+
+def _outlying(arm: ArmSummary) -> str:
+    """`Seed 1 of post ended 0.8 nats above its other seeds`: what stalled nowhere is in the means."""
+    assert arm.outlier is not None
+    where = "above" if arm.outlier.above > 0 else "below"
+    return (
+        f"Seed {arm.outlier.seed} of {arm.name} ended {abs(arm.outlier.above):.2g} nats {where} its other seeds, far"
+        " beyond their scatter, and is in its mean and interval"
+    )
 
 
 def mark(summary: StudySummary) -> str:
