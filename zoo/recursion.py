@@ -32,8 +32,9 @@ class Recursion(Spec):
     """x_t ← x_t + g_t f(x)_t for the tokens that turn r of R chooses among those that turn r − 1 chose; the others
     leave the loop as they are. g = α σ(w_r · x), x: (B, T, D), f: the loop's layers, their residuals included, on the
     chosen tokens alone, at their places in the text. Mixture-of-Recursions with expert-choice routing, a linear router
-    and keys and values for each turn, Bae et al. 2025, arXiv:2507.10524 §2.2; α, `loss` and the share of tokens are
-    those of the authors' code. Their best model has layers of its own around the loop (`prelude` and `coda` 1).
+    and keys and values for each turn, Bae et al. 2025, arXiv:2507.10524 §2.2, whose best model has layers of its own
+    around the loop (`prelude` and `coda` 1). The shares of tokens fall evenly, as there; α and `loss` are those of a
+    configuration in a public fork of the authors' code.
 
     While training, turn r = 0, 1, … takes the ⌊(R − r)/R · T⌋ tokens of a text with the largest g of those left, all in
     the first, so that a token's choice depends on later ones, and training has the FLOPs that are declared. Anywhere
