@@ -63,6 +63,11 @@ class BlockSpec(Spec):
         return self.has_mixer_residual + self.has_ffn_residual + (self.cross is not None)
 
     @property
+    def normalises_stream(self) -> bool:
+        """Whether what leaves the block is normed for every token: those that pass it by are not."""
+        return self.norm_placement.normalises_stream and self.depth_routing is None
+
+    @property
     def branch_numbers(self) -> tuple[int, ...]:
         """Of each residual, how many of the block's come before it: none where two read the same stream."""
         return (0,) * self.branches if self.topology == "parallel_two_norms" else tuple(range(self.branches))

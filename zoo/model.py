@@ -174,7 +174,7 @@ class Decoder(Stack):
         gain = getattr(norm, "gain", None)
         name = next((name for name, each in self.named_parameters() if each is gain), "embedding.weight")
         ahead = (f"mtp.{k}.final_norm.gain" for k, module in enumerate(self.mtp) if hasattr(module.final_norm, "gain"))
-        normed = norm is not None or self.spec.layers[-1].norm_placement.normalises_stream
+        normed = norm is not None or self.spec.layers[-1].normalises_stream
         largest = self.spec.init.tied_head * (1.0 if normed and self.spec.block.norm.normalises else UNNORMED)
         factor = min(1.0, largest / (self.spec.logit_scale * math.sqrt(self.spec.table_width)))
         return dict.fromkeys((name, *ahead), factor)

@@ -246,7 +246,7 @@ class ModelSpec(Spec):
     def has_final_norm(self) -> bool:
         if self.final_norm is None:
             beside = self.altup is not None or self.per_layer_embeddings is not None
-            return beside or not self.layers[-1].norm_placement.normalises_stream
+            return beside or not self.layers[-1].normalises_stream
         return self.final_norm
 
     @property

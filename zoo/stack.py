@@ -80,7 +80,7 @@ class Stack(nn.Module):
         if self.spec.has_final_norm:
             return self.norm
         block, alone = self.block_of_each[-1], self.altup is None and self.per_layer is None
-        if not self.last.normalises_stream or not alone or self.block_of_each.count(block) > 1:
+        if not self.spec.layers[-1].normalises_stream or not alone or self.block_of_each.count(block) > 1:
             return None
         return cast("nn.Module | None", getattr(cast(Block, self.blocks[block]).last_residual, "norm_after", None))
 

@@ -52,7 +52,7 @@ def excess_on_text(spec: zoo.ModelSpec) -> float:
 def reads_what_no_norm_bounds(spec: zoo.ModelSpec) -> bool:
     """Whether a tied table reads a stream, or the sum of n, that grows with the depth and with what the branches do:
     the one thing that no rule for initial values can foresee."""
-    normed = spec.has_final_norm or spec.head_transform is not None or spec.layers[-1].norm_placement.normalises_stream
+    normed = spec.has_final_norm or spec.head_transform is not None or spec.layers[-1].normalises_stream
     return spec.tie_embeddings and not (normed and spec.block.norm.normalises)
 
 

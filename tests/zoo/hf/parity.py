@@ -29,7 +29,9 @@ def draw(family: str, seed: int) -> Any:
 
 def hf_model(config: Any, seed: int = 0) -> Any:
     """A model whose every parameter is random: what starts at zero or one would hide what it multiplies."""
-    model = eager(_auto(config).from_config(config))
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        model = eager(_auto(config).from_config(config))
     generator = torch.Generator().manual_seed(seed)
     computed = families()[config.model_type].buffers
     buffers = [
