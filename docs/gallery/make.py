@@ -31,7 +31,7 @@ STUDIES = (
     "hyper_connections",
     "looped",
     "short_convolutions",
-    "hybrid_recall",
+    "rope_base",
 )
 SCALE = "cpu"
 WIDTH, HEIGHT = 1280, 860

@@ -120,7 +120,7 @@ def _group(number: int, studies: Sequence[Studied], arms: Sequence[_Arm]) -> Gro
     names = [each.name for each in studies]
     style = looks(names)
     up: list[Against] = [Differences(f"difference in loss ({first.unit})", tuple(arm.difference for arm in arms))]
-    across = sorted((axis for key in COSTS if (axis := _axis(key, arms)) is not None), key=_all_same)
+    across = sorted((axis for key in COSTS if (axis := _axis(key, arms)) is not None), key=_last)
     plane = Plane([_look(style[arm.studied.name], arm) for arm in arms], across, up, rivals=False, width=WIDE)
     columns = ("arm", *(axis.name for axis in (*up, *across)))
     data = ", ".join(sorted({each.data[:8] for each in first.study.arms}))
@@ -145,9 +145,10 @@ def _axis(key: str, arms: Sequence[_Arm]) -> Ratios | None:
     return Ratios(f"{COSTS[key]}, relative to the baseline", values) if any(values) else None
 
 
-def _all_same(axis: Ratios) -> bool:
-    """Such an axis is chosen last."""
-    return all_one(value for value in axis.values if value)
+def _last(axis: Ratios) -> tuple[bool, bool]:
+    """Axes on which all arms are the same are chosen last, and before them those that most arms are not on."""
+    known = [value for value in axis.values if value]
+    return all_one(known), 2 * len(known) < len(axis.values)
 
 
 def _look(look: ArmStyle, arm: _Arm) -> ArmStyle:
