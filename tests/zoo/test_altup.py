@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from statistics import NormalDist
 from typing import Any
 
 import pytest
@@ -91,7 +92,7 @@ def test_laurel_stands_beside_the_mixers_residual(placement: str) -> None:
 @pytest.mark.parametrize("share", [0.05, 0.5, 0.95])
 def test_a_threshold_zeroes_its_share_of_normal_features(share: float) -> None:
     z = 3 + 2 * torch.randn(4, 20_000, generator=torch.Generator().manual_seed(0))
-    found = sparse(z, share)
+    found = sparse(z, NormalDist().inv_cdf(share))
     assert (found == 0).float().mean().item() == pytest.approx(share, abs=0.01)
     rows = z.double().numpy()
     threshold = rows.mean(-1, keepdims=True) + scipy.stats.norm.ppf(share) * rows.std(-1, keepdims=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from statistics import NormalDist
 from typing import Literal, get_args
 
 import torch
@@ -61,11 +60,12 @@ def clamped_swiglu(gate: Tensor, up: Tensor, alpha: float, limit: float) -> Tens
     return gate * torch.sigmoid(alpha * gate) * (up + 1)
 
 
-def sparse(z: Tensor, share: float) -> Tensor:
-    """max(0, z − (μ + σ Φ⁻¹(share))), with mean μ and standard deviation σ of the last dimension: were z normal, this
-    share of it would be zero. Gemma 3n; You et al. 2025 (Spark Transformer, statistical top-k), arXiv:2506.06644."""
+def sparse(z: Tensor, quantile: float) -> Tensor:
+    """max(0, z − (μ + σ·quantile)), with mean μ and standard deviation σ of the last dimension: were z normal, a
+    share of Φ(quantile) would be zero. Gemma 3n; You et al. 2025 (Spark Transformer, statistical top-k),
+    arXiv:2506.06644."""
     wide = z.float()
-    threshold = wide.mean(-1, keepdim=True) + NormalDist().inv_cdf(share) * wide.std(-1, keepdim=True, unbiased=False)
+    threshold = wide.mean(-1, keepdim=True) + quantile * wide.std(-1, keepdim=True, unbiased=False)
     return F.relu(wide - threshold).to(z.dtype)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from statistics import NormalDist
 from typing import Annotated, Any, ClassVar, Self
 
 import torch
@@ -18,6 +19,11 @@ from zoo.ffns._activations import GATED, UNGATED, Activation, sparse
 from zoo.ffns._width import Width, features
 from zoo.init import Linear
 from zoo.site import PartCost, Site, Step, matmul_cost
+
+
+def _sparse(activation: Activation, quantile: float, first: Tensor, *others: Tensor) -> Tensor:
+    """`quantile` is a number by now: torch.compile cannot trace how it is found."""
+    return activation(sparse(first, quantile), *others)
 
 
 class Dense(Ffn):
@@ -49,16 +55,15 @@ class Dense(Ffn):
     def build(self, site: Site) -> FfnLayer:
         conv = ShortConv(self.channels, self.conv) if self.conv else None
         gated, bias, dropout = self.gated, self.bias, self.dropout
-        activation = partial(self._sparse, self.hidden()) if self.sparsity else self.hidden()
+        activation = (
+            partial(_sparse, self.hidden(), NormalDist().inv_cdf(self.sparsity)) if self.sparsity else self.hidden()
+        )
         settings = {"gated": gated, "bias": bias, "dropout": dropout, "conv": conv}
         return self.layer(site.d_model, activation=activation, **settings)
 
     def layer(self, d_model: int, **settings: Any) -> FfnLayer:
         """The module, given its settings."""
         return DenseLayer(d_model, self.width, **settings)
-
-    def _sparse(self, activation: Activation, first: Tensor, *others: Tensor) -> Tensor:
-        return activation(sparse(first, self.sparsity), *others)
 
     @property
     def width(self) -> int:
