@@ -10,12 +10,12 @@ from reports.figures.against import Differences, Ratios
 from reports.figures.base import Figure
 from reports.figures.plane import Plane
 from reports.figures.style import ArmStyle
-from reports.findings.overhead import bound_by_overhead
 from reports.findings.shapes import ArmSummary, StudySummary
 from reports.reading.collected import Collected
 from reports.sections import Section
 from reports.sections._costs import Cost, cost_ratios
 from reports.sections._qualities import Quality, qualities
+from reports.sections.costs import Costs
 from reports.statistics.estimates import Estimate
 from reports.wording import cost_words, gloss_words, title_words
 from reports.wording.failure_words import mark
@@ -30,19 +30,16 @@ FIRST = ("kv-", "training-time", "decode-", "flops-per-token")
 
 @dataclass(frozen=True)
 class TradeOff(Section):
-    """`costs` of the arms as ratios to the baseline, and the arms whose decoding is bound by `overhead`."""
+    """`costs` of the arms as ratios to the baseline."""
 
     place: ClassVar[int] = 15
 
     costs: tuple[Cost, ...]
-    overhead: tuple[str, ...]
 
     @classmethod
     def summarise(cls, data: Collected) -> Self | None:
         """None of a design, whose arms are compared with nothing."""
-        if data.study.design:
-            return None
-        return cls(cost_ratios(data), tuple(bound_by_overhead(data.frames["measures"])))
+        return None if data.study.design else cls(cost_ratios(data))
 
     @property
     def shown(self) -> tuple[Cost, ...]:
@@ -55,7 +52,7 @@ class TradeOff(Section):
         if self.shown and found:
             differing = {cost.name for cost in self.shown}
             same = dict.fromkeys(cost.name for cost in self.costs if cost.name not in differing)
-            yield _figure(self, found, list(same), summary, style)
+            yield _figure(self.shown, found, list(same), summary, style)
 
 
 def _rank(cost: Cost) -> tuple[bool, int]:
@@ -64,15 +61,19 @@ def _rank(cost: Cost) -> tuple[bool, int]:
     return not cost.alone, kind
 
 
+def _decodes(costs: Sequence[Cost]) -> bool:
+    return any(each.is_decoding for each in costs)
+
+
 def _figure(
-    section: TradeOff,
+    costs: Sequence[Cost],
     found: Sequence[Quality],
     same: Sequence[str],
     summary: StudySummary,
     style: Mapping[str, ArmStyle],
 ) -> Figure:
     """An arm for each point, all named beside it; the baseline is where the dotted lines cross."""
-    base, costs = summary.baseline, section.shown
+    base, serving = summary.baseline, summary.section(Costs)
     arms = [base, *(arm.name for arm in summary.arms if any(arm.name in each.differences for each in found))]
     across, up = [ratios(cost, arms, base) for cost in costs], [differences(each, arms) for each in found]
     about = {arm.name: gloss_words.of_arm(summary, arm) for arm in summary.arms}
@@ -87,7 +88,7 @@ def _figure(
         f"No loss to compare, so not shown: {listed(absent)}." if absent else "",
         f"All arms have the same {listed(same)}." if same else "",
         cost_words.measured_beside(summary) if marked else "",
-        cost_words.overhead(section.overhead, len(summary.arms)) if any(each.is_decoding for each in costs) else "",
+        cost_words.overhead(serving.overhead, len(summary.arms)) if serving and _decodes(costs) else "",
     )
     return Figure(
         key="trade-off",
