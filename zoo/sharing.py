@@ -69,6 +69,8 @@ class Sharing(Spec):
             raise SpecError("order", "injection is before each turn of a loop, and a sequence has none: order cycle")
         if self.state_std and not self.injection:
             raise SpecError("state_std", "the loop has a state of its own with injection only")
+        if self.random_depth is not None and self.recursion is not None:
+            raise SpecError("random_depth", "recursion has a router for each of its turns, whose number is fixed")
         if self.random_depth is not None and not self.injection:
             raise SpecError("random_depth", "is of a loop with a state of its own: set injection")
         left = len(names) - self.prelude - self.coda

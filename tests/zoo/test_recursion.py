@@ -121,6 +121,7 @@ def test_costs_are_those_of_each_turns_share_and_of_what_routers_read() -> None:
         ({"block.mixer.position": "alibi"}, "recursion", "needs positions that can be passed, and alibi"),
         ({"block.ffn": "topk_moe"}, "recursion", "is of a block that has experts"),
         ({"sharing.injection": True}, "recursion", "tokens that leave the loop"),
+        ({"sharing.random_depth": {}}, "random_depth", "recursion has a router for each of its turns"),
         ({"sharing.order": "sequence"}, "order", "recursion is of the turns of a loop"),
         ({"n_layers": 4}, "blocks", "2 layers are one turn, of all tokens: recursion needs two at least"),
         ({"n_layers": 7}, "blocks", "5 layers are no whole turns of 2, which recursion needs"),

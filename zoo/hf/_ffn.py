@@ -29,6 +29,7 @@ UNGATED: dict[str, SpecJson] = {
     "quick_gelu": {"kind": "gelu", "approximate": "sigmoid"},
     "silu": {"kind": "silu"},
     "relu2": {"kind": "relu2"},
+    **{name: {"kind": "mlp", "activation": name} for name in ("sigmoid", *get_args(OtherActivation))},
 }
 OTHER_NAMES = {
     "swish": "silu",
@@ -42,14 +43,13 @@ OTHER_NAMES = {
 
 def name_of(kind: str, approximate: Approximation = "none", activation: str = "", **others: Any) -> str:
     """What experts and convolutions call the activation of this kind of FFN."""
+    if kind == "mlp":
+        return activation
     return f"{kind}_{activation}" if activation else approximated(kind, approximate)
 
 
-PLAIN: dict[str, str] = {
-    **{theirs: name_of(**kind) for theirs, kind in UNGATED.items()},
-    **{name: name for name in ("sigmoid", *get_args(OtherActivation))},
-}
-"""Our names of activations where nothing is gated, also of those that are no kind of FFN."""
+PLAIN: dict[str, str] = {theirs: name_of(**kind) for theirs, kind in UNGATED.items()}
+"""Our names of activations where nothing is gated."""
 
 
 def ffn(config: Config, key: str, *, gated: bool) -> SpecJson:

@@ -88,7 +88,8 @@ def gated_act(rng: random.Random) -> str:
 
 
 def act(rng: random.Random) -> str:
-    return rng.choice(["silu", "gelu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh", "quick_gelu", "relu", "relu2"])
+    named = ("silu", "gelu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh", "quick_gelu", "relu", "relu2")
+    return rng.choice([*named, *OTHERS])
 
 
 def any_act(rng: random.Random) -> str:

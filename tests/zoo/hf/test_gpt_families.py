@@ -16,12 +16,12 @@ from zoo.hf._config import Config
 
 UNSUPPORTED = {
     "add_cross_attention": hf.gpt2.GPT2Config(add_cross_attention=True),
-    "activation_function": hf.gpt2.GPT2Config(activation_function="mish"),
+    "activation_function": hf.gpt2.GPT2Config(activation_function="sqrtsoftplus"),
     "is_encoder_decoder": hf.gpt2.GPT2Config(is_encoder_decoder=True),
     "unheard_of": hf.gpt2.GPT2Config(unheard_of=3),
     "afn": hf.openai.OpenAIGPTConfig(afn="gelu_new"),
     "rotary_dim": GPTJConfig(n_embd=24, n_head=4, rotary_dim=8),
-    "hidden_act": hf.gpt_neox.GPTNeoXConfig(hidden_act="tanh"),
+    "hidden_act": hf.gpt_neox.GPTNeoXConfig(hidden_act="prelu"),
     "layerdrop": OPTConfig(layerdrop=0.1),
     "slow_but_exact": hf.bloom.BloomConfig(slow_but_exact=True, pretraining_tp=2),
     "parallel_attn": FalconConfig(new_decoder_architecture=True, parallel_attn=False),

@@ -86,6 +86,11 @@ def test_activations_that_no_published_model_has(act: str) -> None:
     check(config_of("qwen3_next", **sizes, hidden_act=act))
 
 
+@pytest.mark.parametrize("act", UNUSUAL)
+def test_activations_that_no_published_model_has_without_a_gate(act: str) -> None:
+    check(config_of("arcee", num_key_value_heads=2, hidden_act=act))
+
+
 @pytest.mark.parametrize("act", ["prelu", "sqrtsoftplus", "xielu"])
 def test_an_activation_that_learns_or_has_no_gradient_is_named(act: str) -> None:
     with torch.device("meta"):

@@ -5,7 +5,7 @@ from typing import Any
 
 from transformers import MT5Config, T5Config
 
-from tests.zoo.hf.draws import flag
+from tests.zoo.hf.draws import OTHERS, flag
 
 
 def draw(rng: random.Random) -> T5Config | MT5Config:
@@ -15,7 +15,7 @@ def draw(rng: random.Random) -> T5Config | MT5Config:
 
 def drawn(rng: random.Random, config: Any, tied: bool) -> T5Config | MT5Config:
     gate = rng.choice(["", "gated-"])
-    act = rng.choice(["relu", "gelu", "gelu_new", "silu", *(["relu2"] if not gate else ["gelu_python"])])
+    act = rng.choice(["relu", "gelu", "gelu_new", "silu", "gelu_python" if gate else "relu2", *OTHERS])
     return config(
         vocab_size=rng.randrange(40, 80),
         d_model=rng.choice([8, 12, 21]),

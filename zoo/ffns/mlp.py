@@ -1,0 +1,21 @@
+"""Ungated feed-forward layer with an activation that no other kind is named after."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from zoo.ffns._activations import UNGATED, Activation, OtherActivation
+from zoo.ffns._dense import Dense
+
+
+class MLP(Dense):
+    """y = W_down tanh(W_up x). Bengio et al. 2003, https://www.jmlr.org/papers/v3/bengio03a.html.
+
+    `activation` exchanges tanh. ReLU, squared ReLU, GELU and SiLU are kinds of their own.
+    """
+
+    kind: Literal["mlp"] = "mlp"
+    activation: Literal["sigmoid", OtherActivation] = "tanh"
+
+    def hidden(self) -> Activation:
+        return UNGATED[self.activation]
