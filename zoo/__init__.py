@@ -22,10 +22,11 @@ if TYPE_CHECKING:
     from zoo.errors import SpecError, SpecWarning, UnsupportedError
     from zoo.hf import from_hf, to_hf
     from zoo.init import roles
-    from zoo.model import Decoder, build
+    from zoo.model import Decoder
     from zoo.presets import load
     from zoo.probes import listening, taps
     from zoo.spec import ModelSpec, parse
+    from zoo.start import build
 
 # Lazy, so that `import zoo` alone does not load torch.
 _HOME = {
@@ -43,7 +44,7 @@ _HOME = {
     "generate": "zoo.decode",
     "roles": "zoo.init",
     "Decoder": "zoo.model",
-    "build": "zoo.model",
+    "build": "zoo.start",
     "load": "zoo.presets",
     "BlockSpec": "zoo.block_spec",
     "ModelSpec": "zoo.spec",

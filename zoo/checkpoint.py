@@ -14,7 +14,8 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from zoo.errors import SpecError
-from zoo.model import Decoder, TokenizerFiles
+from zoo.model import Decoder
+from zoo.origin import TokenizerFiles
 from zoo.spec import ModelSpec, parse
 
 MOST_BYTES = 10_000_000

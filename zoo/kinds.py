@@ -60,6 +60,23 @@ def encoder_of(model: ModelSpec) -> ModelSpec | None:
         raise explain(error, cls)[0].under("encoder") from None
 
 
+def check_names(model: ModelSpec, base: str) -> None:
+    """Raise SpecError where layers are of blocks that there are not, or share weights and are not alike. base: the name
+    of the base block."""
+    if base in model.blocks:
+        raise SpecError(f"blocks.{base}", f"'{base}' names the base block: edit it as {base}.…")
+    for field in ("first", "pattern"):
+        for name in getattr(model, field):
+            if name != base and name not in model.blocks:
+                known = ", ".join([base, *model.blocks])
+                raise SpecError(field, f"no block is named '{name}': there are {known}")
+    if model.sharing is not None:
+        try:
+            model.sharing.check(model.layer_names)
+        except SpecError as error:
+            raise error.under("sharing") from None
+
+
 def check_kind(model: ModelSpec, blocks: Mapping[str, BlockSpec]) -> None:
     """Raise SpecError where the parts cannot make the kind of model. blocks: the resolved ones in use, by path."""
     for where, block in blocks.items():

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-import warnings
-from collections.abc import Mapping
-from typing import Any, TypeAlias, TypedDict, Unpack, cast
+from typing import Unpack, cast
 
 import torch
 from torch import Tensor, nn
@@ -17,28 +15,15 @@ from zoo.cache import NOTHING_TO_CACHE, Cache, LayerCache
 from zoo.cache_kinds import cache_kind
 from zoo.caches import CacheKind
 from zoo.distillation import SoftTargets
-from zoo.errors import SpecWarning
 from zoo.head import HeadTransform
-from zoo.init import UNNORMED, Linear, Role, initialise
+from zoo.init import Linear, Role
 from zoo.loss import Head, Part, chunks_for, next_token_loss, scored, target_nats
 from zoo.mtp import MtpModule, MultiTokenPrediction, mtp_loss
+from zoo.origin import Converted, TokenizerFiles
 from zoo.refusals import check_given, check_size, check_tokens
 from zoo.site import Given, Memory, Site, Step, of_piece
 from zoo.spec import ModelSpec
-from zoo.sphere import project
 from zoo.stack import Leaving, Stack, ignored
-
-
-class Converted(TypedDict):
-    """Which other library's model one was converted from, so that it can be converted back (see `zoo.hf`)."""
-
-    library: str
-    config: dict[str, Any]
-    """The library's own config of the model."""
-
-
-TokenizerFiles: TypeAlias = Mapping[str, str]
-"""The files of the tokenizer that a model came with, by name. The model does not use them: `zoo.save` keeps them."""
 
 
 class Decoder(Stack):
@@ -163,21 +148,6 @@ class Decoder(Stack):
         step = self.step(tokens, 0, left_pad, given)
         step.memory = self._memory(given, None, step)
         return step
-
-    @property
-    def initial_factors(self) -> dict[str, float]:
-        """What makes a tied head start quietly (see `zoo.init`): a factor on the gain that it reads, or on its table
-        where there is none that it alone reads."""
-        if self.head is not None or self.spec.init.tied_head is None:
-            return {}
-        norm = self.last_norm if self.transform is None else self.transform.norm
-        gain = getattr(norm, "gain", None)
-        name = next((name for name, each in self.named_parameters() if each is gain), "embedding.weight")
-        ahead = (f"mtp.{k}.final_norm.gain" for k, module in enumerate(self.mtp) if hasattr(module.final_norm, "gain"))
-        normed = norm is not None or self.spec.layers[-1].normalises_stream
-        largest = self.spec.init.tied_head * (1.0 if normed and self.spec.block.norm.normalises else UNNORMED)
-        factor = min(1.0, largest / (self.spec.logit_scale * math.sqrt(self.spec.table_width)))
-        return dict.fromkeys((name, *ahead), factor)
 
     @property
     def norms_ahead(self) -> tuple[nn.Module, nn.Module]:
@@ -325,21 +295,4 @@ class Decoder(Stack):
             block = blocks[layer]
             return stored.store(block.new_cache(rows, capacity, number, memory), block.mixer)
 
-        if self.chunking is not None:
-            return Cache(self.chunking.new_entries(of, len(blocks), batch, number), batch)
-        if self.recursion is not None:
-            return Cache(self.recursion.new_entries(of, len(blocks), batch), batch)
-        return Cache([of(layer, batch) for layer in range(len(blocks))], batch)
-
-
-def build(spec: ModelSpec, seed: int = 0) -> Decoder:
-    """A model with initial values drawn by role (see `zoo.init`); the same seed gives the same values."""
-    for caution in spec.cautions:
-        warnings.warn(caution, SpecWarning, stacklevel=2)
-    model = Decoder(spec)
-    initialise(model, spec.init, spec.n_layers, seed, factors=model.initial_factors)
-    if model.encoder is not None:
-        initialise(model.encoder, spec.init, model.encoder.spec.n_layers, seed, "encoder.")
-    if spec.unit_weights:
-        project(model)
-    return model
+        return Cache(self.new_entries(of, batch, number), batch)

@@ -1,10 +1,10 @@
-"""Where a spec came from, so that it can be shown as its edits of a preset. No part of what it is: equality, digests
-and dumps do not see it."""
+"""Where a spec or a model came from: a preset, another library. No part of what it is: equality, digests and dumps of
+specs do not see it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple, TypeAlias, TypedDict
 
 from zoo.axis import Spec
 from zoo.edits import Edits
@@ -15,6 +15,26 @@ class Origin(NamedTuple):
 
     preset: str
     model: Edits
+
+
+class Converted(TypedDict):
+    """Which other library's model one was converted from, so that it can be converted back (see `zoo.hf`)."""
+
+    library: str
+    config: dict[str, Any]
+    """The library's own config of the model."""
+
+
+TokenizerFiles: TypeAlias = Mapping[str, str]
+"""The files of the tokenizer that a model came with, by name. The model does not use them: `zoo.save` keeps them."""
+
+
+def as_loaded(preset: str, before: Spec, after: Spec) -> str:
+    """`zoo.load('llama3', d_model=256, **{'block.mixer.kv_heads': 2})`: `after` as edits of the preset, `before`."""
+    edits = dict(edits_between(before, after))
+    named = [f"{path}={value!r}" for path, value in edits.items() if "." not in path]
+    inside = {path: value for path, value in edits.items() if "." in path}
+    return f"zoo.load({', '.join([repr(preset), *named, *([f'**{inside}'] if inside else [])])})"
 
 
 def edits_between(before: Spec, after: Spec, prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
-import json
 import math
 from collections.abc import Callable, Mapping
 from functools import cached_property
@@ -27,14 +25,15 @@ from zoo.chunks import Chunks
 from zoo.edits import Edits, SpecJson, expand, merge
 from zoo.errors import SpecError
 from zoo.explain import explain
-from zoo.facts import Dropout, Fact, Features, Tried, names_with, what_computes
+from zoo.facts import Dropout, Fact, Features, Tried, what_computes
 from zoo.ffns import Ffn
 from zoo.ffns._activations import PlainActivation
+from zoo.identity import digest_of, spelled_out
 from zoo.init import InitSpec
-from zoo.kinds import MAX_LAYERS, EncoderSpec, Names, check_kind, check_layers, encoder_of
+from zoo.kinds import MAX_LAYERS, EncoderSpec, Names, check_kind, check_layers, check_names, encoder_of
 from zoo.mixers._cross import CrossAttention
 from zoo.mtp import MultiTokenPrediction
-from zoo.origin import Origin, edits_between
+from zoo.origin import Origin, as_loaded
 from zoo.per_layer_embeddings import PerLayerEmbeddings
 from zoo.positions import Position
 from zoo.sharing import Sharing
@@ -137,20 +136,9 @@ class ModelSpec(Spec):
 
     @model_validator(mode="after")
     def _buildable(self) -> Self:
-        if BASE in self.blocks:
-            raise SpecError(f"blocks.{BASE}", f"'{BASE}' names the base block: edit it as {BASE}.…")
-        for field in ("first", "pattern"):
-            for name in getattr(self, field):
-                if name != BASE and name not in self.blocks:
-                    known = ", ".join([BASE, *self.blocks])
-                    raise SpecError(field, f"no block is named '{name}': there are {known}")
+        check_names(self, BASE)
         for name in (BASE, *self.blocks):
             self.named(name)
-        if self.sharing is not None:
-            try:
-                self.sharing.check(self.layer_names)
-            except SpecError as error:
-                raise error.under("sharing") from None
         return self
 
     def written(self, name: str) -> BlockSpec:
@@ -274,16 +262,11 @@ class ModelSpec(Spec):
         return super().model_copy(**changes).from_preset(None)
 
     def __repr__(self) -> str:
-        """`zoo.load('llama3', d_model=256, **{'block.mixer.kv_heads': 2})`"""
         if self.origin is None:
             return super().__repr__()
-        edits = dict(edits_between(parse(self.origin.model), self))
-        named = [f"{path}={value!r}" for path, value in edits.items() if "." not in path]
-        inside = {path: value for path, value in edits.items() if "." in path}
-        return f"zoo.load({', '.join([repr(self.origin.preset), *named, *([f'**{inside}'] if inside else [])])})"
+        return as_loaded(self.origin.preset, parse(self.origin.model), self)
 
-    def __str__(self) -> str:
-        return repr(self)
+    __str__ = __repr__
 
     def dump(self) -> SpecJson:
         """Plain data: `parse(spec.dump()) == spec`."""
@@ -291,27 +274,11 @@ class ModelSpec(Spec):
 
     def resolve(self) -> SpecJson:
         """Plain data that says the architecture alone: every layer spelled out, every default a number."""
-        return self._spelled_out(lambda part: part.model_dump(mode="json"))
+        return spelled_out(self, lambda part: part.model_dump(mode="json"))
 
     def computation(self) -> SpecJson:
         """As `resolve`, without what shows in training alone: equal for models that compute the same once trained."""
-        return self._spelled_out(what_computes)
-
-    def _spelled_out(self, dump: Callable[[Spec], SpecJson]) -> SpecJson:
-        has_norms = self.has_final_norm or self.has_embedding_norm or self.mtp is not None
-        has_norms = has_norms or self.head_transform is not None
-        spelled = {"n_layers", *names_with(type(self), Fact.LAYERS)}
-        encoder = {} if self.encoder_spec is None else {"encoder": self.encoder_spec._spelled_out(dump)}
-        return {
-            **{name: value for name, value in dump(self).items() if name not in spelled},
-            "layers": [dump(layer) for layer in self.layers],
-            "norm": dump(self.block.norm) if has_norms else None,
-            "final_norm": self.has_final_norm,
-            "embedding_norm": self.has_embedding_norm,
-            "embedding_scale": self.embedding_factor,
-            "embedding_dim": self.table_width,
-            **encoder,
-        }
+        return spelled_out(self, what_computes)
 
     @property
     def table_width(self) -> int:
@@ -321,8 +288,7 @@ class ModelSpec(Spec):
     @property
     def digest(self) -> str:
         """16 hex digits that two spellings of one architecture share."""
-        text = json.dumps(self.resolve(), sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        return digest_of(self.resolve())
 
 
 def parse(data: Any) -> ModelSpec:

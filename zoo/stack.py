@@ -119,6 +119,15 @@ class Stack(nn.Module):
             return layers - len(self.recursion.layers) + 1
         return layers if self.chunking is None else layers - len(self.chunking.spec.inner(layers)) + 1
 
+    def new_entries(self, new: Callable[[int, int], LayerCache], batch: int, dtype: torch.dtype) -> list[LayerCache]:
+        """Those of a cache. new(layer, rows): a layer's own."""
+        layers = self.spec.n_layers
+        if self.chunking is not None:
+            return self.chunking.new_entries(new, layers, batch, dtype)
+        if self.recursion is not None:
+            return self.recursion.new_entries(new, layers, batch)
+        return [new(layer, batch) for layer in range(layers)]
+
     def step(self, tokens: Tensor, start: int, left_pad: Tensor | None, given: Given) -> Step:
         """The pass over `tokens` (B, T), the first of which is token `start` of the stream."""
         step = Step.of(tokens, start, left_pad)

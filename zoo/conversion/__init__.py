@@ -20,8 +20,9 @@ from zoo.conversion.widening import check_widening, widened
 from zoo.errors import SpecError
 from zoo.ffns._moe import MoELayer
 from zoo.mixers.attention import AttentionLayer
-from zoo.model import Decoder, build
+from zoo.model import Decoder
 from zoo.spec import ModelSpec
+from zoo.start import build
 
 Pooling = Literal["mean", "first", "random"]
 """How one kv head is made of those that it replaces: their mean, the first of them, or a new draw."""

@@ -30,7 +30,8 @@ from zoo.hf._family import AUTO, CLASSES, Family
 from zoo.hf._pairs import same
 from zoo.hf._remote import save_with_code as save_with_code
 from zoo.hf._weights import to_ours, to_theirs
-from zoo.model import Converted, Decoder
+from zoo.model import Decoder
+from zoo.origin import Converted
 from zoo.spec import ModelSpec, parse
 
 REMOTE = _remote.MODEL_TYPE

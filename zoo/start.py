@@ -1,0 +1,41 @@
+"""How a model starts: with values that `zoo.init` draws, and quietly."""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+from zoo.errors import SpecWarning
+from zoo.init import UNNORMED, initialise
+from zoo.model import Decoder
+from zoo.spec import ModelSpec
+from zoo.sphere import project
+
+
+def build(spec: ModelSpec, seed: int = 0) -> Decoder:
+    """A model with initial values drawn by role (see `zoo.init`); the same seed gives the same values."""
+    for caution in spec.cautions:
+        warnings.warn(caution, SpecWarning, stacklevel=2)
+    model = Decoder(spec)
+    initialise(model, spec.init, spec.n_layers, seed, factors=_quiet_head(model))
+    if model.encoder is not None:
+        initialise(model.encoder, spec.init, model.encoder.spec.n_layers, seed, "encoder.")
+    if spec.unit_weights:
+        project(model)
+    return model
+
+
+def _quiet_head(model: Decoder) -> dict[str, float]:
+    """What makes a tied head start quietly (see `zoo.init`): a factor on the gain that it reads, or on its table where
+    there is none that it alone reads."""
+    spec = model.spec
+    if model.head is not None or spec.init.tied_head is None:
+        return {}
+    norm = model.last_norm if model.transform is None else model.transform.norm
+    gain = getattr(norm, "gain", None)
+    name = next((name for name, each in model.named_parameters() if each is gain), "embedding.weight")
+    ahead = (f"mtp.{k}.final_norm.gain" for k, module in enumerate(model.mtp) if hasattr(module.final_norm, "gain"))
+    normed = norm is not None or spec.layers[-1].normalises_stream
+    largest = spec.init.tied_head * (1.0 if normed and spec.block.norm.normalises else UNNORMED)
+    factor = min(1.0, largest / (spec.logit_scale * math.sqrt(spec.table_width)))
+    return dict.fromkeys((name, *ahead), factor)
