@@ -20,7 +20,7 @@ from zoo.init import Linear, Role
 from zoo.loss import Head, Part, chunks_for, next_token_loss, scored, target_nats
 from zoo.mtp import MtpModule, MultiTokenPrediction, mtp_loss
 from zoo.origin import Converted, TokenizerFiles
-from zoo.refusals import check_given, check_size, check_tokens
+from zoo.refusals import check_given, check_size, check_targets, check_tokens
 from zoo.site import Given, Memory, Site, Step, of_piece
 from zoo.spec import ModelSpec
 from zoo.stack import Leaving, Stack, ignored
@@ -229,6 +229,7 @@ class Decoder(Stack):
         batch, unless the spec `couples_rows`. soft: what a teacher says of the tokens.
         """
         check_tokens(tokens)
+        check_targets(targets, tokens, self.spec.vocab_size)
         spec, step = self.spec, self._begin(tokens, None, given)
         embedded = self.embed(tokens, step)
         lower: list[Tensor] = []
@@ -253,6 +254,7 @@ class Decoder(Stack):
     def nats(self, tokens: Tensor, targets: Tensor, **given: Unpack[Given]) -> Tensor:
         """(B, T): −ln p of each target, 0 for targets of −100. tokens, targets: (B, T), as in `loss`."""
         check_tokens(tokens)
+        check_targets(targets, tokens, self.spec.vocab_size)
         step = self._begin(tokens, None, given)
         return target_nats(self._head_after(self.norm), self._run(self.embed(tokens, step), step, None), targets)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
 
 from zoo.site import Given
 
@@ -25,6 +26,15 @@ def check_tokens(tokens: Tensor, what: str = "tokens") -> None:
         raise ValueError(f"{what} of shape {tuple(tokens.shape)}: a pass needs at least one row and one token")
 
 
+def check_targets(targets: Tensor, tokens: Tensor, vocabulary: int) -> None:
+    """Raise ValueError for targets that are not one token of the vocabulary, or −100, for each of `tokens`."""
+    if targets.shape != tokens.shape:
+        raise ValueError(f"targets of shape {tuple(targets.shape)} and tokens of shape {tuple(tokens.shape)}")
+    largest = most(targets)
+    if largest is not None and largest >= vocabulary:
+        raise ValueError(f"the vocabulary has the tokens 0 to {vocabulary - 1}, and a target is {largest}")
+
+
 def check_size(name: str, count: int) -> None:
     """Raise ValueError for a size below one."""
     if count < 1:
@@ -32,7 +42,8 @@ def check_size(name: str, count: int) -> None:
 
 
 def check_given(tokens: Tensor, left_pad: Tensor | None, given: Given, room: int | None) -> None:
-    """Raise ValueError for padding or a prefix of more tokens than there is room for, or not one number per row.
+    """Raise ValueError for padding or a prefix of more tokens than there is room for, or not one number per row, and
+    for a text of the encoder that is not one per row.
 
     room: tokens that a row can have; None for any number.
     """
@@ -40,11 +51,16 @@ def check_given(tokens: Tensor, left_pad: Tensor | None, given: Given, room: int
     for name, count in counts.items():
         if count is not None:
             _check_count(name, count, tokens.shape[0], room)
+    texts = len(given["encoder_tokens"]) if "encoder_tokens" in given else tokens.shape[0]
+    if texts != tokens.shape[0]:
+        raise ValueError(f"encoder_tokens have {texts} rows, and tokens {tokens.shape[0]}")
 
 
 def most(counts: Tensor) -> int | None:
-    """The largest of them, where a look at it neither halts a device nor cuts a graph; None elsewhere."""
-    return int(counts.max()) if counts.is_cpu and not torch.compiler.is_compiling() else None
+    """The largest of them, where a look at it neither halts a device nor cuts a graph; None elsewhere, and where there
+    is only a shape, as when memory is foreseen."""
+    seen = counts.is_cpu and not torch.compiler.is_compiling() and not isinstance(counts, FakeTensor)
+    return int(counts.max()) if seen else None
 
 
 def _check_count(name: str, count: Tensor, batch: int, room: int | None) -> None:

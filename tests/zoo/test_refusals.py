@@ -73,6 +73,17 @@ MISUSES: dict[str, tuple[dict[str, Any], Callable[[zoo.Decoder], object], str]] 
         lambda m: m(TOKENS, encoder_tokens=TOKENS[:, :0]),
         "encoder_tokens of shape (2, 0): a pass needs",
     ),
+    "another number of an encoder's texts": (
+        {"encoder": {"n_layers": 1}},
+        lambda m: m(TOKENS, encoder_tokens=TOKENS[:1]),
+        "encoder_tokens have 1 rows, and tokens 2",
+    ),
+    "targets of other tokens": (
+        {},
+        lambda m: m.loss(TOKENS[:, :-1], TOKENS),
+        "targets of shape (2, 4) and tokens of shape (2, 3)",
+    ),
+    "a target too large": ({}, lambda m: m.nats(TOKENS, TOKENS + 5), "has the tokens 0 to 10, and a target is 12"),
     "tokens that are no tensor": (
         {},
         lambda m: m([[1, 2]]),
