@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from reports.figures.base import Attributes, SwitchOption, short
+from reports.figures.base import Attributes, SwitchOption, reach, short
 from reports.figures.style import label
 from reports.statistics.estimates import Estimate
 from reports.statistics.front import Span
@@ -97,17 +97,11 @@ class Against(ABC):
             self.name.partition(RELATIVE)[0],
             {
                 letter: [[None if value is None else short(value.mean)] for value in self.values],
-                f"error_{letter}.array": [[_reach(value, 1)] for value in self.values],
-                f"error_{letter}.arrayminus": [[_reach(value, 0)] for value in self.values],
+                f"error_{letter}.array": [[reach(value, 1) if value else 0.0] for value in self.values],
+                f"error_{letter}.arrayminus": [[reach(value, 0) if value else 0.0] for value in self.values],
             },
             {f"{letter}axis.{name}": value for name, value in layout.items()},
         )
-
-
-def _reach(value: Estimate | None, side: int) -> float:
-    if value is None or value.low is None or value.high is None:
-        return 0.0
-    return short(value.high - value.mean if side else value.mean - value.low)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -17,6 +18,9 @@ from reports.wording.tables import Table
 
 TABLE_ROWS = 12
 NEUTRAL = {"color": "#888", "width": 1.5, "dash": "dot"}
+FAR = 1e3
+"""As long is a bar without an end; it is drawn to the frame."""
+GOES_ON = "Bars that reach the frame go on beyond it."
 
 
 Attributes: TypeAlias = dict[str, Any]
@@ -93,12 +97,30 @@ def mean_point(figure: go.Figure, look: ArmStyle, name: str, x: Estimate, y: Est
 def _bars(look: ArmStyle, value: Estimate) -> dict[str, object]:
     return {
         "type": "data",
-        "array": [value.high - value.mean if value.high is not None else 0],
-        "arrayminus": [value.mean - value.low if value.low is not None else 0],
+        "array": [reach(value, 1)],
+        "arrayminus": [reach(value, 0)],
         "color": look.colour,
         "thickness": 1.8,
         "width": 5,
     }
+
+
+def reach(value: Estimate, side: int) -> float:
+    """From the mean to the lower end, or with side 1 to the upper one; nothing without an interval."""
+    if value.low is None or value.high is None:
+        return 0.0
+    return min(FAR, short(value.high - value.mean if side else value.mean - value.low))
+
+
+def frame_open(figure: go.Figure, found: Sequence[Estimate]) -> bool:
+    """Ends the axis of differences, zero on it, a little beyond what has an end, if some interval has none."""
+    ends = [end for value in found for end in (value.low, value.high) if end is not None]
+    if all(map(math.isfinite, ends)):
+        return False
+    known = [0.0, *filter(math.isfinite, ends), *(each for value in found for each in value.values)]
+    margin = 0.15 * (max(known) - min(known))
+    figure.update_xaxes(range=[short(min(known) - margin), short(max(known) + margin)])
+    return True
 
 
 def band(figure: go.Figure, look: ArmStyle, curve: Curve, scale: float, opacity: float) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import plotly.graph_objects as go
 
 from reports.figures.against import Against, points
-from reports.figures.base import NEUTRAL, Attributes, Switch
+from reports.figures.base import GOES_ON, NEUTRAL, Attributes, Switch
 from reports.figures.labels import WIDTH, label_places, readable
 from reports.figures.style import ArmStyle, blank, label
 from reports.statistics.front import surely_beaten
@@ -54,7 +54,7 @@ class Plane:
         x, y = self.across[0], self.up[0]
         beaten = any(self._beaten(x, y))
         opened = "Open markers: clearly worse than another arm on both axes." if beaten else ""
-        cut = "Bars that reach the frame go on beyond it." if x.is_cut or y.is_cut else ""
+        cut = GOES_ON if x.is_cut or y.is_cut else ""
         return " ".join(filter(None, [opened, cut]))
 
     def drawing(self) -> go.Figure:

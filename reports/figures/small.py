@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import plotly.graph_objects as go
 
-from reports.figures.base import NEUTRAL, mean_point
+from reports.figures.base import NEUTRAL, frame_open, mean_point
 from reports.figures.style import blank, looks
 from reports.findings.shapes import StudySummary
 
@@ -31,4 +31,5 @@ def small_differences(summary: StudySummary) -> go.Figure | None:
     figure.add_vline(x=0, line=NEUTRAL)
     figure.update_layout(showlegend=False, margin={"l": 8, "r": 8, "t": 4, "b": 24})
     figure.update_yaxes(type="category")
+    frame_open(figure, [difference for _, difference in farthest])
     return figure

@@ -10,7 +10,7 @@ from ablate.store.documents import JsonObject
 from reports.findings.items import ItemDifference
 from reports.findings.shapes import ArmSummary, Comparison, EffectSummary, Score, StudySummary
 from reports.statistics.estimates import Estimate
-from reports.statistics.interval import Interval
+from reports.statistics.interval import Interval, ends_as_json
 
 
 def documents(summary: StudySummary) -> JsonObject:
@@ -78,7 +78,7 @@ def _mean(value: Estimate | None) -> float | None:
 
 
 def _interval(value: Estimate | Interval | None) -> list[JsonValue] | None:
-    return None if value is None or value.low is None or value.high is None else [value.low, value.high]
+    return None if value is None else ends_as_json(value.low, value.high)
 
 
 def _scores(scores: tuple[Score, ...]) -> JsonObject:

@@ -25,6 +25,7 @@ from reports.findings.waiting import waiting
 from reports.reading.collected import Collected
 from reports.reading.outcomes import FAILED
 from reports.statistics.estimates import ALPHA, Estimate, estimate, holm
+from reports.statistics.interval import ends_as_json
 from reports.statistics.simultaneous import Evidence, difference_intervals, of_p
 from reports.statistics.tuning_noise import NOTHING, Penalty, Widened
 
@@ -80,7 +81,7 @@ class Change:
             "difference_at_rung": self.before.mean if self.before else None,
             "difference_at_last": self.after.mean if self.after else None,
             "change": change.mean if change else None,
-            "change_interval": [change.low, change.high] if change and change.low is not None else None,
+            "change_interval": ends_as_json(change.low, change.high) if change else None,
             "p": self.p,
             "seeds": len(change.values) if change else 0,
             "verdict": self.word,

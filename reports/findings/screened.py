@@ -59,7 +59,12 @@ class _Blocks:
         if len(self.seeds) < FEWEST_SEEDS:
             return (None,) * len(self.signs)
         found = effect_tests(self.signs, self.table("loss"), tuned=bool(self.study.tuning))
-        return tuple(test if test.error else None for test in found)
+        at_edges = {each.arm for each in self.study.tuning if each.edges}
+        highs = [set(effect.arms) for effect in self.design.effects]
+        return tuple(
+            replace(test, below=bool(at_edges & high), above=bool(at_edges - high)) if test.error else None
+            for test, high in zip(found, highs, strict=True)
+        )
 
     def plain(self) -> list[Comparison]:
         """Each effect by itself."""
@@ -202,7 +207,9 @@ def _standing(
         difference=replace(found.difference, low=low, high=high),
         p_holm=standing.p,
         p_equivalence=alike.get(pair),
-        detectable=detectable_effect(test.error, test.freedom, standing.tests, alpha=spent),
+        detectable=None
+        if test.below or test.above
+        else detectable_effect(test.error, test.freedom, standing.tests, alpha=spent),
     )
 
 

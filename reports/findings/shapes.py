@@ -53,6 +53,8 @@ class Comparison:
     tuning. `alpha` is the level of its look. `detectable` is the smallest true difference that was found with 80 %
     probability, as far as the scatter of so few seeds says it; so many `seeds_needed` more would settle the pair with
     that probability, None where none would or where seeds are not added by plan. `test` is what the ledger keeps.
+    Where the best setting of either lies beyond those that were tried, the interval has no end on one side, the room is
+    infinite, and neither of those two is known.
 
     Ratios are arm / baseline: of training and decoding in tokens per second, of peak memory and of cache bytes, these
     at `kv_context` tokens, the longest known; None where the ratio is the same at all lengths. The ratio of training

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ablate.store.documents import StudyTrial, StudyTuning
 from reports.statistics.erratic import steady_noise
 from reports.statistics.interval import Interval
 from reports.statistics.tuning_noise import (
     NOTHING,
+    UNBOUNDED,
     Ends,
     Noise,
     Penalty,
@@ -32,16 +33,19 @@ class Choice:
 
 
 def choices(tunings: Sequence[StudyTuning]) -> dict[str, Choice]:
-    """By arm. The noise is that of all arms together; with one tuning seed it is not known, and no arm is in it."""
+    """By arm. The noise is that of all arms together; with one tuning seed it is not known, and only those arms are in
+    it whose best setting lies beyond those that were tried."""
     places = [_about_the_best(each) for each in tunings]
     tables = [[_losses(each.reliable[place]) for place in some] for each, some in zip(tunings, places, strict=True)]
     found = steady_noise(tables)
     if found.noise is None:
-        return {}
+        return {each.arm: Choice(UNBOUNDED, None) for each in tunings if each.edges}
     erratic = [{places[t][row]: sd for (t, row), sd in found.erratic.items() if t == n} for n in range(len(tables))]
-    return {
+    known = {
         each.arm: _choice(each, found.noise, own) for each, own in zip(tunings, erratic, strict=True) if each.reliable
     }
+    at_edges = {each.arm for each in tunings if each.edges}
+    return {arm: replace(one, penalty=UNBOUNDED) if arm in at_edges else one for arm, one in known.items()}
 
 
 def _losses(trial: StudyTrial) -> list[float]:

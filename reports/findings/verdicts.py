@@ -29,7 +29,6 @@ from reports.findings.tuning import choices, with_room
 from reports.reading.outcomes import FAILED
 from reports.statistics.detectable import detectable_difference
 from reports.statistics.estimates import ALPHA, Estimate, estimate, geometric
-from reports.statistics.interval import Interval
 from reports.statistics.power import seeds_needed
 from reports.statistics.simultaneous import Evidence
 from reports.statistics.stalled import Failures, Reliability
@@ -175,8 +174,10 @@ def _standing(
         return replace(found, repeated=standing is None)
     number, spent = len(gap.values), standing.level / ALPHA
     room = wide.room(found.alpha * spent)
-    needed = None
-    if study.looks and not found.failures.any:
+    needed, smallest = None, None
+    if math.isfinite(room):
+        smallest = detectable_difference(gap.sd, number, standing.tests, alpha=spent * found.alpha).moved(room)
+    if smallest and study.looks and not found.failures.any:
         last, shown = spent * last_level(study), max(0.0, abs(difference.mean) - room)
         needed = seeds_needed(shown, gap.sd, number, standing.tests, study.margin, last)
     return replace(
@@ -184,14 +185,10 @@ def _standing(
         difference=_within(difference, standing),
         p_holm=standing.p,
         p_equivalence=p_equivalence,
-        detectable=_beyond(room, detectable_difference(gap.sd, number, standing.tests, alpha=spent * found.alpha)),
+        detectable=smallest,
         seeds_needed=needed,
         tuning_room=room,
     )
-
-
-def _beyond(room: float, found: Interval) -> Interval:
-    return Interval(found.value + room, found.low + room, found.high + room)
 
 
 def _within(difference: Estimate, standing: Standing) -> Estimate:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-from reports.figures.base import NEUTRAL, Figure, mean_point, name_rows, seed_points
+from reports.figures.base import GOES_ON, NEUTRAL, Figure, frame_open, mean_point, name_rows, seed_points
 from reports.figures.style import ArmStyle, blank
 from reports.findings.shapes import ArmSummary, StudySummary
 from reports.reading.collected import Collected
@@ -46,6 +46,7 @@ def _figure(found: list[tuple[ArmSummary, Estimate]], summary: StudySummary, sty
         mean_point(figure, style[arm.name], "", value, None, style[arm.name].label)
     figure.add_vline(x=0, line=NEUTRAL)
     figure.update_layout(showlegend=False, margin_t=16)
+    cut = f" {GOES_ON}" * frame_open(figure, [value for _, value in found])
     name_rows(figure, [style[arm.name].label for arm, _ in found])
     rows = [
         (arm.name, str(seed), words.signed(difference, 4))
@@ -56,7 +57,7 @@ def _figure(found: list[tuple[ArmSummary, Estimate]], summary: StudySummary, sty
     return Figure(
         key="differences",
         title=title_words.verdicts(summary) + mark(summary),
-        note=f"Left of zero is better. Open points are seeds. {rate_words.line(summary.study)}",
+        note=f"Left of zero is better. Open points are seeds.{cut} {rate_words.line(summary.study)}",
         alt="; ".join(f"{a.name} {words.difference(a.comparison)}" for a, _ in found if a.comparison),
         drawing=figure,
         table=frame_table(("arm", "seed", f"difference ({summary.unit})"), rows),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from ablate.store.documents import StudyDesign
-from reports.figures.base import NEUTRAL, Figure, mean_point, name_rows, seed_points, two_lines
+from reports.figures.base import GOES_ON, NEUTRAL, Figure, frame_open, mean_point, name_rows, seed_points, two_lines
 from reports.figures.style import ArmStyle, blank, looks
 from reports.findings.shapes import StudySummary
 from reports.reading.collected import Collected
@@ -67,6 +67,7 @@ def _forest(summary: StudySummary) -> Figure:
     figure.update_traces(legendgroup=None)  # effects are no arms, which the page can highlight
     figure.add_vline(x=0, line=NEUTRAL)
     figure.update_layout(showlegend=False, margin_t=16)
+    cut = GOES_ON * frame_open(figure, [value for _, value in found if value is not None])
     labels = [style[each.effect.name].label for each, _ in found]
     costs = [cost_words.sure_costs(each.comparison) for each, _ in found]
     name_rows(figure, labels)
@@ -80,7 +81,7 @@ def _forest(summary: StudySummary) -> Figure:
     return Figure(
         key="effects",
         title=title_words.effects(summary) + mark(summary),
-        note=" ".join(filter(None, _notes(summary, any(costs)))),
+        note=" ".join(filter(None, [*_notes(summary, any(costs)), cut])),
         alt="; ".join(f"{each.effect.name} {words.difference(each.comparison)}" for each, _ in found),
         drawing=figure,
         table=frame_table(("effect", "seed", f"effect ({summary.unit})"), rows),

@@ -22,6 +22,7 @@ doi:10.1198/016214504000001907).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -39,24 +40,34 @@ Correction = Literal["holm", "benjamini_hochberg"]
 
 @dataclass(frozen=True)
 class EffectTest:
-    """One effect with its standard error, which has so many degrees of freedom."""
+    """One effect with its standard error, which has so many degrees of freedom.
+
+    It may be anything `below` where a run at + may have done better with settings that were not tried, and anything
+    `above` where a run at − may have.
+    """
 
     value: float
     error: float
     freedom: int
+    below: bool = False
+    above: bool = False
 
     @property
     def p(self) -> float:
         """Two-sided."""
+        if self.below if self.value > 0 else self.above:
+            return 1.0
         return 2 * float(scipy.stats.t.sf(abs(self.value) / self.error, self.freedom))
 
     def p_tie(self, margin: float) -> float:
         """Small where the effect is shown to lie within ± `margin`: the larger p of two one-sided tests."""
+        if self.below or self.above:
+            return 1.0
         return float(scipy.stats.t.sf((margin - abs(self.value)) / self.error, self.freedom))
 
     def interval(self, level: float) -> tuple[float, float]:
         half = self.error * float(scipy.stats.t.isf(level / 2, self.freedom))
-        return self.value - half, self.value + half
+        return -math.inf if self.below else self.value - half, math.inf if self.above else self.value + half
 
     def evidence(self, p: float) -> Evidence:
         """For a correction over several; `p` may have one for looks in it already."""

@@ -21,7 +21,10 @@ Where it hardly matters it is about the noise of tuning itself. Assumed: that σ
 residuals are pooled, but for erratic rates, whose own σ is drawn from at these alone (`reports.statistics.erratic`),
 and that tuning runs are as long as those compared. Where a study tunes on shorter ones (several
 settings at once, with `fraction`), it is assumed that noise and curvature at full length are no larger, and the best
-the same. Rates beyond those that were tried are no part of it: the report says at which edge an optimum lies.
+the same.
+
+Of an arm whose best setting is the last one tried in a direction, P has no bound: it may have lost anything. Then the
+interval has no end on that side, and such an arm can be shown to be better, but neither worse nor the same.
 
 Arms with the same least loss, at rates that differ by a factor of 1.4, each tuned on two seeds with sd 0.01, called
 different of 300 (in brackets without room), and the median room in nats; curvatures in nats per squared decade:
@@ -109,6 +112,8 @@ class Penalty:
 
 NOTHING = Penalty(np.zeros(DRAWS), 1)
 """Of an arm that tuned nothing."""
+UNBOUNDED = Penalty(np.full(DRAWS, math.inf), 1)
+"""Of an arm whose best setting lies beyond those that were tried."""
 
 
 def penalty(
@@ -230,14 +235,14 @@ class Widened:
         return max(self.below(-margin), self.above(margin))
 
     def room(self, level: float) -> float:
-        """By how much the end that moved further lies outside that of the interval without tuning."""
+        """By how much the end that moved further lies outside that of the interval without tuning; maybe infinite."""
         low, high = self.ends(level)
         plain = np.interp([math.log(level / 2) - math.log1p(-level / 2)], self._odds, self._at)[0]
         other = np.interp([math.log1p(-level / 2) - math.log(level / 2)], self._odds, self._at)[0]
         return max(float(plain) - low, high - float(other), 0.0)
 
     def ends(self, level: float) -> tuple[float, float]:
-        """Of the interval at a two-sided level."""
+        """Of the interval at a two-sided level; infinite beside a penalty without a bound."""
         first, last = float(self._at[0]), float(self._at[-1])
         low = _root(lambda value: self.below(value) - level / 2, first - self.own.values[-1], last)
         high = _root(lambda value: level / 2 - self.above(value), first, last + self.other.values[-1])
@@ -245,6 +250,9 @@ class Widened:
 
 
 def _root(rising: Callable[[float], float], low: float, high: float) -> float:
+    """Between two numbers; where one is infinite, that one."""
+    if math.isinf(low) or math.isinf(high):
+        return low if math.isinf(low) else high
     if rising(low) >= 0:
         return low
     return high if rising(high) <= 0 else float(scipy.optimize.brentq(rising, low, high))

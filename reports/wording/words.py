@@ -26,17 +26,17 @@ def score(value: float) -> str:
 
 
 def decimals(scale: float | None, most: int = 4) -> int:
-    """Decimals that show two significant digits of `scale`; three where it is not known."""
-    if not scale:
+    """Decimals that show two significant digits of `scale`; three where it is not known, or infinite."""
+    if not scale or math.isinf(scale):
         return 3
     return min(most, max(0, 1 - math.floor(math.log10(abs(scale)))))
 
 
 def signed(value: float, digits: int) -> str:
-    """`+0.012`, `−0.012`, `0.000`: with a true minus, and no sign on what rounds to zero."""
+    """`+0.012`, `−0.012`, `0.000`, `−∞`: with a true minus, and no sign on what rounds to zero."""
     text = f"{abs(value):.{digits}f}"
     sign = "" if float(text) == 0 else "+" if value > 0 else "−"
-    return sign + text
+    return sign + text.replace("inf", "∞")
 
 
 def plus_minus(value: Estimate | None) -> str:
@@ -118,7 +118,7 @@ def difference(comparison: Comparison) -> str:
 
 
 def interval(value: Estimate) -> str:
-    """A difference in nats with its interval."""
+    """A difference in nats with its interval, of which either end may be infinite: `+0.125 (−∞ to +0.224) nats`."""
     digits = decimals(value.half_width)
     mean = signed(value.mean, digits)
     if not value.half_width or value.low is None or value.high is None:
@@ -130,7 +130,7 @@ def interval(value: Estimate) -> str:
 
 def ends(value: Interval, *, sign: bool = False) -> str:
     """`0.31 (0.22 to 0.4)`, to two digits of its width; with a plus where it has a `sign`."""
-    digits = decimals(value.half_width if math.isfinite(value.half_width) else value.value)
+    digits = decimals(value.half_width)
     said = [signed(each, digits) for each in (value.value, value.low, value.high)]
     middle, low, high = said if sign else (each.removeprefix("+") for each in said)
     return f"{middle} ({low} to {high})"
@@ -189,13 +189,23 @@ def _open(arm: ArmSummary, comparison: Comparison) -> str:
     """What an inconclusive comparison excludes, what it would have seen, and what would settle it."""
     value, smallest = comparison.difference, comparison.detectable
     assert value is not None  # an inconclusive arm has a p
-    assert value.low is not None
-    assert value.high is not None
-    assert smallest is not None
-    farthest = max(abs(value.low), abs(value.high))
+    if smallest is None:
+        return f"{_excluded(value)}, since a best learning rate lies beyond those tried."
     planned = f"; {more_seeds(arm.seeds_needed)}" if arm.seeds_needed is not None else ""
     seen = f"could detect {detectable(smallest)} nats with 80 % power"
-    return f"excludes differences larger than {nats(farthest)}; {seen}{planned}."
+    return f"{_excluded(value)}; {seen}{planned}."
+
+
+def _excluded(value: Estimate) -> str:
+    assert value.low is not None
+    assert value.high is not None
+    known = [end for end in (value.low, value.high) if math.isfinite(end)]
+    if len(known) == 2:
+        return f"excludes differences larger than {nats(max(map(abs, known)))}"
+    if not known:
+        return "excludes nothing"
+    side = "below" if math.isfinite(value.low) else "above"
+    return f"excludes only differences {side} {signed(known[0], decimals(known[0]))} nats"
 
 
 def detectable(found: Interval) -> str:

@@ -109,6 +109,15 @@ def test_arms_with_the_same_least_loss_are_seldom_called_different(curvature: fl
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("factor", [10.0, 30.0, 100.0])
+def test_arms_whose_best_rate_may_lie_beyond_those_tried_are_seldom_called_different(factor: float) -> None:
+    """The same least loss once more; the further off it is, the more of them end at an edge."""
+    wrong, plain, _ = wrongly_different(0.2, factor, seeds=3)
+    print(f"factor {factor}: {wrong} of {STUDIES} (without room {plain})")
+    assert stats.binomtest(wrong, STUDIES, 0.05, alternative="greater").pvalue > 0.01
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("curvature", [0.05, 0.2, 1.0])
 def test_runs_that_end_high_at_high_rates_make_no_winners(curvature: float) -> None:
     wrong, plain, room = wrongly_different(curvature, 1.4, seeds=5, spikes=True)

@@ -1,0 +1,121 @@
+"""Arms whose best rate lies beyond those that were tried may be better than they look, nobody knows by how much."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import reports
+from ablate.store import Store
+from ablate.store.documents import StudyTuning
+from ablate.store.documents.study import RATE
+from reports.figures.base import GOES_ON
+from reports.findings.documents import documents
+from reports.findings.shapes import Comparison, StudySummary
+from reports.findings.verdicts import decide
+from reports.statistics.screening import EffectTest
+from reports.wording import words
+from tests.reports.factory import Arm, StudyOf
+from tests.reports.test_tuned import Curve, tune
+
+BASE = [2.40, 2.41, 2.39, 2.405]
+BY = [0.098, 0.103, 0.101, 0.099]
+"""An arm's differences: to be told from zero without any doubt."""
+
+
+def study(root: Path, sign: int, *at_edges: str, **given: Any) -> StudySummary:
+    """`post` differs from `pre` by that; the best rates of some arms lie beyond those tried."""
+    draw = np.random.default_rng(3)
+    losses = [base + sign * by for base, by in zip(BASE, BY, strict=True)]
+    tunings = [_edged(tune(draw, name, Curve(1e-2, 0.5), 0.004), name in at_edges) for name in ("pre", "post")]
+    arms = [Arm("pre", BASE), Arm("post", losses)]
+    return reports.summarise(StudyOf(arms, tuning=tunings, **given).write(root))
+
+
+def _edged(tuning: StudyTuning, at_edge: bool) -> StudyTuning:
+    return tuning.model_copy(update={"edges": (RATE,) if at_edge else ()})
+
+
+def of_post(summary: StudySummary) -> Comparison:
+    found = summary.arms[1].comparison
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("sign", "at_edges", "verdict"),
+    [
+        (1, (), "worse"),
+        (1, ("post",), "inconclusive"),
+        (1, ("pre",), "worse"),
+        (1, ("pre", "post"), "inconclusive"),
+        (-1, (), "better"),
+        (-1, ("post",), "better"),
+        (-1, ("pre",), "inconclusive"),
+        (-1, ("pre", "post"), "inconclusive"),
+    ],
+)
+def test_what_may_be_better_at_another_rate_is_never_called_worse(
+    tmp_path: Path, sign: int, at_edges: tuple[str, ...], verdict: str
+) -> None:
+    found = of_post(study(tmp_path / "edges", sign, *at_edges))
+    assert found.difference is not None
+    assert decide(found) == verdict
+    assert found.difference.excludes(0) == (verdict != "inconclusive")
+    inside = of_post(study(tmp_path / "inside", sign)).difference
+    assert inside is not None
+    expected = (-math.inf if "post" in at_edges else inside.low, math.inf if "pre" in at_edges else inside.high)
+    assert (found.difference.low, found.difference.high) == pytest.approx(expected, abs=2e-4)
+
+
+def test_nothing_is_called_a_tie_beside_such_a_rate(tmp_path: Path) -> None:
+    close = [2.4001, 2.4102, 2.3899, 2.4052]
+    for at_edge, verdict in ((False, "no difference"), (True, "inconclusive")):
+        draw = np.random.default_rng(3)
+        tunings = [_edged(tune(draw, name, Curve(1e-2, 5.0), 0.001), at_edge) for name in ("pre", "post")]
+        arms = [Arm("pre", BASE), Arm("post", close)]
+        found = reports.summarise(StudyOf(arms, tuning=tunings, margin=0.05).write(tmp_path / verdict))
+        assert found.arms[1].verdict == verdict
+
+
+def test_with_one_tuning_seed_an_edge_counts_as_well(tmp_path: Path) -> None:
+    draw = np.random.default_rng(3)
+    tuning = _edged(tune(draw, "post", Curve(1e-2, 0.5), 0.004), True)
+    one = tuning.model_copy(
+        update={"trials": tuple(t.model_copy(update={"losses": t.losses[:1]}) for t in tuning.trials)}
+    )
+    arms = [Arm("pre", BASE), Arm("post", [base + by for base, by in zip(BASE, BY, strict=True)])]
+    both = [_edged(one, False).model_copy(update={"arm": "pre"}), one]
+    summary = reports.summarise(StudyOf(arms, tuning=both).write(tmp_path))
+    assert of_post(summary).difference is not None and decide(of_post(summary)) == "inconclusive"
+
+
+def test_what_is_said_printed_and_drawn_of_an_open_interval(tmp_path: Path) -> None:
+    summary = study(tmp_path, 1, "post")
+    said = words.sentence(summary, summary.arms[1])
+    assert "+0.100 (−∞ to +0.1" in said
+    assert "inconclusive (4 seeds, p > 0.99): excludes only differences above +0.1" in said
+    assert said.endswith("nats, since a best learning rate lies beyond those tried.")
+    printed = json.loads(json.dumps(documents(summary), allow_nan=False))["arms"][1]
+    assert printed["difference_interval"][0] is None and 0.1 < printed["difference_interval"][1] < 0.12
+    assert printed["detectable"] is None
+    both = study(tmp_path / "both", 1, "pre", "post")
+    assert "excludes nothing, since" in words.sentence(both, both.arms[1])
+    page = reports.render(Store(tmp_path).study("norm_placement", "cpu").path).read_text("utf-8")
+    assert GOES_ON in page and "Infinity" not in page and "NaN" not in page
+
+
+def test_an_effect_with_such_runs_on_both_sides_says_nothing() -> None:
+    inside, below, above = (EffectTest(0.1, 0.01, 8, *ends) for ends in ((), (True,), (False, True)))
+    low, high = stats.t.interval(0.95, 8, 0.1, 0.01)
+    assert inside.interval(0.05) == pytest.approx((low, high))
+    assert below.interval(0.05) == pytest.approx((-math.inf, high)) and below.p == 1.0
+    assert above.interval(0.05) == pytest.approx((low, math.inf))
+    assert above.p == inside.p == pytest.approx(2 * stats.t.sf(10, 8))
+    assert below.p_tie(1.0) == above.p_tie(1.0) == 1.0 > inside.p_tie(1.0)
