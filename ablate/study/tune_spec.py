@@ -65,7 +65,7 @@ class TuneSpec(Spec):
     1). With 1 there is no second pass."""
     seeds: PositiveInt = 2
     """Tuning seeds start at 1000: an arm is not compared on the seeds that chose its settings."""
-    extend: Annotated[int, Field(ge=0)] = 3
+    extend: Annotated[int, Field(ge=0)] = 6
     """How many values may be added beyond each end of a list of numbers."""
     trials: PositiveInt | None = None
     """How many settings are tried if the space has ranges (default: 8 per axis)."""
