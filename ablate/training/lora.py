@@ -147,10 +147,7 @@ def check_lora(model: ModelSpec, spec: LoraSpec) -> None:
 def _uncounted(model: ModelSpec) -> Iterator[str]:
     """What a model has whose frozen weights spare a gradient that `flops_change` does not know."""
     yield from (part for part in PARTS if getattr(model, part))
-    if model.sharing is not None and model.sharing.injection:
-        yield "sharing.injection"
-    if model.sharing is not None and model.sharing.recursion is not None:
-        yield "sharing.recursion"
+    yield from (f"sharing.{part}" for part in ("injection", "recursion") if getattr(model.sharing, part, None))
     for layer in model.layers:
         yield from ({layer.mixer.kind, layer.norm_placement.kind} & {*MIXERS, *PLACEMENTS})
         if layer.depth_routing is not None:

@@ -81,10 +81,9 @@ def _ends(model: ModelSpec, ratio: float) -> Iterator[str]:
     for part in (*("embedding_dim", "mtp", "encoder", "token_types", "head_transform"), *BESIDE):
         if getattr(model, part) is not None:
             yield f"no rule is known for {part}"
-    if model.sharing is not None and model.sharing.injection:
-        yield "no rule is known for sharing.injection"
-    if model.sharing is not None and model.sharing.recursion is not None:
-        yield "no rule is known for sharing.recursion"
+    for part in ("injection", "recursion"):
+        if getattr(model.sharing, part, None):
+            yield f"no rule is known for sharing.{part}"
     for flag in ("unit_weights", "logit_gain"):
         if getattr(model, flag):
             yield f"no rule is known for {flag}"

@@ -30,15 +30,18 @@ def turned(x: Tensor, angles: list[float]) -> Tensor:
 
 @torch.no_grad()
 def slow(layer: Any, spec: Mamba3, x: Tensor) -> Tensor:
-    """x: (T, D) → (T, D)."""
+    """x: (T, D) → (T, D). §3.3 with the three terms of proposition 4: R keys, values and queries of a head at each
+    token, one at a time; where R is 1, values and outputs are as they were projected."""
     b, c = (
-        rms(linear(part, x).view(T, spec.groups, spec.state), norm.gain, 1e-5)
+        rms(linear(part, x).view(T, spec.groups, spec.rank, spec.state), norm.gain, 1e-5)
         for part, norm in ((layer.b, layer.b_norm), (layer.c, layer.c_norm))
     )
-    values, speed = linear(layer.x, x).view(T, H, P), math.pi * torch.tanh(linear(layer.angle, x))
-    delta = F.softplus(linear(layer.step, x) + layer.step_bias)
-    rate = F.softplus(linear(layer.rate, x)).clamp(min=1e-4)
-    share = torch.sigmoid(linear(layer.share, x))
+    values, gate = (linear(part, x).view(T, H, P) for part in (layer.x, layer.gate))
+    speed, delta = math.pi * torch.tanh(linear(layer.angle, x)), F.softplus(linear(layer.step, x) + layer.step_bias)
+    rate, share = F.softplus(linear(layer.rate, x)).clamp(min=1e-4), torch.sigmoid(linear(layer.share, x))
+    of_x, of_gate, of_out = (
+        getattr(layer.ranks, part) if spec.rank > 1 else torch.ones(H, 1, P) for part in ("x", "gate", "out")
+    )
     out = torch.zeros(T, H, P, dtype=torch.float64)
     for h in range(H):
         group = h // (H // spec.groups)
@@ -46,14 +49,16 @@ def slow(layer: Any, spec: Mamba3, x: Tensor) -> Tensor:
         angles = [0.0] * spec.pairs
         for t in range(T):
             angles = [angle + float(delta[t, h] * speed[t, i]) for i, angle in enumerate(angles)]
-            k = turned(b[t, group] + layer.b_bias[h, 0], angles)
-            q = turned(c[t, group] + layer.c_bias[h, 0], angles)
             alpha = math.exp(-float(rate[t, h] * delta[t, h]))
             beta, gamma = float((1 - share[t, h]) * delta[t, h]) * alpha, float(share[t, h] * delta[t, h])
-            new = torch.outer(k, values[t, h])
+            fed, new = [of_x[h, r] * values[t, h] for r in range(spec.rank)], torch.zeros_like(state)
+            for r in range(spec.rank):
+                new = new + torch.outer(turned(b[t, group, r] + layer.b_bias[h, r], angles), fed[r])
             state, before = alpha * state + beta * before + gamma * new, new
-            out[t, h] = q @ state + layer.skip[h] * values[t, h]
-    return linear(layer.o, out.flatten(1) * F.silu(linear(layer.gate, x)))
+            for r in range(spec.rank):
+                y = turned(c[t, group, r] + layer.c_bias[h, r], angles) @ state + layer.skip[h] * fed[r]
+                out[t, h] += of_out[h, r] * y * F.silu(of_gate[h, r] * gate[t, h])
+    return linear(layer.o, out.flatten(1))
 
 
 @pytest.mark.parametrize("chunk", [1, 4, 64])
@@ -64,41 +69,12 @@ def test_mamba3_is_its_recurrence(chunk: int, groups: int, fraction: float) -> N
     close(run(layer, X), slow(layer, spec, X[0]))
 
 
-@torch.no_grad()
-def slow_mimo(layer: Any, spec: Mamba3, x: Tensor) -> Tensor:
-    """§3.3 with the three terms of proposition 4: R keys, values and queries of a head at each token, one at a time."""
-    b, c = (
-        rms(linear(part, x).view(T, spec.groups, spec.rank, spec.state), norm.gain, 1e-5)
-        for part, norm in ((layer.b, layer.b_norm), (layer.c, layer.c_norm))
-    )
-    values, gate = (linear(part, x).view(T, H, P) for part in (layer.x, layer.gate))
-    speed, delta = math.pi * torch.tanh(linear(layer.angle, x)), F.softplus(linear(layer.step, x) + layer.step_bias)
-    rate, share = F.softplus(linear(layer.rate, x)).clamp(min=1e-4), torch.sigmoid(linear(layer.share, x))
-    out = torch.zeros(T, H, P, dtype=torch.float64)
-    for h in range(H):
-        group = h // (H // spec.groups)
-        state, before = torch.zeros(spec.state, P, dtype=torch.float64), torch.zeros(spec.state, P, dtype=torch.float64)
-        angles = [0.0] * spec.pairs
-        for t in range(T):
-            angles = [angle + float(delta[t, h] * speed[t, i]) for i, angle in enumerate(angles)]
-            alpha = math.exp(-float(rate[t, h] * delta[t, h]))
-            beta, gamma = float((1 - share[t, h]) * delta[t, h]) * alpha, float(share[t, h] * delta[t, h])
-            fed, new = [layer.ranks.x[h, r] * values[t, h] for r in range(spec.rank)], torch.zeros_like(state)
-            for r in range(spec.rank):
-                new = new + torch.outer(turned(b[t, group, r] + layer.b_bias[h, r], angles), fed[r])
-            state, before = alpha * state + beta * before + gamma * new, new
-            for r in range(spec.rank):
-                y = turned(c[t, group, r] + layer.c_bias[h, r], angles) @ state + layer.skip[h] * fed[r]
-                out[t, h] += layer.ranks.out[h, r] * y * F.silu(layer.ranks.gate[h, r] * gate[t, h])
-    return linear(layer.o, out.flatten(1))
-
-
 @pytest.mark.parametrize("chunk", [1, 4, 64])
 @pytest.mark.parametrize(("groups", "rank"), [(1, 2), (2, 3)])
 def test_mamba3_with_several_inputs_and_outputs_is_its_recurrence(chunk: int, groups: int, rank: int) -> None:
     spec = Mamba3(heads=H, head_dim=P, state=5, groups=groups, rank=rank, chunk=chunk)
     layer = layer_of(spec, D)
-    close(run(layer, X), slow_mimo(layer, spec, X[0]))
+    close(run(layer, X), slow(layer, spec, X[0]))
 
 
 def test_a_rank_adds_keys_queries_and_three_vectors_of_each_head() -> None:
