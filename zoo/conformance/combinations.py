@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import random
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, cast
 
@@ -60,37 +60,67 @@ def covering(strength: int = 2, axes: tuple[str, ...] | None = None) -> list[Row
 
 def covering_one(option: Option) -> list[Row]:
     """Rows in which a choice meets every choice of the other axes that it can be combined with."""
-    others = itertools.chain(*(of for axis, of in choices().items() if axis != option.axis))
-    pairs = [frozenset((option, other)) for other in others if _conflict(frozenset((option, other))) is None]
+    pairs = [frozenset((option, other)) for other in _partners(option)]
     return list(_covered(pairs, tuple(choices()), 2))
 
 
 def _covered(wanted: Collection[Met], axes: tuple[str, ...], strength: int) -> list[dict[str, Option]]:
     rng = random.Random(0)
-    left = dict.fromkeys(sorted(wanted, key=lambda met: sorted(map(str, met))))
+    unmet = _Unmet(wanted, strength)
     rows: list[dict[str, Option]] = []
-    while left:
-        row = _row(next(iter(left)), axes, strength, left, rng, _in_pairs)
+    while unmet.left:
+        start = next(iter(unmet.left))
+        row = _row(start, axes, unmet, rng, _in_pairs)
         if matrix.conflict(*row.values()) is not None:
-            row = _row(next(iter(left)), axes, strength, left, rng, _as_a_whole)
-        for met in itertools.combinations(row.values(), strength):
-            left.pop(frozenset(met), None)
+            row = _row(start, axes, unmet, rng, _as_a_whole)
+        unmet.meet(row.values())
         rows.append(row)
     return rows
+
+
+class _Unmet:
+    """So many choices each that no row has brought together yet."""
+
+    def __init__(self, wanted: Collection[Met], strength: int) -> None:
+        self.left = dict.fromkeys(sorted(wanted, key=lambda met: sorted(map(str, met))))
+        self._fewer = strength - 1
+        self._lacks: defaultdict[Met, set[Option]] = defaultdict(set)
+        """By all of them but one, what that one can be: there are fewer of these to ask for."""
+        for met in self.left:
+            for option in met:
+                self._lacks[met - {option}].add(option)
+
+    def meet(self, row: Collection[Option]) -> None:
+        options = set(row)
+        for some in self._all_but_one(row):
+            for option in self._lacks[some] & options:
+                self.left.pop(some | {option}, None)
+            self._lacks[some] -= options
+
+    def gains(self, row: Collection[Option], candidates: Collection[Option]) -> Counter[Option]:
+        """How many would meet by each of the candidates, which are all of one other axis."""
+        options = set(candidates)
+        return Counter(itertools.chain.from_iterable(self._lacks[some] & options for some in self._all_but_one(row)))
+
+    def _all_but_one(self, row: Collection[Option]) -> Iterator[Met]:
+        return map(frozenset, itertools.combinations(row, self._fewer))
 
 
 def _thin(rows: list[dict[str, Option]], strength: int) -> None:
     """Leave out multi-token prediction, in place, where all that a row brings together with it meets it in other rows
     too: the blocks that it adds take time in every test. The last rows go first: the first ones are always tested."""
-    met = Counter(frozenset(some) for row in rows for some in itertools.combinations(row.values(), strength))
-    for row in reversed(rows):
-        option = row.get("mtp")
-        if option is None or not option.edits:
-            continue
-        own = [frozenset(some) for some in itertools.combinations(row.values(), strength) if option in some]
+    having = [row for row in rows if "mtp" in row and row["mtp"].edits]
+    met = Counter(itertools.chain(*(_with_mtp(row, strength) for row in having)))
+    for row in reversed(having):
+        own = _with_mtp(row, strength)
         if all(met[some] > 1 for some in own):
             met.subtract(own)
             row["mtp"] = choices()["mtp"][0]
+
+
+def _with_mtp(row: Row, strength: int) -> list[Met]:
+    others = (option for axis, option in row.items() if axis != "mtp")
+    return [frozenset((row["mtp"], *some)) for some in itertools.combinations(others, strength - 1)]
 
 
 @functools.cache
@@ -113,7 +143,13 @@ Fits = Callable[[Collection[Option], Option], bool]
 
 def _in_pairs(row: Collection[Option], option: Option) -> bool:
     """Whether a choice can be combined with each of a row's: quick, and nearly always right for the row as a whole."""
-    return all(_conflict(frozenset((one, option))) is None for one in row)
+    return _partners(option).issuperset(row)
+
+
+@functools.cache
+def _partners(option: Option) -> frozenset[Option]:
+    others = itertools.chain(*(of for axis, of in choices().items() if axis != option.axis))
+    return frozenset(other for other in others if _conflict(frozenset((option, other))) is None)
 
 
 @functools.cache
@@ -130,23 +166,19 @@ def _as_a_whole(row: Collection[Option], option: Option) -> bool:
     return matrix.conflict(*row, option) is None
 
 
-def _row(
-    start: Met, axes: tuple[str, ...], strength: int, left: Collection[Met], rng: random.Random, fits: Fits
-) -> dict[str, Option]:
+def _row(start: Met, axes: tuple[str, ...], unmet: _Unmet, rng: random.Random, fits: Fits) -> dict[str, Option]:
     row = {option.axis: option for option in start}
     for axis in rng.sample(axes, len(axes)):
         if axis not in row:
-            _add_best(row, axis, strength, left, rng, fits)
+            _add_best(row, axis, unmet, rng, fits)
     return row
 
 
-def _add_best(
-    row: dict[str, Option], axis: str, strength: int, left: Collection[Met], rng: random.Random, fits: Fits
-) -> None:
-    others = [frozenset(some) for some in itertools.combinations(row.values(), strength - 1)]
+def _add_best(row: dict[str, Option], axis: str, unmet: _Unmet, rng: random.Random, fits: Fits) -> None:
     candidates = list(choices()[axis])
     rng.shuffle(candidates)
-    candidates.sort(key=lambda option: -sum(some | {option} in left for some in others))
+    gains = unmet.gains(row.values(), candidates)
+    candidates.sort(key=lambda option: -gains[option])
     for option in candidates:
         if fits(row.values(), option):
             row[axis] = option
