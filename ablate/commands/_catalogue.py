@@ -253,7 +253,8 @@ def _show_preset(chosen: Preset, small: bool, as_json: bool) -> int:
     }
     if small:
         spec = shrunk(chosen.name)
-        document |= {"parameters": zoo.cost(spec).params, "model": spec.dump()}
+        cost = zoo.cost(spec)
+        document |= {"parameters": cost.params, "active_parameters": cost.params_active, "model": spec.dump()}
     if as_json:
         print_json(document)
         return 0

@@ -27,12 +27,15 @@ Row: TypeAlias = dict[str, Any]
 def preset_row(preset: Preset) -> Row:
     """What `ablate zoo --json` says of a preset."""
     parts = _built(preset.spec) if preset.buildable else _claimed(preset.parts)
+    cost = zoo.cost(preset.spec) if preset.buildable else None
     return {
         "name": preset.name,
         "year": preset.year,
         **parts,
-        "parameters": zoo.cost(preset.spec).params if preset.buildable else None,
+        "parameters": cost.params if cost else None,
         "published_parameters": preset.published_parameters,
+        "active_parameters": cost.params_active if cost else None,
+        "published_active_parameters": preset.published_active_parameters,
         "source": preset.source,
     }
 

@@ -80,8 +80,10 @@ def test_presets_say_what_is_in_them(capsys):
     assert "kv_heads=8" in llama3["tricks"]
     assert set(llama3) == {
         "name", "year", "norm", "placement", "topology", "position", "activation", "tricks",
-        "parameters", "published_parameters", "source",
+        "parameters", "published_parameters", "active_parameters", "published_active_parameters", "source",
     }  # fmt: skip
+    mixtral = rows["mixtral_8x7b"]
+    assert mixtral["active_parameters"] == pytest.approx(mixtral["published_active_parameters"], rel=0.01)
     command_a = rows["command_a"]
     assert (command_a["topology"], command_a["position"]) == ("parallel", "rope, nope")
     assert "window=4096 in 48 of 64 layers" in command_a["tricks"]
