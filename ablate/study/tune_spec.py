@@ -63,7 +63,7 @@ class TuneSpec(Spec):
     fraction: Annotated[float, Field(gt=0, le=1)] | None = None
     """Share of the study's budget that a run of the first pass may spend (default: 0.25 of a learning rate alone, else
     1). With 1 there is no second pass."""
-    seeds: PositiveInt = 2
+    seeds: PositiveInt = 3
     """Tuning seeds start at 1000: an arm is not compared on the seeds that chose its settings."""
     extend: Annotated[int, Field(ge=0)] = 6
     """How many values may be added beyond each end of a list of numbers."""
