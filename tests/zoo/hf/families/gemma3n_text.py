@@ -12,6 +12,9 @@ ACTIVATIONS = ("silu", "gelu", "gelu_pytorch_tanh", "quick_gelu", "relu")
 
 def draw(rng: random.Random) -> Gemma3nTextConfig:
     size, dim = sizes(rng), rng.choice([2, 8, 14])
+    # Each stream is scaled to the length of another: of four features one can be so short that float32 loses the rest,
+    # in transformers too.
+    size["hidden_size"] = max(8, size["hidden_size"])
     # Of YaRN by kind of layer, transformers looks for `truncate` at the wrong place.
     positions = {kind: {**rope(rng, dim)} for kind in ("sliding_attention", "full_attention")}
     for each in positions.values():
