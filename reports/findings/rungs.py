@@ -20,7 +20,7 @@ import polars as pl
 
 from ablate.store.documents import JsonObject, StudyRung
 from reports.findings.by_document import Gap as SeedGap
-from reports.findings.tuning import Choice, choices
+from reports.findings.tuning import Choice, choices, mean_losses
 from reports.findings.waiting import waiting
 from reports.reading.collected import Collected
 from reports.reading.outcomes import FAILED
@@ -104,7 +104,8 @@ def gaps(data: Collected) -> tuple[Gap, ...]:
 def changes(data: Collected) -> tuple[Change, ...]:
     """Of every arm, from every other rung to the last, corrected together."""
     plain = [_plain(data, arm, rung) for arm in _others(data) for rung in data.study.ladder[:-1]]
-    known = {rung.name: choices(rung.tuning) for rung in data.study.ladder}
+    runs = data.frames[FRAME]
+    known = {rung.name: choices(rung.tuning, mean_losses(runs.filter(rung=rung.name))) for rung in data.study.ladder}
     tests = [_evidence(each, data.study.baseline, known) or UNKNOWN for each in plain]
     corrected, intervals = holm([test.p for test in tests]), difference_intervals(tests)
     return tuple(

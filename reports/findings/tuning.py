@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import polars as pl
+
 from ablate.store.documents import StudyTrial, StudyTuning
 from reports.statistics.erratic import steady_noise
 from reports.statistics.interval import Interval
@@ -32,9 +34,13 @@ class Choice:
     erratic: tuple[StudyTrial, ...] = ()
 
 
-def choices(tunings: Sequence[StudyTuning]) -> dict[str, Choice]:
-    """By arm. The noise is that of all arms together; with one tuning seed it is not known, and only those arms are in
-    it whose best setting lies beyond those that were tried."""
+def choices(tunings: Sequence[StudyTuning], losses: Mapping[str, float] | None = None) -> dict[str, Choice]:
+    """By arm. losses: those that arms reach at what they chose; that is the most that they can have lost by it, for no
+    loss is below zero.
+
+    The noise is that of all arms together. With one tuning seed it is not known, and only those arms are in it whose
+    best setting lies beyond those that were tried.
+    """
     places = [_about_the_best(each) for each in tunings]
     tables = [[_losses(each.reliable[place]) for place in some] for each, some in zip(tunings, places, strict=True)]
     found = steady_noise(tables)
@@ -44,8 +50,20 @@ def choices(tunings: Sequence[StudyTuning]) -> dict[str, Choice]:
     known = {
         each.arm: _choice(each, found.noise, own) for each, own in zip(tunings, erratic, strict=True) if each.reliable
     }
-    at_edges = {each.arm for each in tunings if each.edges}
-    return {arm: replace(one, penalty=UNBOUNDED) if arm in at_edges else one for arm, one in known.items()}
+    most = losses or {}
+    return {
+        each.arm: _bounded(known[each.arm], each, most.get(each.arm, math.inf)) for each in tunings if each.arm in known
+    }
+
+
+def _bounded(choice: Choice, tuning: StudyTuning, most: float) -> Choice:
+    """At an edge nothing is known of what the arm may have lost."""
+    return replace(choice, penalty=UNBOUNDED if tuning.edges else replace(choice.penalty, most=most))
+
+
+def mean_losses(runs: pl.DataFrame) -> dict[str, float]:
+    """Of the runs of each arm that finished."""
+    return dict(runs.filter(status="finished").group_by("arm").agg(pl.col("loss").mean()).rows())
 
 
 def _losses(trial: StudyTrial) -> list[float]:

@@ -25,7 +25,7 @@ from reports.findings.by_document import Gap, gap_of
 from reports.findings.disturbed import alone, disturbances
 from reports.findings.judging import Pair, Standing, differences, ledger_test, ties
 from reports.findings.shapes import Comparison, Verdict
-from reports.findings.tuning import choices, with_room
+from reports.findings.tuning import choices, mean_losses, with_room
 from reports.reading.outcomes import FAILED
 from reports.statistics.detectable import detectable_difference
 from reports.statistics.estimates import ALPHA, Estimate, estimate, geometric
@@ -69,7 +69,7 @@ def compare(
     """
     disturbed = {name for name, each in disturbances(runs).items() if each}
     plain = {(arm.name, base.name): _compare(study, arm, base, runs, losses, disturbed) for arm, base in study.pairs}
-    known = choices(study.tuning)
+    known = choices(study.tuning, mean_losses(runs))
     wide = {pair: (with_room(each.gap.ends, pair, known) or each.gap) for pair, each in plain.items() if each.gap}
     tests = {}
     for arm, base in study.pairs:

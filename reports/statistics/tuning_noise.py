@@ -78,10 +78,12 @@ class Noise:
 
 @dataclass(frozen=True)
 class Penalty:
-    """Draws of what a choice may have lost, in order, and the degrees of freedom of their noise."""
+    """Draws of what a choice may have lost, in order, and the degrees of freedom of their noise; and the `most` that it
+    can have lost whatever they say: an arm's loss is that much above the least that a loss can be."""
 
     draws: Floats
     freedom: int
+    most: float = math.inf
 
     def bound(self, level: float) -> float:
         """What is exceeded with this probability: a quantile of the draws. Beyond 1 in 500, where draws are few, it
@@ -89,14 +91,14 @@ class Penalty:
         tail = max(level, FEWEST)
         place = (1 - tail) * (len(self.draws) - 1)  # they are in order: np.quantile would sort them again
         found = float(np.interp(place, np.arange(len(self.draws)), self.draws))
-        return found * math.pow(tail / level, 2 / self.freedom)
+        return min(self.most, found * math.pow(tail / level, 2 / self.freedom))
 
     def and_of(self, other: Penalty) -> Penalty:
         """Of both choices, made on runs that have nothing in common."""
         if self is NOTHING or other is NOTHING:
             return other if self is NOTHING else self
         mixed = np.random.default_rng(0).permutation(other.draws)  # each is in order
-        return Penalty(np.sort(self.draws + mixed), min(self.freedom, other.freedom))
+        return Penalty(np.sort(self.draws + mixed), min(self.freedom, other.freedom), self.most + other.most)
 
     @cached_property
     def values(self) -> Floats:

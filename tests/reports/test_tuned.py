@@ -21,6 +21,7 @@ from reports.findings.tuning import choices
 from reports.findings.verdicts import compare, decide
 from reports.statistics import erratic
 from reports.statistics.estimates import Floats, paired_p
+from reports.statistics.ledger import FIRST_SHARE
 from reports.wording import rate_words, words
 from tests.reports.factory import Arm, StudyOf
 from tests.reports.test_verdicts import finished
@@ -199,6 +200,23 @@ def test_where_the_rate_matters_the_noise_of_tuning_costs_little(tmp_path: Path)
         assert found is not None
         rooms.append(found.tuning_room)
     assert rooms[1] < 0.001 < rooms[0]
+
+
+def test_no_arm_can_have_lost_more_than_its_loss(tmp_path: Path) -> None:
+    """Where a task is solved or not, tuning runs lie nats apart, and arms that solve it have next to none to lose."""
+    draw, curve = np.random.default_rng(3), Curve(1.1e-2, 0.1)
+    arms = [Arm("pre", [0.011, 0.013, 0.012]), Arm("post", [0.003, 0.002, 0.0025])]
+    tunings = [tune(draw, arm.name, curve, 1.0) for arm in arms]
+    summary = reports.summarise(StudyOf(arms, tuning=tunings).write(tmp_path))
+    difference = summary.arms[1].comparison and summary.arms[1].comparison.difference
+    low, high = stats.t.interval(0.95 * FIRST_SHARE + 1 - FIRST_SHARE, 2, *_mean_and_error([-0.008, -0.011, -0.0095]))
+    assert difference is not None and difference.low is not None and difference.high is not None
+    assert 0.8 * 0.0025 < low - difference.low <= 0.0025
+    assert 0.8 * 0.012 < difference.high - high <= 0.012
+
+
+def _mean_and_error(values: Sequence[float]) -> tuple[float, float]:
+    return float(np.mean(values)), float(stats.sem(values))
 
 
 def test_with_one_tuning_seed_the_noise_is_not_known(tmp_path: Path) -> None:
