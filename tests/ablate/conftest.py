@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import shutil
@@ -10,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import zoo
 from ablate.cli import main
@@ -17,6 +19,7 @@ from ablate.data.examples import HeldOutRows
 from ablate.machine.numerics import enforce
 from ablate.store.documents import RunData, RunDocument
 from ablate.training.spec import TrainSpec
+from evals.costs import matmul
 
 
 class TinyCorpus:
@@ -33,6 +36,26 @@ class TinyCorpus:
         starts = np.arange(6)[:, None]
         windows = (starts + np.arange(context + 1)) % self.vocab_size
         return [HeldOutRows(windows, np.broadcast_to(starts, windows.shape), np.ones_like(windows))]
+
+
+_measure = matmul._measure
+
+
+@functools.cache
+def _measured(settings: tuple[Any, ...]) -> float:
+    *how, _threads, _precision = settings
+    return _measure(*how)
+
+
+def measured_once(*how: Any) -> float:
+    """The speed of the machine's products, under the settings in force."""
+    return _measured((*how, torch.get_num_threads(), torch.get_float32_matmul_precision()))
+
+
+@pytest.fixture(autouse=True)
+def _speed_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every plan and every run measures it, which takes longer than to train a toy, and no question here is of it."""
+    monkeypatch.setattr(matmul, "_measure", measured_once)
 
 
 @pytest.fixture

@@ -18,12 +18,15 @@ from pathlib import Path
 import ablate.running.phases  # noqa: F401 (what copies would load)
 import reports  # noqa: F401
 from ablate.cli import main
+from ablate.machine.numerics import enforce
 from ablate.store import Store, claims
+from evals.costs import matmul
+from tests.ablate.conftest import measured_once
 from tests.ablate.soak import NUMBERS, Soak, made_study
 
 SHOTS = 2
 """Of each signal."""
-RUNS, STEPS = 2, 300
+RUNS, STEPS = 2, 150
 
 
 class Copy:
@@ -77,7 +80,9 @@ class QuickSoak(Soak):
 
 def quick_soak(folder: Path) -> Soak:
     claims.BEAT_SECONDS = 0.1  # type: ignore[misc]
-    soaked = QuickSoak(made_study(folder, RUNS, STEPS), folder / "soaked", random.Random(0), (0.02, 0.15))
+    matmul._measure, numerics = measured_once, enforce("cpu", "float32")
+    matmul.peak_flops_per_second(numerics.device, numerics.torch_dtype)  # here, so that copies know it
+    soaked = QuickSoak(made_study(folder, RUNS, STEPS), folder / "soaked", random.Random(0), (0.01, 0.075))
     soaked.disturb(0.0)
     soaked.finish(folder / "control")
     return soaked

@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import stats
 
-import ablate.running.phases
 import zoo
 from ablate.store import Store
 from tests.ablate.toy import run_toy, toy_study
 
 NO_EFFECT = "{twin: {init.stream: 1}}"
-
-
-@pytest.fixture(autouse=True)
-def _peak_measured_once(monkeypatch):
-    """The speed of the machine is no part of these questions, and measuring it takes longer than a toy run."""
-    monkeypatch.setattr(
-        ablate.running.phases, "peak_flops_per_second", cache(ablate.running.phases.peak_flops_per_second)
-    )
 
 
 def test_a_stream_is_another_draw_from_the_same_distribution():
