@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeVar, get_args
@@ -89,6 +90,14 @@ class Comparison:
     def shows_no_difference(self) -> bool:
         """None as large as the margin."""
         return self.p_equivalence is not None and self.p_equivalence < ALPHA
+
+    @property
+    def waits_for_rates(self) -> bool:
+        """Whether settings beyond those that were tried decide, so that no number of seeds would."""
+        if self.difference is None:
+            return False
+        end = self.difference.low if self.difference.mean > 0 else self.difference.high
+        return end is not None and math.isinf(end)
 
 
 @dataclass(frozen=True)

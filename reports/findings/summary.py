@@ -94,7 +94,8 @@ def open_arms(summary: StudySummary) -> tuple[str, ...]:
 
 
 def _is_open(verdict: Verdict, comparison: Comparison) -> bool:
-    return verdict in ("inconclusive", "cannot tell") and not comparison.shows_difference
+    unsettled = verdict in ("inconclusive", "cannot tell") and not comparison.shows_difference
+    return unsettled and not comparison.waits_for_rates
 
 
 def _judged(data: Collected) -> dict[Pair, Judgement]:

@@ -18,6 +18,7 @@ from ablate.store.documents.study import RATE
 from reports.figures.base import GOES_ON
 from reports.findings.documents import documents
 from reports.findings.shapes import Comparison, StudySummary
+from reports.findings.summary import open_arms
 from reports.findings.verdicts import decide
 from reports.statistics.screening import EffectTest
 from reports.wording import words
@@ -109,6 +110,13 @@ def test_what_is_said_printed_and_drawn_of_an_open_interval(tmp_path: Path) -> N
     assert "excludes nothing, since" in words.sentence(both, both.arms[1])
     page = reports.render(Store(tmp_path).study("norm_placement", "cpu").path).read_text("utf-8")
     assert GOES_ON in page and "Infinity" not in page and "NaN" not in page
+
+
+def test_no_seeds_are_added_where_only_rates_would_tell(tmp_path: Path) -> None:
+    looks = [{"seeds": 4, "alpha": 0.02}, {"seeds": 8, "alpha": 0.03}]
+    for sign, at_edges, expected in ((1, ("post",), ()), (1, (), ()), (-1, ("pre",), ()), (0, (), ("post",))):
+        summary = study(tmp_path / f"{sign}{at_edges}", sign, *at_edges, looks=looks)
+        assert open_arms(summary) == expected
 
 
 def test_an_effect_with_such_runs_on_both_sides_says_nothing() -> None:
