@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # of what tests start, too: threads that wait for each other's core spin
+
 settings.register_profile("clockless", suppress_health_check=[HealthCheck.too_slow], deadline=None)
 settings.load_profile("clockless")  # on a busy machine a draw may wait for a second, which says nothing of the code
 

@@ -94,7 +94,7 @@ def test_without_a_space_five_rates_about_the_arm_s_own_are_tried() -> None:
     assert [settings[RATE] for settings in first] == [7.75e-3, 1.55e-2, 3.1e-2, 6.2e-2, 0.124]
     assert [(each.fraction, each.seeds) for each in spec.passes] == [(0.25, (1000,)), (1.0, (1000, 1001, 1002))]
     warmup = TuneSpec.model_validate({"space": {"train.warmup": [0, 0.1]}})
-    assert [(each.fraction, each.seeds) for each in warmup.passes] == [(1.0, (1000, 1001))]
+    assert [(each.fraction, each.seeds) for each in warmup.passes] == [(1.0, (1000, 1001, 1002))]
 
 
 def test_a_best_value_inside_the_list_ends_the_search() -> None:
