@@ -37,11 +37,8 @@ TWO_SEEDS = ("screening", "small_predicts_large")
 """All runs of a design tell of one noise, and all arms of an order."""
 HOURS = ("small_predicts_large", "norm_warmup")
 """Half an hour of two cores and more at `cpu`."""
-UNRUN = (
-    *("hybrid_ratio", "hybrid_recall"),
-    "bytes_or_bpe",
-)
-"""Their rows come with their results."""
+UNRUN = ("hybrid_ratio",)
+"""Its row comes with its result."""
 SHORT = ("uptraining",)
 """Arms that train on for 5 % of a run, which is the question."""
 TRAINED = [name for name in STUDIES if name not in (*AT_START, *SEARCHED)]
