@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from ablate.store.documents import StudyDesign, StudyEffect
 from reports.findings.shapes import EffectSummary, StudySummary
-from reports.wording import matching_words, words
+from reports.wording import matching_words, rate_words, words
 from reports.wording.cost_words import clear_costs, costs
 from reports.wording.failure_words import left_out
 from reports.wording.length_words import conditions, undertrained
@@ -82,13 +82,15 @@ def _ground(summary: StudySummary, found: EffectSummary) -> str:
     if comparison.p_holm is None:
         return f" ({blocks})"
     tested = f" ({blocks}, {words.p_value(comparison.p_holm)})"
-    if found.verdict != "inconclusive" or comparison.detectable is None:
+    if found.verdict != "inconclusive":
         return tested
     if comparison.shows_difference or comparison.shows_no_difference:
         failures = comparison.failures
         return f"{tested}, because {failures.arm.failed} of {failures.arm.runs} runs at + failed and " + (
             f"{failures.baseline.failed} of {failures.baseline.runs} others"
         )
+    if comparison.detectable is None:
+        return f"{tested}, since {rate_words.beyond(summary.study)}"
     return f"{tested}: could detect {words.detectable(comparison.detectable)} nats with 80 % power"
 
 

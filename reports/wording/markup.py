@@ -8,7 +8,7 @@ LATEX = str.maketrans(
     {
         **{character: f"\\{character}" for character in "&%$#_{}"},
         **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
-        **{"−": "$-$", "–": "--", "±": r"$\pm$", "×": r"$\times$", "‖": r"$\|$", "Δ": r"$\Delta$"},
+        **{"−": "$-$", "–": "--", "±": r"$\pm$", "×": r"$\times$", "‖": r"$\|$", "Δ": r"$\Delta$", "∞": r"$\infty$"},
         **{"<": r"\textless{}", ">": r"\textgreater{}", "\n": " "},
         **{power: f"$^{{{digit}}}$" for power, digit in zip("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789", strict=True)},
     }

@@ -40,14 +40,23 @@ def sentence(study: StudyDocument) -> str:
     return f"Before the comparison, every arm tuned its {_what(study)}: {_trials(study)}, on separate seeds.{room}"
 
 
+def beyond(study: StudyDocument) -> str:
+    """Why an interval has no end on one side."""
+    return f"a best {'learning rate' if _alone(study) else 'setting'} lies beyond those tried"
+
+
+def _alone(study: StudyDocument) -> bool:
+    """Whether nothing but learning rates was tuned."""
+    return list(study.tuning[0].chosen) == [RATE]
+
+
 def _what(study: StudyDocument) -> str:
-    paths = list(study.tuning[0].chosen)
-    return "learning rate" if paths == [RATE] else ", ".join(path.removeprefix("train.") for path in paths)
+    return "learning rate" if _alone(study) else ", ".join(p.removeprefix("train.") for p in study.tuning[0].chosen)
 
 
 def _trials(study: StudyDocument) -> str:
     """`3 rates × 2 seeds at full length, after 5 to 7 rates × 1 seed at a quarter of the length`."""
-    noun = "rates" if list(study.tuning[0].chosen) == [RATE] else "settings"
+    noun = "rates" if _alone(study) else "settings"
     last = f"{_count(study.tuning, noun)} at {share(study.tuning[0].fraction)}"
     coarse = [each.coarse[0] for each in study.tuning if each.coarse]
     return last + (f", after {_count(coarse, noun)} at {share(coarse[0].fraction)}" if coarse else "")

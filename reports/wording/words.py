@@ -11,7 +11,7 @@ from reports.reading.outcomes import FAILED
 from reports.statistics.estimates import Estimate
 from reports.statistics.interval import Interval
 from reports.statistics.power import MOST_SEEDS
-from reports.wording import change_words, failure_words
+from reports.wording import change_words, failure_words, rate_words
 from reports.wording.cost_words import clear_costs, costs
 from reports.wording.length_words import conditions, undertrained
 from reports.wording.listing import listed
@@ -123,7 +123,7 @@ def interval(value: Estimate) -> str:
     mean = signed(value.mean, digits)
     if not value.half_width or value.low is None or value.high is None:
         return f"{mean} nats"
-    if math.isclose(value.high - value.mean, value.mean - value.low, rel_tol=1e-3):
+    if math.isfinite(value.half_width) and math.isclose(value.high - value.mean, value.mean - value.low, rel_tol=1e-3):
         return f"{mean} ± {value.half_width:.{digits}f} nats"
     return f"{mean} ({signed(value.low, digits)} to {signed(value.high, digits)}) nats"
 
@@ -182,15 +182,15 @@ def _ground(summary: StudySummary, arm: ArmSummary, comparison: Comparison) -> s
         return f" ({tested})."
     if comparison.shows_difference or comparison.shows_no_difference:
         return f" ({tested}), because {failure_words.because(summary, arm)}."
-    return f" ({tested}): {_open(arm, comparison)}"
+    return f" ({tested}): {_open(summary, arm, comparison)}"
 
 
-def _open(arm: ArmSummary, comparison: Comparison) -> str:
+def _open(summary: StudySummary, arm: ArmSummary, comparison: Comparison) -> str:
     """What an inconclusive comparison excludes, what it would have seen, and what would settle it."""
     value, smallest = comparison.difference, comparison.detectable
     assert value is not None  # an inconclusive arm has a p
     if smallest is None:
-        return f"{_excluded(value)}, since a best learning rate lies beyond those tried."
+        return f"{_excluded(value)}, since {rate_words.beyond(summary.study)}."
     planned = f"; {more_seeds(arm.seeds_needed)}" if arm.seeds_needed is not None else ""
     seen = f"could detect {detectable(smallest)} nats with 80 % power"
     return f"{_excluded(value)}; {seen}{planned}."

@@ -22,6 +22,7 @@ from reports.findings.summary import open_arms
 from reports.findings.verdicts import decide
 from reports.statistics.screening import EffectTest
 from reports.wording import words
+from reports.wording.markup import LATEX
 from tests.reports.factory import Arm, StudyOf
 from tests.reports.test_tuned import Curve, tune
 
@@ -107,7 +108,9 @@ def test_what_is_said_printed_and_drawn_of_an_open_interval(tmp_path: Path) -> N
     assert printed["difference_interval"][0] is None and 0.1 < printed["difference_interval"][1] < 0.12
     assert printed["detectable"] is None
     both = study(tmp_path / "both", 1, "pre", "post")
-    assert "excludes nothing, since" in words.sentence(both, both.arms[1])
+    said_of_both = words.sentence(both, both.arms[1])
+    assert "+0.100 (−∞ to +∞) nats" in said_of_both and "excludes nothing, since" in said_of_both
+    assert "(−∞ to +0.1)".translate(LATEX) == r"($-$$\infty$ to +0.1)"
     page = reports.render(Store(tmp_path).study("norm_placement", "cpu").path).read_text("utf-8")
     assert GOES_ON in page and "Infinity" not in page and "NaN" not in page
 
@@ -119,11 +122,14 @@ def test_no_seeds_are_added_where_only_rates_would_tell(tmp_path: Path) -> None:
         assert open_arms(summary) == expected
 
 
-def test_an_effect_with_such_runs_on_both_sides_says_nothing() -> None:
-    inside, below, above = (EffectTest(0.1, 0.01, 8, *ends) for ends in ((), (True,), (False, True)))
+def test_an_effect_may_be_anything_on_the_side_of_such_runs() -> None:
+    inside, below, above, both = (
+        EffectTest(0.1, 0.01, 8, *ends) for ends in ((), (True,), (False, True), (True, True))
+    )
     low, high = stats.t.interval(0.95, 8, 0.1, 0.01)
     assert inside.interval(0.05) == pytest.approx((low, high))
     assert below.interval(0.05) == pytest.approx((-math.inf, high)) and below.p == 1.0
     assert above.interval(0.05) == pytest.approx((low, math.inf))
+    assert both.interval(0.05) == (-math.inf, math.inf) and both.p == 1.0
     assert above.p == inside.p == pytest.approx(2 * stats.t.sf(10, 8))
     assert below.p_tie(1.0) == above.p_tie(1.0) == 1.0 > inside.p_tie(1.0)

@@ -62,17 +62,14 @@ def slow(layer: Any, spec: Mamba3, x: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("chunk", [1, 4, 64])
-@pytest.mark.parametrize(("groups", "fraction"), [(1, 0.5), (2, 1.0)])
-def test_mamba3_is_its_recurrence(chunk: int, groups: int, fraction: float) -> None:
-    spec = Mamba3(heads=H, head_dim=P, state=5, groups=groups, rope_fraction=fraction, chunk=chunk)
-    layer = layer_of(spec, D)
-    close(run(layer, X), slow(layer, spec, X[0]))
-
-
-@pytest.mark.parametrize("chunk", [1, 4, 64])
-@pytest.mark.parametrize(("groups", "rank"), [(1, 2), (2, 3)])
-def test_mamba3_with_several_inputs_and_outputs_is_its_recurrence(chunk: int, groups: int, rank: int) -> None:
-    spec = Mamba3(heads=H, head_dim=P, state=5, groups=groups, rank=rank, chunk=chunk)
+@pytest.mark.parametrize(
+    "settings",
+    [{"groups": 1, "rope_fraction": 0.5}, {"groups": 2, "rope_fraction": 1.0}, {"rank": 2}, {"groups": 2, "rank": 3}],
+    ids=str,
+)
+def test_mamba3_is_its_recurrence(chunk: int, settings: dict[str, Any]) -> None:
+    """With one input and output of each head, and with several."""
+    spec = Mamba3(heads=H, head_dim=P, state=5, chunk=chunk, **settings)
     layer = layer_of(spec, D)
     close(run(layer, X), slow(layer, spec, X[0]))
 

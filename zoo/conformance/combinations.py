@@ -124,7 +124,7 @@ def _with_mtp(row: Row, strength: int) -> list[Met]:
 
 
 @functools.cache
-def opening(times: int = 2, share: float = 0.85) -> int:
+def opening(times: int = 2, share: float = 0.9) -> int:
     """How many of the first rows of pairs it takes for every choice to be in so many of them, and for this share of the
     pairs that can be combined to meet."""
     wanted = Counter(dict.fromkeys(itertools.chain(*choices().values()), times))
