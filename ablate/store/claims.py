@@ -6,7 +6,8 @@
 - The owner writes to its file again and again, its heartbeat. Others watch it by their own clocks, since clocks of
   machines differ, and count only time in which they were awake themselves.
 - An owner that ended on this machine, or that was silent for too long, is replaced: its file is renamed to one's own
-  name. The old name is like no other, so of several that try one succeeds.
+  name. The old name is like no other, so of several that try one succeeds. Until the new owner's record is in the file,
+  the old one's says nothing of it.
 - An owner that was replaced finds its file gone as soon as it looks: before every write (`files.fenced`) and at every
   beat. A log is opened before its owner looks, and whoever takes over replaces logs by new files, so what a stopped
   process writes after it has looked ends in a file without a name.
@@ -154,8 +155,13 @@ class Claim:
             return False
         prepared = self._prepared()
         prepared.write_text(self._record(), encoding="utf-8")
-        prepared.replace(self._path)
-        return True
+        with suppress(FileNotFoundError):  # replaced and released while this one stood still
+            prepared.replace(self._path)
+        if [path.name for path in self._place.glob("*.json")] == [self._path.name]:
+            return True
+        for path in (prepared, self._path):  # replaced, and perhaps put beside the new owner's file
+            path.unlink(missing_ok=True)
+        return False
 
     def _prepared(self) -> Path:
         """Not in `claim/`, which must be empty when it is released."""
@@ -225,7 +231,7 @@ def _read(place: Path) -> ClaimRecord | None:
         found = ClaimRecord.model_validate_json(path.read_bytes())
     except (OSError, ValidationError):  # just renamed, or just being written
         return _unknown(path.stem)
-    return found.model_copy(update={"token": path.stem})
+    return found if found.token == path.stem else _unknown(path.stem)  # taken over, and not written yet
 
 
 def _unknown(token: str) -> ClaimRecord:

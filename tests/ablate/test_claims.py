@@ -129,6 +129,33 @@ def test_only_an_owner_that_surely_ended_is_replaced_at_once(
         assert (time.monotonic() - begun < 0.25) == at_once
 
 
+@pytest.mark.parametrize("stall_seconds", [300.0, 0.0])
+def test_of_two_that_replace_a_dead_owner_one_succeeds(
+    stall_seconds: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second comes when the first has renamed the dead owner's file and not yet written its own record. Only if
+    the first stands still there for too long is it replaced, and finds that out when it goes on."""
+    leave(tmp_path, pid=2**22 + 1)
+    first, second = Claim(tmp_path), Claim(tmp_path)
+    prepared, owners = Claim._prepared, []
+
+    def interrupted(claim: Claim) -> Path:
+        if claim is first:
+            monkeypatch.setattr(Claim, "_prepared", prepared)
+            watch = Watch(tmp_path)
+            for _ in range(3):
+                time.sleep(0.15)
+                owners.extend([second] if second not in owners and second._try(watch, stall_seconds) else [])
+        return prepared(claim)
+
+    monkeypatch.setattr(Claim, "_prepared", interrupted)
+    owners.extend([first] if first._try(Watch(tmp_path), stall_seconds) else [])
+    assert owners == [first if stall_seconds else second]
+    owners[0].check()
+    owners[0].release()
+    assert not tmp_path.exists()
+
+
 def test_time_in_which_the_observer_slept_is_not_silence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     leave(tmp_path, host=("another machine", "", ""))
     watch = Watch(tmp_path)

@@ -70,11 +70,11 @@ def test_four_hundred_studies_that_tune_and_have_no_effect_seldom_name_a_winner(
 ) -> None:
     """Each arm of each study tunes its own rate on seeds of its own. The bound is as above, of 400: 31 winners. Runs
     are so short that some stall, and where two seeds of an arm do there is nothing to tell."""
-    studies, seeds = 400, 3
+    studies, seeds, tuning = 400, 3, 3
     path, store = toy_study(tmp_path, NO_EFFECT, steps=16, tune="auto"), Store(tmp_path / "runs")
     verdicts = []
     for study in range(studies):
-        monkeypatch.setattr("ablate.study.tune_spec.FIRST_SEED", 10_000 + 2 * study)
+        monkeypatch.setattr("ablate.study.tune_spec.FIRST_SEED", 10_000 + tuning * study)
         summary = run_toy(path, store, range(seeds * study, seeds * (study + 1)))
         verdicts.append(summary.arms[1].verdict)
         winners = sum(verdict in {"better", "worse"} for verdict in verdicts)
