@@ -12,6 +12,7 @@ from typing import Protocol
 from ablate.running.engines import Event
 from ablate.running.request import Request
 from ablate.store import Store
+from ablate.store.claims import Watch
 
 GRACE_SECONDS = 15.0
 """How long workers may take to save their state when they are asked to end."""
@@ -96,11 +97,19 @@ class Polling(ABC):
 
 
 class _Waiting:
-    """Requests, taken one at a time; `over` once there will be no more."""
+    """Requests, taken one at a time; `over` once there will be no more.
+
+    Runs that another command works on come last: a worker that takes one waits for the other.
+    """
 
     def __init__(self, requests: Iterable[Request | None]) -> None:
         self._requests = iter(requests)
-        self.over = False
+        self._held: list[Request] = []
+        self._ended = False
+
+    @property
+    def over(self) -> bool:
+        return self._ended and not self._held
 
     def take(self, limit: int) -> list[Request]:
         """As many as there are now, up to a limit."""
@@ -111,13 +120,27 @@ class _Waiting:
 
     def _next(self) -> Request | None:
         """None where there is none yet, or none left."""
-        if self.over:
+        while (request := self._unseen()) is not None:
+            if not _is_held(request):
+                return request
+            self._held.append(request)
+        return self._held.pop(0) if self._held else None
+
+    def _unseen(self) -> Request | None:
+        if self._ended:
             return None
         try:
             return next(self._requests)
         except StopIteration:
-            self.over = True
+            self._ended = True
             return None
+
+
+def _is_held(request: Request) -> bool:
+    """Whether a worker is on the run, as far as can be seen at once."""
+    watch = Watch(Store(request.store).run_dir(request.digest))
+    holder = watch.holder()
+    return holder is not None and not watch.is_gone(holder, request.execution.stall_timeout)
 
 
 def how_it_ended(request: Request, status: int | None, said: str = "") -> Event:

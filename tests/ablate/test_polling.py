@@ -1,0 +1,67 @@
+"""The order in which runs begin, where another command works on some of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from ablate.running.engines import Event
+from ablate.running.engines._polling import Polling
+from ablate.running.request import Request
+from ablate.store import Store
+from ablate.store.claims import PLACE
+from ablate.store.documents.claim import ClaimRecord
+from tests.ablate.conftest import identity_of
+
+
+class Done:
+    """A run that has ended when it is first looked at."""
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+
+    def ended(self) -> Event:
+        return Event("finished", self.request.digest)
+
+    def ask_to_end(self) -> None: ...
+
+
+class OneWorker(Polling):
+    at_once = 1
+    poll_seconds = 0.0
+
+    def start(self, requests: Sequence[Request]) -> Sequence[Done]:
+        return [Done(request) for request in requests]
+
+
+@pytest.fixture
+def requests(tmp_path: Path) -> list[Request]:
+    return [Request(store=str(tmp_path), corpus=str(tmp_path), identity=identity_of(seed=seed)) for seed in range(4)]
+
+
+def begun(requests: Sequence[Request | None]) -> list[int]:
+    """Seeds, as their runs began."""
+    seeds = {request.digest: request.identity.seed for request in requests if request is not None}
+    events = OneWorker().run(iter(requests))
+    return [seeds[event.digest] for event in events if event is not None and event.kind == "started"]
+
+
+def test_runs_of_another_command_come_last(requests: list[Request]) -> None:
+    store = Store(requests[0].store)
+    assert begun(requests) == [0, 1, 2, 3]
+    with store.claim(requests[0].digest), store.claim(requests[2].digest):
+        assert begun(requests) == [1, 3, 0, 2]
+        assert begun([requests[0], requests[1], None, requests[2], requests[3]]) == [1, 0, 3, 2]
+    assert begun(requests) == [0, 1, 2, 3]
+
+
+def test_a_run_whose_owner_has_ended_is_begun_in_its_turn(requests: list[Request]) -> None:
+    store = Store(requests[0].store)
+    with store.claim(requests[0].digest):
+        (path,) = (store.run_dir(requests[0].digest) / PLACE).iterdir()
+        dead = ClaimRecord.model_validate_json(path.read_bytes()).model_copy(update={"pid": 2**22 + 1})
+    path.parent.mkdir(parents=True)
+    path.write_text(dead.model_dump_json())
+    assert begun(requests) == [0, 1, 2, 3]
