@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -65,3 +66,15 @@ def test_a_run_whose_owner_has_ended_is_begun_in_its_turn(requests: list[Request
     path.parent.mkdir(parents=True)
     path.write_text(dead.model_dump_json())
     assert begun(requests) == [0, 1, 2, 3]
+
+
+def test_a_run_that_another_command_has_ended_comes_next(requests: list[Request]) -> None:
+    """So that what both have done is counted as it is done."""
+    store, begun = Store(requests[0].store), []
+    with ExitStack() as other:
+        other.enter_context(store.claim(requests[0].digest))
+        for event in OneWorker().run(iter(requests)):
+            if event is not None and event.kind == "started":
+                begun.append(event.digest)
+                other.close()
+    assert begun == [requests[index].digest for index in (1, 0, 2, 3)]

@@ -99,7 +99,7 @@ class Polling(ABC):
 class _Waiting:
     """Requests, taken one at a time; `over` once there will be no more.
 
-    Runs that another command works on come last: a worker that takes one waits for the other.
+    Runs that another command works on come when that has ended them, or last: a worker that takes one waits for it.
     """
 
     def __init__(self, requests: Iterable[Request | None]) -> None:
@@ -120,6 +120,10 @@ class _Waiting:
 
     def _next(self) -> Request | None:
         """None where there is none yet, or none left."""
+        for request in self._held:
+            if not _is_held(request):
+                self._held.remove(request)
+                return request
         while (request := self._unseen()) is not None:
             if not _is_held(request):
                 return request
