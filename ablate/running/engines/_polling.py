@@ -120,10 +120,9 @@ class _Waiting:
 
     def _next(self) -> Request | None:
         """None where there is none yet, or none left."""
-        for request in self._held:
-            if not _is_held(request):
-                self._held.remove(request)
-                return request
+        if (free := next((request for request in self._held if not _is_held(request)), None)) is not None:
+            self._held.remove(free)
+            return free
         while (request := self._unseen()) is not None:
             if not _is_held(request):
                 return request
