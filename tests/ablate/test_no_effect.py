@@ -10,6 +10,7 @@ from scipy import stats
 
 import zoo
 from ablate.store import Store
+from ablate.study.tune_spec import TuneSpec
 from tests.ablate.toy import run_toy, toy_study
 
 NO_EFFECT = "{twin: {init.stream: 1}}"
@@ -70,7 +71,7 @@ def test_four_hundred_studies_that_tune_and_have_no_effect_seldom_name_a_winner(
 ) -> None:
     """Each arm of each study tunes its own rate on seeds of its own. The bound is as above, of 400: 31 winners. Runs
     are so short that some stall, and where two seeds of an arm do there is nothing to tell."""
-    studies, seeds, tuning = 400, 3, 3
+    studies, seeds, tuning = 400, 3, TuneSpec().seeds
     path, store = toy_study(tmp_path, NO_EFFECT, steps=16, tune="auto"), Store(tmp_path / "runs")
     verdicts = []
     for study in range(studies):

@@ -114,22 +114,18 @@ class _Waiting:
     def take(self, limit: int) -> list[Request]:
         """As many as there are now, up to a limit."""
         taken: list[Request] = []
-        while len(taken) < limit and (request := self._next()):
-            taken.append(request)
-        return taken
+        held: list[Request] = []
+        while len(taken) < limit and (request := self._next()) is not None:
+            (held if _is_held(request) else taken).append(request)
+        spare = max(0, limit - len(taken))
+        self._held[:0] = held[spare:]
+        return taken + held[:spare]
 
     def _next(self) -> Request | None:
-        """None where there is none yet, or none left."""
-        if (free := next((request for request in self._held if not _is_held(request)), None)) is not None:
-            self._held.remove(free)
-            return free
-        while (request := self._unseen()) is not None:
-            if not _is_held(request):
-                return request
-            self._held.append(request)
-        return self._held.pop(0) if self._held else None
+        return self._held.pop(0) if self._held else self._unseen()
 
     def _unseen(self) -> Request | None:
+        """None where there is none yet, or none left."""
         if self._ended:
             return None
         try:
