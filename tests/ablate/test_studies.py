@@ -35,7 +35,7 @@ TUNED = ("norm_placement", "ffn_activation", "rope_base", "gqa_groups", "swa_nop
 """Studies of which every arm has its own best rate, and trains for long enough."""
 TWO_SEEDS = ("screening", "small_predicts_large")
 """All runs of a design tell of one noise, and all arms of an order."""
-HOURS = ("small_predicts_large", "norm_warmup")
+HOURS = ("small_predicts_large", "norm_warmup", "activation_growth")
 """Half an hour of two cores and more at `cpu`."""
 SHORT = ("uptraining",)
 """Arms that train on for 5 % of a run, which is the question."""
