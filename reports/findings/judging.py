@@ -8,8 +8,8 @@ V / R ≤ Σ V_r / R_r.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from ablate.store.documents import LedgerRecord, LedgerTest, StudyArm, StudyDocument
 from reports.statistics.estimates import ALPHA
@@ -46,6 +46,7 @@ def ledger_test(
         seeds=None if study.looks else tuple(sorted(_seeds(arm) & _seeds(base))),
         looks=tuple(look.seeds for look in study.looks),
         margin=study.margin,
+        tuned=bool(study.tuning),
         p=p,
         p_tie=p_tie,
     )
@@ -60,15 +61,17 @@ def differences(
     evidence: Mapping[Pair, Evidence],
     ledger: Sequence[LedgerRecord],
     correction: Correction = "holm",
+    elsewhere: Sequence[LedgerRecord] = (),
 ) -> dict[Pair, Standing]:
     """By pair, with intervals that exclude zero where the corrected p is significant.
 
-    A pair is left out whose seeds were judged before, in part: repeating a test because of what it showed is no test.
+    A pair is left out whose seeds were judged before, in part, for this question or `elsewhere`: repeating a test
+    because of what it showed is no test. So is one that was judged with room for the noise of tuning and now has none.
     """
     found: dict[Pair, Standing] = {}
-    own = _by_claim(tests, difference_claim)
+    own = _by_claim(_as_tuned(tests, ledger), difference_claim)
     judged = judgements(difference_claim, lambda test: test.p, tests, ledger)
-    for number, claims in enumerate(rounds(judged), start=1):
+    for number, claims in enumerate(rounds(judged, map(difference_claim, _told(elsewhere))), start=1):
         level = ALPHA * share(number)
         known = [evidence.get(own[claim][0]) if claim in own else None for claim in claims]
         counted = [each or of_p(p) for each, p in zip(known, claims.values(), strict=True)]
@@ -79,10 +82,12 @@ def differences(
     return found
 
 
-def ties(tests: Sequence[LedgerTest], ledger: Sequence[LedgerRecord]) -> dict[Pair, float | None]:
+def ties(
+    tests: Sequence[LedgerTest], ledger: Sequence[LedgerRecord], elsewhere: Sequence[LedgerRecord] = ()
+) -> dict[Pair, float | None]:
     """Corrected p-values by pair. Another margin is another test."""
-    found = corrected(judgements(_tie, lambda test: test.p_tie, tests, ledger))
-    own = _by_claim(tests, _tie)
+    found = corrected(judgements(_tie, lambda test: test.p_tie, tests, ledger), map(difference_claim, _told(elsewhere)))
+    own = _by_claim(_as_tuned(tests, ledger), _tie)
     return {pair: found[claim] for claim in found.keys() & own.keys() for pair in own[claim]}
 
 
@@ -93,7 +98,20 @@ def judgements(
     ledger: Sequence[LedgerRecord],
 ) -> Ledger:
     """Earlier ones, then this one, as `reports.statistics.ledger` reads them."""
-    return [[Judged(claim(test), p(test)) for test in each] for each in (*(record.tests for record in ledger), tests)]
+    earlier = [_as_tuned(record.tests, ledger[:number]) for number, record in enumerate(ledger)]
+    return [[Judged(claim(test), p(test)) for test in each] for each in (*earlier, _as_tuned(tests, ledger))]
+
+
+def _as_tuned(tests: Sequence[LedgerTest], ledger: Sequence[LedgerRecord]) -> list[LedgerTest]:
+    """Without those that were judged before as tests of arms that the study tuned, and are now of rates that were
+    written down since: the noise of tuning is not gone."""
+    tuned = {difference_claim(test) for record in ledger for test in record.tests if test.tuned}
+    return [test for test in tests if test.tuned or difference_claim(test) not in tuned]
+
+
+def _told(elsewhere: Iterable[LedgerRecord]) -> Iterator[LedgerTest]:
+    """What had a verdict."""
+    return (test for record in elsewhere for test in record.tests if test.p is not None)
 
 
 def _by_claim(tests: Iterable[LedgerTest], claim: Callable[[LedgerTest], Claim]) -> dict[Claim, list[Pair]]:
@@ -105,10 +123,9 @@ def _by_claim(tests: Iterable[LedgerTest], claim: Callable[[LedgerTest], Claim])
 
 
 def difference_claim(test: LedgerTest) -> Claim:
-    arm = f"{test.arm_identity} {test.looks}" if test.looks else test.arm_identity
-    return Claim(Contrast(arm, test.baseline_identity), None if test.seeds is None else frozenset(test.seeds))
+    seeds = None if test.seeds is None else frozenset(test.seeds)
+    return Claim(Contrast(test.arm_identity, test.baseline_identity), seeds, test.looks)
 
 
 def _tie(test: LedgerTest) -> Claim:
-    claim = difference_claim(test)
-    return Claim(Contrast(f"{claim.contrast.arm} ± {test.margin}", claim.contrast.baseline), claim.seeds)
+    return replace(difference_claim(test), margin=test.margin)

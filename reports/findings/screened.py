@@ -152,8 +152,8 @@ def _corrected(data: Collected, design: StudyDesign, blocks: _Blocks, *, judged:
         for own, test in zip(recorded, tests, strict=True)
         if test is not None and own.p is not None
     }
-    standings = differences(recorded, evidence, data.ledger, design.correction)
-    alike = ties(recorded, data.ledger)
+    standings = differences(recorded, evidence, data.ledger, design.correction, data.elsewhere)
+    alike = ties(recorded, data.ledger, data.elsewhere)
     return [
         _standing(replace(plain, test=own), test, standings, alike)
         for plain, own, test in zip(blocks.plain(), recorded, tests, strict=True)
@@ -172,6 +172,7 @@ def _ledger_test(study: StudyDocument, effect: StudyEffect, test: EffectTest | N
         seeds=None if study.looks else _planned_seeds(study),
         looks=tuple(look.seeds for look in study.looks),
         margin=study.margin,
+        tuned=bool(study.tuning),
         p=None if test is None else min(1.0, looked * test.p),
         p_tie=tie,
     )

@@ -101,7 +101,7 @@ def _is_open(verdict: Verdict, comparison: Comparison) -> bool:
 def _judged(data: Collected) -> dict[Pair, Judgement]:
     pairs = [(arm.name, base.name) for arm, base in data.study.pairs]
     withheld = {pair: reason for pair in pairs if (reason := _waiting(data, pair)) is not None}
-    found = compare(data.study, data.runs, data.ledger, withheld, data.losses)
+    found = compare(data.study, data.runs, data.ledger, withheld, data.losses, data.elsewhere)
     return {pair: _judgement(data, pair, each, withheld.get(pair)) for pair, each in found.items()}
 
 

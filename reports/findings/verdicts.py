@@ -61,11 +61,12 @@ def compare(
     ledger: Sequence[LedgerRecord] = (),
     withheld: Collection[Pair] = (),
     losses: pl.DataFrame | None = None,
+    elsewhere: Sequence[LedgerRecord] = (),
 ) -> dict[Pair, Comparison]:
     """Every pair that the study compares, over the seeds that trained in both arms.
 
     runs: all of them. ledger: what was judged for the question before. withheld: pairs that are not judged yet, though
-    they count. losses: the final ones by document, where they are known.
+    they count. losses: the final ones by document, where they are known. elsewhere: what was judged for other questions.
     """
     disturbed = {name for name, each in disturbances(runs).items() if each}
     plain = {(arm.name, base.name): _compare(study, arm, base, runs, losses, disturbed) for arm, base in study.pairs}
@@ -78,7 +79,8 @@ def compare(
         tests[pair] = ledger_test(study, arm, base, p, p_tie)
     evidence = {pair: _evidence(plain[pair], wide[pair], test.p) for pair, test in tests.items() if test.p is not None}
     judged = tuple(tests.values())
-    standings, alike = differences(judged, evidence, ledger), ties(judged, ledger)
+    standings = differences(judged, evidence, ledger, elsewhere=elsewhere)
+    alike = ties(judged, ledger, elsewhere)
     return {
         pair: _standing(study, replace(plain[pair], test=test), wide.get(pair), standings.get(pair), alike.get(pair))
         for pair, test in tests.items()

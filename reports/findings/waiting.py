@@ -10,8 +10,9 @@ import polars as pl
 from reports.reading.outcomes import UNJUDGED
 
 REPEATED = (
-    "some of these seeds were judged before: adding seeds until a difference appears inflates false positives. "
-    "Let the study add them (seeds: auto), or judge fresh seeds"
+    "some of these seeds were judged before, in another set, for another question or with the noise of tuning: judging "
+    "them again until a difference appears inflates false positives. Let the study add seeds (seeds: auto), or judge "
+    "fresh ones"
 )
 
 

@@ -16,6 +16,7 @@ from reports.figures.style import looks
 from reports.findings.shapes import StudySummary
 from reports.findings.summary import summarise_study
 from reports.pages.templating import FIGURES, render
+from reports.reading.outcomes import UNJUDGED
 from reports.reading.progress import StudyProgress
 from reports.wording import (
     answers,
@@ -64,10 +65,10 @@ def render_study(study_dir: Path | str, summary: StudySummary | None = None) -> 
 
 
 def record(summary: StudySummary, store: Store) -> None:
-    """Add what is judged on this page to the ledger, unless it is there."""
+    """Add what is judged on this page to the ledger, or looked at without a verdict, unless it is there."""
     tests = summary.tests
-    judged = any(test.p is not None for test in tests)
-    if judged and all(each.tests != tests for each in summary.ledger):
+    looked = summary.study.scale not in UNJUDGED and any(arm.seeds for arm in summary.arms)
+    if looked and tests and all(each.tests != tests for each in summary.ledger):
         now = datetime.now(UTC).isoformat(timespec="seconds")
         store.append_ledger(summary.study.name, LedgerRecord(judged=now, scale=summary.study.scale, tests=tests))
 

@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from ablate.store import Store
+from ablate.store.documents import LedgerRecord
 from reports.reading import evaluations
 from reports.reading.collected import Collected
 from reports.reading.columns import RESULT, result_row
@@ -58,8 +59,13 @@ def collect(study_dir: Path | str, store: Store | None = None) -> Collected:
         environments={digest: result.environment for digest, result in documents.results.items() if result},
         losses=_losses(documents),
         ledger=store.read_ledger(documents.study.name),
+        elsewhere=_elsewhere(store, documents.study.name),
         frames={name: frame for each in sections().values() for name, frame in each.collect(documents).items()},
     )
+
+
+def _elsewhere(store: Store, name: str) -> tuple[LedgerRecord, ...]:
+    return tuple(record for other in store.ledgers() if other != name for record in store.read_ledger(other))
 
 
 def _run_row(documents: StudyDocuments, key: RunKey) -> Row:

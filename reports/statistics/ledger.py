@@ -1,7 +1,8 @@
 """Everything that was ever judged for a question, and what a p-value is worth after all of it. Pure.
 
 A test is one arm against one baseline on one set of seeds. The tests that appear for the first time in one judgement of
-the study are a round. Round r may spend the share s_r of α = 0.05, and Holm's correction runs over its tests alone:
+the study are a round, with those that were looked at since the last one and have no p-value yet. Round r may spend the
+share s_r of α = 0.05, and Holm's correction runs over its tests alone:
 
     s_1 = 0.8        s_r = 0.2 / (r·(r − 1)), r ≥ 2        Σ s_r = 1        corrected p = Holm(p in the round) / s_r
 
@@ -12,9 +13,11 @@ ever be (alpha spending, as in Foster and Stine 2008, doi:10.1111/j.1467-9868.20
 - arms that are added once results are known are a round of their own, and a question that goes on until something
   wins keeps its error rate. Holm over all arms so far would not: when k arms come one by one, it errs in
   α·(1 + 1/2 + … + 1/k) of studies;
-- a fixed-sample test that reuses seeds on which its arm was judged before is left out. It is repeated because of what
-  those seeds showed, and no division of α makes good for that. Fresh seeds are a new test in a new round; a test that
-  is valid at any number of seeds (`sequential`) remains the same test, with a new p;
+- a fixed-sample test that reuses seeds on which its two arms were judged before, whichever was the baseline and
+  whatever the rule, is left out. It is repeated because of what those seeds showed, and no division of α makes good for
+  that. Fresh seeds are a new test in a new round; a test that is valid at any number of seeds (`sequential`) remains
+  the same test, with a new p, and may follow a fixed-sample one, once: it chooses no seeds. Other looks are left out;
+- of seeds that were looked at before there was a p-value, none may be left out afterwards;
 - later arms never take back a verdict.
 
 The price is a first round at 0.04. What is judged by the hundreds belongs to `online_fdr` instead.
@@ -22,7 +25,7 @@ The price is a first round at 0.04. What is judged by the hundreds belongs to `o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from reports.statistics.estimates import holm_by_name
@@ -37,13 +40,21 @@ class Contrast:
     arm: str
     baseline: str
 
+    @property
+    def pair(self) -> frozenset[str]:
+        """Whichever is the baseline."""
+        return frozenset({self.arm, self.baseline})
+
 
 @dataclass(frozen=True)
 class Claim:
-    """What one test is of. `seeds` is None where the p-value is valid at any number of seeds."""
+    """What one test is of. `seeds` is None where the p-value is valid at any number of seeds, at the numbers `looks`.
+    `margin` is that of a tie."""
 
     contrast: Contrast
     seeds: frozenset[int] | None
+    looks: tuple[int, ...] = ()
+    margin: float | None = None
 
 
 @dataclass(frozen=True)
@@ -58,32 +69,45 @@ Ledger = Sequence[Iterable[Judged]]
 """All judgements of one question, the oldest first; each has every test that it looked at."""
 
 
-def rounds(ledger: Ledger) -> tuple[dict[Claim, float | None], ...]:
-    """The tests by the judgement that had them first, each with its latest valid p-value."""
+def rounds(ledger: Ledger, elsewhere: Iterable[Claim] = ()) -> tuple[dict[Claim, float | None], ...]:
+    """The tests by the judgement that had them first, each with its latest valid p-value. elsewhere: what was judged
+    for other questions, which is in no round here but takes the freshness of its seeds."""
     found: list[dict[Claim, float | None]] = []
     home: dict[Claim, dict[Claim, float | None]] = {}
+    seen = dict.fromkeys(elsewhere, True)
     for judgement in ledger:
-        known = set(home)
-        new: dict[Claim, float | None] = {}
+        known = seen | {claim: own[claim] is not None for claim, own in home.items()}
+        if not found or any(p is not None for p in found[-1].values()):
+            found.append({})
         for claim, p in ((judged.claim, judged.p) for judged in judgement if not reuses_seeds(judged.claim, known)):
-            own = home.setdefault(claim, new)
+            own = home.setdefault(claim, found[-1])
             own[claim] = p if p is not None else own.get(claim)
-        if new:
-            found.append(new)
-    return tuple(found)
+    return tuple(claims for claims in found if claims)
 
 
-def reuses_seeds(claim: Claim, known: Iterable[Claim]) -> bool:
-    """Whether a fixed-sample test is a repetition: its arm was judged before on some of its seeds, not all the same."""
-    earlier = [other for other in known if other.contrast == claim.contrast and other != claim]
-    return claim.seeds is not None and any(other.seeds is None or other.seeds & claim.seeds for other in earlier)
+def reuses_seeds(claim: Claim, known: Mapping[Claim, bool]) -> bool:
+    """Whether a test is a repetition: its arms were judged before on some of its seeds, not all the same, or by other
+    looks. known: earlier tests, and whether they had a p-value."""
+    return any(
+        _repeats(claim, other, judged) for other, judged in known.items() if other.contrast.pair == claim.contrast.pair
+    )
 
 
-def corrected(ledger: Ledger) -> dict[Claim, float | None]:
-    """The p-value of every valid test ever judged, corrected for all of them: significant below 0.05."""
+def _repeats(claim: Claim, other: Claim, judged: bool) -> bool:
+    if claim.seeds is None:
+        return other.seeds is None and other.looks != claim.looks and judged
+    if other.seeds is None:
+        return True
+    chosen = other.seeds != claim.seeds if judged else not other.seeds <= claim.seeds
+    return chosen and bool(other.seeds & claim.seeds)
+
+
+def corrected(ledger: Ledger, elsewhere: Iterable[Claim] = ()) -> dict[Claim, float | None]:
+    """The p-value of every valid test ever judged, corrected for all of them: significant below 0.05. elsewhere: as in
+    `rounds`."""
     return {
         claim: None if p is None else min(1.0, p / share(number))
-        for number, claims in enumerate(rounds(ledger), start=1)
+        for number, claims in enumerate(rounds(ledger, elsewhere), start=1)
         for claim, p in holm_by_name(claims).items()
     }
 

@@ -15,10 +15,14 @@ import ablate
 import reports
 from ablate.cli import main
 from ablate.store import Store, StoreError
-from ablate.store.documents import LedgerRecord, StudyContrast, StudyDocument, StudyRun
+from ablate.store.documents import LedgerRecord, LedgerTest, StudyContrast, StudyDocument, StudyRun
+from reports.findings.history import history
+from reports.findings.judging import differences
 from reports.findings.shapes import StudySummary
 from reports.findings.verdicts import compare, decide
+from reports.findings.waiting import REPEATED
 from reports.pages.page import render_page
+from reports.statistics.simultaneous import Evidence
 from reports.wording import method_words, words
 from tests.reports.factory import Arm, StudyOf
 from tests.reports.test_verdicts import finished
@@ -94,9 +98,72 @@ def test_results_that_come_in_are_shown_and_not_judged(tmp_path: Path) -> None:
     assert "better" not in a.verdict
 
 
-def test_nothing_is_kept_of_a_study_without_a_verdict(tmp_path: Path) -> None:
-    rendered(tmp_path, {"a": [2.300, None, None, None]})
+def test_what_was_looked_at_without_a_verdict_counts(tmp_path: Path) -> None:
+    """Six losses are shown while the baseline lacks one run; who then keeps the best arm alone is corrected for all."""
+    unfinished = StudyOf(
+        [Arm("base", [*BASE[:3], None]), *(Arm(n, x, steps=4) for n, x in ARMS.items())], measured=False
+    )
+    reports.render(unfinished.write(tmp_path))
+    (record,) = Store(tmp_path).read_ledger("norm_placement")
+    assert [test.p for test in record.tests] == [None] * len(ARMS)
+    alone = rendered(tmp_path, {"a": ARMS["a"]})
+    raw = float(stats.ttest_rel(ARMS["a"], BASE).pvalue)
+    assert p_of(alone, "a") == pytest.approx(min(1.0, len(ARMS) * raw / 0.8))
+
+
+def test_nothing_is_kept_before_a_run_has_ended_and_nothing_of_smoke(tmp_path: Path) -> None:
+    none = StudyOf([Arm("base", [None] * 4), Arm("a", [None] * 4, steps=4)], measured=False)
+    reports.render(none.write(tmp_path))
+    smoke = study_of(dict(ARMS))
+    folder = smoke.write(tmp_path)
+    document = smoke.document().model_copy(update={"scale": "smoke"})
+    Store(tmp_path).study("norm_placement", "cpu").write(document)
+    reports.render(folder)
     assert Store(tmp_path).read_ledger("norm_placement") == ()
+
+
+def test_seeds_that_were_looked_at_may_be_added_to_and_not_left_out(tmp_path: Path) -> None:
+    rendered(tmp_path, {"a": [*ARMS["a"][:3], None]})
+    _, fewer = rendered(tmp_path / "fewer", {"a": ARMS["a"][:3]}).arms
+    assert fewer.verdict != "no verdict"  # in a store of its own
+    _, fewer = rendered(tmp_path, {"a": ARMS["a"][:3]}).arms
+    assert (fewer.verdict, fewer.withheld) == ("no verdict", REPEATED)
+
+
+def test_rates_written_down_after_tuning_do_not_take_its_noise_away() -> None:
+    """The same arms at the same rates: judged with room for tuning, then as if nothing had been tuned."""
+    test = LedgerTest(
+        arm="a",
+        baseline="base",
+        arm_identity="a",
+        baseline_identity="b",
+        seeds=(0, 1, 2),
+        looks=(),
+        margin=None,
+        tuned=True,
+        p=0.5,
+        p_tie=None,
+    )
+    written = test.model_copy(update={"tuned": False, "p": 0.001})
+    ledger = [LedgerRecord(judged="2026-11-24", scale="cpu", tests=(test,))]
+    evidence = {("a", "base"): Evidence(-0.1, 0.001, lambda _level: (-0.2, -0.01))}
+    assert differences([written], evidence, ledger) == {}
+    assert differences([test], {("a", "base"): Evidence(-0.1, 0.5, lambda _level: (-0.2, 0.1))}, ledger)
+    later = [*ledger, LedgerRecord(judged="2026-11-25", scale="cpu", tests=(written,))]
+    (entry,) = history(later)
+    assert entry.p == 0.5
+
+
+def test_seeds_chosen_under_another_name_are_named(tmp_path: Path) -> None:
+    """A copy of a study's file has a ledger of its own, and the seeds of its arms are as used as before."""
+    rendered(tmp_path, {"a": ARMS["a"]})
+    chosen = StudyOf([Arm("base", BASE[:3]), Arm("a", ARMS["a"][:3], steps=4)], measured=False)
+    document = chosen.document().model_copy(update={"name": "copy"})
+    chosen.write(tmp_path)
+    folder = Store(tmp_path).study("copy", "cpu")
+    folder.write(document)
+    _, a = reports.summarise(folder.path).arms
+    assert (a.verdict, a.withheld) == ("no verdict", REPEATED)
 
 
 def test_seeds_added_after_a_verdict_take_it_away(tmp_path: Path) -> None:

@@ -22,6 +22,8 @@ class LedgerTest(Part):
     """Numbers of seeds at which it may be judged; empty where the number is fixed."""
     margin: float | None
     """The study's margin, in nats per token."""
+    tuned: bool = False
+    """Whether the study tuned these arms, so that `p` allows for the noise of that."""
     p: float | None
     """Of a difference; null where there is none yet."""
     p_tie: float | None

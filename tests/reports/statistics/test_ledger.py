@@ -51,6 +51,38 @@ def test_seeds_that_were_seen_give_no_second_fixed_sample_test(seeds: frozenset[
     assert corrected([[anytime], [first]]) == corrected([[anytime]])
 
 
+LOOKS = (3, 5, 8)
+FOUR = frozenset({1, 2, 3, 5})
+
+
+@pytest.mark.parametrize(
+    ("first", "again", "left_out"),
+    [
+        (Claim(Contrast("a", "base"), None, LOOKS), Claim(Contrast("a", "base"), FOUR), True),
+        (Claim(Contrast("a", "base"), None, LOOKS), Claim(Contrast("a", "base"), None, (*LOOKS, 18)), True),
+        (Claim(Contrast("a", "base"), frozenset(range(12))), Claim(Contrast("base", "a"), FOUR), True),
+        (Claim(Contrast("a", "base"), THREE), Claim(Contrast("a", "base"), None, LOOKS), False),
+        (Claim(Contrast("a", "base"), THREE), Claim(Contrast("a", "base"), THREE, margin=0.1), False),
+        (Claim(Contrast("a", "base"), THREE), Claim(Contrast("a", "base"), FOUR, margin=0.1), True),
+        (Claim(Contrast("a", "base"), THREE), Claim(Contrast("a", "other"), FOUR), False),
+    ],
+)
+def test_seeds_are_chosen_before_they_are_seen_whatever_the_rule(first: Claim, again: Claim, left_out: bool) -> None:
+    """Another rule, another baseline or another margin make no fresh seeds, in this question or another."""
+    assert (again not in corrected([[Judged(first, 0.5)], [Judged(again, 0.001)]])) == left_out
+    assert (again not in corrected([[Judged(again, 0.001)]], elsewhere=[first])) == left_out
+
+
+def test_what_was_looked_at_shares_the_round_of_the_first_verdict() -> None:
+    """Three arms without p-values, of which one is kept: Holm over three, at the first round's 4 %."""
+    looked = [judged(name, None) for name in "abc"]
+    found = corrected([looked, [judged("a", 0.01)]])
+    assert found[judged("a", 0.01).claim] == pytest.approx(3 * 0.01 / 0.8)
+    more, fewer = (judged("a", 0.01, frozenset(range(n))) for n in (5, 2))
+    assert corrected([looked, [more]])[more.claim] == pytest.approx(4 * 0.01 / 0.8)
+    assert fewer.claim not in corrected([looked, [fewer]])
+
+
 def test_an_anytime_test_stays_the_same_test_whatever_the_seeds() -> None:
     found = corrected([[judged("a", 0.3, None), judged("b", None, None)], [judged("a", 0.01, None)]])
     assert found[judged("a", 0.01, None).claim] == pytest.approx(2 * 0.01 / 0.8)
@@ -111,7 +143,32 @@ def anytime_hill_climbing(losses: np.ndarray) -> bool:
     return False
 
 
-ADVERSARIES = [kept_best, until_one_wins, more_of_what_looks_good, anytime_hill_climbing]
+def picked_seeds(losses: np.ndarray) -> bool:
+    """One arm on eight seeds, in planned looks; then on the four of them that look best, with either as the baseline."""
+    differences = losses[1] - losses[0]
+    best = np.argsort(differences)[:4]
+    p, chosen = float(paired_p(differences[best])), frozenset(best.tolist())
+    planned = Judged(Claim(Contrast("0", "base"), None, LOOKS), float(anytime_p(differences)))
+    turned = Judged(Claim(Contrast("base", "0"), chosen), p)
+    return significant([[planned], [judged("0", p, chosen)], [turned]])
+
+
+def kept_best_unseen(losses: np.ndarray) -> bool:
+    """Six arms that are looked at while they have no p-values; then the best alone."""
+    differences = losses[1:] - losses[0]
+    best = int(differences.mean(axis=1).argmin())
+    looked = [judged(str(i), None, frozenset(range(8))) for i in range(len(differences))]
+    return significant([looked, [judged(str(best), float(paired_p(differences[best])), frozenset(range(8)))]])
+
+
+ADVERSARIES = [
+    kept_best,
+    until_one_wins,
+    more_of_what_looks_good,
+    anytime_hill_climbing,
+    picked_seeds,
+    kept_best_unseen,
+]
 
 
 @pytest.mark.parametrize("adversary", ADVERSARIES)
