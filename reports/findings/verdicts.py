@@ -66,7 +66,7 @@ def compare(
     """Every pair that the study compares, over the seeds that trained in both arms.
 
     runs: all of them. ledger: what was judged for the question before. withheld: pairs that are not judged yet, though
-    they count. losses: the final ones by document, where they are known. elsewhere: what was judged for other questions.
+    they count. losses: the final ones by document, where known. elsewhere: what was judged for other questions.
     """
     disturbed = {name for name, each in disturbances(runs).items() if each}
     plain = {(arm.name, base.name): _compare(study, arm, base, runs, losses, disturbed) for arm, base in study.pairs}

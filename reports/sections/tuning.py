@@ -61,8 +61,8 @@ class Tuning(Section):
         """What a reader must know of arms that may be better than they look."""
         for each in tunings_of(data.study):
             yield from rate_words.warnings(each.name, each.found)
-        if any(len(each.trials[0].losses) == 1 for each in data.study.tuning):
-            yield "Tuned with one seed: the noise of tuning is not known, and not in the intervals."
+        if rate_words.one_seed(data.study.tuning):
+            yield "Tuned with one seed: the noise of tuning is not known, so nothing is judged better or worse."
 
     def lines(self) -> Iterator[str]:
         """What each arm took, and how sure that is."""

@@ -15,7 +15,8 @@ SHARES = {1.0: "full length", 0.5: "half the length", 0.25: "a quarter of the le
 def rates(study: StudyDocument) -> str:
     """What goes with every answer: `each arm at its own best learning rate (5 rates × 2 seeds at full length)`."""
     if study.rates.how == "carried":
-        return "learning rates tuned earlier" + (f", see {study.rates.where}" if study.rates.where else "")
+        where = f", see {study.rates.where}" if study.rates.where else ""
+        return f"learning rates tuned earlier{where}; their noise is not in the intervals"
     if study.rates.how == "written" or not study.tuning:
         return "learning rates not tuned"
     beyond = "".join(f"; {words}" for words in _unbracketed(study))
@@ -35,14 +36,22 @@ def sentence(study: StudyDocument) -> str:
         return f"Learning rates were tuned before{where}; the noise of that tuning is not in the intervals."
     if study.rates.how == "written" or not study.tuning:
         return "This study did not tune learning rates, which may suit one arm better than another."
-    known = len(study.tuning[0].trials[0].losses) > 1
-    room = " Intervals have room for what an arm may have lost to the noise of tuning." if known else ""
-    return f"Before the comparison, every arm tuned its {_what(study)}: {_trials(study)}, on separate seeds.{room}"
+    room = "One tuning seed does not tell the noise of tuning, so intervals have no end."
+    if not one_seed(study.tuning):
+        room = "Intervals have room for what an arm may have lost to the noise of tuning."
+    return f"Before the comparison, every arm tuned its {_what(study)}: {_trials(study)}, on separate seeds. {room}"
 
 
 def beyond(study: StudyDocument) -> str:
-    """Why an interval has no end on one side."""
+    """Why an interval has no end on one side, or on both."""
+    if one_seed(study.tuning):
+        return "one tuning seed does not tell what an arm may have lost to the noise of tuning"
     return f"a best {'learning rate' if _alone(study) else 'setting'} lies beyond those tried"
+
+
+def one_seed(tunings: Sequence[StudyTuning]) -> bool:
+    """Whether arms were tuned with one seed, which does not tell its noise."""
+    return any(len(each.trials[0].losses) == 1 for each in tunings)
 
 
 def _alone(study: StudyDocument) -> bool:

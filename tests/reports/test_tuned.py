@@ -227,7 +227,9 @@ def test_with_one_tuning_seed_the_noise_is_not_known(tmp_path: Path) -> None:
     both = [one.model_copy(update={"arm": "pre"}), one]
     summary = reports.summarise(StudyOf(arms, tuning=both).write(tmp_path))
     found = summary.arms[1].comparison
-    assert found is not None and found.tuning_room == 0.0
+    assert found is not None and found.tuning_room == math.inf
+    assert summary.arms[1].verdict == "inconclusive"
+    assert "one tuning seed does not tell what an arm may have lost" in words.sentence(summary, summary.arms[1])
     assert any("the noise of tuning is not known" in warning for warning in summary.warnings)
 
 

@@ -144,7 +144,7 @@ def anytime_hill_climbing(losses: np.ndarray) -> bool:
 
 
 def picked_seeds(losses: np.ndarray) -> bool:
-    """One arm on eight seeds, in planned looks; then on the four of them that look best, with either as the baseline."""
+    """One arm on eight seeds, in planned looks; then on the four that look best, with either as the baseline."""
     differences = losses[1] - losses[0]
     best = np.argsort(differences)[:4]
     p, chosen = float(paired_p(differences[best])), frozenset(best.tolist())
