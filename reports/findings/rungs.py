@@ -3,8 +3,9 @@
     change_s = (L_arm − L_base at the last rung) − (L_arm − L_base at this rung)        of seed s
 
 over the seeds that trained in all four. A paired t-test says whether the difference changes, and Holm corrects it over
-every arm and rung, of both axes. It *flips* where both differences exclude zero, on either side of it; it *grows* or
-*shrinks* where the mean of the two does; else it *changes*, and which it does is open.
+every arm and rung, of both axes, of this judgement: the ledger keeps no changes. It *flips* where both differences
+exclude zero, on either side of it; it *grows* or *shrinks* where the mean of the two does; else it *changes*, and which
+it does is open.
 
 Where arms tuned their rates, each at every rung, the interval has room for what all four choices may have cost. With
 fixed rates it has none.
@@ -12,7 +13,7 @@ fixed rates it has none.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -21,7 +22,7 @@ import polars as pl
 from ablate.store.documents import JsonObject, StudyRung
 from reports.findings.by_document import Gap as SeedGap
 from reports.findings.tuning import Choice, choices, mean_losses
-from reports.findings.waiting import waiting
+from reports.findings.waiting import REPEATED, waiting
 from reports.reading.collected import Collected
 from reports.reading.outcomes import FAILED
 from reports.statistics.estimates import ALPHA, Estimate, estimate, holm
@@ -101,9 +102,12 @@ def gaps(data: Collected) -> tuple[Gap, ...]:
     return tuple(found)
 
 
-def changes(data: Collected) -> tuple[Change, ...]:
-    """Of every arm, from every other rung to the last, corrected together."""
-    plain = [_plain(data, arm, rung) for arm in _others(data) for rung in data.study.ladder[:-1]]
+def changes(data: Collected, repeated: Collection[str] = ()) -> tuple[Change, ...]:
+    """Of every arm, from every other rung to the last, corrected together.
+
+    repeated: arms whose seeds at the last rung were judged before, so that their changes have no verdict either.
+    """
+    plain = [_plain(data, arm, rung, arm in repeated) for arm in _others(data) for rung in data.study.ladder[:-1]]
     runs = data.frames[FRAME]
     known = {rung.name: choices(rung.tuning, mean_losses(runs.filter(rung=rung.name))) for rung in data.study.ladder}
     tests = [_evidence(each, data.study.baseline, known) or UNKNOWN for each in plain]
@@ -126,7 +130,7 @@ def _pairs(runs: pl.DataFrame, arm: str, baseline: str) -> pl.DataFrame:
     return done.filter(arm=arm).join(done.filter(arm=baseline), on=["rung", "seed"], suffix="_base").sort("seed")
 
 
-def _plain(data: Collected, arm: str, rung: StudyRung) -> Change:
+def _plain(data: Collected, arm: str, rung: StudyRung, repeated: bool) -> Change:
     """By itself, not tested yet."""
     assert rung.axis is not None  # only the last has none
     last, baseline = data.study.ladder[-1].name, data.study.baseline
@@ -144,8 +148,8 @@ def _plain(data: Collected, arm: str, rung: StudyRung) -> Change:
         after=estimate(both["gap_last"].to_list()),
         change=estimate((both["gap_last"] - both["gap"]).to_list()),
     )
-    unended = waiting(data.study.scale, runs)
-    return replace(found, word="no verdict", reason=unended) if unended else replace(found, reason=_failed(runs))
+    unjudged = waiting(data.study.scale, runs) or (REPEATED if repeated else None)
+    return replace(found, word="no verdict", reason=unjudged) if unjudged else replace(found, reason=_failed(runs))
 
 
 def _failed(runs: pl.DataFrame) -> str | None:

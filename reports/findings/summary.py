@@ -64,7 +64,7 @@ def summarise(data: Collected) -> StudySummary:
         ledger=data.ledger,
         contrasts=tuple(each for (_, base), each in judged.items() if base != data.study.baseline),
         effects=effects,
-        changes=changes(data) if data.study.ladder else (),
+        changes=changes(data, {arm.name for arm in arms if arm.withheld == REPEATED}) if data.study.ladder else (),
         grouped=data.grouped,
         sections={name: section for name, section in found.items() if section is not None},
     )

@@ -70,8 +70,8 @@ def _compared(summary: StudySummary) -> list[str]:
     parts = [
         f"Differences are paired: each seed of an arm against the same seed of {summary.baseline}.",
         f"Better and worse are two-sided paired t-tests of the held-out loss after the last step{_over(summary)}. With "
-        "probability 95 %, none of the verdicts ever given for this question is wrong: p-values are corrected (Holm) "
-        "for every arm ever judged for it, and the intervals of differences agree with them.",
+        f"probability 95 %{_but_tuning(summary)}, no better or worse ever given for this question is wrong: p-values "
+        "are corrected (Holm) for every arm ever judged for it, and the intervals of differences agree with them.",
     ]
     if summary.study.margin is not None:
         parts.append(
@@ -79,6 +79,12 @@ def _compared(summary: StudySummary) -> list[str]:
             "that margin, corrected likewise at another 5 %."
         )
     return parts
+
+
+def _but_tuning(summary: StudySummary) -> str:
+    """What that leaves out."""
+    rates = summary.study.rates.how
+    return "" if rates == "tuned" else " at these learning rates"
 
 
 def _over(summary: StudySummary) -> str:

@@ -57,7 +57,8 @@ def introduction(summary: StudySummary) -> str:
     """What is compared with what, and how rates were set."""
     study, count = summary.study, len(summary.changes)
     rungs = listed([rung.name for rung in study.ladder[:-1]])
-    tests = f"paired t-tests, corrected (Holm) over {count} comparisons" if count > 1 else "a paired t-test"
+    over = f"corrected (Holm) over these {count} comparisons and not" if count > 1 else "not corrected"
+    tests = f"paired t-test{'s' * (count > 1)}, {over} for earlier judgements of the study"
     text = (
         f"The comparison above is at {study.ladder[-1].name}. Differences from {study.baseline} there and at {rungs} "
         f"are compared seed by seed: {tests}. A difference grows where it moves away from zero, in either direction."

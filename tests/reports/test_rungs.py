@@ -16,6 +16,7 @@ from reports.figures.style import looks
 from reports.findings.rungs import Change, changes
 from reports.findings.shapes import StudySummary
 from reports.findings.summary import summarise_study
+from reports.findings.waiting import REPEATED
 from reports.pages.page import render_page
 from reports.reading.collect import collect
 from reports.reading.collected import Collected
@@ -55,6 +56,13 @@ def summary_of(tmp_path: Path, gaps: Mapping[str, tuple[float, float, float]]) -
 
 def found(summary: StudySummary, arm: str, rung: str) -> Change:
     return next(each for each in summary.changes if (each.arm, each.rung) == (arm, rung))
+
+
+def test_repeated_seeds_have_no_verdict_on_changes(tmp_path: Path) -> None:
+    gaps = {"post": (0.01, 0.05, 0.10), "double": (0.01, 0.05, 0.10)}
+    told = changes(collect(study(gaps).write(tmp_path)), {"post"})
+    assert {(each.arm, each.word) for each in told} == {("post", "no verdict"), ("double", "grows")}
+    assert [(each.p, each.reason) for each in told if each.arm == "post"] == [(None, REPEATED)] * 2
 
 
 def test_changes_are_paired_by_seed_and_corrected_over_arms_and_rungs(tmp_path: Path) -> None:
