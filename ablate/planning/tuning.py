@@ -57,12 +57,17 @@ class Trial:
         """Mean over the seeds."""
         return math.fsum(self.losses) / len(self.losses)
 
+    @property
+    def trains(self) -> bool:
+        """Whether a seed neither diverged nor stalled."""
+        return self.stalled < len(self.losses) and any(map(math.isfinite, self.losses))
+
 
 @dataclass(frozen=True)
 class Tuned:
-    """How tuning ended: every trial, the settings taken, and the paths whose best value is the last one tried in a
-    direction. `curve` are the learning rates of the curve whose minimum was taken; where there is none and a rate was
-    tuned alone, `reason` says why."""
+    """How tuning ended: every trial, the settings taken, and the paths whose best value may lie beyond those tried.
+    `curve` are the learning rates of the curve whose minimum was taken; where there is none and a rate was tuned alone,
+    `reason` says why."""
 
     trials: tuple[Trial, ...]
     chosen: Settings
@@ -104,7 +109,22 @@ def _grid(spec: TuneSpec, space: Space, legal: Legal, stalls: Stalls) -> Batches
         trials += _tried(wider, (yield wider), stalls)
     edges = tuple(path for path, values in axes.items() if _is_open(path, values, trials, legal))
     found = Tuned(tuple(trials), best(trials).settings, edges)
+    if not _any_trains(trials):
+        return _untrained(found, batch[(len(batch) - 1) // 2])
     return _between(found) if list(axes) == [RATE] and not math.isinf(best(trials).loss) else found
+
+
+def _any_trains(trials: Sequence[Trial]) -> bool:
+    return any(trial.trains for trial in trials)
+
+
+def _untrained(found: Tuned, middle: Settings) -> Tuned:
+    """The same with the middle of the list, an arm's own rate under `auto`: losses of runs that all fail are noise."""
+    if list(middle) != [RATE]:
+        return replace(found, chosen=middle)
+    tried = [trial.settings[RATE] for trial in found.trials]
+    reason = f"no seed trained at any of the {len(tried)} rates tried, {min(tried):g} to {max(tried):g}"
+    return replace(found, chosen=middle, reason=reason)
 
 
 def _between(found: Tuned) -> Tuned:
@@ -123,7 +143,7 @@ def _wider(
     extend: int,
     legal: Legal,
 ) -> list[Settings]:
-    """The best settings with each value that is at an edge moved one step outwards; counts what it adds."""
+    """The best settings with each value to be followed moved one step outwards; counts what it adds."""
     found = []
     for path, values in axes.items():
         side = _side(path, values, trials)
@@ -148,8 +168,13 @@ def _is_open(path: str, values: Sequence[Any], trials: Sequence[Trial], legal: L
 
 
 def _side(path: str, values: Sequence[Any], trials: Sequence[Trial]) -> int:
-    """−1 or 1 where the best value is the smallest or largest number tried, else 0."""
-    if len(values) < 2 or not all(_is_number(value) for value in values) or math.isinf(best(trials).loss):
+    """−1 or 1 where the best value is the smallest or largest number tried, else 0. Where no seed trains, losses do not
+    tell where the best rate lies, but stalling and diverging come of high ones: −1 for the rate."""
+    if len(values) < 2 or not all(_is_number(value) for value in values):
+        return 0
+    if not _any_trains(trials):
+        return -1 if path == RATE else 0
+    if math.isinf(best(trials).loss):
         return 0
     tried = _tried_values(path, values, trials)
     chosen = best(trials).settings[path]

@@ -38,21 +38,25 @@ def choices(tunings: Sequence[StudyTuning], losses: Mapping[str, float] | None =
     """By arm. losses: those that arms reach at what they chose; that is the most that they can have lost by it, for no
     loss is below zero.
 
-    The noise is that of all arms together. With one tuning seed it is not known, nor what any arm may have lost.
+    The noise is that of all arms together that train. With one tuning seed it is not known, nor what any arm may have
+    lost; nor is it for an arm that trains with no setting.
     """
+    unknown = {each.arm: Choice(UNBOUNDED, None) for each in tunings}
+    tunings = [each for each in tunings if each.trains]
     places = [_about_the_best(each) for each in tunings]
     tables = [[_losses(each.reliable[place]) for place in some] for each, some in zip(tunings, places, strict=True)]
     found = steady_noise(tables)
     if found.noise is None:
-        return {each.arm: Choice(UNBOUNDED, None) for each in tunings}
+        return unknown
     erratic = [{places[t][row]: sd for (t, row), sd in found.erratic.items() if t == n} for n in range(len(tables))]
     known = {
         each.arm: _choice(each, found.noise, own) for each, own in zip(tunings, erratic, strict=True) if each.reliable
     }
     most = losses or {}
-    return {
+    bounded = {
         each.arm: _bounded(known[each.arm], each, most.get(each.arm, math.inf)) for each in tunings if each.arm in known
     }
+    return unknown | bounded
 
 
 def _bounded(choice: Choice, tuning: StudyTuning, most: float) -> Choice:

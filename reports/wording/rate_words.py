@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from ablate.store.documents import StudyDocument, StudyPass, StudyTrial, StudyTuning
 from ablate.store.documents.study import RATE
 from reports.statistics.interval import Interval
+from reports.wording.listing import listed
 
 SHARES = {1.0: "full length", 0.5: "half the length", 0.25: "a quarter of the length"}
 
@@ -46,6 +47,9 @@ def beyond(study: StudyDocument) -> str:
     """Why an interval has no end on one side, or on both."""
     if one_seed(study.tuning):
         return "one tuning seed does not tell what an arm may have lost to the noise of tuning"
+    untrained = [each.arm for each in study.tuning if not each.trains]
+    if untrained and not any(each.edges for each in study.tuning if each.trains):
+        return f"{listed(untrained)} trained with none of the settings tried"
     return f"a best {'learning rate' if _alone(study) else 'setting'} lies beyond those tried"
 
 
@@ -86,7 +90,9 @@ def share(fraction: float) -> str:
 def _unbracketed(study: StudyDocument) -> Iterator[str]:
     """`the best rate of post lies beyond the highest tried, 0.12`."""
     for each in study.tuning:
-        if RATE in each.edges:
+        if not each.trains:
+            yield f"{each.arm} trained with none of those tried"
+        elif RATE in each.edges:
             yield f"the best rate of {each.arm} lies beyond the {edge(each)} tried, {each.rate:g}"
 
 
@@ -101,7 +107,8 @@ def taken(name: str, tuning: StudyTuning, interval: Interval | None, erratic: Se
     sure = f" (95 % interval {interval.low:.3g} to {interval.high:.3g})" if interval else ""
     why = f": {tuning.reason}" if tuning.reason else ""
     first = "".join(f" The best tried at {share(each.fraction)}: {_best(each)}." for each in tuning.coarse)
-    return f"{name}: {chosen}{sure}{why}.{''.join(_stalled(tuning))}{''.join(map(_erratic, erratic))}{first}"
+    stalled = "".join(_stalled(tuning)) if tuning.trains else ""
+    return f"{name}: {chosen}{sure}{why}.{stalled}{''.join(map(_erratic, erratic))}{first}"
 
 
 def _stalled(tuning: StudyTuning) -> Iterator[str]:
@@ -123,19 +130,24 @@ def _at(trial: StudyTrial) -> str:
 
 
 def _best(found: StudyPass) -> str:
+    if not found.trains:
+        return "none, no seed trained"
     known = [(trial.loss, trial.settings) for trial in found.reliable if trial.loss is not None]
-    return json.dumps(min(known, key=lambda each: each[0])[1][RATE]) if known else "none, all diverged"
+    return json.dumps(min(known, key=lambda each: each[0])[1][RATE]) if known else "none, a seed diverged at each"
 
 
 def warnings(name: str, tuning: StudyTuning) -> Iterator[str]:
-    """Arms whose best setting is the last one tried in a direction, which may be better than they look."""
+    """Arms whose best setting may lie beyond those tried, which may be better than they look."""
+    if not tuning.trains:
+        yield f"{name}: every seed diverged or stalled with all settings tried, so what it can do is not known."
+        return
     for path in tuning.edges:
         value = json.dumps(tuning.chosen[path])
         yield (
             f"{name}: its best {path} ({value}) is at the edge of what was tried, so it may do better than it did here."
         )
     if all(trial.loss is None for trial in tuning.trials):
-        yield f"{name}: all settings tried diverged."
+        yield f"{name}: a seed diverged with each of the settings tried."
 
 
 def carried_lines(study: StudyDocument) -> str | None:

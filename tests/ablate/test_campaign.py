@@ -45,13 +45,17 @@ def plan(study: Study) -> Plan:
 
 
 def gone_through(
-    tmp_path: Path, text: str, score: Score, open_arms: Sequence[Sequence[str]] = ()
+    tmp_path: Path,
+    text: str,
+    score: Score,
+    open_arms: Sequence[Sequence[str]] = (),
+    stalls_above: float = math.inf,
 ) -> tuple[list[Stage], Outcome]:
     """All stages, where each run's loss is `score` of it, and the arms still open after each stage of seeds."""
     path = tmp_path / "study.yaml"
     path.write_text(text, encoding="utf-8")
     known: dict[str, float | None] = {}
-    stages, answers = campaign(load_study(path, "cpu"), plan, known.get), list(open_arms)
+    stages, answers = campaign(load_study(path, "cpu"), plan, known.get, lambda _: stalls_above), list(open_arms)
     seen: list[Stage] = []
     answer: Sequence[str] = ()
     stage = next(stages)
@@ -192,8 +196,25 @@ def test_where_short_runs_fail_above_the_best_rate_full_length_tries_lower_ones(
 
 def test_where_every_short_run_diverged_none_is_trained_at_full_length(tmp_path: Path) -> None:
     stages, outcome = gone_through(tmp_path, tuning("tune: auto\n"), lambda run: math.inf if run.arm != "pre" else 1.0)
-    assert [stage.name for stage in stages] == ["tuning, round 1", "seeds"]
-    assert [each.fraction for each in study_document(outcome).tuning] == [0.25] * 3
+    lower = 6  # steps that the list is extended by
+    assert [stage.name for stage in stages] == [*(f"tuning, round {n + 1}" for n in range(1 + lower)), "seeds"]
+    assert [(each.fraction, len(each.trials)) for each in study_document(outcome).tuning] == [(0.25, 5 + lower)] * 3
+
+
+def test_where_every_short_run_stalled_full_length_begins_at_the_arm_s_own_rate(tmp_path: Path) -> None:
+    """Short runs of deep models stall at rates at which longer ones train."""
+
+    def score(run: RunPlan) -> float:
+        if not run.arm.startswith("post"):
+            return math.log(lr(run) / 1e-2) ** 2
+        return 5.9 - lr(run) if run.identity.steps < 100 or lr(run) > 6e-3 else math.log(lr(run) / 3e-3) ** 2
+
+    text = STUDY.replace("batch: 2", "batch: 2, lr: 1e-2")
+    _, outcome = gone_through(tmp_path, tuning("tune: auto\n", text), score, stalls_above=5)
+    pre, post, _ = study_document(outcome).tuning
+    assert (len(pre.coarse[0].trials), len(post.coarse[0].trials)) == (5, 11)
+    assert post.rates == pytest.approx((5e-3, 1e-2, 2e-2, 2.5e-3, 1.25e-3))
+    assert post.chosen[RATE] == pytest.approx(3e-3, rel=0.02)
 
 
 def test_a_tuned_arm_is_the_same_run_as_one_that_is_written_so(tmp_path: Path) -> None:

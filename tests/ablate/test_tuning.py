@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import product
 from typing import Any
 
@@ -88,6 +88,52 @@ def test_an_arm_that_stalls_at_every_rate_takes_its_lowest_mean_loss() -> None:
     assert end.value.value.chosen[RATE] == pytest.approx(2e-3, rel=0.2)
 
 
+def stalling(losses: Callable[[float], Sequence[float]], rates: Sequence[float], extend: int = 3) -> Tuned:
+    """A rate tuned alone, where a loss above 5 is that of a run that stalled."""
+    spec = TuneSpec.model_validate({"space": {RATE: list(rates)}, "extend": extend})
+    batches = propose(spec, spec.space_around(1e-2), lambda _: True, lambda loss: loss > 5)
+    batch = next(batches)
+    while True:
+        try:
+            batch = batches.send([losses(settings[RATE]) for settings in batch])
+        except StopIteration as end:
+            assert isinstance(end.value, Tuned)
+            return end.value
+
+
+def test_where_every_run_stalls_or_diverges_lower_rates_are_tried_until_one_trains() -> None:
+    """Whichever of the losses is the lowest: among runs that stalled, that is noise."""
+    rates = [8e-3, 1.6e-2, 3.2e-2]
+    for failed in ((5.9, 5.8), (5.9, 5.95), (5.9, math.inf), (math.inf, math.inf)):
+        for worst in rates:
+            found = stalling(
+                lambda rate: (
+                    [4 + math.log(rate / 1.2e-3) ** 2] * 2
+                    if rate < 3e-3
+                    else [loss + 0.01 * (rate != worst) for loss in failed]  # noqa: B023 (called within the loop)
+                ),
+                rates,
+                extend=6,
+            )
+            assert [trial.settings[RATE] for trial in found.trials] == pytest.approx([*rates, 4e-3, 2e-3, 1e-3, 5e-4])
+            assert (found.edges, found.trials[-1].trains, found.trials[0].trains) == ((), True, False)
+            assert found.chosen[RATE] == pytest.approx(1.2e-3)  # a parabola's
+
+
+def test_an_arm_that_trains_at_no_rate_keeps_the_middle_of_its_list_and_says_so() -> None:
+    found = stalling(lambda rate: [5.9 - rate, 5.9, 5.9], [1e-3, 2e-3, 4e-3])
+    assert [trial.settings[RATE] for trial in found.trials] == [1e-3, 2e-3, 4e-3, 5e-4, 2.5e-4, 1.25e-4]
+    assert (found.chosen, found.curve, found.edges) == ({RATE: 2e-3}, (), (RATE,))
+    assert found.reason == "no seed trained at any of the 6 rates tried, 0.000125 to 0.004"
+
+
+def test_where_no_seed_trains_only_rates_are_moved() -> None:
+    space = {RATE: [1e-3, 2e-3, 4e-3], "train.batch": [4, 8]}
+    found = tune(space, lambda _: math.inf, extend=1)
+    assert [tuple(trial.settings.values()) for trial in found.trials[6:]] == [(5e-4, 4)]
+    assert (found.chosen, found.edges, found.reason) == ({RATE: 2e-3, "train.batch": 4}, (RATE,), None)
+
+
 def test_without_a_space_five_rates_about_the_arm_s_own_are_tried() -> None:
     spec = TuneSpec()
     first = next(propose(spec, spec.space_around(3.1e-2), lambda _: True))
@@ -151,7 +197,7 @@ def test_whole_numbers_stay_whole() -> None:
 def test_one_that_diverges_is_never_chosen_and_all_that_do_choose_the_first() -> None:
     found = tune({"train.lr": [1e-3, 1.0]}, lambda s: math.inf if s["train.lr"] > 0.1 else 4.0, extend=0)
     assert found.chosen == {"train.lr": 1e-3}
-    gone = tune({"train.lr": [1e-3, 1.0]}, lambda _: math.inf)
+    gone = tune({"train.lr": [1e-3, 1.0]}, lambda _: math.inf, extend=0)
     assert (gone.chosen, len(gone.trials)) == ({"train.lr": 1e-3}, 2)
 
 

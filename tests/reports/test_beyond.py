@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +14,17 @@ from scipy import stats
 
 import reports
 from ablate.store import Store
-from ablate.store.documents import StudyTuning
+from ablate.store.documents import StudyTrial, StudyTuning
 from ablate.store.documents.study import RATE
 from reports.figures.base import GOES_ON
 from reports.findings.documents import documents
 from reports.findings.shapes import Comparison, StudySummary
 from reports.findings.summary import open_arms
+from reports.findings.tuning import choices
 from reports.findings.verdicts import decide
 from reports.statistics.screening import EffectTest
-from reports.wording import words
+from reports.statistics.tuning_noise import UNBOUNDED
+from reports.wording import rate_words, words
 from reports.wording.markup import LATEX
 from tests.reports.factory import Arm, StudyOf
 from tests.reports.test_tuned import Curve, tune
@@ -74,6 +77,41 @@ def test_what_may_be_better_at_another_rate_is_never_called_worse(
     assert inside is not None
     expected = (-math.inf if "post" in at_edges else inside.low, math.inf if "pre" in at_edges else inside.high)
     assert (found.difference.low, found.difference.high) == pytest.approx(expected, abs=2e-4)
+
+
+def untrained(tuning: StudyTuning) -> StudyTuning:
+    """The same, were every seed to stall at every rate, equally far from any best."""
+
+    def stalled(trials: Iterable[StudyTrial]) -> tuple[StudyTrial, ...]:
+        each = {"losses": (5.9, 5.901), "stalled": 2}
+        return tuple(trial.model_copy(update=each) for trial in trials)
+
+    coarse = tuple(each.model_copy(update={"trials": stalled(each.trials)}) for each in tuning.coarse)
+    given = {"curve": (), "edges": (RATE,), "reason": "no seed trained", "chosen": tuning.trials[0].settings}
+    return tuning.model_copy(update={"trials": stalled(tuning.trials), "coarse": coarse, **given})
+
+
+def test_an_arm_that_trains_at_no_rate_may_be_anything_and_tells_nothing_of_noise(tmp_path: Path) -> None:
+    draw = np.random.default_rng(3)
+    arms = [Arm("pre", BASE), Arm("double", BASE), Arm("post", [base + by for base, by in zip(BASE, BY, strict=True)])]
+    tunings = [tune(draw, name, Curve(1e-2, 0.5), 0.004) for name in ("pre", "double", "post")]
+    alone, known = choices(tunings[:2]), choices([*tunings[:2], untrained(tunings[2])])
+    for name in ("pre", "double"):
+        assert known[name].rate == alone[name].rate and known[name].penalty.freedom == alone[name].penalty.freedom
+        np.testing.assert_array_equal(known[name].penalty.draws, alone[name].penalty.draws)
+    assert known["post"].penalty is UNBOUNDED and known["post"].rate is None
+    path = StudyOf(arms, tuning=[*tunings[:2], untrained(tunings[2])]).write(tmp_path)
+    summary = reports.summarise(path)
+    assert summary.arms[2].verdict == "inconclusive"
+    assert words.sentence(summary, summary.arms[2]).endswith(
+        "nats, since post trained with none of the settings tried."
+    )
+    assert rate_words.rates(summary.study).endswith("; post trained with none of those tried")
+    (warning,) = rate_words.warnings("post", summary.study.tuning[2])
+    assert warning == "post: every seed diverged or stalled with all settings tried, so what it can do is not known."
+    said = rate_words.taken("post", summary.study.tuning[2], None)
+    assert said.endswith(": no seed trained. The best tried at a quarter of the length: none, no seed trained.")
+    assert warning in reports.render(path).read_text("utf-8")
 
 
 def test_nothing_is_called_a_tie_beside_such_a_rate(tmp_path: Path) -> None:

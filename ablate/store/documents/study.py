@@ -170,6 +170,11 @@ class StudyTrial(Part):
         known = [loss for loss in self.losses if loss is not None]
         return sum(known) / len(known) if len(known) == len(self.losses) else None
 
+    @property
+    def trains(self) -> bool:
+        """Whether a seed neither diverged nor stalled."""
+        return self.stalled < len(self.losses) and any(loss is not None for loss in self.losses)
+
 
 class StudyPass(Part):
     """Tuning runs of one length."""
@@ -178,6 +183,11 @@ class StudyPass(Part):
     """Share of the budget that each trial had."""
     trials: tuple[StudyTrial, ...]
     """All of them."""
+
+    @property
+    def trains(self) -> bool:
+        """Whether a seed of any trial neither diverged nor stalled."""
+        return any(trial.trains for trial in self.trials)
 
     @property
     def reliable(self) -> tuple[StudyTrial, ...]:
@@ -195,7 +205,7 @@ class StudyTuning(StudyPass):
     chosen: JsonObject
     """The settings taken, by path."""
     edges: tuple[str, ...]
-    """Settings whose best value lies at the edge of what was tried."""
+    """Settings whose best value lies at the edge of what was tried, or beyond it where no seed trained."""
     curve: tuple[float, ...]
     """Learning rates through whose mean losses a polynomial passes, of which the rate taken is the minimum; empty where
     the settings of lowest mean loss were taken."""
