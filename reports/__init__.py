@@ -28,6 +28,7 @@ __all__ = [
     "notes",
     "open_arms",
     "rates",
+    "record_look",
     "render",
     "render_search",
     "render_site",
@@ -48,6 +49,14 @@ def summarise(study_dir: Path | str, store: Store | None = None) -> StudySummary
     from reports.findings.summary import summarise_study  # noqa: PLC0415 (keeps the import cheap)
 
     return summarise_study(study_dir, store)
+
+
+def record_look(study_dir: Path | str) -> None:
+    """Add to the ledger that the losses of a study were seen, as far as there are any: its seeds may not be chosen by
+    them. `render` does so too."""
+    from reports.pages.page import record_look as record  # noqa: PLC0415 (keeps the import cheap)
+
+    record(study_dir)
 
 
 def render(study_dir: Path | str, summary: StudySummary | None = None) -> Path:

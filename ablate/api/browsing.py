@@ -109,7 +109,8 @@ class Runs:
         """
         if fdr not in (None, *RULES):
             raise ArgumentError("fdr", f"one of {', '.join(RULES)}, or None", fdr)
-        found = history(self.store.read_ledger(name), fdr)
+        others = [self.store.read_ledger(other) for other in self.store.ledgers() if other != name]
+        found = history(self.store.read_ledger(name), fdr, others)
         if not found:
             raise StoreError(f"{self.store.root}/: no comparison of a study '{name}' was judged here")
         return ledger_frame(found)

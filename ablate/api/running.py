@@ -109,7 +109,12 @@ def run(
     refuse_namesake(chosen, place.read(), workshop.store)
     folder = place.path
     runner = StudyRunner(chosen, workshop, lambda: reports.open_arms(folder))
-    runner.run()
+    try:
+        runner.run()
+    except KeyboardInterrupt:  # losses have been shown
+        if runner.outcome is not None:
+            reports.record_look(folder)
+        raise
     if runner.outcome is None:
         return StudyResult.of(runner, None, None)
     summary = reports.summarise(folder, workshop.store)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Literal, get_args
 
 from ablate.store.documents import LedgerRecord, LedgerTest
-from reports.findings.judging import difference_claim, judgements
+from reports.findings.judging import as_one, difference_claim, judgements
 from reports.statistics.estimates import ALPHA
 from reports.statistics.ledger import Claim, corrected, rounds
 from reports.statistics.online_fdr import Decision, lord, saffron
@@ -45,11 +46,18 @@ class Entry:
         return None if self.p_corrected is None else self.p_corrected < ALPHA
 
 
-def history(ledger: Sequence[LedgerRecord], rule: Rule | None = None) -> tuple[Entry, ...]:
-    """All valid comparisons. One that repeated some of its own seeds is not among them."""
+def history(
+    ledger: Sequence[LedgerRecord], rule: Rule | None = None, elsewhere: Sequence[Sequence[LedgerRecord]] = ()
+) -> tuple[Entry, ...]:
+    """All valid comparisons, with those of other names' ledgers that are of the same question; none where nothing was
+    judged under its own. One that repeated some of its own seeds is not among them."""
+    if not ledger:
+        return ()
+    ledger, others = as_one((), ledger, elsewhere)
     first = _first(ledger)
+    told = [difference_claim(test) for record in others for test in record.tests if test.p is not None]
     judged = judgements(difference_claim, lambda test: test.p, (), ledger)
-    p_corrected, in_rounds = corrected(judged), rounds(judged)
+    p_corrected, in_rounds = corrected(judged, told), rounds(judged, told)
     decided = _decided([p for claims in in_rounds for p in claims.values() if p is not None], rule)
     found = []
     for number, claims in enumerate(in_rounds, start=1):
@@ -58,7 +66,7 @@ def history(ledger: Sequence[LedgerRecord], rule: Rule | None = None) -> tuple[E
             decision = None if p is None or rule is None else next(decided)
             found.append(
                 Entry(
-                    judged=record.judged,
+                    judged=datetime.fromisoformat(record.judged).isoformat(timespec="seconds"),
                     scale=record.scale,
                     arm=test.arm,
                     baseline=test.baseline,

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from ablate.store.documents import LedgerRecord, LedgerTest, StudyArm, StudyDocument
 from reports.statistics.estimates import ALPHA
 from reports.statistics.interval import Interval
-from reports.statistics.ledger import Claim, Contrast, Judged, Ledger, corrected, rounds, share
+from reports.statistics.ledger import Claim, Contrast, Judged, Ledger, corrected, is_same, rounds, share
 from reports.statistics.screening import Correction, together
 from reports.statistics.simultaneous import Evidence, of_p
 
@@ -61,17 +62,19 @@ def differences(
     evidence: Mapping[Pair, Evidence],
     ledger: Sequence[LedgerRecord],
     correction: Correction = "holm",
-    elsewhere: Sequence[LedgerRecord] = (),
+    elsewhere: Sequence[Sequence[LedgerRecord]] = (),
 ) -> dict[Pair, Standing]:
     """By pair, with intervals that exclude zero where the corrected p is significant.
 
     A pair is left out whose seeds were judged before, in part, for this question or `elsewhere`: repeating a test
     because of what it showed is no test. So is one that was judged with room for the noise of tuning and now has none.
+    elsewhere: the ledgers of other names. One that has a test of these is of the same question (`as_one`).
     """
+    ledger, told = as_one(tests, ledger, elsewhere)
     found: dict[Pair, Standing] = {}
     own = _by_claim(_as_tuned(tests, ledger), difference_claim)
     judged = judgements(difference_claim, lambda test: test.p, tests, ledger)
-    for number, claims in enumerate(rounds(judged, map(difference_claim, _told(elsewhere))), start=1):
+    for number, claims in enumerate(rounds(judged, map(difference_claim, _told(told))), start=1):
         level = ALPHA * share(number)
         known = [evidence.get(own[claim][0]) if claim in own else None for claim in claims]
         counted = [each or of_p(p) for each, p in zip(known, claims.values(), strict=True)]
@@ -83,12 +86,35 @@ def differences(
 
 
 def ties(
-    tests: Sequence[LedgerTest], ledger: Sequence[LedgerRecord], elsewhere: Sequence[LedgerRecord] = ()
+    tests: Sequence[LedgerTest], ledger: Sequence[LedgerRecord], elsewhere: Sequence[Sequence[LedgerRecord]] = ()
 ) -> dict[Pair, float | None]:
     """Corrected p-values by pair. Another margin is another test."""
-    found = corrected(judgements(_tie, lambda test: test.p_tie, tests, ledger), map(difference_claim, _told(elsewhere)))
+    ledger, told = as_one(tests, ledger, elsewhere)
+    found = corrected(judgements(_tie, lambda test: test.p_tie, tests, ledger), map(difference_claim, _told(told)))
     own = _by_claim(_as_tuned(tests, ledger), _tie)
     return {pair: found[claim] for claim in found.keys() & own.keys() for pair in own[claim]}
+
+
+def as_one(
+    tests: Sequence[LedgerTest], ledger: Sequence[LedgerRecord], elsewhere: Sequence[Sequence[LedgerRecord]]
+) -> tuple[Sequence[LedgerRecord], Sequence[LedgerRecord]]:
+    """The ledger of the question, the oldest judgement first, and what was judged for others.
+
+    Whoever copies a study under another name and leaves out arms asks the same question of the same runs: a ledger that
+    has one of these tests, or of those in a ledger that has, is part of this one.
+    """
+    own, others = list(ledger), list(elsewhere)
+    known = [*map(difference_claim, tests), *_claims(ledger)]
+    while found := [each for each in others if any(is_same(a, b) for a in known for b in _claims(each))]:
+        own += [record for each in found for record in each]
+        known = [claim for each in found for claim in _claims(each)]
+        others = [each for each in others if each not in found]
+    own.sort(key=lambda record: datetime.fromisoformat(record.judged))
+    return own, [record for each in others for record in each]
+
+
+def _claims(ledger: Iterable[LedgerRecord]) -> list[Claim]:
+    return [difference_claim(test) for record in ledger for test in record.tests]
 
 
 def judgements(

@@ -244,7 +244,7 @@ class Noise:
 @dataclass(frozen=True)
 class StudySummary:
     """All that a report says. `environment` maps a key to its distinct values over the runs, `ledger` is what was
-    judged for its question before, `contrasts` are those between arms other than the baseline, `changes` say whether
+    judged under its name before, `elsewhere` what was under others, `contrasts` are those between arms other than the baseline, `changes` say whether
     differences change with size and length. A study with a factorial design has `effects`; its arms are compared with
     nothing.
 
@@ -259,6 +259,7 @@ class StudySummary:
     environment: tuple[tuple[str, tuple[str, ...]], ...]
     runs: pl.DataFrame
     ledger: tuple[LedgerRecord, ...]
+    elsewhere: tuple[tuple[LedgerRecord, ...], ...]
     contrasts: tuple[Judgement, ...]
     effects: tuple[EffectSummary, ...]
     changes: tuple[Change, ...]

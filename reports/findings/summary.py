@@ -62,6 +62,7 @@ def summarise(data: Collected) -> StudySummary:
         environment=warnings.environment(data),
         runs=data.runs,
         ledger=data.ledger,
+        elsewhere=data.elsewhere,
         contrasts=tuple(each for (_, base), each in judged.items() if base != data.study.baseline),
         effects=effects,
         changes=changes(data, {arm.name for arm in arms if arm.withheld == REPEATED}) if data.study.ladder else (),

@@ -61,12 +61,12 @@ def compare(
     ledger: Sequence[LedgerRecord] = (),
     withheld: Collection[Pair] = (),
     losses: pl.DataFrame | None = None,
-    elsewhere: Sequence[LedgerRecord] = (),
+    elsewhere: Sequence[Sequence[LedgerRecord]] = (),
 ) -> dict[Pair, Comparison]:
     """Every pair that the study compares, over the seeds that trained in both arms.
 
     runs: all of them. ledger: what was judged for the question before. withheld: pairs that are not judged yet, though
-    they count. losses: the final ones by document, where known. elsewhere: what was judged for other questions.
+    they count. losses: the final ones by document, where known. elsewhere: what was judged under other names, by name.
     """
     disturbed = {name for name, each in disturbances(runs).items() if each}
     plain = {(arm.name, base.name): _compare(study, arm, base, runs, losses, disturbed) for arm, base in study.pairs}

@@ -69,8 +69,13 @@ def record(summary: StudySummary, store: Store) -> None:
     tests = summary.tests
     looked = summary.study.scale not in UNJUDGED and any(arm.seeds for arm in summary.arms)
     if looked and tests and all(each.tests != tests for each in summary.ledger):
-        now = datetime.now(UTC).isoformat(timespec="seconds")
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")  # pages of two names may be drawn in one second
         store.append_ledger(summary.study.name, LedgerRecord(judged=now, scale=summary.study.scale, tests=tests))
+
+
+def record_look(study_dir: Path | str) -> None:
+    """The same of a study that is not drawn."""
+    record(summarise_study(study_dir), Store.of_study(study_dir))
 
 
 def render_page(summary: StudySummary, progress: StudyProgress | None = None, home: str | None = None) -> str:

@@ -64,8 +64,8 @@ def collect(study_dir: Path | str, store: Store | None = None) -> Collected:
     )
 
 
-def _elsewhere(store: Store, name: str) -> tuple[LedgerRecord, ...]:
-    return tuple(record for other in store.ledgers() if other != name for record in store.read_ledger(other))
+def _elsewhere(store: Store, name: str) -> tuple[tuple[LedgerRecord, ...], ...]:
+    return tuple(store.read_ledger(other) for other in store.ledgers() if other != name)
 
 
 def _run_row(documents: StudyDocuments, key: RunKey) -> Row:

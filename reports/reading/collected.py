@@ -23,7 +23,7 @@ class Collected:
 
     `scores` are those of evaluations, `items` what each item says of them, and `grouped` the tasks whose group has the
     score too. `environments` maps a run's digest to what it ran on, `losses` are final ones by document, `ledger` is
-    what was judged for the study's question before, `elsewhere` what was for others in the same store.
+    what was judged under the study's name before, `elsewhere` what was under others in the same store.
     """
 
     study: StudyDocument
@@ -35,7 +35,7 @@ class Collected:
     environments: Mapping[str, Environment]
     losses: pl.DataFrame
     ledger: tuple[LedgerRecord, ...] = ()
-    elsewhere: tuple[LedgerRecord, ...] = ()
+    elsewhere: tuple[tuple[LedgerRecord, ...], ...] = ()
     frames: Mapping[str, pl.DataFrame] = field(default_factory=dict)
 
     @cached_property

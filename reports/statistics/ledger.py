@@ -85,6 +85,12 @@ def rounds(ledger: Ledger, elsewhere: Iterable[Claim] = ()) -> tuple[dict[Claim,
     return tuple(claims for claims in found if claims)
 
 
+def is_same(claim: Claim, other: Claim) -> bool:
+    """Whether two tests are of the same runs, whichever arm is the baseline."""
+    runs = (claim.contrast.pair, claim.seeds, claim.looks)
+    return claim.seeds != frozenset() and runs == (other.contrast.pair, other.seeds, other.looks)
+
+
 def reuses_seeds(claim: Claim, known: Mapping[Claim, bool]) -> bool:
     """Whether a test is a repetition: its arms were judged before on some of its seeds, not all the same, or by other
     looks. known: earlier tests, and whether they had a p-value."""

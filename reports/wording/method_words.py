@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ablate.store.documents import LedgerTest
+from reports.findings.judging import as_one
 from reports.findings.shapes import StudySummary
 from reports.findings.verdicts import MEASURED_ONCE
 from reports.wording import effect_words, failure_words, words
@@ -98,7 +99,8 @@ def _over(summary: StudySummary) -> str:
 def _earlier(summary: StudySummary) -> list[str]:
     """What of the question was judged before, and is not on this page."""
     shown = {_key(test) for test in summary.tests}
-    judged = {_key(test): test.arm for record in summary.ledger for test in record.tests}
+    ledger, _ = as_one(summary.tests, summary.ledger, summary.elsewhere)
+    judged = {_key(test): test.arm for record in ledger for test in record.tests}
     others = dict.fromkeys(name for key, name in judged.items() if key not in shown)
     return [f"Judged for this question before, and counted: {listed(list(others))}."] if others else []
 

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+import ablate
 import zoo
+from ablate.running.stages import StudyRunner
 from ablate.store import Store
 from ablate.study.tune_spec import TuneSpec
 from tests.ablate.toy import run_toy, toy_study
@@ -46,6 +48,26 @@ def test_pairing_narrows_the_interval_of_a_real_study(tmp_path: Path):
     unpaired = stats.ttest_ind(geglu.loss.values, base.loss.values, equal_var=False).confidence_interval(0.95)
     assert paired.sd < np.hypot(base.loss.sd, geglu.loss.sd) / 3
     assert paired.high - paired.low < (unpaired.high - unpaired.low) / 3
+
+
+def test_losses_that_were_shown_before_an_interruption_choose_no_seeds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, run = toy_study(tmp_path, NO_EFFECT, steps=4), StudyRunner.run
+
+    def interrupted(runner: StudyRunner) -> None:
+        run(runner)
+        raise KeyboardInterrupt
+
+    def asked(seeds: list[int]) -> list[str]:
+        given = {"scale": "cpu", "store": tmp_path / "runs", "engine": "inprocess", "progress": False}
+        return ablate.run(path, sets={"seeds": seeds}, **given).contrasts["verdict"].to_list()
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(StudyRunner, "run", interrupted)
+        asked([0, 1, 2, 3])
+    assert asked([0, 2]) == ["no verdict"]
+    assert asked([0, 1, 2, 3])[0] in {"inconclusive", "better", "worse"}
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -152,6 +153,40 @@ def test_rates_written_down_after_tuning_do_not_take_its_noise_away() -> None:
     later = [*ledger, LedgerRecord(judged="2026-11-25", scale="cpu", tests=(written,))]
     (entry,) = history(later)
     assert entry.p == 0.5
+
+
+def copied(root: Path, arms: dict[str, Sequence[float | None]], name: str = "copy") -> Path:
+    """The folder of a study of these arms under another name, in the same store."""
+    given = study_of(arms)
+    given.write(root)
+    folder = Store(root).study(name, "cpu")
+    folder.write(given.document().model_copy(update={"name": name}))
+    return folder.path
+
+
+def test_a_copy_under_another_name_asks_the_same_question(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of the same runs. Arms that it leaves out count, and so do those that it adds."""
+    whole = rendered(tmp_path, dict(ARMS))
+    for name, arms in (("copy", {"a": ARMS["a"]}), ("third", {"a": ARMS["a"], "e": [x + 0.01 for x in ARMS["b"]]})):
+        folder = copied(tmp_path, arms, name)
+        assert p_of(reports.summarise(folder), "a") == pytest.approx(p_of(whole, "a"))
+        reports.render(folder)
+        again = reports.summarise(folder)
+        assert p_of(again, "a") == pytest.approx(p_of(whole, "a"))
+        assert method_words.method(again).endswith("Judged for this question before, and counted: b, c and d.")
+    e = again.arms[2].comparison
+    assert e is not None and e.test is not None and e.test.p is not None
+    assert p_of(again, "e") == pytest.approx(min(1.0, e.test.p / 0.1))  # a second round
+    assert main(["ledger", "copy", "--json", "--store", str(tmp_path)]) == 0
+    printed = {row["arm"]: row["p_corrected"] for row in json.loads(capsys.readouterr().out)}
+    assert printed["a"] == pytest.approx(p_of(whole, "a")) and printed.keys() == {*ARMS, "e"}
+    assert p_of(reports.summarise(study_of(dict(ARMS)).write(tmp_path)), "a") == pytest.approx(p_of(whole, "a"))
+
+
+def test_what_was_judged_of_other_runs_is_another_question(tmp_path: Path) -> None:
+    rendered(tmp_path, {"b": ARMS["b"]})
+    alone = reports.summarise(copied(tmp_path / "alone", {"a": ARMS["a"]}))
+    assert p_of(reports.summarise(copied(tmp_path, {"a": ARMS["a"]})), "a") == pytest.approx(p_of(alone, "a"))
 
 
 def test_seeds_chosen_under_another_name_are_named(tmp_path: Path) -> None:
