@@ -244,9 +244,9 @@ class Noise:
 @dataclass(frozen=True)
 class StudySummary:
     """All that a report says. `environment` maps a key to its distinct values over the runs, `ledger` is what was
-    judged under its name before, `elsewhere` what was under others, `contrasts` are those between arms other than the baseline, `changes` say whether
-    differences change with size and length. A study with a factorial design has `effects`; its arms are compared with
-    nothing.
+    judged under its name before, `elsewhere` what was under others, `contrasts` are those between arms other than the
+    baseline, `changes` say whether differences change with size and length. A study with a factorial design has
+    `effects`; its arms are compared with nothing.
 
     `sections` are those that have something to show, by name, in the order of the page; `grouped` are tasks of which a
     group has the score too: figures draw the group, tables have both.
