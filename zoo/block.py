@@ -9,14 +9,14 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from zoo.block_features.canon import CanonLayer
+from zoo.block_features.depth_routing import DepthRouter
+from zoo.block_features.stochastic_depth import StochasticDepth
 from zoo.block_spec import BlockSpec
 from zoo.cache import LayerCache, kept_by
 from zoo.cache_chunks import ChunkCache
 from zoo.cache_parts import PartsCache
 from zoo.cache_states import StateCache
-from zoo.canon import CanonLayer
-from zoo.depth import StochasticDepth
-from zoo.depth_routing import DepthRouter
 from zoo.init import ExpertLinear, Linear
 from zoo.residuals import Branch, Residual, ResidualLayer
 from zoo.site import Site, Step

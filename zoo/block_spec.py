@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import (
-    Field,
-)
+from pydantic import Field
 
 from zoo.axis import Choice, Spec, is_off
-from zoo.canon import Canon
-from zoo.depth_routing import DepthRouting
+from zoo.block_features import BlockFeature
+from zoo.block_features.canon import Canon
+from zoo.block_features.depth_routing import DepthRouting
+from zoo.block_features.laurel import Laurel
 from zoo.errors import SpecError
 from zoo.facts import Dropout, Fact, Tried
 from zoo.ffns import Ffn
 from zoo.ffns.swiglu import SwiGLU
-from zoo.laurel import Laurel
 from zoo.mixers import Mixer
 from zoo.mixers._cross import CrossAttention
 from zoo.mixers.attention import Attention
@@ -23,7 +23,8 @@ from zoo.norms import Norm
 from zoo.norms.rmsnorm import RMSNorm
 from zoo.residuals import Residual
 from zoo.residuals.pre import Pre
-from zoo.site import Sight
+from zoo.site import PartCost, Sight
+from zoo.traits import Claim, Ground
 
 
 class BlockSpec(Spec):
@@ -51,6 +52,17 @@ class BlockSpec(Spec):
     """A share of the tokens that the block runs on; null for all."""
     cross: CrossAttention | None = Field(default=None, exclude_if=is_off)
     """Attention to the encoder, between mixer and FFN; null for its defaults where there is an encoder."""
+
+    @property
+    def features(self) -> dict[str, BlockFeature]:
+        """What stands beside mixer and FFN, by the name of its setting."""
+        values = {name: getattr(self, name) for name in type(self).model_fields}
+        return {name: value for name, value in values.items() if isinstance(value, BlockFeature)}
+
+    @property
+    def subset(self) -> DepthRouting | None:
+        """The tokens that it runs on; None for all."""
+        return self.depth_routing
 
     @property
     def norms(self) -> int:
@@ -96,10 +108,65 @@ class BlockSpec(Spec):
             path = "ffn" if self.canon is None else "canon"
             raise SpecError(path, "reaches back only: it cannot see later tokens")
 
+    def claims(self, path: str, d_model: int, layers: Iterable[int]) -> Iterator[Claim]:
+        """What the parts of a resolved block need and break. path, layers: where the model has it."""
+        for name, feature in self.features.items():
+            yield Claim(f"{path}.{name}", feature.needs, feature.breaks, layers)
+        mixer, ffn, placement = self.mixer, self.ffn, self.norm_placement
+        schemes = [scheme for scheme, _ in mixer.positions()]
+        parts = {
+            ("ffn", ffn.kind): {
+                Ground.FULL_ROWS: ffn.cost(d_model).inactive > 0,
+                Ground.SAME_WORK: ffn.dropped_flops(d_model) > 0,
+            },
+            ("mixer", mixer.kind): {
+                Ground.FULL_ROWS: mixer.adds_loss,
+                Ground.SAME_WORK: mixer.adds_loss,
+                Ground.CONTIGUOUS: mixer.counts_places,
+            },
+            ("mixer.position", ", ".join(scheme.kind for scheme in schemes)): {
+                Ground.EQUAL_ROWS: mixer.pass_flops(1) > 0,
+                Ground.SAME_WORK: mixer.pass_flops(1) > 0,
+                Ground.OWN_ORDER: not all(scheme.takes_places for scheme in schemes),
+            },
+            ("mixer.reuse_kv", ""): {Ground.LOWER_LAYERS: mixer.borrows},
+            ("mixer.value_residual", ""): {Ground.LOWER_LAYERS: mixer.shared_values is not None},
+        }
+        for (name, kind), grounds in parts.items():
+            needs = frozenset(ground for ground, needed in grounds.items() if needed)
+            yield Claim(f"{path}.{name}", needs=needs, layers=layers, kind=kind)
+        if mixer.borrows:  # of whichever layer: what it borrows is of all tokens
+            yield Claim(f"{path}.mixer.reuse_kv", needs=frozenset({Ground.WHOLE_BLOCKS}))
+        yield Claim(f"{path}.norm_placement", placement.needs, placement.breaks, kind=placement.kind)
+
+    def cost(self, d_model: int, context: int, memory: int = 0) -> PartCost:
+        """Per token of a forward pass over `context` tokens that a resolved block runs on, which attends to `memory`
+        tokens where there is an encoder."""
+        norm = self.norm.parameters(d_model)
+        total = self.mixer.cost(d_model, context) + self.ffn.cost(d_model)
+        if self.cross is not None:
+            total += self.cross.cost(d_model, context, memory)
+        for _ in range(self.branches):
+            total += self.norm_placement.extra_cost(d_model)
+        for feature in self.features.values():
+            total += feature.cost(d_model, norm)
+        return total + PartCost(self.norms * norm)
+
+    def cost_around(self, d_model: int) -> PartCost:
+        """Per token that reaches the block, whether or not the block runs on it."""
+        total = PartCost(0)
+        for feature in self.features.values():
+            total += feature.cost_around(d_model)
+        return total
+
+    def training_cost(self, d_model: int, context: int) -> PartCost:
+        """What mixer and FFN add to training passes or leave out of them (see `Mixer.training_cost`)."""
+        return self.mixer.training_cost(d_model, context) + PartCost.of(0, -self.ffn.dropped_flops(d_model))
+
     def cache_elements(self, d_model: int, capacity: int) -> int:
         """Numbers kept per sequence, for up to `capacity` tokens, by a resolved block."""
-        near = 0 if self.canon is None else self.canon.cache_elements(d_model)
-        return self.mixer.cache_elements(capacity) + near + self.ffn.cache_elements(d_model)
+        beside = sum(feature.cache_elements(d_model) for feature in self.features.values())
+        return self.mixer.cache_elements(capacity) + beside + self.ffn.cache_elements(d_model)
 
     def resolve(self, d_model: int) -> Self:
         """The same block with ratios and defaults turned into numbers."""

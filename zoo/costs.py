@@ -3,28 +3,16 @@ with a cache, see `zoo.costs_decoding`."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
-from zoo.block_spec import BlockSpec
 from zoo.cache_kinds import cache_kind
 from zoo.caches import CacheKind
-from zoo.chunks import reads_of
-from zoo.costs_around import (
-    absolute,
-    factor_of,
-    flops_of_a_pass,
-    flops_of_a_step,
-    layer_table,
-    outside,
-    over_depth,
-    read_out,
-    shares,
-)
-from zoo.recursion import router_flops
+from zoo.features import Table
 from zoo.refusals import check_size
 from zoo.site import PartCost, matmul_cost
 from zoo.spec import ModelSpec
-from zoo.value_embeddings import table_widths
 
 BACKWARD = 2
 """A backward pass costs two matrix products for each one of the forward pass."""
@@ -95,41 +83,75 @@ def cost(spec: ModelSpec, context: int = 1024, encoder_context: int | None = Non
     memory = context if encoder_context is None else encoder_context
     check_size("context", context)
     check_size("encoder_context", memory)
-    tables = spec.vocab_size * (spec.table_width + sum(table_widths(spec))) + (spec.token_types or 0) * spec.d_model
-    tables += layer_table(spec)
-    total = PartCost(tables) + outside(spec) + stack_cost(spec, context, prefix, memory)
-    tables += absolute(spec)
-    if spec.encoder_spec is not None:
-        read = stack_cost(spec.encoder_spec, memory, prefix) + matmul_cost(0, factor_of(spec))
-        total += read.for_share(memory / context)
-        tables += absolute(spec.encoder_spec)
-    trained = total + _mtp(spec, context) + _layer_losses(spec) + _training(spec, context, memory / context)
-    trained += _random_depth(spec, context, memory)
+    encoder, share = spec.encoder_spec, memory / context
+    looked_up = sum(table.parameters() for table in tables(spec)) + (spec.token_types or 0) * spec.d_model
+    embedding = looked_up + absolute_positions(spec)
+    # A forward pass: tables, head, layers and what is around them, and the encoder.
+    total = PartCost(looked_up) + ends_cost(spec, context) + stack_cost(spec, context, prefix, memory)
+    if encoder is not None:
+        embedding += absolute_positions(encoder)
+        total += (stack_cost(encoder, memory, prefix) + matmul_cost(0, spec.factor)).for_share(share)
+    # Training: what its passes add to that, or leave out.
+    trained = total
+    for feature in spec.features.values():
+        trained += feature.training_cost(spec, context, memory)
+    for layer, reads in zip(spec.layers, reads_of(spec, context), strict=True):
+        trained += layer.training_cost(spec.d_model, reads.context).for_share(reads.share)
+    for layer in () if encoder is None else encoder.layers:
+        trained += layer.training_cost(spec.d_model, memory).for_share(share)
+    per_pass = pass_flops(spec, context)
+    # What is made of weights and places has no gradient with respect to places: backward takes as much, not twice.
+    per_step = 2.0 * (per_pass + sum(feature.pass_flops(spec, context) for feature in spec.features.values()))
     return Cost(
         spec=spec,
         context=context,
-        encoder_context=memory if spec.encoder is not None else 0,
+        encoder_context=memory if encoder is not None else 0,
         params=trained.parameters,
         params_active=trained.parameters - trained.inactive,
-        params_embedding=tables,
+        params_embedding=embedding,
         flops_per_token_forward=total.flops,
         flops_per_token=(1 + BACKWARD) * trained.flops,
         flops_per_token_square=(1 + BACKWARD) * trained.flops_square,
         flops_per_token_executed=(1 + BACKWARD) * trained.flops_executed,
-        flops_per_pass=flops_of_a_pass(spec, context),
-        flops_per_step=flops_of_a_step(spec, context),
+        flops_per_pass=per_pass,
+        flops_per_step=per_step,
     )
 
 
+def tables(spec: ModelSpec) -> Iterator[Table]:
+    """Token tables: the model's own, and those of features."""
+    yield Table(spec.vocab_size, spec.table_width)
+    for feature in spec.features.values():
+        yield from feature.token_tables(spec)
+
+
+def absolute_positions(spec: ModelSpec) -> int:
+    """Parameters of tables of positions, which are added to the embedded tokens."""
+    return sum(p.shared_parameters(spec.d_model, heads) for p, heads in spec.positions if p.absolute)
+
+
+def ends_cost(spec: ModelSpec, context: int) -> PartCost:
+    """Head, with its transform, factorised projections, and what features add around layers and between them."""
+    transform = 0
+    if spec.head_transform is not None:
+        transform = spec.d_model * spec.d_model + spec.d_model + spec.block.norm.parameters(spec.d_model)
+    untied = 0 if spec.tie_embeddings else spec.vocab_size * spec.table_width
+    parameters = untied + 2 * spec.factor + transform + spec.vocab_size * (spec.head_bias + spec.logit_gain)
+    total = spec.read_out + matmul_cost(parameters, spec.factor)
+    for feature in spec.features.values():
+        total += feature.cost(spec, context)
+    return total
+
+
 def stack_cost(spec: ModelSpec, context: int, prefix: float, memory: int = 0) -> PartCost:
-    """Blocks, and what is around them but for the head and the token table."""
+    """Layers, norms around them, positions that they share, and residuals that look back at other layers."""
     norms = (spec.has_final_norm + spec.has_embedding_norm) * spec.block.norm.parameters(spec.d_model)
     schemes = sum(scheme.shared_parameters(spec.d_model, heads) for scheme, heads in spec.positions)
-    total = PartCost(norms + schemes + shares(spec)) + over_depth(spec) + PartCost.of(0, router_flops(spec, context))
+    total = PartCost(norms + schemes) + depth_cost(spec)
     ahead = {"causal": 0.0, "prefix": prefix, "all": 1.0}[spec.visible]
     met: set[int] = set()
     for block, layer, reads in zip(spec.block_of_each, spec.layers, reads_of(spec, context), strict=True):
-        part = block_cost(layer, spec.d_model, reads.context, memory).for_share(reads.share)
+        part = layer.cost(spec.d_model, reads.context, memory).for_share(reads.share) + layer.cost_around(spec.d_model)
         if block in met:
             part = replace(part, parameters=0, inactive=0)
         met.add(block)
@@ -138,74 +160,37 @@ def stack_cost(spec: ModelSpec, context: int, prefix: float, memory: int = 0) ->
     return total
 
 
+def depth_cost(spec: ModelSpec) -> PartCost:
+    """Cost of residuals that look back at other layers of their stack."""
+    layers, norm = spec.layers, spec.block.norm.parameters(spec.d_model)
+    return layers[-1].norm_placement.depth_cost(spec.d_model, norm, [layer.branch_numbers for layer in layers])
+
+
+def pass_flops(spec: ModelSpec, context: int) -> float:
+    """FLOPs of a forward pass that any number of rows of `context` tokens share."""
+    return sum(layer.mixer.pass_flops(context) for layer in spec.layers)
+
+
+class Reads(NamedTuple):
+    """A sequence of so many tokens that a layer reads of a text, and their share of its tokens."""
+
+    context: int
+    share: float
+
+
+def reads_of(spec: ModelSpec, context: int) -> Iterator[Reads]:
+    """What every layer reads of a text of `context` tokens."""
+    for subset in spec.subsets:
+        count = context if subset is None else subset.count(context)
+        yield Reads(count, count / context)
+
+
 def cache_elements(spec: ModelSpec, capacity: int, memory: int = 0) -> int:
     """Numbers kept per sequence, for up to `capacity` tokens, and `memory` of the encoder's."""
     return cache_beside(spec, memory) + sum(layer.cache_elements(spec.d_model, capacity) for layer in spec.layers)
 
 
 def cache_beside(spec: ModelSpec, memory: int) -> int:
-    """Beside what layers keep: numbers per sequence of `memory` tokens of the encoder's and of the last chunk."""
-    borders = spec.chunks.state_elements(spec.d_model) if spec.chunks is not None else 0
-    return borders + sum(layer.cross.cache_elements(memory) for layer in spec.layers if layer.cross)
-
-
-def _mtp(spec: ModelSpec, context: int) -> PartCost:
-    """What multi-token prediction adds in training."""
-    if spec.mtp is None:
-        return PartCost(0)
-    last, norm = spec.layers[-1], spec.block.norm.parameters(spec.d_model)
-
-    def block(seen: int) -> PartCost:
-        return block_cost(last, spec.d_model, seen) + _training_of(last, spec.d_model, seen)
-
-    return spec.mtp.cost(spec.d_model, context, norm, block, read_out(spec))
-
-
-def _random_depth(spec: ModelSpec, context: int, memory: int) -> PartCost:
-    """What a random number of turns adds in training, of which some have no backward pass."""
-    sharing = spec.sharing
-    if sharing is None or sharing.random_depth is None:
-        return PartCost(0)
-    turns = sharing.turns(spec.n_layers)
-    core = spec.layers[turns.start : turns.start + sharing.blocks]
-    turn = matmul_cost(0, 2 * spec.d_model * spec.d_model)
-    for layer in core:
-        turn += block_cost(layer, spec.d_model, context, memory)
-    return sharing.random_depth.training_change(turn, len(turns))
-
-
-def _layer_losses(spec: ModelSpec) -> PartCost:
-    """What predicting by every layer adds in training."""
-    if not spec.layer_loss:
-        return PartCost(0)
-    closing = 0.0 if spec.altup is None else spec.altup.closing_flops(spec.d_model)
-    return PartCost.of(0, (spec.n_layers - 1) * (read_out(spec).flops + closing))
-
-
-def _training(spec: ModelSpec, context: int, share: float) -> PartCost:
-    """What training adds to passes or leaves out of them, in mixers and FFNs. share: tokens of the encoder's for each
-    of the decoder's."""
-    total = PartCost(0)
-    for layer, reads in zip(spec.layers, reads_of(spec, context), strict=True):
-        total += _training_of(layer, spec.d_model, reads.context).for_share(reads.share)
-    for layer in spec.encoder_spec.layers if spec.encoder_spec is not None else ():
-        total += _training_of(layer, spec.d_model, max(1, round(share * context))).for_share(share)
-    return total
-
-
-def _training_of(layer: BlockSpec, d_model: int, context: int) -> PartCost:
-    return layer.mixer.training_cost(d_model, context) + PartCost.of(0, -layer.ffn.dropped_flops(d_model))
-
-
-def block_cost(block: BlockSpec, d_model: int, context: int, memory: int = 0) -> PartCost:
-    """Costs of one resolved block, which attends to `memory` tokens where there is an encoder."""
-    total = block.mixer.cost(d_model, context) + block.ffn.cost(d_model)
-    if block.cross is not None:
-        total += block.cross.cost(d_model, context, memory)
-    for _ in range(block.branches):
-        total += block.norm_placement.extra_cost(d_model)
-    if block.canon is not None:
-        total += block.canon.cost(d_model)
-    if block.laurel is not None:
-        total += block.laurel.cost(d_model, block.norm.parameters(d_model))
-    return total + PartCost(block.norms * block.norm.parameters(d_model))
+    """Numbers kept per sequence beside what layers keep of its tokens: of the encoder's, and by features."""
+    kept = sum(feature.cache_elements(spec) for feature in spec.features.values())
+    return kept + sum(layer.cross.cache_elements(memory) for layer in spec.layers if layer.cross)

@@ -6,13 +6,19 @@ import operator
 from dataclasses import dataclass
 from typing import cast
 
-from zoo.chunks import reads_of, runs_in
-from zoo.costs import BYTES, block_cost, cache_beside, cost, stack_cost
-from zoo.costs_around import factor_of, flops_of_a_pass, layer_table, outside, over_depth, read_out, shares
+from zoo.costs import (
+    BYTES,
+    cache_beside,
+    cost,
+    depth_cost,
+    ends_cost,
+    pass_flops,
+    reads_of,
+    stack_cost,
+    tables,
+)
 from zoo.errors import SpecError
-from zoo.recursion import router_flops
 from zoo.spec import ModelSpec
-from zoo.value_embeddings import table_widths
 
 
 @dataclass(frozen=True)
@@ -42,12 +48,12 @@ def prefill_cost(spec: ModelSpec, batch: int, context: int) -> PassCost:
     _decodes(spec)
     if spec.encoder is not None:
         return _encode_cost(spec, batch, context)
-    head = read_out(spec).flops
+    head = spec.read_out.flops
     per_token = cost(spec, context, prefix=1.0).flops_per_token_forward - head
     each = list(zip(spec.layers, reads_of(spec, context), strict=True))
     states = sum(layer.mixer.state_flops(spec.d_model, reads.context) for layer, reads in each)
     return PassCost(
-        batch * (context * per_token + head + states) + flops_of_a_pass(spec, context),
+        batch * (context * per_token + head + states) + pass_flops(spec, context),
         _parameters_read(spec, batch * context),
         batch * sum(_cache_used(spec, context)),
     )
@@ -63,7 +69,7 @@ def decode_cost(spec: ModelSpec, batch: int, context: int) -> PassCost:
 def _encode_cost(spec: ModelSpec, batch: int, context: int) -> PassCost:
     """The prefill of an encoder with its decoder. The token table is read for both."""
     encoder = cast(ModelSpec, spec.encoder_spec)
-    read = stack_cost(encoder, context, 0.0).flops + 2.0 * factor_of(spec)
+    read = stack_cost(encoder, context, 0.0).flops + 2.0 * spec.factor
     crosses = [layer.cross for layer in spec.layers if layer.cross]
     read += sum(cross.memory_flops(spec.d_model, context) for cross in crosses) / context
     first = _written(spec, batch, 1, context)
@@ -75,17 +81,17 @@ def _encode_cost(spec: ModelSpec, batch: int, context: int) -> PassCost:
 
 def _written(spec: ModelSpec, batch: int, context: int, memory: int) -> PassCost:
     """The `context`-th token of each row, with those before it and `memory` of the encoder's in the cache."""
-    flops, unused = outside(spec).flops + over_depth(spec).flops + router_flops(spec, context), 0
+    flops, unused = ends_cost(spec, context).flops + depth_cost(spec).flops, 0
     for layer, (seen, share) in zip(spec.layers, reads_of(spec, context), strict=True):
-        rest = block_cost(layer, spec.d_model, seen).flops - layer.mixer.cost(spec.d_model, seen).flops
-        flops += share * (rest + layer.mixer.decode_flops(spec.d_model, seen))
+        rest = layer.cost(spec.d_model, seen).flops - layer.mixer.cost(spec.d_model, seen).flops
+        flops += share * (rest + layer.mixer.decode_flops(spec.d_model, seen)) + layer.cost_around(spec.d_model).flops
         if layer.cross is not None:
             flops += layer.cross.decode_flops(spec.d_model, memory) - layer.cross.decode_flops(spec.d_model, 0)
             unused += layer.cross.memory_parameters(spec.d_model)
     shares = [1.0, *(reads.share for reads in reads_of(spec, context))]
     read = sum(map(operator.mul, shares, _cache_used(spec, context, memory)))
     read += sum(x.mixer.borrowed_elements(context) for x in spec.layers)
-    flops = batch * flops + flops_of_a_pass(spec, context)
+    flops = batch * flops + pass_flops(spec, context)
     return PassCost(flops, _parameters_read(spec, batch) - unused, round(batch * read))
 
 
@@ -98,21 +104,27 @@ def _cache_used(spec: ModelSpec, context: int, memory: int = 0) -> list[int]:
 
 def _parameters_read(spec: ModelSpec, tokens: int) -> float:
     """Parameters that a pass over `tokens` tokens is expected to use. It does not run multi-token prediction."""
-    rows = spec.vocab_size if spec.tie_embeddings else min(tokens, spec.vocab_size)
-    return rows * spec.table_width + outside(spec).parameters + _blocks_read(spec, tokens)
+    own, *others = tables(spec)
+    looked_up = own.parameters(None if spec.tie_embeddings else tokens) + sum(
+        each.parameters(tokens) for each in others
+    )
+    return looked_up + ends_cost(spec, 1).parameters + _blocks_read(spec, tokens)
 
 
 def _blocks_read(spec: ModelSpec, tokens: int) -> float:
-    """Of blocks, and of what is around them but for the head and the token table."""
-    read: float = min(tokens, spec.vocab_size) * sum(table_widths(spec)) + shares(spec)
-    read += layer_table(spec, tokens) + over_depth(spec).parameters
+    """Parameters of blocks, and of what is around them but for the head, tables and features."""
+    read: float = depth_cost(spec).parameters
     read += (spec.has_final_norm + spec.has_embedding_norm) * spec.block.norm.parameters(spec.d_model)
     for scheme, heads in spec.positions:
         held = scheme.shared_parameters(spec.d_model, heads)
         read += min(held, tokens * spec.d_model) if scheme.absolute else held
-    for layer, runs in zip(spec.layers, runs_in(spec, tokens), strict=True):
-        beside = block_cost(layer, spec.d_model, 1).parameters - layer.ffn.cost(spec.d_model).parameters
+    met: set[int] = set()
+    for block, layer, subset in zip(spec.block_of_each, spec.layers, spec.subsets, strict=True):
+        runs = 1.0 if subset is None else 1 - (1 - 1 / subset.ratio) ** tokens
+        beside = layer.cost(spec.d_model, 1).parameters - layer.ffn.cost(spec.d_model).parameters
         read += runs * (beside + layer.ffn.parameters_read(spec.d_model, tokens))
+        read += 0 if block in met else layer.cost_around(spec.d_model).parameters
+        met.add(block)
     return read
 
 

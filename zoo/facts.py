@@ -8,6 +8,7 @@ declares again keeps what its base class says of it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import cache
@@ -63,6 +64,13 @@ class Tried:
         object.__setattr__(self, "values", values)
 
 
+@dataclass(frozen=True, eq=False)
+class As:
+    """The setting is the plain way to write a part of the model, which `make` makes of its value."""
+
+    make: Callable[[Any], Spec]
+
+
 Dropout = Annotated[float, Field(ge=0, lt=1), Fact.TRAINING, Tried(0.1)]
 """A probability that something is left out while training."""
 Features = Annotated[PositiveInt, Fact.SIZE, Fact.WIDTH]
@@ -83,7 +91,7 @@ def _said(field: Any) -> list[Any]:
     """Also of `Annotated[int, …] | None`."""
     members = getattr(field.annotation, "__args__", ())
     inside = [said for member in members for said in getattr(member, "__metadata__", ())]
-    return [said for said in (*field.metadata, *inside) if isinstance(said, Fact | AtMost | Tried)]
+    return [said for said in (*field.metadata, *inside) if isinstance(said, Fact | AtMost | Tried | As)]
 
 
 def names_with(owner: type[BaseModel], *facts: Fact) -> tuple[str, ...]:

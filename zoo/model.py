@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from typing import Unpack, cast
 
@@ -15,15 +14,15 @@ from zoo.cache import NOTHING_TO_CACHE, Cache, LayerCache
 from zoo.cache_kinds import cache_kind
 from zoo.caches import CacheKind
 from zoo.distillation import SoftTargets
+from zoo.features import Predicting, new_norm
 from zoo.head import HeadTransform
 from zoo.init import Linear, Role
 from zoo.loss import Head, Part, chunks_for, next_token_loss, scored, target_nats
-from zoo.mtp import MtpModule, MultiTokenPrediction, mtp_loss
 from zoo.origin import Converted, TokenizerFiles
 from zoo.refusals import check_given, check_size, check_targets, check_tokens
-from zoo.site import Given, Memory, Site, Step, of_piece
+from zoo.site import Given, Memory, Step, of_piece
 from zoo.spec import ModelSpec
-from zoo.stack import Leaving, Stack, ignored
+from zoo.stack import Stack
 
 
 class Decoder(Stack):
@@ -33,10 +32,9 @@ class Decoder(Stack):
         super().__init__(spec)
         self.origin: Converted | None = None
         self.tokenizer: TokenizerFiles | None = None
-        self.mtp = nn.ModuleList(self._mtp_module(k) for k in range(spec.mtp.depth if spec.mtp else 0))
         self.transform = None
         if spec.head_transform is not None:
-            self.transform = HeadTransform(spec.d_model, spec.head_transform, spec.block.norm.build(spec.d_model))
+            self.transform = HeadTransform(spec.d_model, spec.head_transform, new_norm(spec))
         # A row of zeros has no direction: rows of length 1 are drawn, as those of the token table are.
         role: Role = "embedding" if spec.unit_weights else "head"
         self.head = Linear(spec.table_width, spec.vocab_size, role=role) if not spec.tie_embeddings else None
@@ -50,13 +48,6 @@ class Decoder(Stack):
     def device(self) -> torch.device:
         """Where its weights are."""
         return self.embedding.weight.device
-
-    def _mtp_module(self, k: int) -> MtpModule:
-        """The one that looks k + 1 tokens further than the model."""
-        spec, last = self.spec, self.spec.layers[-1]
-        block = Block(last, Site(spec.d_model, spec.n_layers + k, spec.n_layers))
-        make_norm = functools.partial(spec.block.norm.build, spec.d_model)
-        return MtpModule(cast(MultiTokenPrediction, spec.mtp), make_norm, block, last.norm_placement, spec.d_model)
 
     def forward(
         self, tokens: Tensor, cache: Cache | None = None, left_pad: Tensor | None = None, **given: Unpack[Given]
@@ -149,28 +140,13 @@ class Decoder(Stack):
         step.memory = self._memory(given, None, step)
         return step
 
-    @property
-    def norms_ahead(self) -> tuple[nn.Module, nn.Module]:
-        """Of multi-token prediction: what the stream goes through to become h⁰, and h^k before the head."""
-        own = self.spec.mtp is not None and self.spec.mtp.final_norm == "own"
-        return (self.norm, nn.Identity()) if own else (nn.Identity(), self.norm)
-
-    def predict_ahead(
-        self, k: int, hidden: Tensor, tokens: Tensor, start: int, cache: LayerCache, left_pad: Tensor | None
-    ) -> Tensor:
-        """h^k of multi-token prediction at places from `start` on: (B, n, D), from h^{k−1} there and the tokens
-        k places further: (B, n). The cache holds what module k has read before."""
-        embedded = self.embed(tokens, self.step(tokens, start + k, left_pad, {}))
-        out: Tensor = self.mtp[k - 1](hidden, embedded, self.step(tokens, start, left_pad, {}), cache)
-        return out
-
     def _normalised(self, stream: Tensor) -> Tensor:
         out: Tensor = self.norm(stream)
         return out
 
-    def _run(self, embedded: Tensor, step: Step, cache: Cache | None, left: Leaving = ignored) -> Tensor:
+    def _run(self, embedded: Tensor, step: Step, cache: Cache | None) -> Tensor:
         """(B, T, D): the stream that leaves the last layer."""
-        out = self.run(embedded, step, cache, left)
+        out = self.run(embedded, step, cache)
         step.tap("log_z", lambda: self._log_z(out))
         return out
 
@@ -232,21 +208,15 @@ class Decoder(Stack):
         check_targets(targets, tokens, self.spec.vocab_size)
         spec, step = self.spec, self._begin(tokens, None, given)
         embedded = self.embed(tokens, step)
-        lower: list[Tensor] = []
-        stream = self._run(embedded, step, None, lower.append)
-        head, count, rows = self._head_after(self.norm), scored(targets), 1.0
+        stream = self._run(embedded, step, None)
+        head, count, rows = self.head_after(self.norm), scored(targets), 1.0
         if part is not None:
             count, rows = part.scored, part.rows
         objective, nats = next_token_loss(head, stream, targets, spec.z_loss, count, soft)
         losses = [objective]
-        if self.training and spec.layer_loss:
-            streams = (self.close(x) for x in lower)
-            of_each = (next_token_loss(head, x, targets, count=count)[0] for x in streams)
-            losses += [spec.layer_loss / len(lower) * loss for loss in of_each]
-        if self.training and spec.mtp is not None:
-            before, after = self.norms_ahead
-            ahead = mtp_loss(self.mtp, before(stream), embedded, targets, step, self._head_after(after), count)
-            losses.append(spec.mtp.weight / spec.mtp.depth * ahead)
+        if self.training:
+            given_to_parts = Predicting(embedded, stream, targets, step, count, self.norm, self.head_after, self.close)
+            losses += [loss for each in self.parts for loss in each.objective(given_to_parts)]
         losses += [rows * loss for loss in step.losses]
         return torch.stack(losses).sum() if len(losses) > 1 else objective, nats
 
@@ -256,9 +226,9 @@ class Decoder(Stack):
         check_tokens(tokens)
         check_targets(targets, tokens, self.spec.vocab_size)
         step = self._begin(tokens, None, given)
-        return target_nats(self._head_after(self.norm), self._run(self.embed(tokens, step), step, None), targets)
+        return target_nats(self.head_after(self.norm), self._run(self.embed(tokens, step), step, None), targets)
 
-    def _head_after(self, norm: nn.Module) -> Head:
+    def head_after(self, norm: nn.Module) -> Head:
         """A norm and the head, as the loss applies them to the stream."""
         parts = (norm, self.transform, self.project_out, self.embedding if self.head is None else self.head)
         parameters = [p for part in parts if part is not None for p in part.parameters()]

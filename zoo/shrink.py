@@ -10,11 +10,9 @@ from zoo.block_spec import BlockSpec
 from zoo.edits import SpecJson
 from zoo.facts import AtMost, Fact, facts_of, names_with, said_of
 from zoo.mixers import Mixer
-from zoo.sharing import Sharing
 from zoo.spec import BASE, ModelSpec, parse
 
 D_MODEL, HEADS, VOCABULARY = 64, 4, 256
-ONE_LAYER_EACH = {"encoder_layers": 1, "decoder_layers": 1}
 
 
 def shrink(spec: ModelSpec) -> ModelSpec:
@@ -25,44 +23,30 @@ def shrink(spec: ModelSpec) -> ModelSpec:
     """
     first, pattern = tuple(dict.fromkeys(spec.first)), tuple(dict.fromkeys(spec.pattern))
     blocks = {name: _block(spec.named(name), spec.d_model) for name in (BASE, *spec.blocks)}
-    width, sharing = spec.embedding_dim, _sharing(spec)
-    layers = len(first) + max(2 if spec.chunks is None else 3, len(pattern))
-    if sharing is not None:
-        layers = max(layers, sharing.prelude + 2 * sharing.blocks + sharing.coda)
+    features, alike = spec.features, len({*spec.first, *spec.pattern}) == 1
+    least = [feature.least_layers(len(first), alike) for feature in features.values()]
+    width = spec.embedding_dim
     return parse(
         {
             **spec.dump(),
             "vocab_size": min(spec.vocab_size, VOCABULARY),
             "d_model": D_MODEL,
-            "n_layers": layers,
-            "sharing": None if sharing is None else sharing.model_dump(),
+            "n_layers": max(len(first) + 2, len(first) + len(pattern), *least),
+            **{name: _feature(spec, name, alike) for name in features if isinstance(getattr(spec, name), Spec)},
             "block": blocks.pop(BASE),
             "blocks": blocks,
             "first": first,
             "pattern": pattern,
             "embedding_dim": None if width is None else _eights(width * D_MODEL / spec.d_model),
-            "per_layer_embeddings": _layer_inputs(spec),
-            "chunks": None if spec.chunks is None else spec.chunks.model_dump() | ONE_LAYER_EACH,
-            "encoder": None if spec.encoder is None else {**spec.encoder.model_dump(), "n_layers": 2},
             "logit_scale": D_MODEL**-0.5 if spec.logit_scale == spec.d_model**-0.5 else spec.logit_scale,
         }
     )
 
 
-def _sharing(spec: ModelSpec) -> Sharing | None:
-    """One layer before a loop of one, run twice, and one after it, where there are such layers and all are alike."""
-    if spec.sharing is None or len({*spec.first, *spec.pattern}) > 1:
-        return spec.sharing
-    ends = {name: min(1, getattr(spec.sharing, name)) for name in ("prelude", "coda")}
-    depth = spec.sharing.random_depth and spec.sharing.random_depth.model_copy(update={"mean": None, "backward": 1})
-    return spec.sharing.model_copy(update={"blocks": 1, **ends, "random_depth": depth})
-
-
-def _layer_inputs(spec: ModelSpec) -> SpecJson | None:
-    inputs = spec.per_layer_embeddings
-    if inputs is None:
-        return None
-    return {**_small(inputs, _Ratio(D_MODEL / spec.d_model, 1.0)), "vocabulary": None}
+def _feature(spec: ModelSpec, name: str, alike: bool) -> SpecJson:
+    """A feature as plain data."""
+    feature = spec.features[name]
+    return feature.shrunk(_small(feature, _Ratio(D_MODEL / spec.d_model, 1.0)), alike)
 
 
 @dataclass(frozen=True)

@@ -18,27 +18,31 @@ from pydantic import (
     model_validator,
 )
 
-from zoo.altup import AltUp
 from zoo.axis import Spec, is_off
 from zoo.block_spec import BlockSpec
-from zoo.chunks import Chunks
+from zoo.compatibility import check_layers
 from zoo.edits import Edits, SpecJson, expand, merge
 from zoo.errors import SpecError
 from zoo.explain import explain
-from zoo.facts import Dropout, Fact, Features, Tried, what_computes
+from zoo.facts import As, Dropout, Fact, Features, Tried, said_of, what_computes
+from zoo.features import Feature, Subset
+from zoo.features.altup import AltUp
+from zoo.features.chunks import Chunks
+from zoo.features.encoder import MAX_LAYERS, EncoderSpec, Names
+from zoo.features.layer_loss import LayerLoss
+from zoo.features.mtp import MultiTokenPrediction
+from zoo.features.per_layer_embeddings import PerLayerEmbeddings
+from zoo.features.sharing import Sharing
+from zoo.features.unet_skips import UNetSkips
+from zoo.features.value_embeddings import ValueEmbeddings
 from zoo.ffns import Ffn
 from zoo.ffns._activations import PlainActivation
 from zoo.identity import digest_of, spelled_out
 from zoo.init import InitSpec
-from zoo.kinds import MAX_LAYERS, EncoderSpec, Names, check_kind, check_layers, check_names, encoder_of
 from zoo.mixers._cross import CrossAttention
-from zoo.mtp import MultiTokenPrediction
 from zoo.origin import Origin, as_loaded
-from zoo.per_layer_embeddings import PerLayerEmbeddings
 from zoo.positions import Position
-from zoo.sharing import Sharing
-from zoo.site import Sight
-from zoo.value_embeddings import ValueEmbeddings
+from zoo.site import PartCost, Sight, matmul_cost
 
 BASE = "block"
 
@@ -90,8 +94,8 @@ class ModelSpec(Spec):
     """c · tanh(logits / c) (Gemma 2, arXiv:2408.00118)."""
     z_loss: Annotated[NonNegativeFloat, Fact.TRAINING, Tried(0.01)] = 0.0
     """Weight of mean(logsumexp(logits)²) in the training objective (PaLM, arXiv:2204.02311, uses 1e-4)."""
-    unet_skips: Annotated[bool, Field(exclude_if=is_off), Fact.DECODER] = False
-    """Add the output of each layer of the lower half to the input of its mirror image above (`zoo.skips`)."""
+    unet_skips: Annotated[bool, Field(exclude_if=is_off), Fact.DECODER, As(lambda _: UNetSkips())] = False
+    """Add the output of each layer of the lower half to the input of its mirror image above."""
     value_embeddings: Annotated[ValueEmbeddings | None, Fact.DECODER, Tried({"tables": 1})] = Field(
         default=None, exclude_if=is_off
     )
@@ -108,9 +112,15 @@ class ModelSpec(Spec):
         Field(default=None, exclude_if=is_off)
     )
     """Chunks of tokens on which the layers between the first and the last run; null for tokens in all layers."""
-    layer_loss: Annotated[NonNegativeFloat, Field(exclude_if=is_off), Fact.TRAINING, Fact.DECODER, Tried(0.3)] = 0.0
-    """Weight, in the training objective, of the mean loss of all layers but the last, each of which predicts by the
-    model's own final norm and head (Al-Rfou et al. 2018, arXiv:1808.04444, who drop the lower ones with time)."""
+    layer_loss: Annotated[
+        NonNegativeFloat,
+        Field(exclude_if=is_off),
+        Fact.TRAINING,
+        Fact.DECODER,
+        Tried(0.3),
+        As(lambda weight: LayerLoss(weight=weight)),
+    ] = 0.0
+    """Weight, in the training objective, of the mean loss of all layers but the last (`zoo.features.layer_loss`)."""
     mtp: Annotated[MultiTokenPrediction | None, Fact.DECODER, Tried({"depth": 2, "final_norm": "own"})] = None
     """Modules that predict further tokens while training."""
     init: Annotated[InitSpec, Fact.TRAINING, Tried()] = InitSpec()
@@ -136,10 +146,20 @@ class ModelSpec(Spec):
 
     @model_validator(mode="after")
     def _buildable(self) -> Self:
-        check_names(self, BASE)
+        self._check_names()
         for name in (BASE, *self.blocks):
             self.named(name)
         return self
+
+    def _check_names(self) -> None:
+        """Raise SpecError where layers are of blocks that there are not."""
+        if BASE in self.blocks:
+            raise SpecError(f"blocks.{BASE}", f"'{BASE}' names the base block: edit it as {BASE}.…")
+        for field in ("first", "pattern"):
+            for name in getattr(self, field):
+                if name != BASE and name not in self.blocks:
+                    known = ", ".join([BASE, *self.blocks])
+                    raise SpecError(field, f"no block is named '{name}': there are {known}")
 
     def written(self, name: str) -> BlockSpec:
         """The block of this name, as its settings were given. Raises SpecError with the path of the edit that is
@@ -184,11 +204,18 @@ class ModelSpec(Spec):
         named = {name: self.named(name) for name in dict.fromkeys(names)}
         return tuple(named[name] for name in names)
 
+    @property
+    def subsets(self) -> tuple[Subset | None, ...]:
+        """The choice of tokens that each layer runs on; None for all."""
+        features = list(self.features.values())
+        of_features = ([feature.subset(self, layer) for feature in features] for layer in range(self.n_layers))
+        pairs = zip(of_features, self.layers, strict=True)
+        return tuple(next(filter(None, chosen), layer.subset) for chosen, layer in pairs)
+
     @model_validator(mode="after")
     def _parts_agree(self) -> Self:
-        used = self._used()
-        check_layers(self, used)
-        check_kind(self, used)
+        check_layers(self, self._used(), self.layer_paths)
+        _ = self.encoder_spec  # which raises where there can be none
         return self
 
     def _used(self) -> dict[str, BlockSpec]:
@@ -218,8 +245,36 @@ class ModelSpec(Spec):
 
     @property
     def encoder_spec(self) -> ModelSpec | None:
-        """The encoder as a model of its own, all that it shares with the decoder included."""
-        return encoder_of(self)
+        """The encoder as a model of its own, all that it shares with the decoder included. Raises SpecError."""
+        if self.encoder is None:
+            return None
+        try:
+            return ModelSpec.model_validate(self.encoder.settings(self, self.block))
+        except ValidationError as error:
+            raise explain(error, ModelSpec)[0].under("encoder") from None
+
+    @property
+    def features(self) -> dict[str, Feature]:
+        """What stands around the layers and between them, by the name of its setting."""
+        found: dict[str, Feature] = {}
+        for name in type(self).model_fields:
+            value, plain = getattr(self, name), said_of(type(self), name, As)
+            if plain is not None and value:
+                value = plain.make(value)
+            if isinstance(value, Feature):
+                found[name] = value
+        return found
+
+    @property
+    def read_out(self) -> PartCost:
+        """The work of the head, for one token."""
+        transform = 0 if self.head_transform is None else self.d_model * self.d_model
+        return matmul_cost(0, self.vocab_size * self.table_width + self.factor + transform)
+
+    @property
+    def factor(self) -> int:
+        """Weights of a projection between a factorised token table and the stream."""
+        return 0 if self.embedding_dim is None else self.embedding_dim * self.d_model
 
     @property
     def positions(self) -> tuple[tuple[Position, int], ...]:
@@ -231,10 +286,15 @@ class ModelSpec(Spec):
         return tuple(dict.fromkeys((scheme, 0 if scheme.absolute else heads) for scheme, heads in pairs))
 
     @property
+    def ends_normalised(self) -> bool:
+        """Whether the last layer leaves the stream normalised, and nothing writes to it after that."""
+        written = any(feature.writes_after_layers for feature in self.features.values())
+        return self.layers[-1].normalises_stream and not written
+
+    @property
     def has_final_norm(self) -> bool:
         if self.final_norm is None:
-            beside = self.altup is not None or self.per_layer_embeddings is not None
-            return beside or not self.layers[-1].normalises_stream
+            return not self.ends_normalised
         return self.final_norm
 
     @property

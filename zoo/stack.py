@@ -2,38 +2,21 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import cast
 
 import torch
 from torch import Tensor, nn
-from torch._compile import _disable_dynamo
 
-from zoo.altup import AltUpStreams
 from zoo.block import Block
-from zoo.cache import Cache, LayerCache, kept_by
-from zoo.cache_chunks import ChunkCache
-from zoo.chunks import Chunking
+from zoo.cache import Cache, LayerCache
+from zoo.features import FeatureLayer, Runner, Streams, new_norm
 from zoo.init import Embedding, Linear
-from zoo.loop import Loop
-from zoo.per_layer_embeddings import PerLayerInput, PerLayerInputs
-from zoo.random_depth import RandomDepth, drawn
 from zoo.recompute import recomputed
-from zoo.recursion import RecursiveLoop
 from zoo.site import Given, Site, Step, Tap
-from zoo.skips import UNetSkips
 from zoo.spec import ModelSpec
-from zoo.value_embeddings import ValueEmbeddingLayers
-
-Leaving = Callable[[Tensor], None]
-"""Told of a stream."""
-
-
-def ignored(stream: Tensor) -> None:
-    """Nobody asked for it."""
 
 
 class Stack(nn.Module):
@@ -64,44 +47,38 @@ class Stack(nn.Module):
         first_uses = [self.block_of_each.index(block) for block in range(max(self.block_of_each) + 1)]
         self.blocks = nn.ModuleList(Block(layers[i], replace(site, layer=i)) for i in first_uses)
         """Each once, where several layers share one."""
-        self._build_beside(spec)
-        self.value_embeddings = None
-        if spec.value_embeddings is not None:
-            values = [layer.mixer.value_heads for layer in layers]
-            self.value_embeddings = ValueEmbeddingLayers(spec.value_embeddings, spec.vocab_size, values)
-        self.skips = UNetSkips(spec.n_layers) if spec.unet_skips else None
         self.placements = [layer.norm_placement for layer in layers]
-        self.first, self.last = self.placements[0], self.placements[-1]
-        self.norm = spec.block.norm.build(spec.d_model) if spec.has_final_norm else nn.Identity()
+        self.closing = self.placements[-1].build_close(partial(new_norm, spec), spec.d_model, spec.n_layers)
+        built = (feature.build(spec) for feature in spec.features.values())
+        self.parts = sorted((part for part in built if part is not None), key=lambda part: part.shell)
+        """Parts of the features, from the layers outwards. Each is a module of the model by its own name."""
+        self._add(part for part in self.parts if not part.reads_out)
+        self.norm = new_norm(spec) if spec.has_final_norm else nn.Identity()
+        self._add(part for part in self.parts if part.reads_out)
 
     @property
     def last_norm(self) -> nn.Module | None:
         """What normalises the stream as it leaves the stack; None where nothing does, or other layers use it too."""
         if self.spec.has_final_norm:
             return self.norm
-        block, alone = self.block_of_each[-1], self.altup is None and self.per_layer is None
-        if not self.spec.layers[-1].normalises_stream or not alone or self.block_of_each.count(block) > 1:
+        block = self.block_of_each[-1]
+        if not self.spec.ends_normalised or self.block_of_each.count(block) > 1:
             return None
         return cast("nn.Module | None", getattr(cast(Block, self.blocks[block]).last_residual, "norm_after", None))
 
-    def _build_beside(self, spec: ModelSpec) -> None:
-        """What reads and writes the stream between blocks."""
-        count, make_norm = len(self.blocks), partial(spec.block.norm.build, spec.d_model)
-        self.altup = AltUpStreams(spec.altup, make_norm, spec.d_model, count) if spec.altup else None
-        self.per_layer = None
-        if spec.per_layer_embeddings is not None:
-            norms = spec.block.norm.build(spec.per_layer_embeddings.features), make_norm
-            sizes = spec.vocab_size, spec.d_model, spec.n_layers, count
-            self.per_layer = PerLayerInputs(spec.per_layer_embeddings, norms, sizes)
-        self.loop = None
-        if spec.sharing is not None and spec.sharing.injection:
-            self.loop = Loop(spec.sharing, make_norm, spec.d_model, spec.n_layers)
-        self.recursion = None
-        if spec.sharing is not None and spec.sharing.recursion is not None:
-            turns = spec.sharing.turns(spec.n_layers)
-            self.recursion = RecursiveLoop(spec.sharing.recursion, turns, spec.d_model)
-        self.closing = spec.layers[-1].norm_placement.build_close(make_norm, spec.d_model, spec.n_layers)
-        self.chunking = Chunking(spec.chunks, make_norm, spec.d_model) if spec.chunks else None
+    def _add(self, parts: Iterable[FeatureLayer]) -> None:
+        for part in parts:
+            self.add_module(part.name, part)
+
+    @property
+    def _runner(self) -> Runner | None:
+        """The part that runs some of the layers itself; no two can be together."""
+        return next((part for part in self.parts if isinstance(part, Runner)), None)
+
+    @property
+    def _streams(self) -> Streams | None:
+        """The part that makes several streams of one, beside residuals that do."""
+        return next((part for part in self.parts if isinstance(part, Streams)), None)
 
     def _build_table(self) -> None:
         spec, width = self.spec, self.spec.table_width
@@ -113,20 +90,18 @@ class Stack(nn.Module):
 
     @property
     def cache_entries(self) -> int:
-        """How many a cache has: one per layer, and one for all that run on chunks or in a loop with routers."""
-        layers = self.spec.n_layers
-        if self.recursion is not None:
-            return layers - len(self.recursion.layers) + 1
-        return layers if self.chunking is None else layers - len(self.chunking.spec.inner(layers)) + 1
+        """How many a cache has: one per layer, or those that a part has for the layers that it runs."""
+        runner = self._runner
+        return self.spec.n_layers if runner is None else self.spec.n_layers - len(runner.layers) + runner.entries()
 
     def new_entries(self, new: Callable[[int, int], LayerCache], batch: int, dtype: torch.dtype) -> list[LayerCache]:
         """Those of a cache. new(layer, rows): a layer's own."""
-        layers = self.spec.n_layers
-        if self.chunking is not None:
-            return self.chunking.new_entries(new, layers, batch, dtype)
-        if self.recursion is not None:
-            return self.recursion.new_entries(new, layers, batch)
-        return [new(layer, batch) for layer in range(layers)]
+        runner = self._runner
+        if runner is None:
+            return [new(layer, batch) for layer in range(self.spec.n_layers)]
+        before, after = range(runner.layers.start), range(runner.layers.stop, self.spec.n_layers)
+        between = runner.new_entries(new, batch, dtype)
+        return [*(new(layer, batch) for layer in before), *between, *(new(layer, batch) for layer in after)]
 
     def step(self, tokens: Tensor, start: int, left_pad: Tensor | None, given: Given) -> Step:
         """The pass over `tokens` (B, T), the first of which is token `start` of the stream."""
@@ -149,87 +124,49 @@ class Stack(nn.Module):
             step.prefix_ends = given["prefix"] if left_pad is None else given["prefix"] + left_pad
         return step
 
-    def run(self, embedded: Tensor, step: Step, cache: Cache | None = None, left: Leaving = ignored) -> Tensor:
-        """(B, T, D): the stream that leaves the last layer. `left` is told of those that leave the others."""
-        if self.chunking is not None:
-            return self._run_on_chunks(self.chunking, embedded, step, None if cache is None else cache.layers)
-        if self.recursion is not None:
-            return self._run_recursion(self.recursion, embedded, step, None if cache is None else cache.layers)
-        if self.loop is not None and self.loop.depth is not None and self.training and cache is None:
-            return self._run_at_random_depth(self.loop, self.loop.depth, embedded, step)
-        x, outside = self._open(embedded), step.prefix
-        of_layers = None if self.per_layer is None else self.per_layer(cast(Tensor, step.tokens), embedded)
-        read: list[Tensor] = []
-        lower: dict[int, Tensor] = {}  # torch.compile cannot trace dict[int, Tensor]()
-        for i, block in enumerate(self.block_of_each):
-            if i:
-                left(x)
-            if self.skips is not None:
-                x = self.skips(x, i, lower)
-            if self.loop is not None:
-                x = self.loop(x, i, read)
-            if self.value_embeddings is not None:
-                self.value_embeddings.tell(i, step)
-            step.prefix = f"{outside}blocks.{i}."
-            run = partial(self._run_block, block, step, None if cache is None else cache.layers[i])
-            x = run(x) if self.altup is None else self.altup.layers[block](x, run)
-            if of_layers is not None:
-                x = self._with_input(x, block, of_layers[..., i, :])
-        step.prefix, step.revalue = outside, None
-        return self.close(x)
+    def run(self, embedded: Tensor, step: Step, cache: Cache | None = None) -> Tensor:
+        """(B, T, D): the stream that leaves the last layer."""
+        runner, layers = self._runner, range(self.spec.n_layers)
+        if runner is not None and not runner.takes(cached=cache is not None):
+            runner = None
+        divided = runner is not None and runner.opens
+        x = embedded if divided else self._open(embedded, 0)
+        for part in self.parts:
+            part.begin(embedded, step)
+        entries = [None] * self.cache_entries if cache is None else cache.layers
+        if runner is None:
+            return self.close(self._layers(layers, x, step, entries))
+        run, own, end = self._whole if divided else self._layers, runner.layers, runner.layers.start + runner.entries()
+        x = run(layers[: own.start], x, step, entries[: own.start])
+        x = runner.run(x, step, entries[own.start : end], partial(run, alone=True))
+        x = run(layers[own.stop :], x, step, entries[end:])
+        return x if divided else self.close(x)
 
-    # A program that torch compiles for one number of turns would serve no other (as in `zoo.chunks`).
-    @_disable_dynamo
-    def _run_at_random_depth(self, loop: Loop, depth: RandomDepth, embedded: Tensor, step: Step) -> Tensor:
-        """Prelude, as many turns as are drawn, coda. What turns without a gradient leave in the step, such as a table
-        of biases, is not for those that have one."""
-        turns, trained = drawn(depth, len(loop.turns), embedded), depth.backward or math.inf
-        e = self._run_layers(range(loop.turns.start), self._open(embedded), step)
-        x, core = loop.begin(e), range(loop.turns.start, loop.turns.start + loop.turns.step)
-        for left in reversed(range(turns)):
-            if left >= trained:
-                with torch.no_grad():
-                    x = self._run_layers(core, loop.turn(x, e), step.copy())
-            else:
-                x = self._run_layers(core, loop.turn(x, e), step)
-        return self.close(self._run_layers(range(loop.turns.stop, self.spec.n_layers), loop.end(x), step))
-
-    def _run_layers(self, layers: range, x: Tensor, step: Step) -> Tensor:
-        """The stream through some of the layers."""
-        outside = step.prefix
-        for i in layers:
-            step.prefix = f"{outside}blocks.{i}."
-            x = self._run_block(self.block_of_each[i], step, None, x)
-        step.prefix = outside
-        return x
-
-    def _run_on_chunks(self, chunking: Chunking, x: Tensor, step: Step, kept: Sequence[LayerCache] | None) -> Tensor:
-        """Encoder, layers on chunks, decoder: each opens a stream of its own. kept: the cache's entries."""
-        inner = chunking.spec.inner(self.spec.n_layers)
-        entries = [None] * self.cache_entries if kept is None else kept
-        x = self._run_some(range(inner.start), x, step, entries[: inner.start])
-        between = kept_by(self, entries[inner.start], ChunkCache)
-        x = chunking(x, step, partial(self._run_some, inner), len(inner), between)
-        return self._run_some(range(inner.stop, self.spec.n_layers), x, step, entries[inner.start + 1 :])
-
-    def _run_recursion(self, loop: RecursiveLoop, x: Tensor, step: Step, kept: Sequence[LayerCache] | None) -> Tensor:
-        """Prelude, turns on ever fewer tokens, coda. kept: the cache's entries."""
-        inner = loop.layers
-        entries = [None] * self.cache_entries if kept is None else kept
-        x = self._run_some(range(inner.start), x, step, entries[: inner.start])
-        x = loop(x, step, kept_by(self, entries[inner.start], ChunkCache), self._run_some)
-        return self._run_some(range(inner.stop, self.spec.n_layers), x, step, entries[inner.start + 1 :])
-
-    def _run_some(self, layers: range, x: Tensor, step: Step, caches: Sequence[LayerCache | None]) -> Tensor:
-        """(B, T, D) → (B, T, D), by some of the layers."""
+    def _whole(
+        self, layers: range, x: Tensor, step: Step, entries: Sequence[LayerCache | None], alone: bool = False
+    ) -> Tensor:
+        """(B, T, D) → (B, T, D), by layers with a stream of their own."""
         if not layers:
             return x
-        x, outside = self.placements[layers[0]].open(x), step.prefix
-        for i, cache in zip(layers, caches, strict=True):
+        return self.close(self._layers(layers, self._open(x, layers[0]), step, entries, alone), layers[-1])
+
+    def _layers(
+        self, layers: range, x: Tensor, step: Step, entries: Sequence[LayerCache | None], alone: bool = False
+    ) -> Tensor:
+        """The stream through some of the layers. alone: without the parts around them."""
+        outside, parts = step.prefix, [] if alone else self.parts
+        for i, entry in zip(layers, entries, strict=True):
+            for part in reversed(parts):
+                x = part.before(x, i, step)
             step.prefix = f"{outside}blocks.{i}."
-            x = self._run_block(self.block_of_each[i], step, cache, x)
-        step.prefix = outside
-        return self.placements[layers[-1]].close(x)
+            run: Callable[[Tensor], Tensor] = partial(self._run_block, self.block_of_each[i], step, entry)
+            for part in parts:
+                run = partial(part.around, i, run)
+            x = run(x)
+            for part in parts:
+                x = part.after(x, i, step)
+        step.prefix, step.revalue = outside, None
+        return x
 
     def _run_block(self, block: int, step: Step, cache: LayerCache | None, x: Tensor) -> Tensor:
         if self.recompute and torch.is_grad_enabled():
@@ -237,25 +174,18 @@ class Stack(nn.Module):
         out: Tensor = self.blocks[block](x, step, cache)
         return out
 
-    def _with_input(self, x: Tensor, block: int, embedded: Tensor) -> Tensor:
-        """The stream that leaves a layer, with what the layer makes of its own embedding of the tokens: (B, T, P)."""
-        layer = cast(PerLayerInput, cast(PerLayerInputs, self.per_layer).layers[block])
-        if self.spec.altup is None:
-            out: Tensor = x + layer(x, embedded)
-            return out
-        added = layer(x[..., self.spec.altup.active, :], embedded)[..., None, :]
-        return torch.cat((x[..., :1, :], x[..., 1:, :] + added), dim=-2)
+    def _open(self, embedded: Tensor, layer: int) -> Tensor:
+        """(B, T, D) → the stream that layers from this one on read and write."""
+        streams = self._streams
+        return self.placements[layer].open(embedded) if streams is None else streams.open(embedded)
 
-    def _open(self, embedded: Tensor) -> Tensor:
-        """(B, T, D) → the stream that layers read and write."""
-        return self.first.open(embedded) if self.altup is None else self.altup.open(embedded)
-
-    def close(self, x: Tensor) -> Tensor:
-        """The stream → (B, T, D) for the final norm and the head."""
+    def close(self, x: Tensor, layer: int = -1) -> Tensor:
+        """The stream that leaves a layer, the last unless told → (B, T, D)."""
         if self.closing is not None:
             out: Tensor = self.closing(x)
             return out
-        return self.last.close(x) if self.altup is None else self.altup.close(x)
+        streams = self._streams
+        return self.placements[layer].close(x) if streams is None else streams.close(x)
 
     def enter(self, embedded: Tensor, step: Step) -> Tensor:
         """Embedded tokens (B, T, D) as the first block reads them: with absolute positions, normalised where the spec

@@ -34,7 +34,7 @@ def _quiet_head(model: Decoder) -> dict[str, float]:
     norm = model.last_norm if model.transform is None else model.transform.norm
     gain = getattr(norm, "gain", None)
     name = next((name for name, each in model.named_parameters() if each is gain), "embedding.weight")
-    ahead = (f"mtp.{k}.final_norm.gain" for k, module in enumerate(model.mtp) if hasattr(module.final_norm, "gain"))
+    ahead = (gain for part in model.parts for gain in part.gains_before_head())
     normed = norm is not None or spec.layers[-1].normalises_stream
     largest = spec.init.tied_head * (1.0 if normed and spec.block.norm.normalises else UNNORMED)
     factor = min(1.0, largest / (spec.logit_scale * math.sqrt(spec.table_width)))

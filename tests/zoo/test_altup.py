@@ -101,7 +101,10 @@ def test_a_threshold_zeroes_its_share_of_normal_features(share: float) -> None:
 
 REFUSED = [
     ({"altup": {"streams": 2, "active": 2}}, "altup.active: there are 2 streams, counted from 0"),
-    ({"altup": {}, "block.norm_placement": "hyper_connections"}, "altup: reads a stream of .*hyper_connections"),
+    (
+        {"altup": {}, "block.norm_placement": "hyper_connections"},
+        "norm_placement: altup needs layers that write a stream of",
+    ),
     ({"block.laurel": {}, "block.norm_placement": "post"}, "block.laurel: adds to a stream .* post has none"),
     ({"block.laurel": {}, "block.topology": "parallel"}, "block.laurel: .* topology serial"),
 ]

@@ -86,8 +86,8 @@ def test_odd_numbers_of_layers_do_what_every_model_must(edits: dict[str, Any]) -
 @pytest.mark.parametrize(
     ("edits", "reason"),
     [
-        ({"sharing": {"blocks": 2}}, "attention_residuals counts the layers of one stack, beside sharing"),
-        ({"mtp": {"depth": 1}}, "attention_residuals counts the layers of one stack, beside mtp"),
+        ({"sharing": {"blocks": 2}}, r"^sharing: .+ \(attention_residuals\) needs layers with weights of their own"),
+        ({"mtp": {"depth": 1}}, r"^mtp: .+ \(attention_residuals\) needs a stream that is read only at its end"),
         (
             {"pattern": ["block", "x"], "blocks.x.norm_placement": {"kind": "hyper_connections", "n": 3}},
             "attention_residuals is of all layers, and some have attention_residuals, hyper_connections",
@@ -96,5 +96,5 @@ def test_odd_numbers_of_layers_do_what_every_model_must(edits: dict[str, Any]) -
     ids=str,
 )
 def test_layers_that_cannot_be_counted_are_refused(edits: dict[str, Any], reason: str) -> None:
-    with pytest.raises(zoo.SpecError, match=rf"^block\.norm_placement: {reason}"):
+    with pytest.raises(zoo.SpecError, match=reason):
         model_of(4, 2, **edits)

@@ -11,8 +11,8 @@ from torch.nn import functional as F
 
 import zoo
 from tests.zoo.slow import random_stream
+from zoo.block_features.stochastic_depth import StochasticDepth
 from zoo.conformance.combinations import random_model, random_tokens
-from zoo.depth import StochasticDepth
 from zoo.site import Site, Step
 
 T = 13

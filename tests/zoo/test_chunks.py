@@ -10,10 +10,9 @@ import torch
 from torch import Tensor
 
 import zoo
-from zoo.chunks import ratio_loss
 from zoo.conformance.combinations import random_model, random_tokens
-from zoo.costs import block_cost
 from zoo.costs_decoding import decode_cost
+from zoo.features.chunks import ratio_loss
 from zoo.site import Step
 
 CHUNKS = {"ratio": 3, "encoder_layers": 1, "decoder_layers": 2}
@@ -122,7 +121,7 @@ def test_layers_between_cost_what_they_cost_for_their_share_of_the_tokens() -> N
     plain = spec.edit({"chunks": None})
     whole, part = zoo.cost(plain, 100), zoo.cost(spec, 100)
     layer, chunks = spec.layers[1], math.ceil(100 / 3)
-    saved = 2 * (block_cost(layer, 24, 100).flops - chunks / 100 * block_cost(layer, 24, chunks).flops)
+    saved = 2 * (layer.cost(24, 100).flops - chunks / 100 * layer.cost(24, chunks).flops)
     between = 3 * 24 * 24
     assert whole.flops_per_token_forward - part.flops_per_token_forward == pytest.approx(saved - 2 * between)
     assert part.params - whole.params == between + 24 + 2 * 24
@@ -134,11 +133,14 @@ def test_layers_between_cost_what_they_cost_for_their_share_of_the_tokens() -> N
     [
         ({"n_layers": 3}, "leave no layer of 3 between encoder and decoder"),
         ({"chunks.ratio": 1}, "greater than 1"),
-        ({"unet_skips": True}, "cannot be combined with unet_skips, which add a layer's stream to another's"),
-        ({"visible": "all"}, "read from left to right"),
-        ({"block.ffn": {"kind": "topk_moe", "d_ff": 8}}, "block, which runs on them, has experts"),
-        ({"block.mixer": "dsa"}, "has a loss of its own"),
-        ({"block.mixer.value_residual": True}, "mixes in values of the first layer"),
+        ({"unet_skips": True}, "chunks: unet_skips needs every token in the stream of every layer"),
+        ({"visible": "all"}, "visible: chunks needs a causal model"),
+        ({"block.ffn": {"kind": "topk_moe", "d_ff": 8}}, r"chunks: block\.ffn \(topk_moe\) needs rows without padding"),
+        ({"block.mixer": "dsa"}, r"chunks: block\.mixer \(dsa\) needs rows without padding"),
+        (
+            {"block.mixer.value_residual": True},
+            "chunks: block.mixer.value_residual needs keys or values of other layers",
+        ),
     ],
 )
 def test_what_needs_tokens_in_all_layers_is_refused(edits: dict[str, Any], reason: str) -> None:
@@ -147,7 +149,7 @@ def test_what_needs_tokens_in_all_layers_is_refused(edits: dict[str, Any], reaso
 
 
 def test_a_paged_cache_is_refused() -> None:
-    with pytest.raises(zoo.UnsupportedError, match="how many pages chunks take depends on the text"):
+    with pytest.raises(zoo.UnsupportedError, match="how many pages the tokens of a layer take depends on the text"):
         zoo.build(zoo.load("small", **SMALL)).new_cache(1, 8, kind="paged")
 
 

@@ -244,7 +244,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "conv": ({"visible": "all", "block.mixer.conv": 3}, "block.mixer.conv: reaches back only"),
     "xpos": ({"visible": "all", "block.mixer.position": "xpos"}, "block.mixer.position: scores decay with"),
     "buckets": ({"visible": "all", "block.mixer.position": {"kind": "t5", "buckets": 3}}, "buckets: bidirectional"),
-    "mtp": ({"visible": "prefix", "mtp.depth": 1}, "mtp: modules that look ahead are for causal models"),
+    "mtp": ({"visible": "prefix", "mtp.depth": 1}, "visible: mtp needs a causal model without an encoder"),
     "both": ({"visible": "all", "encoder.n_layers": 1}, "encoder: a model with visible: all is an encoder"),
     "no encoder": ({"block.cross.heads": 2}, "block.cross: there is no encoder to attend to: set encoder too"),
     "kv heads": ({"encoder.n_layers": 1, "block.cross.kv_heads": 3}, "block.cross.kv_heads: 3 kv heads do not"),

@@ -132,10 +132,11 @@ def test_the_module_of_qwen3_next_is_that_of_transformers() -> None:
     with torch.no_grad():
         last = theirs.model(text).last_hidden_state[:, :-1]
         expected = theirs.lm_head(module.forward_layer(0, last, places, None, input_ids=text[:, 1:]))
-        before, after = ours.norms_ahead
+        before, after = ours.mtp.norms(ours.norm)
         h0 = before(ours.stream(text))[:, :-1]
         cache = ours.mtp[0].new_cache(2, 8, torch.float32)
-        found = ours.read_out(after(ours.predict_ahead(1, h0, text[:, 1:], 0, cache, None)))
+        embedded = ours.embed(text[:, 1:], ours.step(text[:, 1:], 1, None, {}))
+        found = ours.read_out(after(ours.mtp[0](h0, embedded, ours.step(text[:, 1:], 0, None, {}), cache)))
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
 
 

@@ -162,7 +162,7 @@ def test_the_loss_read_out_in_pieces_has_autograds_gradients(
     for reference in (False, True):
         if reference:
             monkeypatch.setattr("zoo.loss.summed_loss", plain)
-            monkeypatch.setattr("zoo.mtp.summed_loss", plain)
+            monkeypatch.setattr("zoo.features.mtp.summed_loss", plain)
         model = random_model(spec).train()
         objective, nats = model.loss(tokens[:, :-1], targets)
         objective.backward()

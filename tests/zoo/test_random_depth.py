@@ -18,7 +18,7 @@ from zoo.conformance import checks
 from zoo.conformance.combinations import random_model, random_tokens
 from zoo.conformance.counting import counted
 from zoo.conformance.subject import Subject
-from zoo.random_depth import RandomDepth
+from zoo.features.random_depth import RandomDepth
 
 LOOP = {"blocks": 2, "prelude": 1, "coda": 1, "injection": True, "state_std": 0.5}
 
@@ -157,9 +157,15 @@ def test_a_model_of_random_depth_does_what_every_model_must() -> None:
     [
         ({"sharing.injection": False, "sharing.state_std": 0.0}, "random_depth: is of a loop with a state of its own"),
         ({"n_layers": 9}, "blocks: 7 layers are no whole turns of 2, which random_depth needs"),
-        ({"layer_loss": 0.1}, "random_depth: cannot be combined with layer_loss, which is of numbered layers"),
-        ({"block.mixer.value_residual": True}, "random_depth: layer 0 mixes in values of the first layer"),
-        ({"block.mixer.position": "transformer_xl"}, "random_depth: layer 0 takes other FLOPs in training"),
+        ({"layer_loss": 0.1}, "random_depth: layer_loss needs layers that run once in each pass"),
+        (
+            {"block.mixer.value_residual": True},
+            "random_depth: block.mixer.value_residual needs keys or values of other layers",
+        ),
+        (
+            {"block.mixer.position": "transformer_xl"},
+            r"random_depth: block\.mixer\.position \(transformer_xl\) needs the same work in training",
+        ),
     ],
     ids=str,
 )

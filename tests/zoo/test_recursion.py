@@ -11,7 +11,6 @@ from torch import Tensor
 
 import zoo
 from zoo.conformance.combinations import random_model, random_tokens
-from zoo.costs import block_cost
 from zoo.site import Step
 
 LENGTH, D, TURNS = 11, 16, 3
@@ -103,8 +102,8 @@ def test_costs_are_those_of_each_turns_share_and_of_what_routers_read() -> None:
     spec = small()
     routed, plain = zoo.cost(spec, LENGTH), zoo.cost(small(**{"sharing.recursion": None}), LENGTH)
     layer = spec.layers[0]
-    whole = block_cost(layer, D, LENGTH).flops
-    saved = sum(2 * (whole - count / LENGTH * block_cost(layer, D, count).flops) for count in COUNTS)
+    whole = layer.cost(D, LENGTH).flops
+    saved = sum(2 * (whole - count / LENGTH * layer.cost(D, count).flops) for count in COUNTS)
     routers = 2 * D * (11 + 11 + 7) / LENGTH
     assert plain.flops_per_token_forward - routed.flops_per_token_forward == pytest.approx(saved - routers)
     assert routed.params - plain.params == TURNS * D
@@ -113,26 +112,30 @@ def test_costs_are_those_of_each_turns_share_and_of_what_routers_read() -> None:
 @pytest.mark.parametrize(
     ("edits", "path", "reason"),
     [
-        ({"visible": "all"}, "recursion", "is for causal models without an encoder"),
-        ({"block.norm_placement": "mhc"}, "recursion", r"reads a stream of \(B, T, D\), and that of mhc"),
-        ({"mtp": {}}, "recursion", "cannot be combined with mtp, which is of all tokens"),
-        ({"unet_skips": True}, "recursion", "cannot be combined with unet_skips, which is of all tokens"),
-        ({"block.depth_routing": {}}, "recursion", "is of a block that has a router of its own"),
-        ({"block.mixer.position": "alibi"}, "recursion", "needs positions that can be passed, and alibi"),
-        ({"block.ffn": "topk_moe"}, "recursion", "is of a block that has experts"),
-        ({"sharing.injection": True}, "recursion", "tokens that leave the loop"),
-        ({"sharing.random_depth": {}}, "random_depth", "recursion has a router for each of its turns"),
-        ({"sharing.order": "sequence"}, "order", "recursion is of the turns of a loop"),
-        ({"n_layers": 4}, "blocks", "2 layers are one turn, of all tokens: recursion needs two at least"),
-        ({"n_layers": 7}, "blocks", "5 layers are no whole turns of 2, which recursion needs"),
+        ({"visible": "all"}, "visible", "sharing.recursion needs a causal model without an encoder"),
+        ({"block.norm_placement": "mhc"}, "block.norm_placement", "sharing.recursion needs a single stream"),
+        ({"mtp": {}}, "sharing.recursion", "mtp needs every token in every block"),
+        ({"unet_skips": True}, "sharing.recursion", "unet_skips needs every token in the stream of every layer"),
+        ({"block.depth_routing": {}}, "sharing.recursion", "block.depth_routing needs every token in every block"),
+        (
+            {"block.mixer.position": "alibi"},
+            "sharing.recursion",
+            r"block\.mixer\.position \(alibi\) needs positions that",
+        ),
+        ({"block.ffn": "topk_moe"}, "sharing.recursion", r"block\.ffn \(topk_moe\) needs rows without padding"),
+        ({"sharing.injection": True}, "sharing.recursion", "tokens that leave the loop"),
+        ({"sharing.random_depth": {}}, "sharing.random_depth", "recursion has a router for each of its turns"),
+        ({"sharing.order": "sequence"}, "sharing.order", "recursion is of the turns of a loop"),
+        ({"n_layers": 4}, "sharing.blocks", "2 layers are one turn, of all tokens: recursion needs two at least"),
+        ({"n_layers": 7}, "sharing.blocks", "5 layers are no whole turns of 2, which recursion needs"),
     ],
     ids=str,
 )
 def test_what_cannot_be_routed_is_refused(edits: dict[str, Any], path: str, reason: str) -> None:
-    with pytest.raises(zoo.SpecError, match=rf"^sharing\.{path}: {reason}"):
+    with pytest.raises(zoo.SpecError, match=rf"^{path}: {reason}"):
         small(**edits)
 
 
 def test_pages_are_refused() -> None:
-    with pytest.raises(zoo.UnsupportedError, match="how many pages chosen tokens take depends on the text"):
+    with pytest.raises(zoo.UnsupportedError, match="how many pages the tokens of a layer take depends on the text"):
         zoo.build(small()).new_cache(1, 8, kind="paged")

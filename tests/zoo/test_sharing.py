@@ -10,8 +10,7 @@ from torch.nn import functional as F
 
 import zoo
 from zoo.conformance.combinations import random_model, random_tokens
-from zoo.costs import block_cost
-from zoo.sharing import Sharing
+from zoo.features.sharing import Sharing
 
 
 def small(**edits: Any) -> zoo.ModelSpec:
@@ -50,7 +49,7 @@ def test_a_shared_model_is_one_whose_layers_have_equal_weights(sharing: Sharing,
 def test_shared_layers_are_counted_once_and_computed_and_cached_each() -> None:
     spec, unshared = small(sharing={"blocks": 2}), small()
     ours, theirs = zoo.cost(spec), zoo.cost(unshared)
-    block = block_cost(spec.layers[0], 16, 1024).parameters
+    block = spec.layers[0].cost(16, 1024).parameters
     assert theirs.params - ours.params == 4 * block
     assert ours.params == sum(p.numel() for p in zoo.build(spec).parameters())
     assert ours.flops_per_token == theirs.flops_per_token
@@ -161,12 +160,9 @@ def test_a_loop_with_injection_costs_its_adapter_and_norm() -> None:
     [
         ({"sharing": {**LOOP, "order": "sequence"}}, r"sharing\.order: injection is before each turn of a loop"),
         ({"sharing": {"blocks": 1, "state_std": 0.5}}, r"sharing\.state_std: the loop has a state of its own with inj"),
-        (
-            {"sharing": LOOP, "block.norm_placement": "mhc"},
-            r"sharing\.injection: reads a stream of \(B, T, D\), and th",
-        ),
-        ({"sharing": LOOP, "altup": {}}, r"sharing\.injection: reads a stream of \(B, T, D\), and altup has several"),
-        ({"sharing": LOOP, "chunks": {}}, r"sharing\.injection: is of the layers of one stack, and chunks divide them"),
+        ({"sharing": LOOP, "block.norm_placement": "mhc"}, r"norm_placement: sharing\.injection needs a single stream"),
+        ({"sharing": LOOP, "altup": {}}, r"altup: sharing\.injection needs a single stream"),
+        ({"sharing": LOOP, "chunks": {}}, r"chunks: sharing\.injection needs one stack of layers"),
     ],
     ids=str,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import zoo
-from zoo.chunks import Chunks
+from zoo.features.chunks import Chunks
 from zoo.shrink import shrink
 
 FAMILIES = {

@@ -36,10 +36,8 @@ class Paged(CacheKind):
 
     def check(self, model: ModelSpec) -> None:
         super().check(model)
-        if model.chunks is not None:
-            raise UnsupportedError("cache", "how many pages chunks take depends on the text")
-        if any(layer.depth_routing for layer in model.layers) or (model.sharing and model.sharing.recursion):
-            raise UnsupportedError("cache", "how many pages chosen tokens take depends on the text")
+        if any(subset is not None for subset in model.subsets):
+            raise UnsupportedError("cache", "how many pages the tokens of a layer take depends on the text")
 
     def store_tokens(self, tokens: TokenCache, mixer: MixerLayer) -> TokenCache:
         if tokens.capacity is None:

@@ -19,6 +19,7 @@ from zoo.conformance.combinations import ENCODED, PREFIX, held_by, of_rows, rand
 from zoo.conformance.counting import counted, expected_chunks, fused_kernels_as_products
 from zoo.conformance.gradients import silent_parameters
 from zoo.conformance.subject import LENGTH, Subject, read_in, require, require_equal, require_refused, require_same
+from zoo.init import Embedding
 from zoo.mixers._linear import Stateful
 from zoo.spec import ModelSpec
 
@@ -54,9 +55,8 @@ def causality(subject: Subject) -> None:
     before = model(tokens, **given)
     # A product over another number of rows may round differently. Who else chose an expert decides how many it has; a
     # later token, how many chunks there are, or chosen tokens.
-    recurs = spec.sharing is not None and spec.sharing.recursion is not None
-    shrunk = spec.chunks is not None or recurs or any(layer.depth_routing for layer in spec.layers)
-    slack = 1e-5 if has_experts(spec) or shrunk else 0.0
+    chooses = any(subset is not None for subset in spec.subsets)
+    slack = 1e-5 if has_experts(spec) or chooses else 0.0
     moves = not all(layer.mixer.absent for layer in spec.layers)  # else nothing passes between tokens
     for changed in (0, 7, LENGTH - 1):
         other = tokens.clone()
@@ -159,8 +159,7 @@ def parameters(subject: Subject) -> None:
         for i, (scheme, _) in enumerate(stack.spec.positions)
         if scheme.absolute
     ]
-    tables += list(model.value_embeddings.tables) if model.value_embeddings is not None else []
-    tables += [model.per_layer.table] if model.per_layer is not None else []
+    tables += [module for part in model.parts for module in part.modules() if isinstance(module, Embedding)]
     tables += [model.embedding, *([model.token_types] if model.token_types is not None else [])]
     embedded = sum(p.numel() for table in tables for p in table.parameters())
     require_equal(cost.params_embedding, embedded, "declared parameters of embeddings")

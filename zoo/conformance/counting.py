@@ -15,6 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 from zoo.conv import ShortConv
+from zoo.features.chunks import Chunking
 from zoo.model import Decoder
 
 
@@ -78,7 +79,7 @@ def counted(model: nn.Module, passes: int = 1) -> Iterator[Count]:
 @contextmanager
 def expected_chunks(model: Decoder) -> Iterator[None]:
     """Every text makes as many chunks as are declared. They begin at its first tokens: only their number counts."""
-    chunking = model.chunking
+    chunking = next((part for part in model.parts if isinstance(part, Chunking)), None)
     if chunking is None:
         yield
         return

@@ -14,8 +14,8 @@ from zoo.decode.speculative import Distribution, Speculated, Speculation, Writer
 from zoo.decode.stopping import NEVER, Stop
 from zoo.errors import UnsupportedError
 from zoo.explain import checked
+from zoo.features.mtp import MtpModule, MtpModules
 from zoo.model import Decoder
-from zoo.mtp import MtpModule
 
 
 @torch.no_grad()
@@ -52,8 +52,8 @@ class MtpDraft:
         self, model: Decoder, batch: int, capacity: int, left_pad: Tensor | None, generator: torch.Generator | None
     ) -> None:
         self.model, self.left_pad, self.generator = model, left_pad, generator
-        kind = model.embedding.weight.dtype
-        self.caches = [cast(MtpModule, module).new_cache(batch, capacity, kind) for module in model.mtp]
+        kind, self.modules = model.embedding.weight.dtype, cast(MtpModules, model.mtp)
+        self.caches = [cast(MtpModule, module).new_cache(batch, capacity, kind) for module in self.modules]
         self.starts = [0] * len(self.caches)
         """Entries that each module has read for good."""
         self.waiting: list[Tensor | None] = [None] * len(self.caches)
@@ -61,7 +61,7 @@ class MtpDraft:
 
     def propose(self, text: Tensor, stream: Tensor, ahead: int, distribution: Distribution) -> tuple[Tensor, Tensor]:
         drafts, weights = text[:, :0], []
-        before, after = self.model.norms_ahead
+        before, after = self.modules.norms(self.model.norm)
         settled, drafted = before(stream), stream[:, :0]
         # Fewer than all modules are asked at the end of the text only: the others are not asked again.
         for k in range(1, ahead + 1):
@@ -93,5 +93,8 @@ class MtpDraft:
         start, count = self.starts[k - 1], hidden.shape[1]
         if not count:
             return hidden
-        tokens = text[:, start + k : start + k + count]
-        return self.model.predict_ahead(k, hidden, tokens, start, self.caches[k - 1], self.left_pad)
+        model, tokens = self.model, text[:, start + k : start + k + count]
+        embedded = model.embed(tokens, model.step(tokens, start + k, self.left_pad, {}))
+        own = model.step(tokens, start, self.left_pad, {})
+        out: Tensor = self.modules[k - 1](hidden, embedded, own, self.caches[k - 1])
+        return out

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from zoo.axis import Variant
 from zoo.facts import Tried
 from zoo.site import PartCost, Site
+from zoo.traits import NONE, Ground, Grounds
 
 Branch = Callable[[Tensor], Tensor]
 MakeNorm = Callable[[], nn.Module]
@@ -40,6 +41,17 @@ class Residual(Variant):
     def streams(self) -> int | None:
         """n where the stream is (B, T, n, D), also for n = 1; None where it is (B, T, D)."""
         return None
+
+    @property
+    def needs(self) -> Grounds:
+        """What it relies on."""
+        counted = {Ground.ONE_STACK, Ground.OWN_WEIGHTS, Ground.ONE_END}
+        return frozenset(counted) if self.numbers_layers else NONE
+
+    @property
+    def breaks(self) -> Grounds:
+        """What others may rely on, and not beside it."""
+        return NONE if self.streams is None else frozenset({Ground.PLAIN_STREAM, Ground.SINGLE_STREAM})
 
     @property
     def stream_shape(self) -> str:

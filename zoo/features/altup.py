@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, ClassVar
 
 import torch
 from pydantic import Field, NonNegativeInt, PositiveFloat, model_validator
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from zoo.axis import Spec
 from zoo.errors import SpecError
 from zoo.facts import Fact
+from zoo.features import Feature, Model, Streams, new_norm, norm_parameters
 from zoo.init import Linear
-from zoo.residuals import Branch, MakeNorm
 from zoo.site import PartCost, matmul_cost
+from zoo.traits import Ground, Grounds
 
 LEAST_MEAN_SQUARE = 1e-5
 """Of a projected stream, before it is divided by its length."""
 
 
-class AltUp(Spec):
+class AltUp(Feature):
     """n streams X: (n, D), of which each layer runs on one, x_a, and predicts the others. Baykal et al. 2023 (AltUp),
     arXiv:2301.13310, in the form of Gemma 3n (Google 2025, https://ai.google.dev/gemma/docs/gemma-3n).
 
@@ -33,6 +34,10 @@ class AltUp(Spec):
     and U_i x_i are scaled to the root mean square of e and x_0. In the paper a layer reads x_a itself, and P and the
     weights of y − x̂_a are learned numbers that do not depend on the token.
     """
+
+    needs: ClassVar[Grounds] = frozenset({Ground.PLAIN_STREAM, Ground.WHOLE_BLOCKS, Ground.WHOLE_STREAM})
+    breaks: ClassVar[Grounds] = frozenset({Ground.SINGLE_STREAM})
+    writes_after_layers: ClassVar[bool] = True
 
     streams: Annotated[int, Field(ge=2)] = 4
     """n."""
@@ -47,27 +52,38 @@ class AltUp(Spec):
             raise SpecError("active", f"there are {self.streams} streams, counted from 0")
         return self
 
-    def cost(self, d_model: int, norm: int, layers: int, blocks: int) -> PartCost:
-        """Per token of a forward pass. norm: parameters of one. blocks: distinct ones among the layers."""
-        n, ends = self.streams, 2 * (self.streams - 1) * d_model * d_model
-        own = norm + n * d_model + n**3 + n**2
+    @property
+    def active_stream(self) -> int | None:
+        return self.active
+
+    def build(self, model: Model) -> AltUpStreams:
+        return AltUpStreams(self, model)
+
+    def cost(self, model: Model, context: int) -> PartCost:
+        n, d_model, blocks = self.streams, model.d_model, max(model.block_of_each) + 1
+        ends = 2 * (n - 1) * d_model * d_model
+        own = norm_parameters(model) + n * d_model + n**3 + n**2
         work = 2 * n * d_model + n**3 + n**2 + n**2 * d_model
-        return matmul_cost(ends + blocks * own, ends + layers * work)
+        return matmul_cost(ends + blocks * own, ends + model.n_layers * work)
 
-    def closing_flops(self, d_model: int) -> float:
-        """Of the projections after which the streams are one."""
-        return 2.0 * (self.streams - 1) * d_model * d_model
+    def closing_flops(self, model: Model) -> float:
+        return 2.0 * (self.streams - 1) * model.d_model * model.d_model
 
 
-class AltUpStreams(nn.Module):
+class AltUpStreams(Streams):
     """What is around the layers, and between them."""
 
-    def __init__(self, spec: AltUp, norm: MakeNorm, d_model: int, blocks: int) -> None:
+    name: ClassVar[str] = "altup"
+    shell: ClassVar[int] = 0
+
+    def __init__(self, spec: AltUp, model: Model) -> None:
         super().__init__()
-        others = range(spec.streams - 1)
+        d_model, others = model.d_model, range(spec.streams - 1)
+        self.block_of_each = model.block_of_each
         self.enter = nn.ModuleList(Linear(d_model, d_model, role="input") for _ in others)
         self.leave = nn.ModuleList(Linear(d_model, d_model, role="input") for _ in others)
-        self.layers = nn.ModuleList(AltUpLayer(spec, norm(), d_model) for _ in range(blocks))
+        blocks = range(max(self.block_of_each) + 1)
+        self.layers = nn.ModuleList(AltUpLayer(spec, new_norm(model), d_model) for _ in blocks)
 
     def open(self, x: Tensor) -> Tensor:
         """(B, T, D) embedded tokens → (B, T, n, D)."""
@@ -78,6 +94,10 @@ class AltUpStreams(nn.Module):
         first, *others = x.unbind(dim=-2)
         projected = (as_large(project(other), first) for project, other in zip(self.leave, others, strict=True))
         return torch.stack([first, *projected]).mean(dim=0)
+
+    def around(self, layer: int, run: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+        out: Tensor = self.layers[self.block_of_each[layer]](x, run)
+        return out
 
 
 class AltUpLayer(nn.Module):
@@ -92,7 +112,7 @@ class AltUpLayer(nn.Module):
         self.predict = Linear(n, n * n, role="input")
         self.correct = Linear(n, n, role="input")
 
-    def forward(self, x: Tensor, layer: Branch) -> Tensor:
+    def forward(self, x: Tensor, layer: Callable[[Tensor], Tensor]) -> Tensor:
         mixing = self._asked(self.predict, x[..., self.active, :]).unflatten(-1, (x.shape[-2], x.shape[-2]))
         predicted = x + mixing.to(x.dtype) @ x
         active = predicted[..., self.active, :]

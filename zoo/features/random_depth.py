@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from functools import cache
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, ClassVar
 
 import torch
 from pydantic import Field, NonNegativeFloat, PositiveInt
 from torch._subclasses.fake_tensor import FakeTensor
 
 from zoo.axis import Spec
-from zoo.errors import SpecError
 from zoo.site import PartCost
-
-if TYPE_CHECKING:
-    from zoo.block_spec import BlockSpec
-    from zoo.sharing import Sharing
-    from zoo.spec import ModelSpec
+from zoo.traits import NONE, Ground, Grounds
 
 NODES = 1001
 """Of τ: the rule is exact to 1e-9 for k up to 64."""
@@ -34,6 +28,9 @@ class RandomDepth(Spec):
     the paper. Training FLOPs are declared for E r turns forward and E min(r, k) backward, and the FLOPs of a run
     are that to within chance.
     """
+
+    needs: ClassVar[Grounds] = NONE
+    breaks: ClassVar[Grounds] = frozenset({Ground.FIXED_DEPTH, Ground.LOWER_LAYERS, Ground.SAME_WORK})
 
     mean: PositiveInt | None = None
     """r̄; null for as many as the turns in evaluation."""
@@ -85,28 +82,3 @@ def _expected_least(centre: float, spread: float, most: int) -> float:
 def drawn(depth: RandomDepth, turns: int, like: torch.Tensor) -> int:
     """r of a pass over `like`. Where there is only a shape, as when memory is foreseen, the expected number."""
     return round(depth.expected(turns)[0]) if isinstance(like, FakeTensor) else depth.draw(turns)
-
-
-def check(model: ModelSpec, sharing: Sharing) -> None:
-    """Raise SpecError where a model cannot have a loop of random depth."""
-    left = model.n_layers - sharing.prelude - sharing.coda
-    if left % sharing.blocks:
-        raise SpecError("blocks", f"{left} layers are no whole turns of {sharing.blocks}, which random_depth needs")
-    for name in ("unet_skips", "value_embeddings", "per_layer_embeddings", "layer_loss"):
-        if getattr(model, name):
-            raise SpecError("random_depth", f"cannot be combined with {name}, which is of numbered layers")
-    for layer, block in enumerate(model.layers):
-        for reason in _obstacles(block, model.d_model):
-            raise SpecError("random_depth", f"layer {layer} {reason}")
-
-
-def _obstacles(block: BlockSpec, d_model: int) -> Iterator[str]:
-    """Why a block cannot be in a model of random depth: nothing where it can."""
-    if block.mixer.borrows:
-        yield "reads the keys of another layer (reuse_kv)"
-    if block.mixer.shared_values is not None:
-        yield "mixes in values of the first layer"
-    if block.mixer.adds_loss or block.ffn.dropped_flops(d_model) or block.mixer.pass_flops(1):
-        yield "takes other FLOPs in training than in evaluation, which would have to be told of each turn"
-    if block.depth_routing is not None:
-        yield "runs on some of the tokens (depth_routing)"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from collections.abc import Sequence
+from typing import Annotated, ClassVar, NamedTuple
 
 import torch
 from pydantic import NonNegativeFloat, PositiveFloat
@@ -12,20 +12,17 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn import functional as F
 
 from zoo.axis import Spec
+from zoo.block_features.depth_routing import arranged, largest, step_of
 from zoo.cache import LayerCache, kept_by
 from zoo.cache_chunks import ChunkCache
 from zoo.cache_states import StateCache
-from zoo.depth_routing import arranged, largest, step_of
 from zoo.facts import Fact
+from zoo.features import Layers, NewCache, Runner
 from zoo.init import Linear
-from zoo.site import Step
-
-if TYPE_CHECKING:
-    from zoo.spec import ModelSpec
+from zoo.site import PartCost, Step
+from zoo.traits import Ground, Grounds
 
 Caches = Sequence[LayerCache | None]
-Run = Callable[[range, Tensor, Step, Caches], Tensor]
-"""Layers, some tokens (B, M, D), their pass and a cache for each layer → (B, M, D)."""
 
 
 class Recursion(Spec):
@@ -41,12 +38,30 @@ class Recursion(Spec):
     else the choice is causal: the first turn takes all tokens, another those left with σ(w_r · x) > ½. For that the
     objective gets `loss` times the binary cross-entropy of σ(w_r · x) with the choice, for each turn its mean over the
     tokens left. So the loss that a training step reports is of another choice than the losses of evaluations, and more
-    or fewer tokens may be chosen there than costs declare (as for `zoo.depth_routing`).
+    or fewer tokens may be chosen there than costs declare (as for `zoo.block_features.depth_routing`).
     """
+
+    needs: ClassVar[Grounds] = frozenset({Ground.CAUSAL, Ground.SINGLE_STREAM, Ground.FIXED_DEPTH})
+    breaks: ClassVar[Grounds] = frozenset(
+        {
+            Ground.WHOLE_BLOCKS,
+            Ground.WHOLE_STREAM,
+            Ground.FULL_ROWS,
+            Ground.EQUAL_ROWS,
+            Ground.LOWER_LAYERS,
+            Ground.CONTIGUOUS,
+            Ground.OWN_ORDER,
+        }
+    )
 
     alpha: PositiveFloat = 0.1
     """α, the largest gate."""
     loss: Annotated[NonNegativeFloat, Fact.TRAINING] = 0.001
+
+    def cost(self, turns: int, d_model: int, context: int) -> PartCost:
+        """Per token: each router reads the tokens that the turn before it left."""
+        left = (context if number == 0 else Turn(number - 1, turns).count(context) for number in range(turns))
+        return PartCost.of(turns * d_model, sum(2.0 * d_model * count / context for count in left))
 
 
 class Turn(NamedTuple):
@@ -68,31 +83,27 @@ class Turn(NamedTuple):
 class Pass(NamedTuple):
     """What all turns of a pass over texts of `length` tokens have in common."""
 
-    run: Run
+    run: Layers
     length: int
 
 
-class RecursiveLoop(nn.Module):
+class RecursiveLoop(Runner):
     """x: (B, T, D) → the same. Shows `routed`, (B, M): of the tokens left, which ones a turn runs on."""
+
+    name: ClassVar[str] = "recursion"
+    shell: ClassVar[int] = 3
 
     def __init__(self, spec: Recursion, turns: range, d_model: int) -> None:
         """turns: the layers with which turns begin, and as many apart as a turn has layers."""
         super().__init__()
         self.spec, self.turns = spec, turns
+        self.layers = range(turns.start, turns.start + len(turns) * turns.step)
         self.routers = nn.ModuleList(Linear(d_model, 1, role="input") for _ in turns)
 
-    @property
-    def layers(self) -> range:
-        """Those of all turns."""
-        return range(self.turns.start, self.turns.start + len(self.turns) * self.turns.step)
+    def new_entries(self, new: NewCache, batch: int, dtype: torch.dtype) -> list[LayerCache]:
+        return [ChunkCache([self._kept(new, 0) for _ in range(batch)], StateCache({}))]
 
-    def new_entries(self, new: Callable[[int, int], LayerCache], layers: int, batch: int) -> list[LayerCache]:
-        """Of the cache of a model of so many layers: one for the whole loop. new(layer, rows): a layer's own."""
-        loop = ChunkCache([self._kept(new, 0) for _ in range(batch)], StateCache({}))
-        prelude, coda = range(self.layers.start), range(self.layers.stop, layers)
-        return [*(new(layer, batch) for layer in prelude), loop, *(new(layer, batch) for layer in coda)]
-
-    def _kept(self, new: Callable[[int, int], LayerCache], number: int) -> list[LayerCache]:
+    def _kept(self, new: NewCache, number: int) -> list[LayerCache]:
         """What a row keeps of a turn: of its layers, and of the turn after it."""
         own = [new(layer, 1) for layer in self._of(number)]
         if number + 1 == len(self.turns):
@@ -103,8 +114,8 @@ class RecursiveLoop(nn.Module):
         """The layers of a turn."""
         return range(self.turns[number], self.turns[number] + self.turns.step)
 
-    def forward(self, x: Tensor, step: Step, kept: ChunkCache | None, run: Run) -> Tensor:
-        return self._turn(Pass(run, x.shape[1]), 0, x, step.text, step, kept)
+    def run(self, x: Tensor, step: Step, kept: Caches, run: Layers) -> Tensor:
+        return self._turn(Pass(run, x.shape[1]), 0, x, step.text, step, kept_by(self, kept[0], ChunkCache))
 
     def _turn(
         self, of: Pass, number: int, x: Tensor, left: Tensor | None, step: Step, kept: ChunkCache | None
@@ -156,24 +167,3 @@ class RecursiveLoop(nn.Module):
         if isinstance(chosen, FakeTensor):
             return chosen, min(count, chosen.shape[1])
         return chosen, max(1, int(chosen.sum(dim=1).max()))
-
-
-def turn_at(model: ModelSpec, layer: int) -> Turn | None:
-    """The turn of a loop with routers that a layer belongs to."""
-    sharing = model.sharing
-    if sharing is None or sharing.recursion is None:
-        return None
-    turns, at = sharing.turns(model.n_layers), layer - sharing.prelude
-    return Turn(at // sharing.blocks, len(turns)) if 0 <= at < len(turns) * sharing.blocks else None
-
-
-def router_flops(model: ModelSpec, context: int) -> float:
-    """Per token: each router reads the tokens that the turn before it left."""
-    return sum(2.0 * model.d_model * left / context for left in _left(model, context))
-
-
-def _left(model: ModelSpec, context: int) -> Iterator[int]:
-    """How many tokens of a text each router reads."""
-    if model.sharing is not None and model.sharing.recursion is not None:
-        turns = len(model.sharing.turns(model.n_layers))
-        yield from (context if number == 0 else Turn(number - 1, turns).count(context) for number in range(turns))

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import ClassVar, cast
 
 import torch
 from pydantic import PositiveInt
 from torch import Tensor, nn
 
-from zoo.axis import Spec
 from zoo.errors import SpecError
+from zoo.features import Feature, FeatureLayer, Model, Table
 from zoo.init import Embedding
-from zoo.site import Step
-
-if TYPE_CHECKING:
-    from zoo.spec import ModelSpec
+from zoo.site import PartCost, Step
+from zoo.traits import NONE, Ground, Grounds, Rule, Rules
 
 HeadsOfValues = tuple[int, int]
 """How many heads of values a layer has, and of how many features."""
 
 
-class ValueEmbeddings(Spec):
+class ValueEmbeddings(Feature):
     """v ← λ₁ v + λ₂ E[token] in the first and the last layers, E a table of K·d features for each token. Jordan et al.
     2024 (modded-nanogpt), https://github.com/KellerJordan/modded-nanogpt, after ResFormer, arXiv:2410.17897.
 
@@ -30,8 +28,24 @@ class ValueEmbeddings(Spec):
     start as N(0, 1), as large as values do. Tables cost no FLOPs.
     """
 
+    needs: ClassVar[Grounds] = frozenset({Ground.WHOLE_BLOCKS, Ground.WHOLE_STREAM, Ground.FIXED_DEPTH})
+    breaks: ClassVar[Grounds] = NONE
+    rules: ClassVar[Rules] = frozenset({Rule.LORA, Rule.SHARDING})
+
     tables: PositiveInt = 1
     """n."""
+
+    def check(self, model: Model) -> None:
+        self._widths(model)
+
+    def build(self, model: Model) -> ValueEmbeddingLayers:
+        return ValueEmbeddingLayers(self, model.vocab_size, self.table_of_each(model.n_layers), self._widths(model))
+
+    def cost(self, model: Model, context: int) -> PartCost:
+        return PartCost(4 * self.tables)
+
+    def token_tables(self, model: Model) -> Sequence[Table]:
+        return [Table(model.vocab_size, width) for width in self._widths(model)]
 
     def table_of_each(self, n_layers: int) -> tuple[int | None, ...]:
         """Which table each layer reads, if any. Raises SpecError where there are more than layers to read them."""
@@ -42,12 +56,13 @@ class ValueEmbeddings(Spec):
         tables = range(self.tables)
         return (*tables, *[None] * (n_layers - 2 * self.tables), *tables)
 
-    def widths(self, values: Sequence[HeadsOfValues | None]) -> list[int]:
-        """Features of each table. values: what each layer has. Raises SpecError for layers that cannot share one."""
+    def _widths(self, model: Model) -> list[int]:
+        """Features of each table. Raises SpecError for layers that cannot share one."""
         found: dict[int, HeadsOfValues] = {}
-        for layer, (table, heads) in enumerate(zip(self.table_of_each(len(values)), values, strict=True)):
+        for layer, (table, block) in enumerate(zip(self.table_of_each(model.n_layers), model.layers, strict=True)):
             if table is None:
                 continue
+            heads = block.mixer.value_heads
             if heads is None:
                 raise SpecError("tables", f"layer {layer} has no heads of values to add to")
             if found.setdefault(table, heads) != heads:
@@ -58,38 +73,35 @@ class ValueEmbeddings(Spec):
         return [heads * features for heads, features in found.values()]
 
 
-def table_widths(model: ModelSpec) -> list[int]:
-    """Features of each table of a model; none where it has no tables."""
-    values = [layer.mixer.value_heads for layer in model.layers]
-    return model.value_embeddings.widths(values) if model.value_embeddings else []
-
-
 class ValueTable(Embedding):
     """tokens: (B, T) → (B, T, K·d)."""
 
     initial_std: ClassVar = {"weight": 1.0}
 
 
-class ValueEmbeddingLayers(nn.Module):
+class ValueEmbeddingLayers(FeatureLayer):
     """The tables, and each layer's λ."""
 
+    name: ClassVar[str] = "value_embeddings"
+    shell: ClassVar[int] = 5
     roles: ClassVar = {"shares": "gain"}
     initial: ClassVar = {"shares": 0.5}
 
-    def __init__(self, spec: ValueEmbeddings, vocabulary: int, values: Sequence[HeadsOfValues | None]) -> None:
+    def __init__(
+        self, spec: ValueEmbeddings, vocabulary: int, table_of_each: Sequence[int | None], widths: Sequence[int]
+    ) -> None:
         super().__init__()
-        self.table_of_each = spec.table_of_each(len(values))
-        self.tables = nn.ModuleList(ValueTable(vocabulary, width) for width in spec.widths(values))
+        self.table_of_each = table_of_each
+        self.tables = nn.ModuleList(ValueTable(vocabulary, width) for width in widths)
         self.shares = nn.Parameter(torch.full((2 * spec.tables, 2), 0.5))
         # Which row of `shares` each layer has.
-        self.rows = {
-            layer: row for row, layer in enumerate(i for i, t in enumerate(self.table_of_each) if t is not None)
-        }
+        self.rows = {layer: row for row, layer in enumerate(i for i, t in enumerate(table_of_each) if t is not None)}
 
-    def tell(self, layer: int, step: Step) -> None:
-        """Leave in the step what a layer does to its values, or that it does nothing."""
+    def before(self, x: Tensor, layer: int, step: Step) -> Tensor:
+        """Leaves in the step what the layer does to its values, or that it does nothing."""
         table, tokens = self.table_of_each[layer], cast(Tensor, step.tokens)
         step.revalue = None if table is None else partial(self._mixed, layer=layer, table=table, tokens=tokens)
+        return x
 
     def _mixed(self, v: Tensor, *, layer: int, table: int, tokens: Tensor) -> Tensor:
         """v: (B, K, T, d)."""

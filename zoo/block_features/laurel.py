@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import PositiveInt
 from torch import Tensor, nn
 
-from zoo.axis import Spec
+from zoo.block_features import BlockFeature
 from zoo.facts import Fact
 from zoo.init import Linear
 from zoo.site import PartCost, matmul_cost
+from zoo.traits import NONE, Grounds, Rule, Rules
 
 
-class Laurel(Spec):
+class Laurel(BlockFeature):
     """y = (x + f(h) + h + norm(B A h)) / √2 around the mixer, h = norm(x), A: (r, D), B: (D, r). LAuReL, Menghani et
     al. 2024, arXiv:2411.07501, in the form of Gemma 3n (Google 2025, https://ai.google.dev/gemma/docs/gemma-3n).
 
     The paper's low-rank form is x + f(h) + B A x, around any branch. f is the mixer with whatever norm comes after it.
     """
+
+    needs: ClassVar[Grounds] = NONE
+    breaks: ClassVar[Grounds] = NONE
+    rules: ClassVar[Rules] = frozenset({Rule.LORA, Rule.SHARDING})
 
     rank: Annotated[PositiveInt, Fact.WIDTH] = 64
     """r."""
@@ -28,7 +33,6 @@ class Laurel(Spec):
         return LaurelLayer(norm, d_model, self.rank)
 
     def cost(self, d_model: int, norm: int) -> PartCost:
-        """Per token of a forward pass. norm: parameters of one."""
         matrices = 2 * d_model * self.rank
         return matmul_cost(matrices + norm, matrices)
 

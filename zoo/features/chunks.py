@@ -3,40 +3,33 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Annotated, ClassVar
 
 import torch
 from pydantic import Field, NonNegativeFloat, PositiveInt
-from torch import Tensor, nn
+from torch import Tensor
 from torch._compile import _disable_dynamo
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn import functional as F
 
-from zoo.axis import Spec
-from zoo.cache import LayerCache
+from zoo.cache import LayerCache, kept_by
 from zoo.cache_chunks import BORDERS, ChunkCache
 from zoo.cache_states import StateCache
-from zoo.depth_routing import DepthRouting
+from zoo.edits import SpecJson
 from zoo.errors import SpecError
 from zoo.facts import Fact
+from zoo.features import Feature, Layers, Model, NewCache, Runner, new_norm, norm_parameters
 from zoo.init import Linear
-from zoo.recursion import Turn, turn_at
-from zoo.residuals import MakeNorm
 from zoo.site import PartCost, Step, matmul_cost
-
-if TYPE_CHECKING:
-    from zoo.block_spec import BlockSpec
-    from zoo.spec import ModelSpec
+from zoo.traits import Claim, Ground, Grounds, Rule, Rules
 
 BORDER = 0.5
 """The least probability of a border where there is one."""
 KEY, SMOOTHED = BORDERS
-Main = Callable[[Tensor, Step, Sequence[LayerCache | None]], Tensor]
-"""Chunks (B, M, D), their pass, and a cache for each layer → (B, M, D), normalised."""
 
 
-class Chunks(Spec):
+class Chunks(Feature):
     """Dynamic chunking with one stage. Hwang et al. 2025 (H-Net), arXiv:2507.07955 §2.2.
 
     x: (T, D) leaves the first layers, the encoder, normalised. A chunk begins where a token is unlike the one before:
@@ -52,6 +45,12 @@ class Chunks(Spec):
     the others, where the paper's are wider. Costs are declared for a border at every N-th token.
     """
 
+    needs: ClassVar[Grounds] = frozenset({Ground.CAUSAL, Ground.WHOLE_BLOCKS})
+    breaks: ClassVar[Grounds] = frozenset(
+        {Ground.WHOLE_STREAM, Ground.ONE_STACK, Ground.FULL_ROWS, Ground.EQUAL_ROWS, Ground.LOWER_LAYERS}
+    )
+    rules: ClassVar[Rules] = frozenset({Rule.SHARDING})
+
     ratio: Annotated[float, Field(gt=1)] = 6.0
     """N, tokens per chunk that training aims at."""
     encoder_layers: PositiveInt = 2
@@ -66,83 +65,32 @@ class Chunks(Spec):
         """Chunks that so many tokens are expected to make."""
         return math.ceil(tokens / self.ratio)
 
-    def check(self, model: ModelSpec, layers: Sequence[tuple[str, BlockSpec]]) -> None:
-        """Raise SpecError where a model cannot have them. layers: each with its path."""
-        inner = self.inner(len(layers))
-        if not inner:
-            raise SpecError("chunks", f"leave no layer of {len(layers)} between encoder and decoder")
-        for name, why in _TOKENS_ALONE.items():
-            if getattr(model, name):
-                raise SpecError("chunks", f"cannot be combined with {name}, {why}")
-        if model.visible != "causal":
-            raise SpecError("chunks", f"are of models that read from left to right, not of visible: {model.visible}")
-        for i in inner:
-            where, block = layers[i]
-            if (reason := unlike_tokens(block, model.d_model)) is not None:
-                raise SpecError("chunks", f"{where}, which runs on them, {reason}")
+    def check(self, model: Model) -> None:
+        if not self.inner(model.n_layers):
+            raise SpecError("", f"leave no layer of {model.n_layers} between encoder and decoder")
 
-    def cost(self, d_model: int, norm: int) -> PartCost:
-        """Per token, of what is between encoder, layers on chunks, and decoder. norm: parameters of one."""
-        return matmul_cost(3 * d_model * d_model + d_model + 2 * norm, 3 * d_model * d_model)
+    def claims(self, path: str, model: Model) -> Iterator[Claim]:
+        yield Claim(path, needs=self.needs)
+        yield Claim(path, breaks=self.breaks, layers=self.inner(model.n_layers))
 
-    def state_elements(self, d_model: int) -> int:
-        """Numbers kept per sequence, beside what layers keep."""
-        return len(BORDERS) * d_model
+    def build(self, model: Model) -> Chunking:
+        return Chunking(self, model)
 
+    def cost(self, model: Model, context: int) -> PartCost:
+        matrices = 3 * model.d_model * model.d_model
+        return matmul_cost(matrices + model.d_model + 2 * norm_parameters(model), matrices)
 
-_TOKENS_ALONE: Mapping[str, str] = {
-    "altup": "whose streams pass all layers",
-    "unet_skips": "which add a layer's stream to another's",
-    "value_embeddings": "which layers read by token",
-    "per_layer_embeddings": "which layers read by token",
-    "layer_loss": "by which every layer predicts a token",
-    "encoder": "whose text the layers would read",
-}
+    def cache_elements(self, model: Model) -> int:
+        return len(BORDERS) * model.d_model
 
+    def subset(self, model: Model, layer: int) -> Chunks | None:
+        return self if layer in self.inner(model.n_layers) else None
 
-def unlike_tokens(block: BlockSpec, d_model: int) -> str | None:
-    """Why a block cannot run on chunks or on chosen tokens: rows have different numbers of them, and are filled up at
-    the end."""
-    if block.ffn.cost(d_model).inactive:
-        return "has experts, which would count what fills up a batch as tokens"
-    if block.mixer.pass_flops(1):
-        return "has positions that are projected once for all rows, which would not have the same tokens"
-    if block.mixer.adds_loss:
-        return f"has a loss of its own ({block.mixer.kind}), which would count what fills up a batch as tokens"
-    if block.mixer.borrows:
-        return "reads the keys of another layer (reuse_kv)"
-    return "mixes in values of the first layer" if block.mixer.shared_values is not None else None
+    def least_layers(self, first: int, alike: bool) -> int:
+        return first + 3
 
-
-class Reads(NamedTuple):
-    """What a layer reads of a text: a sequence of so many, which is a share of the tokens."""
-
-    context: int
-    share: float
-
-
-def reads_of(model: ModelSpec, context: int) -> Iterator[Reads]:
-    """Of every layer, for a text of `context` tokens."""
-    for fewer in _fewer(model):
-        count = context if fewer is None else fewer.count(context)
-        yield Reads(count, count / context)
-
-
-def runs_in(model: ModelSpec, tokens: int) -> Iterator[float]:
-    """Of every layer, the probability that so many tokens make it run."""
-    for fewer in _fewer(model):
-        yield 1.0 if fewer is None else 1 - (1 - 1 / fewer.ratio) ** tokens
-
-
-def _fewer(model: ModelSpec) -> Iterator[Chunks | DepthRouting | Turn | None]:
-    """What makes every layer run on less than all tokens; None for nothing."""
-    for layer, block in enumerate(model.layers):
-        yield chunks_at(model, layer) or turn_at(model, layer) or block.depth_routing
-
-
-def chunks_at(model: ModelSpec, layer: int) -> Chunks | None:
-    """What a layer runs on; None for tokens."""
-    return model.chunks if model.chunks is not None and layer in model.chunks.inner(model.n_layers) else None
+    def shrunk(self, small: SpecJson, alike: bool) -> SpecJson:
+        return small | {"encoder_layers": 1, "decoder_layers": 1}
 
 
 class FromStart(Linear):
@@ -154,21 +102,25 @@ class FromStart(Linear):
         self.initial = {"weight": start}
 
 
-class Chunking(nn.Module):
+class Chunking(Runner):
     """x: (B, T, D), from the encoder → (B, T, D), for the decoder. Shows `borders`: (B, T), where chunks begin."""
 
-    def __init__(self, spec: Chunks, norm: MakeNorm, d_model: int) -> None:
+    name: ClassVar[str] = "chunking"
+    shell: ClassVar[int] = 4
+
+    def __init__(self, spec: Chunks, model: Model) -> None:
         super().__init__()
-        self.spec = spec
-        self.encoder_norm, self.main_norm = norm(), norm()
+        d_model = model.d_model
+        self.spec, self.layers = spec, spec.inner(model.n_layers)
+        self.encoder_norm, self.main_norm = new_norm(model), new_norm(model)
         self.q, self.k = FromStart(torch.eye(d_model)), FromStart(torch.eye(d_model))
         self.residual = FromStart(torch.zeros(d_model, d_model), bias=True)
 
     # How many chunks there are is in the data: a program that torch compiles for one number would serve no other.
     # torch.compiler.disable is the same, but loads the compiler with this file, which takes seconds.
     @_disable_dynamo
-    def forward(self, x: Tensor, step: Step, main: Main, layers: int, cache: ChunkCache | None) -> Tensor:
-        """main: the layers between, so many."""
+    def run(self, x: Tensor, step: Step, kept: Sequence[LayerCache | None], run: Layers) -> Tensor:
+        cache = kept_by(self, kept[0], ChunkCache)
         x = self.encoder_norm(x)
         place = step.index.expand(x.shape[:2]) if step.left_pad is None else step.index - step.left_pad[:, None]
         p = self._probabilities(x, cache).masked_fill(place == 0, 1.0)
@@ -180,7 +132,11 @@ class Chunking(nn.Module):
         # (B, M): the places where chunks begin, in their order. Rows that have fewer are filled up with other places.
         first = borders.logical_not().to(torch.int8).argsort(dim=1, stable=True)[:, : max(1, *counts)]
         chunks = x.gather(1, first[..., None].expand(-1, -1, x.shape[-1]))
-        out = _together(main, chunks, step, layers) if cache is None else _row_by_row(main, chunks, counts, step, cache)
+        if cache is None:
+            # What fills rows up comes after all that is read, and no layer sees ahead.
+            out = run(self.layers, chunks, _step_of(chunks, 0, step), [None] * len(self.layers))
+        else:
+            out = self._row_by_row(run, chunks, counts, step, cache)
         z = self._smoothed(self.main_norm(out), p.gather(1, first), cache, counts)
         # A token before the first chunk of its pass is of the chunk that the last pass ended with: z's first.
         z = z.gather(1, borders.cumsum(dim=1)[..., None].expand_as(x))
@@ -188,16 +144,10 @@ class Chunking(nn.Module):
         residual: Tensor = self.residual(x)
         return (z + z * (certain - certain.detach())).to(x.dtype) + residual
 
-    def new_entries(
-        self, new: Callable[[int, int], LayerCache], layers: int, batch: int, dtype: torch.dtype
-    ) -> list[LayerCache]:
-        """Of the cache of a model of so many layers. new(layer, rows): a layer's own."""
-        inner = self.spec.inner(layers)
-        rows = [[new(layer, 1) for layer in inner] for _ in range(batch)]
+    def new_entries(self, new: NewCache, batch: int, dtype: torch.dtype) -> list[LayerCache]:
+        rows = [[new(layer, 1) for layer in self.layers] for _ in range(batch)]
         shapes = dict.fromkeys(BORDERS, (self.q.in_features,))
-        between = ChunkCache(rows, StateCache.zeros(batch, shapes, self.q.weight, dtype))
-        encoder, decoder = range(inner.start), range(inner.stop, layers)
-        return [*(new(layer, batch) for layer in encoder), between, *(new(layer, batch) for layer in decoder)]
+        return [ChunkCache(rows, StateCache.zeros(batch, shapes, self.q.weight, dtype))]
 
     def begins(self, p: Tensor) -> Tensor:
         """Where chunks begin, by the probability of a border."""
@@ -234,21 +184,16 @@ class Chunking(nn.Module):
             cache.write(SMOOTHED, out[range(len(counts)), list(counts)])
         return out
 
-
-def _together(main: Main, chunks: Tensor, step: Step, layers: int) -> Tensor:
-    """All rows at once. What fills them up comes after all that is read, and no layer sees ahead."""
-    return main(chunks, _step_of(chunks, 0, step), [None] * layers)
-
-
-def _row_by_row(main: Main, chunks: Tensor, counts: Sequence[int], step: Step, cache: ChunkCache) -> Tensor:
-    """Each row by itself, after as many chunks as it has had."""
-    out = torch.zeros_like(chunks)
-    for row, count in enumerate(counts):
-        if count:
-            own = chunks[row : row + 1, :count]
-            out[row : row + 1, :count] = main(own, _step_of(own, cache.lengths[row], step), cache.rows[row])
-            cache.lengths[row] += count
-    return out
+    def _row_by_row(self, run: Layers, chunks: Tensor, counts: Sequence[int], step: Step, cache: ChunkCache) -> Tensor:
+        """Each row by itself, after as many chunks as it has had."""
+        out = torch.zeros_like(chunks)
+        for row, count in enumerate(counts):
+            if count:
+                own = chunks[row : row + 1, :count]
+                after = _step_of(own, cache.lengths[row], step)
+                out[row : row + 1, :count] = run(self.layers, own, after, cache.rows[row])
+                cache.lengths[row] += count
+        return out
 
 
 def _step_of(chunks: Tensor, start: int, step: Step) -> Step:

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Annotated, ClassVar
 
 import torch
 from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
-from zoo.axis import Spec, is_off
+from zoo.axis import is_off
+from zoo.edits import SpecJson
 from zoo.facts import Fact
+from zoo.features import Feature, FeatureLayer, Model, Table, new_norm, norm_parameters
 from zoo.ffns._activations import UNGATED, PlainActivation
 from zoo.init import Embedding, Linear
-from zoo.residuals import MakeNorm
-from zoo.site import PartCost, matmul_cost
+from zoo.site import PartCost, Step, matmul_cost
+from zoo.traits import NONE, Ground, Grounds, Rule, Rules
 
 
-class PerLayerEmbeddings(Spec):
+class PerLayerEmbeddings(Feature):
     """x ← x + norm(W_o (act(W_g x) ⊙ e_l)) after layer l, with e_l = (norm(W_l e / √D) + √P E_l[token]) / √2: (P,).
     Gemma 3n (Google 2025), https://ai.google.dev/gemma/docs/gemma-3n.
 
@@ -25,6 +28,11 @@ class PerLayerEmbeddings(Spec):
     W_l has no bias, and the norm of W_l e is one for all layers. With AltUp W_g reads the active stream, and what it
     makes is added to all streams but the first.
     """
+
+    needs: ClassVar[Grounds] = frozenset({Ground.PLAIN_STREAM, Ground.WHOLE_STREAM, Ground.FIXED_DEPTH})
+    breaks: ClassVar[Grounds] = NONE
+    rules: ClassVar[Rules] = frozenset({Rule.SHARDING})
+    writes_after_layers: ClassVar[bool] = True
 
     features: Annotated[PositiveInt, Fact.WIDTH] = 256
     """P."""
@@ -38,12 +46,21 @@ class PerLayerEmbeddings(Spec):
         """Of E."""
         return self.vocabulary or vocabulary
 
-    def cost(self, d_model: int, norms: tuple[int, int], layers: int, blocks: int) -> PartCost:
-        """Per token of a forward pass, without E. norms: parameters of one over P features, and of one over D. blocks:
-        distinct ones among the layers."""
+    def build(self, model: Model) -> PerLayerInputs:
+        return PerLayerInputs(self, model)
+
+    def cost(self, model: Model, context: int) -> PartCost:
+        d_model, layers, blocks = model.d_model, model.n_layers, max(model.block_of_each) + 1
         of_block, projection = 2 * d_model * self.features, d_model * layers * self.features
-        own = of_block + norms[1] + d_model * self.scaled
-        return matmul_cost(projection + norms[0] + blocks * own, projection + layers * of_block)
+        own = of_block + norm_parameters(model) + d_model * self.scaled
+        parameters = projection + norm_parameters(model, self.features) + blocks * own
+        return matmul_cost(parameters, projection + layers * of_block)
+
+    def token_tables(self, model: Model) -> Sequence[Table]:
+        return [Table(self.rows(model.vocab_size), model.n_layers * self.features)]
+
+    def shrunk(self, small: SpecJson, alike: bool) -> SpecJson:
+        return {**small, "vocabulary": None}
 
 
 class LayerTable(Embedding):
@@ -54,20 +71,34 @@ class LayerTable(Embedding):
         self.initial_std = {"weight": features**-0.5}
 
 
-class PerLayerInputs(nn.Module):
+class PerLayerInputs(FeatureLayer):
     """The table, its counterpart from the embedded token, and how each layer's block reads both."""
 
-    def __init__(
-        self, spec: PerLayerEmbeddings, norms: tuple[nn.Module, MakeNorm], sizes: tuple[int, int, int, int]
-    ) -> None:
-        """norms: one over P features, and how to make those over D. sizes: V, D, L, and distinct blocks."""
+    name: ClassVar[str] = "per_layer"
+    shell: ClassVar[int] = 1
+
+    def __init__(self, spec: PerLayerEmbeddings, model: Model) -> None:
         super().__init__()
-        vocabulary, d_model, layers, blocks = sizes
-        self.features, self.layers_of_model = spec.features, layers
-        self.table = LayerTable(spec.rows(vocabulary), layers, spec.features)
-        self.project = Linear(d_model, layers * spec.features, role="input")
-        self.norm = norms[0]
-        self.layers = nn.ModuleList(PerLayerInput(spec, norms[1](), d_model) for _ in range(blocks))
+        self.features, self.layers_of_model, self.block_of_each = spec.features, model.n_layers, model.block_of_each
+        several = (each.active_stream for each in model.features.values())
+        self.active = next((stream for stream in several if stream is not None), None)
+        self.table = LayerTable(spec.rows(model.vocab_size), model.n_layers, spec.features)
+        self.project = Linear(model.d_model, model.n_layers * spec.features, role="input")
+        self.norm = model.block.norm.build(spec.features)
+        blocks = range(max(self.block_of_each) + 1)
+        self.layers = nn.ModuleList(PerLayerInput(spec, new_norm(model), model.d_model) for _ in blocks)
+
+    def begin(self, embedded: Tensor, step: Step) -> None:
+        step.states[self.name] = self(step.tokens, embedded)
+
+    def after(self, x: Tensor, layer: int, step: Step) -> Tensor:
+        """The stream, with what the layer makes of its own embedding of the tokens."""
+        read, own = self.layers[self.block_of_each[layer]], step.states[self.name][..., layer, :]
+        if self.active is None:
+            out: Tensor = x + read(x, own)
+            return out
+        added = read(x[..., self.active, :], own)[..., None, :]
+        return torch.cat((x[..., :1, :], x[..., 1:, :] + added), dim=-2)
 
     def forward(self, tokens: Tensor, embedded: Tensor) -> Tensor:
         """(B, T) and (B, T, D) → e: (B, T, L, P)."""

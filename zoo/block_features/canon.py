@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, PositiveInt, field_validator
 from torch import Tensor, nn
 
-from zoo.axis import Spec
+from zoo.block_features import BlockFeature
 from zoo.cache import LayerCache
 from zoo.conv import ShortConv, conv_cost
 from zoo.site import PartCost, Step
+from zoo.traits import NONE, Grounds, Rule, Rules
 
 Place = Literal["mixer", "ffn"]
 
 
-class Canon(Spec):
+class Canon(BlockFeature):
     """h ← h + conv(h) on what a branch reads, each feature by itself over itself and the W − 1 tokens before. Allen-Zhu
     2025, arXiv:2512.17351.
 
@@ -23,6 +24,11 @@ class Canon(Spec):
     `conv`, and D, on the hidden features, the FFN's: these have no h +, which the last of their weights can be. With
     `position: nope` the convolutions are all that tells the order of near tokens.
     """
+
+    needs: ClassVar[Grounds] = NONE
+    breaks: ClassVar[Grounds] = NONE
+    # A weight acts on one feature, as a gain does.
+    rules: ClassVar[Rules] = frozenset(Rule)
 
     width: PositiveInt = 4
     """W."""
@@ -39,12 +45,11 @@ class Canon(Spec):
         """A layer for each place."""
         return nn.ModuleDict({place: CanonLayer(d_model, self.width) for place in sorted(set(self.before))})
 
-    def cost(self, d_model: int) -> PartCost:
-        """Per token of a forward pass."""
+    def cost(self, d_model: int, norm: int) -> PartCost:
         return conv_cost(d_model * len(set(self.before)), self.width)
 
     def cache_elements(self, d_model: int) -> int:
-        """Numbers kept per sequence: the tokens that the next one reaches back to."""
+        """The tokens that the next one reaches back to."""
         return (self.width - 1) * d_model * len(set(self.before))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import torch
 from pydantic import Field, NonNegativeFloat
@@ -12,18 +12,19 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn import functional as F
 
-from zoo.axis import Spec
+from zoo.block_features import BlockFeature
 from zoo.cache import LayerCache, kept_by
 from zoo.cache_chunks import ChunkCache
 from zoo.facts import Fact
 from zoo.init import Linear
-from zoo.site import Step
+from zoo.site import PartCost, Step, matmul_cost
+from zoo.traits import Ground, Grounds, Rule, Rules
 
 Run = Callable[[Tensor, Step, LayerCache | None], Tensor]
 """Some tokens (B, M, D), their pass and a cache → (B, M, D)."""
 
 
-class DepthRouting(Spec):
+class DepthRouting(BlockFeature):
     """x_t ← x_t + r_t (block(x_chosen)_t − x_t) for chosen tokens, r = w · x; the others pass as they are.
     Mixture-of-Depths, Raposo et al. 2024, arXiv:2404.02258.
 
@@ -35,6 +36,19 @@ class DepthRouting(Spec):
 
     The block sees the chosen tokens alone: windows and convolutions count these. Positions are those of the text.
     """
+
+    needs: ClassVar[Grounds] = frozenset({Ground.CAUSAL, Ground.SINGLE_STREAM, Ground.WHOLE_BLOCKS, Ground.SAME_WORK})
+    breaks: ClassVar[Grounds] = frozenset(
+        {
+            Ground.WHOLE_BLOCKS,
+            Ground.FULL_ROWS,
+            Ground.EQUAL_ROWS,
+            Ground.LOWER_LAYERS,
+            Ground.CONTIGUOUS,
+            Ground.OWN_ORDER,
+        }
+    )
+    rules: ClassVar[Rules] = frozenset({Rule.SHARDING})
 
     capacity: Annotated[float, Field(gt=0, lt=1)] = 0.125
     """C, a share of the tokens; the paper routes every second block."""
@@ -49,6 +63,9 @@ class DepthRouting(Spec):
     def count(self, tokens: int) -> int:
         """How many of a text are chosen while training."""
         return math.ceil(self.capacity * tokens)
+
+    def cost_around(self, d_model: int) -> PartCost:
+        return matmul_cost(d_model, d_model)
 
 
 class DepthRouter(nn.Module):

@@ -1,0 +1,38 @@
+"""Features of a block: what stands beside its mixer and its FFN. One file per feature."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from zoo.axis import Spec
+from zoo.site import PartCost
+from zoo.traits import ALL, NO_RULE, Grounds, Rule, Rules
+
+
+class BlockFeature(Spec):
+    """Spec of a feature. `needs`, `breaks` and `rules` are to be declared, as those of `zoo.features` are."""
+
+    needs: ClassVar[Grounds] = ALL
+    """What it relies on."""
+    breaks: ClassVar[Grounds] = ALL
+    """What others may rely on, and not beside it."""
+    rules: ClassVar[Rules] = NO_RULE
+    """Which rules hold for models that have it."""
+
+    def outside(self, rule: Rule, path: str) -> Iterator[str]:
+        """Its path, where a rule does not hold for it."""
+        if rule not in self.rules:
+            yield path
+
+    def cost(self, d_model: int, norm: int) -> PartCost:
+        """Per token that the block runs on. norm: parameters of one of the block's."""
+        return PartCost(0)
+
+    def cost_around(self, d_model: int) -> PartCost:
+        """Per token that reaches the block, whether or not the block runs on it."""
+        return PartCost(0)
+
+    def cache_elements(self, d_model: int) -> int:
+        """Numbers kept per sequence."""
+        return 0

@@ -1,0 +1,90 @@
+"""What the parts of a model ask of each other. What each needs and breaks it says itself (`zoo.traits`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from zoo.block_spec import BlockSpec
+from zoo.errors import SpecError
+from zoo.features import Model
+from zoo.mixers._reuse import check_lenders
+from zoo.traits import Claim, Ground, check_claims
+
+
+def check_layers(model: Model, blocks: Mapping[str, BlockSpec], paths: tuple[str, ...]) -> None:
+    """Raise SpecError where layers or features cannot be together in a model. blocks: the resolved ones in use, by
+    path; paths: the path of each layer's."""
+    _check_streams(blocks)
+    _check_numbered(blocks)
+    _check_readers(blocks)
+    _check_values(blocks)
+    check_lenders([(path, blocks[path].mixer) for path in paths])
+    for name, feature in model.features.items():
+        try:
+            feature.check(model)
+        except SpecError as error:
+            raise error.under(name) from None
+    check_claims(_claims(model, blocks, paths))
+    _check_kind(model, blocks)
+
+
+def _check_kind(model: Model, blocks: Mapping[str, BlockSpec]) -> None:
+    """Blocks let tokens see what the kind of model lets them see, and an encoder has what it needs."""
+    if "encoder" in model.features and model.token_types is not None:
+        raise SpecError("token_types", "a model with an encoder has none")
+    for where, block in blocks.items():
+        if block.cross is not None and "encoder" not in model.features:
+            raise SpecError(f"{where}.cross", "there is no encoder to attend to: set encoder too")
+        try:
+            block.check_sight(model.visible)
+        except SpecError as error:
+            raise error.under(where) from None
+
+
+def _claims(model: Model, blocks: Mapping[str, BlockSpec], paths: tuple[str, ...]) -> Iterator[Claim]:
+    for name, feature in model.features.items():
+        yield from feature.claims(name, model)
+    if model.visible != "causal":
+        yield Claim("visible", breaks=frozenset({Ground.CAUSAL}))
+    for where, block in blocks.items():
+        layers = [layer for layer, path in enumerate(paths) if path == where]
+        yield from block.claims(where, model.d_model, layers)
+
+
+def _check_streams(blocks: Mapping[str, BlockSpec]) -> None:
+    """Streams between blocks have one shape."""
+    first, *others = ((where, block.norm_placement) for where, block in blocks.items())
+    for where, placement in others:
+        if placement.streams != first[1].streams:
+            ours, theirs = placement.stream_shape, first[1].stream_shape
+            reason = f"reads and writes a stream of {ours}, {first[0]} one of {theirs}: all layers need the same"
+            raise SpecError(f"{where}.norm_placement", reason)
+
+
+def _check_numbered(blocks: Mapping[str, BlockSpec]) -> None:
+    """All layers have the same residual, if one counts them."""
+    kinds = {block.norm_placement.kind: (where, block.norm_placement) for where, block in blocks.items()}
+    for where, placement in kinds.values():
+        if placement.numbers_layers and len(kinds) > 1:
+            reason = f"{placement.kind} is of all layers, and some have {', '.join(kinds)}"
+            raise SpecError(f"{where}.norm_placement", reason)
+
+
+def _check_readers(blocks: Mapping[str, BlockSpec]) -> None:
+    """Position schemes that read queries are handed them."""
+    for where, block in blocks.items():
+        for scheme, _ in block.mixer.positions():
+            if scheme.reads_queries and not block.mixer.gives_queries:
+                reason = f"{scheme.kind} reads queries, which {block.mixer.kind} does not hand over: use attention"
+                raise SpecError(f"{where}.mixer.position", reason)
+
+
+def _check_values(blocks: Mapping[str, BlockSpec]) -> None:
+    """Values that are mixed have one shape."""
+    shapes = [(where, block.mixer.shared_values) for where, block in blocks.items()]
+    sharing = [(where, shape) for where, shape in shapes if shape is not None]
+    for where, (heads, features) in sharing:
+        if (heads, features) != sharing[0][1]:
+            model = "{} heads of {} features".format(*sharing[0][1])
+            reason = f"its values are {heads} heads of {features} features and those of {sharing[0][0]} {model}"
+            raise SpecError(f"{where}.mixer", f"{reason}: value_residual cannot mix them")

@@ -1,0 +1,249 @@
+"""Features of a whole model: what stands around its layers and between them. One file per feature.
+
+A feature declares what it needs and breaks (`zoo.traits`), which rules hold for it, what it costs, what it caches and
+how it shrinks, and builds a `FeatureLayer`, a part of the stream. `zoo.stack` runs the parts in the order of their
+`shell`, and a model's costs are the sum of its features' (`zoo.costs`): neither knows them by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from zoo.axis import Spec
+from zoo.block_spec import BlockSpec
+from zoo.cache import LayerCache
+from zoo.edits import SpecJson
+from zoo.loss import Head
+from zoo.site import PartCost, Sight, Step
+from zoo.traits import ALL, NO_RULE, Claim, Grounds, Rule, Rules
+
+Layers = Callable[[range, Tensor, Step, Sequence[LayerCache | None]], Tensor]
+"""Runs some layers: their numbers, the stream (B, T, D), the pass and a cache for each → (B, T, D)."""
+
+NewCache = Callable[[int, int], LayerCache]
+"""An empty cache of a layer, by its number, for so many rows."""
+
+
+class Model(Protocol):
+    """What a feature may ask of the model that has it."""
+
+    @property
+    def vocab_size(self) -> int: ...
+    @property
+    def d_model(self) -> int: ...
+    @property
+    def n_layers(self) -> int: ...
+    @property
+    def block(self) -> BlockSpec: ...
+    @property
+    def layers(self) -> tuple[BlockSpec, ...]: ...
+    @property
+    def layer_names(self) -> tuple[str, ...]: ...
+    @property
+    def block_of_each(self) -> tuple[int, ...]: ...
+    @property
+    def visible(self) -> Sight: ...
+    @property
+    def token_types(self) -> int | None: ...
+    @property
+    def features(self) -> Mapping[str, Feature]: ...
+    @property
+    def read_out(self) -> PartCost: ...
+
+
+class Subset(Protocol):
+    """A choice of tokens, or chunks of them, that a layer runs on in place of all."""
+
+    @property
+    def ratio(self) -> float:
+        """Tokens of a text for each that the layer runs on."""
+
+    def count(self, tokens: int) -> int:
+        """How many of a text of `tokens` the layer is expected to run on."""
+
+
+class Table(NamedTuple):
+    """A token table of a feature: so many rows, of so many features."""
+
+    rows: int
+    width: int
+
+    def parameters(self, tokens: int | None = None) -> int:
+        """All of them, or those in the rows that so many tokens read."""
+        return (self.rows if tokens is None else min(tokens, self.rows)) * self.width
+
+
+@dataclass(frozen=True)
+class Predicting:
+    """What a feature that adds to the training objective may use. embedded: (B, T, D); stream: (B, T, D), as it leaves
+    the last layer; targets: (B, T). count: the targets that count. head_after: a norm and the head as one. close: what
+    makes (B, T, D) of the stream."""
+
+    embedded: Tensor
+    stream: Tensor
+    targets: Tensor
+    step: Step
+    count: Tensor
+    norm: nn.Module
+    head_after: Callable[[nn.Module], Head]
+    close: Callable[[Tensor], Tensor]
+
+
+class Feature(Spec):
+    """Spec of a feature. `needs`, `breaks` and `rules` are to be declared: a feature that does not declare them is
+    refused beside every other one, and by every rule."""
+
+    needs: ClassVar[Grounds] = ALL
+    """What it relies on."""
+    breaks: ClassVar[Grounds] = ALL
+    """What others may rely on, and not beside it."""
+    rules: ClassVar[Rules] = NO_RULE
+    """Which rules hold for models that have it."""
+    writes_after_layers: ClassVar[bool] = False
+    """Whether it writes to the stream after the last layer, which is then not normalised by that layer's residual."""
+
+    @property
+    def active_stream(self) -> int | None:
+        """Which of several streams layers run on; None where it makes no streams."""
+        return None
+
+    def check(self, model: Model) -> None:
+        """Raise SpecError where the model cannot have it, for a reason of its own."""
+
+    def claims(self, path: str, model: Model) -> Iterator[Claim]:
+        """What it needs and breaks. path: where the model has it."""
+        yield Claim(path, self.needs, self.breaks)
+
+    def outside(self, rule: Rule, path: str) -> Iterator[str]:
+        """Paths of what a rule does not hold for."""
+        if rule not in self.rules:
+            yield path
+
+    def build(self, model: Model) -> FeatureLayer | None:
+        """Its part of the model; None where it has none."""
+        return None
+
+    def cost(self, model: Model, context: int) -> PartCost:
+        """Per token of a forward pass over `context` tokens: what it adds to the layers. Tables are not counted."""
+        return PartCost(0)
+
+    def training_cost(self, model: Model, context: int, memory: int) -> PartCost:
+        """What a training step takes beyond the forward pass, and twice as much backward: a third of it. memory: tokens
+        of the encoder's."""
+        return PartCost(0)
+
+    def pass_flops(self, model: Model, context: int) -> float:
+        """What passes of its own, in training alone, take however many rows there are (see `Mixer.pass_flops`)."""
+        return 0.0
+
+    def closing_flops(self, model: Model) -> float:
+        """Per token: what makes the stream for the head of those that layers write. `cost` has them for the last
+        layer."""
+        return 0.0
+
+    def token_tables(self, model: Model) -> Sequence[Table]:
+        """Those that it has, which count as embedding and cost no FLOPs."""
+        return ()
+
+    def cache_elements(self, model: Model) -> int:
+        """Numbers kept per sequence, beside what layers keep."""
+        return 0
+
+    def subset(self, model: Model, layer: int) -> Subset | None:
+        """What a layer runs on in place of all tokens; None for all."""
+        return None
+
+    def least_layers(self, first: int, alike: bool) -> int:
+        """Layers that a small model with it has at least. first: those before the pattern. alike: whether all are of
+        one kind."""
+        return first + 2
+
+    def shrunk(self, small: SpecJson, alike: bool) -> SpecJson:
+        """Plain data of the feature in a small model. small: the same with its widths cut. alike: as above."""
+        return small
+
+
+class FeatureLayer(nn.Module):
+    """A part of the stack. Whatever it does not override changes nothing."""
+
+    name: ClassVar[str]
+    """What the model and its weights call it."""
+    shell: ClassVar[int]
+    """Parts of a smaller number are nearer to the layers: they act later before a layer, and sooner after it."""
+    reads_out: ClassVar[bool] = False
+    """Whether it is made for the training objective, beside the stack."""
+
+    def begin(self, embedded: Tensor, step: Step) -> None:
+        """Called once a pass with the embedded tokens (B, T, D); what layers need of them goes to `step.states`."""
+
+    def before(self, x: Tensor, layer: int, step: Step) -> Tensor:
+        """The stream as a layer reads it."""
+        return x
+
+    def around(self, layer: int, run: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+        """The stream that leaves a layer, which `run` runs."""
+        return run(x)
+
+    def after(self, x: Tensor, layer: int, step: Step) -> Tensor:
+        """The stream that leaves a layer, as those above it read it."""
+        return x
+
+    def objective(self, given: Predicting) -> Iterator[Tensor]:
+        """What it adds to the training objective, already weighted."""
+        yield from ()
+
+    def gains_before_head(self) -> Iterator[str]:
+        """Names of gains, beside the model's own, that scale what a tied head reads."""
+        yield from ()
+
+
+class Streams(FeatureLayer):
+    """A part that makes several streams of one, on which layers run, and one of them at the end."""
+
+    def open(self, x: Tensor) -> Tensor:
+        """(B, T, D) embedded tokens → the streams."""
+        raise NotImplementedError
+
+    def close(self, x: Tensor) -> Tensor:
+        """The streams → (B, T, D)."""
+        raise NotImplementedError
+
+
+class Runner(FeatureLayer):
+    """A part that runs some of the layers itself, around which no other part acts."""
+
+    opens: ClassVar[bool] = True
+    """Whether the layers before its own, its own and those after them each open a stream and close it."""
+    layers: range
+    """Those that it runs."""
+
+    def takes(self, cached: bool) -> bool:
+        """Whether it runs them in this pass, or leaves them to the stack."""
+        return True
+
+    def run(self, x: Tensor, step: Step, kept: Sequence[LayerCache | None], run: Layers) -> Tensor:
+        """The stream through its layers. kept: its entries of the cache."""
+        raise NotImplementedError
+
+    def entries(self) -> int:
+        """How many of a cache it has."""
+        return 1
+
+    def new_entries(self, new: NewCache, batch: int, dtype: torch.dtype) -> list[LayerCache]:
+        """Those entries, empty."""
+        raise NotImplementedError
+
+
+def norm_parameters(model: Model, width: int | None = None) -> int:
+    """Parameters of one of the model's norms, over the stream unless told."""
+    return model.block.norm.parameters(model.d_model if width is None else width)
+
+
+def new_norm(model: Model) -> nn.Module:
+    """One of the model's norms, over the stream."""
+    return model.block.norm.build(model.d_model)

@@ -1,0 +1,59 @@
+"""An encoder beside the decoder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field, PositiveInt, field_validator
+
+from zoo.axis import Spec
+from zoo.block_spec import BlockSpec
+from zoo.edits import SpecJson, expand, merge
+from zoo.errors import SpecError
+from zoo.facts import Fact, names_with
+from zoo.features import Feature, Model
+from zoo.traits import NONE, Ground, Grounds, Rule, Rules
+
+MAX_LAYERS = 10_000
+
+Names = Annotated[tuple[str, ...], Field(strict=False)]
+
+
+class EncoderSpec(Feature):
+    """A bidirectional stack of blocks, to whose output the decoder attends through `block.cross`.
+
+    It has the decoder's d_model, token table and ways to embed; tables of positions are its own. `block` is edits of
+    the decoder's base block, `blocks` edits of that; layers are named as those of the decoder are.
+    """
+
+    needs: ClassVar[Grounds] = NONE
+    breaks: ClassVar[Grounds] = frozenset({Ground.CAUSAL})
+    rules: ClassVar[Rules] = frozenset({Rule.SHARDING})
+
+    n_layers: Annotated[PositiveInt, Field(le=MAX_LAYERS)] = 4
+    block: SpecJson = Field(default={})
+    blocks: dict[str, SpecJson] = Field(default={})
+    first: Names = ()
+    pattern: Annotated[Names, Field(min_length=1)] = ("block",)
+    final_norm: bool | None = None
+
+    @field_validator("block", mode="before")
+    @classmethod
+    def _nested(cls, block: Any) -> Any:
+        return expand(block) if isinstance(block, Mapping) else block
+
+    def check(self, model: Model) -> None:
+        if model.visible == "all":
+            raise SpecError("", "a model with visible: all is an encoder itself")
+
+    def settings(self, decoder: Spec, block: BlockSpec) -> dict[str, Any]:
+        """The encoder as a model of its own, with all that it shares with the decoder. block: the decoder's base."""
+        cls = type(decoder)
+        own = {*EncoderSpec.model_fields, *names_with(cls, Fact.DECODER)}
+        shared = {name: getattr(decoder, name) for name in cls.model_fields if name not in own}
+        base = merge(block.model_copy(update={"cross": None}).model_dump(), self.block)
+        return {**shared, **dict(self), "block": base, "visible": "all"}
+
+    def shrunk(self, small: SpecJson, alike: bool) -> SpecJson:
+        return small | {"n_layers": 2}

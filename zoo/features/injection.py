@@ -1,0 +1,97 @@
+"""A loop over shared layers that reads its input in every turn."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import ClassVar, cast
+
+import torch
+from torch import Tensor
+from torch._compile import _disable_dynamo
+
+from zoo.cache import LayerCache
+from zoo.features import Layers, Model, NewCache, Runner, new_norm
+from zoo.features.random_depth import RandomDepth, drawn
+from zoo.init import Linear
+from zoo.site import Step
+
+
+class Loop(Runner):
+    """x ← layers(W [x; e]), again and again, with e the stream that leaves the prelude; norm(x) enters the coda.
+    Geiping et al. 2025 (Huginn), arXiv:2502.05171 §3.2.
+
+    x, e: (B, T, D), W: (2D, D). The first x is drawn for every token from N(0, σ²) while training, and zero otherwise:
+    the paper draws it then too, and a token that is decoded could not be what it is in one pass over the text. Without
+    a coda the model's final norm takes the place of the norm; the paper's are one and the same.
+
+    Turns are as many as the model's layers are, or a random number while training (`zoo.features.random_depth`).
+    """
+
+    name: ClassVar[str] = "loop"
+    shell: ClassVar[int] = 2
+    opens: ClassVar[bool] = False
+
+    def __init__(self, model: Model, turns: range, std: float, depth: RandomDepth | None) -> None:
+        """turns: the layers with which turns begin, and as many apart as a turn has layers. std: σ."""
+        super().__init__()
+        self.turns, self.std, self.depth = turns, std, depth
+        self.layers = range(turns.start, turns.stop)
+        self.adapter = Linear(2 * model.d_model, model.d_model, role="input")
+        self.norm = new_norm(model) if turns.stop < model.n_layers else None
+
+    def before(self, x: Tensor, layer: int, step: Step) -> Tensor:
+        if layer == self.turns.start:
+            step.states[self.name] = x
+            x = self._first(x)
+        if layer in self.turns:
+            return self._turn(x, step.states[self.name])
+        return self._end(x) if layer == self.turns.stop else x
+
+    def begin(self, embedded: Tensor, step: Step) -> None:
+        if self.takes(cached=False):
+            step.states[self.name] = self._drawn(embedded)
+
+    def takes(self, cached: bool) -> bool:
+        return self.depth is not None and self.training and not cached
+
+    # A program that torch compiles for one number of turns would serve no other (as in `zoo.features.chunks`).
+    @_disable_dynamo
+    def _drawn(self, embedded: Tensor) -> int:
+        """Turns of this pass."""
+        return drawn(cast(RandomDepth, self.depth), len(self.turns), embedded)
+
+    @_disable_dynamo
+    def run(self, x: Tensor, step: Step, kept: Sequence[LayerCache | None], run: Layers) -> Tensor:
+        """As many turns as are drawn. What turns without a gradient leave in the step, such as a table of biases, is
+        not for those that have one."""
+        e, x, turns = x, self._first(x), step.states[self.name]
+        trained = cast(RandomDepth, self.depth).backward or math.inf
+        core = range(self.turns.start, self.turns.start + self.turns.step)
+        unused: list[LayerCache | None] = [None] * len(core)
+        for left in reversed(range(turns)):
+            if left >= trained:
+                with torch.no_grad():
+                    x = run(core, self._turn(x, e), step.copy(), unused)
+            else:
+                x = run(core, self._turn(x, e), step, unused)
+        return x
+
+    def entries(self) -> int:
+        return len(self.layers)
+
+    def new_entries(self, new: NewCache, batch: int, dtype: torch.dtype) -> list[LayerCache]:
+        return [new(layer, batch) for layer in self.layers]
+
+    def _first(self, e: Tensor) -> Tensor:
+        """The first x."""
+        return torch.randn_like(e) * self.std if self.training and self.std else torch.zeros_like(e)
+
+    def _turn(self, x: Tensor, e: Tensor) -> Tensor:
+        """What the layers of a turn read."""
+        out: Tensor = self.adapter(torch.cat((x, e), dim=-1))
+        return out
+
+    def _end(self, x: Tensor) -> Tensor:
+        """What enters the coda."""
+        return x if self.norm is None else self.norm(x)

@@ -1,0 +1,58 @@
+"""A training objective in which every layer predicts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from pydantic import NonNegativeFloat
+from torch import Tensor
+
+from zoo.features import Feature, FeatureLayer, Model, Predicting
+from zoo.loss import next_token_loss
+from zoo.site import PartCost, Step
+from zoo.traits import Ground, Grounds, Rule, Rules
+
+
+class LayerLoss(Feature):
+    """weight · mean_l L_l, where L_l is the loss of layer l, but for the last, through the model's own final norm and
+    head. Al-Rfou et al. 2018, arXiv:1808.04444, who drop the lower layers' losses with time."""
+
+    needs: ClassVar[Grounds] = frozenset({Ground.WHOLE_STREAM, Ground.FIXED_DEPTH})
+    breaks: ClassVar[Grounds] = frozenset({Ground.ONE_END})
+    # Every loss is that of the same head, and the mean of several changes gradients by a constant factor at most.
+    rules: ClassVar[Rules] = frozenset({Rule.WIDTH_TRANSFER, Rule.WIDENING, Rule.SHARDING})
+
+    weight: NonNegativeFloat
+
+    def build(self, model: Model) -> LayerLosses:
+        return LayerLosses(self.weight, model.n_layers)
+
+    def training_cost(self, model: Model, context: int, memory: int) -> PartCost:
+        closing = sum(feature.closing_flops(model) for feature in model.features.values())
+        return PartCost.of(0, (model.n_layers - 1) * (model.read_out.flops + closing))
+
+
+class LayerLosses(FeatureLayer):
+    """Keeps the streams that leave the layers until the objective reads them."""
+
+    name: ClassVar[str] = "layer_loss"
+    shell: ClassVar[int] = 7
+
+    def __init__(self, weight: float, n_layers: int) -> None:
+        super().__init__()
+        self.weight, self.n_layers = weight, n_layers
+
+    def begin(self, embedded: Tensor, step: Step) -> None:
+        step.states[self.name] = []
+
+    def after(self, x: Tensor, layer: int, step: Step) -> Tensor:
+        if self.training and layer + 1 < self.n_layers:
+            step.states[self.name].append(x)
+        return x
+
+    def objective(self, given: Predicting) -> Iterator[Tensor]:
+        lower: list[Tensor] = given.step.states[self.name]
+        head = given.head_after(given.norm)
+        for x in lower:
+            yield self.weight / len(lower) * next_token_loss(head, given.close(x), given.targets, count=given.count)[0]

@@ -1,0 +1,167 @@
+"""Layers that have their weights in common."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
+
+from zoo.axis import is_off
+from zoo.edits import SpecJson
+from zoo.errors import SpecError
+from zoo.facts import Fact
+from zoo.features import Feature, FeatureLayer, Model, norm_parameters
+from zoo.features.injection import Loop
+from zoo.features.random_depth import RandomDepth
+from zoo.features.recursion import Recursion, RecursiveLoop, Turn
+from zoo.site import PartCost, matmul_cost
+from zoo.traits import NONE, Claim, Ground, Grounds, Rule, Rules
+
+INJECTION: Grounds = frozenset({Ground.SINGLE_STREAM, Ground.ONE_STACK})
+"""What a loop needs whose turns read what the prelude made."""
+
+
+class Sharing(Feature):
+    """All layers but the prelude's and the coda's share `blocks` distinct blocks: fewer parameters, the same FLOPs and
+    caches.
+
+    `cycle`: layer i is block i mod n, a stack of n layers run again and again (looped, Universal Transformers, Dehghani
+    et al. 2018, arXiv:1807.03819); `sequence`: block ⌊i n / L⌋, groups of neighbours (ALBERT, Lan et al. 2019,
+    arXiv:1909.11942, whose own choice is one block for all layers). Names after Takase & Kiyono 2021, arXiv:2104.06022.
+    A loop between layers of their own is the shape of Geiping et al. 2025 (Huginn), arXiv:2502.05171, and `injection`
+    its loop from a state of its own (`zoo.features.injection`), with `random_depth` as it is trained.
+    """
+
+    needs: ClassVar[Grounds] = NONE
+    breaks: ClassVar[Grounds] = frozenset({Ground.OWN_WEIGHTS})
+    # Weights that several layers read get the sum of their gradients, a constant factor at most.
+    rules: ClassVar[Rules] = frozenset(Rule)
+
+    blocks: PositiveInt = 1
+    """n."""
+    order: Literal["cycle", "sequence"] = "cycle"
+    prelude: Annotated[NonNegativeInt, Field(exclude_if=is_off)] = 0
+    """First layers that share nothing."""
+    coda: Annotated[NonNegativeInt, Field(exclude_if=is_off)] = 0
+    """Last layers that share nothing."""
+    injection: Annotated[bool, Field(exclude_if=is_off)] = False
+    """Whether each turn of the loop reads what the prelude made, and the first begins with a state of its own."""
+    state_std: Annotated[NonNegativeFloat, Field(exclude_if=is_off), Fact.TRAINING] = 0.0
+    """Standard deviation of that state while training, √(2/5) in Huginn; 0 otherwise."""
+    random_depth: Annotated[RandomDepth | None, Field(exclude_if=is_off), Fact.TRAINING] = None
+    """How many turns training runs and how many of them it trains; null for all turns of the model."""
+    recursion: Annotated[Recursion | None, Field(exclude_if=is_off)] = None
+    """How each turn of the loop chooses the tokens that it runs on; null for all tokens in every turn."""
+
+    def block_of_each(self, n_layers: int) -> tuple[int, ...]:
+        """Which block each layer is."""
+        length = n_layers - self.prelude - self.coda
+        if self.order == "cycle":
+            core = [i % self.blocks for i in range(length)]
+        else:
+            core = [i * self.blocks // length for i in range(length)]
+        end = self.prelude + self.blocks
+        return (*range(self.prelude), *(self.prelude + i for i in core), *range(end, end + self.coda))
+
+    def turns(self, n_layers: int) -> range:
+        """The layers with which each turn of a loop begins."""
+        return range(self.prelude, n_layers - self.coda, self.blocks)
+
+    def claims(self, path: str, model: Model) -> Iterator[Claim]:
+        yield Claim(path, self.needs, self.breaks)
+        if self.injection:
+            yield Claim(f"{path}.injection", needs=INJECTION)
+        if self.random_depth is not None:
+            yield Claim(f"{path}.random_depth", self.random_depth.needs, self.random_depth.breaks)
+        if self.recursion is not None:
+            turns, where = self.turns(model.n_layers), f"{path}.recursion"
+            yield Claim(where, needs=self.recursion.needs)
+            yield Claim(where, breaks=self.recursion.breaks, layers=range(turns.start, turns.stop))
+
+    def outside(self, rule: Rule, path: str) -> Iterator[str]:
+        if self.injection and rule is not Rule.SHARDING:
+            yield f"{path}.injection"
+        if self.recursion is not None and rule is not Rule.SHARDING:
+            yield f"{path}.recursion"
+        if self.random_depth is not None and rule is Rule.SHARDING:  # each process would draw turns of its own
+            yield f"{path}.random_depth"
+
+    def build(self, model: Model) -> FeatureLayer | None:
+        turns = self.turns(model.n_layers)
+        if self.injection:
+            return Loop(model, turns, self.state_std, self.random_depth)
+        return None if self.recursion is None else RecursiveLoop(self.recursion, turns, model.d_model)
+
+    def cost(self, model: Model, context: int) -> PartCost:
+        turns, d_model = len(self.turns(model.n_layers)), model.d_model
+        if self.injection:
+            matrix = 2 * d_model * d_model
+            return PartCost.of(matrix + norm_parameters(model) * bool(self.coda), 2.0 * matrix * turns)
+        return PartCost(0) if self.recursion is None else self.recursion.cost(turns, d_model, context)
+
+    def training_cost(self, model: Model, context: int, memory: int) -> PartCost:
+        """A random number of turns, of which some have no backward pass."""
+        if self.random_depth is None:
+            return PartCost(0)
+        turns = self.turns(model.n_layers)
+        turn = matmul_cost(0, 2 * model.d_model * model.d_model)
+        for layer in model.layers[turns.start : turns.start + self.blocks]:
+            turn += layer.cost(model.d_model, context, memory)
+        return self.random_depth.training_change(turn, len(turns))
+
+    def subset(self, model: Model, layer: int) -> Turn | None:
+        if self.recursion is None:
+            return None
+        turns, at = self.turns(model.n_layers), layer - self.prelude
+        return Turn(at // self.blocks, len(turns)) if 0 <= at < len(turns) * self.blocks else None
+
+    def least_layers(self, first: int, alike: bool) -> int:
+        if alike:
+            return min(1, self.prelude) + 2 + min(1, self.coda)
+        return self.prelude + 2 * self.blocks + self.coda
+
+    def shrunk(self, small: SpecJson, alike: bool) -> SpecJson:
+        """One layer before a loop of one, run twice, and one after it, where there are such layers and all are
+        alike."""
+        if not alike:
+            return self.model_dump()
+        depth = self.random_depth and self.random_depth.model_copy(update={"mean": None, "backward": 1})
+        ends = {"prelude": min(1, self.prelude), "coda": min(1, self.coda)}
+        return self.model_copy(update={"blocks": 1, **ends, "random_depth": depth}).model_dump()
+
+    def check(self, model: Model) -> None:
+        """Raise SpecError where layers that share are not alike, or make no turns of a loop."""
+        names = model.layer_names
+        if self.injection and self.order != "cycle":
+            raise SpecError("order", "injection is before each turn of a loop, and a sequence has none: order cycle")
+        if self.state_std and not self.injection:
+            raise SpecError("state_std", "the loop has a state of its own with injection only")
+        if self.random_depth is not None and self.recursion is not None:
+            raise SpecError("random_depth", "recursion has a router for each of its turns, whose number is fixed")
+        if self.random_depth is not None and not self.injection:
+            raise SpecError("random_depth", "is of a loop with a state of its own: set injection")
+        left = len(names) - self.prelude - self.coda
+        if self.recursion is not None:
+            self._check_recursion(left)
+        if self.blocks > left:
+            beside = " beside prelude and coda" if left < len(names) else ""
+            raise SpecError("blocks", f"there are only {max(0, left)} layers{beside}, not {self.blocks}")
+        if self.random_depth is not None and left % self.blocks:
+            raise SpecError("blocks", f"{left} layers are no whole turns of {self.blocks}, which random_depth needs")
+        found: dict[int, str] = {}
+        for layer, (block, name) in enumerate(zip(self.block_of_each(len(names)), names, strict=True)):
+            if found.setdefault(block, name) != name:
+                reason = f"layer {layer} is '{name}' and would share its weights with '{found[block]}'"
+                raise SpecError("blocks", reason)
+
+    def _check_recursion(self, left: int) -> None:
+        """left: layers of the loop."""
+        if self.order != "cycle":
+            raise SpecError("order", "recursion is of the turns of a loop, and a sequence has none: order cycle")
+        if self.injection:
+            raise SpecError("recursion", "tokens that leave the loop have no state for injection to begin with")
+        if left % self.blocks:
+            raise SpecError("blocks", f"{left} layers are no whole turns of {self.blocks}, which recursion needs")
+        if left == self.blocks:
+            raise SpecError("blocks", f"{left} layers are one turn, of all tokens: recursion needs two at least")

@@ -1,0 +1,61 @@
+"""Skips from the lower half of the layers to the upper half."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from zoo.errors import SpecError
+from zoo.features import Feature, FeatureLayer, Model
+from zoo.site import PartCost, Step
+from zoo.traits import Ground, Grounds, Rule, Rules
+
+
+class UNetSkips(Feature):
+    """x_{L−1−i} ← x_{L−1−i} + w_i y_i for i < ⌊L/2⌋: a layer of the upper half reads what left its mirror image in the
+    lower half too. Jordan et al. 2024 (modded-nanogpt), https://github.com/KellerJordan/modded-nanogpt, after U-Net
+    (Ronneberger et al. 2015, arXiv:1505.04597).
+
+    x_l: (B, T, D) enters layer l, y_l leaves it; w = 1 at the start. With an even number of layers the lowest of the
+    upper half reads y of the layer right below it, twice, as published.
+    """
+
+    needs: ClassVar[Grounds] = frozenset({Ground.WHOLE_STREAM, Ground.FIXED_DEPTH})
+    breaks: ClassVar[Grounds] = frozenset({Ground.ONE_END})
+    rules: ClassVar[Rules] = frozenset({Rule.LORA, Rule.SHARDING})
+
+    def check(self, model: Model) -> None:
+        if model.n_layers < 2:
+            raise SpecError("", "a single layer has no mirror image: n_layers must be at least 2")
+
+    def build(self, model: Model) -> UNetSkipsLayer:
+        return UNetSkipsLayer(model.n_layers)
+
+    def cost(self, model: Model, context: int) -> PartCost:
+        return PartCost(model.n_layers // 2)
+
+
+class UNetSkipsLayer(FeatureLayer):
+    """The weights, and the streams that wait for the layers that read them."""
+
+    name: ClassVar[str] = "skips"
+    shell: ClassVar[int] = 6
+    roles: ClassVar = {"weights": "gain"}
+
+    def __init__(self, n_layers: int) -> None:
+        super().__init__()
+        self.n_layers = n_layers
+        self.weights = nn.Parameter(torch.ones(n_layers // 2))
+
+    def begin(self, embedded: Tensor, step: Step) -> None:
+        waiting: dict[int, Tensor] = {}  # torch.compile cannot trace dict[int, Tensor]()
+        step.states[self.name] = waiting
+
+    def before(self, x: Tensor, layer: int, step: Step) -> Tensor:
+        waiting = step.states[self.name]
+        if 0 < layer <= len(self.weights):
+            waiting[layer - 1] = x
+        mirror = self.n_layers - 1 - layer
+        return x + self.weights[mirror] * waiting.pop(mirror) if mirror in waiting and layer > mirror else x

@@ -1,0 +1,83 @@
+"""What parts of a model rely on, what they change, and which rules hold for them: what is not declared is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from enum import Enum
+from typing import NamedTuple
+
+from zoo.errors import SpecError
+
+
+class Ground(Enum):
+    """An assumption about how layers run, which some parts of a model rely on and others break. The value completes
+    `… needs`."""
+
+    WHOLE_BLOCKS = "every token in every block"
+    WHOLE_STREAM = "every token in the stream of every layer"
+    FIXED_DEPTH = "layers that run once in each pass"
+    PLAIN_STREAM = "layers that write a stream of (B, T, D)"
+    SINGLE_STREAM = "a single stream of (B, T, D)"
+    ONE_STACK = "one stack of layers"
+    OWN_WEIGHTS = "layers with weights of their own"
+    ONE_END = "a stream that is read only at its end"
+    CAUSAL = "a causal model without an encoder"
+    FULL_ROWS = "rows without padding"
+    EQUAL_ROWS = "the same positions in every row"
+    LOWER_LAYERS = "keys or values of other layers"
+    CONTIGUOUS = "contiguous positions"
+    OWN_ORDER = "positions that follow from the order of tokens"
+    SAME_WORK = "the same work in training as in evaluation"
+
+
+Grounds = frozenset[Ground]
+NONE: Grounds = frozenset()
+ALL: Grounds = frozenset(Ground)
+"""What a part relies on and breaks that does not declare either."""
+
+
+class Rule(Enum):
+    """An argument or a count that holds for some parts of a model alone; those that it holds for say so."""
+
+    WIDTH_TRANSFER = "learning rates that carry over to other widths"
+    WIDENING = "copies of features that leave what a model computes as it is"
+    LORA = "the FLOPs that low-rank adapters spare"
+    SHARDING = "weights that are sharded among devices"
+
+
+Rules = frozenset[Rule]
+NO_RULE: Rules = frozenset()
+
+
+class Claim(NamedTuple):
+    """What a part of a model needs and breaks, and in which of the layers; None for the model as a whole."""
+
+    path: str
+    needs: Grounds = NONE
+    breaks: Grounds = NONE
+    layers: Iterable[int] | None = None
+    kind: str = ""
+    """The kind of the part, where there are several at its path."""
+
+    def __str__(self) -> str:
+        return f"{self.path} ({self.kind})" if self.kind else self.path
+
+    def meets(self, other: Claim) -> bool:
+        """Whether both concern the same layers."""
+        if self.layers is None or other.layers is None:
+            return True
+        return not set(self.layers).isdisjoint(other.layers)
+
+
+def check_claims(claims: Iterable[Claim]) -> None:
+    """Raise SpecError, at the part that breaks it, for the first ground that another part needs."""
+    for breaker, needer, ground in _conflicts(list(claims)):
+        raise SpecError(breaker.path, f"{needer} needs {ground.value}")
+
+
+def _conflicts(claims: list[Claim]) -> Iterator[tuple[Claim, Claim, Ground]]:
+    for breaker in claims:
+        for needer in claims:
+            if needer is not breaker and breaker.meets(needer):
+                # In the order of the class, whatever the order of a set.
+                yield from ((breaker, needer, ground) for ground in Ground if ground in breaker.breaks & needer.needs)
