@@ -28,6 +28,7 @@ from pydantic_core import CoreSchema
 from zoo.edits import Edits
 from zoo.errors import PluginError
 from zoo.registry import member, members
+from zoo.traits import NO_RULE, Rules
 
 Number = TypeVar("Number", int, float)
 
@@ -39,6 +40,9 @@ class Spec(BaseModel):
     """A frozen value that refuses unknown keys and wrong types (`4` is a float, `"4"` is not an int)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+    rules: ClassVar[Rules] = NO_RULE
+    """Which rules hold for models that have it (see `zoo.rules`): to be declared, or it is refused by all of them."""
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         """What differs from the defaults: the rest is in the class's documentation."""

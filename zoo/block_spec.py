@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field
 
@@ -13,7 +13,7 @@ from zoo.block_features.canon import Canon
 from zoo.block_features.depth_routing import DepthRouting
 from zoo.block_features.laurel import Laurel
 from zoo.errors import SpecError
-from zoo.facts import Dropout, Fact, Tried
+from zoo.facts import Dropout, Fact, Keeps, Tried
 from zoo.ffns import Ffn
 from zoo.ffns.swiglu import SwiGLU
 from zoo.mixers import Mixer
@@ -24,7 +24,7 @@ from zoo.norms.rmsnorm import RMSNorm
 from zoo.residuals import Residual
 from zoo.residuals.pre import Pre
 from zoo.site import PartCost, Sight
-from zoo.traits import Claim, Ground
+from zoo.traits import EVERY_RULE, Claim, Ground, Rules
 
 
 class BlockSpec(Spec):
@@ -35,13 +35,17 @@ class BlockSpec(Spec):
     training.
     """
 
+    rules: ClassVar[Rules] = EVERY_RULE
+
     norm: Annotated[Norm, Choice("zoo.norms")] = RMSNorm()
     norm_placement: Annotated[Residual, Choice("zoo.residuals")] = Pre()
     mixer: Annotated[Mixer, Choice("zoo.mixers")] = Attention()
     ffn: Annotated[Ffn, Choice("zoo.ffns")] = SwiGLU()
     topology: Literal["serial", "parallel", "parallel_two_norms"] = "serial"
     dropout: Dropout = 0.0
-    stochastic_depth: Annotated[float, Field(ge=0, lt=1, exclude_if=is_off), Fact.TRAINING, Tried(0.001)] = 0.0
+    stochastic_depth: Annotated[
+        float, Field(ge=0, lt=1, exclude_if=is_off), Fact.TRAINING, Tried(0.001), Keeps(*EVERY_RULE)
+    ] = 0.0
     """Probability that a branch of the last layer is left out of a row while training, in layer l of L (l + 1)/L times
     that (Huang et al. 2016, arXiv:1603.09382)."""
     canon: Annotated[Canon | None, Tried({"width": 3}, {"before": ["mixer"]})] = Field(default=None, exclude_if=is_off)

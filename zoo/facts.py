@@ -18,6 +18,7 @@ from pydantic import BaseModel, Field, PositiveInt
 
 from zoo.axis import Spec
 from zoo.edits import SpecJson
+from zoo.traits import EVERY_RULE, Rule, Rules
 
 
 class Fact(Enum):
@@ -64,6 +65,16 @@ class Tried:
         object.__setattr__(self, "values", values)
 
 
+@dataclass(frozen=True, init=False, eq=False)
+class Keeps:
+    """Rules that hold where the setting is on, which is off by default (see `zoo.rules`)."""
+
+    rules: Rules
+
+    def __init__(self, *rules: Rule) -> None:
+        object.__setattr__(self, "rules", frozenset(rules))
+
+
 @dataclass(frozen=True, eq=False)
 class As:
     """The setting is the plain way to write a part of the model, which `make` makes of its value."""
@@ -71,7 +82,7 @@ class As:
     make: Callable[[Any], Spec]
 
 
-Dropout = Annotated[float, Field(ge=0, lt=1), Fact.TRAINING, Tried(0.1)]
+Dropout = Annotated[float, Field(ge=0, lt=1), Fact.TRAINING, Tried(0.1), Keeps(*EVERY_RULE)]
 """A probability that something is left out while training."""
 Features = Annotated[PositiveInt, Fact.SIZE, Fact.WIDTH]
 HeadFeatures = Annotated[PositiveInt, Fact.SIZE, Fact.HEAD_WIDTH]
@@ -91,7 +102,7 @@ def _said(field: Any) -> list[Any]:
     """Also of `Annotated[int, …] | None`."""
     members = getattr(field.annotation, "__args__", ())
     inside = [said for member in members for said in getattr(member, "__metadata__", ())]
-    return [said for said in (*field.metadata, *inside) if isinstance(said, Fact | AtMost | Tried | As)]
+    return [said for said in (*field.metadata, *inside) if isinstance(said, Fact | AtMost | Tried | Keeps | As)]
 
 
 def names_with(owner: type[BaseModel], *facts: Fact) -> tuple[str, ...]:

@@ -47,6 +47,14 @@ class Rule(Enum):
 
 Rules = frozenset[Rule]
 NO_RULE: Rules = frozenset()
+OF_MODULES: Rules = frozenset({Rule.LORA, Rule.SHARDING})
+"""Those that follow from the modules that a part is built of: every matrix is multiplied with each token once, and all
+processes run the same layers."""
+OF_VALUES: Rules = frozenset({Rule.WIDTH_TRANSFER, Rule.WIDENING})
+"""Those that follow from what a part computes, so that a single setting can break them."""
+EVERY_RULE: Rules = OF_MODULES | OF_VALUES
+WIDENED: Rules = OF_MODULES | {Rule.WIDENING}
+"""All but width transfer, whose argument does not cover the part."""
 
 
 class Claim(NamedTuple):

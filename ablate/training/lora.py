@@ -25,15 +25,11 @@ from zoo.axis import Spec
 from zoo.errors import SpecError, did_you_mean
 from zoo.ffns._moe import Router
 from zoo.init import ExpertLinear, Linear, generator
+from zoo.rules import outside
 from zoo.spec import ModelSpec
+from zoo.traits import Rule
 
 FILE = "adapters.safetensors"
-
-PARTS = ("encoder", "mtp", "layer_loss", "altup", "per_layer_embeddings", "chunks")
-MIXERS = ("dsa", "linformer", "multi_token", "nsa", "ttt")
-PLACEMENTS = ("attention_residuals", "hyper_connections", "mhc")
-"""Parts of a model, mixers and residual streams with weights beside the matrices that a token is multiplied with once
-in each layer."""
 
 
 class LoraSpec(Spec):
@@ -137,23 +133,12 @@ def matrices(model: nn.Module, spec: LoraSpec) -> Iterator[str]:
 
 
 def check_lora(model: ModelSpec, spec: LoraSpec) -> None:
-    """Raise SpecError where a model cannot have these adapters."""
-    for part in _uncounted(model):
+    """Raise SpecError where a model cannot have these adapters. A part declares `Rule.LORA` where `flops_change` knows
+    all of its frozen weights that spare a gradient."""
+    for part in outside(model, Rule.LORA):
         raise SpecError("train.lora", f"the FLOPs of adapters are not counted beside {part}")
     with torch.device("meta"):
         list(matrices(zoo.Decoder(model), spec))
-
-
-def _uncounted(model: ModelSpec) -> Iterator[str]:
-    """What a model has whose frozen weights spare a gradient that `flops_change` does not know."""
-    yield from (part for part in PARTS if getattr(model, part))
-    yield from (f"sharing.{part}" for part in ("injection", "recursion") if getattr(model.sharing, part, None))
-    for layer in model.layers:
-        yield from ({layer.mixer.kind, layer.norm_placement.kind} & {*MIXERS, *PLACEMENTS})
-        if layer.depth_routing is not None:
-            yield "depth_routing"
-        if layer.mixer.pass_flops(1):
-            yield "positions that are projected once"
 
 
 def flops_change(model: ModelSpec, spec: LoraSpec) -> float:
@@ -171,8 +156,8 @@ def _flops_change(model: str, spec: LoraSpec) -> float:
     resolved = zoo.parse(json.loads(model))
     with torch.device("meta"):
         built = zoo.Decoder(resolved)
-    outside = [part for part in (built.project_in, built.project_out, built.transform) if part is not None]
-    spared = resolved.vocab_size * resolved.table_width + sum(_products(part) for part in outside)
+    ends = [part for part in (built.project_in, built.project_out, built.transform) if part is not None]
+    spared = resolved.vocab_size * resolved.table_width + sum(_products(part) for part in ends)
     for block, layer in zip(built.block_of_each, resolved.layers, strict=True):
         spared += _products(built.blocks[block], getattr(layer.ffn, "top_k", 1))
     added = sum(

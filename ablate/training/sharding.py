@@ -24,6 +24,8 @@ from ablate.store.documents import RunDocument
 from ablate.training.optimizers import Group, StateDict, Updates
 from ablate.training.spec import TrainSpec
 from ablate.training.team import Team, TeamError, whole_of
+from zoo.rules import outside
+from zoo.traits import Rule
 
 
 class Sharded:
@@ -116,9 +118,7 @@ class ShardedUpdates:
 
 
 def refusal(spec: TrainSpec, run: RunDocument, model: zoo.Decoder) -> str | None:
-    """Why a run cannot be trained so; None where it can. Layers of a random depth would run at other times in each
-    process, which would wait for one another."""
-    sharing = model.spec.sharing
+    """Why a run cannot be trained so; None where it can."""
     unfit = {
         "`train.lora`": spec.lora is not None,
         "`train.average`": spec.average is not None,
@@ -126,8 +126,7 @@ def refusal(spec: TrainSpec, run: RunDocument, model: zoo.Decoder) -> str | None
         "a teacher": run.teacher is not None,
         "probes": run.probes is not None,
         f"the optimizer {spec.optimizer.kind}": spec.optimizer.kind != "adamw",
-        "unit_weights": model.spec.unit_weights,
-        "sharing.random_depth": sharing is not None and sharing.random_depth is not None,
+        **{str(part): True for part in outside(model.spec, Rule.SHARDING)},
     }
     found = next((name for name, is_there in unfit.items() if is_there), None)
     return None if found is None else f"weights are not shared out among devices with {found}: leave out --shard"

@@ -34,8 +34,10 @@ that a clip which binds at some steps only binds at more of them in a wider mode
 Weight decay: a step multiplies by 1 − lr·λ. The base width's lr·λ is kept at every width: a group whose rate is divided
 has its λ multiplied.
 
-What the argument does not cover is refused. Where the head dimension d grew, the scores' 1/√d would be too large by
-√n (the rule asks for 1/d), hence the fixed d. Norms must give entries of Θ(1).
+What the argument does not cover is refused; parts and settings that it covers declare `Rule.WIDTH_TRANSFER` (see
+`zoo.rules`). Where the head dimension d grew, the scores' 1/√d would be too large by √n (the rule asks for 1/d), hence
+the fixed d. Norms must give entries of Θ(1). One number for many features (`unet_skips`, `value_residual`) has a
+gradient that is a sum over them, and a bias of the logits one of Θ(1), which no rate above allows for.
 """
 
 from __future__ import annotations
@@ -44,17 +46,14 @@ import math
 from collections.abc import Iterator
 
 from ablate.training.spec import TrainSpec
+from zoo.axis import number
 from zoo.block_spec import BlockSpec
 from zoo.ffns._dense import Dense
-from zoo.ffns.scaled_swiglu import ScaledSwiGLU
 from zoo.mixers.attention import Attention
-from zoo.residuals._plain import Placed
+from zoo.rules import outside
 from zoo.spec import ModelSpec
+from zoo.traits import Rule
 
-NORMS = ("rmsnorm", "layernorm")
-POSITIONS = ("rope", "nope", "alibi")
-"""Without parameters, and not added to the stream."""
-BESIDE = ("value_embeddings", "altup", "chunks", "per_layer_embeddings")
 TOLERANCE = 0.01
 
 
@@ -65,7 +64,8 @@ def refusals(model: ModelSpec, train: TrainSpec) -> list[str]:
     ratio = train.width_transfer.ratio(model.d_model)
     blocks = [model.written(name) for name in dict.fromkeys(model.layer_names)]
     inside = (reason for block in blocks for reason in _block_reasons(block, model.d_model))
-    return list(dict.fromkeys([*_training(train), *_ends(model, ratio), *inside]))
+    unknown = (f"no rule is known for {part}" for part in outside(model, Rule.WIDTH_TRANSFER))
+    return list(dict.fromkeys([*_training(train), *unknown, *_ends(model, ratio), *inside]))
 
 
 def _training(train: TrainSpec) -> Iterator[str]:
@@ -77,16 +77,7 @@ def _training(train: TrainSpec) -> Iterator[str]:
 
 
 def _ends(model: ModelSpec, ratio: float) -> Iterator[str]:
-    """Embedding and head."""
-    for part in (*("embedding_dim", "mtp", "encoder", "token_types", "head_transform"), *BESIDE):
-        if getattr(model, part) is not None:
-            yield f"no rule is known for {part}"
-    for part in ("injection", "recursion"):
-        if getattr(model.sharing, part, None):
-            yield f"no rule is known for sharing.{part}"
-    for flag in ("unit_weights", "logit_gain"):
-        if getattr(model, flag):
-            yield f"no rule is known for {flag}"
+    """What starts and ends the stream."""
     if not model.has_embedding_norm and not _near(model.embedding_factor, math.sqrt(model.d_model)):
         yield "the stream must start at the same size at every width: embedding_scale: sqrt_d_model"
     if model.tie_embeddings and not _near(model.logit_scale, ratio**-0.5):
@@ -95,28 +86,14 @@ def _ends(model: ModelSpec, ratio: float) -> Iterator[str]:
 
 
 def _block_reasons(block: BlockSpec, d_model: int) -> Iterator[str]:
+    """Widths of a block that must follow the model's, or must not."""
     mixer, ffn = block.mixer, block.ffn
-    if not isinstance(mixer, Attention):
-        yield f"no rule is known for the mixer {mixer.kind}"
-    elif mixer.head_dim is None:
+    if isinstance(mixer, Attention) and mixer.head_dim is None:
         yield "the heads must not widen with the model: give block.mixer.head_dim, and d_model / head_dim heads"
-    elif mixer.heads * mixer.head_dim != d_model:
+    elif isinstance(mixer, Attention) and mixer.heads * number(mixer.head_dim) != d_model:
         yield f"{mixer.heads} heads of {mixer.head_dim} features are not d_model {d_model}"
-    elif mixer.position.kind not in POSITIONS:
-        yield f"no rule is known for the position {mixer.position.kind}"
-    if not isinstance(ffn, Dense) or isinstance(ffn, ScaledSwiGLU):
-        yield f"no rule is known for the ffn {ffn.kind}"
-    elif isinstance(ffn.d_ff, int):
+    if isinstance(ffn, Dense) and isinstance(ffn.d_ff, int):
         yield f"d_ff must follow d_model: a ratio, such as {ffn.d_ff / d_model:.3g}x"
-    if block.norm.kind not in NORMS:
-        yield f"no rule is known for the norm {block.norm.kind}"
-    for part in ("laurel", "depth_routing"):
-        if getattr(block, part) is not None:
-            yield f"no rule is known for {part}"
-    if isinstance(ffn, Dense) and ffn.sparsity:
-        yield "no rule is known for sparsity"
-    if not isinstance(block.norm_placement, Placed):
-        yield f"no rule is known for the norm placement {block.norm_placement.kind}"
 
 
 def _near(value: float, wanted: float) -> bool:

@@ -121,11 +121,11 @@ def test_a_name_that_no_block_has_is_told() -> None:
 @pytest.mark.parametrize(
     ("edits", "beside"),
     [
-        ({"block.mixer.position": "transformer_xl"}, "positions that are projected once"),
+        ({"block.mixer.position": "transformer_xl"}, "the position transformer_xl"),
         ({"sharing": {"blocks": 1, "injection": True}}, "sharing.injection"),
         ({"sharing": {"recursion": {}}}, "sharing.recursion"),
         ({"block.depth_routing": {}}, "depth_routing"),
-        ({"block.norm_placement": "mhc"}, "mhc"),
+        ({"block.norm_placement": "mhc"}, "the norm placement mhc"),
         ({"mtp": {"depth": 1}}, "mtp"),
     ],
 )

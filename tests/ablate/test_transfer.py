@@ -149,6 +149,13 @@ REFUSED = {
     "routing": ({"block.depth_routing": {}}, {}, "no rule is known for depth_routing"),
     "recursion": ({"sharing": {"recursion": {}}}, {}, "no rule is known for sharing.recursion"),
     "injection": ({"sharing": {"injection": True}}, {}, "no rule is known for sharing.injection"),
+    "skips": ({"unet_skips": True}, {}, "no rule is known for unet_skips"),
+    "losses of layers": ({"layer_loss": 0.1}, {}, "no rule is known for layer_loss"),
+    "canon": ({"block.canon": {}}, {}, "no rule is known for canon"),
+    "convolution": ({"block.mixer": {**ATTENTION, "conv": 4}}, {}, "no rule is known for mixer.conv"),
+    "sinks": ({"block.mixer": {**ATTENTION, "sinks": True}}, {}, "no rule is known for mixer.sinks"),
+    "values": ({"block.mixer": {**ATTENTION, "value_residual": True}}, {}, "for mixer.value_residual"),
+    "bias of the head": ({"head_bias": True}, {}, "no rule is known for head_bias"),
     "placement": ({"block.norm_placement": "hyper_connections"}, {}, "placement hyper_connections"),
     "another block": (
         {"blocks": {"wide": {"ffn": {"kind": "gelu", "d_ff": 512}}}, "pattern": ["block", "wide"]},

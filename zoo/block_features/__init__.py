@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
 from zoo.axis import Spec
 from zoo.site import PartCost
-from zoo.traits import ALL, NO_RULE, Grounds, Rule, Rules
+from zoo.traits import ALL, Grounds
 
 
 class BlockFeature(Spec):
@@ -17,13 +16,6 @@ class BlockFeature(Spec):
     """What it relies on."""
     breaks: ClassVar[Grounds] = ALL
     """What others may rely on, and not beside it."""
-    rules: ClassVar[Rules] = NO_RULE
-    """Which rules hold for models that have it."""
-
-    def outside(self, rule: Rule, path: str) -> Iterator[str]:
-        """Its path, where a rule does not hold for it."""
-        if rule not in self.rules:
-            yield path
 
     def cost(self, d_model: int, norm: int) -> PartCost:
         """Per token that the block runs on. norm: parameters of one of the block's."""

@@ -11,7 +11,7 @@ from zoo.block_features import BlockFeature
 from zoo.cache import LayerCache
 from zoo.conv import ShortConv, conv_cost
 from zoo.site import PartCost, Step
-from zoo.traits import NONE, Grounds, Rule, Rules
+from zoo.traits import NONE, WIDENED, Grounds, Rules
 
 Place = Literal["mixer", "ffn"]
 
@@ -27,8 +27,7 @@ class Canon(BlockFeature):
 
     needs: ClassVar[Grounds] = NONE
     breaks: ClassVar[Grounds] = NONE
-    # A weight acts on one feature, as a gain does.
-    rules: ClassVar[Rules] = frozenset(Rule)
+    rules: ClassVar[Rules] = WIDENED
 
     width: PositiveInt = 4
     """W."""

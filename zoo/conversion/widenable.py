@@ -10,16 +10,14 @@ from zoo.block_spec import BlockSpec
 from zoo.errors import SpecError
 from zoo.facts import Fact, names_with
 from zoo.ffns._dense import Dense
-from zoo.ffns.none import NoFfn
 from zoo.mixers.attention import Attention
-from zoo.residuals.ngpt import NGPT
+from zoo.rules import outside
 from zoo.spec import ModelSpec
+from zoo.traits import Rule
 
 GROWING = (Fact.WIDTH, Fact.HEADS, Fact.SHARED_HEADS, Fact.SCALE)
 SIZES = tuple(name for part in (ModelSpec, Attention, Dense) for name in names_with(part, *GROWING))
 """Settings in which the two specs may differ, and which then say what is copied or scaled."""
-NORMS = ("rmsnorm", "layernorm", "l2norm", "dyt", "none")
-POSITIONS = ("rope", "xpos", "nope", "learned", "two_dimensional")
 
 
 def check_specs(source: ModelSpec, target: ModelSpec) -> None:
@@ -44,36 +42,8 @@ def check_specs(source: ModelSpec, target: ModelSpec) -> None:
 
 def _check_parts(model: ModelSpec) -> None:
     """Raise SpecError for what nobody has worked out how to widen."""
-    for name in ("mtp", "encoder"):
-        if getattr(model, name) is not None:
-            raise unknown(name, name)
-    if model.sharing is not None and model.sharing.injection:
-        raise unknown("sharing.injection", "injection")
-    if model.sharing is not None and model.sharing.recursion is not None:
-        raise unknown("sharing.recursion", "recursion")
-    if model.unit_weights:
-        raise unknown("unit_weights", "unit_weights")
-    for number, block in enumerate(model.layers):
-        _check_block(f"layers.{number}", block)
-
-
-def _check_block(where: str, block: BlockSpec) -> None:
-    if block.depth_routing is not None:
-        raise unknown(f"{where}.depth_routing", "depth_routing")
-    if not isinstance(block.mixer, Attention):
-        raise unknown(f"{where}.mixer", block.mixer.kind)
-    if block.mixer.position.kind not in POSITIONS:
-        raise unknown(f"{where}.mixer.position", block.mixer.position.kind)
-    full_norm = block.mixer.qk_norm if block.mixer.qk_norm_over == "full" else None
-    for path, norm in (("norm", block.norm), ("mixer.qk_norm", full_norm)):
-        if norm is not None and norm.kind not in NORMS:
-            raise unknown(f"{where}.{path}", norm.kind)
-    if isinstance(block.norm_placement, NGPT) or block.norm_placement.numbers_layers:
-        raise unknown(f"{where}.norm_placement", block.norm_placement.kind)
-    if not isinstance(block.ffn, Dense | NoFfn):
-        raise unknown(f"{where}.ffn", block.ffn.kind)
-    if isinstance(block.ffn, Dense) and block.ffn.sparsity:
-        raise unknown(f"{where}.ffn.sparsity", "sparsity")
+    for part in outside(model, Rule.WIDENING):
+        raise unknown(part.path, part.name)
 
 
 def unknown(path: str, what: str) -> SpecError:

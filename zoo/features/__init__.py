@@ -20,7 +20,7 @@ from zoo.cache import LayerCache
 from zoo.edits import SpecJson
 from zoo.loss import Head
 from zoo.site import PartCost, Sight, Step
-from zoo.traits import ALL, NO_RULE, Claim, Grounds, Rule, Rules
+from zoo.traits import ALL, Claim, Grounds
 
 Layers = Callable[[range, Tensor, Step, Sequence[LayerCache | None]], Tensor]
 """Runs some layers: their numbers, the stream (B, T, D), the pass and a cache for each → (B, T, D)."""
@@ -96,14 +96,12 @@ class Predicting:
 
 class Feature(Spec):
     """Spec of a feature. `needs`, `breaks` and `rules` are to be declared: a feature that does not declare them is
-    refused beside every other one, and by every rule."""
+    refused beside every other one, and by every rule (`zoo.rules`)."""
 
     needs: ClassVar[Grounds] = ALL
     """What it relies on."""
     breaks: ClassVar[Grounds] = ALL
     """What others may rely on, and not beside it."""
-    rules: ClassVar[Rules] = NO_RULE
-    """Which rules hold for models that have it."""
     writes_after_layers: ClassVar[bool] = False
     """Whether it writes to the stream after the last layer, which is then not normalised by that layer's residual."""
 
@@ -118,11 +116,6 @@ class Feature(Spec):
     def claims(self, path: str, model: Model) -> Iterator[Claim]:
         """What it needs and breaks. path: where the model has it."""
         yield Claim(path, self.needs, self.breaks)
-
-    def outside(self, rule: Rule, path: str) -> Iterator[str]:
-        """Paths of what a rule does not hold for."""
-        if rule not in self.rules:
-            yield path
 
     def build(self, model: Model) -> FeatureLayer | None:
         """Its part of the model; None where it has none."""

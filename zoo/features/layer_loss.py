@@ -20,8 +20,7 @@ class LayerLoss(Feature):
 
     needs: ClassVar[Grounds] = frozenset({Ground.WHOLE_STREAM, Ground.FIXED_DEPTH})
     breaks: ClassVar[Grounds] = frozenset({Ground.ONE_END})
-    # Every loss is that of the same head, and the mean of several changes gradients by a constant factor at most.
-    rules: ClassVar[Rules] = frozenset({Rule.WIDTH_TRANSFER, Rule.WIDENING, Rule.SHARDING})
+    rules: ClassVar[Rules] = frozenset({Rule.WIDENING, Rule.SHARDING})
 
     weight: NonNegativeFloat
 

@@ -12,7 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from zoo.axis import Spec
 from zoo.site import PartCost
-from zoo.traits import NONE, Ground, Grounds
+from zoo.traits import NONE, Ground, Grounds, Rule, Rules
 
 NODES = 1001
 """Of τ: the rule is exact to 1e-9 for k up to 64."""
@@ -31,6 +31,8 @@ class RandomDepth(Spec):
 
     needs: ClassVar[Grounds] = NONE
     breaks: ClassVar[Grounds] = frozenset({Ground.FIXED_DEPTH, Ground.LOWER_LAYERS, Ground.SAME_WORK})
+    # Not SHARDING: each process would draw turns of its own, and they would wait for one another.
+    rules: ClassVar[Rules] = frozenset({Rule.WIDTH_TRANSFER, Rule.WIDENING, Rule.LORA})
 
     mean: PositiveInt | None = None
     """r̄; null for as many as the turns in evaluation."""

@@ -10,13 +10,13 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 from zoo.axis import is_off
 from zoo.edits import SpecJson
 from zoo.errors import SpecError
-from zoo.facts import Fact
+from zoo.facts import Fact, Keeps
 from zoo.features import Feature, FeatureLayer, Model, norm_parameters
 from zoo.features.injection import Loop
 from zoo.features.random_depth import RandomDepth
 from zoo.features.recursion import Recursion, RecursiveLoop, Turn
 from zoo.site import PartCost, matmul_cost
-from zoo.traits import NONE, Claim, Ground, Grounds, Rule, Rules
+from zoo.traits import EVERY_RULE, NONE, Claim, Ground, Grounds, Rule, Rules
 
 INJECTION: Grounds = frozenset({Ground.SINGLE_STREAM, Ground.ONE_STACK})
 """What a loop needs whose turns read what the prelude made."""
@@ -36,16 +36,16 @@ class Sharing(Feature):
     needs: ClassVar[Grounds] = NONE
     breaks: ClassVar[Grounds] = frozenset({Ground.OWN_WEIGHTS})
     # Weights that several layers read get the sum of their gradients, a constant factor at most.
-    rules: ClassVar[Rules] = frozenset(Rule)
+    rules: ClassVar[Rules] = EVERY_RULE
 
     blocks: PositiveInt = 1
     """n."""
     order: Literal["cycle", "sequence"] = "cycle"
-    prelude: Annotated[NonNegativeInt, Field(exclude_if=is_off)] = 0
+    prelude: Annotated[NonNegativeInt, Field(exclude_if=is_off), Keeps(*EVERY_RULE)] = 0
     """First layers that share nothing."""
-    coda: Annotated[NonNegativeInt, Field(exclude_if=is_off)] = 0
+    coda: Annotated[NonNegativeInt, Field(exclude_if=is_off), Keeps(*EVERY_RULE)] = 0
     """Last layers that share nothing."""
-    injection: Annotated[bool, Field(exclude_if=is_off)] = False
+    injection: Annotated[bool, Field(exclude_if=is_off), Keeps(Rule.SHARDING)] = False
     """Whether each turn of the loop reads what the prelude made, and the first begins with a state of its own."""
     state_std: Annotated[NonNegativeFloat, Field(exclude_if=is_off), Fact.TRAINING] = 0.0
     """Standard deviation of that state while training, √(2/5) in Huginn; 0 otherwise."""
@@ -78,14 +78,6 @@ class Sharing(Feature):
             turns, where = self.turns(model.n_layers), f"{path}.recursion"
             yield Claim(where, needs=self.recursion.needs)
             yield Claim(where, breaks=self.recursion.breaks, layers=range(turns.start, turns.stop))
-
-    def outside(self, rule: Rule, path: str) -> Iterator[str]:
-        if self.injection and rule is not Rule.SHARDING:
-            yield f"{path}.injection"
-        if self.recursion is not None and rule is not Rule.SHARDING:
-            yield f"{path}.recursion"
-        if self.random_depth is not None and rule is Rule.SHARDING:  # each process would draw turns of its own
-            yield f"{path}.random_depth"
 
     def build(self, model: Model) -> FeatureLayer | None:
         turns = self.turns(model.n_layers)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from zoo.ffns._activations import UNGATED, Activation, Approximation, approximated
 from zoo.ffns._dense import Dense
+from zoo.traits import EVERY_RULE, Rules
 
 
 class GELU(Dense):
@@ -15,6 +16,7 @@ class GELU(Dense):
     """
 
     kind: Literal["gelu"] = "gelu"
+    rules: ClassVar[Rules] = EVERY_RULE
     approximate: Approximation = "none"
 
     def hidden(self) -> Activation:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from zoo.ffns._activations import GATED, Activation, OtherActivation
 from zoo.ffns._dense import Gated
+from zoo.traits import EVERY_RULE, Rules
 
 
 class GLU(Gated):
@@ -17,6 +18,7 @@ class GLU(Gated):
     """
 
     kind: Literal["glu"] = "glu"
+    rules: ClassVar[Rules] = EVERY_RULE
     activation: Literal["sigmoid", "relu2", OtherActivation] = Field(
         default="sigmoid", exclude_if=lambda name: name == "sigmoid"
     )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from zoo.ffns._activations import UNGATED, Activation, OtherActivation
 from zoo.ffns._dense import Dense
+from zoo.traits import EVERY_RULE, Rules
 
 
 class MLP(Dense):
@@ -15,6 +16,7 @@ class MLP(Dense):
     """
 
     kind: Literal["mlp"] = "mlp"
+    rules: ClassVar[Rules] = EVERY_RULE
     activation: Literal["sigmoid", OtherActivation] = "tanh"
 
     def hidden(self) -> Activation:

@@ -10,6 +10,7 @@ from torch import Tensor
 from zoo.cache import LayerCache
 from zoo.ffns import Ffn, FfnLayer
 from zoo.site import PartCost, Site, Step
+from zoo.traits import WIDENED, Rules
 
 
 class NoFfn(Ffn):
@@ -17,6 +18,7 @@ class NoFfn(Ffn):
 
     absent: ClassVar[bool] = True
     kind: Literal["none"] = "none"
+    rules: ClassVar[Rules] = WIDENED
 
     def build(self, site: Site) -> FfnLayer:
         return NoFfnLayer()

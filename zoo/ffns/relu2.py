@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from zoo.ffns._dense import Dense
+from zoo.traits import EVERY_RULE, Rules
 
 
 class SquaredReLU(Dense):
     """y = W_down max(0, W_up x)². So et al. 2021 (Primer), arXiv:2109.08668; Nemotron-4, arXiv:2402.16819."""
 
     kind: Literal["relu2"] = "relu2"
+    rules: ClassVar[Rules] = EVERY_RULE

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from zoo.ffns._dense import Dense
+from zoo.traits import EVERY_RULE, Rules
 
 
 class SiLU(Dense):
     """y = W_down (z·σ(z)), z = W_up x. Ramachandran et al. 2017, arXiv:1710.05941."""
 
     kind: Literal["silu"] = "silu"
+    rules: ClassVar[Rules] = EVERY_RULE

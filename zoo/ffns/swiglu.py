@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from zoo.ffns._dense import Gated
+from zoo.traits import EVERY_RULE, Rules
 
 
 class SwiGLU(Gated):
     """y = W_down (SiLU(W_gate x) ⊙ W_up x). Shazeer 2020, arXiv:2002.05202."""
 
     kind: Literal["swiglu"] = "swiglu"
+    rules: ClassVar[Rules] = EVERY_RULE

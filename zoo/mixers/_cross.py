@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import torch
 from pydantic import PositiveFloat, PositiveInt
@@ -20,11 +20,14 @@ from zoo.facts import Dropout, Fact, HeadFeatures, Heads
 from zoo.init import Linear
 from zoo.mixers._projections import Biases
 from zoo.site import PartCost, Step
+from zoo.traits import Rule, Rules
 
 
 class CrossAttention(Spec):
     """softmax(QKᵀ · scale) V: queries from the decoder's stream, keys and values from the encoder's output, without
     positions. Vaswani et al. 2017, arXiv:1706.03762 §3.2.3."""
+
+    rules: ClassVar[Rules] = frozenset({Rule.SHARDING})
 
     heads: Heads | None = None
     """null for as many as the block's mixer has."""

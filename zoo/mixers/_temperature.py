@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
 from torch import Tensor
 
 from zoo.axis import Spec
 from zoo.site import Step
+from zoo.traits import EVERY_RULE, Rules
 
 
 class Temperature(Spec):
@@ -16,6 +19,8 @@ class Temperature(Spec):
     Llama 4 (Meta 2025, https://github.com/meta-llama/llama-models) has it on layers without positions, with offset 1;
     Ministral 3 on all layers, with offset 0.
     """
+
+    rules: ClassVar[Rules] = EVERY_RULE
 
     coefficient: PositiveFloat = 0.1
     """c."""

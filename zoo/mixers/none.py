@@ -11,6 +11,7 @@ from zoo.cache import LayerCache
 from zoo.cache_states import StateCache
 from zoo.mixers import Mixer, MixerLayer
 from zoo.site import PartCost, Site, Step
+from zoo.traits import OF_MODULES, Rules
 
 
 class NoMixer(Mixer):
@@ -19,6 +20,7 @@ class NoMixer(Mixer):
 
     absent: ClassVar[bool] = True
     kind: Literal["none"] = "none"
+    rules: ClassVar[Rules] = OF_MODULES
 
     def build(self, site: Site) -> MixerLayer:
         return NoMixerLayer()

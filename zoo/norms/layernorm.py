@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 import torch
 from pydantic import PositiveFloat, model_validator
@@ -11,7 +11,9 @@ from torch.nn import functional as F
 
 from zoo.axis import Examples
 from zoo.errors import SpecError
+from zoo.facts import Keeps
 from zoo.norms import Norm
+from zoo.traits import EVERY_RULE, Rules
 
 
 class LayerNorm(Norm):
@@ -23,11 +25,12 @@ class LayerNorm(Norm):
         {"gain": False, "bias": False},
     )
     kind: Literal["layernorm"] = "layernorm"
+    rules: ClassVar[Rules] = EVERY_RULE
     eps: PositiveFloat = 1e-5
     bias: bool = True
     gain: bool = True
     """Without gain and bias it is OLMo's, arXiv:2402.00838."""
-    unit_offset: bool = False
+    unit_offset: Annotated[bool, Keeps(*EVERY_RULE)] = False
     """The gain is 1 + w with w from zero (LayerNorm1P of Nemotron-4, arXiv:2402.16819)."""
 
     @model_validator(mode="after")

@@ -7,12 +7,14 @@ from typing import ClassVar, Literal
 from torch import nn
 
 from zoo.norms import Norm
+from zoo.traits import WIDENED, Rules
 
 
 class NoNorm(Norm):
     """y = x: the stream is left as it is."""
 
     kind: Literal["none"] = "none"
+    rules: ClassVar[Rules] = WIDENED
     normalises: ClassVar[bool] = False
 
     def build(self, dim: int) -> nn.Module:

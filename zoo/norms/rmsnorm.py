@@ -10,8 +10,9 @@ from torch import Tensor, nn
 
 from zoo.axis import Examples
 from zoo.errors import SpecError
-from zoo.facts import Tried
+from zoo.facts import Keeps, Tried
 from zoo.norms import Norm
+from zoo.traits import EVERY_RULE, Rules
 
 
 class RMSNorm(Norm):
@@ -19,8 +20,9 @@ class RMSNorm(Norm):
 
     examples: ClassVar[Examples] = ({}, {"unit_offset": True}, {"gain": False})
     kind: Literal["rmsnorm"] = "rmsnorm"
+    rules: ClassVar[Rules] = EVERY_RULE
     eps: Annotated[PositiveFloat, Tried()] = 1e-6
-    unit_offset: bool = False
+    unit_offset: Annotated[bool, Keeps(*EVERY_RULE)] = False
     """The gain is 1 + w with w from zero (Gemma, arXiv:2403.08295)."""
     gain: Annotated[bool, Tried()] = Field(default=True, exclude_if=lambda gain: gain)
     """Whether there is one: Llama 4's norm of queries and keys has none."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from pydantic import PositiveFloat
@@ -11,9 +11,11 @@ from torch import Tensor
 
 from zoo.axis import Examples
 from zoo.errors import SpecError
+from zoo.facts import Keeps
 from zoo.positions import Position, PositionLayer
 from zoo.positions._bias import BiasLayer
 from zoo.site import Step
+from zoo.traits import EVERY_RULE, OF_MODULES, Rule, Rules
 
 
 class ALiBi(Position):
@@ -25,13 +27,14 @@ class ALiBi(Position):
 
     examples: ClassVar[Examples] = ({}, {"rounded": True, "scaled": True})
     kind: Literal["alibi"] = "alibi"
+    rules: ClassVar[Rules] = OF_MODULES | {Rule.WIDTH_TRANSFER}
     adds_to_scores: ClassVar[bool] = True
     takes_places: ClassVar[bool] = False
     max_exponent: PositiveFloat = 8.0
     """The least slope is 2 to the minus this (MPT's alibi_bias_max)."""
-    scaled: bool = False
+    scaled: Annotated[bool, Keeps(*EVERY_RULE)] = False
     """Slopes are divided by √d, as scores are (Falcon)."""
-    rounded: bool = False
+    rounded: Annotated[bool, Keeps(*EVERY_RULE)] = False
     """m_h·j is computed in bfloat16 whatever the model's type (Falcon)."""
     factor: PositiveFloat = 1.0
     """Of every slope."""

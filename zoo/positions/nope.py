@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from zoo.positions import Position, PositionLayer
+from zoo.traits import EVERY_RULE, Rules
 
 
 class NoPE(Position):
@@ -14,6 +15,7 @@ class NoPE(Position):
     """
 
     kind: Literal["nope"] = "nope"
+    rules: ClassVar[Rules] = EVERY_RULE
 
     def build(self, head_dim: int, heads: int) -> PositionLayer:
         return PositionLayer()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from zoo.positions import PositionLayer
 from zoo.positions._rotary import Rotary, RotaryLayer
+from zoo.traits import EVERY_RULE, Rules
 
 
 class RoPE(Rotary):
@@ -16,6 +17,7 @@ class RoPE(Rotary):
     """
 
     kind: Literal["rope"] = "rope"
+    rules: ClassVar[Rules] = EVERY_RULE
 
     def build(self, head_dim: int, heads: int) -> PositionLayer:
         return RotaryLayer(self, head_dim)

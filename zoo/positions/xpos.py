@@ -13,6 +13,7 @@ from zoo.errors import SpecError
 from zoo.positions import PositionLayer
 from zoo.positions._rotary import Rotary, RotaryLayer
 from zoo.site import Step
+from zoo.traits import WIDENED, Rules
 
 
 class XPos(Rotary):
@@ -24,6 +25,7 @@ class XPos(Rotary):
 
     examples: ClassVar[Examples] = ({"scale_base": 30.0},)
     kind: Literal["xpos"] = "xpos"
+    rules: ClassVar[Rules] = WIDENED
     gamma: Annotated[float, Field(gt=0)] = 0.4
     scale_base: PositiveFloat = 512.0
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from zoo.axis import Examples
 from zoo.residuals import Branch, MakeNorm, Residual, ResidualLayer
 from zoo.site import PartCost, Site
+from zoo.traits import Rule, Rules
 
 
 class HyperConnections(Residual):
@@ -29,6 +30,7 @@ class HyperConnections(Residual):
 
     examples: ClassVar[Examples] = ({}, {"n": 3, "dynamic": False})
     kind: Literal["hyper_connections"] = "hyper_connections"
+    rules: ClassVar[Rules] = frozenset({Rule.WIDENING, Rule.SHARDING})
     norms_per_branch: ClassVar[int] = 1
     n: Annotated[int, Field(ge=1)] = 4
     """How many streams: the paper's expansion rate."""

@@ -14,6 +14,7 @@ from zoo.axis import Examples
 from zoo.precision import in_float32
 from zoo.residuals import Branch, MakeNorm, Residual, ResidualLayer
 from zoo.site import PartCost, Site
+from zoo.traits import Rule, Rules
 
 EPS = 1e-6
 """Of the norm of the streams."""
@@ -38,6 +39,7 @@ class ManifoldHyperConnections(Residual):
 
     examples: ClassVar[Examples] = ({"n": 3, "iterations": 5},)
     kind: Literal["mhc"] = "mhc"
+    rules: ClassVar[Rules] = frozenset({Rule.WIDENING, Rule.SHARDING})
     norms_per_branch: ClassVar[int] = 1
     n: Annotated[int, Field(ge=2)] = 4
     """How many streams: the paper's expansion rate."""

@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from zoo.facts import Tried
 from zoo.residuals import Branch, MakeNorm, Residual, ResidualLayer
 from zoo.site import PartCost, Site
+from zoo.traits import OF_MODULES, Rules
 
 
 class NGPT(Residual):
@@ -27,6 +28,7 @@ class NGPT(Residual):
     """
 
     kind: Literal["ngpt"] = "ngpt"
+    rules: ClassVar[Rules] = OF_MODULES
     norms_per_branch: ClassVar[int] = 0
     normalises_stream: ClassVar[bool] = True
     additive: ClassVar[bool] = False

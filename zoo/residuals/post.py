@@ -7,9 +7,11 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from zoo.axis import is_off
+from zoo.facts import Keeps
 from zoo.residuals import MakeNorm, ResidualLayer
 from zoo.residuals._plain import Placed, PlacedLayer
 from zoo.site import Site
+from zoo.traits import EVERY_RULE
 
 
 class Post(Placed):
@@ -22,7 +24,7 @@ class Post(Placed):
     places: ClassVar[frozenset[str]] = frozenset({"norm_after"})
     normalises_stream: ClassVar[bool] = True
     additive: ClassVar[bool] = False
-    norm_in: Annotated[bool, Field(exclude_if=is_off)] = False
+    norm_in: Annotated[bool, Field(exclude_if=is_off), Keeps(*EVERY_RULE)] = False
     """Whether the branch, too, reads a norm of the stream."""
 
     @property

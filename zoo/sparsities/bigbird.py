@@ -10,6 +10,7 @@ from torch import Tensor
 
 from zoo.axis import Examples
 from zoo.sparsities._gathered import Gathered
+from zoo.traits import EVERY_RULE, Rules
 
 
 class BigBird(Gathered):
@@ -22,6 +23,7 @@ class BigBird(Gathered):
 
     examples: ClassVar[Examples] = ({"block": 2, "window_blocks": 2, "global_blocks": 1, "random_blocks": 2},)
     kind: Literal["bigbird"] = "bigbird"
+    rules: ClassVar[Rules] = EVERY_RULE
     block: PositiveInt = 16
     """b."""
     window_blocks: PositiveInt = 3

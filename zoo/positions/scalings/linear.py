@@ -9,6 +9,7 @@ from torch import Tensor
 
 from zoo.axis import Examples
 from zoo.positions.scalings import Scaling, rotation
+from zoo.traits import EVERY_RULE, Rules
 
 
 class Linear(Scaling):
@@ -16,6 +17,7 @@ class Linear(Scaling):
 
     examples: ClassVar[Examples] = ({"factor": 4.0},)
     kind: Literal["linear"] = "linear"
+    rules: ClassVar[Rules] = EVERY_RULE
     factor: PositiveFloat
 
     def frequencies(self, base: float, dim: int, length: Tensor) -> Tensor:

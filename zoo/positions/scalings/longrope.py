@@ -13,6 +13,7 @@ from zoo.axis import Examples
 from zoo.errors import SpecError
 from zoo.facts import AtMost
 from zoo.positions.scalings import Scaling, rotation
+from zoo.traits import EVERY_RULE, Rules
 
 Factors = Annotated[tuple[PositiveFloat, ...], Field(strict=False)]
 
@@ -35,6 +36,7 @@ class LongRoPE(Scaling):
         },
     )
     kind: Literal["longrope"] = "longrope"
+    rules: ClassVar[Rules] = EVERY_RULE
     short_factor: Factors
     long_factor: Factors
     original_length: Annotated[PositiveInt, AtMost(64)]

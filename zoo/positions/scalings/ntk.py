@@ -10,6 +10,7 @@ from torch import Tensor
 from zoo.axis import Examples
 from zoo.errors import SpecError
 from zoo.positions.scalings import Scaling, rotation
+from zoo.traits import EVERY_RULE, Rules
 
 
 class NTK(Scaling):
@@ -20,6 +21,7 @@ class NTK(Scaling):
 
     examples: ClassVar[Examples] = ({"factor": 4.0},)
     kind: Literal["ntk"] = "ntk"
+    rules: ClassVar[Rules] = EVERY_RULE
     factor: PositiveFloat
 
     def check(self, dim: int) -> None:

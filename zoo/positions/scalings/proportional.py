@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from pydantic import Field, PositiveFloat
 from torch import Tensor
 
 from zoo.positions.scalings import Scaling, rotation
+from zoo.traits import EVERY_RULE, Rules
 
 
 class Proportional(Scaling):
@@ -19,6 +20,7 @@ class Proportional(Scaling):
     """
 
     kind: Literal["proportional"] = "proportional"
+    rules: ClassVar[Rules] = EVERY_RULE
     proportion: Annotated[float, Field(gt=0, le=1)] = 1.0
     factor: PositiveFloat = 1.0
 

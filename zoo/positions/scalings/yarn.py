@@ -13,6 +13,7 @@ from zoo.axis import Examples
 from zoo.errors import SpecError
 from zoo.facts import AtMost
 from zoo.positions.scalings import Scaling, rotation
+from zoo.traits import EVERY_RULE, Rules
 
 
 def attention_temperature(factor: float, mscale: float = 1.0) -> float:
@@ -30,6 +31,7 @@ class YaRN(Scaling):
 
     examples: ClassVar[Examples] = ({"factor": 4.0, "original_length": 8, "truncate": False},)
     kind: Literal["yarn"] = "yarn"
+    rules: ClassVar[Rules] = EVERY_RULE
     factor: PositiveFloat
     original_length: Annotated[PositiveInt, AtMost(64)]
     beta_fast: PositiveFloat = 32.0
