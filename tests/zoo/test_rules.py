@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 from pydantic import Field, ValidationError
@@ -18,6 +18,7 @@ from zoo.block_features import BlockFeature
 from zoo.block_spec import BlockSpec
 from zoo.conversion.widenable import check_specs
 from zoo.errors import SpecError
+from zoo.facts import Fact
 from zoo.features import Feature
 from zoo.mixers.attention import Attention
 from zoo.mixers.none import NoMixer
@@ -53,10 +54,10 @@ class Block(BlockSpec):
 
 
 class Model(ModelSpec):
-    dummy: Dummy | None = Field(default=None, exclude_if=is_off)
+    dummy: Annotated[Dummy | None, Fact.DECODER] = Field(default=None, exclude_if=is_off)
 
 
-SMALL: dict[str, Any] = {"vocab_size": 16, "d_model": 32, "n_layers": 4, "embedding_scale": "sqrt_d_model"}
+SMALL: dict[str, Any] = {"vocab_size": 16, "d_model": 32, "n_layers": 6, "embedding_scale": "sqrt_d_model"}
 FEATURES: dict[str, Any] = {
     "unet_skips": True,
     "value_embeddings": {},
@@ -87,7 +88,7 @@ def test_all_features_of_a_model_are_here() -> None:
 
 @pytest.mark.parametrize("name", FEATURES)
 def test_a_feature_that_declares_nothing_is_refused_beside_every_other(name: str) -> None:
-    with pytest.raises(ValidationError, match="dummy needs|dummy: .* needs"):
+    with pytest.raises(ValidationError, match=r"dummy needs|dummy: .* needs"):
         model_of(dummy=Dummy(), **{name: FEATURES[name]})
 
 
