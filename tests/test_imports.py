@@ -17,7 +17,8 @@ MAY_IMPORT = {
     "evals": ("zoo", "evals", "ablate.store"),
     "ablate": ("zoo", "evals", "ablate"),
     "ablate/store": ("ablate.store",),
-    "reports": ("reports", "ablate.store"),
+    "ablate/noise": ("ablate.noise",),
+    "reports": ("reports", "ablate.store", "ablate.noise"),
 }
 PACKAGES = {package for package in MAY_IMPORT if "/" not in package}
 

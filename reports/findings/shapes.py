@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Literal, TypeVar, get_args
 
 import polars as pl
 
+from ablate.noise.difference import Difference
+from ablate.noise.scatter import Odd
 from ablate.store.documents import LedgerRecord, LedgerTest, StudyDocument, StudyEffect
-from reports.findings.by_document import Gap
 from reports.findings.disturbed import Disturbance
 from reports.findings.items import ItemDifference
-from reports.findings.outlying import Outlier
 from reports.findings.rungs import Change
 from reports.statistics.estimates import ALPHA, Estimate
 from reports.statistics.interval import Interval
@@ -44,10 +44,11 @@ RANKS: tuple[str, ...] = get_args(Verdict)
 class Comparison:
     """An arm against the baseline, seed by seed. `difference` is arm − baseline, in nats per token.
 
-    It is over the `seeds` that trained in both, and `gap` says what it is tested by, None where it is not. `failures`
+    It is over the `seeds` that trained in both, odd ones left out, and `gap` says what it is tested by, None where it
+    is not. `failures`
     counts the other seeds, and `overall` is the difference with what they may cost.
 
-    `p_holm` is that of the paired t-test, `p_equivalence` that of the tests against the study's margin, both corrected
+    `p_holm` is that of the difference, `p_equivalence` that of the tests against the study's margin, both corrected
     for all that was judged for the question, looks included; they are None with fewer than two pairs or none that
     differ, and where the verdict is withheld. The interval of `difference` excludes zero where `p_holm` is significant.
     A test that is `repeated` has neither. `tuning_room` is how much further the interval reaches for the noise of
@@ -63,7 +64,7 @@ class Comparison:
     """
 
     difference: Estimate | None
-    gap: Gap | None
+    gap: Difference | None
     failures: Failures
     overall: Interval | None
     seeds: tuple[int, ...]
@@ -81,6 +82,8 @@ class Comparison:
     seeds_needed: int | None = None
     repeated: bool = False
     tuning_room: float = 0.0
+    usual: bool = True
+    """False where odd seeds of either arm are left out: what is said holds for runs that go well."""
 
     @property
     def shows_difference(self) -> bool:
@@ -187,7 +190,7 @@ class ArmSummary:
     means: Mapping[str, Estimate]
     """Over seeds, of every number in the frame of runs that a seed has, by column; and of the `excess`."""
     disturbance: Disturbance
-    outlier: Outlier | None
+    outlier: Odd | None
     """A seed far from the others."""
     kv_bytes_per_token: float | None
     cache_bytes: tuple[tuple[int, int], ...]

@@ -16,7 +16,7 @@ from reports.findings import warnings
 from reports.findings.disturbed import Disturbance, disturbances
 from reports.findings.items import ItemDifference, item_differences, unpaired
 from reports.findings.judging import Pair
-from reports.findings.outlying import Outlier, outliers
+from reports.findings.noise import study_noise
 from reports.findings.rungs import changes
 from reports.findings.screened import judge_effects
 from reports.findings.shapes import (
@@ -122,20 +122,12 @@ def _arms(data: Collected, judged: Mapping[Pair, Judgement]) -> tuple[ArmSummary
     levels = {arm.name: level(data.study, arm, base) for arm in data.study.arms}
     waits = [each.arm for each in judged.values() if each.withheld]
     items = {} if data.study.design else item_differences(data, levels, waits)
-    disturbed, odd = disturbances(data.runs), outliers(data.runs)
+    disturbed, odd = disturbances(data.runs), study_noise(data.study.tuning, data.runs).odd
     found = (
         _arm(data, arm, disturbed.get(arm.name), judged.get((arm.name, base.name)), items.get(arm.name, ()))
         for arm in data.study.arms
     )
-    return tuple(_beside(each, odd.get(each.name), base.name in odd) for each in found)
-
-
-def _beside(arm: ArmSummary, outlier: Outlier | None, of_base: bool) -> ArmSummary:
-    """With its outlying seed. One in a pair says nothing of what more seeds would do."""
-    comparison = arm.comparison
-    if comparison is not None and (outlier is not None or of_base):
-        comparison = replace(comparison, seeds_needed=None)
-    return replace(arm, outlier=outlier, comparison=comparison)
+    return tuple(replace(each, outlier=odd.get(each.name)) for each in found)
 
 
 def _arm(

@@ -20,19 +20,19 @@ from dataclasses import replace
 
 import polars as pl
 
+from ablate.noise.curve import NOTHING
+from ablate.noise.power import seeds_needed
 from ablate.store.documents import LedgerRecord, StudyArm, StudyDocument
-from reports.findings.by_document import Gap, gap_of
+from reports.findings.by_document import document_error
 from reports.findings.disturbed import alone, disturbances
 from reports.findings.judging import Pair, Standing, differences, ledger_test, ties
+from reports.findings.noise import StudyNoise, study_noise
 from reports.findings.shapes import Comparison, Verdict
-from reports.findings.tuning import choices, mean_losses, with_room
 from reports.reading.outcomes import FAILED
-from reports.statistics.detectable import detectable_difference
+from reports.statistics.detectable import detectable_effect
 from reports.statistics.estimates import ALPHA, Estimate, estimate, geometric
-from reports.statistics.power import seeds_needed
 from reports.statistics.simultaneous import Evidence
 from reports.statistics.stalled import Failures, Reliability
-from reports.statistics.tuning_noise import Widened
 
 MEASURED_ONCE = 0.15
 """Of a single run of either arm, a ratio nearer to 1 than 1.15 or its inverse may be noise: on an idle machine, two
@@ -68,21 +68,22 @@ def compare(
     runs: all of them. ledger: what was judged for the question before. withheld: pairs that are not judged yet, though
     they count. losses: the final ones by document, where known. elsewhere: what was judged under other names, by name.
     """
+    noise = study_noise(study.tuning, runs)
     disturbed = {name for name, each in disturbances(runs).items() if each}
-    plain = {(arm.name, base.name): _compare(study, arm, base, runs, losses, disturbed) for arm, base in study.pairs}
-    known = choices(study.tuning, mean_losses(runs))
-    wide = {pair: (with_room(each.gap.ends, pair, known) or each.gap) for pair, each in plain.items() if each.gap}
+    plain = {
+        (arm.name, base.name): _compare(study, arm, base, runs, losses, disturbed, noise) for arm, base in study.pairs
+    }
     tests = {}
     for arm, base in study.pairs:
         pair = arm.name, base.name
-        p, p_tie = (None, None) if pair in withheld else _p_values(study, plain[pair], wide.get(pair))
+        p, p_tie = (None, None) if pair in withheld else _p_values(study, plain[pair])
         tests[pair] = ledger_test(study, arm, base, p, p_tie)
-    evidence = {pair: _evidence(plain[pair], wide[pair], test.p) for pair, test in tests.items() if test.p is not None}
+    evidence = {pair: _evidence(plain[pair], test.p) for pair, test in tests.items() if test.p is not None}
     judged = tuple(tests.values())
     standings = differences(judged, evidence, ledger, elsewhere=elsewhere)
     alike = ties(judged, ledger, elsewhere)
     return {
-        pair: _standing(study, replace(plain[pair], test=test), wide.get(pair), standings.get(pair), alike.get(pair))
+        pair: _standing(study, replace(plain[pair], test=test), standings.get(pair), alike.get(pair))
         for pair, test in tests.items()
     }
 
@@ -94,27 +95,29 @@ def _compare(
     runs: pl.DataFrame,
     losses: pl.DataFrame | None,
     disturbed: Set[str],
+    noise: StudyNoise,
 ) -> Comparison:
     """By itself: what other tests there are is not known yet. disturbed: arms whose speeds are not their own."""
     alpha = level(study, arm, base)
     own, theirs = (runs.filter(arm=each.name, status="finished") for each in (arm, base))
     pairs = own.join(theirs, on="seed", suffix="_base").sort("seed")
-    differences = (pairs["loss"] - pairs["loss_base"]).to_list()
+    odd = {each.seed for name in (arm.name, base.name) if (each := noise.odd.get(name))}
+    usual = pairs.filter(~pl.col("seed").is_in(odd))
+    seeds, values = usual["seed"].to_list(), (usual["loss"] - usual["loss_base"]).to_list()
     failures = Failures(*(reliability(runs.filter(arm=each.name)) for each in (arm, base)))
-    gap, difference = (
-        gap_of(losses, (arm.name, base.name), pairs["seed"].to_list(), differences),
-        estimate(differences, alpha),
-    )
+    pair = arm.name, base.name
+    gap = noise.difference(pair, values, document_error(losses, pair, seeds, values))
+    difference = estimate(values, alpha)
     if gap is not None and difference is not None:
-        low, high = gap.ends(alpha)
+        low, high = replace(gap, own=NOTHING, other=NOTHING).interval(alpha)
         difference = replace(difference, low=low, high=high)
     kv_ratio, kv_context = _cache(arm, base)
     return Comparison(
         difference=difference,
         gap=gap,
         failures=failures,
-        overall=failures.overall(differences, alpha),
-        seeds=tuple(pairs["seed"]),
+        overall=failures.overall(gap, alpha),
+        seeds=tuple(seeds),
         alpha=alpha,
         speed_ratio=_ratio(pairs, "tokens_per_second"),
         memory_ratio=_ratio(pairs, "peak_memory_bytes"),
@@ -124,6 +127,7 @@ def _compare(
         kv_ratio=kv_ratio,
         kv_context=kv_context,
         alone=disturbed.isdisjoint((arm.name, base.name)),
+        usual=not odd,
     )
 
 
@@ -148,40 +152,39 @@ def reliability(runs: pl.DataFrame) -> Reliability:
     return Reliability(failed, trained.height + failed, sum(cost) / len(cost) if known else None)
 
 
-def _p_values(study: StudyDocument, plain: Comparison, wide: Gap | Widened | None) -> tuple[float | None, float | None]:
+def _p_values(study: StudyDocument, plain: Comparison) -> tuple[float | None, float | None]:
     """Of a difference and of a tie, corrected for the looks alone."""
-    if wide is None:
+    if plain.gap is None:
         return None, None
     looked = ALPHA / plain.alpha
-    p = min(1.0, looked * wide.p())
-    return p, None if study.margin is None else min(1.0, looked * wide.p_tie(study.margin))
+    p = min(1.0, looked * plain.gap.p())
+    return p, None if study.margin is None else min(1.0, looked * plain.gap.p_within(study.margin))
 
 
-def _evidence(plain: Comparison, wide: Gap | Widened, p: float) -> Evidence:
-    assert plain.difference is not None  # it has a p
-    looked = plain.alpha / ALPHA
-    return Evidence(plain.difference.mean, p, lambda level: wide.ends(level * looked))
+def _evidence(plain: Comparison, p: float) -> Evidence:
+    gap, looked = plain.gap, plain.alpha / ALPHA
+    assert gap is not None  # it has a p
+    return Evidence(gap.value, p, lambda level: gap.interval(level * looked))
 
 
 def _standing(
-    study: StudyDocument,
-    found: Comparison,
-    wide: Gap | Widened | None,
-    standing: Standing | None,
-    p_equivalence: float | None,
+    study: StudyDocument, found: Comparison, standing: Standing | None, p_equivalence: float | None
 ) -> Comparison:
     """The comparison among all that are judged."""
     difference, gap = found.difference, found.gap
-    if standing is None or difference is None or gap is None or wide is None:
+    if standing is None or difference is None or gap is None:
         return replace(found, repeated=standing is None)
-    number, spent = len(gap.values), standing.level / ALPHA
-    room = wide.room(found.alpha * spent)
+    spent = standing.level / ALPHA
+    room = gap.room(found.alpha * spent)
     needed, smallest = None, None
     if math.isfinite(room):
-        smallest = detectable_difference(gap.sd, number, standing.tests, alpha=spent * found.alpha).moved(room)
-    if smallest and study.looks and not found.failures.any:
-        last, shown = spent * last_level(study), max(0.0, abs(difference.mean) - room)
-        needed = seeds_needed(shown, gap.sd, number, standing.tests, study.margin, last)
+        error = math.hypot(gap.error, gap.shared)
+        smallest = detectable_effect(error, gap.freedom, standing.tests, alpha=spent * found.alpha).moved(room)
+    if smallest and not found.failures.any:
+        seeds, last = len(found.seeds), spent * last_level(study)
+        shown = max(0.0, abs(difference.mean) - room)
+        sd = gap.error * math.sqrt(seeds)
+        needed = seeds_needed(shown, sd, seeds, standing.tests, study.margin, last, gap.freedom)
     return replace(
         found,
         difference=_within(difference, standing),

@@ -6,7 +6,6 @@ the seeds.
 
 from __future__ import annotations
 
-import gc
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -55,28 +54,6 @@ def mean_interval(values: ArrayLike, alpha: float = ALPHA) -> tuple[Floats, Floa
     return mean, mean - half, mean + half
 
 
-def paired_p(differences: ArrayLike) -> Floats:
-    """Two-sided p of a paired t-test over the last axis (..., n), n ≥ 2; NaN where all equal."""
-    array = np.asarray(differences, dtype=np.float64)
-    n = array.shape[-1]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        t = array.mean(axis=-1) / (array.std(axis=-1, ddof=1) / math.sqrt(n))
-    p = np.asarray(2 * scipy.stats.t.sf(np.abs(t), n - 1), dtype=np.float64)
-    return np.where(np.ptp(array, axis=-1) == 0, np.nan, p)
-
-
-def equivalence_p(differences: ArrayLike, margin: float) -> Floats:
-    """p of two one-sided paired t-tests over the last axis (..., n), n ≥ 2, of which some differ.
-
-    Small where the mean difference is shown to lie within ± `margin`: the larger p of H₀ mean ≤ −margin and
-    H₀ mean ≥ margin (Schuirmann 1987).
-    """
-    from statsmodels.stats.weightstats import ttost_paired  # noqa: PLC0415 (takes long; few studies give a margin)
-
-    first = np.moveaxis(np.asarray(differences, dtype=np.float64), -1, 0)
-    return np.asarray(ttost_paired(first, np.zeros_like(first), -margin, margin)[0], dtype=np.float64)
-
-
 def estimate(values: Sequence[float], alpha: float = ALPHA) -> Estimate | None:
     """The mean of one value per seed with its interval; None without values."""
     if not values:
@@ -105,16 +82,16 @@ def half_width_of_log(values: Sequence[float]) -> float | None:
 
 
 def holm(p_values: Sequence[float]) -> tuple[float, ...]:
-    """Holm's step-down correction over the comparisons of one study, in the order given."""
-    if len(p_values) < 2:
-        return tuple(p_values)
-    from statsmodels.stats.multitest import multipletests  # noqa: PLC0415 (takes long to load)
+    """Holm's step-down correction over the comparisons of one study, in the order given.
 
-    gc.freeze()  # multipletests collects garbage, which takes a second where torch is loaded too
-    try:
-        return tuple(float(p) for p in multipletests(p_values, alpha=ALPHA, method="holm")[1])
-    finally:
-        gc.unfreeze()
+    p₍₁₎ ≤ … ≤ p₍ₘ₎ become max over j ≤ i of (m − j + 1)·p₍ⱼ₎, at most 1. Holm 1979, Scand. J. Statist. 6:65.
+    """
+    p = np.asarray(p_values, dtype=np.float64)
+    order = np.argsort(p, kind="stable")
+    steps = np.minimum(np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)), 1.0)
+    corrected = np.empty_like(p)
+    corrected[order] = steps
+    return tuple(corrected.tolist())
 
 
 def holm_by_name(p_values: Mapping[Name, float | None]) -> dict[Name, float | None]:

@@ -101,28 +101,20 @@ def edge(tuning: StudyTuning) -> str:
     return "lowest" if tuning.rate == min(tuning.rates) else "highest"
 
 
-def taken(name: str, tuning: StudyTuning, interval: Interval | None, erratic: Sequence[StudyTrial] = ()) -> str:
+def taken(name: str, tuning: StudyTuning, interval: Interval | None) -> str:
     """`post: train.lr 0.017 (95 % interval 0.014 to 0.021). The best tried at a quarter of the length: 0.011.`"""
     chosen = ", ".join(f"{path} {json.dumps(value)}" for path, value in tuning.chosen.items())
     sure = f" (95 % interval {interval.low:.3g} to {interval.high:.3g})" if interval else ""
     why = f": {tuning.reason}" if tuning.reason else ""
     first = "".join(f" The best tried at {share(each.fraction)}: {_best(each)}." for each in tuning.coarse)
     stalled = "".join(_stalled(tuning)) if tuning.trains else ""
-    return f"{name}: {chosen}{sure}{why}.{stalled}{''.join(map(_erratic, erratic))}{first}"
+    return f"{name}: {chosen}{sure}{why}.{stalled}{first}"
 
 
 def _stalled(tuning: StudyTuning) -> Iterator[str]:
     for trial in tuning.trials:
         if trial.stalled:
             yield f" At {_at(trial)}, {trial.stalled} of {len(trial.losses)} seeds stalled."
-
-
-def _erratic(trial: StudyTrial) -> str:
-    known = [loss for loss in trial.losses if loss is not None]
-    return (
-        f" At {_at(trial)}, seeds ended {max(known) - min(known):.2g} nats apart, far more than at other rates,"
-        " whose noise is estimated without them."
-    )
 
 
 def _at(trial: StudyTrial) -> str:

@@ -6,11 +6,11 @@ import math
 from collections.abc import Collection
 from datetime import UTC, datetime
 
+from ablate.noise.power import MOST_SEEDS
 from reports.findings.shapes import ArmSummary, Comparison, StudySummary
 from reports.reading.outcomes import FAILED
 from reports.statistics.estimates import Estimate
 from reports.statistics.interval import Interval
-from reports.statistics.power import MOST_SEEDS
 from reports.wording import change_words, failure_words, rate_words
 from reports.wording.cost_words import clear_costs, costs
 from reports.wording.length_words import conditions, undertrained

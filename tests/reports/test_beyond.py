@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from reports.statistics.tuning_noise import UNBOUNDED
 from scipy import stats
 
 import reports
@@ -23,7 +24,6 @@ from reports.findings.summary import open_arms
 from reports.findings.tuning import choices
 from reports.findings.verdicts import decide
 from reports.statistics.screening import EffectTest
-from reports.statistics.tuning_noise import UNBOUNDED
 from reports.wording import rate_words, words
 from reports.wording.markup import LATEX
 from tests.reports.factory import Arm, StudyOf

@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from ablate.noise.power import smallest_detectable
 
 from ablate.store.documents import StudyContrast
 from reports.findings.items import _over_items
@@ -20,7 +21,6 @@ from reports.findings.verdicts import compare
 from reports.statistics.crossed import crossed
 from reports.statistics.detectable import detectable_difference
 from reports.statistics.estimates import Estimate, estimate, geometric, score_half_width
-from reports.statistics.power import smallest_detectable
 from tests.reports.factory import Arm, StudyOf
 from tests.reports.test_verdicts import finished
 

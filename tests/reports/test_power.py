@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from ablate.noise.power import MOST_SEEDS, difference_power, equivalence_power, seeds_needed, smallest_detectable
 from statsmodels.stats.power import TTestPower
 
 from reports.statistics.estimates import equivalence_p, paired_p
-from reports.statistics.power import MOST_SEEDS, difference_power, equivalence_power, seeds_needed, smallest_detectable
 
 GENERATOR = np.random.default_rng(11)
 

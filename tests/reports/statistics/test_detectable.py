@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from ablate.noise.power import smallest_detectable
 from statsmodels.stats.weightstats import DescrStatsW
 
 from reports.statistics.detectable import detectable_difference, sd_interval
-from reports.statistics.power import smallest_detectable
 
 
 def test_sd_interval_by_table() -> None:

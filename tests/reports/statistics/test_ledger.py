@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from reports.statistics.sequential import anytime_p
 from scipy import stats
 
 from reports.statistics.estimates import holm, paired_p
 from reports.statistics.ledger import Claim, Contrast, Judged, corrected, rounds
-from reports.statistics.sequential import anytime_p
 
 THREE = frozenset(range(3))
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reports.statistics.sequential import anytime_bounds, anytime_equivalence_p, anytime_interval, anytime_p
 from scipy import stats
 
 from reports.statistics.estimates import equivalence_p, mean_interval, paired_p
-from reports.statistics.sequential import anytime_bounds, anytime_equivalence_p, anytime_interval, anytime_p
 from reports.statistics.simultaneous import Evidence, difference_intervals, tie_intervals
 
 
