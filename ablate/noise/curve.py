@@ -4,7 +4,7 @@ With x = log₁₀ rate and u = x − x*, each hypothesis has its minimum m at x
 
     smooth   L = m + A·2(e^ku − 1 − ku)/k²       k = 0 is a parabola; larger k rises ever more steeply above x*
     ramp     L = m + A·u² below, m + B·u above   a basin that ends in a ramp
-    cliff    L = m + A·u² or m + A·|u| below     anything above: those losses say nothing of the basin
+    cliff    L = m + A·u² or m + A·|u| below     anything ≥ m above: those losses say nothing else of the basin
 
 for x* on a grid between the rates about the best one. A, B ≥ 0 are fitted by least squares to the mean losses, and a
 hypothesis weighs as much as Student's likelihood of its residuals, times σ/`PRIOR_RANGE` for each parameter that it
@@ -282,6 +282,8 @@ def _fitted(x: Floats, y: Floats, best: int, variance: Floats, noise: Noise, end
     enough = (weights > 0).sum(axis=1) >= 2
     star, shape, left, right, weights = (each[enough] for each in (star, shape, left, right, weights))
     minimum, amplitude, error, squares = _least_squares(y, left, right, weights)
+    under = np.maximum(minimum[:, None] - y[None, :], 0.0)  # nor is a loss above a cliff below the minimum
+    squares += np.where(weights > 0, 0.0, under**2 / variance).sum(axis=1)
     spare = max(len(x) - 3, 1)
     misfit = max(1.0, float(squares.min()) / spare)
     freedom = noise.freedom

@@ -13,8 +13,6 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from ablate.noise.curve import RateCurve
-from ablate.noise.scatter import scatter
 from ablate.store.documents.study import RATE
 from ablate.study.space import Choice, Log, Space
 from ablate.study.tune_spec import TuneSpec
@@ -22,6 +20,8 @@ from ablate.study.tune_spec import TuneSpec
 if TYPE_CHECKING:
     import optuna
     from optuna.distributions import BaseDistribution
+
+    from ablate.noise.curve import RateCurve
 
 Settings = dict[str, Any]
 """Values by dotted path."""
@@ -36,6 +36,8 @@ NEAR_EDGE = 0.05
 """A best value within this share of a range's length from its end is at its edge."""
 NUDGE = 0.01
 """Where a value so small a share of a step further is illegal, nothing lies beyond an edge."""
+LEAST_NOISE = 1e-6
+"""Nats by which losses of two seeds differ at least; where they are equal, the curve still needs a scale."""
 MOST_ILLEGAL = 1000
 """So many illegal draws in a row mean that there is nothing legal to find."""
 
@@ -140,10 +142,14 @@ def _curve(trials: Sequence[Trial]) -> RateCurve | None:
 
     The noise is that of the best rate and of those below it: above, it is often several times as large.
     """
+    from ablate.noise.curve import RateCurve  # noqa: PLC0415 (scipy takes long, and a plan may tune nothing)
+    from ablate.noise.scatter import Noise, scatter  # noqa: PLC0415
+
     losses = rate_losses(trials)
     least = best(trials).settings[RATE]
     steady = {rate: dict(enumerate(of)) for rate, of in losses.items() if rate <= least and all(map(math.isfinite, of))}
-    return RateCurve.fit(losses, scatter(steady).noise)
+    noise = scatter(steady).noise
+    return RateCurve.fit(losses, noise and Noise(max(noise.sd, LEAST_NOISE), noise.freedom))
 
 
 def rate_losses(trials: Sequence[Trial]) -> dict[float, Losses]:
@@ -171,7 +177,7 @@ def _why_not(found: Tuned) -> str:
     below = rate_losses(found.trials)[rates[rates.index(rate) - 1]]
     if not all(map(math.isfinite, below)):
         return f"below the best rate, {rate:g}, a seed diverged or stalled"
-    return "one tuning seed does not tell the noise" if len(below) == 1 else "the losses of all tuning seeds are equal"
+    return "one tuning seed does not tell the noise"
 
 
 def _wider(
