@@ -64,13 +64,16 @@ class Scatter:
     odd: Mapping[Row, Odd] = field(default_factory=dict)
 
 
-def scatter(*tables: Table) -> Scatter:
-    """Pool the residuals of all tables. Rows are named differently in different tables."""
+def scatter(*tables: Table, blocks: bool = True) -> Scatter:
+    """Pool the residuals of all tables. Rows are named differently in different tables.
+
+    blocks: False where the seeds of different rows have nothing in common.
+    """
     kept = [{row: dict(of) for row, of in table.items()} for table in tables]
     noisier: dict[Row, float] = {}
     odd: dict[Row, Odd] = {}
     while True:
-        fits = [_Fit(table) for table in kept]
+        fits = [_Fit(table, blocks) for table in kept]
         squares, freedom = sum(fit.squares for fit in fits), sum(fit.freedom for fit in fits)
         if freedom <= 0:
             return Scatter(None, noisier, odd)
@@ -78,7 +81,7 @@ def scatter(*tables: Table) -> Scatter:
             place, row, run = found
             del kept[place][row][run.seed]
             odd[row] = run
-        elif loud := _noisier_row(kept, fits, squares, freedom):
+        elif loud := _noisier_row(kept, fits, squares, freedom, blocks):
             place, row, sd = loud
             del kept[place][row]
             odd.pop(row, None)
@@ -90,20 +93,20 @@ def scatter(*tables: Table) -> Scatter:
 class _Fit:
     """Least squares of one table. Row means are taken out first, so that only the blocks are solved for."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: Table, blocks: bool) -> None:
         self.rows = [row for row, of in table.items() if len(of) > 1]
         self.seeds = [seed for row in self.rows for seed in table[row]]
         self.sizes = [len(table[row]) for row in self.rows]
         self.squares, self.freedom, self.residuals, self.leverage = 0.0, 0, np.empty(0), np.empty(0)
         if self.rows:
-            self._solve(table)
+            self._solve(table, blocks)
 
-    def _solve(self, table: Table) -> None:
-        blocks = np.array(sorted(set(self.seeds)))
+    def _solve(self, table: Table, blocks: bool) -> None:
+        known = np.array(sorted(set(self.seeds)) if blocks else [], dtype=np.int64)
         y, b = [], []
         for row in self.rows:
             losses = np.fromiter(table[row].values(), np.float64)
-            shares = (np.fromiter(table[row], np.int64)[:, None] == blocks).astype(np.float64)
+            shares = (np.fromiter(table[row], np.int64)[:, None] == known).astype(np.float64)
             y.append(losses - losses.mean())
             b.append(shares - shares.mean(axis=0))
         values, design = np.concatenate(y), np.concatenate(b)
@@ -144,12 +147,12 @@ def _odd_run(fits: Sequence[_Fit], squares: float, freedom: int, odd: Mapping[Ro
 
 
 def _noisier_row(
-    tables: Sequence[Table], fits: Sequence[_Fit], squares: float, freedom: int
+    tables: Sequence[Table], fits: Sequence[_Fit], squares: float, freedom: int, blocks: bool
 ) -> tuple[int, Row, float] | None:
     """The row of the largest residuals, if these are larger than the others'; and its standard deviation."""
     candidates = [(square, place, row) for place, fit in enumerate(fits) for square, row in fit.by_row()]
     _, place, row = max(candidates, key=lambda each: each[0])
-    without = _Fit({name: of for name, of in tables[place].items() if name != row})
+    without = _Fit({name: of for name, of in tables[place].items() if name != row}, blocks)
     rest = squares - fits[place].squares + without.squares
     left = freedom - fits[place].freedom + without.freedom
     if not 0 < left < freedom or rest <= 0:

@@ -58,6 +58,25 @@ class StudyNoise:
         own, other = map(self.penalty, pair)
         return replace(found, shared=shared, own=own, other=other)
 
+    def unpaired(self, pair: tuple[str, str], own: Sequence[float], others: Sequence[float]) -> Difference | None:
+        """The difference of two means whose seeds have nothing in common; None with fewer than two in either.
+
+        A pair with a noisier arm has Welch's error and degrees of freedom.
+        """
+        if min(len(own), len(others)) < 2:
+            return None
+        first, second = (float(np.var(losses, ddof=1)) / len(losses) for losses in (own, others))
+        run = self.of_pair(*pair)
+        if run is None:
+            error = math.sqrt(first + second)
+            parts = first**2 / (len(own) - 1) + second**2 / (len(others) - 1)
+            freedom = max(1, math.floor(error**4 / parts)) if parts else 1
+        else:
+            error, freedom = run.sd * math.sqrt(1 / len(own) + 1 / len(others)), run.freedom
+        penalties = map(self.penalty, pair)
+        difference = float(np.mean(own) - np.mean(others))
+        return Difference(difference, error, freedom, 0.0, *penalties) if error else None
+
     def penalty(self, arm: str) -> Penalty:
         """What an arm may have lost by its choice of settings."""
         return self.choices[arm].penalty if arm in self.choices else NOTHING
@@ -80,10 +99,10 @@ def study_noise(tunings: Sequence[StudyTuning], runs: pl.DataFrame) -> StudyNois
     for arm, seed, loss in finished.select("arm", "seed", "loss").iter_rows() if finished.height else ():
         judging.setdefault(arm, {})[seed] = loss
     means = {arm: math.fsum(of.values()) / len(of) for arm, of in judging.items()}
-    return StudyNoise(scatter(judging, *_tuning_tables(tunings)), tuple(tunings), means)
+    return StudyNoise(scatter(judging, *tuning_tables(tunings)), tuple(tunings), means)
 
 
-def _tuning_tables(tunings: Iterable[StudyTuning]) -> list[Table]:
+def tuning_tables(tunings: Iterable[StudyTuning]) -> list[Table]:
     """Rows are (arm, place of the trial). Shorter runs are noisier, and so are rates above the best."""
     table: dict[tuple[str, int], dict[int, float]] = {}
     for each in tunings:
