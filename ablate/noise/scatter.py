@@ -33,6 +33,8 @@ LEVEL = 0.01
 """Share of studies without such a run, or such a row, that lose one."""
 FEWEST = 3
 """Seeds of a row below which none can be the odd one."""
+ROUNDING = 1e-9
+"""Nats below which scatter is rounding."""
 
 
 @dataclass(frozen=True)
@@ -79,10 +81,11 @@ def scatter(*tables: Table) -> Scatter:
             del kept[place][row][run.seed]
             odd[row] = run
         elif loud := _noisier_row(kept, fits, squares, freedom):
-            place, row, sd = loud
-            del kept[place][row]
+            place, row = loud
+            rest = {name: of for name, of in kept[place].items() if name != row}
+            noisier[row] = _sd_beside(rest, {row: tables[place][row]})
+            kept[place] = rest
             odd.pop(row, None)
-            noisier[row] = sd
         else:
             return Scatter(Noise(math.sqrt(squares / freedom), freedom), noisier, odd)
 
@@ -94,7 +97,9 @@ class _Fit:
         self.rows = [row for row, of in table.items() if len(of) > 1]
         self.seeds = [seed for row in self.rows for seed in table[row]]
         self.sizes = [len(table[row]) for row in self.rows]
-        self.squares, self.freedom, self.residuals, self.leverage = 0.0, 0, np.empty(0), np.empty(0)
+        self.squares, self.freedom = 0.0, 0
+        self.deviations = self.residuals = self.leverage = np.empty(0)
+        """Of each run: from the mean of its row, from what row and block explain, and its leverage."""
         if self.rows:
             self._solve(table)
 
@@ -108,7 +113,9 @@ class _Fit:
             b.append(shares - shares.mean(axis=0))
         values, design = np.concatenate(y), np.concatenate(b)
         inverse = np.linalg.pinv(design.T @ design, rcond=1e-9)
-        self.residuals = values - design @ (inverse @ (design.T @ values))
+        self.deviations = values
+        left = values - design @ (inverse @ (design.T @ values))
+        self.residuals = np.where(abs(left) > ROUNDING, left, 0.0)
         self.leverage = 1 / np.repeat(self.sizes, self.sizes) + np.einsum("ij,jk,ik->i", design, inverse, design)
         self.squares = float(self.residuals @ self.residuals)
         self.freedom = len(values) - round(float(self.leverage.sum()))
@@ -132,7 +139,9 @@ def _odd_run(fits: Sequence[_Fit], squares: float, freedom: int, odd: Mapping[Ro
         if not usable.any():
             continue
         distance = np.where(usable, fit.residuals**2 / np.where(usable, free, 1.0), 0.0)
-        largest = int(np.argmax(distance))
+        # where only two rows have a seed, both of its runs are as far off: the odd one is further from its own row
+        furthest = distance > (1 - 1e-6) * distance.max()
+        largest = int(np.argmax(np.where(furthest, abs(fit.deviations), -1.0)))
         rest = (squares - distance[largest]) / (freedom - 1)
         if rest <= 0:
             continue
@@ -143,10 +152,8 @@ def _odd_run(fits: Sequence[_Fit], squares: float, freedom: int, odd: Mapping[Ro
     return found
 
 
-def _noisier_row(
-    tables: Sequence[Table], fits: Sequence[_Fit], squares: float, freedom: int
-) -> tuple[int, Row, float] | None:
-    """The row of the largest residuals, if these are larger than the others'; and its standard deviation."""
+def _noisier_row(tables: Sequence[Table], fits: Sequence[_Fit], squares: float, freedom: int) -> tuple[int, Row] | None:
+    """The row of the largest residuals, if these are larger than the others'."""
     candidates = [(square, place, row) for place, fit in enumerate(fits) for square, row in fit.by_row()]
     _, place, row = max(candidates, key=lambda each: each[0])
     without = _Fit({name: of for name, of in tables[place].items() if name != row})
@@ -156,4 +163,10 @@ def _noisier_row(
         return None
     own = (squares - rest) / (freedom - left)
     p = float(scipy.stats.f.sf(own / (rest / left), freedom - left, left))
-    return (place, row, math.sqrt(own)) if p < LEVEL / sum(len(fit.rows) for fit in fits) else None
+    return (place, row) if p < LEVEL / sum(len(fit.rows) for fit in fits) else None
+
+
+def _sd_beside(rest: Table, row: Table) -> float:
+    """Standard deviation of a row, all of its runs included, beside the rest of its table."""
+    known, whole = _Fit(rest), _Fit({**rest, **row})
+    return math.sqrt((whole.squares - known.squares) / (whole.freedom - known.freedom))

@@ -15,8 +15,8 @@ ever be (alpha spending, as in Foster and Stine 2008, doi:10.1111/j.1467-9868.20
   α·(1 + 1/2 + … + 1/k) of studies;
 - a fixed-sample test that reuses seeds on which its two arms were judged before, whichever was the baseline and
   whatever the rule, is left out. It is repeated because of what those seeds showed, and no division of α makes good for
-  that. Fresh seeds are a new test in a new round; a test that is valid at any number of seeds (`sequential`) remains
-  the same test, with a new p, and may follow a fixed-sample one, once: it chooses no seeds. Other looks are left out;
+  that. Fresh seeds are a new test in a new round; a test in planned looks (`ablate.planning.looks`) remains the same
+  test, with a new p, and may follow a fixed-sample one, once: it chooses no seeds. Other looks are left out;
 - of seeds that were looked at before there was a p-value, none may be left out afterwards;
 - later arms never take back a verdict.
 
@@ -48,7 +48,7 @@ class Contrast:
 
 @dataclass(frozen=True)
 class Claim:
-    """What one test is of. `seeds` is None where the p-value is valid at any number of seeds, at the numbers `looks`.
+    """What one test is of. `seeds` is None where the p-value is valid at each of the numbers of seeds `looks`.
     `margin` is that of a tie."""
 
     contrast: Contrast
