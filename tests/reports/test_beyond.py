@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from reports.findings.tuning import choices
 from reports.statistics.tuning_noise import UNBOUNDED
 from scipy import stats
 
@@ -21,7 +22,6 @@ from reports.figures.base import GOES_ON
 from reports.findings.documents import documents
 from reports.findings.shapes import Comparison, StudySummary
 from reports.findings.summary import open_arms
-from reports.findings.tuning import choices
 from reports.findings.verdicts import decide
 from reports.statistics.screening import EffectTest
 from reports.wording import rate_words, words

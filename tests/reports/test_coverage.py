@@ -13,8 +13,8 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from ablate.noise.power import smallest_detectable
 
+from ablate.noise.power import smallest_detectable
 from ablate.store.documents import StudyContrast
 from reports.findings.items import _over_items
 from reports.findings.verdicts import compare

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from ablate.noise.scatter import Outlier, outliers
 from scipy import stats
 
 import reports
+from ablate.noise.scatter import Outlier, outliers
 from reports.wording import words
 from tests.reports.factory import Arm, StudyOf
 from tests.reports.test_verdicts import finished

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from reports.findings.tuning import choices
 from scipy import stats
 
 import reports
@@ -17,7 +18,6 @@ from ablate.planning.tuning import Tuned, propose
 from ablate.store.documents import StudyTrial, StudyTuning
 from ablate.store.documents.study import RATE
 from ablate.study.tune_spec import FINE, TuneSpec, rates_around
-from reports.findings.tuning import choices
 from reports.findings.verdicts import compare, decide
 from reports.statistics import erratic
 from reports.statistics.estimates import Floats, paired_p

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from ablate.noise.scatter import LEVEL, Noise, Odd, scatter
-from tests.pooled import design, least_squares
+from tests.regression import design, least_squares
 
 SD = 0.012
 Table = dict[str, dict[int, float]]

@@ -1,4 +1,4 @@
-"""A study's t-tests with one pooled standard deviation, by least squares on dummy variables; and Holm's correction."""
+"""Independent references: least squares with dummy variables, t-tests with its residuals, and Holm's correction."""
 
 from __future__ import annotations
 
@@ -10,14 +10,41 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+Floats = NDArray[np.float64]
 Losses = Mapping[str, Sequence[float | None]]
 """By arm and seed; None where a run is absent."""
 
 
-def design(cells: Sequence[tuple[object, object]]) -> NDArray[np.float64]:
+def design(cells: Sequence[tuple[object, object]]) -> Floats:
     """One column of zeros and ones for every row and every block of these (row, block) pairs."""
     rows, blocks = (list(dict.fromkeys(each)) for each in zip(*cells, strict=True))
     return np.array([[row == r for r in rows] + [block == b for b in blocks] for row, block in cells], dtype=float)
+
+
+@dataclass(frozen=True)
+class Regression:
+    """Ordinary least squares with the covariance s²·(XᵀX)⁻¹."""
+
+    coefficients: Floats
+    errors: Floats
+    freedom: int
+
+    @classmethod
+    def of(cls, y: Floats, x: Floats) -> Regression:
+        """y: (n,); x: (n, columns) of full rank."""
+        coefficients = np.linalg.solve(x.T @ x, x.T @ y)
+        rest, freedom = y - x @ coefficients, len(y) - x.shape[1]
+        errors = np.sqrt(np.diag(np.linalg.inv(x.T @ x)) * (rest @ rest) / freedom)
+        return cls(coefficients, errors, freedom)
+
+    @property
+    def p_values(self) -> Floats:
+        return np.asarray(2 * stats.t.sf(abs(self.coefficients / self.errors), self.freedom))
+
+    def interval(self, place: int) -> tuple[float, float]:
+        """The 95 % interval of a coefficient."""
+        low, high = stats.t.interval(0.95, self.freedom, self.coefficients[place], self.errors[place])
+        return float(low), float(high)
 
 
 def least_squares(cells: Sequence[tuple[object, object]], losses: Sequence[float]) -> tuple[float, int]:
