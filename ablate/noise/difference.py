@@ -110,13 +110,13 @@ def seed_difference(differences: Floats, sd: float | None, freedom: int | None) 
     """Difference of two arms over shared seeds.
 
     sd, freedom: the pooled noise of a run; None where an arm is noisier than the rest: then the scatter of these
-    differences alone. None with fewer than two seeds, or without any scatter beyond rounding.
+    differences alone. None with fewer than two seeds, or where all differ alike: such runs are not independent.
     """
     seeds = len(differences)
-    if seeds < 2:
+    if seeds < 2 or float(np.ptp(differences)) <= ROUNDING:
         return None
     if sd is None or freedom is None:
         error, freedom = float(np.std(differences, ddof=1)) / math.sqrt(seeds), seeds - 1
     else:
         error = sd * math.sqrt(2 / seeds)
-    return Difference(float(np.mean(differences)), error, freedom) if error > ROUNDING else None
+    return Difference(float(np.mean(differences)), error, freedom) if error > 0 else None

@@ -16,7 +16,7 @@ An odd run is left out of its arm's mean, and named. A noisier row has its own Ï
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,7 +33,8 @@ LEVEL = 0.01
 """Share of studies without such a run, or such a row, that lose one."""
 FEWEST = 3
 """Seeds of a row below which none can be the odd one."""
-ROUNDING = 1e-9
+DIGITS = 8
+ROUNDING = 10**-DIGITS
 """Nats below which scatter is rounding."""
 
 
@@ -68,14 +69,16 @@ class Scatter:
 
 def scatter(*tables: Table) -> Scatter:
     """Pool the residuals of all tables. Rows are named differently in different tables."""
-    kept = [{row: dict(of) for row, of in table.items()} for table in tables]
+    twins = {twin: row for table in tables for twin, row in _twins(table)}
+    kept = [{row: dict(of) for row, of in table.items() if row not in twins} for table in tables]
     noisier: dict[Row, float] = {}
     odd: dict[Row, Odd] = {}
+    noise = None
     while True:
         fits = [_Fit(table) for table in kept]
         squares, freedom = sum(fit.squares for fit in fits), sum(fit.freedom for fit in fits)
         if freedom <= 0:
-            return Scatter(None, noisier, odd)
+            break
         if found := _odd_run(fits, squares, freedom, odd):
             place, row, run = found
             del kept[place][row][run.seed]
@@ -87,7 +90,27 @@ def scatter(*tables: Table) -> Scatter:
             kept[place] = rest
             odd.pop(row, None)
         else:
-            return Scatter(Noise(math.sqrt(squares / freedom), freedom), noisier, odd)
+            noise = Noise(math.sqrt(squares / freedom), freedom)
+            break
+    for twin, row in twins.items():
+        noisier |= {twin: noisier[row]} if row in noisier else {}
+        odd |= {twin: odd[row]} if row in odd else {}
+    return Scatter(noise, noisier, odd)
+
+
+def _twins(table: Table) -> Iterator[tuple[Row, Row]]:
+    """Rows that differ from an earlier one by the same at every seed, each with that one: they tell nothing of noise.
+
+    Runs that compute the same have losses that move together. Counted as independent, they would make the noise of the
+    other rows look smaller than it is.
+    """
+    known: dict[Hashable, Row] = {}
+    for row, of in table.items():
+        if len(of) > 1:
+            seeds = sorted(of)
+            pattern = tuple((seed, round(of[seed] - of[seeds[0]], DIGITS)) for seed in seeds)
+            if known.setdefault(pattern, row) != row:
+                yield row, known[pattern]
 
 
 class _Fit:

@@ -19,9 +19,9 @@ from reports.findings.summary import open_arms
 from reports.findings.verdicts import compare, decide
 from reports.sections.trade_off import TradeOff
 from reports.wording import method_words, words
+from tests.regression import holm, pooled
 from tests.reports import factory
 from tests.reports.factory import Arm, StudyOf, arm_documents, shown
-from tests.regression import holm, pooled
 
 BASE = [2.400, 2.412, 2.391, 2.405]
 NEAR = [2.402, 2.411, 2.392, 2.404]

@@ -55,7 +55,8 @@ def test_pooled_noise_has_its_own_degrees_of_freedom() -> None:
 
 def test_without_scatter_or_with_one_seed_nothing_is_known() -> None:
     assert seed_difference(np.array([0.1]), 0.012, 8) is None
-    assert seed_difference(np.array([0.1, 0.1]), 0.0, 8) is None
+    assert seed_difference(np.array([0.1, 0.1]), 0.012, 8) is None  # runs that are not independent
+    assert seed_difference(np.array([0.1, 0.2]), 0.0, 8) is None
     third = np.array([2.3 + s / 7 for s in range(3)])
     assert seed_difference((third + 0.1) - third, None, None) is None  # equal but for rounding
 

@@ -86,7 +86,20 @@ def test_without_residuals_nothing_is_known() -> None:
     assert scatter({"a": {0: 2.3}, "b": {0: 2.4}}).noise is None
     assert scatter({"a": {0: 2.3, 1: 2.4}, "b": {2: 2.4, 3: 2.3}}).noise is None  # no seed is shared: rows, not noise
     equal = scatter({"a": {s: 2.30 + s / 7 for s in range(3)}, "b": {s: 2.37 + s / 7 for s in range(3)}})
-    assert equal.noise == Noise(0.0, 2)
+    assert equal.noise is None
+
+
+def test_a_row_that_moves_with_another_adds_nothing() -> None:
+    """An arm whose change has no effect has the losses of its baseline, up to rounding."""
+    draw = np.random.default_rng(8)
+    for _ in range(20):
+        table = drawn(draw, 3, 5)
+        copied = table | {"copy": {seed: loss + 1 / 3 for seed, loss in table["arm 1"].items()}}
+        alone, beside = scatter(table), scatter(copied)
+        assert beside.noise == alone.noise
+        assert beside.odd == alone.odd | ({"copy": alone.odd["arm 1"]} if "arm 1" in alone.odd else {})
+        assert beside.noisier.keys() - {"copy"} == alone.noisier.keys()
+        assert ("copy" in beside.noisier) == ("arm 1" in alone.noisier)
 
 
 def left_out(table: Table, row: str, seed: int) -> tuple[float, float]:
