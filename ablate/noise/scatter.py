@@ -3,14 +3,16 @@
     y_rs = μ_r + b_s + e_rs        rows r (an arm at a rate), blocks s (seeds shared by rows), e ~ N(0, σ²)
 
 Blocks are fitted by least squares, so that rows may lack some seeds, and several tables (judging runs, tuning runs)
-have blocks of their own and σ in common. Two kinds of runs leave the pool, each by a test at level `LEVEL`, corrected
+have blocks of their own and σ in common. Three kinds of runs leave the pool, each by a test at level `LEVEL`, corrected
 for the number of candidates, that is repeated until it finds nothing (Cook & Weisberg 1982, Residuals and Influence in
 Regression, §2.2):
 
     one odd run of a row    t = e / (s₋ √(1 − h)) ~ t(ν − 1)       s₋ without the run, h its leverage
     a noisier row           F = (SS − SS₋)/(ν − ν₋) / (SS₋/ν₋)     SS₋ without the row
+    a table unlike the first                                        F of their mean squares, two-sided
 
-An odd run is left out of its arm's mean, and named. A noisier row has its own σ.
+An odd run is left out of its arm's mean, and named. A noisier row has its own σ. The first table is the one that is
+judged: losses of synthetic tasks, solved or not, may lie nats apart in tuning runs and nowhere else.
 """
 
 from __future__ import annotations
@@ -33,6 +35,9 @@ LEVEL = 0.01
 """Share of studies without such a run, or such a row, that lose one."""
 FEWEST = 3
 """Seeds of a row below which none can be the odd one."""
+ENOUGH = 3
+"""Degrees of freedom that must be left without a run for it to be the odd one: with fewer, losses that are rounded to
+three digits agree by chance."""
 DIGITS = 8
 ROUNDING = 10**-DIGITS
 """Nats below which scatter is rounding."""
@@ -68,7 +73,7 @@ class Scatter:
 
 
 def scatter(*tables: Table) -> Scatter:
-    """Pool the residuals of all tables. Rows are named differently in different tables."""
+    """Pool the residuals of all tables, the judged one first. Rows are named differently in different tables."""
     twins = {twin: row for table in tables for twin, row in _twins(table)}
     kept = [{row: dict(of) for row, of in table.items() if row not in twins} for table in tables]
     noisier: dict[Row, float] = {}
@@ -89,6 +94,11 @@ def scatter(*tables: Table) -> Scatter:
             noisier[row] = _sd_beside(rest, {row: tables[place][row]})
             kept[place] = rest
             odd.pop(row, None)
+        elif unlike := _unlike_table(fits):
+            sd = math.sqrt(fits[unlike].squares / fits[unlike].freedom)
+            if sd > math.sqrt(squares / freedom):
+                noisier |= dict.fromkeys(kept[unlike], sd)
+            kept[unlike] = {}
         else:
             noise = Noise(math.sqrt(squares / freedom), freedom)
             break
@@ -151,7 +161,7 @@ class _Fit:
 
 def _odd_run(fits: Sequence[_Fit], squares: float, freedom: int, odd: Mapping[Row, Odd]) -> tuple[int, Row, Odd] | None:
     """The run of the largest externally studentised residual, if that is significant; a row has one at the most."""
-    if freedom < 2:
+    if freedom - 1 < ENOUGH:
         return None
     least, found = LEVEL / sum(len(fit.seeds) for fit in fits), None
     for place, fit in enumerate(fits):
@@ -187,6 +197,17 @@ def _noisier_row(tables: Sequence[Table], fits: Sequence[_Fit], squares: float, 
     own = (squares - rest) / (freedom - left)
     p = float(scipy.stats.f.sf(own / (rest / left), freedom - left, left))
     return (place, row) if p < LEVEL / sum(len(fit.rows) for fit in fits) else None
+
+
+def _unlike_table(fits: Sequence[_Fit]) -> int | None:
+    """The place of a later table whose noise is not that of the first."""
+    for place, fit in enumerate(fits[1:], start=1):
+        if fit.freedom and fits[0].freedom:
+            ratio = fit.squares / fit.freedom / max(fits[0].squares / fits[0].freedom, ROUNDING**2)
+            tails = (tail(ratio, fit.freedom, fits[0].freedom) for tail in (scipy.stats.f.sf, scipy.stats.f.cdf))
+            if 2 * float(min(tails)) < LEVEL:
+                return place
+    return None
 
 
 def _sd_beside(rest: Table, row: Table) -> float:

@@ -190,6 +190,25 @@ def test_few_studies_of_even_noise_lose_a_run_or_a_row(arms: int, seeds: int, mi
     assert min(binomial(odd, studies, LEVEL), binomial(noisier, studies, LEVEL)) > 0.001, (odd, noisier)
 
 
+def test_tuning_runs_join_where_their_noise_is_that_of_judging_runs() -> None:
+    """By an F-test of both mean squares. Of a louder table, all rows are noisier."""
+    draw = np.random.default_rng(9)
+    for times in (1.0, 1.5, 30.0, 1 / 30):
+        for _ in range(20):
+            judging = drawn(draw, 3, 4)
+            tuning = {f"{row} tuned": of for row, of in drawn(draw, 6, 2).items()}
+            tuning = {row: {s: 2.3 + times * (x - 2.3) for s, x in of.items()} for row, of in tuning.items()}
+            apart = [expected(each) for each in (judging, tuning)]
+            ratio = (apart[1].sd / apart[0].sd) ** 2
+            p = 2 * min(f(ratio, apart[1].freedom, apart[0].freedom) for f in (stats.f.sf, stats.f.cdf))
+            found = scatter(judging, tuning)
+            if found.odd or len(set(found.noisier.values())) > 1 or 0 < len(found.noisier) < len(tuning):
+                continue
+            assert close(found.noise, apart[0] if p < LEVEL else expected(judging, tuning))
+            assert found.noisier == (dict.fromkeys(tuning, pytest.approx(apart[1].sd)) if found.noisier else {})
+            assert bool(found.noisier) == (p < LEVEL and ratio > 1)
+
+
 def test_a_run_that_went_wrong_and_an_arm_that_is_erratic_are_found() -> None:
     """0.3 nats beside a noise of 0.012; and an arm with ten times the noise of the others."""
     draw, odd, noisier = np.random.default_rng(7), 0, 0
