@@ -4,8 +4,8 @@
 
 `error` is the standard error of d over seeds with Student's degrees of freedom; `shared` that of what all seeds have
 in common (the held-out documents, a measured step time), which more seeds do not reduce; P_a and P_b are what the
-choice of each arm's settings may have lost (`ablate.noise.curve`). With T ~ d + t(ν)·error + N(0, shared²), an interval
-at level α has the ends
+choice of each arm's settings may have lost (`ablate.noise.curve`). With T ~ d + t(ν)·error + N(0, shared²), normal of
+variance error²·ν/χ² + shared² given χ² ~ χ²(ν), an interval at level α has the ends
 
     low: P(T − P_a < low) = α/2        high: P(T + P_b > high) = α/2        p: the α at which one of them is zero
 
@@ -17,13 +17,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import scipy  # whose parts are loaded when they are first used
 
 from ablate.noise.curve import NOTHING, Floats, Penalty
+from ablate.noise.scatter import ROUNDING
 
-NODES, NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(15)
+NODES, TAIL = 128, 1e-12
+"""Places of χ² at which T is integrated, and the probability beyond the outer ones."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +54,9 @@ class Difference:
         centre = sign * (value - self.value) + penalty.values
         if not self.shared:
             return float(penalty.weights @ scipy.stats.t.cdf(centre / self.error, self.freedom))
-        weights = NODE_WEIGHTS / NODE_WEIGHTS.sum()
-        moved = centre[:, None] + self.shared * NODES[None, :]
-        return float(penalty.weights @ scipy.stats.t.cdf(moved / self.error, self.freedom) @ weights)
+        stretch, weights = _stretch(self.freedom)
+        scale = np.hypot(self.error * stretch, self.shared)
+        return float(penalty.weights @ scipy.special.ndtr(centre[:, None] / scale[None, :]) @ weights)
 
     def p(self) -> float:
         """Two-sided p of no difference."""
@@ -86,6 +89,15 @@ class Difference:
         return max(plain[0] - low, high - plain[1], 0.0)
 
 
+@cache
+def _stretch(freedom: int) -> tuple[Floats, Floats]:
+    """√(ν/χ²) with weights that sum to 1: trapezoids in ln χ², whose density falls off smoothly on both sides."""
+    low, high = np.log([scipy.stats.chi2.ppf(TAIL, freedom), scipy.stats.chi2.isf(TAIL, freedom)])
+    square = np.exp(np.linspace(low, high, NODES))
+    weights = square * scipy.stats.chi2.pdf(square, freedom)
+    return np.sqrt(freedom / square), weights / weights.sum()
+
+
 def _root(rising: Callable[[float], float], low: float, high: float) -> float:
     while rising(low) > 0:
         low -= high - low
@@ -98,10 +110,10 @@ def seed_difference(differences: Floats, sd: float | None, freedom: int | None) 
     """Difference of two arms over shared seeds.
 
     sd, freedom: the pooled noise of a run; None where an arm is noisier than the rest: then the scatter of these
-    differences alone. None with fewer than two seeds, or without any scatter.
+    differences alone. None with fewer than two seeds, or where all differ alike: such runs are not independent.
     """
     seeds = len(differences)
-    if seeds < 2:
+    if seeds < 2 or float(np.ptp(differences)) <= ROUNDING:
         return None
     if sd is None or freedom is None:
         error, freedom = float(np.std(differences, ddof=1)) / math.sqrt(seeds), seeds - 1

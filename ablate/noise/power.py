@@ -48,18 +48,22 @@ def detectable_by(noise: Noise, seeds: int, arms: int, comparisons: int | None =
     return detectable(noise.sd * math.sqrt(2 / seeds), freedom, comparisons or arms - 1, alpha=alpha)
 
 
-def seeds_for(difference: float, noise: Noise, arms: int, comparisons: int | None = None) -> int | None:
+def seeds_for(
+    difference: float, noise: Noise, arms: int, comparisons: int | None = None, alpha: float = ALPHA
+) -> int | None:
     """The fewest seeds with which such a study detects `difference`; None where `MOST_SEEDS` would not do."""
+
+    def is_enough(seeds: int) -> bool:
+        return detectable_by(noise, seeds, arms, comparisons, alpha) <= difference
+
     low, high = 2, 2
-    while detectable_by(noise, high, arms, comparisons) > difference:
+    while not is_enough(high):
         low, high = high + 1, 2 * high
         if low > MOST_SEEDS:
             return None
     while low < high:
         middle = (low + high) // 2
-        low, high = (
-            (low, middle) if detectable_by(noise, middle, arms, comparisons) <= difference else (middle + 1, high)
-        )
+        low, high = (low, middle) if is_enough(middle) else (middle + 1, high)
     return high
 
 

@@ -77,6 +77,12 @@ class StudyNoise:
         difference = float(np.mean(own) - np.mean(others))
         return Difference(difference, error, freedom, 0.0, *penalties) if error else None
 
+    def of_tuning(self, arm: str) -> Noise | None:
+        """That of one tuning run of an arm: not less than where it is noisier than the rest."""
+        rows = self.scatter.noisier.items()
+        own = [sd for row, sd in rows if row == arm or (isinstance(row, tuple) and row[0] == arm)]
+        return self.run and replace(self.run, sd=max([self.run.sd, *own]))
+
     def penalty(self, arm: str) -> Penalty:
         """What an arm may have lost by its choice of settings."""
         return self.choices[arm].penalty if arm in self.choices else NOTHING
@@ -89,7 +95,10 @@ class StudyNoise:
     @cached_property
     def choices(self) -> Mapping[str, Choice]:
         """By arm that tuned."""
-        return {each.arm: _choice(each, self.run, (self.losses or {}).get(each.arm, math.inf)) for each in self.tunings}
+        most = self.losses or {}
+        return {
+            each.arm: _choice(each, self.of_tuning(each.arm), most.get(each.arm, math.inf)) for each in self.tunings
+        }
 
 
 def study_noise(tunings: Sequence[StudyTuning], runs: pl.DataFrame) -> StudyNoise:

@@ -173,6 +173,7 @@ def _ledger_test(study: StudyDocument, effect: StudyEffect, test: EffectTest | N
         looks=tuple(look.seeds for look in study.looks),
         margin=study.margin,
         tuned=bool(study.tuning),
+        at=len(_planned_seeds(study)),
         p=None if test is None else min(1.0, looked * test.p),
         p_tie=tie,
     )

@@ -100,14 +100,10 @@ def _is_open(verdict: Verdict, comparison: Comparison) -> bool:
 
 
 def _judged(data: Collected) -> dict[Pair, Judgement]:
-    pairs = [(arm.name, base.name) for arm, base in data.study.pairs]
-    withheld = {pair: reason for pair in pairs if (reason := _waiting(data, pair)) is not None}
+    reason = waiting(data.study.scale, data.runs)
+    withheld = [(arm.name, base.name) for arm, base in data.study.pairs] if reason else []
     found = compare(data.study, data.runs, data.ledger, withheld, data.losses, data.elsewhere)
-    return {pair: _judgement(data, pair, each, withheld.get(pair)) for pair, each in found.items()}
-
-
-def _waiting(data: Collected, pair: Pair) -> str | None:
-    return waiting(data.study.scale, data.runs.filter(pl.col("arm").is_in(pair)))
+    return {pair: _judgement(data, pair, each, reason) for pair, each in found.items()}
 
 
 def _judgement(data: Collected, pair: Pair, comparison: Comparison, waiting: str | None) -> Judgement:

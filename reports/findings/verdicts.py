@@ -180,7 +180,7 @@ def _standing(
     if math.isfinite(room):
         error = math.hypot(gap.error, gap.shared)
         smallest = detectable_effect(error, gap.freedom, standing.tests, alpha=spent * found.alpha).moved(room)
-    if smallest and not found.failures.any:
+    if smallest and study.looks and not found.failures.any:
         seeds, last = len(found.seeds), spent * last_level(study)
         shown = max(0.0, abs(difference.mean) - room)
         sd = gap.error * math.sqrt(seeds)

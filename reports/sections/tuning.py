@@ -65,8 +65,6 @@ class Tuning(Section):
         """What a reader must know of arms that may be better than they look."""
         for each in tunings_of(data):
             yield from rate_words.warnings(each.name, each.found)
-        if rate_words.one_seed(data.study.tuning):
-            yield "Tuned with one seed: the noise of tuning is not known, so nothing is judged better or worse."
 
     def lines(self) -> Iterator[str]:
         """What each arm took, and how sure that is."""

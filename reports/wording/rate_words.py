@@ -37,25 +37,16 @@ def sentence(study: StudyDocument) -> str:
         return f"Learning rates were tuned before{where}; the noise of that tuning is not in the intervals."
     if study.rates.how == "written" or not study.tuning:
         return "This study did not tune learning rates, which may suit one arm better than another."
-    room = "One tuning seed does not tell the noise of tuning, so intervals have no end."
-    if not one_seed(study.tuning):
-        room = "Intervals have room for what an arm may have lost to the noise of tuning."
+    room = "Intervals have room for what an arm may have lost to the noise of tuning."
     return f"Before the comparison, every arm tuned its {_what(study)}: {_trials(study)}, on separate seeds. {room}"
 
 
 def beyond(study: StudyDocument) -> str:
     """Why an interval has no end on one side, or on both."""
-    if one_seed(study.tuning):
-        return "one tuning seed does not tell what an arm may have lost to the noise of tuning"
     untrained = [each.arm for each in study.tuning if not each.trains]
     if untrained and not any(each.edges for each in study.tuning if each.trains):
         return f"{listed(untrained)} trained with none of the settings tried"
     return f"a best {'learning rate' if _alone(study) else 'setting'} lies beyond those tried"
-
-
-def one_seed(tunings: Sequence[StudyTuning]) -> bool:
-    """Whether arms were tuned with one seed, which does not tell its noise."""
-    return any(len(each.trials[0].losses) == 1 for each in tunings)
 
 
 def _alone(study: StudyDocument) -> bool:
