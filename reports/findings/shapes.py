@@ -45,8 +45,7 @@ class Comparison:
     """An arm against the baseline, seed by seed. `difference` is arm − baseline, in nats per token.
 
     It is over the `seeds` that trained in both, odd ones left out, and `gap` says what it is tested by, None where it
-    is not. `failures`
-    counts the other seeds, and `overall` is the difference with what they may cost.
+    is not. `failures` counts the other seeds, and `overall` is the difference with what they may cost.
 
     `p_holm` is that of the difference, `p_equivalence` that of the tests against the study's margin, both corrected
     for all that was judged for the question, looks included; they are None with fewer than two pairs or none that

@@ -81,6 +81,21 @@ def test_two_arms_have_the_noise_of_their_paired_differences() -> None:
     assert found.sd * math.sqrt(2 / 6) == pytest.approx(stats.sem(arm - base))
 
 
+def test_seeds_that_have_nothing_in_common_are_no_blocks() -> None:
+    """The root of the mean of variances within rows, as a two-sample t-test pools them."""
+    draw = np.random.default_rng(10)
+    for _ in range(10):
+        table = drawn(draw, 2, 5)
+        found = scatter(table, blocks=False)
+        if found.odd or found.noisier:
+            continue
+        base, arm = (list(of.values()) for of in table.values())
+        assert found.noise is not None
+        assert found.noise.freedom == 8
+        error = found.noise.sd * math.sqrt(2 / 5)
+        assert (np.mean(arm) - np.mean(base)) / error == pytest.approx(stats.ttest_ind(arm, base).statistic)
+
+
 def test_without_residuals_nothing_is_known() -> None:
     assert scatter().noise is None
     assert scatter({"a": {0: 2.3}, "b": {0: 2.4}}).noise is None
