@@ -71,6 +71,9 @@ def compare(
         baseline: the arm that others are compared with (default: the first one).
         margin: the largest difference that does not matter; without it no verdict is `no difference`.
 
+    Returns:
+        Verdicts on every arm, with their intervals, as frames.
+
     Raises:
         ArgumentError: if a column is missing or has values that cannot be read, with the remedy.
 
@@ -155,7 +158,7 @@ def _arm(name: str, rows: pl.DataFrame) -> Losses:
             "column `split`, and judge it at one rate, on other seeds",
         )
     seeds = judging["seed"].to_list()
-    if twice := next((seed for seed in seeds if seeds.count(seed) > 1), None):
+    if (twice := next((seed for seed in seeds if seeds.count(seed) > 1), None)) is not None:
         raise ArgumentError("losses", f"{name} has seed {twice} more than once")
     if not seeds:
         raise ArgumentError("losses", f"{name} has no judging runs")

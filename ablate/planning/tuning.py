@@ -148,8 +148,10 @@ def _curve(trials: Sequence[Trial]) -> RateCurve | None:
     losses = rate_losses(trials)
     least = best(trials).settings[RATE]
     steady = {rate: dict(enumerate(of)) for rate, of in losses.items() if rate <= least and all(map(math.isfinite, of))}
-    noise = scatter(steady).noise
-    return RateCurve.fit(losses, noise and Noise(max(noise.sd, LEAST_NOISE), noise.freedom))
+    if len(next(iter(steady.values()), ())) < 2:
+        return None
+    noise = scatter(steady).noise or Noise(LEAST_NOISE, 1)
+    return RateCurve.fit(losses, Noise(max(noise.sd, LEAST_NOISE), noise.freedom))
 
 
 def rate_losses(trials: Sequence[Trial]) -> dict[float, Losses]:
