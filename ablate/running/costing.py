@@ -25,8 +25,9 @@ from ablate.training.spec import timeless
 from evals.costs.alternation import Effort, Pace
 from zoo.registry import versions_of
 
-JUDGED = 4
-"""Arms are judged by training and by one point of decoding, which have so many times the time of the other points."""
+JUDGED, DRAWN = 4.0, 0.5
+"""Times the seconds that a study gives to a point: for training and the point of decoding that arms are judged by, and
+for the other points."""
 ROUNDS = 4
 """At least, in each process, of what arms are judged by."""
 NAME = "costs"
@@ -77,11 +78,11 @@ class Costing:
         spec = self.plan.measure
         if spec is None:
             raise ValueError("the study measures nothing")
-        drawn = Pace(seconds=spec.seconds / PROCESSES, rounds=1)
+        drawn = Pace(seconds=DRAWN * spec.seconds / PROCESSES, rounds=1)
         return Rehearsal(
             arms=tuple(self._rehearsed(arm) for arm in self.plan.arms),
             measure=spec.model_dump(mode="json"),
-            effort=Effort(judged=Pace(seconds=JUDGED * drawn.seconds, rounds=ROUNDS), drawn=drawn),
+            effort=Effort(judged=Pace(seconds=JUDGED * spec.seconds / PROCESSES, rounds=ROUNDS), drawn=drawn),
             store=str(self.store.absolute.root),
             execution=self.execution,
             order=secrets.randbits(32),

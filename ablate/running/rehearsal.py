@@ -10,6 +10,7 @@ memory than what is built last, and may be faster for that alone.
 from __future__ import annotations
 
 import gc
+import importlib
 import json
 import sys
 import threading
@@ -67,6 +68,7 @@ class Rehearsal(Part):
 
 def main(arguments: list[str]) -> int:
     request = Rehearsal.model_validate_json(Path(arguments[0]).read_bytes())
+    importlib.import_module("torch._dynamo")  # loaded by the first optimizer, and slow
     print("ready", flush=True)
     if not sys.stdin.readline():
         return 1
