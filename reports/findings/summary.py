@@ -13,7 +13,7 @@ import polars as pl
 from ablate.store import Store
 from ablate.store.documents import StudyArm, StudyDocument
 from reports.findings import warnings
-from reports.findings.disturbed import Disturbance, disturbances
+from reports.findings.costs import StudyCosts, study_costs
 from reports.findings.items import ItemDifference, item_differences, unpaired
 from reports.findings.judging import Pair
 from reports.findings.outlying import Outlier, outliers
@@ -51,8 +51,9 @@ def summarise(data: Collected) -> StudySummary:
     """Pure: frames in, tuples out. Raises ReportError when runs were trained on different data."""
     _check_data(data)
     data = comparable(data)
-    judged = _judged(data)
-    arms, effects = _arms(data, judged), judge_effects(data)
+    costs = study_costs(data)
+    judged = _judged(data, costs)
+    arms, effects = _arms(data, judged, costs), judge_effects(data)
     found = {name: each.summarise(data) for name, each in sections().items()}
     return StudySummary(
         study=data.study,
@@ -66,6 +67,7 @@ def summarise(data: Collected) -> StudySummary:
         contrasts=tuple(each for (_, base), each in judged.items() if base != data.study.baseline),
         effects=effects,
         changes=changes(data, {arm.name for arm in arms if arm.withheld == REPEATED}) if data.study.ladder else (),
+        unmeasured=costs.reason,
         grouped=data.grouped,
         sections={name: section for name, section in found.items() if section is not None},
     )
@@ -99,11 +101,12 @@ def _is_open(verdict: Verdict, comparison: Comparison) -> bool:
     return unsettled and not comparison.waits_for_rates
 
 
-def _judged(data: Collected) -> dict[Pair, Judgement]:
+def _judged(data: Collected, costs: StudyCosts) -> dict[Pair, Judgement]:
     pairs = [(arm.name, base.name) for arm, base in data.study.pairs]
     withheld = {pair: reason for pair in pairs if (reason := _waiting(data, pair)) is not None}
     found = compare(data.study, data.runs, data.ledger, withheld, data.losses, data.elsewhere)
-    return {pair: _judgement(data, pair, each, withheld.get(pair)) for pair, each in found.items()}
+    with_costs = {pair: replace(each, costs=costs.pairs[pair]) for pair, each in found.items()}
+    return {pair: _judgement(data, pair, each, withheld.get(pair)) for pair, each in with_costs.items()}
 
 
 def _waiting(data: Collected, pair: Pair) -> str | None:
@@ -117,14 +120,15 @@ def _judgement(data: Collected, pair: Pair, comparison: Comparison, waiting: str
     return Judgement(arm, base, comparison, said, withheld)
 
 
-def _arms(data: Collected, judged: Mapping[Pair, Judgement]) -> tuple[ArmSummary, ...]:
+def _arms(data: Collected, judged: Mapping[Pair, Judgement], costs: StudyCosts) -> tuple[ArmSummary, ...]:
     base = data.study.baseline_arm
     levels = {arm.name: level(data.study, arm, base) for arm in data.study.arms}
     waits = [each.arm for each in judged.values() if each.withheld]
     items = {} if data.study.design else item_differences(data, levels, waits)
-    disturbed, odd = disturbances(data.runs), outliers(data.runs)
+    odd = outliers(data.runs)
+    speeds = {name: known.get("training") for name, known in costs.speeds.items()}
     found = (
-        _arm(data, arm, disturbed.get(arm.name), judged.get((arm.name, base.name)), items.get(arm.name, ()))
+        _arm(data, arm, speeds.get(arm.name), judged.get((arm.name, base.name)), items.get(arm.name, ()))
         for arm in data.study.arms
     )
     return tuple(_beside(each, odd.get(each.name), base.name in odd) for each in found)
@@ -141,7 +145,7 @@ def _beside(arm: ArmSummary, outlier: Outlier | None, of_base: bool) -> ArmSumma
 def _arm(
     data: Collected,
     arm: StudyArm,
-    disturbance: Disturbance | None,
+    training_speed: float | None,
     judgement: Judgement | None,
     items: tuple[ItemDifference, ...],
 ) -> ArmSummary:
@@ -158,7 +162,7 @@ def _arm(
         diverged=tuple(runs.filter(status="diverged")["seed"]),
         missing=tuple(runs.filter(pl.col("status").is_in(["absent", "partial"]))["seed"]),
         means=_means(finished),
-        disturbance=disturbance or Disturbance(),
+        training_speed=training_speed,
         outlier=None,
         kv_bytes_per_token=arm.kv_bytes_per_token,
         cache_bytes=tuple((each.context, each.bytes) for each in arm.cache_bytes),

@@ -59,11 +59,11 @@ def test_verdicts_costs_and_noise(tmp_path: Path) -> None:
     assert [arm.verdict for arm in summary.arms] == ["baseline", "better", "inconclusive"]
     double = arm_of(summary, "double").comparison
     assert double is not None
-    assert double.speed_ratio is not None
-    assert double.memory_ratio is not None
-    assert double.speed_ratio.mean == pytest.approx(3880 / 4000)
-    assert double.memory_ratio.mean == pytest.approx(231 / 201, rel=1e-3)
-    assert double.kv_ratio == 0.5
+    assert double.costs.training is not None
+    assert double.costs.memory is not None
+    assert double.costs.training.mean == pytest.approx(3880 / 4000)
+    assert double.costs.memory.mean == pytest.approx(231 / 201, rel=1e-3)
+    assert double.costs.kv_ratio == 0.5
     losses = [[2.400, 2.412, 2.391], [2.310, 2.324, 2.299], [2.402, 2.405, 2.399]]
     assert summary.noise.loss_sd == pytest.approx(np.sqrt(np.var(losses, axis=1, ddof=1).mean()))
     paired = np.array(losses[1:]) - np.array(losses[0])

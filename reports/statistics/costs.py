@@ -1,0 +1,48 @@
+"""Ratios of costs, judged together. Pure.
+
+A process in which arms took turns gives one ln ratio of two arms' times. Processes are independent repetitions, since
+each builds and visits the arms in a random order of its own: of two arms that compute the same, neither is favoured. So
+a paired t-test over processes holds its level, with whatever differs between processes inside. Peak memory is measured
+once for each run, and its processes are the runs of the seeds.
+
+The tests of all arms and all kinds of cost are corrected together (Holm). Ordered by p, test i of m is made at
+α / (m − i + 1), and once a test has failed, all later ones at its level. An interval is at the level of its test, so
+that it excludes 1 exactly where Holm calls the cost different.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from typing import TypeVar
+
+from reports.statistics.estimates import ALPHA, Estimate, estimate, paired_p
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+def judge(logs: Mapping[Key, Sequence[float]], alpha: float = ALPHA) -> dict[Key, Estimate]:
+    """The ratio of each cost from its ln ratios, at least two of them, among all that are judged."""
+    p_values = {key: _p(values) for key, values in logs.items()}
+    levels: dict[Key, float] = {}
+    level, failed = alpha, False
+    for place, key in enumerate(sorted(p_values, key=lambda key: p_values[key])):
+        level = level if failed else alpha / (len(logs) - place)
+        failed = failed or p_values[key] >= level
+        levels[key] = level
+    return {key: _ratio(values, levels[key]) for key, values in logs.items()}
+
+
+def _p(values: Sequence[float]) -> float:
+    """What repeats exactly is exact: bytes of a GPU's allocator, and arms that share one measurement."""
+    if max(values) == min(values):
+        return 1.0 if values[0] == 0 else 0.0
+    return float(paired_p(values))
+
+
+def _ratio(logs: Sequence[float], level: float) -> Estimate:
+    found = estimate(logs, level)
+    if found is None or found.low is None or found.high is None:
+        raise ValueError("a single process says nothing of what differs between processes")
+    ratios = tuple(map(math.exp, logs))
+    return Estimate(math.exp(found.mean), math.exp(found.low), math.exp(found.high), found.sd, ratios)
