@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import fmean, median, stdev
+from typing import NamedTuple
 
 from ablate.planning.budgets import StepTime, Workload
 from ablate.planning.identity import SCHEMA, canonical_model, digest_of
@@ -39,6 +40,13 @@ ENDLESS = 10**9
 """Steps of a run that is only rehearsed."""
 PACE = Pace(seconds=1.0, rounds=6)
 """Of each model in each process."""
+
+
+class Reference(NamedTuple):
+    """A workload whose step time, of so many tokens, is known."""
+
+    time: StepTime
+    tokens: int
 
 
 class Calibration:
@@ -102,7 +110,7 @@ class Calibration:
             order=secrets.randbits(32),
         )
         timed = self.engine.rehearse(request, alone=False)
-        reference = next((self._known(digest) for digest in known), None)
+        reference = next((Reference(self._known(name), each.train.tokens) for name, each in known.items()), None)
         for digest, workload in missing.items():
             if self.store.read_calibration(digest) is not None:
                 continue  # another process was quicker: its time may be in use already
@@ -111,14 +119,14 @@ class Calibration:
             self.store.write_calibration(document)
 
     def timed(
-        self, digest: str, workload: Workload, found: Timed, reference: StepTime | None = None
+        self, digest: str, workload: Workload, found: Timed, reference: Reference | None = None
     ) -> CalibrationDocument:
-        """The document of a workload that these processes have measured, with the `reference` if there is one."""
+        """The document of a workload that these processes have measured, against the `reference` if there is one."""
         import polars as pl  # noqa: PLC0415 (takes long; few budgets are in seconds)
 
         tokens = workload.train.tokens
         turns = [tokens * seconds for process in found.processes for seconds in process.points[0].seconds[digest]]
-        seconds, error = _estimate(found.processes, digest, reference)
+        per_token, error = _estimate(found.processes, digest, reference)
         return CalibrationDocument(
             digest=digest,
             model=workload.spec.resolve(),
@@ -128,7 +136,7 @@ class Calibration:
             workers=self.engine.at_once,
             seconds_per_step=quartiles(pl.Series(turns)),
             steps=len(turns),
-            seconds=reference.seconds * seconds if reference else tokens * seconds,
+            seconds=tokens * per_token,
             error=error,
             processes=len(found.processes),
             environment=found.environment,
@@ -158,23 +166,24 @@ def _identity(digest: str, workload: Workload, corpus: str) -> RunDocument:
     )
 
 
-def _estimate(processes: Sequence[CostProcess], digest: str, reference: StepTime | None) -> tuple[float, float | None]:
-    """Seconds per token, or as multiples of the reference's, and the standard error of their logarithm.
+def _estimate(processes: Sequence[CostProcess], digest: str, reference: Reference | None) -> tuple[float, float | None]:
+    """Seconds per token, and the standard error of their logarithm against the other models.
 
     A process slows or speeds all its models alike, which is not in the ratio of two of them. So each process's mean
-    over its models is taken away; of k values that leaves (k − 1)/k of their variance.
+    over its k models is taken away, which leaves (k − 1)/k of the variance of each. With a reference it is the ratio to
+    it that is measured, and its own error against the models that it was measured with comes on top.
     """
     logs = [{name: _log(process, name) for name in process.points[0].seconds} for process in processes]
     own = [each[digest] for each in logs]
-    others = len(logs[0]) - 1
     if reference is not None:
-        ratios = [each[digest] - each[reference.calibration] for each in logs]
-        error = _combined(_standard_error(ratios), reference.error)
-        return math.exp(fmean(ratios)), error
-    centred = [each[digest] - fmean(each.values()) for each in logs] if others else own
-    error = _standard_error(centred)
-    scale = math.sqrt((others + 1) / others) if others else 1.0
-    return math.exp(fmean(own)), None if error is None else scale * error
+        ratios = [each[digest] - each[reference.time.calibration] for each in logs]
+        known = reference.time.seconds / reference.tokens
+        return known * math.exp(fmean(ratios)), _combined(_standard_error(ratios), reference.time.error)
+    models = len(logs[0])
+    if models == 1:
+        return math.exp(fmean(own)), _standard_error(own)
+    error = _standard_error([each[digest] - fmean(each.values()) for each in logs])
+    return math.exp(fmean(own)), None if error is None else error * math.sqrt(models / (models - 1))
 
 
 def _log(process: CostProcess, name: str) -> float:

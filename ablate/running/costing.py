@@ -28,8 +28,10 @@ from zoo.registry import versions_of
 JUDGED, DRAWN = 4.0, 0.5
 """Times the seconds that a study gives to a point: for training and the point of decoding that arms are judged by, and
 for the other points."""
-ROUNDS = 4
+ROUNDS = 8
 """At least, in each process, of what arms are judged by."""
+SMOKE = "smoke"
+"""The scale at which nothing is found out."""
 NAME = "costs"
 """Stands for a digest where nothing is stored."""
 
@@ -45,9 +47,10 @@ class Costing:
 
     @cached_property
     def digest(self) -> str | None:
-        """Names the measurement; None where the study measures nothing, or one run has several devices."""
+        """Names the measurement. None where nothing is measured: of a study that does not ask for it or has a single
+        arm, of smoke runs, and where a run has several devices."""
         measure = self.plan.measure
-        if measure is None or self.execution.devices > 1 or len(self.plan.arms) < 2:
+        if measure is None or self.execution.devices > 1 or len(self.plan.arms) < 2 or self.plan.study.scale == SMOKE:
             return None
         request = {
             "schema": SCHEMA,

@@ -79,17 +79,16 @@ def main(arguments: list[str]) -> int:
 
 def _points(request: Rehearsal) -> Iterator[CostPoint]:
     order = Random(request.order)
-    numerics = _enforced(request.arms[0].identity)
     keep_freed_memory()
     if request.spec is not None:
         models = _Alike(request.arms, _model)
-        built = {arm.name: _built(arm, numerics) for arm in models.shuffled(order)}
+        built = {arm.name: _built(arm) for arm in models.shuffled(order)}
         for point in serving(built, request.spec, request.effort, order):
             yield models.named(point)
         del built
         gc.collect()
     steps = _Alike(request.arms, _step)
-    yield steps.named(_trained(request, steps.shuffled(order), numerics, order))
+    yield steps.named(_trained(request, steps.shuffled(order), order))
 
 
 class _Alike:
@@ -133,27 +132,33 @@ def _enforced(identity: RunDocument) -> Numerics:
     return Numerics(wanted.device, wanted.dtype, wanted.matmul)
 
 
-def _built(arm: Rehearsed, numerics: Numerics) -> Decoder:
+def _built(arm: Rehearsed) -> Decoder:
     """A model with initial values, which is as fast as a trained one."""
+    numerics = _enforced(arm.identity)
     model: Decoder = zoo.build(zoo.parse(arm.identity.model), seed=0).to(numerics.device, numerics.torch_dtype)
     return model
 
 
-def _trained(request: Rehearsal, arms: Sequence[Rehearsed], numerics: Numerics, order: Random) -> CostPoint:
+def _trained(request: Rehearsal, arms: Sequence[Rehearsed], order: Random) -> CostPoint:
     """Training steps as runs take them, each reading its batch."""
-    store = Store(request.store)
-    sessions = {
-        arm.name: Session(
-            store, arm.identity, open_corpus(Path(arm.corpus)), numerics, request.execution, rest_seconds=TURN_SECONDS
-        )
-        for arm in arms
-    }
+    sessions = {arm.name: _session(request, arm) for arm in arms}
     turns = {name: _training_turn(session) for name, session in sessions.items()}
     for turn in turns.values():
         turn()  # compiles, and touches memory for the first time
     rounds = alternate(turns, request.effort.judged, order)
     context, batch = (max(getattr(each.spec, name) for each in sessions.values()) for name in ("context", "batch"))
     return CostPoint(work="training", context=context, batch=batch, **rounds._asdict())
+
+
+def _session(request: Rehearsal, arm: Rehearsed) -> Session:
+    return Session(
+        Store(request.store),
+        arm.identity,
+        open_corpus(Path(arm.corpus)),
+        _enforced(arm.identity),
+        request.execution,
+        rest_seconds=TURN_SECONDS,
+    )
 
 
 def _training_turn(session: Session) -> Turn:

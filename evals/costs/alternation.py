@@ -71,7 +71,8 @@ def alternate(turns: Mapping[str, Turn], pace: Pace, order: Random) -> Rounds:
             waited[name].append(found.share)
         rounds, quiet = rounds + 1, quiet + all((waited[name][-1] or 0.0) < CROWDED for name in names)
         spent = time.perf_counter() - began
-        if spent >= planned and (quiet >= pace.rounds or (rounds >= PATIENCE * pace.rounds <= spent / planned)):
+        enough = quiet >= pace.rounds and spent >= planned
+        if enough or (rounds >= PATIENCE * pace.rounds and spent >= PATIENCE * planned):
             break
     return Rounds(*({name: tuple(each[name]) for name in sorted(each)} for each in (seconds, waited)))
 

@@ -18,6 +18,8 @@ from typing import TypeVar
 
 from reports.statistics.estimates import ALPHA, Estimate, estimate, paired_p
 
+FURTHEST = 500.0
+"""No logarithm of a ratio is further from 0."""
 Key = TypeVar("Key", bound=Hashable)
 
 
@@ -44,5 +46,9 @@ def _ratio(logs: Sequence[float], level: float) -> Estimate:
     found = estimate(logs, level)
     if found is None or found.low is None or found.high is None:
         raise ValueError("a single process says nothing of what differs between processes")
-    ratios = tuple(map(math.exp, logs))
-    return Estimate(math.exp(found.mean), math.exp(found.low), math.exp(found.high), found.sd, ratios)
+    return Estimate(_exp(found.mean), _exp(found.low), _exp(found.high), found.sd, tuple(map(_exp, logs)))
+
+
+def _exp(log: float) -> float:
+    """Of three wild processes the interval is wider than numbers reach."""
+    return math.exp(max(-FURTHEST, min(log, FURTHEST)))
