@@ -34,6 +34,8 @@ from zoo.spec import ModelSpec
 
 Identify = Callable[[DataSource], DataIdentity]
 
+SMOKE = "smoke"
+"""The scale that shows that a study runs, and nothing else."""
 UTILISATION = 0.4
 """Share of the matmul peak that small models reach in training, where nothing better is known."""
 
@@ -141,6 +143,16 @@ class Plan:
         if self.measure is None:
             return False
         return len(self.measure.caches) > 1 or any(arm.runs[0].digest == digest for arm in self.arms if arm.runs)
+
+    @property
+    def alternating_seconds(self) -> float:
+        """What timing the arms against each other takes, at least; 0 where that is not done."""
+        return self.measure.alternating_seconds(len(self.arms)) if self.measure and self.is_timed else 0.0
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether its arms are timed against each other: a smoke run finds nothing out."""
+        return self.measure is not None and len(self.arms) > 1 and self.study.scale != SMOKE
 
     @cached_property
     def measure_digest(self) -> str | None:

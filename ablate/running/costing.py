@@ -17,21 +17,16 @@ from ablate.planning.plan import ArmPlan, Plan
 from ablate.running.calibration import ENDLESS
 from ablate.running.engines import Engine
 from ablate.running.rehearsal import Rehearsal, Rehearsed
-from ablate.running.rehearsing import PROCESSES
 from ablate.store import Store, StudyFolder
 from ablate.store.documents import CostsDocument, JsonObject
 from ablate.training.execution import Execution
 from ablate.training.spec import timeless
 from evals.costs.alternation import Effort, Pace
+from evals.costs.spec import DRAWN, JUDGED, PROCESSES
 from zoo.registry import versions_of
 
-JUDGED, DRAWN = 4.0, 0.5
-"""Times the seconds that a study gives to a point: for training and the point of decoding that arms are judged by, and
-for the other points."""
 ROUNDS = 8
 """At least, in each process, of what arms are judged by."""
-SMOKE = "smoke"
-"""The scale at which nothing is found out."""
 NAME = "costs"
 """Stands for a digest where nothing is stored."""
 
@@ -47,10 +42,9 @@ class Costing:
 
     @cached_property
     def digest(self) -> str | None:
-        """Names the measurement. None where nothing is measured: of a study that does not ask for it or has a single
-        arm, of smoke runs, and where a run has several devices."""
+        """Names the measurement; None where there is none to make, also where a run has several devices."""
         measure = self.plan.measure
-        if measure is None or self.execution.devices > 1 or len(self.plan.arms) < 2 or self.plan.study.scale == SMOKE:
+        if measure is None or not self.plan.is_timed or self.execution.devices > 1:
             return None
         request = {
             "schema": SCHEMA,
@@ -60,6 +54,11 @@ class Costing:
             "device": self.engine.where,
         }
         return digest_of(request)
+
+    @property
+    def seconds(self) -> float:
+        """What measuring takes, at least."""
+        return self.plan.alternating_seconds
 
     def measure(self, folder: StudyFolder) -> None:
         """Measure, and keep it. Raises CalibrationError."""

@@ -16,9 +16,8 @@ from ablate.running.rehearsal import Rehearsal, Timed
 from ablate.running.scratch import scratch
 from ablate.store import AblateError
 from ablate.store.documents import CostProcess
+from evals.costs.spec import PROCESSES
 
-PROCESSES = 5
-"""That measure alone, one after another, for what a study says of its arms' speeds."""
 FEWEST = 3
 """That measure as runs will train, as many at once: again and again until there are so many."""
 

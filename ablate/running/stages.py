@@ -15,11 +15,12 @@ from ablate.planning.identity import RunPlan
 from ablate.planning.lengths import length_lines, prepared
 from ablate.planning.plan import Plan
 from ablate.planning.study_document import study_document
+from ablate.readable import clock
 from ablate.running.corpora import prepare_checkpoints, prepare_corpora
 from ablate.running.costing import Costing
 from ablate.running.engines import Event
 from ablate.running.progress import Progress
-from ablate.running.rehearsing import PROCESSES, CalibrationError
+from ablate.running.rehearsing import CalibrationError
 from ablate.running.request import Request
 from ablate.running.workshop import Workshop
 from ablate.store import Store
@@ -27,6 +28,7 @@ from ablate.store.documents import JsonObject, RunDocument
 from ablate.study.study import Study
 from ablate.tracking import Trackers
 from evals.costs.matmul import peak_flops_per_second
+from evals.costs.spec import PROCESSES
 from evals.harness.skipped import skipped_lines
 
 
@@ -99,7 +101,8 @@ class StudyRunner:
         known = folder.read_costs(costing.digest)
         if known is not None and not known.is_crowded:
             return
-        progress.say(f"Measuring the arms' speeds against each other: {PROCESSES} processes, one after another.")
+        seconds = costing.seconds
+        progress.say(f"Measuring the arms' speeds against each other: {PROCESSES} processes, about {clock(seconds)}.")
         try:
             costing.measure(folder)
         except CalibrationError as error:
