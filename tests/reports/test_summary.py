@@ -254,7 +254,7 @@ def test_arm_documents_are_what_run_json_promises(tmp_path: Path) -> None:
     assert json.loads(json.dumps(documents, allow_nan=False)) == documents
     promised = (
         "name edits tuned matching seeds stalled diverged loss loss_interval bits_per_byte accuracy "
-        "accuracy_interval excess tokens_per_second peak_memory_bytes "
+        "accuracy_interval excess tokens_per_second peak_memory_bytes costs "
         "kv_bytes_per_token parameters flops_per_token evals verdict "
         "difference difference_interval p detectable difference_with_failures detectable_interval "
         "seeds_needed eval_differences"
@@ -264,6 +264,10 @@ def test_arm_documents_are_what_run_json_promises(tmp_path: Path) -> None:
     assert double["edits"] == {"block.residual": {"kind": "double"}}
     assert double["seeds"] == [0, 1, 2]
     assert double["tokens_per_second"] == pytest.approx(3880 * 1.004)
+    speed = double["costs"]["training_speed"]
+    assert speed["ratio"] == pytest.approx(3880 / 4000)
+    assert speed["interval"][0] < 3880 / 4000 < speed["interval"][1]
+    assert double["costs"]["unmeasured"] is None
     score = double["evals"]["heldout_pairs"]["acc"]
     assert score["value"] == pytest.approx(0.61)
     assert score["stderr"] == pytest.approx(np.sqrt(0.02**2 + 0.01**2 / 3))
