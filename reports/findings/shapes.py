@@ -12,7 +12,7 @@ import polars as pl
 from ablate.noise.difference import Difference
 from ablate.noise.scatter import Odd
 from ablate.store.documents import LedgerRecord, LedgerTest, StudyDocument, StudyEffect
-from reports.findings.disturbed import Disturbance
+from reports.findings.costs import NO_COSTS, ArmCosts
 from reports.findings.items import ItemDifference
 from reports.findings.rungs import Change
 from reports.statistics.estimates import ALPHA, Estimate
@@ -57,9 +57,7 @@ class Comparison:
     Where the best setting of either lies beyond those that were tried, the interval has no end on one side, the room is
     infinite, and neither of those two is known.
 
-    Ratios are arm / baseline: of training and decoding in tokens per second, of peak memory and of cache bytes, these
-    at `kv_context` tokens, the longest known; None where the ratio is the same at all lengths. The ratio of training
-    speeds says nothing of the arms unless their runs were measured `alone`.
+    `costs` are ratios of the arm to the baseline.
     """
 
     difference: Estimate | None
@@ -68,12 +66,6 @@ class Comparison:
     overall: Interval | None
     seeds: tuple[int, ...]
     alpha: float
-    speed_ratio: Estimate | None
-    memory_ratio: Estimate | None
-    decode_ratio: Estimate | None
-    kv_ratio: float | None
-    kv_context: int | None
-    alone: bool
     test: LedgerTest | None = None
     p_holm: float | None = None
     p_equivalence: float | None = None
@@ -83,6 +75,7 @@ class Comparison:
     tuning_room: float = 0.0
     usual: bool = True
     """False where odd seeds of either arm are left out: what is said holds for runs that go well."""
+    costs: ArmCosts = NO_COSTS
 
     @property
     def shows_difference(self) -> bool:
@@ -188,7 +181,8 @@ class ArmSummary:
     missing: tuple[int, ...]
     means: Mapping[str, Estimate]
     """Over seeds, of every number in the frame of runs that a seed has, by column; and of the `excess`."""
-    disturbance: Disturbance
+    training_speed: float | None
+    """Tokens per second, as measured in alternation with the other arms."""
     outlier: Odd | None
     """A seed far from the others."""
     kv_bytes_per_token: float | None
@@ -247,7 +241,8 @@ class Noise:
 class StudySummary:
     """All that a report says. `environment` maps a key to its distinct values over the runs, `ledger` is what was
     judged under its name before, `elsewhere` what was under others, `contrasts` are those between arms other than the
-    baseline, `changes` say whether differences change with size and length. A study with a factorial design has
+    baseline, `changes` say whether differences change with size and length, `unmeasured` why speeds are not
+    known. A study with a factorial design has
     `effects`; its arms are compared with nothing.
 
     `sections` are those that have something to show, by name, in the order of the page; `grouped` are tasks of which a
@@ -265,6 +260,7 @@ class StudySummary:
     contrasts: tuple[Judgement, ...]
     effects: tuple[EffectSummary, ...]
     changes: tuple[Change, ...]
+    unmeasured: str | None
     grouped: frozenset[str]
     sections: Mapping[str, Section]
 

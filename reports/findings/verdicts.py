@@ -15,8 +15,9 @@ of those that it does not.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 import polars as pl
 
@@ -24,19 +25,14 @@ from ablate.noise.curve import NOTHING
 from ablate.noise.power import seeds_needed
 from ablate.store.documents import LedgerRecord, StudyArm, StudyDocument
 from reports.findings.by_document import document_error
-from reports.findings.disturbed import alone, disturbances
 from reports.findings.judging import Pair, Standing, differences, ledger_test, ties
 from reports.findings.noise import StudyNoise, study_noise
 from reports.findings.shapes import Comparison, Verdict
 from reports.reading.outcomes import FAILED
 from reports.statistics.detectable import detectable_effect
-from reports.statistics.estimates import ALPHA, Estimate, estimate, geometric
+from reports.statistics.estimates import ALPHA, Estimate, estimate
 from reports.statistics.simultaneous import Evidence
 from reports.statistics.stalled import Failures, Reliability
-
-MEASURED_ONCE = 0.15
-"""Of a single run of either arm, a ratio nearer to 1 than 1.15 or its inverse may be noise: on an idle machine, two
-arms that compute the same decoded at speeds half as far apart. The turns of one process do not know that."""
 
 
 def level(study: StudyDocument, *arms: StudyArm) -> float:
@@ -62,16 +58,17 @@ def compare(
     withheld: Collection[Pair] = (),
     losses: pl.DataFrame | None = None,
     elsewhere: Sequence[Sequence[LedgerRecord]] = (),
+    shared: Mapping[Pair, float] = MappingProxyType({}),
 ) -> dict[Pair, Comparison]:
     """Every pair that the study compares, over the seeds that trained in both arms.
 
     runs: all of them. ledger: what was judged for the question before. withheld: pairs that are not judged yet, though
     they count. losses: the final ones by document, where known. elsewhere: what was judged under other names, by name.
+    shared: standard errors that all seeds of a pair have in common, beside that of documents.
     """
     noise = study_noise(study.tuning, runs)
-    disturbed = {name for name, each in disturbances(runs).items() if each}
     plain = {
-        (arm.name, base.name): _compare(study, arm, base, runs, losses, disturbed, noise) for arm, base in study.pairs
+        (arm.name, base.name): _compare(study, arm, base, runs, losses, noise, shared) for arm, base in study.pairs
     }
     tests = {}
     for arm, base in study.pairs:
@@ -94,10 +91,10 @@ def _compare(
     base: StudyArm,
     runs: pl.DataFrame,
     losses: pl.DataFrame | None,
-    disturbed: Set[str],
     noise: StudyNoise,
+    shared: Mapping[Pair, float],
 ) -> Comparison:
-    """By itself: what other tests there are is not known yet. disturbed: arms whose speeds are not their own."""
+    """By itself: what other tests there are is not known yet."""
     alpha = level(study, arm, base)
     own, theirs = (runs.filter(arm=each.name, status="finished") for each in (arm, base))
     pairs = own.join(theirs, on="seed", suffix="_base").sort("seed")
@@ -106,12 +103,11 @@ def _compare(
     seeds, values = usual["seed"].to_list(), (usual["loss"] - usual["loss_base"]).to_list()
     failures = Failures(*(reliability(runs.filter(arm=each.name)) for each in (arm, base)))
     pair = arm.name, base.name
-    gap = noise.difference(pair, values, document_error(losses, pair, seeds, values))
+    gap = noise.difference(pair, values, math.hypot(document_error(losses, pair, seeds, values), shared.get(pair, 0.0)))
     difference = estimate(values, alpha)
     if gap is not None and difference is not None:
         low, high = replace(gap, own=NOTHING, other=NOTHING).interval(alpha)
         difference = replace(difference, low=low, high=high)
-    kv_ratio, kv_context = _cache(arm, base)
     return Comparison(
         difference=difference,
         gap=gap,
@@ -119,29 +115,8 @@ def _compare(
         overall=failures.overall(gap, alpha),
         seeds=tuple(seeds),
         alpha=alpha,
-        speed_ratio=_ratio(pairs, "tokens_per_second"),
-        memory_ratio=_ratio(pairs, "peak_memory_bytes"),
-        decode_ratio=measured_ratio(
-            pairs.filter(alone("measuring_waited"), alone("measuring_waited_base")), "decode_tokens_per_second"
-        ),
-        kv_ratio=kv_ratio,
-        kv_context=kv_context,
-        alone=disturbed.isdisjoint((arm.name, base.name)),
         usual=not odd,
     )
-
-
-def _cache(arm: StudyArm, base: StudyArm) -> tuple[float | None, int | None]:
-    """How the caches compare, and at which context where that matters: windows and states stop growing."""
-    kv, base_kv = arm.kv_bytes_per_token, base.kv_bytes_per_token
-    if kv is None or not base_kv:
-        return None, None
-    sizes, base_sizes = ({each.context: each.bytes for each in of.cache_bytes} for of in (arm, base))
-    longest = max(sizes.keys() & base_sizes.keys(), default=None)
-    if longest is None or not base_sizes[longest]:
-        return kv / base_kv, None
-    ratio = sizes[longest] / base_sizes[longest]
-    return (kv / base_kv, None) if math.isclose(ratio, kv / base_kv, rel_tol=0.01) else (ratio, longest)
 
 
 def reliability(runs: pl.DataFrame) -> Reliability:
@@ -200,22 +175,6 @@ def _within(difference: Estimate, standing: Standing) -> Estimate:
     """With the interval of the test; that of the look alone where there is none."""
     found = standing.interval
     return difference if standing.p is None else replace(difference, low=found.low, high=found.high)
-
-
-def _ratio(pairs: pl.DataFrame, column: str) -> Estimate | None:
-    rows = pairs.drop_nulls([column, f"{column}_base"])
-    return geometric((rows[column] / rows[f"{column}_base"]).to_list())
-
-
-def measured_ratio(pairs: pl.DataFrame, column: str) -> Estimate | None:
-    """The same of what each run measured in turns: a single pair has the interval that the turns of both leave, or that
-    of what is measured once where that is wider."""
-    within = (f"{column}_within", f"{column}_within_base")
-    rows = pairs.drop_nulls([column, f"{column}_base", *within])
-    found = _ratio(pairs, column)
-    if found is None or len(found.values) > 1 or rows.is_empty():
-        return found
-    return found.widened(max(math.log1p(MEASURED_ONCE), math.hypot(*(rows[name][0] for name in within))))
 
 
 def never_trained(runs: pl.DataFrame) -> Verdict | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
@@ -35,10 +35,10 @@ class Estimate:
     def half_width(self) -> float | None:
         return None if self.low is None or self.high is None else (self.high - self.low) / 2
 
-    def widened(self, half_width: float) -> Estimate:
-        """A positive ratio of two single measurements, with an interval of such a half-width of its logarithm: that of
-        a sum or difference of two is the root of the sum of their squares (Zou and Donner 2008)."""
-        return replace(self, low=self.mean * math.exp(-half_width), high=self.mean * math.exp(half_width))
+    def scaled(self, factor: float) -> Estimate:
+        """A ratio times an exact positive number; `sd` is of logarithms, and stays."""
+        low, high = (None if end is None else factor * end for end in (self.low, self.high))
+        return Estimate(factor * self.mean, low, high, self.sd, tuple(factor * value for value in self.values))
 
     def excludes(self, value: float) -> bool:
         """Whether there is an interval and `value` lies outside it."""
@@ -73,12 +73,6 @@ def geometric(ratios: Sequence[float]) -> Estimate | None:
     low = None if logs.low is None else math.exp(logs.low)
     high = None if logs.high is None else math.exp(logs.high)
     return Estimate(math.exp(logs.mean), low, high, logs.sd, tuple(ratios))
-
-
-def half_width_of_log(values: Sequence[float]) -> float | None:
-    """Of the interval of the geometric mean of positive numbers, in logarithms. None for fewer than two."""
-    found = geometric(values)
-    return math.log(found.high / found.mean) if found and found.high else None
 
 
 def holm(p_values: Sequence[float]) -> tuple[float, ...]:

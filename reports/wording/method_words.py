@@ -5,7 +5,6 @@ from __future__ import annotations
 from ablate.store.documents import LedgerTest
 from reports.findings.judging import as_one
 from reports.findings.shapes import StudySummary
-from reports.findings.verdicts import MEASURED_ONCE
 from reports.wording import effect_words, failure_words, words
 from reports.wording.listing import listed
 
@@ -16,17 +15,18 @@ def bars(summary: StudySummary) -> str:
     return (
         f"Bars and ± are 95 % intervals over seeds. Those of {what} are what the verdicts use: over held-out documents "
         "too where their losses are known, and for everything judged together. Shaded bands are ranges over seeds."
-        f"{_measured_once(summary)}"
+        f"{_costs(summary)}"
     )
 
 
-def _measured_once(summary: StudySummary) -> str:
-    ratios = (arm.comparison.decode_ratio for arm in summary.arms if arm.comparison)
-    if all(ratio is None or len(ratio.values) > 1 for ratio in ratios):
+def _costs(summary: StudySummary) -> str:
+    """Costs are claims of their own."""
+    measured = [each.comparison.costs for each in summary.judgements]
+    if not any(found.training or found.decoding for found in measured):
         return ""
     return (
-        " Decoding was measured in one run of each arm: its bars are over the turns of that measurement, and reach "
-        f"a factor of {1 + MEASURED_ONCE:g} at least, by which equal arms may differ."
+        " Those of speeds are over processes in which the arms took turns, in a random order, and are corrected for all"
+        " arms and kinds of cost together."
     )
 
 

@@ -116,5 +116,5 @@ def test_what_cannot_be_read_is_one_line(losses: pl.DataFrame, says: str) -> Non
 
 
 def test_a_baseline_that_is_not_there() -> None:
-    with pytest.raises(ablate.ArgumentError, match="no arm of that name .did you mean 'pre'"):
+    with pytest.raises(ablate.ArgumentError, match=r"no arm of that name .did you mean 'pre'"):
         ablate.compare(frame(pre=PRE, post=POST), baseline="prx")

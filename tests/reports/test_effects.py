@@ -120,7 +120,7 @@ def test_a_factor_is_explained_by_its_edits_and_costs_what_it_multiplies(tmp_pat
         for arm, has in zip(study.arms, parts, strict=True)
     ]
     summary = reports.summarise(replace(study, arms=arms).write(tmp_path))
-    ratios = {name: each.comparison.kv_ratio for name, each in by_name(summary).items()}
+    ratios = {name: each.comparison.costs.kv_ratio for name, each in by_name(summary).items()}
     assert ratios.pop("gated × gqa") is None
     assert ratios == pytest.approx({"gated": 1, "double": 1, "gqa": 0.5, "nope": 2})
     found = list(answers.findings(summary))

@@ -60,11 +60,11 @@ def test_verdicts_costs_and_noise(tmp_path: Path) -> None:
     assert [arm.verdict for arm in summary.arms] == ["baseline", "better", "inconclusive"]
     double = arm_of(summary, "double").comparison
     assert double is not None
-    assert double.speed_ratio is not None
-    assert double.memory_ratio is not None
-    assert double.speed_ratio.mean == pytest.approx(3880 / 4000)
-    assert double.memory_ratio.mean == pytest.approx(231 / 201, rel=1e-3)
-    assert double.kv_ratio == 0.5
+    assert double.costs.training is not None
+    assert double.costs.memory is not None
+    assert double.costs.training.mean == pytest.approx(3880 / 4000)
+    assert double.costs.memory.mean == pytest.approx(231 / 201, rel=1e-3)
+    assert double.costs.kv_ratio == 0.5
     losses = [[2.400, 2.412, 2.391], [2.310, 2.324, 2.299], [2.402, 2.405, 2.399]]
     assert summary.noise.loss_sd == pytest.approx(np.sqrt(np.var(losses, axis=1, ddof=1).mean()))
     paired = np.array(losses[1:]) - np.array(losses[0])
@@ -255,7 +255,7 @@ def test_arm_documents_are_what_run_json_promises(tmp_path: Path) -> None:
     assert json.loads(json.dumps(documents, allow_nan=False)) == documents
     promised = (
         "name edits tuned matching seeds stalled diverged loss loss_interval bits_per_byte accuracy "
-        "accuracy_interval excess tokens_per_second peak_memory_bytes "
+        "accuracy_interval excess tokens_per_second peak_memory_bytes costs "
         "kv_bytes_per_token parameters flops_per_token evals verdict "
         "difference difference_interval p detectable difference_with_failures detectable_interval "
         "seeds_needed eval_differences"
@@ -265,6 +265,10 @@ def test_arm_documents_are_what_run_json_promises(tmp_path: Path) -> None:
     assert double["edits"] == {"block.residual": {"kind": "double"}}
     assert double["seeds"] == [0, 1, 2]
     assert double["tokens_per_second"] == pytest.approx(3880 * 1.004)
+    speed = double["costs"]["training_speed"]
+    assert speed["ratio"] == pytest.approx(3880 / 4000)
+    assert speed["interval"][0] < 3880 / 4000 < speed["interval"][1]
+    assert double["costs"]["unmeasured"] is None
     score = double["evals"]["heldout_pairs"]["acc"]
     assert score["value"] == pytest.approx(0.61)
     assert score["stderr"] == pytest.approx(np.sqrt(0.02**2 + 0.01**2 / 3))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,11 +16,9 @@ from ablate.planning.looks import looks
 from reports.findings.shapes import StudySummary
 from reports.findings.summary import open_arms
 from reports.findings.verdicts import compare, decide
-from reports.sections.trade_off import TradeOff
 from reports.wording import method_words, words
 from tests.regression import holm, pooled
-from tests.reports import factory
-from tests.reports.factory import Arm, StudyOf, arm_documents, shown
+from tests.reports.factory import Arm, StudyOf, arm_documents
 
 BASE = [2.400, 2.412, 2.391, 2.405]
 NEAR = [2.402, 2.411, 2.392, 2.404]
@@ -135,31 +132,10 @@ def test_one_seed_is_open_and_needs_an_unknown_number(tmp_path: Path) -> None:
     assert arm_documents(summary)[1]["seeds_needed"] is None
 
 
-@pytest.mark.parametrize(("turns", "least"), [((0.8, 1.0, 1.1), 0.0), ((0.97, 1.0, 1.02), math.log(1.15))])
-def test_one_seed_has_an_interval_of_decoding_speed_over_the_turns_of_its_measurement(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, turns: tuple[float, ...], least: float
-) -> None:
-    """It is no narrower than what is called noise, so that no bar clears what words call the same."""
-    monkeypatch.setattr(factory, "TURNS", turns)
-    summary = summary_of(StudyOf([Arm("base", [2.4], steps=4), Arm("arm", [2.3], steps=4)]), tmp_path)
-    ratio = next(arm.comparison.decode_ratio for arm in summary.arms if arm.comparison)
-    own = stats.t.ppf(0.975, len(turns) - 1) * np.log(turns).std(ddof=1) / math.sqrt(len(turns))
-    half = max(own * math.sqrt(2), least)
-    assert (half == least) == (least > 0)
-    assert (ratio.low, ratio.high) == pytest.approx((math.exp(-half), math.exp(half)))
-    assert "Decoding was measured in one run of each arm" in method_words.bars(summary)
-    drawn = [cost.ratios["arm"] for cost in shown(summary, TradeOff).costs if cost.key.startswith("decode")]
-    assert len(drawn) == 6
-    for each in drawn:
-        assert (each.low, each.high) == pytest.approx((math.exp(-half), math.exp(half)))
-
-
 def finished(rows: Sequence[Mapping[str, object]]) -> pl.DataFrame:
     """A frame of runs from arm, seed and loss."""
-    names = ("tokens_per_second", "waiting", "beside", "peak_memory_bytes", "uniform")
-    names += ("measuring_waited", "decode_tokens_per_second", "decode_tokens_per_second_within")
-    unknown = (pl.lit(None, pl.Float64).alias(name) for name in names)
-    return pl.DataFrame(rows).with_columns(pl.lit("finished").alias("status"), *unknown)
+    unknown = pl.lit(None, pl.Float64).alias("uniform")
+    return pl.DataFrame(rows).with_columns(pl.lit("finished").alias("status"), unknown)
 
 
 def judged(losses: np.ndarray, seeds: Sequence[int], schedule: Any, margin: float | None) -> list[str]:
