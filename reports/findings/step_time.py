@@ -1,9 +1,9 @@
 """Budgets in seconds: what an error of the measured step times may be worth in nats. Pure.
 
 All seeds of an arm get the steps that its measured step time leaves room for, so an error of that time is in no
-scatter over seeds: a step time that is wrong by ε (of its logarithm) changes the number of steps by that share, and the
-loss by about ε·|dL/d ln steps|. The slope is that of the arm's validation curve over its second half, which under a decaying
-rate is steeper than what a longer schedule would gain, so the error is rather over- than understated.
+scatter over seeds. A step time that is wrong by ε (of its logarithm) changes the number of steps by that share, and the
+loss by about ε·|dL/d ln steps|. The slope is that of the arm's validation curve over its second half: under a decaying
+rate that is steeper than what a longer schedule would gain, so the error is overstated rather than understated.
 """
 
 from __future__ import annotations
