@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from ablate.store import Store
     from ablate.store.documents import JsonObject
+    from reports.findings.next_steps import NextStep
     from reports.findings.shapes import ArmSummary, StudySummary
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "export_study",
     "figures_of",
     "headline",
+    "next_steps",
     "notebook_cell",
     "notes",
     "open_arms",
@@ -33,6 +35,7 @@ __all__ = [
     "render_site",
     "search_table",
     "sentence",
+    "step_words",
     "summarise",
     "table",
     "unmeasured",
@@ -123,6 +126,20 @@ def notes(summary: StudySummary) -> list[str]:
     if summary.study.scale not in UNJUDGED:
         found = [*contrasts(summary), *changes(summary), *withheld(summary), detectable(summary)]
     return list(filter(None, [*found, unmeasured(summary)]))
+
+
+def next_steps(summary: StudySummary) -> tuple[NextStep, ...]:
+    """The commands that follow from the verdicts, each with its time and its chance."""
+    from reports.findings.next_steps import next_steps as found  # noqa: PLC0415 (keeps the import cheap)
+
+    return found(summary)
+
+
+def step_words(step: NextStep, at_once: int = 1) -> str:
+    """A step as a sentence that ends in its command; at_once: how many runs share the work."""
+    from reports.findings.next_steps import step_words as words  # noqa: PLC0415 (keeps the import cheap)
+
+    return words(step, at_once)
 
 
 def withheld(summary: StudySummary) -> list[str]:

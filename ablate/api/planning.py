@@ -16,11 +16,13 @@ from ablate.machine.numerics import Numerics, restored
 from ablate.planning.campaign import Outcome
 from ablate.planning.durations import Duration, duration
 from ablate.planning.exports import Export, export_lines, exports
+from ablate.planning.foresight import Foresight, detectable_lines, foresight
 from ablate.planning.lengths import Corpora, length_lines, prepared
 from ablate.planning.memory import Need, Room, needs, warnings
 from ablate.planning.plan import ArmPlan, Plan
 from ablate.planning.plan_shown import matched_line, plan_json, plan_rows, remarks, tuning_runs
 from ablate.planning.study_document import study_rates
+from ablate.readable import clock
 from ablate.running.engines import EngineError
 from ablate.running.progress import Wanted
 from ablate.running.workshop import open_workshop
@@ -128,15 +130,53 @@ class StudyPlan:
         ]
         return pl.DataFrame(rows, schema_overrides={"rung": pl.String})
 
+    @cached_property
+    def foresight(self) -> Foresight:
+        """The noise that is expected, and where it was measured."""
+        return foresight(self.outcome.plan, self.store)
+
+    @cached_property
+    def detectable(self) -> float | None:
+        """The difference in nats that the study will probably find (80 %); None where nothing is compared."""
+        return None if self._tests_no_arms else self.foresight.detectable(self.outcome.plan)
+
+    @property
+    def _tests_no_arms(self) -> bool:
+        return self.study.is_search_alone or self.study.screen is not None
+
+    def detect(self, difference: float) -> Detection:
+        """How many seeds find such a difference with 80 % probability, and how long they take.
+
+        Args:
+            difference: in nats, above 0.
+        """
+        plan, tune = self.outcome.plan, None if self.tuned else self.asked.tune
+        seeds = None if self._tests_no_arms else self.foresight.seeds(plan, difference)
+        runs = (seeds or 0) + (tuning_runs(tune) if tune else 0.0)
+        seconds = runs * sum(arm.estimated_seconds(self.flops_per_second) for arm in plan.arms)
+        return Detection(difference, seeds, seconds / (self.at_once * self.execution.devices) if seeds else None)
+
     def document(self) -> JsonObject:
         """What `ablate plan --json` prints."""
         planned = plan_json(self.outcome, self.flops_per_second, done=self.done, corpora=self.corpora, needs=self.needs)
         rates = study_rates(self.asked).model_dump()
         arms: list[JsonValue] = [
-            {**arm, "export": self._export_document(str(arm["name"]))}
+            {
+                **arm,
+                "export": self._export_document(str(arm["name"])),
+                "detectable": None if arm["name"] == self.study.baseline else self.detectable,
+            }
             for arm in cast(list[JsonObject], planned["arms"])
         ]
-        return {**planned, "arms": arms, "tuned": self.tuned, "rates": rates, "recompute": self.execution.recompute}
+        return {
+            **planned,
+            "arms": arms,
+            "tuned": self.tuned,
+            "rates": rates,
+            "recompute": self.execution.recompute,
+            "detectable": self.detectable,
+            "detectable_source": None if self.detectable is None else self.foresight.source,
+        }
 
     @cached_property
     def exports(self) -> dict[str, Export]:
@@ -163,6 +203,7 @@ class StudyPlan:
         notes += export_lines(self.exports)
         if self.study.is_search_alone:
             return [*notes, "no arms: `ablate search` tries the study's space, each trial at this budget"]
+        notes += detectable_lines(self.detectable, self.foresight, tuned=self.asked.tune is not None)
         there = f"{len(self.done)} runs, of which {sum(self.done.values())} are in {self.store.root}/ already"
         return [*notes, there, *([f"{self.at_once} at once: {self.time}"] if str(self.time) else [])]
 
@@ -203,6 +244,27 @@ class StudyPlan:
                 parts.append(f"<p>{escape(rung)}</p>")
             parts.append(html_table(rows))
         return "".join([*parts, *(f"<p>{escape(note)}</p>" for note in self.notes())])
+
+
+@dataclass(frozen=True)
+class Detection:
+    """How many seeds find a difference with 80 % probability.
+
+    Attributes:
+        difference: in nats.
+        seeds: how many; None if a thousand would not do.
+        seconds: the estimated time of training and tuning.
+    """
+
+    difference: float
+    seeds: int | None
+    seconds: float | None
+
+    def __str__(self) -> str:
+        if self.seeds is None or self.seconds is None:
+            return f"no number of seeds up to 1,000 would detect {self.difference:g} nats"
+        found = f"{self.seeds} seeds detect {self.difference:g} nats with 80 % power (--set seeds={self.seeds})"
+        return f"{found}: about {clock(max(1.0, self.seconds))} of training"
 
 
 @restored()

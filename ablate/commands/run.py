@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
         print_json(result.document())
     elif result.summary:
         print_table(result.table())
-        print_prose([str(result.headline), *result.notes()])
+        print_prose([str(result.headline), *result.notes(), *result.next])
         print(result.report)
         if options.promote:
             print(_promoted(options, result))

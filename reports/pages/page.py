@@ -13,6 +13,7 @@ from ablate.store.documents import LedgerRecord, StudyDocument
 from reports.figures import CONFIG, Figure, galleries
 from reports.figures.base import Attributes
 from reports.figures.style import looks
+from reports.findings.next_steps import next_steps
 from reports.findings.shapes import StudySummary
 from reports.findings.summary import summarise_study
 from reports.pages.templating import FIGURES, render
@@ -104,6 +105,7 @@ def render_page(summary: StudySummary, progress: StudyProgress | None = None, ho
         compact=compact,
         markup={"Markdown": markdown(compact), "LaTeX": latex(compact)},
         source=source,
+        steps=next_steps(summary),
         progress=progress,
         home=home,
         most_listed=MOST_LISTED,
