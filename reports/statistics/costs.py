@@ -14,9 +14,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
+from statistics import mean, stdev
 from typing import TypeVar
 
-from reports.statistics.estimates import ALPHA, Estimate, estimate, paired_p
+import scipy  # whose parts are loaded when they are first used
+
+from reports.statistics.estimates import ALPHA, Estimate, estimate
 
 FURTHEST = 500.0
 """No logarithm of a ratio is further from 0."""
@@ -39,7 +42,8 @@ def _p(values: Sequence[float]) -> float:
     """What repeats exactly is exact: bytes of a GPU's allocator, and arms that share one measurement."""
     if max(values) == min(values):
         return 1.0 if values[0] == 0 else 0.0
-    return float(paired_p(values))
+    t = mean(values) / (stdev(values) / math.sqrt(len(values)))
+    return float(2 * scipy.stats.t.sf(abs(t), len(values) - 1))
 
 
 def _ratio(logs: Sequence[float], level: float) -> Estimate:
