@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import fmean, median
+from statistics import fmean, geometric_mean, median
 from typing import TypeVar
 
 import polars as pl
@@ -153,17 +153,21 @@ def speeds(data: Collected) -> dict[str, dict[Work, float]]:
     found: dict[str, dict[Work, float]] = {}
     for work in TIMED:
         points = [point for process in data.costs.processes if (point := process.judged(work)) is not None]
+        known = [speeds_at(point, data.study.baseline) for point in points]
         for arm in data.study.arms:
-            known = [speed for point in points if (speed := speed_of(point, arm.name)) is not None]
-            if len(known) >= FEWEST_PROCESSES:
-                found.setdefault(arm.name, {})[work] = math.exp(fmean(map(math.log, known)))
+            own = [each[arm.name] for each in known if arm.name in each]
+            if len(own) >= FEWEST_PROCESSES:
+                found.setdefault(arm.name, {})[work] = geometric_mean(own)
     return found
 
 
-def speed_of(point: CostPoint, arm: str) -> float | None:
-    """Tokens per second in one process: the median of turns that count; None where none does."""
-    known = [seconds for seconds in point.counted(arm) if seconds is not None]
-    return 1 / median(known) if known else None
+def speeds_at(point: CostPoint, baseline: str) -> dict[str, float]:
+    """Tokens per second of each arm in one process: that of the baseline, or else of the first arm, times their ratio
+    in rounds that both have. The machine may be faster in some rounds than in others."""
+    base = baseline if baseline in point.seconds else next(iter(point.seconds), baseline)
+    known = [seconds for seconds in point.counted(base) if seconds is not None]
+    logs = {arm: point.log_ratio(arm, base, fewest=1) for arm in point.seconds}
+    return {arm: 1 / (median(known) * math.exp(log)) for arm, log in logs.items() if log is not None and known}
 
 
 def unmeasured(data: Collected) -> str | None:

@@ -12,7 +12,7 @@ import polars as pl
 from ablate.store.documents.costs import FEWEST_PROCESSES
 from reports.figures.base import Figure, Switch, SwitchOption, line, short
 from reports.figures.style import ArmStyle, blank
-from reports.findings.costs import speed_of
+from reports.findings.costs import speeds_at
 from reports.findings.curves import Curve, Point
 from reports.findings.overhead import bound_by_overhead
 from reports.findings.shapes import StudySummary
@@ -87,8 +87,8 @@ def _in_alternation(data: Collected) -> Iterator[Curve]:
     rows = [
         {"arm": arm, "work": point.work, "context": point.context, "batch": point.batch, "speed": speed}
         for point in points
-        for arm in point.seconds
-        if point.work != "training" and (speed := speed_of(point, arm)) is not None
+        if point.work != "training"
+        for arm, speed in speeds_at(point, data.study.baseline).items()
     ]
     frame = pl.DataFrame(rows, schema=SPEEDS)
     for kind, (work, value) in SPEED_KINDS.items():

@@ -26,7 +26,7 @@ def test_a_plan_says_what_its_study_will_detect_and_how_many_seeds_would_do(
     """An empty store knows the noise that was measured elsewhere: 0.012 nats, 36 degrees of freedom."""
     study = "question: Which?\nbase: {preset: small, d_model: 48, n_layers: 2, block.mixer.heads: 4}\n"
     study += "arms: {post: {block.norm_placement: post}, double: {block.norm_placement: double}}\n"
-    study += "seeds: 5\nbudget: {tokens: 2e5}\ntrain: {context: 32, batch: 4}\ndata: {tokenizer: bytes}\ntune: off\n"
+    study += "seeds: 5\nbudget: {tokens: 2e5}\ntrain: {context: 32, batch: 4}\ndata: {source: stdlib, tokenizer: bytes}\ntune: off\n"
     path = tmp_path / "mine.yaml"
     path.write_text(study, encoding="utf-8")
     plan = ablate.plan(path, store=tmp_path / "runs", device="cpu", progress=False)
@@ -36,12 +36,10 @@ def test_a_plan_says_what_its_study_will_detect_and_how_many_seeds_would_do(
     seeds = plan.detect(0.02).seeds
     assert seeds is not None
     assert power(0.02, 0.0120, 36, seeds - 1, arms) < 0.8 <= power(0.02, 0.0120, 36, seeds, arms)
-    assert (
-        main(["plan", str(path), "--store", str(tmp_path / "runs"), "--device", "cpu", "--detect", "0.02", "--json"])
-        == 0
-    )
+    given = ["plan", str(path), "--store", str(tmp_path / "runs"), "--device", "cpu", "--detect"]
+    assert main([*given, "0.02", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["detect"]["seeds"] == seeds and document["detect"]["seconds"] > 0
     found = {arm["name"]: arm["detectable"] for arm in document["arms"]}
     assert [value is None for value in found.values()] == [True, *[False] * (arms - 1)]
-    assert main(["plan", str(path), "--store", str(tmp_path / "runs"), "--detect", "-1"]) == 2
+    assert main([*given, "-1"]) == 2

@@ -107,7 +107,8 @@ def test_the_answer_speaks_of_effects(found: tuple[Screen, StudySummary]) -> Non
 
 
 def test_a_factor_is_explained_by_its_edits_and_costs_what_it_multiplies(tmp_path: Path) -> None:
-    """Half the cache for `gqa`, twice for `nope`: by all runs, of which none has a factor alone."""
+    """Half the cache for `gqa`, twice for `nope`, four fifths of the speed for `gated`: by all runs, of which none has
+    a factor alone."""
     of = plan()
     study = study_of(of, losses(of))
     parts = [set(run) for run in of.runs]
@@ -116,13 +117,20 @@ def test_a_factor_is_explained_by_its_edits_and_costs_what_it_multiplies(tmp_pat
             arm,
             edits={f"block.{factor}": [factor, 1] for factor in FACTORS if factor in has},
             kv_bytes_per_token=2048.0 * 0.5 ** ("gqa" in has) * 2 ** ("nope" in has),
+            speed=4000.0 * 0.8 ** ("gated" in has),
         )
         for arm, has in zip(study.arms, parts, strict=True)
     ]
-    summary = reports.summarise(replace(study, arms=arms).write(tmp_path))
+    summary = reports.summarise(replace(study, arms=arms, measured=True).write(tmp_path))
     ratios = {name: each.comparison.costs.kv_ratio for name, each in by_name(summary).items()}
     assert ratios.pop("gated × gqa") is None
     assert ratios == pytest.approx({"gated": 1, "double": 1, "gqa": 0.5, "nope": 2})
+    speeds = {name: each.comparison.costs.training for name, each in by_name(summary).items()}
+    assert speeds.pop("gated × gqa") is None
+    assert {name: ratio.mean for name, ratio in speeds.items() if ratio} == pytest.approx(
+        {"gated": 0.8, "double": 1, "gqa": 1, "nope": 1}
+    )
+    assert [name for name, ratio in speeds.items() if ratio and ratio.excludes(1)] == ["gated"]
     found = list(answers.findings(summary))
     assert [each.name for each in found[:2]] == ["gated", "nope"]
     assert {each.name: each.gloss for each in found} == {

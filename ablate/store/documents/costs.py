@@ -50,11 +50,11 @@ class CostPoint(Part):
         turns = zip(self.seconds.get(arm, ()), self.waited.get(arm, ()), strict=True)
         return tuple(None if (waited or 0.0) >= CROWDED else seconds for seconds, waited in turns)
 
-    def log_ratio(self, arm: str, base: str) -> float | None:
+    def log_ratio(self, arm: str, base: str, fewest: int = FEWEST_ROUNDS) -> float | None:
         """ln of seconds over the base's: the median over rounds that count for both; None where those are too few."""
         rounds = zip(self.counted(arm), self.counted(base), strict=False)
         found = [math.log(own / other) for own, other in rounds if own is not None and other is not None]
-        return median(found) if len(found) >= FEWEST_ROUNDS else None
+        return median(found) if len(found) >= fewest else None
 
 
 class CostProcess(Part):
