@@ -26,7 +26,10 @@ def test_a_plan_says_what_its_study_will_detect_and_how_many_seeds_would_do(
     """An empty store knows the noise that was measured elsewhere: 0.012 nats, 36 degrees of freedom."""
     study = "question: Which?\nbase: {preset: small, d_model: 48, n_layers: 2, block.mixer.heads: 4}\n"
     study += "arms: {post: {block.norm_placement: post}, double: {block.norm_placement: double}}\n"
-    study += "seeds: 5\nbudget: {tokens: 2e5}\ntrain: {context: 32, batch: 4}\ndata: {source: stdlib, tokenizer: bytes}\ntune: off\n"
+    study += "seeds: 5\n"
+    study += (
+        "budget: {tokens: 2e5}\ntrain: {context: 32, batch: 4}\ndata: {source: stdlib, tokenizer: bytes}\ntune: off\n"
+    )
     path = tmp_path / "mine.yaml"
     path.write_text(study, encoding="utf-8")
     plan = ablate.plan(path, store=tmp_path / "runs", device="cpu", progress=False)
