@@ -55,6 +55,7 @@ def study_document(outcome: Outcome, created: datetime | None = None) -> StudyDo
         matched=study.budget.matched,
         contrasts=tuple(StudyContrast(arm=arm, other=other) for arm, other in study.contrasts),
         margin=study.sections.margin,
+        pilot=study.sections.pilot,
         per=_per(study),
         objective=_objective(study.train.objective),
         conventions=_conventions(plan),
