@@ -13,6 +13,7 @@ from scipy import stats
 
 import reports
 from ablate.planning.looks import looks
+from ablate.store.documents import LedgerRecord
 from reports.findings.shapes import StudySummary
 from reports.findings.summary import open_arms
 from reports.findings.verdicts import compare, decide
@@ -138,8 +139,11 @@ def finished(rows: Sequence[Mapping[str, object]]) -> pl.DataFrame:
     return pl.DataFrame(rows).with_columns(pl.lit("finished").alias("status"), unknown)
 
 
-def judged(losses: np.ndarray, seeds: Sequence[int], schedule: Any, margin: float | None) -> list[str]:
-    """Verdicts on arms with these losses (arms + 1, seeds), the baseline first, each with its own number of seeds."""
+def judged(
+    losses: np.ndarray, seeds: Sequence[int], schedule: Any, margin: float | None, ledger: list[LedgerRecord]
+) -> list[str]:
+    """Verdicts on arms with these losses (arms + 1, seeds), the baseline first, each with its own number of seeds; what
+    they are of is added to the ledger."""
     names = [f"arm{i}" for i in range(len(losses))]
     arms = [Arm(name, [2.4] * count) for name, count in zip(names, seeds, strict=True)]
     study = StudyOf(arms, looks=schedule, margin=margin).document()
@@ -148,16 +152,21 @@ def judged(losses: np.ndarray, seeds: Sequence[int], schedule: Any, margin: floa
         for i, (n, k) in enumerate(zip(names, seeds, strict=True))
         for s in range(k)
     ]
-    return [decide(comparison) for comparison in compare(study, finished(rows)).values()]
+    found = compare(study, finished(rows), ledger).values()
+    tests = tuple(each.test for each in found if each.test is not None)
+    ledger.append(LedgerRecord(judged="2026-01-01T00:00:00+00:00", scale="cpu", tests=tests))
+    return [decide(comparison) for comparison in found]
 
 
 def in_rounds(losses: np.ndarray, margin: float | None = None) -> tuple[list[str], list[int]]:
-    """Verdicts and seeds of a study that adds seeds to its open arms until none is open or the cap is reached."""
+    """Verdicts and seeds of a study that adds seeds to its open arms until none is open or the cap is reached. An arm
+    that is settled stays so, though the others' seeds change what is known of the noise."""
     schedule = [{"seeds": look.seeds, "alpha": look.alpha} for look in looks(3, losses.shape[1])]
     seeds, found = [3] * (len(losses) - 1), ["inconclusive"] * (len(losses) - 1)
+    ledger: list[LedgerRecord] = []
     for look in schedule:
         seeds = [look["seeds"] if v == "inconclusive" else n for v, n in zip(found, seeds, strict=True)]
-        again = judged(losses, [max(seeds), *seeds], schedule, margin)
+        again = judged(losses, [max(seeds), *seeds], schedule, margin, ledger)
         settled_again = [w for v, w in zip(found, again, strict=True) if v != "inconclusive"]
         assert "inconclusive" not in settled_again
         found = again
