@@ -28,7 +28,7 @@ from zoo.explain import explain
 from zoo.facts import Dropout, Fact, Features, Tried, what_computes
 from zoo.ffns import Ffn
 from zoo.ffns._activations import PlainActivation
-from zoo.identity import digest_of, spelled_out
+from zoo.identity import digest_of, identity_of, spelled_out
 from zoo.init import InitSpec
 from zoo.kinds import MAX_LAYERS, EncoderSpec, Names, check_kind, check_layers, check_names, encoder_of
 from zoo.mixers._cross import CrossAttention
@@ -276,6 +276,10 @@ class ModelSpec(Spec):
         """Plain data that says the architecture alone: every layer spelled out, every default a number."""
         return spelled_out(self, lambda part: part.model_dump(mode="json"))
 
+    def identity(self) -> SpecJson:
+        """As `resolve`, without settings that have their first default (see `zoo.identity`)."""
+        return spelled_out(self, identity_of)
+
     def computation(self) -> SpecJson:
         """As `resolve`, without what shows in training alone: equal for models that compute the same once trained."""
         return spelled_out(self, what_computes)
@@ -287,8 +291,8 @@ class ModelSpec(Spec):
 
     @property
     def digest(self) -> str:
-        """16 hex digits that two spellings of one architecture share."""
-        return digest_of(self.resolve())
+        """20 hex digits that two spellings of one architecture share."""
+        return digest_of(self.identity())
 
 
 def parse(data: Any) -> ModelSpec:

@@ -15,8 +15,9 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from ablate.planning.adoption import adopt_times
 from ablate.planning.budgets import Workload
-from ablate.planning.identity import SCHEMA, canonical_model, digest_of
+from ablate.planning.identity import canonical_model
 from ablate.running.engines import Engine
 from ablate.running.rehearsal import Effort
 from ablate.running.rehearsing import CalibrationError
@@ -24,6 +25,7 @@ from ablate.store import Store
 from ablate.store.documents import CalibrationDocument, Environment, JsonObject, RunData, RunDocument
 from ablate.training.result import quartiles
 from ablate.training.spec import timeless
+from zoo.identity import digest_of, identity_of
 from zoo.registry import versions_of
 
 UNSTEADY = 0.25
@@ -50,21 +52,25 @@ class Calibration:
     def __call__(self, work: Sequence[Workload]) -> list[float]:
         """Median seconds per step of each workload. Raises CalibrationError."""
         digests = [digest_of(self.question(workload)) for workload in work]
-        missing = {
-            digest: workload
-            for digest, workload in zip(digests, work, strict=True)
-            if self.store.read_calibration(digest) is None
-        }
+        asked = dict(zip(digests, work, strict=True))
+        missing = {digest: each for digest, each in asked.items() if self.store.read_calibration(digest) is None}
+        adopt_times(self.store, {digest: (self.question(each), self.in_full(each)) for digest, each in missing.items()})
+        missing = {digest: each for digest, each in missing.items() if self.store.read_calibration(digest) is None}
         if missing:
             self._measure(missing)
         return [self._known(digest) for digest in digests]
 
     def question(self, workload: Workload) -> JsonObject:
         """What names a measurement: model, training, numerics, plug-ins, device and workers at once."""
+        train = {name: each for name, each in identity_of(workload.train).items() if name not in timeless()}
+        told = {"model": workload.spec.identity(), "train": train, "numerics": identity_of(workload.numerics)}
+        return {**self.in_full(workload), **told}
+
+    def in_full(self, workload: Workload) -> JsonObject:
+        """The same with every default."""
         plugins = versions_of(workload.spec, workload.train)
         return {
             **({"plugins": dict(plugins)} if plugins else {}),
-            "schema": SCHEMA,
             "model": workload.spec.resolve(),
             "train": workload.train.model_dump(mode="json", exclude=timeless()),
             "numerics": workload.numerics.model_dump(),

@@ -158,7 +158,8 @@ class StudyRunner:
         return Failure(event.digest, arm, seed, event.error or "failed", details if details.exists() else None)
 
     def _write_study(self, outcome: Outcome) -> None:
-        self.store.study(self.study.name, self.study.scale).write(study_document(outcome))
+        document = study_document(outcome, aliases=self.store.aliases)
+        self.store.study(self.study.name, self.study.scale).write(document)
 
     def statuses(self) -> list[JsonObject]:
         """What became of every run met."""

@@ -33,6 +33,7 @@ MODULES = (
     "sums",
     "calibration",
     "claim",
+    "alias",
     "_document",
 )
 INTRODUCTION = """# Stored documents
