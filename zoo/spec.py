@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Annotated, Any, Literal, Self
 
@@ -26,7 +26,6 @@ from zoo.edits import Edits, SpecJson, expand, merge
 from zoo.errors import SpecError
 from zoo.explain import explain
 from zoo.facts import Dropout, Fact, Features, Tried, what_computes
-from zoo.ffns import Ffn
 from zoo.ffns._activations import PlainActivation
 from zoo.identity import digest_of, identity_of, spelled_out
 from zoo.init import InitSpec
@@ -204,17 +203,9 @@ class ModelSpec(Spec):
     @property
     def couples_rows(self) -> str | None:
         """What makes training on one row of a batch depend on the others; None where nothing does."""
-        return self._first_of_ffns(lambda ffn: ffn.couples_rows)
-
-    @property
-    def changed_by_passes(self) -> str | None:
-        """What a training pass itself changes, before any gradient; None for nothing."""
-        return self._first_of_ffns(lambda ffn: ffn.changed_by_passes)
-
-    def _first_of_ffns(self, ask: Callable[[Ffn], str | None]) -> str | None:
         models = [self] if self.encoder_spec is None else [self, self.encoder_spec]
-        ffns = (block.ffn for model in models for block in model.layers)
-        return next((reason for ffn in ffns if (reason := ask(ffn)) is not None), None)
+        reasons = (block.ffn.couples_rows for model in models for block in model.layers)
+        return next((reason for reason in reasons if reason is not None), None)
 
     @property
     def encoder_spec(self) -> ModelSpec | None:
