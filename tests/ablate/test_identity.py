@@ -38,7 +38,7 @@ plain = ModelMetaclass.__new__
 
 def with_a_setting(mcs, name, bases, namespace, *rest, **settings):
     if (namespace.get("__module__"), name) in {("zoo.axis", "Spec"), ("ablate.store.documents._document", "Part")}:
-        namespace["__annotations__"]["added_since"] = "bool"
+        namespace.setdefault("__annotations__", {})["added_since"] = "bool"
         namespace["added_since"] = False
     return plain(mcs, name, bases, namespace, *rest, **settings)
 
