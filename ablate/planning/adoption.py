@@ -19,8 +19,9 @@ from ablate.store.documents import JsonObject, RunDocument, SyntheticMeta
 from ablate.training.spec import TrainSpec
 from evals.costs.spec import MeasureSpec
 from evals.spec import EvalSpec
+from zoo.axis import Spec
 from zoo.errors import SpecError
-from zoo.identity import DIGITS, digest_of
+from zoo.identity import DIGITS, digest_of, identity_of
 from zoo.spec import ModelSpec, parse
 
 FIRST_DIGITS = 16
@@ -38,12 +39,13 @@ def adopt(store: Store) -> None:
     if not earlier:
         return
     found: dict[str, str] = {}
-    # Finished runs first: where the defaults of one are spelled out in another, both are the same run today.
-    for digest in sorted(earlier, key=lambda digest: store.status(digest) != "finished"):
+    # Runs that ended first: where one document spells out what another leaves to a default, both are one run today.
+    for digest in sorted(earlier, key=lambda digest: not store.result_path(digest).exists()):
         for new, stored in _aliases(store, digest):
-            if not store.run_path(new).exists():
+            if new not in store.aliases and not store.run_path(new).exists():
                 found.setdefault(new, stored)
-    store.add_aliases(found)
+    if found:
+        store.add_aliases(found)
 
 
 def _aliases(store: Store, digest: str) -> Iterator[tuple[str, str]]:
@@ -66,12 +68,12 @@ def _aliases(store: Store, digest: str) -> Iterator[tuple[str, str]]:
 
 
 def _request_alias(name: str, shape: Any, request: JsonObject) -> Iterator[tuple[str, str]]:
-    """None where files that the request names, or is made of, are no longer the same."""
+    """None where files that the request names, or is made of, are no longer the same, or compute something else."""
     try:
         spec = shape.model_validate(request)
     except ValidationError:
         return
-    if digest_of({"schema": 1, **request, **beside_request(spec)}, FIRST_DIGITS) == name:
+    if _is_first_version(spec) and digest_of({"schema": 1, **request, **beside_request(spec)}, FIRST_DIGITS) == name:
         yield request_digest(spec), name
 
 
@@ -85,6 +87,8 @@ def _today(store: Store, digest: str) -> tuple[RunDocument, ModelSpec, TrainSpec
         data = run.data.model_copy(update={"digest": _data_today(store, run.data.digest)})
     except (StoreError, SpecError, ValidationError) as error:
         raise _UnreadableError from error
+    if not all(map(_is_first_version, (train, spec.block.norm, *spec.layers, spec))):
+        raise _UnreadableError
     plain = run.model_copy(update={"data": data, "start": None, "teacher": None})
     (found,) = identified(plain, spec, train, [run.seed])
     if run.start is not None:
@@ -92,6 +96,11 @@ def _today(store: Store, digest: str) -> tuple[RunDocument, ModelSpec, TrainSpec
     if run.teacher is not None:
         found = taught(found, run.teacher.model_copy(update={"run": _source_today(store, run.teacher.run)}))
     return found, spec, train
+
+
+def _is_first_version(spec: Spec) -> bool:
+    """Whether a spec still computes what it did when digests of 16 digits were made."""
+    return bool(identity_of(spec) == identity_of(spec, versions=False))
 
 
 def _source_today(store: Store, digest: str | None) -> str | None:

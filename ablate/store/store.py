@@ -129,12 +129,12 @@ class Store(Paths):
 
     def write_result(self, result: ResultDocument, losses: Sequence[ItemLoss] = ()) -> None:
         """With the final loss by document, where there is one, and checksums of what the result rests on."""
-        digest = result.digest
+        digest = self._stored(result.digest)
         if losses:
             jsonfile.write_lines(self.losses_path(digest), losses)
         files = (self.metrics_path(digest), self.probes_path(digest), self.losses_path(digest))
         found = LogSums(**{path.stem: checksum.of_file(path) for path in files if path.exists()})
-        jsonfile.write(self.result_path(digest), result.model_copy(update={"sums": found}))
+        jsonfile.write(self.result_path(digest), result.model_copy(update={"digest": digest, "sums": found}))
 
     def read_losses(self, digest: str) -> list[ItemLoss] | None:
         """The final loss by document or example; None where there is none."""
@@ -326,7 +326,7 @@ class Store(Paths):
         return f"remove {self.run_dir(digest)} to train the run again"
 
     def _owned(self, path: Path, document: Owned | None, digest: str, remedy: str) -> Owned | None:
-        if document is not None and self._stored(document.digest) != self._stored(digest):
+        if document is not None and document.digest != self._stored(digest):
             raise StoreError(f"{path}: digest: expected {digest!r}, not {document.digest!r}: {remedy}")
         return document
 

@@ -12,6 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import yaml
+from pydantic import BaseModel
+
 import ablate
 import evals
 import zoo
@@ -26,6 +29,15 @@ from ablate.plugins import FOLDERS
 from ablate.searching.laboratory import StudyLaboratory
 from ablate.searching.search_document import search_digest
 from ablate.store import Store
+from ablate.store.documents import (
+    RunData,
+    RunDocument,
+    RunNumerics,
+    RunProbes,
+    RunStart,
+    RunTeacher,
+    TextSplit,
+)
 from ablate.study.reading import load_study
 from ablate.study.study import Study
 from zoo.axis import Spec, Variant, variants
@@ -34,17 +46,18 @@ from zoo.presets import sized_names
 
 FILE = Path(__file__).with_name("pinned.json")
 STUDIES = Path(__file__).parents[2] / "studies"
-SCALES = ("smoke", "cpu", "gpu")
+DOCUMENTS = (RunDocument, RunData, RunNumerics, RunProbes, RunStart, RunTeacher, TextSplit)
+"""Stored documents that digests cover, beside specs."""
 
 
-def digests(scales: tuple[str, ...] = SCALES) -> dict[str, str]:
-    """By study and scale, preset, or variant."""
-    return {**dict(_of_studies(scales)), **dict(_of_presets()), **dict(_of_variants())}
+def digests(only: str | None = None) -> dict[str, str]:
+    """By study and scale, preset, or variant. only: this scale of each study; None for all that it has."""
+    return {**dict(_of_studies(only)), **dict(_of_presets()), **dict(_of_variants())}
 
 
-def _of_studies(scales: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+def _of_studies(only: str | None) -> Iterator[tuple[str, str]]:
     for path in sorted(STUDIES.glob("*.yaml")):
-        for scale in scales:
+        for scale in [only] if only else yaml.safe_load(path.read_text(encoding="utf-8"))["scales"]:
             yield f"{path.stem}@{scale}", digest_of(list(_of_study(load_study(path, scale))))
 
 
@@ -102,17 +115,18 @@ def first_defaults() -> dict[str, dict[str, Any]]:
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             if not module.name.endswith("__main__"):
                 importlib.import_module(module.name)
-    return {name: _of_class(cls) for name, cls in sorted(dict(_named(Spec)).items())}
+    documents = {f"{cls.__module__}.{cls.__name__}": cls for cls in DOCUMENTS}
+    return {name: _of_class(cls) for name, cls in sorted({**documents, **dict(_named(Spec))}.items())}
 
 
-def _named(cls: type[Spec]) -> Iterator[tuple[str, type[Spec]]]:
+def _named(cls: type[Spec]) -> Iterator[tuple[str, type[BaseModel]]]:
     for each in cls.__subclasses__():
         if each.__module__.partition(".")[0] in ("zoo", "evals", "ablate"):
             yield f"{each.__module__}.{each.__name__}", each
         yield from _named(each)
 
 
-def _of_class(cls: type[Spec]) -> dict[str, Any]:
+def _of_class(cls: type[BaseModel]) -> dict[str, Any]:
     """Required settings have none."""
     found = {name: first_default(field) for name, field in cls.model_fields.items() if not field.exclude}
     return {name: "required" if value is ... else {"first": identity_of(value)} for name, value in found.items()}
