@@ -21,9 +21,8 @@ from ablate.commands import (
     HERE,
     OptionError,
     add_json,
-    add_memory,
+    add_run_options,
     add_study,
-    add_workers,
     given,
     positive,
     print_json,
@@ -32,12 +31,13 @@ from ablate.commands import (
 )
 
 DTYPES = ("bfloat16", "float16", "float32")
+SETTINGS = ("workers", "workers_per_gpu", "microbatch", "recompute")
+"""Settings of execution that a plan on this machine depends on."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    add_study(parser, device=False)
-    add_workers(parser)
-    add_memory(parser)
+    add_study(parser)
+    add_run_options(parser, *SETTINGS)
     parser.add_argument(
         "--device",
         help="cpu or cuda (default: cuda if there is a GPU); with --at, a device such as h200, or this",
@@ -70,7 +70,7 @@ def _show_plan(options: argparse.Namespace) -> int:
         )
     plan = ablate.plan(
         options.study,
-        **given(options, "scale", "sets", "store", "device", "workers", "workers_per_gpu", "microbatch", "recompute"),
+        **given(options, "scale", "sets", "store", "device", *SETTINGS),
     )
     if options.json:
         print_json(plan.document())
