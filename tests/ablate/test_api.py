@@ -127,7 +127,7 @@ def test_one_text_is_no_list_of_edits(study: Path) -> None:
     [
         ({"device": "tpu"}, "device: expected cpu or cuda, not 'tpu'"),
         ({"workers": 0}, "workers: expected a whole number from 1, not 0"),
-        ({"checkpoint_seconds": -1.0}, "checkpoint_seconds: input should be greater than or equal to 0, not -1.0"),
+        ({"checkpoint_seconds": -1.0}, "checkpoint_seconds: must be greater than or equal to 0, not -1.0"),
         ({"microbatch": "half"}, "microbatch: expected a number of rows, or auto, not 'half'"),
         ({"engine": "ryay"}, "unknown engine 'ryay': one of inprocess, local, ray, slurm"),
     ],
