@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ablate.api.browsing import Runs
     from ablate.api.browsing import open_store as open
     from ablate.api.checking import check
+    from ablate.api.comparing import LossComparison, compare
     from ablate.api.evaluating import Scores, evaluate
     from ablate.api.exporting import export
     from ablate.api.generating import Generated, generate
@@ -61,6 +62,7 @@ _HOME = {
     "Fits": "ablate.api.scaling",
     "Generated": "ablate.api.generating",
     "Imported": "ablate.api.importing",
+    "LossComparison": "ablate.api.comparing",
     "MissingPackageError": "ablate.searching.samplers",
     "Problem": "ablate.study.problems",
     "ReportError": "reports.reading.documents",
@@ -77,6 +79,7 @@ _HOME = {
     "Verdict": "ablate.api.result",
     "bench": "ablate.api.benching",
     "check": "ablate.api.checking",
+    "compare": "ablate.api.comparing",
     "evaluate": "ablate.api.evaluating",
     "export": "ablate.api.exporting",
     "export_report": "ablate.api.reporting",
@@ -109,6 +112,7 @@ __all__ = [
     "Fits",
     "Generated",
     "Imported",
+    "LossComparison",
     "MissingPackageError",
     "Problem",
     "ReportError",
@@ -126,6 +130,7 @@ __all__ = [
     "__version__",
     "bench",
     "check",
+    "compare",
     "evaluate",
     "export",
     "export_report",

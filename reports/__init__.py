@@ -23,7 +23,6 @@ __all__ = [
     "export_study",
     "figures_of",
     "headline",
-    "measured_beside",
     "notebook_cell",
     "notes",
     "open_arms",
@@ -36,6 +35,7 @@ __all__ = [
     "sentence",
     "summarise",
     "table",
+    "unmeasured",
     "withheld",
 ]
 
@@ -108,21 +108,21 @@ def documents(summary: StudySummary) -> JsonObject:
     return printed(summary)
 
 
-def measured_beside(summary: StudySummary) -> str:
-    """What it means where a speed is marked; nothing where none is."""
+def unmeasured(summary: StudySummary) -> str:
+    """Why speeds are not known, and what measures them; nothing where they are known or not asked for."""
     from reports.wording import cost_words  # noqa: PLC0415 (keeps the import cheap)
 
-    return cost_words.measured_beside(summary)
+    return cost_words.unmeasured(summary)
 
 
 def notes(summary: StudySummary) -> list[str]:
-    """What a table and the headline leave out; of a run that answers nothing, what its speeds mean."""
+    """What a table and the headline leave out; of a run that answers nothing, why it has no speeds."""
     from reports.reading.outcomes import UNJUDGED  # noqa: PLC0415 (keeps the import cheap)
 
     found = []
     if summary.study.scale not in UNJUDGED:
         found = [*contrasts(summary), *changes(summary), *withheld(summary), detectable(summary)]
-    return list(filter(None, [*found, measured_beside(summary)]))
+    return list(filter(None, [*found, unmeasured(summary)]))
 
 
 def withheld(summary: StudySummary) -> list[str]:

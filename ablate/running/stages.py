@@ -9,22 +9,26 @@ from itertools import chain
 from pathlib import Path
 
 from ablate.machine.numerics import Numerics
-from ablate.planning.campaign import Outcome, Stage
+from ablate.planning.campaign import Outcome, Stage, Stages
 from ablate.planning.durations import duration
 from ablate.planning.identity import RunPlan
 from ablate.planning.lengths import length_lines, prepared
 from ablate.planning.plan import Plan
 from ablate.planning.study_document import study_document
+from ablate.readable import clock
 from ablate.running.context import RunContext
 from ablate.running.corpora import prepare_checkpoints, prepare_corpora
+from ablate.running.costing import Costing
 from ablate.running.engines import Event
 from ablate.running.progress import Progress
+from ablate.running.rehearsing import CalibrationError
 from ablate.running.request import Request
 from ablate.store import Store
 from ablate.store.documents import JsonObject, RunDocument
 from ablate.study.study import Study
 from ablate.tracking import Trackers
 from evals.costs.matmul import peak_flops_per_second
+from evals.costs.spec import PROCESSES
 from evals.harness.skipped import skipped_lines
 
 
@@ -72,17 +76,40 @@ class StudyRunner:
     def run(self) -> None:
         """To the end, or until a run has failed: what failed may decide the next stage."""
         stages = self.planner.stages()
-        try:
-            stage = next(stages)
-            with self.context.follow(self.study, self.labels) as progress:
-                prepare_corpora(self.study, self.store, progress.data)
-                prepare_checkpoints(self.study, self.store)
+        stage: Stage | None = next(stages)
+        with self.context.follow(self.study, self.labels) as progress:
+            prepare_corpora(self.study, self.store, progress.data)
+            prepare_checkpoints(self.study, self.store)
+            while stage is not None:
                 self._carry_out(stage, progress)
-                while not self.failures:
-                    stage = stages.send(self._unsettled())
-                    self._carry_out(stage, progress)
+                stage = None if self.failures else self._next(stages)
+            if self.outcome is not None and not self.failures:
+                self._measure_costs(self.outcome, progress)
+
+    def _next(self, stages: Stages) -> Stage | None:
+        """None after the last."""
+        try:
+            return stages.send(self._unsettled())
         except StopIteration:
-            pass
+            return None
+
+    def _measure_costs(self, outcome: Outcome, progress: Progress) -> None:
+        """Measure the arms' speeds against each other, while nothing else of the study runs."""
+        costing, folder = self._costing(outcome), self.store.study(self.study.name, self.study.scale)
+        if costing.digest is None:
+            return
+        known = folder.read_costs(costing.digest)
+        if known is not None and not known.is_crowded:
+            return
+        seconds = costing.seconds
+        progress.say(f"Measuring the arms' speeds against each other: {PROCESSES} processes, about {clock(seconds)}.")
+        try:
+            costing.measure(folder)
+        except CalibrationError as error:
+            progress.say(str(error))
+
+    def _costing(self, outcome: Outcome) -> Costing:
+        return Costing(outcome.plan, self.store, self.context.engine, self.context.options.execution)
 
     def _unsettled(self) -> Sequence[str]:
         """The arms that more seeds could settle, where the study adds seeds by itself."""
@@ -158,7 +185,8 @@ class StudyRunner:
         return Failure(event.digest, arm, seed, event.error or "failed", details if details.exists() else None)
 
     def _write_study(self, outcome: Outcome) -> None:
-        self.store.study(self.study.name, self.study.scale).write(study_document(outcome))
+        document = study_document(outcome).model_copy(update={"costs": self._costing(outcome).digest})
+        self.store.study(self.study.name, self.study.scale).write(document)
 
     def statuses(self) -> list[JsonObject]:
         """What became of every run met."""

@@ -29,6 +29,9 @@ def damages(store: Store) -> Iterator[str]:
         yield from dict.fromkeys(_of_run(store, digest))
     for study in store.studies():
         yield from _whole(study.document_path, "remove it, and run the study again", study.read)
+        for path in sorted(study.path.glob("costs-*.json")):
+            request = path.stem.removeprefix("costs-")
+            yield from _whole(path, "remove it, and run the study again", study.read_costs, request)
     for search in store.searches():
         yield from _whole(search.document_path, "remove it, and run the search again", search.read)
     for digest in corpora(store):

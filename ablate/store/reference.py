@@ -25,6 +25,7 @@ MODULES = (
     "evals",
     "sample",
     "study",
+    "costs",
     "design",
     "ledger",
     "search",

@@ -16,9 +16,12 @@ REPEATED = (
 )
 
 
-def waiting(scale: str, runs: pl.DataFrame) -> str | None:
-    """Why a comparison of these runs is not judged; None where it may be."""
+def waiting(scale: str, runs: pl.DataFrame, of: str = "study") -> str | None:
+    """Why nothing is judged that rests on these runs, all of one study or `of` a part of it; None where it may be.
+
+    Noise is pooled over a study, so that it is judged when all of its runs have ended.
+    """
     if scale in UNJUDGED:
         return f"the scale {scale} shows that a study runs, not what it finds"
     missing = runs.filter(pl.col("status").is_in(["absent", "partial"])).height
-    return f"{missing} of {runs.height} runs of this comparison have not ended" if missing else None
+    return f"{missing} of {runs.height} runs of this {of} have not ended" if missing else None

@@ -47,7 +47,7 @@ def _notes(summary: StudySummary, any_cost: bool) -> Iterator[str]:
     yield "Left of zero is better. Every effect is estimated from all runs: mean with the factor minus mean without it."
     yield "Bars are 95 % intervals, corrected as the verdicts are; open points show single seeds."
     yield "Below a name stands what it costs." if any_cost else ""
-    yield cost_words.measured_beside(summary)
+    yield cost_words.unmeasured(summary)
 
 
 def _with_cost(label: str, cost: str) -> str:
@@ -69,7 +69,7 @@ def _forest(summary: StudySummary) -> Figure:
     figure.update_layout(showlegend=False, margin_t=16)
     cut = GOES_ON * frame_open(figure, [value for _, value in found if value is not None])
     labels = [style[each.effect.name].label for each, _ in found]
-    costs = [cost_words.sure_costs(each.comparison) for each, _ in found]
+    costs = [cost_words.sure_costs(each.comparison.costs) for each, _ in found]
     name_rows(figure, labels)
     figure.update_yaxes(ticktext=[_with_cost(*row) for row in zip(labels, costs, strict=True)])
     rows = [

@@ -59,7 +59,7 @@ def headline(summary: StudySummary, design: StudyDesign, setting: bool = True) -
 def _told(found: EffectSummary) -> str:
     """`gated (−0.045 ± 0.010 nats; or double × nope)`."""
     instead = f"; or {aliases(found.effect)}" if found.effect.aliases else ""
-    cost = f", {said}" if (said := clear_costs(found.comparison)) else ""
+    cost = f", {said}" if (said := clear_costs(found.comparison.costs)) else ""
     return f"{found.effect.name} ({words.difference(found.comparison)}{cost}{instead})"
 
 
@@ -68,7 +68,9 @@ def sentence(summary: StudySummary, found: EffectSummary) -> str:
     comparison = found.comparison
     if comparison.difference is None:
         return f"{found.verdict}: no seed finished in all {len(summary.arms)} runs."
-    value = ", ".join(filter(None, [words.difference(comparison), matching_words.matched(summary), costs(comparison)]))
+    value = ", ".join(
+        filter(None, [words.difference(comparison), matching_words.matched(summary), costs(comparison.costs)])
+    )
     ground = f": {found.judgement.withheld}" if found.judgement.withheld else _ground(summary, found)
     return f"{value}; {found.verdict}{ground}.{_instead(found.effect)}"
 
@@ -199,6 +201,6 @@ def _row(found: EffectSummary) -> tuple[str, ...]:
         words.p_value(comparison.p_holm),
         words.p_value(comparison.p_equivalence),
         words.detectable(comparison.detectable) if comparison.detectable else words.NONE,
-        costs(comparison) or words.NONE,
+        costs(comparison.costs) or words.NONE,
         aliases(found.effect),
     )

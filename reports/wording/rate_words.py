@@ -37,25 +37,16 @@ def sentence(study: StudyDocument) -> str:
         return f"Learning rates were tuned before{where}; the noise of that tuning is not in the intervals."
     if study.rates.how == "written" or not study.tuning:
         return "This study did not tune learning rates, which may suit one arm better than another."
-    room = "One tuning seed does not tell the noise of tuning, so intervals have no end."
-    if not one_seed(study.tuning):
-        room = "Intervals have room for what an arm may have lost to the noise of tuning."
+    room = "Intervals have room for what an arm may have lost to the noise of tuning."
     return f"Before the comparison, every arm tuned its {_what(study)}: {_trials(study)}, on separate seeds. {room}"
 
 
 def beyond(study: StudyDocument) -> str:
     """Why an interval has no end on one side, or on both."""
-    if one_seed(study.tuning):
-        return "one tuning seed does not tell what an arm may have lost to the noise of tuning"
     untrained = [each.arm for each in study.tuning if not each.trains]
     if untrained and not any(each.edges for each in study.tuning if each.trains):
         return f"{listed(untrained)} trained with none of the settings tried"
     return f"a best {'learning rate' if _alone(study) else 'setting'} lies beyond those tried"
-
-
-def one_seed(tunings: Sequence[StudyTuning]) -> bool:
-    """Whether arms were tuned with one seed, which does not tell its noise."""
-    return any(len(each.trials[0].losses) == 1 for each in tunings)
 
 
 def _alone(study: StudyDocument) -> bool:
@@ -101,28 +92,20 @@ def edge(tuning: StudyTuning) -> str:
     return "lowest" if tuning.rate == min(tuning.rates) else "highest"
 
 
-def taken(name: str, tuning: StudyTuning, interval: Interval | None, erratic: Sequence[StudyTrial] = ()) -> str:
+def taken(name: str, tuning: StudyTuning, interval: Interval | None) -> str:
     """`post: train.lr 0.017 (95 % interval 0.014 to 0.021). The best tried at a quarter of the length: 0.011.`"""
     chosen = ", ".join(f"{path} {json.dumps(value)}" for path, value in tuning.chosen.items())
     sure = f" (95 % interval {interval.low:.3g} to {interval.high:.3g})" if interval else ""
     why = f": {tuning.reason}" if tuning.reason else ""
     first = "".join(f" The best tried at {share(each.fraction)}: {_best(each)}." for each in tuning.coarse)
     stalled = "".join(_stalled(tuning)) if tuning.trains else ""
-    return f"{name}: {chosen}{sure}{why}.{stalled}{''.join(map(_erratic, erratic))}{first}"
+    return f"{name}: {chosen}{sure}{why}.{stalled}{first}"
 
 
 def _stalled(tuning: StudyTuning) -> Iterator[str]:
     for trial in tuning.trials:
         if trial.stalled:
             yield f" At {_at(trial)}, {trial.stalled} of {len(trial.losses)} seeds stalled."
-
-
-def _erratic(trial: StudyTrial) -> str:
-    known = [loss for loss in trial.losses if loss is not None]
-    return (
-        f" At {_at(trial)}, seeds ended {max(known) - min(known):.2g} nats apart, far more than at other rates,"
-        " whose noise is estimated without them."
-    )
 
 
 def _at(trial: StudyTrial) -> str:

@@ -5,18 +5,17 @@ An engine only starts workers and says when they end. What is done, and how far 
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, cast
 
 from ablate.running.options import Options
 from ablate.running.request import Request
 from ablate.store import AblateError
-from ablate.store.documents import RunDocument
 from zoo.registry import member, members
 
 if TYPE_CHECKING:  # it loads torch
-    from ablate.running.rehearsal import Effort, Timed
+    from ablate.running.rehearsal import Rehearsal, Timed
 
 
 class EngineError(AblateError):
@@ -68,8 +67,8 @@ class Engine(Protocol):
         """Ask the worker on a run, if there is one, to save its state and end: the run will have failed."""
         ...
 
-    def rehearse(self, identities: Sequence[RunDocument], corpus: str, effort: Effort) -> Timed:
-        """Time training steps where runs would take them, beside as many others. Raises CalibrationError."""
+    def rehearse(self, request: Rehearsal, *, alone: bool) -> Timed:
+        """Time arms against each other where runs would be, alone or beside as many others. Raises CalibrationError."""
         ...
 
 

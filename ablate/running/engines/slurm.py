@@ -24,11 +24,10 @@ from ablate.running.engines import Engine, EngineError
 from ablate.running.engines._polling import Polling
 from ablate.running.engines._remote import Attempt, Handed, rehearse_there
 from ablate.running.options import Options
-from ablate.running.rehearsal import Effort, Timed
+from ablate.running.rehearsal import Rehearsal, Timed
 from ablate.running.rehearsing import CalibrationError
 from ablate.running.request import Request
 from ablate.store import Store
-from ablate.store.documents import RunDocument
 from ablate.training.stop import ENDED_BY_REQUEST
 
 AT_ONCE = 16
@@ -125,17 +124,15 @@ class Slurm(Polling):
         )
         return executor
 
-    def rehearse(self, identities: Sequence[RunDocument], corpus: str, effort: Effort) -> Timed:
-        store = str(Path(corpus).parent.parent)
-        documents = [identity.model_dump(mode="json", by_alias=True) for identity in identities]
-        (job,) = self._submit(store, rehearse_there, [documents], [corpus], [effort.model_dump()], [1])
+    def rehearse(self, request: Rehearsal, *, alone: bool) -> Timed:
+        (job,) = self._submit(request.store, rehearse_there, [request.to_json()], [1], [alone])
         try:
             found = Timed.model_validate_json(job.result())
             _remove_files(job)
             return found
         except RuntimeError as error:  # submitit's
             reason = str(error).strip().splitlines()[-1]
-            raise CalibrationError(f"the time of a training step could not be measured: {reason}") from error
+            raise CalibrationError(f"speeds could not be measured: {reason}") from error
         finally:
             if not job.done():
                 job.cancel(check=False)

@@ -2,6 +2,7 @@
 
 from ablate.store.documents._document import Document, Environment, JsonObject, JsonScalar, Nats, Part, Quartiles, Unit
 from ablate.store.documents.calibration import CalibrationDocument
+from ablate.store.documents.costs import CostPoint, CostProcess, CostsDocument
 from ablate.store.documents.data import (
     DataDocument,
     HeldOutPart,
@@ -65,6 +66,9 @@ __all__ = [
     "CachePoint",
     "CalibrationDocument",
     "Choices",
+    "CostPoint",
+    "CostProcess",
+    "CostsDocument",
     "DataDocument",
     "DecodePoint",
     "Distribution",

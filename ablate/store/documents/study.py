@@ -111,6 +111,14 @@ class StudyArm(Part):
     """Declared cache bytes at the training context, divided by its tokens; null for an encoder."""
     seconds: Seconds | None
     """Planned training time of one run, where the budget is in seconds."""
+    calibration: str | None = Field(default=None, exclude_if=is_none)
+    """Names the measurement of its step time in `calibration/`, where the budget is in seconds: arms with the same one
+    have the same time."""
+    step_time_error: Annotated[float | None, Unit("ln s")] = Field(default=None, exclude_if=is_none)
+    """Standard error of the logarithm of its step time against other arms': of the ratio of two arms' times, the root
+    of the sum of both squares, over `step_time_processes` processes. Null where it is not known."""
+    step_time_processes: int | None = Field(default=None, exclude_if=is_none)
+    """Processes that measured it."""
     data: str
     """Digest of the arm's corpus, which differs between arms with different tokenizers."""
     cache_bytes: tuple[CacheBytes, ...]
@@ -297,6 +305,8 @@ class StudyDocument(Document):
     """Digest of the measurement request."""
     evals: str | None
     """Digest of the evaluation request."""
+    costs: str | None = Field(default=None, exclude_if=is_none)
+    """Digest of the measurement of its arms' speeds against each other."""
     looks: tuple[StudyLook, ...]
     """Empty where the number of seeds is fixed."""
     rates: StudyRates
