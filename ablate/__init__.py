@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from ablate.api.searching import SearchResult, search
     from ablate.api.starting import new
     from ablate.checkpoints import CheckpointError
-    from ablate.data.error import DataError
-    from ablate.errors import ArgumentError
+    from ablate.errors import ArgumentError, DataError
     from ablate.plugins import plug_in
     from ablate.running.engines import EngineError
     from ablate.running.rehearsing import CalibrationError
@@ -56,7 +55,7 @@ _HOME = {
     "ArgumentError": "ablate.errors",
     "CalibrationError": "ablate.running.rehearsing",
     "CheckpointError": "ablate.checkpoints",
-    "DataError": "ablate.data.error",
+    "DataError": "ablate.errors",
     "EngineError": "ablate.running.engines",
     "Exported": "ablate.api.reporting",
     "Failure": "ablate.running.stages",

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Unpack, cast
 
 from pydantic import JsonValue
 
@@ -23,14 +22,15 @@ from ablate.planning.plan import ArmPlan, Plan
 from ablate.planning.plan_shown import matched_line, plan_json, plan_rows, remarks, tuning_runs
 from ablate.planning.study_document import study_rates
 from ablate.readable import clock
+from ablate.running.context import open_context
 from ablate.running.engines import EngineError
+from ablate.running.options import PlanOptions, documented
 from ablate.running.progress import Wanted
-from ablate.running.workshop import open_workshop
 from ablate.store import Store
 from ablate.store.documents import JsonObject
 from ablate.study.study import Study
 from ablate.study.written import Sets
-from ablate.training.execution import Execution, Microbatch
+from ablate.training.execution import Execution
 from evals.costs.machine import memory_bytes
 from evals.costs.matmul import peak_flops_per_second
 
@@ -267,6 +267,7 @@ class Detection:
         return f"{found}: about {clock(max(1.0, self.seconds))} of training"
 
 
+@documented(PlanOptions.__annotations__)
 @restored()
 def plan(
     study: StudyLike,
@@ -274,14 +275,8 @@ def plan(
     scale: str | None = None,
     sets: Sets = (),
     store: str | Path = "runs",
-    device: str | None = None,
-    engine: str = "local",
-    workers: int | None = None,
-    workers_per_gpu: int = 1,
-    engine_settings: Mapping[str, str] | None = None,
-    microbatch: Microbatch | None = None,
-    recompute: bool = False,
     progress: Wanted = True,
+    **options: Unpack[PlanOptions],
 ) -> StudyPlan:
     """Work out what a study would run and what it would cost, without training.
 
@@ -289,9 +284,9 @@ def plan(
     the time of a training step is measured for every arm, unless the store has it.
 
     Args:
-        study, scale, sets, store, device, engine, workers, workers_per_gpu, engine_settings, microbatch, recompute:
-            as in `ablate.run`.
+        study, scale, sets, store: as in `ablate.run`.
         progress: as in `ablate.run`, for the measurement of step times.
+        options: see `ablate.running.options`.
 
     Returns:
         Arms and runs, as frames and as objects.
@@ -304,17 +299,16 @@ def plan(
         >>> plan = ablate.plan("gqa_groups", scale="cpu")
         >>> plan.arms.select("arm", "parameters", "kv_bytes_per_token", "seconds")
     """
-    execution = {"microbatch": microbatch, "recompute": recompute}
-    workshop = open_workshop(store, device, engine, workers, execution, progress, workers_per_gpu, engine_settings)
-    asked = read(study, scale, sets, workshop.device)
-    if not workshop.engine.here:
-        raise EngineError(f"plan without engine={engine!r}: times are estimated for this machine")
-    planner = workshop.planner(asked)
+    context = open_context(store, options, progress)
+    asked = read(study, scale, sets, context.device)
+    if not context.engine.here:
+        raise EngineError(f"plan without engine={context.options.engine!r}: times are estimated for this machine")
+    planner = context.planner(asked)
     outcome, tuned = planner.foreseen()
     numerics = Numerics(**outcome.plan.runs[0].identity.numerics.model_dump())
     peak = peak_flops_per_second(numerics.device, numerics.torch_dtype)
     done = {run.digest: planner.loss(run.digest) is not None for rung in outcome.rungs for run in rung.plan.runs}
-    runs = workers_per_gpu if workshop.device == "cuda" else workshop.engine.at_once
-    room = Room(memory_bytes(workshop.device), runs)
-    at_once = workshop.engine.at_once
-    return StudyPlan(outcome, tuned, peak, done, workshop.store, asked, workshop.execution, room, at_once)
+    runs = context.options.workers_per_gpu if context.device == "cuda" else context.engine.at_once
+    room = Room(memory_bytes(context.device), runs)
+    at_once = context.engine.at_once
+    return StudyPlan(outcome, tuned, peak, done, context.store, asked, context.options, room, at_once)

@@ -25,9 +25,8 @@ from ablate.commands import (
     HERE,
     OptionError,
     add_json,
-    add_memory,
+    add_run_options,
     add_study,
-    add_workers,
     given,
     positive,
     print_json,
@@ -36,12 +35,13 @@ from ablate.commands import (
 )
 
 DTYPES = ("bfloat16", "float16", "float32")
+SETTINGS = ("workers", "workers_per_gpu", "microbatch", "recompute")
+"""Settings of execution that a plan on this machine depends on."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    add_study(parser, device=False)
-    add_workers(parser)
-    add_memory(parser)
+    add_study(parser)
+    add_run_options(parser, *SETTINGS)
     parser.add_argument(
         "--detect",
         type=float,
@@ -80,7 +80,7 @@ def _show_plan(options: argparse.Namespace) -> int:
         )
     plan = ablate.plan(
         options.study,
-        **given(options, "scale", "sets", "store", "device", "workers", "workers_per_gpu", "microbatch", "recompute"),
+        **given(options, "scale", "sets", "store", "device", *SETTINGS),
     )
     if options.detect is not None and not options.detect > 0:
         raise OptionError(f"--detect {options.detect:g}: expected a difference above 0")

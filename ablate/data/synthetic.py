@@ -8,15 +8,16 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 from pydantic import ValidationError
 
-from ablate.data.error import DataError
 from ablate.data.examples import Examples, HeldOutRows
 from ablate.data.identity import DIGITS, DataIdentity
 from ablate.data.sources._synthetic import BLANK, IGNORED, Example, Level, SyntheticSource
 from ablate.data.spec import parse
+from ablate.errors import DataError
 from ablate.store import DataFolder
 from ablate.store.documents import HeldOutPart, SyntheticMeta
 from evals.reading.question import Question
 from zoo.errors import did_you_mean
+from zoo.explain import explain
 from zoo.identity import digest_of, identity_of
 
 STREAMS = {"train": 0, "test": 1, "questions": 2, "tuning": 3, "judging": 4}
@@ -89,9 +90,7 @@ def regraded(source: SyntheticSource, at: Mapping[str, Sequence[int]]) -> Synthe
     try:
         changed = type(source).model_validate({**source.model_dump(), **at})
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise DataError(f"{where}: {first['msg']}" if where else first["msg"].removeprefix("Value error, ")) from error
+        raise DataError(str(explain(error, type(source))[0])) from error
     if changed.vocab_size > source.vocab_size:
         raise DataError(
             f"that needs a vocabulary of {changed.vocab_size} tokens, and the model's has {source.vocab_size}"

@@ -16,12 +16,12 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Discriminator, Field, PositiveInt, Tag, WithJsonSchema, model_validator
 
 from ablate.store.documents.study import RATE
-from ablate.study.complaints import unknown
 from ablate.study.layering import Layered, space_by_path
 from ablate.study.layers import Layer
 from ablate.study.space import FIRST_SEED, Choice, Space
 from zoo.axis import Spec
 from zoo.edits import merge
+from zoo.explain import unknown
 
 COARSE = (0.25, 0.5, 1.0, 2.0, 4.0)
 """Times an arm's own rate: what `auto` tries first. Losses at rates further apart than a factor of 2 leave too much to

@@ -5,11 +5,11 @@ An engine only starts workers and says when they end. What is done, and how far 
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Generator, Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, cast
 
-from ablate.errors import ArgumentError
+from ablate.running.options import Options
 from ablate.running.request import Request
 from ablate.store import AblateError
 from zoo.registry import member, members
@@ -20,18 +20,6 @@ if TYPE_CHECKING:  # it loads torch
 
 class EngineError(AblateError):
     """The engine is not available, or cannot do what was requested."""
-
-
-@dataclass(frozen=True)
-class Options:
-    """`device` is "cpu" or "cuda", and None leaves it to the engine, as None does of `workers`. workers_per_gpu: at
-    most, on each. `settings` are the engine's own. devices: of each run."""
-
-    device: str | None = None
-    workers: int | None = None
-    workers_per_gpu: int = 1
-    settings: Mapping[str, str] = field(default_factory=dict)
-    devices: int = 1
 
 
 @dataclass(frozen=True)
@@ -92,10 +80,8 @@ def names() -> list[str]:
     return members(__name__)
 
 
-def load(name: str, options: Options) -> Engine:
-    """The engine of that name. Raises EngineError, and ArgumentError for a device that is not there."""
-    if name not in names():
-        raise EngineError(f"unknown engine '{name}': one of {', '.join(names())}")
-    if options.device not in (None, "cpu", "cuda"):
-        raise ArgumentError("device", "expected cpu or cuda", options.device)
-    return cast(_Module, member(__name__, name)).build(options)
+def load(options: Options) -> Engine:
+    """The engine that the options name. Raises EngineError, and ArgumentError for a device that does not exist."""
+    if options.engine not in names():
+        raise EngineError(f"unknown engine '{options.engine}': one of {', '.join(names())}")
+    return cast(_Module, member(__name__, options.engine)).build(options)

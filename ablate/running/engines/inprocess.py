@@ -6,8 +6,9 @@ from collections.abc import Generator, Iterable
 from dataclasses import dataclass
 
 from ablate.machine.environment import device_name
-from ablate.running.engines import Engine, Event, Options
+from ablate.running.engines import Engine, Event
 from ablate.running.engines._here import device_here
+from ablate.running.options import Options
 from ablate.running.rehearsal import Rehearsal, Timed
 from ablate.running.rehearsing import rehearse
 from ablate.running.request import Request
@@ -47,3 +48,9 @@ class InProcess:
 
 def build(options: Options) -> Engine:
     return InProcess(device_here(options))
+
+
+def run_here(request: Request, device: str) -> None:
+    """Execute one request in this process. Raises ArgumentError for a device that does not exist."""
+    for _ in build(Options.of({"device": device})).run([request]):
+        pass

@@ -14,9 +14,10 @@ from typing import IO
 import torch
 
 from ablate.machine.environment import SINGLE_THREADED, cores, device_name, environment_of_worker
-from ablate.running.engines import Engine, EngineError, Event, Options
+from ablate.running.engines import Engine, EngineError, Event
 from ablate.running.engines._here import device_here
 from ablate.running.engines._polling import Polling, how_it_ended
+from ablate.running.options import Options
 from ablate.running.rehearsal import Rehearsal, Timed
 from ablate.running.rehearsing import rehearse
 from ablate.running.request import Request

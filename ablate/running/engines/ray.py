@@ -17,9 +17,10 @@ from functools import partial
 from typing import Any
 
 from ablate.machine.environment import cores
-from ablate.running.engines import Engine, EngineError, Options
+from ablate.running.engines import Engine, EngineError
 from ablate.running.engines._polling import Polling
 from ablate.running.engines._remote import Handed, carry_out_there, rehearse_there
+from ablate.running.options import Options
 from ablate.running.rehearsal import Rehearsal, Timed
 from ablate.running.rehearsing import CalibrationError
 from ablate.running.request import Request
@@ -32,7 +33,7 @@ ANSWER_SECONDS = 10.0
 def build(options: Options) -> Engine:
     if importlib.util.find_spec("ray") is None:
         raise EngineError("the engine ray needs the package ray: pip install ray")
-    settings = dict(options.settings)
+    settings = dict(options.engine_settings or {})
     address = settings.pop("address", None)
     if settings:
         raise EngineError(f"the engine ray has no setting {min(settings)}: only address")

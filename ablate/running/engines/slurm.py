@@ -20,9 +20,10 @@ from typing import Any
 
 from ablate.machine.environment import environment_of_worker
 from ablate.machine.numerics import pick_device
-from ablate.running.engines import Engine, EngineError, Options
+from ablate.running.engines import Engine, EngineError
 from ablate.running.engines._polling import Polling
 from ablate.running.engines._remote import Attempt, Handed, rehearse_there
+from ablate.running.options import Options
 from ablate.running.rehearsal import Rehearsal, Timed
 from ablate.running.rehearsing import CalibrationError
 from ablate.running.request import Request
@@ -45,7 +46,7 @@ def build(options: Options) -> Engine:
         raise EngineError("the engine slurm needs the package submitit: pip install submitit")
     if options.workers_per_gpu > 1:
         raise EngineError("the engine slurm gives each run a GPU of its own: leave --workers-per-gpu out")
-    settings = {name.replace("_", "-"): value for name, value in options.settings.items()}
+    settings = {name.replace("_", "-"): value for name, value in (options.engine_settings or {}).items()}
     local = settings.pop("cluster", "slurm") == "local"
     if refused := OURS & settings.keys():
         raise EngineError(f"--slurm {min(refused)}=… is set by the engine")
