@@ -115,7 +115,7 @@ def _figure(found: Sequence[ArmTuning], path: str, unit: str, style: Mapping[str
     return Figure(
         key="-".join(filter(None, ("tuning", path.replace(".", "-"), size, "first" * coarse))),
         title=title + (f" at size {size}" if size else ""),
-        note=f"Loss after tuning runs at {length}, on separate seeds, which are the open points. {_note(shown, coarse)}",
+        note=f"Loss after tuning runs at {length}, on separate seeds, the open points. {_note(shown, coarse)}",
         alt="; ".join(f"{each.arm}: {each.found.chosen[path]}" for each, _ in shown),
         drawing=figure,
         table=frame_table(("arm", *found[0].found.chosen, "seed", f"loss ({unit})"), list(_rows(shown))),
