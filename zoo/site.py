@@ -160,6 +160,7 @@ class Step:
     lent: keys and values that layers leave for those above them, by `Mixer.kv`; None where nobody reads them.
     shared: modules that belong to the model and serve several layers, by `Position.name_for`.
     losses: what layers add to the training objective, already weighted.
+    again: whether a pass that was made before is computed again for its gradients: what it counts is counted already.
     """
 
     index: Tensor
@@ -179,6 +180,7 @@ class Step:
     recorder: Tap | None = None
     prefix: str = ""
     losses: list[Tensor] = field(default_factory=list)
+    again: bool = False
     _memo: dict[Any, Any] = field(default_factory=dict)
 
     @staticmethod

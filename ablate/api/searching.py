@@ -26,7 +26,7 @@ from ablate.searching.laboratory import StudyLaboratory
 from ablate.searching.promotion import promote as write_promoted
 from ablate.searching.samplers import ended, make_pruner, make_sampler
 from ablate.searching.search import Search
-from ablate.searching.search_document import column_of, search_digest, search_document, write_tables
+from ablate.searching.search_document import asked_before, column_of, search_digest, search_document, write_tables
 from ablate.searching.storage import Owner, close_storage, open_storage
 from ablate.store.claims import STALL_SECONDS
 from ablate.store.documents import JsonObject, SearchDocument
@@ -208,7 +208,9 @@ class _StudySearch:
                     self.failures.append(f"{self.study.baseline}: {event.error}")
 
     def _open(self, storage: BaseStorage) -> optuna.Study:
-        name = f"{self.study.name}-{self.study.scale}-{search_digest(self.lab)}"
+        name, before = f"{self.study.name}-{self.study.scale}-{search_digest(self.lab)}", self.folder.read()
+        if before is not None and before.optuna_study != name and asked_before(self.lab, before):
+            name = before.optuna_study
         return optuna.create_study(
             storage=storage,
             study_name=name,

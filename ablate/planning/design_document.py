@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ablate.planning.identity import digest_of
 from ablate.store.documents import StudyArm, StudyDesign, StudyEffect
 from ablate.study.design_spec import Screen, named
 from ablate.study.factorial import Effect
+from zoo.identity import digest_of
 
 RESOLUTIONS = {
     3: "main effects are aliased with interactions of two factors",
@@ -41,8 +41,8 @@ def _effect(screen: Screen, effect: Effect, arms: Sequence[StudyArm]) -> StudyEf
 
 
 def _identity(arms: Sequence[StudyArm]) -> str:
-    """Of several arms, in any order."""
-    return digest_of(sorted(arm.identity for arm in arms))
+    """Of several arms, in any order: as long as theirs, by which an earlier version's ledger knows them."""
+    return digest_of(sorted(arm.identity for arm in arms), max(len(arm.identity) for arm in arms))
 
 
 def design_lines(screen: Screen, *, tuned: bool) -> Iterator[str]:

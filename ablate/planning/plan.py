@@ -291,7 +291,7 @@ def _identities(
         plugins=versions_of(spec, workload.train, arm.data),
         reads=study.reads,
     )
-    return identified(run, spec.resolve(), seeds)
+    return identified(run, spec, workload.train, seeds)
 
 
 def _check_width_transfer(study: Study, arm: Arm, spec: ModelSpec) -> None:

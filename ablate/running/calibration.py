@@ -22,8 +22,9 @@ from pathlib import Path
 from statistics import fmean, median, stdev
 from typing import NamedTuple
 
+from ablate.planning.adoption import adopt_times
 from ablate.planning.budgets import StepTime, Workload
-from ablate.planning.identity import SCHEMA, canonical_model, digest_of
+from ablate.planning.identity import canonical_model
 from ablate.running.engines import Engine
 from ablate.running.rehearsal import Rehearsal, Rehearsed, Timed
 from ablate.running.rehearsing import CalibrationError
@@ -32,6 +33,7 @@ from ablate.store.documents import CalibrationDocument, CostProcess, JsonObject,
 from ablate.training.result import quartiles
 from ablate.training.spec import timeless
 from evals.costs.alternation import Effort, Pace
+from zoo.identity import digest_of, identity_of
 from zoo.registry import versions_of
 
 UNSTEADY = 0.05
@@ -69,6 +71,8 @@ class Calibration:
         digests = [digest_of(self.question(workload)) for workload in work]
         asked = dict(zip(digests, work, strict=True))
         missing = {digest: each for digest, each in asked.items() if self.store.read_calibration(digest) is None}
+        adopt_times(self.store, {digest: (self.question(each), self.in_full(each)) for digest, each in missing.items()})
+        missing = {digest: each for digest, each in missing.items() if self.store.read_calibration(digest) is None}
         if missing:
             known = next((digest for digest in digests if digest not in missing), None)
             self._measure(missing, {known: asked[known]} if known else {})
@@ -76,10 +80,15 @@ class Calibration:
 
     def question(self, workload: Workload) -> JsonObject:
         """What names a measurement: model, training, numerics, plug-ins, device and workers at once."""
+        train = {name: each for name, each in identity_of(workload.train).items() if name not in timeless()}
+        told = {"model": workload.spec.identity(), "train": train, "numerics": identity_of(workload.numerics)}
+        return {**self.in_full(workload), **told}
+
+    def in_full(self, workload: Workload) -> JsonObject:
+        """The same with every default."""
         plugins = versions_of(workload.spec, workload.train)
         return {
             **({"plugins": dict(plugins)} if plugins else {}),
-            "schema": SCHEMA,
             "model": workload.spec.resolve(),
             "train": workload.train.model_dump(mode="json", exclude=timeless()),
             "numerics": workload.numerics.model_dump(),

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 
-from ablate.planning.identity import SCHEMA, digest_of
 from ablate.planning.plan import ArmPlan, Plan
 from ablate.running.calibration import ENDLESS
 from ablate.running.engines import Engine
@@ -23,6 +22,7 @@ from ablate.training.execution import Execution
 from ablate.training.spec import timeless
 from evals.costs.alternation import Effort, Pace
 from evals.costs.spec import DRAWN, JUDGED, PROCESSES
+from zoo.identity import digest_of, identity_of
 from zoo.registry import versions_of
 
 ROUNDS = 8
@@ -47,9 +47,8 @@ class Costing:
         if measure is None or not self.plan.is_timed or self.execution.devices > 1:
             return None
         request = {
-            "schema": SCHEMA,
             "arms": {arm.name: _work(arm) for arm in self.plan.arms},
-            "measure": measure.model_dump(mode="json", exclude={"caches"}),
+            "measure": {name: each for name, each in identity_of(measure).items() if name != "caches"},
             "execution": self.execution.model_dump(include={"microbatch", "recompute"}),
             "device": self.engine.where,
         }

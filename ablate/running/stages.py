@@ -185,7 +185,8 @@ class StudyRunner:
         return Failure(event.digest, arm, seed, event.error or "failed", details if details.exists() else None)
 
     def _write_study(self, outcome: Outcome) -> None:
-        document = study_document(outcome).model_copy(update={"costs": self._costing(outcome).digest})
+        document = study_document(outcome, aliases=self.store.aliases)
+        document = document.model_copy(update={"costs": self._costing(outcome).digest})
         self.store.study(self.study.name, self.study.scale).write(document)
 
     def statuses(self) -> list[JsonObject]:

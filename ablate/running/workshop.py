@@ -9,6 +9,7 @@ from pathlib import Path
 from ablate.data import DataError, prepare
 from ablate.errors import ArgumentError
 from ablate.machine.numerics import enforce, unused_gpu
+from ablate.planning.adoption import adopt
 from ablate.planning.plan import Plan, identifying
 from ablate.planning.planner import Planner
 from ablate.running.calibration import Calibration
@@ -42,6 +43,7 @@ class Workshop:
 
     def planner(self, study: Study) -> Planner:
         """Plans the study for this machine. Puts its numerics in force."""
+        adopt(self.store)
         found = enforce(self.device, study.train.dtype)
         numerics = found if self.engine.here else replace(found, gpu=None)
         return Planner(study, self.store, numerics, identifying(study, self.store.data_dir), self._clock(study))

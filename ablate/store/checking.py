@@ -40,8 +40,9 @@ def damages(store: Store) -> Iterator[str]:
         yield from _readable(sums.check, path, f"remove {path}, and run the study again", True)
     for name in store.imports():
         yield from _whole(store.import_path(name), "remove it, and import the model again", store.read_import, name)
-    for path in sorted(store.root.glob("calibration/*.json")):
-        yield from _whole(path, "remove it to measure the step time again", store.read_calibration, path.stem)
+    for digest in store.calibrations():
+        path = store.calibration_path(digest)
+        yield from _whole(path, "remove it to measure the step time again", store.read_calibration, digest)
     for name in store.ledgers():
         yield from _readable(store.read_ledger, name)
 

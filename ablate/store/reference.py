@@ -34,6 +34,7 @@ MODULES = (
     "sums",
     "calibration",
     "claim",
+    "alias",
     "_document",
 )
 INTRODUCTION = """# Stored documents

@@ -300,6 +300,8 @@ class StudySections(Spec):
     """More comparisons between two arms, as `swiglu - geglu`: judged together with those against the baseline."""
     margin: PositiveFloat | None = None
     """The smallest loss difference that matters, in nats per token: one shown to be smaller is *no difference*."""
+    pilot: bool = False
+    """Whether this only explores: estimates and intervals, no verdicts, and nothing of the 5 % is spent."""
     measure: MeasureSpec | None = MeasureSpec()
     evals: EvalSpec | None = EvalSpec()
     probes: Annotated[Probes, Layered(merged_in_long)] = None

@@ -47,6 +47,9 @@ def next_steps(summary: StudySummary) -> tuple[NextStep, ...]:
     study = summary.study
     if study.scale in UNJUDGED:
         return (NextStep(_command(summary, scale="cpu"), "answer the question: a smoke run answers nothing"),)
+    if study.pilot:
+        fresh = _fresh(summary, len(summary.study.arms[0].runs))
+        return (NextStep(_command(summary, extra=f"--set pilot=false {fresh}"), "judge the question on fresh seeds"),)
     if any(arm.missing for arm in summary.arms):
         return (NextStep(_command(summary), "finish the runs that have not ended"),)
     return tuple({step.command: step for step in _steps(summary)}.values())
@@ -90,12 +93,16 @@ def _seeds(summary: StudySummary) -> Iterator[NextStep]:
     seeds = seeds_for(wanted, Noise(noise.sd, 0), arms, alpha=level)
     if seeds is None or seeds > MOST:
         return
-    used = [run.seed for arm in summary.study.arms for run in arm.runs]
-    fresh = range(max(used) + 1, max(used) + 1 + seeds)
     took = summary.runs.filter(status="finished")["train_seconds"].drop_nulls().to_list()
     reason = f"settle {wanted:g} nats: {seeds} fresh seeds, judged at the {100 * level:.2g} % that is left of the 5 %"
-    command = _command(summary, extra=f'--set "seeds=[{",".join(map(str, fresh))}]"')
+    command = _command(summary, extra=_fresh(summary, seeds))
     yield NextStep(command, reason, seeds * arms * fmean(took) if took else None, POWER)
+
+
+def _fresh(summary: StudySummary, seeds: int) -> str:
+    """An option that asks for so many seeds that no arm has had."""
+    used = max(run.seed for arm in summary.study.arms for run in arm.runs)
+    return f'--set "seeds=[{",".join(map(str, range(used + 1, used + 1 + seeds)))}]"'
 
 
 def _larger(summary: StudySummary) -> str | None:

@@ -149,7 +149,7 @@ def _plain(data: Collected, arm: str, rung: StudyRung, repeated: bool) -> Change
         after=estimate(both["gap_last"].to_list()),
         change=estimate((both["gap_last"] - both["gap"]).to_list()),
     )
-    unjudged = waiting(data.study.scale, runs, "comparison") or (REPEATED if repeated else None)
+    unjudged = waiting(data.study, runs, "comparison") or (REPEATED if repeated else None)
     return replace(found, word="no verdict", reason=unjudged) if unjudged else replace(found, reason=_failed(runs))
 
 

@@ -102,7 +102,7 @@ def judge_effects(data: Collected) -> tuple[EffectSummary, ...]:
     if design is None:
         return ()
     blocks = _Blocks(data.study, design, data.runs)
-    reason = waiting(data.study.scale, data.runs)
+    reason = waiting(data.study, data.runs)
     found, costs = _corrected(data, design, blocks, judged=reason is None), effect_costs(data, design)
     return tuple(
         EffectSummary(

@@ -103,7 +103,7 @@ def _is_open(verdict: Verdict, comparison: Comparison) -> bool:
 
 
 def _judged(data: Collected, costs: StudyCosts) -> dict[Pair, Judgement]:
-    reason = waiting(data.study.scale, data.runs)
+    reason = waiting(data.study, data.runs)
     errors = step_time_errors(data)
     unknown = {pair: UNKNOWN for pair, error in errors.items() if math.isinf(error)}
     withheld = {(arm.name, base.name): reason for arm, base in data.study.pairs} if reason else unknown

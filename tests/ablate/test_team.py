@@ -30,6 +30,7 @@ from ablate.training.session import Session
 from ablate.training.team import BUCKET_BYTES, Team, TeamError, _buckets, joined
 from tests.ablate.conftest import TinyCorpus, identity_of
 
+BALANCED = {"kind": "deepseek_moe", "d_ff": 8, "experts": 8, "top_k": 2, "bias_rate": 0.01}
 MIXTURE = {"block.ffn": {"kind": "topk_moe", "d_ff": 8, "experts": 4, "top_k": 2, "balance_loss": 0.1}}
 
 
@@ -66,9 +67,12 @@ def beside(store: Store, run: RunDocument, numerics: Numerics, meeting: Path, **
 
 
 @pytest.mark.parametrize("execution", [{}, {"microbatch": 1}, {"shard": True}, {"shard": True, "microbatch": 1}])
-def test_two_processes_take_the_steps_of_one(tmp_path: Path, numerics: Numerics, execution: dict[str, Any]) -> None:
-    """Eight steps of AdamW, the gradient clipped."""
-    run = identity_of(steps=8)
+@pytest.mark.parametrize("model", [{}, {"block.ffn": BALANCED}], ids=["dense", "experts"])
+def test_two_processes_take_the_steps_of_one(
+    tmp_path: Path, numerics: Numerics, model: dict[str, Any], execution: dict[str, Any]
+) -> None:
+    """Eight steps of AdamW, the gradient clipped, and the biases of routers moved by the loads of both."""
+    run = identity_of(steps=8, model=model)
     alone, both = Store(tmp_path / "alone"), Store(tmp_path / "both")
     session(alone, run, numerics, Team()).run()
     with beside(both, run, numerics, tmp_path / "meeting", **execution) as team:

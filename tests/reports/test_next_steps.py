@@ -8,6 +8,7 @@ from pathlib import Path
 from scipy import stats
 
 import reports
+from ablate.store import Store
 from reports.findings.next_steps import next_steps
 from tests.reports.factory import Arm, StudyOf
 
@@ -56,3 +57,23 @@ def test_the_page_has_it(tmp_path: Path) -> None:
     folder = study.write(tmp_path)
     page = reports.render(folder, reports.summarise(folder)).read_text(encoding="utf-8")
     assert 'class="next"' in page and "fresh seeds" in page
+
+
+def test_a_pilot_has_intervals_and_leaves_no_trace_in_the_ledger(tmp_path: Path) -> None:
+    study = StudyOf([Arm("base", BASE), Arm("arm", [2.6, 2.62, 2.58, 2.605, 2.595])], source=SOURCE)
+    folder, store = study.write(tmp_path), Store(tmp_path)
+    document = study.document().model_copy(update={"pilot": True})
+    store.study(study.name, "cpu").write(document)
+    summary = reports.summarise(folder)
+    arm = summary.arms[1]
+    assert (arm.verdict, arm.comparison and arm.comparison.p_holm) == ("no verdict", None)
+    assert arm.comparison is not None and arm.comparison.difference is not None and arm.comparison.difference.low
+    assert "pilot" in (arm.withheld or "")
+    reports.render(folder, summary)
+    assert store.read_ledger(study.name) == ()
+    assert next_steps(summary)[0].command.endswith('--set pilot=false --set "seeds=[5,6,7,8,9]"')
+    store.study(study.name, "cpu").write(study.document())
+    judged = reports.summarise(folder)
+    assert judged.arms[1].verdict == "worse"
+    reports.render(folder, judged)
+    assert len(store.read_ledger(study.name)) == 1

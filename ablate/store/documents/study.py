@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue
@@ -290,6 +291,8 @@ class StudyDocument(Document):
     """The factorial design whose runs the arms are; null where arms are compared with the baseline."""
     margin: NatsPerToken | None
     """The largest difference that does not matter."""
+    pilot: bool = Field(default=False, exclude_if=operator.not_)
+    """Whether it only explores, so that nothing is judged."""
     per: Literal["token", "target", "byte"]
     """Unit of compared losses: `target` where an objective scores only some tokens, `byte` where arms have
     different tokenizers."""
