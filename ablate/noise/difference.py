@@ -53,7 +53,7 @@ class Difference:
             return 1.0
         centre = sign * (value - self.value) + penalty.values
         if not self.shared:
-            return float(penalty.weights @ scipy.stats.t.cdf(centre / self.error, self.freedom))
+            return float(penalty.weights @ scipy.special.stdtr(self.freedom, centre / self.error))
         stretch, weights = _stretch(self.freedom)
         scale = np.hypot(self.error * stretch, self.shared)
         return float(penalty.weights @ scipy.special.ndtr(centre[:, None] / scale[None, :]) @ weights)
