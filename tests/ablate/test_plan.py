@@ -24,6 +24,7 @@ from ablate.store import Store
 from ablate.store.documents import CacheBytes, RunProbes, SpentBudget
 from ablate.study.reading import load_study
 from tests.documents import measure_of
+from zoo.identity import identity_of
 
 DATA = DataIdentity("d" * 32, 257, "")
 
@@ -127,9 +128,10 @@ def test_an_identity_is_run_json_and_its_digest_that_of_the_resolved_model(tmp_p
     assert stored["numerics"] == {"device": "cpu", "dtype": "float32", "matmul": "medium"}
     assert stored["data"] == {"digest": DATA.digest}
     assert zoo.parse(stored["model"]).digest == arm.spec.digest
-    hashed = {key: value for key, value in stored.items() if key != "digest"} | {"model": arm.spec.resolve()}
+    hashed = {key: stored[key] for key in ("seed", "steps", "data", "numerics")}
+    hashed |= {"model": arm.spec.identity(), "train": identity_of(arm.train)}
     text = json.dumps(hashed, sort_keys=True, separators=(",", ":"))
-    assert run.digest == stored["digest"] == hashlib.sha256(text.encode()).hexdigest()[:16]
+    assert run.digest == stored["digest"] == hashlib.sha256(text.encode()).hexdigest()[:20]
 
 
 @pytest.mark.parametrize(
@@ -310,8 +312,9 @@ def test_seeds_cost_no_planning(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     assert counts[2] == counts[2000]
     assert [run.digest for run in many.arms[1].runs[:2]] == [run.digest for run in few.arms[1].runs]
     last = many.arms[1].runs[-1]
-    whole = last.identity.model_dump(by_alias=True, exclude={"digest"})
-    assert last.digest == identity.digest_of({**whole, "model": many.arms[1].spec.resolve()})
+    arm = many.arms[1]
+    whole = {**identity.run_identity(last.identity, arm.spec, arm.train), "seed": last.seed}
+    assert last.digest == identity.digest_of(whole)
     assert len({run.digest for run in many.runs}) == len(many.runs) == 4000
     seeds = [run.seed for run in many.arms[0].runs]
     assert seeds[:1000] == list(range(1000))
