@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Hashable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import polars as pl
 from pydantic import JsonValue
@@ -206,14 +206,13 @@ def _arms_frame(arms: list[Losses]) -> pl.DataFrame:
 
 def _contrasts_frame(contrasts: list[Contrast]) -> pl.DataFrame:
     numbers = dict.fromkeys(("difference", "low", "high", "p"), pl.Float64)
-    types: dict[str, Any] = {
-        "arm": pl.String,
-        "against": pl.String,
+    types = {
+        **dict.fromkeys(("arm", "against"), pl.String),
         **numbers,
-        "verdict": pl.String,
-        "reason": pl.String,
+        **dict.fromkeys(("verdict", "reason"), pl.String),
     }
-    return pl.DataFrame([{name: asdict(each)[name] for name in types} for each in contrasts], schema=types)
+    rows = [{name: asdict(each)[name] for name in types} for each in contrasts]
+    return pl.DataFrame(rows, schema=list(types.items()))
 
 
 def _notes(arms: list[Losses], baseline: str) -> list[str]:

@@ -20,6 +20,9 @@ PIPE_WIDTH = 200
 DONE, SOME_FAILED, BAD_INPUT = 0, 1, 2
 """Exit statuses."""
 
+Keywords = dict[str, Any]
+"""Keyword arguments by name, as argparse and `ablate` take them."""
+
 HERE = ("cpu", "cuda")
 """Where runs can be."""
 
@@ -83,7 +86,7 @@ def _add_engine_settings(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--address", help="for --engine ray: a cluster (default: $RAY_ADDRESS, or one on this machine)")
 
 
-def given_run_options(options: argparse.Namespace) -> dict[str, Any]:
+def given_run_options(options: argparse.Namespace) -> Keywords:
     """All that `add_study` and `add_run_options` add, as a function of `ablate` takes it."""
     from ablate.running.options import RunOptions
 
@@ -125,9 +128,9 @@ def _seconds(text: str) -> float:
     return value
 
 
-_N: dict[str, Any] = {"type": positive, "metavar": "N"}
-_S: dict[str, Any] = {"type": _seconds, "metavar": "S"}
-_HOW: dict[str, dict[str, Any]] = {
+_N: Keywords = {"type": positive, "metavar": "N"}
+_S: Keywords = {"type": _seconds, "metavar": "S"}
+_HOW: dict[str, Keywords] = {
     "device": {"choices": HERE},
     "engine": {"metavar": "NAME"},
     "workers": _N,
@@ -144,7 +147,7 @@ def add_json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON document on standard output")
 
 
-def given(options: argparse.Namespace, *names: str) -> dict[str, Any]:
+def given(options: argparse.Namespace, *names: str) -> Keywords:
     """Options by name, as a function of `ablate` takes them."""
     return {name: getattr(options, name) for name in names}
 

@@ -197,7 +197,8 @@ class _Reader:
             edited = layer.nested.get(section)
             for name, edits in edited.items() if isinstance(edited, Mapping) else ():
                 similar = did_you_mean(name, names)
-                if name not in known and (similar or not _is_new_arm(section, layer, edits)):
+                may_add = isinstance(written, Mapping) and _is_new_arm(section, layer, edits)
+                if name not in known and (similar or not may_add):
                     yield self.origins.problem((section, name), f"there is no such {noun}{similar}", at_key=True)
 
     def _screen(self, tree: StudyMap, sections: StudySections | None) -> Screen | None:
