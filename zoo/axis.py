@@ -40,6 +40,9 @@ class Spec(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
+    identity_version: ClassVar[int] = 1
+    """To be counted up when the same settings come to mean other numbers: digests then differ from those before."""
+
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         """What differs from the defaults: the rest is in the class's documentation."""
         for name, value in super().__repr_args__():
@@ -50,7 +53,7 @@ class Spec(BaseModel):
 
 def is_off(value: Any) -> bool:
     """Whether a setting does nothing: null, zero, false or empty. `Field(exclude_if=is_off)` leaves it out of plain
-    data then, so that a spec from before there was such a setting keeps its digest."""
+    data then."""
     return not value
 
 
